@@ -45,9 +45,9 @@ from gateway.side_requests.service import SideRequests
 from gateway.spending.budgets import Budgets
 from gateway.turns.choices import ModelChoices
 from gateway.turns.feeds import Feeds
-from gateway.turns.host import ConversationHost, TurnFactory
+from gateway.turns.host import ConversationHost
 from gateway.turns.models import Models
-from gateway.turns.run import TurnServices
+from gateway.turns.services import TurnServices
 from sessions.changes import SetInbox
 from sessions.conversation.actor import ActorServices
 from sessions.conversation.events import BusyPolicy, InterruptTurn, RunningTurn
@@ -123,7 +123,7 @@ class Conversations:
         self._reactions = MessageReactions(
             services.delivery.react if settings().gateway.reactions else None
         )
-        self._turns = self._make_turns()
+        self._host = self._make_host()
         self.pool = self._make_pool()
         self.retention = Retention(
             store, clock, self.pool.ask, lambda: settings().sessions.keep_days
@@ -146,7 +146,7 @@ class Conversations:
 
     # --- who takes part -------------------------------------------------------------------------
 
-    def _make_turns(self) -> TurnFactory:
+    def _make_host(self) -> ConversationHost:
         ground, media = self._services, self._services.settings().media
         self._outgoing_files = OutgoingFiles(
             ground.store,
@@ -175,8 +175,13 @@ class Conversations:
             on_waiting=self._recheck_pool,
             on_first_text=lambda turn: ground.metrics.on_first_text(turn, ground.clock.now()),
         )
-        return TurnFactory(
-            shop, ground.models.turn_setting, ground.feeds, resumes_turns=self._resumes_interrupted
+        return ConversationHost(
+            shop,
+            ground.models.turn_setting,
+            self._reader,
+            self._reactions,
+            ground.feeds,
+            resumes_turns=self._resumes_interrupted,
         )
 
     def _recheck_pool(self) -> None:
@@ -184,18 +189,10 @@ class Conversations:
 
     def _make_pool(self) -> SessionPool:
         ground, settings = self._services, self._services.settings
-        hands = ConversationHost(
-            self._reader,
-            self._turns,
-            ground.announcer,
-            ground.delivery,
-            self._reactions,
-            ground.feeds,
-        )
         return SessionPool(
             ActorServices(
                 store=ground.store,
-                host=hands,
+                host=self._host,
                 clock=ground.clock,
                 ids=ground.ids,
                 expiry_policy=lambda: _expiry(settings().sessions),
@@ -247,7 +244,7 @@ class Conversations:
         return self._services.settings().sessions.on_interrupted == "resume"
 
     def _interrupted_turn(self, key: str, turn: RunningTurn) -> InterruptedTurn:
-        fields, waits = self._turns.notice_fields(turn), self._turns.is_waiting(turn)
+        fields, waits = self._host.notice_fields(turn), self._host.is_waiting(turn)
         tool = str(fields.get("tool", ""))
         return InterruptedTurn(turn.id, key, turn.request, int(fields["min"]), tool, waits)
 
@@ -370,12 +367,12 @@ class Conversations:
             take_up = self._resumes_interrupted() and not turn.single_turn
             cut.append(self._interrupted_turn(key, turn))
             return InterruptTurn(
-                SessionReason.RESTART, self._turns.notice_fields(turn), resume_after_restart=take_up
+                SessionReason.RESTART, self._host.notice_fields(turn), resume_after_restart=take_up
             )
 
         grace = self._services.settings().gateway.drain_seconds
         hurry = self._services.lifecycle.skip_drain
-        interrupted = await self.pool.drain(grace, hurry, farewell, self._turns.is_waiting)
+        interrupted = await self.pool.drain(grace, hurry, farewell, self._host.is_waiting)
         if interrupted:
             log.info("interrupted: %d", interrupted)
         await self.restart.on_drained(cut)

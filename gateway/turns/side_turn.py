@@ -17,7 +17,7 @@ from gateway.spending.budgets import (
     settle_by_estimate,
     settle_reservation,
 )
-from gateway.turns.attempts import end_attempt
+from gateway.turns.journal import end_attempt
 from gateway.turns.setting import TurnSetting
 from sessions.changes import (
     Change,

@@ -13,7 +13,7 @@ import pytest
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from gateway.turns.crash_recovery import CRASHED_NOT_RUN, CRASHED_READ, CRASHED_UNKNOWN
-from gateway.turns.run import STOPPED_RUNNING
+from gateway.turns.journal import STOPPED_RUNNING
 from platforms.core.contract import Accepted, Address, InboundMessage, Live, Sender, Text
 from sessions.changes import Checkpoint, SetSession
 from sessions.conversation.actor import EventNotHandled

@@ -154,7 +154,7 @@ class Told(logging.Handler):
         self.news = asyncio.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
-        if isinstance(record.msg, str) and record.msg.startswith("told:"):
+        if isinstance(record.msg, str) and record.msg.startswith("notice "):
             assert isinstance(record.args, tuple)
             notice, words = record.args  # as gateway.turns.run logs it
             self.notices.append((str(notice), str(words)))
