@@ -1,7 +1,7 @@
-"""Sans-IO: how the question whether a tool may run is shown, and what the model reads of its answer.
+"""Sans-IO: text of approval requests for people, and of refusals for the model.
 
-People decide by what they see: what is shown is the call itself, never a description of it, and
-nothing in it can look like anything else.
+People decide by the text, so it shows the call itself, never a description, and makes every
+character of the arguments visible.
 """
 
 import msgspec
@@ -11,7 +11,7 @@ from gateway.notices.catalogue import NoticeFields
 from sessions.records import Approval, ApprovalState
 
 MAX_SHOWN_CHARS = 1500
-"""Signs of the arguments that are shown; of longer ones the beginning and the end."""
+"""Characters of arguments that are shown; longer ones are cut in the middle."""
 
 _TAIL_CHARS = 400
 _MINUTE_MS = 60_000
@@ -21,13 +21,17 @@ UNATTENDED = (
 )
 NO_ADMIN = "it needs an admin's approval, and no admin can be reached."
 TURN_ENDED = "the turn ended first"
-"""The reason of a question that ended for another cause than its time."""
+"""Reason of a request that was closed before it expired."""
 
 PERMISSION_USED = "the permission for it was used already."
 
 
 def choose_notice(question: Approval, *, must_ask: bool = True, ask_admins: bool = False) -> str:
-    """Choose the words: `must_ask` is false where only a doubt asks, `admins` where they must."""
+    """Return the id of the notice for a request in its present state.
+
+    `must_ask` is False for a repeated call that may have taken effect; `ask_admins` is True if only
+    admins may answer.
+    """
     match question.state:
         case ApprovalState.OPEN:
             if ask_admins:
@@ -42,7 +46,7 @@ def choose_notice(question: Approval, *, must_ask: bool = True, ask_admins: bool
 
 
 def notice_fields(question: Approval) -> NoticeFields:
-    """What the words say."""
+    """Return the fields of all notices about a request."""
     return {
         "tool": question.tool,
         "arguments": format_arguments(question.arguments),
@@ -54,14 +58,14 @@ def notice_fields(question: Approval) -> NoticeFields:
 
 
 def format_arguments(arguments: str) -> str:
-    """Write arguments for a code block: one to a line, every sign visible, not too long."""
+    """Format JSON arguments for a code block: indented, every character visible, length limited."""
     try:
         text = msgspec.json.format(arguments, indent=2)
     except msgspec.DecodeError:
         text = arguments
-    # Signs that reorder or hide text, and what would end the block, stand there as JSON escapes.
+    # Characters that reorder or hide text, and backticks that would end the block, are escaped.
     text = "".join(
-        sign if sign.isprintable() or sign == "\n" else _json_escape(sign) for sign in text
+        char if char.isprintable() or char == "\n" else _json_escape(char) for char in text
     ).replace("```", _json_escape("`") * 3)
     if len(text) <= MAX_SHOWN_CHARS:
         return text
@@ -76,7 +80,7 @@ def _json_escape(character: str) -> str:
 
 
 def refusal_text(question: Approval) -> str:
-    """Say why a call may not run, as the model reads it."""
+    """Return the reason why a call does not run, for the model."""
     if question.state is ApprovalState.DENIED:
         why = f": {question.reason}" if question.reason else "."
         return f"denied by {question.answered_by}{why}"

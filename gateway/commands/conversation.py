@@ -51,12 +51,12 @@ async def _resume(call: CommandCall) -> CommandOutcome:
         return ForwardEvent(ResumeSession(call.context, None))
     earlier = _suspended_sessions(await call.services.list_sessions(call.key))
     wanted = call.args.split()[0]
-    found = [session for session in earlier if session.id.startswith(wanted)]
+    matches = [session for session in earlier if session.id.startswith(wanted)]
     if wanted.isdigit() and 0 < int(wanted) <= len(earlier):
-        found = [earlier[int(wanted) - 1]]
-    if len(found) != 1:
+        matches = [earlier[int(wanted) - 1]]
+    if len(matches) != 1:
         return NoticeReply("nothing_to_resume")
-    return ForwardEvent(ResumeSession(call.context, found[0].id))
+    return ForwardEvent(ResumeSession(call.context, matches[0].id))
 
 
 async def _sessions(call: CommandCall) -> CommandOutcome:
@@ -72,7 +72,7 @@ async def _sessions(call: CommandCall) -> CommandOutcome:
 
 
 def _suspended_sessions(sessions: Sequence[Session]) -> list[Session]:
-    return [each for each in sessions if each.state is SessionState.SUSPENDED]
+    return [session for session in sessions if session.state is SessionState.SUSPENDED]
 
 
 def _format_updated_at(session: Session) -> str:
@@ -104,23 +104,23 @@ async def _status(call: CommandCall) -> CommandOutcome:
 
 
 async def _queue(_: CommandCall) -> CommandOutcome:
-    """With a text behind it, it is a message; see `gateway.inbound.reader`."""
+    """Explain the usage: `/queue TEXT` is a message and never gets here, see `inbound.reader`."""
     return NoticeReply("queue_usage")
 
 
 async def _steer(_: CommandCall) -> CommandOutcome:
-    """As `_queue`."""
+    """Explain the usage, as `_queue` does."""
     return NoticeReply("steer_usage")
 
 
 COMMANDS = (
     Command("new", "start a new conversation", _new, aliases=("reset",)),
-    Command("stop", "stop what is running", _stop, args="[all]"),
-    Command("status", "what is running and waiting here", _status, role=Role.GUEST),
-    Command("resume", "bring an earlier conversation back", _resume, args="[NUMBER]"),
+    Command("stop", "stop the current task", _stop, args="[all]"),
+    Command("status", "show running and queued messages", _status, role=Role.GUEST),
+    Command("resume", "return to an earlier conversation", _resume, args="[NUMBER]"),
     Command("sessions", "list earlier conversations", _sessions),
     Command("retry", "run the last message again", _retry),
-    Command("undo", "take the last exchange back", _undo),
-    Command("queue", "answer this after what is running", _queue, args="TEXT"),
-    Command("steer", "give this to what is running", _steer, args="TEXT"),
+    Command("undo", "remove the last message and its answer", _undo),
+    Command("queue", "answer this after the current task", _queue, args="TEXT"),
+    Command("steer", "add this to the current task", _steer, args="TEXT"),
 )

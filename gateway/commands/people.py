@@ -1,4 +1,4 @@
-"""Commands about people: who I am, who is let in."""
+"""Commands about people and their access."""
 
 from gateway.access.policy import Role
 from gateway.commands.contract import Command, CommandCall, CommandOutcome, NoticeReply
@@ -32,14 +32,14 @@ async def _pair(call: CommandCall) -> CommandOutcome:
         case ("revoke", principal) if principal:
             if await call.services.pair_revoke(principal):
                 return NoticeReply("pair_revoked", {"principal": principal})
-            return NoticeReply("text", {"text": f"{principal} was not let in by pairing."})
+            return NoticeReply("text", {"text": f"{principal} has no access by pairing."})
     return NoticeReply("pair_usage")
 
 
 COMMANDS = (
     Command("start", "say hello", _start, role=Role.GUEST, args="[CODE]"),
-    Command("whoami", "your stable id and role", _whoami, role=Role.GUEST),
+    Command("whoami", "your id and role", _whoami, role=Role.GUEST),
     Command(
-        "pair", "let people in", _pair, role=Role.ADMIN, args="list | approve CODE | revoke ID"
+        "pair", "manage access", _pair, role=Role.ADMIN, args="list | approve CODE | revoke ID"
     ),
 )

@@ -154,7 +154,9 @@ async def test_a_name_that_leads_elsewhere_than_it_says_is_refused_when_it_is_kn
     """Nobody knows before the port is taken where a name such as `localhost` leads."""
     everywhere = HttpSettings(host="0.0.0.0", port=0)  # noqa: S104
     runner = GatewayRunner(Settings(http=everywhere), tmp_path, specs={})
-    with pytest.raises(ConfigError, match=r"is 0\.0\.0\.0 here, which others can reach") as told:
+    with pytest.raises(
+        ConfigError, match=r"resolves to 0\.0\.0\.0, which other machines can reach"
+    ) as told:
         await runner.run()
     assert told.value.exit_code == 78
     assert runner._http_server
