@@ -316,12 +316,14 @@ class StepState:
             unsealed = ()
         told = {draft.id for draft in drafts if draft}
         return LostCallReport(
-            lost,
-            tuple(call.name for call in unsealed),
-            tuple(done_calls),
-            smaller_calls.limit_kilotokens if smaller_calls else 8,
-            smaller_calls.withheld_tool if smaller_calls else "",
-            tuple(_draft_note(draft) for draft in unfinished_drafts if draft.id not in told),
+            lost_calls=lost,
+            unsealed_tools=tuple(call.name for call in unsealed),
+            done_calls=tuple(done_calls),
+            limit_kilotokens=smaller_calls.limit_kilotokens if smaller_calls else 8,
+            withheld_tool=smaller_calls.withheld_tool if smaller_calls else "",
+            draft_notes=tuple(
+                _draft_note(draft) for draft in unfinished_drafts if draft.id not in told
+            ),
         )
 
     # --- news ----------------------------------------------------------------------------------
