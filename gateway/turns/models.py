@@ -262,7 +262,12 @@ def _put_first(name: str, targets: Sequence[Target], provider: str = "") -> list
 def _with_options(targets: tuple[Target, ...], options: RequestOptions) -> tuple[Target, ...]:
     if options.model:
         targets = tuple(_put_first(options.model, targets))
-    return tuple(replace(each, settings=_settings_with(each.settings, options)) for each in targets)
+    return tuple(_target_with(target, options) for target in targets)
+
+
+def _target_with(target: Target, options: RequestOptions) -> Target:
+    settings = _settings_with(target.settings, options)
+    return target if settings is target.settings else replace(target, settings=settings)
 
 
 def _settings_with(settings: TargetSettings, options: RequestOptions) -> TargetSettings:
