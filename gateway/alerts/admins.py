@@ -53,7 +53,7 @@ class BudgetAlert(msgspec.Struct, frozen=True):
     over: bool  # True: used up; False: nearly used up
 
 
-class AlertState(msgspec.Struct, frozen=True, omit_defaults=True):
+class AlertState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Reported problems that have not ended, as stored."""
 
     models: dict[str, Alarm] = {}  # by cause
@@ -240,11 +240,11 @@ class AdminAlerts:
         """Reported problems that have not ended."""
         models = {kind: failure.alarm for kind, failure in self._model_failures.items()}
         return AlertState(
-            models,
-            self.alarms.announced,
-            self._disk_alarm,
-            self._safe_mode_alarm,
-            dict(self._budget_alerts),
+            models=models,
+            platforms=self.alarms.announced,
+            disk=self._disk_alarm,
+            safe_mode=self._safe_mode_alarm,
+            budgets=dict(self._budget_alerts),
         )
 
     def restore(self, state: AlertState) -> None:

@@ -43,7 +43,7 @@ _ENDED_STATES = {TurnState.DONE, TurnState.FAILED, TurnState.STOPPED}
 log = logging.getLogger(__name__)
 
 
-class RequestingTurn(msgspec.Struct, frozen=True):
+class RequestingTurn(msgspec.Struct, frozen=True, kw_only=True):
     """Turn that asks for approval of a tool call."""
 
     key: str
@@ -118,7 +118,9 @@ class ApprovalBroker:
             await self._remember_denial(settled, None)  # the model reads the denial now
         if settled.state is not ApprovalState.ALLOWED:
             return wording.refusal_text(settled)
-        use = AnswerApproval(settled.id, ApprovalState.USED, settled.answered_by, self._clock.now())
+        use = AnswerApproval(
+            id=settled.id, state=ApprovalState.USED, by=settled.answered_by, at=self._clock.now()
+        )
         try:
             await self._store.apply(use)
         except Conflict:
@@ -320,7 +322,7 @@ class ApprovalBroker:
         )
         items = await self._updated_items(settled)
         try:
-            answer = AnswerApproval(approval.id, state, by, now, reason)
+            answer = AnswerApproval(id=approval.id, state=state, by=by, at=now, reason=reason)
             await self._delivery.put(answer, *map(PutItem, items))
         except Conflict:
             return None
@@ -385,7 +387,9 @@ class ApprovalBroker:
             elif approval.state is ApprovalState.ALLOWED:  # never used, and must not be used later
                 now = self._clock.now()
                 await self._store.apply(
-                    AnswerApproval(question_id, ApprovalState.USED, approval.answered_by, now)
+                    AnswerApproval(
+                        id=question_id, state=ApprovalState.USED, by=approval.answered_by, at=now
+                    )
                 )
         except StoreError as error:
             log.warning("approval %s stays open until it expires: %s", question_id, error)

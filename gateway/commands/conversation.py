@@ -48,7 +48,7 @@ async def _undo(call: CommandCall) -> CommandOutcome:
 
 async def _resume(call: CommandCall) -> CommandOutcome:
     if not call.args:
-        return ForwardEvent(ResumeSession(call.context, None))
+        return ForwardEvent(ResumeSession(context=call.context, session=None))
     earlier = _suspended_sessions(await call.services.list_sessions(call.key))
     wanted = call.args.split()[0]
     matches = [session for session in earlier if session.id.startswith(wanted)]
@@ -56,7 +56,7 @@ async def _resume(call: CommandCall) -> CommandOutcome:
         matches = [earlier[int(wanted) - 1]]
     if len(matches) != 1:
         return NoticeReply("nothing_to_resume")
-    return ForwardEvent(ResumeSession(call.context, matches[0].id))
+    return ForwardEvent(ResumeSession(context=call.context, session=matches[0].id))
 
 
 async def _sessions(call: CommandCall) -> CommandOutcome:

@@ -94,7 +94,7 @@ class Dispatcher:
             case ForwardEvent(event=forwarded):
                 self._pool.post(entry.key, forwarded)
             case NoticeReply(notice=notice, fields=fields, urgent=urgent):
-                done = SetInbox((entry.id,), InboxState.DONE, self._clock.now())
+                done = SetInbox(ids=(entry.id,), state=InboxState.DONE, at=self._clock.now())
                 origin = origin_of(entry)
                 await self.send_notice(
                     notice, entry.address, fields, done, origin=origin, urgent=urgent
@@ -148,7 +148,9 @@ class Dispatcher:
                     turn, who, role=allowed.role, allow=action == "approve"
                 )
             case "resume.go":
-                return ForwardEvent(ResumeSession(who, None, resume_turn=True, turn=turn))
+                return ForwardEvent(
+                    ResumeSession(context=who, session=None, resume_turn=True, turn=turn)
+                )
             case _:
                 return NoticeReply("text", {"text": "This button no longer works."})
 
@@ -232,7 +234,7 @@ class Dispatcher:
             turn = (await self.ask(key, StartWaiting())).turn
             if turn is None or turn.cancelling:
                 return False
-            by = CommandContext(turn.address, who.person, admin=True)
+            by = CommandContext(address=turn.address, person=who.person, admin=True)
             earlier = (await self.ask(key, StopTurn(by, quiet=True))).resumable
         except (TimeoutError, EventNotHandled) as error:
             log.warning("%s: turn not stopped: %s", key, str(error) or "timeout")

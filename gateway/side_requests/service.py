@@ -14,6 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from agent.events import TurnEnding
+from agent.settings import REASONING_EFFORTS
 from gateway.commands.contract import CommandCall, CommandOutcome, NoticeReply, ReplyLater
 from gateway.delivery.outbox import Delivery
 from gateway.notices.catalogue import NoticeFields
@@ -41,7 +42,7 @@ DEADLINE_SECONDS = 180.0
 MAX_OPEN_QUESTIONS = 3
 """Side questions that one conversation may have open at the same time."""
 
-REASONING_LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh")
+REASONING_LEVELS = tuple(REASONING_EFFORTS)
 _DEFAULT = "default"
 _STORE_ATTEMPTS = 5  # for a summary, because a running turn may add rows
 
@@ -305,7 +306,13 @@ class SideRequests:
             log.info("%s: %d tokens used outside of a session", call.key, side.tokens)
         request = f"(on the side) {call.args}".strip()
         return side.usage_changes(
-            SideQuestion(call.key, session, call.context.address, call.principal, request)
+            SideQuestion(
+                key=call.key,
+                session_id=session,
+                address=call.context.address,
+                person=call.principal,
+                request=request,
+            )
         )
 
     def _timeout_cause(self) -> str:
@@ -318,7 +325,7 @@ class SideRequests:
 
     async def _commit(self, call: CommandCall, item: OutboxItem, *changes: Change) -> None:
         """Commit the answer and close its command together: it is neither lost nor sent twice."""
-        done = SetInbox((call.context.inbox,), InboxState.DONE, self._clock.now())
+        done = SetInbox(ids=(call.context.inbox,), state=InboxState.DONE, at=self._clock.now())
         await self._delivery.put(*changes, done, PutItem(item))
 
     def _item(self, call: CommandCall, notice: str, fields: NoticeFields) -> OutboxItem:

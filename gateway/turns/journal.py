@@ -156,7 +156,15 @@ class TurnJournal:
         now = self._clock.now()
         number = attempt + self._attempts_before
         await self.save(
-            StartTool(self._turn.id, call.id, call.name, risk.value, call.arguments, now, number)
+            StartTool(
+                turn_id=self._turn.id,
+                call_id=call.id,
+                tool=call.name,
+                risk=risk.value,
+                arguments=call.arguments,
+                at=now,
+                attempt=number,
+            )
         )
 
     async def tool_finished(self, call: ToolCall, ok: bool, result: str) -> None:
@@ -165,7 +173,15 @@ class TurnJournal:
         row = Message("tool", content=result, tool_call_id=call.id)
         changes = self._append_messages([row])
         if call.id in self._started_calls:
-            changes.append(EndTool(self._turn.id, call.id, ok, result, self._clock.now()))
+            changes.append(
+                EndTool(
+                    turn_id=self._turn.id,
+                    call_id=call.id,
+                    ok=ok,
+                    result=result,
+                    at=self._clock.now(),
+                )
+            )
         await self.save(*changes)
 
     async def tool_late(self, call: ToolCall, result: str) -> None:
@@ -175,12 +191,18 @@ class TurnJournal:
         """
         fields = {"tool": call.name, "result": " ".join(result.split())[:MAX_LATE_RESULT_CHARS]}
         item = self._announcer.notice_item("late", self._turn.address, fields, turn=self._turn.id)
-        ended = EndTool(self._turn.id, call.id, ok=True, result=result, at=self._clock.now())
+        ended = EndTool(
+            turn_id=self._turn.id, call_id=call.id, ok=True, result=result, at=self._clock.now()
+        )
         await self._delivery.put(ended, PutItem(item))
 
     async def compacted(self, keep: int, summary: str) -> None:
         """Commit the summary that replaces all but the newest `keep` rows."""
-        await self.save(PutSummary(self._turn.session, keep, summary, self._clock.now()))
+        await self.save(
+            PutSummary(
+                session_id=self._turn.session, keep=keep, summary=summary, at=self._clock.now()
+            )
+        )
 
     # --- output and checkpoints -------------------------------------------------------------------
 
@@ -271,10 +293,10 @@ class TurnJournal:
 def end_attempt(turn_id: str, number: int, result: AttemptResult, now: int) -> EndAttempt:
     """Return the change that records the verdict and the cost of a request."""
     return EndAttempt(
-        turn_id,
-        number,
-        result.verdict_name,
-        now,
+        turn_id=turn_id,
+        number=number,
+        verdict=result.verdict_name,
+        at=now,
         phase=result.phase,
         received=result.received_characters,
         cause=result.cause,

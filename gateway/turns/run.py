@@ -191,7 +191,7 @@ class TurnRun:
         cause = f"an error inside the gateway ({type(error).__name__})"
         if isinstance(error, StoreCorrupt):
             cause = "what is kept of this conversation is damaged; a new one works"
-        return self._fail(TurnDone(TurnEnding.FAILED, "", cause, attempts=1))
+        return self._fail(TurnDone(ending=TurnEnding.FAILED, text="", cause=cause, attempts=1))
 
     def partial_text(self) -> str:
         """Return the visible text of the present step."""

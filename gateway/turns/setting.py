@@ -11,7 +11,7 @@ from agent.tools.registry import ToolRegistry
 from agent.turn import TurnLimits
 
 
-class TurnSetting(msgspec.Struct, frozen=True):
+class TurnSetting(msgspec.Struct, frozen=True, kw_only=True):
     """Models, tools, prompt and limits of one turn."""
 
     targets: tuple[Target, ...]  # tried in this order

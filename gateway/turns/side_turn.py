@@ -35,7 +35,7 @@ _LIMITS = TurnLimits(
 )  # the second step is for models that call tools without having any
 
 
-class SideQuestion(msgspec.Struct, frozen=True):
+class SideQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """Conversation and person to which the cost of a side request belongs."""
 
     key: str
@@ -108,15 +108,15 @@ class SideTurn:
         return (
             *spent,
             StartTurn(
-                self._turn_id,
-                question.session_id,
-                question.key,
-                question.address,
-                (),
-                (),
-                question.request,
-                self._started_at,
-                question.person,
+                id=self._turn_id,
+                session_id=question.session_id,
+                key=question.key,
+                address=question.address,
+                inbox=(),
+                messages=(),
+                request=question.request,
+                at=self._started_at,
+                person=question.person,
             ),
             *self._attempts,
             EndTurn(self._turn_id, TurnState.DONE, now),
