@@ -118,6 +118,13 @@ class AdminAlerts:
             self._on_change()
         return shown
 
+    def can_reach_admin_besides(self, person: str) -> bool:
+        """Return True if an admin other than this person can be sent alerts."""
+        return any(
+            f"{place.platform}:{place.chat}" != person and self._capabilities(place) is not None
+            for place in admin_addresses(self._admins())
+        )
+
     def on_turn_failed(self, done: TurnDone, person: str, targets: str) -> tuple[Change, ...]:
         """Return alerts about a failed turn: at once, or after some minutes without any answer.
 

@@ -62,7 +62,7 @@ async def _resume(call: CommandCall) -> CommandOutcome:
 async def _sessions(call: CommandCall) -> CommandOutcome:
     earlier = _suspended_sessions(await call.services.list_sessions(call.key))
     if not earlier:
-        return NoticeReply("text", {"text": "There is no earlier conversation here."})
+        return NoticeReply("text", {"text": "There's no earlier conversation here."})
     lines = [
         f"{number}. {session.title or 'untitled'} · {_format_updated_at(session)} · "
         f"{session.messages} messages · {session.reason}"
@@ -85,17 +85,18 @@ async def _status(call: CommandCall) -> CommandOutcome:
     if state.turn and not state.turn.cancelling:
         minutes = (call.services.now() - state.turn.started_at) // 60_000
         request = " ".join(state.turn.request.split())[:80]
-        lines.append(f"⏳ Working on “{request}” for {minutes} min.")
+        duration = f" for {minutes} min" if minutes else ""
+        lines.append(f"⏳ Working on “{request}”{duration}.")
     else:
         lines.append("💤 No active task.")
     lines.extend(
-        f"{number}. waiting: “{' '.join(pending.message.content.split())[:80]}”"
+        f"{number}. queued: “{' '.join(pending.message.content.split())[:80]}”"
         for number, pending in enumerate(state.waiting, 1)
     )
     if state.session is None and state.resumable:
-        lines.append("The last conversation is suspended; the next message starts a fresh one.")
+        lines.append("The last conversation was stopped; your next message starts a new one.")
     if call.role is Role.ADMIN:
-        lines.append(f"In all conversations {len(call.services.running_turns())} running.")
+        lines.append(f"Running in all conversations: {len(call.services.running_turns())}.")
         if crashes := call.services.crash_count():
             lines.append(f"🛟 {safe_mode_text(crashes)}")
     if call.services.is_restarting():

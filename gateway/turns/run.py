@@ -48,6 +48,8 @@ STEER_TIMEOUT_SECONDS = 5.0
 FETCH_NOTICE_SECONDS = 1.0
 """Seconds that attached files may take before the chat shows that they are being fetched."""
 
+MODEL_UNREACHABLE = "I can't reach the model right now"
+
 RESUMED_NOTE = (
     "Your last answer was interrupted before it was finished. Go on with the request from where "
     "it stopped, without repeating what was already said or done."
@@ -190,7 +192,7 @@ class TurnRun:
         """End the turn as failed after an unexpected error, with a notice for the chat."""
         cause = f"an error inside the gateway ({type(error).__name__})"
         if isinstance(error, StoreCorrupt):
-            cause = "what is kept of this conversation is damaged; a new one works"
+            cause = "the stored data of this conversation is damaged; a new conversation works"
         return self._fail(TurnDone(ending=TurnEnding.FAILED, text="", cause=cause, attempts=1))
 
     def partial_text(self) -> str:
@@ -355,8 +357,12 @@ class TurnRun:
 
     def _failure_notice(self, done: TurnDone, *, operator_told: bool) -> OutboxItem:
         turn = self._turn
+        cause = done.cause
+        # The cause of such a failure names settings, which only help an admin.
+        if done.tell_operator and self._services.admin_alerts.can_reach_admin_besides(turn.person):
+            cause = MODEL_UNREACHABLE
         fields: dict[str, str | int] = {
-            "cause": done.cause,
+            "cause": cause,
             "text": done.cause,
             "k": done.attempts,
             "min": (self._clock.now() - turn.started_at) // 60_000,

@@ -240,7 +240,7 @@ async def test_a_message_that_waits_is_answered_as_it_is_when_its_turn_comes(
         wrong = await service.say(here, "wrogn")
         unwanted = await service.say(here, "never mind")
         await service.settled()
-        await service.shows(here, "2 waiting")
+        await service.shows(here, "2 messages are queued")
         if service.edits:
             await service.edit(here, wrong, "right")
         if service.deletes:

@@ -357,7 +357,7 @@ async def test_what_waits_behind_a_voice_message_is_told_what_was_said_in_it(
         await screen.send(screen.speaks("r1"))
         await screen.shows(CHAT, "so far")
         await screen.say(CHAT, "more")
-        await screen.shows(CHAT, "1 waiting. Working on “Buy milk and bread.”")
+        await screen.shows(CHAT, "Working on “Buy milk and bread.”. 1 message is queued.")
 
 
 async def test_without_a_service_the_model_is_told_that_it_cannot_listen(tmp_path: Path) -> None:

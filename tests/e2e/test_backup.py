@@ -240,7 +240,7 @@ async def test_old_conversations_go_and_those_in_use_stay(tmp_path: Path) -> Non
             assert await store.turns(by_key["closed"]) == ()
             assert await store.find_problems() == ()
             await screen.say("suspended", "/resume")
-            await screen.shows("suspended", "no earlier conversation to bring back")
+            await screen.shows("suspended", "no earlier conversation to return to")
             await screen.say("active", "and on")
             await screen.shows("active", "echo: and on")
             assert len(await house.asked(5)) == 3

@@ -78,9 +78,9 @@ async def test_model_shows_who_answers_and_switches_from_the_next_request_on(
     async with ModelServer(talkative, models=LISTED) as server:
         async with gateway(tmp_path, server, seen) as house:
             text = await say(house, "/model", "as configured")
-            assert text.startswith("🤖 `scripted` (openai) answers here, as configured.")
-            assert "Others: `scripted-large`, `tiny-1`, `tiny-2`." in text
-            assert text.endswith("/model default goes back to what is configured.")
+            assert text.startswith("🤖 The model here is `scripted` (openai), the default.")
+            assert "Also available: `scripted-large`, `tiny-1`, `tiny-2`." in text
+            assert text.endswith("/model default switches back.")
             await say(house, "/model LARGE", "`scripted-large` (openai) answers here.")
             await say(house, "one", "echo: one")
             assert server.requests[0].model == "scripted-large"
@@ -98,8 +98,10 @@ async def test_model_shows_who_answers_and_switches_from_the_next_request_on(
     ("written", "told"),
     [
         pytest.param("skripted-larg", "Did you mean `scripted-large`", id="misspelt"),
-        pytest.param("zzz", "I know of no model “zzz”. Nothing was changed", id="nothing like it"),
-        pytest.param("tiny", "may be any of these: `tiny-1`, `tiny-2`.", id="part of several"),
+        pytest.param(
+            "zzz", "I don't know a model “zzz”. Nothing was changed", id="nothing like it"
+        ),
+        pytest.param("tiny", "could be any of these: `tiny-1`, `tiny-2`.", id="part of several"),
     ],
 )
 async def test_a_name_that_is_not_clear_changes_nothing(
@@ -142,8 +144,8 @@ async def test_a_fallbacks_name_switches_to_its_service_and_a_choice_counts_more
         route = RouteSettings(match="memory:*", model="routed")
         configured = settings(first, route, fallback=(fallback,))
         async with gateway(tmp_path, first, settings=configured) as house:
-            text = await say(house, "/model", "`routed` (openai) answers here")
-            assert "When it does not answer: `other` (openai)." in text
+            text = await say(house, "/model", "The model here is `routed` (openai)")
+            assert "Fallback: `other` (openai)." in text
             await say(house, "one", "echo: one")
             await say(house, "/model other", "`other` (openai) answers here.")
             await say(house, "two", "echo: two")
@@ -171,8 +173,10 @@ async def test_reasoning_is_shown_set_kept_and_given_back(tmp_path: Path) -> Non
     async with ModelServer(talkative) as server:
         async with gateway(tmp_path, server, seen) as house:
             await say(house, "/reasoning", "Reasoning here: the service's own default.")
-            await say(house, "/reasoning HIGH", "the reasoning here is: high.")
-            await say(house, "/reasoning hihg", "“hihg” is not a level", "Did you mean high?")
+            await say(house, "/reasoning HIGH", "Reasoning here from your next message on: high.")
+            await say(
+                house, "/reasoning hihg", "“hihg” is not a reasoning level", "Did you mean high?"
+            )
         async with gateway(tmp_path, server, seen) as house:
             await say(house, "one", "echo: one")
             await say(house, "/reasoning default", "the service's own default")
@@ -215,7 +219,7 @@ async def test_compact_puts_a_summary_in_front_of_the_next_request(tmp_path: Pat
         for number in range(4):
             await say(house, f"{LONG} {number}", f"harbours.  {number}")
         text = await say(house, "/compact", "🗜 The conversation is")
-        assert "% shorter now" in text
+        assert "% shorter" in text
         await say(house, "and now?", "echo: and now?")
         asked = await house.asked(6)
         await say(house, "/usage", "today")
@@ -241,16 +245,16 @@ async def test_compact_finds_nothing_in_a_short_conversation_and_asks_nobody(
     tmp_path: Path,
 ) -> None:
     async with ModelServer(summarising) as server, gateway(tmp_path, server) as house:
-        await say(house, "/compact", "There is nothing to shorten here.")
+        await say(house, "/compact", "There's nothing to shorten here.")
         await say(house, "hello", "echo: hello")
-        await say(house, "/compact", "There is nothing to shorten here.")
+        await say(house, "/compact", "There's nothing to shorten here.")
     assert len(server.requests) == 1
 
 
 async def test_compact_waits_for_nobody_while_an_answer_is_written(tmp_path: Path) -> None:
     async with ModelServer(summarising) as server, gateway(tmp_path, server) as house:
         await say(house, "hang on", "so far")
-        await say(house, "/compact", "An answer is still being written.")
+        await say(house, "/compact", "I'm still writing an answer.")
     assert len(server.requests) == 1
 
 
@@ -263,7 +267,7 @@ async def test_compact_that_finds_no_model_changes_nothing_and_says_why(tmp_path
     async with ModelServer(failing) as server, gateway(tmp_path, server) as house:
         for number in range(3):
             await say(house, f"{LONG} {number}", f"harbours.  {number}")
-        text = await say(house, "/compact", "could not be summarised")
+        text = await say(house, "/compact", "couldn't summarise the conversation")
         assert "no summaries today" in text
         assert text.endswith("Nothing was changed.")
         await say(house, "still here", "echo: still here")
@@ -285,9 +289,9 @@ async def test_a_turn_that_begins_while_the_summary_is_written_stays_in_view(
         await house.screen.say(CHAT, "/compact")
         async with asyncio.timeout(5):
             await server.request(4)
-        await say(house, "/compact", "is being summarised already")
+        await say(house, "/compact", "already summarising this conversation")
         await say(house, "meanwhile", "echo: meanwhile")
-        await house.screen.shows(CHAT, "% shorter now")
+        await house.screen.shows(CHAT, "% shorter")
         await say(house, "after", "echo: after")
         asked = await house.asked(6)
     assert asked[0]["content"].startswith("[Summary of the conversation so far: They talked")
@@ -307,8 +311,8 @@ async def test_what_is_taken_back_meanwhile_is_not_summed_up(tmp_path: Path) -> 
         await house.screen.say(CHAT, "/compact")
         async with asyncio.timeout(5):
             await server.request(4)
-        await say(house, "/undo", "Taken back")
-        await house.screen.shows(CHAT, "changed while it was being summarised")
+        await say(house, "/undo", "Undone: I removed")
+        await house.screen.shows(CHAT, "changed while I was summarising it")
         await say(house, "after", "echo: after")
         asked = await house.asked(5)
     assert asked[0]["content"] == f"{LONG} 0"
@@ -343,7 +347,7 @@ async def test_btw_is_answered_while_a_turn_runs_and_nobody_remembers_it(tmp_pat
 
 async def test_btw_needs_no_conversation_and_asks_for_its_question(tmp_path: Path) -> None:
     async with ModelServer(talkative) as server, gateway(tmp_path, server) as house:
-        await say(house, "/btw", "Write the question behind it: /btw and then your text.")
+        await say(house, "/btw", "Use: /btw your question")
         await say(house, "/btw who are you?", "💬 echo: who are you?")
     async with opened(tmp_path) as store:
         assert await store.sessions() == ()
@@ -354,7 +358,7 @@ async def test_btw_survives_a_cut_stream_and_says_why_when_it_cannot(tmp_path: P
     scripts = ('H T"The quick brown " RST', 'H T"fox jumps." F stop D', 'S400"not today"')
     async with ModelServer(*scripts) as server, gateway(tmp_path, server) as house:
         await say(house, "/btw tell me", "💬 The quick brown fox jumps.")
-        text = await say(house, "/btw again", "could not answer your question on the side")
+        text = await say(house, "/btw again", "couldn't answer your side question")
         assert text.count("\n") == 0
         assert "not today" in text
     assert sum("quick" in each for each in house.screen.screen(CHAT)) == 1
@@ -375,7 +379,7 @@ async def test_more_questions_on_the_side_than_can_be_followed_are_refused(tmp_p
         for number in range(3):
             await house.screen.say(CHAT, f"/btw hang {number}")
         await house.screen.until(CHAT, lambda _: house.screen.typing(CHAT))
-        await say(house, "/btw one more", "3 questions on the side are being answered here")
+        await say(house, "/btw one more", "already answering 3 side questions here")
         async with asyncio.timeout(5):
             await server.request(3)
         await house.screen.say("8", "/btw elsewhere")

@@ -186,7 +186,9 @@ async def test_in_the_middle_of_a_turn_what_was_said_and_done_stays(tmp_path: Pa
             tmp_path, server, screen, settings=usual, clock=clock, tools=(look,)
         ) as house:
             await screen.say("1001", "go", sender=ANN)
-            await screen.shows("1001", "I will look.", "❌ I could not finish: the limit of 3,000")
+            await screen.shows(
+                "1001", "I will look.", "❌ Sorry, I couldn't finish this: the limit of 3,000"
+            )
             notice = screen.messages("1001")[-1]
             assert "a day for memory:1001 has only 150 tokens left" in notice.text
             assert "(1 try, 0 min). Done so far: look" in notice.text
@@ -234,8 +236,8 @@ async def test_all_people_of_a_chat_share_its_limit_and_the_admins_are_told(
         chats={"memory:hall": BudgetSettings(tokens_per_day=1000)},
         all=BudgetSettings(tokens_per_day=10**6),
     )
-    near = "🛠 90 % of the limit of 1,000 tokens a day for memory:hall is used: 900 tokens."
-    over = "⛔ The limit of 1,000 tokens a day for memory:hall is used up."
+    near = "🛠 90 % of the daily limit of 1,000 tokens for memory:hall is used: 900 tokens."
+    over = "⛔ The daily limit of 1,000 tokens for memory:hall is used up."
     async with ModelServer(Turns(cost(50, 850))) as server:
         usual = settings(server, limits)
         async with gateway(tmp_path, server, screen, settings=usual, clock=clock) as house:
@@ -251,7 +253,7 @@ async def test_all_people_of_a_chat_share_its_limit_and_the_admins_are_told(
             assert await answer_to(house, "hall", "four") == "fine"
             await screen.until("9", lambda shown: len(shown) == 3, 90.0)
     starts = [each.text.partition(" of")[0] for each in screen.messages("9")]
-    assert starts == ["🛠 90 %", "⛔ The limit", "🛠 90 %"]  # not again after the restart
+    assert starts == ["🛠 90 %", "⛔ The daily limit", "🛠 90 %"]  # not again after the restart
 
 
 class Nights(Noon):
@@ -330,7 +332,7 @@ async def test_what_fits_on_no_day_says_so(tmp_path: Path) -> None:
             told = await answer_to(house, "1001", "one")
             assert re.fullmatch(
                 r"⛔ Not answered: this request may take 1\d\d tokens, and the limit for each person "
-                r"is 100 tokens a day\. /new begins a conversation that takes less\.",
+                r"is 100 tokens a day\. /new starts a conversation that needs less\.",
                 told,
             )
             told = await answer_to(house, "1002", "one", BOB)
@@ -348,7 +350,7 @@ async def test_what_the_service_refused_is_given_back_and_what_broke_off_is_esti
     ) as server:
         usual = settings(server, LimitSettings(tokens_per_day=100_000))
         async with gateway(tmp_path, server, screen, settings=usual, clock=Noon()) as house:
-            assert "❌ I could not finish" in await answer_to(house, "1001", "one")
+            assert "❌ Sorry, I couldn't finish this" in await answer_to(house, "1001", "one")
             assert await settled(house, "user memory:1001") == BudgetUsage()
             await screen.say("1001", "two", sender=ANN)
             await screen.shows("1001", f"{said}y")
@@ -397,7 +399,7 @@ async def test_questions_on_the_side_and_summaries_count_and_can_be_refused(tmp_
             assert await answer_to(house, "1001", "one") == "fine"
             assert await settled(house, "user memory:1001") == BudgetUsage(820)
             told = await answer_to(house, "1001", "/btw why? " + "because " * 100)
-            assert "💬 I could not answer your question on the side: the limit of 1,000" in told
+            assert "💬 Sorry, I couldn't answer your side question: the limit of 1,000" in told
             assert await settled(house, "user memory:1001") == BudgetUsage(820)
 
 
@@ -427,8 +429,8 @@ async def test_a_store_that_cannot_be_written_lets_no_request_out(
     async with ModelServer(Turns(cost(10, 20))) as server:
         usual = settings(server, LimitSettings(tokens_per_day=10_000))
         async with gateway(tmp_path, server, a_screen(), settings=usual, clock=Noon()) as house:
-            assert "❌ I could not finish" in await answer_to(house, "1001", "one")
-            assert "could not be done just now" in await answer_to(house, "1001", "/btw one")
+            assert "❌ Sorry, I couldn't finish this" in await answer_to(house, "1001", "one")
+            assert "that didn't work just now" in await answer_to(house, "1001", "/btw one")
             assert server.requests == []
             full[0] = False
             assert await answer_to(house, "1001", "/retry") == "fine"

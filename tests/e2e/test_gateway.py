@@ -97,11 +97,11 @@ async def test_after_a_stop_the_next_message_is_fresh_and_resume_brings_all_back
         await screen.say(CHAT, "hang on")
         await screen.shows(CHAT, "so far")
         await screen.say(CHAT, "this waits")
-        await screen.shows(CHAT, "⏳ 1 waiting. Working on “hang on”")
+        await screen.shows(CHAT, "⏳ Working on “hang on”. 1 message is queued.")
         await screen.say(CHAT, "/stop")
-        await screen.shows(CHAT, "1 waiting message is kept with it.")
+        await screen.shows(CHAT, "1 queued message is kept with it.")
         await screen.say(CHAT, "fresh one")
-        await screen.shows(CHAT, "🆕 Fresh conversation", "echo: fresh one")
+        await screen.shows(CHAT, "🆕 New conversation", "echo: fresh one")
         assert await house.asked(2) == [{"role": "user", "content": "fresh one"}]
         assert "not in view" in house.system(2)
         await screen.say(CHAT, "/resume")
@@ -110,7 +110,7 @@ async def test_after_a_stop_the_next_message_is_fresh_and_resume_brings_all_back
         assert asked[0] == {"role": "user", "content": "hang on"}
         assert asked[1] == {"role": "assistant", "content": "so far "}
         assert asked[2]["content"].endswith("this waits")
-    assert sum("Fresh conversation" in text for text in texts(screen)) == 1
+    assert sum("New conversation" in text for text in texts(screen)) == 1
     assert screen.violations() == []
 
 
@@ -137,7 +137,7 @@ async def test_what_waits_is_one_line_that_follows_the_queue_and_all_is_answered
         screen = house.screen
         for text in ("one", "two", "three", "four"):
             await screen.say(CHAT, text)
-        (line,) = await screen.shows(CHAT, "⏳ 3 waiting. Working on “one”")
+        (line,) = await screen.shows(CHAT, "⏳ Working on “one”. 3 messages are queued.")
         await screen.shows(CHAT, "echo: four")
         await screen.until(
             CHAT, lambda messages: all(message.id != line.id for message in messages)
@@ -152,7 +152,7 @@ async def test_a_full_queue_says_what_was_not_taken(tmp_path: Path) -> None:
         await house.screen.shows(CHAT, "so far")
         for text in ("a", "b", "c"):
             await house.screen.say(CHAT, text)
-        await house.screen.shows(CHAT, "⛔ 2 messages are already waiting here.")
+        await house.screen.shows(CHAT, "⛔ 2 messages are already queued here")
 
 
 @pytest.mark.parametrize("busy", ["interrupt", "collect"])
@@ -202,7 +202,7 @@ async def test_retry_runs_the_last_message_again_and_undo_takes_it_back(tmp_path
         )
         assert await house.asked(3) == await house.asked(2)
         await screen.say(CHAT, "/undo")
-        await screen.shows(CHAT, "↩️ Taken back: “second”")
+        await screen.shows(CHAT, "↩️ Undone: I removed “second”")
         await screen.say(CHAT, "third")
         await screen.shows(CHAT, "echo: third")
         assert [row["content"] for row in await house.asked(4)] == [
@@ -241,7 +241,7 @@ async def test_a_restart_in_the_middle_of_a_turn_is_told_once_and_what_waited_is
             await screen.shows("8", "echo: calm")
         async with gateway(tmp_path, model, screen) as house:
             await screen.shows(CHAT, "♻️ I was restarted while working on “hang on this”")
-            await screen.shows(CHAT, "🆕 Fresh conversation", "echo: and then this")
+            await screen.shows(CHAT, "🆕 New conversation", "echo: and then this")
             assert await house.asked(3) == [{"role": "user", "content": "and then this"}]
             assert "hang on this" in house.system(3)
         async with gateway(tmp_path, model, screen) as house:
@@ -249,7 +249,7 @@ async def test_a_restart_in_the_middle_of_a_turn_is_told_once_and_what_waited_is
             await screen.shows("8", "echo: goes on")
     shown = texts(screen)
     assert sum("I was restarted" in text for text in shown) == 1
-    assert sum("Fresh conversation" in text for text in shown) == 1
+    assert sum("New conversation" in text for text in shown) == 1
     assert shown.count("so far ") + shown.count("so far") == 1
     assert texts(screen, "8") == ["echo: calm", "echo: goes on"]
     async with opened(tmp_path) as store:
@@ -278,7 +278,7 @@ async def test_the_buttons_of_the_restart_notice_bring_the_turn_back(tmp_path: P
             await screen.shows(CHAT, "echo: build it")
             assert await house.asked(3) == [{"role": "user", "content": "build it"}]
             await screen.press(CHAT, notice.buttons[1].action)
-            await screen.shows(CHAT, "There is no message to run again.")
+            await screen.shows(CHAT, "There's no message to run again.")
 
 
 async def test_an_interrupted_turn_is_taken_up_again_where_that_is_configured(
@@ -342,7 +342,7 @@ async def test_while_draining_messages_are_kept_and_running_turns_may_finish(
             await model.request(1)
             house.runner.stopping.set()
             await screen.say(CHAT, "more")
-            await screen.shows(CHAT, "🔄 Restarting. Your message is kept")
+            await screen.shows(CHAT, "🔄 I'm restarting. Your message is saved")
             await screen.shows(CHAT, "finished")
         assert len(model.requests) == 1
         async with gateway(tmp_path, model, screen):
@@ -354,7 +354,7 @@ async def test_a_failing_model_ends_in_words_with_a_way_on(tmp_path: Path) -> No
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
         screen = house.screen
         await screen.say(CHAT, "fail")
-        (notice,) = await screen.shows(CHAT, "❌ I could not finish")
+        (notice,) = await screen.shows(CHAT, "❌ Sorry, I couldn't finish this")
         assert [button.label for button in notice.buttons] == ["Go on", "Start over"]
         await screen.say(CHAT, "hello")
         await screen.shows(CHAT, "echo: hello")
@@ -368,9 +368,9 @@ async def test_strangers_get_a_code_in_private_and_silence_in_rooms(tmp_path: Pa
         screen = house.screen
         eve = Sender("666", "Eve")
         assert await screen.say("666", "let me in", sender=eve) is Accepted.IGNORED
-        (told,) = await screen.shows("666", "Ask the owner")
+        (told,) = await screen.shows("666", "ask the owner")
         code = told.text.split()[-1]
-        await screen.shows("1001", "👤 Eve (memory:666) asks to be let in.")
+        await screen.shows("1001", "👤 Eve (memory:666) asks for access.")
         await screen.say("666", "now?", sender=eve)
         await screen.shows("666", "Your request is still open")
         room = InboundMessage(
@@ -385,15 +385,15 @@ async def test_strangers_get_a_code_in_private_and_silence_in_rooms(tmp_path: Pa
         await screen.shows("1001", "mentioned me in room")
         await screen.say("1001", f"/pair approve {code}")
         await screen.shows("1001", "✅ Let in: Eve (memory:666).")
-        await screen.shows("666", "✅ You are let in.")
+        await screen.shows("666", "✅ You now have access.")
         await screen.say("666", "hello", sender=eve)
         await screen.shows("666", "echo: hello")
         await screen.say("666", "/pair list", sender=eve)
-        await screen.shows("666", "Only an admin may do that.")
+        await screen.shows("666", "Only an admin can do that.")
         await screen.say("1001", "/pair list")
         await screen.shows("1001", "memory:666 Eve: member since")
         await screen.say("1001", "/pair revoke memory:666")
-        await screen.shows("1001", "🚫 memory:666 is not let in any more.")
+        await screen.shows("1001", "🚫 memory:666 no longer has access.")
         assert await screen.say("666", "and now?", sender=eve) is Accepted.IGNORED
         assert screen.messages("room") == []
     async with opened(tmp_path) as store:
@@ -410,7 +410,7 @@ async def test_the_first_owner_claims_with_a_code_once(tmp_path: Path) -> None:
         assert isinstance(found, dict)
         owner, thief = Sender("1", "Ann"), Sender("2", "Bob")
         await screen.say("2", "claim 22222222", sender=thief)
-        await screen.shows("2", "This code does not open anything")
+        await screen.shows("2", "This code is not valid")
         await screen.say("1", f"claim {found['code']}", sender=owner)
         await screen.shows("1", "🔑 You are the owner")
         await screen.say("2", f"/start {found['code']}", sender=thief)
@@ -434,7 +434,7 @@ async def test_words_that_are_no_command_of_ours_are_told_apart(tmp_path: Path) 
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
         screen = house.screen
         await screen.say(CHAT, "/stpo")
-        await screen.shows(CHAT, "/stpo is not a command I know. Did you mean /stop?")
+        await screen.shows(CHAT, "I don't know /stpo. Did you mean /stop?")
         await screen.say(CHAT, "/usr/bin is full")
         await screen.shows(CHAT, "echo: /usr/bin is full")
         await screen.say(CHAT, "/help")
@@ -442,7 +442,7 @@ async def test_words_that_are_no_command_of_ours_are_told_apart(tmp_path: Path) 
         await screen.say(CHAT, "!status")
         await screen.shows(CHAT, "💤 No active task.")
         await screen.say(CHAT, "/start")
-        await screen.shows(CHAT, "👋 Hello.")
+        await screen.shows(CHAT, "👋 Hello!")
 
 
 async def test_status_and_sessions_show_how_things_stand(tmp_path: Path) -> None:
@@ -452,20 +452,20 @@ async def test_status_and_sessions_show_how_things_stand(tmp_path: Path) -> None
     ):
         screen = house.screen
         await screen.say(CHAT, "/sessions")
-        await screen.shows(CHAT, "There is no earlier conversation here.")
+        await screen.shows(CHAT, "There's no earlier conversation here.")
         await screen.say(CHAT, "hang on")
         await screen.say(CHAT, "next")
         await screen.say(CHAT, "/status")
-        await screen.shows(CHAT, "⏳ Working on “hang on” for 0 min.\n1. waiting: “next”")
+        await screen.shows(CHAT, "⏳ Working on “hang on”.\n1. queued: “next”")
         await screen.say("9", "/stop all")
         await screen.shows("9", "⏹ 1 task stopped.")
-        await screen.shows(CHAT, "1 waiting message is kept")
+        await screen.shows(CHAT, "1 queued message is kept")
         await screen.say(CHAT, "/sessions")
         await screen.shows(CHAT, "1. hang on · ")
         await screen.say(CHAT, "/resume 1")
         await screen.shows(CHAT, "echo: next")
         await screen.say(CHAT, "/resume 9")
-        await screen.shows(CHAT, "There is no earlier conversation to bring back.")
+        await screen.shows(CHAT, "There's no earlier conversation to return to.")
 
 
 async def test_an_edit_or_a_deletion_reaches_a_message_that_waits(tmp_path: Path) -> None:
@@ -621,20 +621,20 @@ async def test_commands_with_nothing_behind_them_explain_themselves(tmp_path: Pa
     ):
         screen = house.screen
         for text, answer in [
-            ("/queue", "Write the message behind it: /queue"),
-            ("/steer", "Write the message behind it: /steer"),
-            ("/pair", "Say /pair list, /pair approve CODE or /pair revoke ID."),
+            ("/queue", "Use: /queue your message"),
+            ("/steer", "Use: /steer your message"),
+            ("/pair", "Use: /pair list, /pair approve CODE or /pair revoke ID"),
             ("/pair approve 22222222", "No open request has this code."),
             ("/pair revoke memory:5", "memory:5 was not let in by pairing."),
-            ("/pair list", "Nobody asks to be let in"),
-            ("/resume 3", "There is no earlier conversation"),
-            ("/undo", "There is nothing to take back."),
-            ("/start", "👋 Hello."),
+            ("/pair list", "There are no open requests"),
+            ("/resume 3", "There's no earlier conversation"),
+            ("/undo", "There's nothing to undo."),
+            ("/start", "👋 Hello!"),
         ]:
             await screen.say(CHAT, text)
             await screen.shows(CHAT, answer)
         await screen.press(CHAT, "no.such.button")
-        await screen.shows(CHAT, "This button does nothing any more.")
+        await screen.shows(CHAT, "This button no longer works.")
         await screen.press(CHAT, "stop")
         await screen.shows(CHAT, "No active task to stop.")
     assert model.requests == []
@@ -644,7 +644,7 @@ async def test_a_member_cannot_stop_everybody(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
         await house.screen.say("8", "hang")
         await house.screen.say(CHAT, "/stop all")
-        await house.screen.shows(CHAT, "Only an admin may do that.")
+        await house.screen.shows(CHAT, "Only an admin can do that.")
         assert len(house.runner.operations) > 5
         await house.screen.shows("8", "so far")
 
@@ -671,14 +671,14 @@ async def test_a_failed_turn_goes_on_by_its_button(tmp_path: Path) -> None:
     async with ModelServer(*scripts) as model, gateway(tmp_path, model) as house:
         screen = house.screen
         await screen.say(CHAT, "tell me")
-        notice = (await screen.shows(CHAT, "❌ I could not finish"))[-1]
+        notice = (await screen.shows(CHAT, "❌ Sorry, I couldn't finish this"))[-1]
         go_on, _ = notice.buttons
         assert go_on.label == "Go on"
         await screen.press(CHAT, go_on.action)
         await screen.shows(CHAT, "and the end.")
         assert [each["role"] for each in await house.asked(4)] == ["user", "assistant", "user"]
         await screen.press(CHAT, go_on.action)  # it is over: the button belongs to another turn
-        await screen.shows(CHAT, "There is no earlier conversation")
+        await screen.shows(CHAT, "There's no earlier conversation")
         (session,) = await house.runner._store.sessions()  # type: ignore[union-attr]
         turns = await house.runner._store.turns(session.id)  # type: ignore[union-attr]
         assert [turn.state for turn in turns] == [TurnState.FAILED, TurnState.DONE]
@@ -689,8 +689,8 @@ async def test_a_failed_turn_does_not_go_on_while_another_runs(tmp_path: Path) -
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
         screen = house.screen
         await screen.say(CHAT, "fail")
-        notice = (await screen.shows(CHAT, "❌ I could not finish"))[-1]
+        notice = (await screen.shows(CHAT, "❌ Sorry, I couldn't finish this"))[-1]
         await screen.say(CHAT, "hang")
         await screen.shows(CHAT, "so far")
         await screen.press(CHAT, notice.buttons[0].action)
-        await screen.shows(CHAT, "There is no earlier conversation")
+        await screen.shows(CHAT, "There's no earlier conversation")

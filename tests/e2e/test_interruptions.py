@@ -277,7 +277,7 @@ async def test_a_conversation_that_was_quiet_for_too_long_starts_anew(tmp_path: 
         clock.ahead = 31 * 60_000
         await house.screen.say(CHAT, "second")
         await house.screen.shows(
-            CHAT, "🆕 Fresh conversation: the previous one was quiet", "second"
+            CHAT, "🆕 New conversation, because the previous one was quiet", "second"
         )
         assert await house.asked(2) == [{"role": "user", "content": "second"}]
     async with opened(tmp_path) as store:
@@ -398,12 +398,12 @@ async def test_a_command_that_could_not_be_carried_out_is_when_it_comes_again(
         await screen.shows(CHAT, "You are memory:1001")
         await screen.say(CHAT, "/undo", event="u1")
         await screen.say(CHAT, "/undo", event="u1")
-        await screen.shows(CHAT, "↩️ Taken back: “hello”")
+        await screen.shows(CHAT, "↩️ Undone: I removed “hello”")
         await screen.say(CHAT, "next")
         await screen.shows(CHAT, "echo: next")
     shown = [message.text for message in screen.messages(CHAT)]
     assert sum("You are memory:1001" in text for text in shown) == 1
-    assert not any("nothing to take back" in text for text in shown)
+    assert not any("nothing to undo" in text for text in shown)
 
 
 async def test_a_status_of_a_broken_conversation_is_still_an_answer(
@@ -424,4 +424,4 @@ async def test_a_status_of_a_broken_conversation_is_still_an_answer(
         )
         await store.accept(broken)
         await screen.say(CHAT, "/status")
-        await screen.shows(CHAT, "This could not be done just now.")
+        await screen.shows(CHAT, "Sorry, that didn't work just now.")

@@ -31,7 +31,7 @@ from tests.faults.journal_kills import (
     staged,
 )
 
-NOT_SURE = "pay({", "I do not know whether it finished"
+NOT_SURE = "pay({", "I don't know whether it finished"
 
 
 @pytest.fixture

@@ -118,7 +118,7 @@ async def test_a_damaged_page_is_named_and_holds_up_no_other_conversation(tmp_pa
             for count in (2, 3):  # the first takes back what was said just now
                 assert await page.send("chat-2", "/undo", f"undo-number-{count}") == 202
                 told = await said(page, "notice", count)
-            assert "/new begins a conversation without it" in told[2]
+            assert "/new starts a new conversation" in told[2]
             assert await page.send("chat-2", "/new", "new-chat-2") == 202
             assert await page.send("chat-2", "here again", "after-chat-2") == 202
             assert await said(page, "answer", 2) == ["noted", "echo: here again"]

@@ -97,7 +97,7 @@ async def test_admins_are_told_once_of_a_disk_that_runs_low_and_once_of_its_end(
             async with gateway(folder, model, screen, gateway=low, admins=ADMINS) as house:
                 empty(folder)
                 look(house)
-                await screen.shows(CHIEF, "✅ There is room on the disk again")
+                await screen.shows(CHIEF, "✅ The disk has free space again")
                 await screen.say("1001", "and now?")
                 await screen.shows("1001", "echo: and now?")
         assert len(screen.messages(CHIEF)) == 2

@@ -185,7 +185,7 @@ async def test_an_admin_answers_by_a_button_in_private_for_somebody_else(
         gateway(tmp_path, side, model, machine),
     ):
         await side.say("tea, please")
-        asks = f"run wants to run for {side.platform}:{side.member}"
+        asks = f"May I use **run** for {side.platform}:{side.member}"
         await side.show("An admin has to answer", asks)
         assert machine.ran == []
         await side.press(action)

@@ -113,7 +113,7 @@ async def test_a_member_may_not_let_programs_run_but_an_admin_in_another_chat_ma
             before = len(screen.messages(CHAT))
             await screen.say(CHAT, text, sender=ANN)
             messages = await screen.until(CHAT, lambda found, had=before: len(found) > had)  # type: ignore[misc]  # mypy knows no default here
-            assert messages[-1].text == "Only an admin may do that."
+            assert messages[-1].text == "Only an admin can do that."
         assert machine.ran == []
         asked, same = await question(screen, ELSEWHERE)
         assert same == code
@@ -149,13 +149,13 @@ async def test_a_button_under_the_question_answers_it_and_goes_away(tmp_path: Pa
         shown, _ = await question(screen, ELSEWHERE)
         allow, deny = shown.buttons
         await screen.press(CHAT, allow.action, sender=ANN)
-        await screen.shows(CHAT, "Only an admin may do that.")
+        await screen.shows(CHAT, "Only an admin can do that.")
         await screen.press(ELSEWHERE, allow.action, sender=CHIEF)
         await screen.shows(CHAT, "echo: tea, please")
         (message,) = await screen.shows(ELSEWHERE, "✅ Allowed by memory:9.")
         assert message.buttons == ()
         await screen.press(ELSEWHERE, deny.action, sender=CHIEF)
-        await screen.shows(ELSEWHERE, "This was answered already.")
+        await screen.shows(ELSEWHERE, "This question is already answered.")
         assert machine.ran == ["make tea"]
 
 
@@ -181,8 +181,8 @@ async def test_what_nobody_answers_does_not_run(tmp_path: Path) -> None:
     ):
         house.runner._conversations.approvals._timeout_ms = 200
         await house.screen.say(CHAT, "tea, please", sender=ANN)
-        await house.screen.shows(CHAT, "⌛ Nobody answered in time", "echo: tea, please")
-        await house.screen.shows(ELSEWHERE, "⌛ Nobody answered in time")
+        await house.screen.shows(CHAT, "⌛ No answer in time", "echo: tea, please")
+        await house.screen.shows(ELSEWHERE, "⌛ No answer in time")
         assert "nobody answered" in await result(house)
     assert machine.ran == []
 
@@ -215,12 +215,12 @@ async def test_a_stop_does_not_wait_for_the_answer_and_ends_the_question(tmp_pat
         await screen.shows(CHAT, "⏹ Stopped.")
         assert time.perf_counter() - began < 1.0  # the disk may be busy with other tests
         for chat in (CHAT, ELSEWHERE):
-            messages = await screen.shows(chat, "⏹ This is over")
+            messages = await screen.shows(chat, "⏹ The task has ended")
             assert not any(each.buttons for each in messages)
         await screen.say(ELSEWHERE, f"/approve {code}", sender=CHIEF)
         await screen.shows(ELSEWHERE, f"No open question has the code {code}")
         await screen.press(ELSEWHERE, allow.action, sender=CHIEF)
-        await screen.shows(ELSEWHERE, "This is over; nothing waits")
+        await screen.shows(ELSEWHERE, "This question is already closed.")
         assert not any("may have taken effect" in text for text in screen.screen(CHAT))
     assert machine.ran == []
     async with opened(tmp_path) as store:
@@ -231,7 +231,7 @@ async def test_a_stop_does_not_wait_for_the_answer_and_ends_the_question(tmp_pat
     ("again", "told"),
     [
         pytest.param(RUN, "", id="asked again or not"),
-        pytest.param(RUN.replace("H ", "H W.5 "), "📝 Noted.", id="before it is asked again"),
+        pytest.param(RUN.replace("H ", "H W.5 "), "📝 Saved.", id="before it is asked again"),
     ],
 )
 async def test_a_turn_taken_up_after_a_crash_runs_once_what_was_allowed(
@@ -283,7 +283,7 @@ async def test_an_answer_given_while_the_conversation_rests_counts_when_it_goes_
         async with gateway(tmp_path, model, screen, tools=(machine.tool,)) as house:
             messages = await screen.shows(CHAT, "♻️ I was restarted")
             await screen.say(CHAT, f"/{word}", sender=ANN)
-            await screen.shows(CHAT, "📝 Noted. It counts when the conversation goes on")
+            await screen.shows(CHAT, "📝 Saved. Your answer counts when the conversation continues")
             go_on = next(each for each in messages if "I was restarted" in each.text).buttons[0]
             await screen.press(CHAT, go_on.action, sender=ANN)
             await screen.shows(CHAT, "echo: tea, please")
@@ -331,4 +331,4 @@ async def test_of_two_answers_at_once_one_wins_and_the_other_is_told(tmp_path: P
         words = "✅ Allowed by memory:9." if allowed else "🚫 Denied by memory:8."
         for chat in (CHAT, ELSEWHERE, "8"):
             await screen.shows(chat, words)
-        await screen.shows("8" if allowed else ELSEWHERE, "This was answered already.")
+        await screen.shows("8" if allowed else ELSEWHERE, "This question is already answered.")

@@ -125,7 +125,7 @@ async def test_only_admins_may(tmp_path: Path, model: ModelServer) -> None:
     screen = a_screen()
     async with house(tmp_path, model, screen) as first:
         await says(first, ANN, "/restart")
-        await screen.shows(ANN, "Only an admin may do that.")
+        await screen.shows(ANN, "Only an admin can do that.")
         assert not first.runner.stopping.is_set()
 
 
@@ -138,11 +138,13 @@ async def test_several_who_ask_are_all_told_and_what_they_write_meanwhile_is_ans
         await says(first, CHIEF, "/restart")
         await screen.shows(CHIEF, "🔄 Restarting. 1 task is finishing first, for 60 s at most.")
         await says(first, OTHER, "/restart")
-        await screen.shows(OTHER, "Restarting already; I tell you when I am back. 1 task is still")
+        await screen.shows(
+            OTHER, "I'm already restarting, and I'll tell you when I'm back. 1 task is still"
+        )
         await says(first, CHIEF, "/restart")
-        await screen.shows(CHIEF, "Restarting already")
+        await screen.shows(CHIEF, "already restarting")
         await says(first, OTHER, "a question")
-        await screen.shows(OTHER, "Your message is kept and will be answered right after.")
+        await screen.shows(OTHER, "Your message is saved, and I'll answer it right after.")
         assert await first.runner.condition.problems() == [
             "gateway: restarting, no new turns begin"
         ]
@@ -232,7 +234,7 @@ async def test_what_a_dead_process_had_been_told_restarts_no_living_one(
         await says(first, CHIEF, "/restart")
         await first.crash()
     async with house(tmp_path, model, screen) as second:
-        await screen.shows(CHIEF, "I was started a moment ago.")
+        await screen.shows(CHIEF, "I started only a moment ago.")
         await says(second, CHIEF, "hello")
         await screen.shows(CHIEF, "echo: hello")
         assert not second.runner.stopping.is_set()
@@ -251,7 +253,7 @@ async def test_a_store_that_does_not_write_any_more_is_no_reason_not_to_restart(
         await first.ended()
         assert first.runner.restarting.is_set()
     async with house(tmp_path, model, screen) as second:
-        await screen.shows(CHIEF, "I was started a moment ago.")
+        await screen.shows(CHIEF, "I started only a moment ago.")
         await says(second, CHIEF, "hello")
         await screen.shows(CHIEF, "echo: hello")
         assert not second.runner.stopping.is_set()
@@ -299,7 +301,7 @@ async def test_who_is_being_stopped_cannot_restart(tmp_path: Path, model: ModelS
         await hangs(first)
         first.runner.stopping.set()
         await says(first, CHIEF, "/restart")
-        await screen.shows(CHIEF, "I am being stopped, so I cannot restart")
+        await screen.shows(CHIEF, "I'm being stopped, so I can't restart")
         with pytest.raises(RestartRefused, match="is being stopped"):
             await operation(first, "restart")()
         assert not first.runner.restarting.is_set()
@@ -317,10 +319,10 @@ async def test_a_stop_during_a_restart_wins_and_who_asked_is_told_when_it_runs_a
         assert told["id"] == again["id"]  # two at the same moment get one restart
         assert (await operation_result(first))["id"] == told["id"]
         await says(first, CHIEF, "/restart")
-        await screen.shows(CHIEF, "Restarting already")
+        await screen.shows(CHIEF, "already restarting")
         first.runner.restarting.clear()  # what a signal does, see `gateway.process.service`
         await says(first, OTHER, "/restart")
-        await screen.shows(OTHER, "I am being stopped")
+        await screen.shows(OTHER, "I'm being stopped")
         state: Any = await operation(first, "restart_state")(restart=told["id"])
         assert state["state"] == "stopping"
         first.runner.skip_drain.set()
@@ -336,7 +338,7 @@ async def test_a_gateway_in_a_terminal_cannot_be_restarted(
     screen = a_screen()
     async with house(tmp_path, model, screen, successor=None) as first:
         await says(first, CHIEF, "/restart")
-        await screen.shows(CHIEF, "I live in a terminal here")
+        await screen.shows(CHIEF, "This gateway runs in a terminal")
         with pytest.raises(RestartRefused, match="lives in a terminal"):
             await operation(first, "restart")()
 
@@ -498,7 +500,7 @@ async def test_a_command_that_was_left_is_not_carried_out_in_safe_mode(
         await says(first, CHIEF, "/restart")
         await first.crash()
     async with house(tmp_path, model, screen, crashes=3) as careful:
-        await screen.shows(CHIEF, "This could not be done just now.")
+        await screen.shows(CHIEF, "Sorry, that didn't work just now.")
         assert not careful.runner.stopping.is_set()
     async with house(tmp_path, model, screen) as usual:
         await says(usual, CHIEF, "hello")

@@ -95,7 +95,7 @@ async def test_what_could_not_start_is_not_restarted_and_a_stop_wins(tmp_path: P
             version = of_database(home)
             of_database(home, "from_the_future")
             telegram.say(OWNER, "/restart", user=OWNER)
-            await telegram.until(lambda: shown(telegram, OWNER, "⛔ Not restarted") == 1, 20)
+            await telegram.until(lambda: shown(telegram, OWNER, "⛔ I did not restart") == 1, 20)
             newer = "was written by a newer version of Holdfast (from_the_future"
             assert shown(telegram, OWNER, newer) == 1
             of_database(home, version)

@@ -48,7 +48,7 @@ async def test_all_chats_are_told_once_and_soon_and_what_waits_is_kept(tmp_path:
 
         assert notices(screen, CHIEF) == ["⏹ 20 tasks stopped."]
         assert all(len(notices(screen, chat)) == 1 for chat in CHATS)
-        assert notices(screen, CHATS[0])[0].endswith("1 waiting message is kept with it.")
+        assert notices(screen, CHATS[0])[0].endswith("1 queued message is kept with it.")
         assert not any("No active task" in text for text in screen.screen(CHIEF))
         assert house.runner.condition.running_turns() == 0
         await says(house, CHIEF, "/stop all")

@@ -174,7 +174,7 @@ async def test_a_question_of_a_stopped_answer_waits_for_nobody(place: Workshop, 
     await send(page, "pay")
     await expect(page.get_by_role("button", name="Allow")).to_be_visible()
     await page.get_by_role("button", name="Stop the answer").click()
-    await expect(rows(page, "notice")).to_contain_text(["⏹ This is over", "⏹ Stopped."])
+    await expect(rows(page, "notice")).to_contain_text(["⏹ The task has ended", "⏹ Stopped."])
     await expect(page.get_by_role("button", name="Allow")).to_have_count(0)
     await expect(page.locator("#thinking")).to_be_hidden()
     assert place.paid == []

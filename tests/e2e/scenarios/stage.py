@@ -66,7 +66,7 @@ PROMPTS = (
     "(empty)",
     "[System",
     "reconnecting",
-    "Fresh conversation",
+    "New conversation",
 )
 """What is said to the model, or to the user about the machinery, and never belongs into a history."""
 

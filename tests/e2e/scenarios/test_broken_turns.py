@@ -45,7 +45,7 @@ async def test_a_call_that_ran_is_not_said_to_have_not(tmp_path: Path) -> None:
         assert "may have taken effect" in results["c2"]
         assert results["c3"].startswith("Not run")
         assert "user" not in results["c3"]  # nobody stopped it
-        assert any("I could not finish" in text for text in scene.shown())
+        assert any("I couldn't finish this" in text for text in scene.shown())
 
 
 async def test_a_call_that_was_running_when_it_was_stopped_counts_as_unknown(

@@ -385,7 +385,7 @@ async def test_thinking_that_uses_up_the_limit_gets_one_more_try_with_less(
         assert scene.requests[1].max_tokens == 128
         assert scene.requests[1].body["reasoning_effort"] == "low"
         (notice,) = scene.shown()
-        assert "output budget on reasoning" in notice
+        assert "whole output on reasoning" in notice
         assert "/reasoning low" in notice
         assert await scene.history() == ["U:go"]
         await scene.check()

@@ -366,7 +366,7 @@ async def test_a_question_shows_the_call_and_how_to_answer_it(tmp_path: Path) ->
         code = approval_code(asked.id)
         shown = await desk.screen.one("1", "wants to run")
         assert shown.text == (
-            '🔐 run wants to run:\n```json\n{\n  "command": "ls"\n}\n```\n'
+            '🔐 May I use **run**?\n```json\n{\n  "command": "ls"\n}\n```\n'
             f"/approve {code} or /deny {code}, within 30 minutes"
         )
         assert [(each.label, each.action) for each in shown.buttons] == [
@@ -385,8 +385,8 @@ async def test_what_only_admins_may_answer_is_asked_of_them_in_private_too(tmp_p
         desk.begins(EXEC)
         await desk.asked()
         await desk.screen.one("1", "An admin has to answer within 30 minutes:")
-        await desk.screen.one("9", "🔐 run wants to run for memory:1:", "/approve ")
-        await desk.screen.one("8", "🔐 run wants to run for memory:1:")
+        await desk.screen.one("9", "🔐 May I use **run** for memory:1:", "/approve ")
+        await desk.screen.one("8", "🔐 May I use **run** for memory:1:")
 
 
 async def test_a_call_that_may_have_had_its_effect_says_so_to_the_requester(
@@ -395,7 +395,7 @@ async def test_a_call_that_may_have_had_its_effect_says_so_to_the_requester(
     async with office(tmp_path) as desk:
         again = desk.asks(WRITE)
         await desk.asked()
-        await desk.screen.one("1", "once more; the time before it may have taken effect:")
+        await desk.screen.one("1", "again? The previous call may have taken effect.")
         assert await desk.says(YES) == MAY
         assert await said(again) is None
 
@@ -462,7 +462,7 @@ async def test_nobody_answering_in_time_is_a_no(tmp_path: Path) -> None:
         )
         assert await desk.state(asked.id) is ApprovalState.EXPIRED
         for chat in ("1", "9"):
-            assert (await desk.screen.one(chat, "⌛ Nobody answered in time")).buttons == ()
+            assert (await desk.screen.one(chat, "⌛ No answer in time")).buttons == ()
         assert await desk.presses(asked.id, YES, person=CHIEF, admin=True) == LATE
 
 
@@ -624,7 +624,7 @@ async def test_a_stop_closes_the_question_beside(tmp_path: Path) -> None:
         await cut(desk, task, TurnState.STOPPED)
         assert await desk.state(asked.id) is ApprovalState.EXPIRED
         for chat in ("1", "9"):
-            assert (await desk.screen.one(chat, "⏹ This is over")).buttons == ()
+            assert (await desk.screen.one(chat, "⏹ The task has ended")).buttons == ()
         assert await desk.says(YES, person=CHIEF, admin=True) == NoticeReply("ask.none")
         assert await desk.presses(asked.id, YES, person=CHIEF, admin=True) == LATE
 
@@ -670,7 +670,7 @@ async def test_a_store_that_fails_beside_breaks_nothing(
         desk.approvals._store = desk.store
         await desk.approvals.close_expired()  # the next hour finds it
         assert await desk.state(asked.id) is ApprovalState.EXPIRED
-        await desk.screen.one("1", "⏹ This is over")
+        await desk.screen.one("1", "⏹ The task has ended")
 
 
 class Broken:
@@ -886,7 +886,7 @@ async def test_an_answer_for_a_turn_that_is_over_changes_nothing(tmp_path: Path)
         await desk.ends(TurnState.STOPPED)
         assert await desk.says(YES) == LATE
         assert await desk.state(id_) is ApprovalState.EXPIRED
-        await screen.one("1", "⏹ This is over")
+        await screen.one("1", "⏹ The task has ended")
 
 
 async def test_an_interrupted_turn_can_still_get_its_answer(tmp_path: Path) -> None:
@@ -912,7 +912,7 @@ async def test_a_question_whose_time_ended_while_nobody_was_there_is_closed_at_t
         assert await desk.presses(id_, YES, person=CHIEF, admin=True) == LATE
         assert await desk.state(id_) is ApprovalState.EXPIRED
         for chat in ("1", "9"):
-            assert (await screen.one(chat, "⌛ Nobody answered in time")).buttons == ()
+            assert (await screen.one(chat, "⌛ No answer in time")).buttons == ()
             assert len(screen.messages(chat)) == 1
 
 

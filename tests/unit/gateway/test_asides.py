@@ -191,7 +191,7 @@ async def test_a_question_that_takes_too_long_is_given_up_and_its_cost_kept(
         await talked(made.store)
         assert await made.call("btw", "and?") == ReplyLater()
         assert await made.shown() == [
-            "💬 I could not answer your question on the side: it took longer than 0.005 minutes."
+            "💬 Sorry, I couldn't answer your side question: no answer within 0.005 minutes."
         ]
         assert (await made.store.usage_totals(session_id="s1", person=PERSON)).requests == 1
         assert await made.store.pending_commands() == ()
@@ -202,7 +202,7 @@ async def test_a_summary_that_takes_too_long_is_given_up(tmp_path: Path) -> None
         await talked(made.store)
         await made.call("compact")
         (text,) = await made.shown()
-        assert "could not be summarised: it took longer than" in text
+        assert "couldn't summarise the conversation: no answer within" in text
         assert (await made.store.context("s1"))[0] == ""
 
 
@@ -235,7 +235,7 @@ async def test_an_answer_without_a_word_is_a_failure(tmp_path: Path) -> None:
         await talked(made.store)
         await made.call("btw", "and?")
         (text,) = await made.shown()
-        assert text.startswith("💬 I could not answer your question on the side: ")
+        assert text.startswith("💬 Sorry, I couldn't answer your side question: ")
         assert not text.endswith("..")
 
 
@@ -251,7 +251,7 @@ async def test_what_breaks_takes_nothing_else_down_and_is_told(
         with caplog.at_level(logging.ERROR):
             await made.call("btw", "and?")
             assert await made.shown() == [
-                "This could not be done just now. Please try again in a moment."
+                "Sorry, that didn't work just now. Please try again in a moment."
             ]
         assert "/btw broke" in caplog.text
         assert await made.store.pending_commands() == ()
@@ -398,8 +398,8 @@ class Moving(SessionStore):
 @pytest.mark.parametrize(
     ("more", "told", "summary"),
     [
-        pytest.param(3, "% shorter now", "They talked.", id="a few"),
-        pytest.param(1000, "changed while it was being summarised", "", id="without end"),
+        pytest.param(3, "% shorter", "They talked.", id="a few"),
+        pytest.param(1000, "changed while I was summarising it", "", id="without end"),
     ],
 )
 async def test_rows_that_come_meanwhile_stay_in_view_or_nothing_is_shortened(

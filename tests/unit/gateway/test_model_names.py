@@ -100,15 +100,15 @@ def test_the_overview_names_who_answers_who_takes_over_and_the_others_once() -> 
         (target("a"), target("b")), ("a", "b", "z"), ("C", "b", "d", "a"), chosen=True
     )
     assert text.splitlines() == [
-        "🤖 `a` (demo) answers here, as chosen in this chat.",
-        "When it does not answer: `b` (demo).",
-        "Others: `z`, `C`, `d`.",
+        "🤖 The model here is `a` (demo), chosen in this chat.",
+        "Fallback: `b` (demo).",
+        "Also available: `z`, `C`, `d`.",
     ]
 
 
 def test_a_name_that_two_models_share_is_listed_as_it_can_be_chosen() -> None:
     text = describe_models((target("a"), target("a")), ("a", "demo/a"), None, chosen=False)
-    assert "Others: `demo/a`." in text.splitlines()
+    assert "Also available: `demo/a`." in text.splitlines()
 
 
 def test_models_are_named_shortly_unless_that_would_be_the_same() -> None:
@@ -124,6 +124,6 @@ def test_models_are_named_shortly_unless_that_would_be_the_same() -> None:
 def test_the_overview_says_when_the_service_told_nothing() -> None:
     text = describe_models((target("a"),), ("a",), None, chosen=False)
     assert text.splitlines() == [
-        "🤖 `a` (demo) answers here, as configured.",
-        "The service does not say which models it has; any name can be tried.",
+        "🤖 The model here is `a` (demo), the default.",
+        "The model service doesn't list its models, but you can try any name.",
     ]

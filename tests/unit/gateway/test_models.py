@@ -271,5 +271,5 @@ async def test_a_server_with_several_models_needs_one_to_be_named(tmp_path: Path
 async def test_a_server_that_does_not_answer_is_the_machines_fault(tmp_path: Path) -> None:
     async with ModelServer(always("H D")) as server:
         settings = at(server)
-    with pytest.raises(CannotStart, match="Cannot ask the model service which models it has"):
+    with pytest.raises(CannotStart, match="Cannot list the models of the model service"):
         await opened(settings, tmp_path)

@@ -99,7 +99,7 @@ def stands(used: int, *, held: int = 0, refused: bool = False, name: str = "all"
     return BudgetStatus(scope, "", BudgetUsage(used + held, 0.0, held, 0.0), refused)
 
 
-WORDS = "🛠 The model cannot be used: no credit. Conversations fail until this is mended."
+WORDS = "🛠 The model can't be used: no credit. Conversations fail until this is fixed."
 
 
 def test_every_admin_who_can_be_reached_is_told() -> None:
@@ -188,11 +188,11 @@ def test_of_a_platform_in_trouble_all_are_told_who_can_be_reached_and_of_its_end
     office = Office("pigeon:1", "raven:2", "icq:3")
     assert office.looks(raven="away", pigeon="") == []
     office.clock.at += 300
-    began = "🛠 raven has been in trouble for 5 minutes: away."
+    began = "🛠 raven has had a problem for 5 minutes: away."
     assert office.looks(raven="away", pigeon="") == [("pigeon:1", began)]
     office.clock.at += 300
     assert office.looks(raven="away", pigeon="") == []
-    over = "✅ raven works again. It was in trouble for 10 minutes: away."
+    over = "✅ raven works again. The problem lasted 10 minutes: away."
     assert office.looks(raven="", pigeon="") == [("pigeon:1", over), ("raven:2", over)]
 
 
@@ -200,7 +200,7 @@ def test_where_a_platform_works_in_spite_of_its_trouble_its_own_admins_are_told(
     office = Office("raven:2")
     office.looks(raven="Another program uses the token.")
     office.clock.at += 300
-    words = "🛠 raven has been in trouble for 5 minutes: Another program uses the token."
+    words = "🛠 raven has had a problem for 5 minutes: Another program uses the token."
     assert office.looks(raven="Another program uses the token.") == [("raven:2", words)]
     assert office.operators.state.platforms.keys() == {"raven"}
 
@@ -208,10 +208,10 @@ def test_where_a_platform_works_in_spite_of_its_trouble_its_own_admins_are_told(
 # --- the disk ---------------------------------------------------------------------------------------
 
 FULL = (
-    "🛠 The disk is nearly full: 900 MB left in /state. Please make room: when it is full nothing "
-    "can be stored, and messages wait until it can."
+    "🛠 The disk is nearly full: 900 MB left in /state. Please free some space. On a full disk I "
+    "can't store anything, and messages wait until I can."
 )
-ROOM_AGAIN = "✅ There is room on the disk again: 1.2 GB. It was nearly full for 3 minutes."
+ROOM_AGAIN = "✅ The disk has free space again: 1.2 GB. It was nearly full for 3 minutes."
 
 
 def test_of_a_disk_that_runs_low_all_are_told_at_once_and_once() -> None:
@@ -259,7 +259,7 @@ def test_of_safe_mode_all_are_told_when_it_begins_and_when_it_is_over() -> None:
     later.operators.restore(office.operators.state)
     assert later.operators.check_safe_mode(4) == ()  # it crashes in safe mode as well
     over = shown(later.operators.check_safe_mode(0))
-    assert over == [("pigeon:9", "✅ Safe mode is over: tools are there again.")]
+    assert over == [("pigeon:9", "✅ Safe mode is over. Tools are available again.")]
     assert later.operators.check_safe_mode(0) == ()
     assert later.operators.state == AlertState()
 
@@ -316,12 +316,13 @@ def test_which_services_failed_is_not_remembered_without_end() -> None:
 
 
 NEAR = (
-    "🛠 80 % of the limit of 1,000 tokens a day for those of all is used: 800 tokens. When it is used "
-    "up, nothing more is asked of the model there until the next day begins."
+    "🛠 80 % of the daily limit of 1,000 tokens for those of all is used: 800 tokens. When it is "
+    "used up, I send no more requests to the model there until the next day."
 )
 USED_UP = (
-    "⛔ The limit of 1,000 tokens a day for those of all is used up. Until the next day begins, in "
-    "1 h, messages there are refused, and their senders told. What may be spent is set in [limits]."
+    "⛔ The daily limit of 1,000 tokens for those of all is used up. For the next 1 h I refuse "
+    "messages there and tell their senders why. You can change the limit under [limits] in the "
+    "configuration."
 )
 
 
