@@ -114,7 +114,7 @@ async def test_a_damaged_page_is_named_and_holds_up_no_other_conversation(tmp_pa
                 await page.until(chat, lambda rows: "echo: go on" in answers(rows))
             await daemon.logs("it is damaged; restore a backup")
             told = await said(page, "notice", 1)
-            assert "conversation is damaged; a new one works" in told[0]
+            assert "conversation is damaged; a new conversation works" in told[0]
             for count in (2, 3):  # the first takes back what was said just now
                 assert await page.send("chat-2", "/undo", f"undo-number-{count}") == 202
                 told = await said(page, "notice", count)
