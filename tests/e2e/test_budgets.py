@@ -125,7 +125,9 @@ async def answer_to(house: House, chat: str, text: str, sender: Sender = ANN) ->
     return new()[-1]
 
 
-async def test_who_has_used_up_a_day_is_told_and_is_answered_on_the_next(tmp_path: Path) -> None:
+async def test_a_person_over_the_daily_limit_is_informed_and_answered_the_next_day(
+    tmp_path: Path,
+) -> None:
     clock, screen = Noon(), a_screen()
     async with ModelServer(Turns(cost(50, 900))) as server:
         usual = settings(server, LimitSettings(tokens_per_day=1000))
@@ -177,7 +179,7 @@ LOOKS = (
 )
 
 
-async def test_in_the_middle_of_a_turn_what_was_said_and_done_stays(tmp_path: Path) -> None:
+async def test_a_limit_reached_during_a_turn_keeps_its_text_and_results(tmp_path: Path) -> None:
     clock, screen = Noon(), a_screen()
     limits = LimitSettings(users={"memory:1001": UserLimits(tokens_per_day=3000)})
     async with ModelServer(Turns(LOOKS, cost(5, 100, "It is red."))) as server:
@@ -201,7 +203,7 @@ async def test_in_the_middle_of_a_turn_what_was_said_and_done_stays(tmp_path: Pa
             assert roles == ["user", "assistant", "tool"]
 
 
-async def test_a_hundred_turns_at_once_take_no_more_than_there_is(tmp_path: Path) -> None:
+async def test_a_hundred_concurrent_turns_stay_within_the_budget(tmp_path: Path) -> None:
     screen = a_screen()
     most = 3000
     limits = LimitSettings(all=BudgetSettings(tokens_per_day=most))
@@ -227,7 +229,7 @@ async def test_a_hundred_turns_at_once_take_no_more_than_there_is(tmp_path: Path
     assert most - 130 < counted.tokens <= most  # all that fits, and nothing more
 
 
-async def test_all_people_of_a_chat_share_its_limit_and_the_admins_are_told(
+async def test_people_of_a_chat_share_its_limit_and_admins_are_notified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.alerts.watch.DISK_CHECK_SECONDS", 0.5)
@@ -264,7 +266,7 @@ class Nights(Noon):
         return super().now()
 
 
-async def test_what_was_spent_is_of_the_day_that_is_named_also_at_midnight(tmp_path: Path) -> None:
+async def test_the_spending_and_its_day_agree_at_midnight(tmp_path: Path) -> None:
     limits = LimitSettings(all=BudgetSettings(tokens_per_day=1000))
     store = await SessionStore.open(f"sqlite:///{tmp_path / 'holdfast.db'}", clock=Nights())
     try:
@@ -280,7 +282,7 @@ async def test_what_was_spent_is_of_the_day_that_is_named_also_at_midnight(tmp_p
         await store.close()
 
 
-async def test_a_limit_in_dollars_counts_what_was_charged_and_shows_what_is_left(
+async def test_a_dollar_limit_counts_charged_costs_and_shows_the_remainder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     screen = a_screen()
@@ -322,7 +324,7 @@ async def test_a_limit_in_dollars_counts_what_was_charged_and_shows_what_is_left
     ]
 
 
-async def test_what_fits_on_no_day_says_so(tmp_path: Path) -> None:
+async def test_a_request_larger_than_the_daily_limit_is_refused_permanently(tmp_path: Path) -> None:
     async with ModelServer(Turns(cost(1, 1))) as server:
         limits = LimitSettings(
             tokens_per_day=ANSWER, users={"memory:1002": UserLimits(tokens_per_day=0)}
@@ -340,7 +342,7 @@ async def test_what_fits_on_no_day_says_so(tmp_path: Path) -> None:
     assert server.requests == []
 
 
-async def test_what_the_service_refused_is_given_back_and_what_broke_off_is_estimated(
+async def test_refused_requests_are_released_and_cut_ones_estimated(
     tmp_path: Path,
 ) -> None:
     screen = a_screen()
@@ -367,7 +369,7 @@ async def test_what_the_service_refused_is_given_back_and_what_broke_off_is_esti
             assert 100 < more < 400  # what came, and all that was sent, the other answers too
 
 
-async def test_a_crash_leaves_what_was_held_back_counted_for_the_day(tmp_path: Path) -> None:
+async def test_reservations_of_a_crashed_process_count_for_the_day(tmp_path: Path) -> None:
     screen, clock = a_screen(), Noon()
     async with ModelServer(Turns('H T"so far" HANG', cost(1, 2))) as server:
         usual = settings(server, LimitSettings(tokens_per_day=10_000))
@@ -389,7 +391,7 @@ async def test_a_crash_leaves_what_was_held_back_counted_for_the_day(tmp_path: P
             assert found.held_tokens == held.held_tokens
 
 
-async def test_questions_on_the_side_and_summaries_count_and_can_be_refused(tmp_path: Path) -> None:
+async def test_side_questions_and_summaries_count_toward_limits(tmp_path: Path) -> None:
     screen = a_screen()
     async with ModelServer(Turns(cost(10, 400))) as server:
         usual = settings(server, LimitSettings(tokens_per_day=1000))
@@ -403,7 +405,7 @@ async def test_questions_on_the_side_and_summaries_count_and_can_be_refused(tmp_
             assert await settled(house, "user memory:1001") == BudgetUsage(820)
 
 
-async def test_a_question_on_the_side_that_takes_too_long_is_settled_too(tmp_path: Path) -> None:
+async def test_a_side_question_that_times_out_is_settled(tmp_path: Path) -> None:
     async with ModelServer(Turns('H T"hm" HANG')) as server:
         usual = settings(server, LimitSettings(tokens_per_day=1000))
         async with gateway(tmp_path, server, a_screen(), settings=usual, clock=Noon()) as house:
@@ -413,7 +415,7 @@ async def test_a_question_on_the_side_that_takes_too_long_is_settled_too(tmp_pat
             assert 0 < found.tokens < ANSWER  # what was sent; nobody saw what came
 
 
-async def test_a_store_that_cannot_be_written_lets_no_request_out(
+async def test_no_request_is_sent_while_the_store_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = [True]
@@ -437,7 +439,7 @@ async def test_a_store_that_cannot_be_written_lets_no_request_out(
             assert await settled(house, "user memory:1001") == BudgetUsage(30)
 
 
-async def test_programs_are_refused_as_by_the_service_they_know(tmp_path: Path) -> None:
+async def test_api_clients_get_the_error_of_the_service_they_know(tmp_path: Path) -> None:
     clock = Noon()
     limits = LimitSettings(tokens_per_day=1, all=BudgetSettings(tokens_per_day=1000))
     async with ModelServer(Turns(cost(50, 900))) as server:
@@ -459,7 +461,9 @@ async def test_programs_are_refused_as_by_the_service_they_know(tmp_path: Path) 
     assert len(server.requests) == 1
 
 
-async def test_a_model_whose_price_nobody_knows_is_not_asked(tmp_path: Path) -> None:
+async def test_a_model_without_a_known_price_is_not_used_under_a_dollar_limit(
+    tmp_path: Path,
+) -> None:
     screen = a_screen()
     async with ModelServer(Turns(cost(1, 2)), models=("scripted", "other")) as server:
         usual = settings(server, LimitSettings(usd_per_day=1.0), price=PRICE)

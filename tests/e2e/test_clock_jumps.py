@@ -29,7 +29,7 @@ class SetClock:
 
 
 @pytest.mark.parametrize("jump", [DAY, -DAY], ids=["forwards", "back"])
-async def test_messages_are_answered_while_the_clock_is_wrong_and_after(
+async def test_messages_are_answered_during_and_after_a_wrong_clock(
     tmp_path: Path, jump: int
 ) -> None:
     clock = SetClock()

@@ -89,7 +89,7 @@ async def test_stop_among_a_hundred_hanging_turns_acts_within_300_ms(tmp_path: P
             assert (history[-1].content, history[-1].interrupted) == ("so far ", "stop")
 
 
-async def test_after_a_stop_the_next_message_is_fresh_and_resume_brings_all_back(
+async def test_after_a_stop_the_next_message_starts_a_session_and_resume_returns_to_the_old_one(
     tmp_path: Path,
 ) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
@@ -125,7 +125,7 @@ async def test_stop_with_nothing_running_suspends_nothing(tmp_path: Path) -> Non
     assert not any("Fresh" in text for text in texts(house.screen))
 
 
-async def test_what_waits_is_one_line_that_follows_the_queue_and_all_is_answered_in_order(
+async def test_queued_messages_show_one_updated_notice_and_are_answered_in_order(
     tmp_path: Path,
 ) -> None:
     first = iter(['H W.3 T"slowly" F stop D'])
@@ -145,7 +145,7 @@ async def test_what_waits_is_one_line_that_follows_the_queue_and_all_is_answered
     assert texts(screen) == ["slowly", "echo: two", "echo: three", "echo: four"]
 
 
-async def test_a_full_queue_says_what_was_not_taken(tmp_path: Path) -> None:
+async def test_a_full_queue_reports_the_refused_message(tmp_path: Path) -> None:
     settings = GatewaySettings(drain_seconds=0, queue_limit=2)
     async with ModelServer(talkative) as model, gateway(tmp_path, model, gateway=settings) as house:
         await house.screen.say(CHAT, "hang")
@@ -176,7 +176,7 @@ async def test_busy_policies_decide_what_a_second_message_does(tmp_path: Path, b
             assert len(model.requests) == 2
 
 
-async def test_new_ends_what_runs_and_opens_a_conversation_without_memory(tmp_path: Path) -> None:
+async def test_new_stops_the_running_turn_and_starts_an_empty_session(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
         await house.screen.say(CHAT, "hang")
         await house.screen.shows(CHAT, "so far")
@@ -189,7 +189,7 @@ async def test_new_ends_what_runs_and_opens_a_conversation_without_memory(tmp_pa
     assert model.requests[0].left
 
 
-async def test_retry_runs_the_last_message_again_and_undo_takes_it_back(tmp_path: Path) -> None:
+async def test_retry_repeats_the_last_message_and_undo_removes_it(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
         screen = house.screen
         await screen.say(CHAT, "first")
@@ -228,7 +228,7 @@ async def test_retry_after_a_stop_answers_the_stopped_message(tmp_path: Path) ->
         assert await house.asked(2) == [{"role": "user", "content": "please"}]
 
 
-async def test_a_restart_in_the_middle_of_a_turn_is_told_once_and_what_waited_is_answered(
+async def test_a_restart_during_a_turn_is_reported_once_and_queued_messages_are_answered(
     tmp_path: Path,
 ) -> None:
     screen = Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
@@ -257,7 +257,7 @@ async def test_a_restart_in_the_middle_of_a_turn_is_told_once_and_what_waited_is
         assert reasons == {"memory:7": SessionReason.RESTART}
 
 
-async def test_the_buttons_of_the_restart_notice_bring_the_turn_back(tmp_path: Path) -> None:
+async def test_the_buttons_of_the_restart_notice_resume_the_turn(tmp_path: Path) -> None:
     screen = Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
     hung = iter(['H T"abc" HANG'])
 
@@ -281,7 +281,7 @@ async def test_the_buttons_of_the_restart_notice_bring_the_turn_back(tmp_path: P
             await screen.shows(CHAT, "There's no message to run again.")
 
 
-async def test_an_interrupted_turn_is_taken_up_again_where_that_is_configured(
+async def test_an_interrupted_turn_resumes_by_itself_if_configured(
     tmp_path: Path,
 ) -> None:
     screen = Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
@@ -327,7 +327,7 @@ async def test_a_turn_that_keeps_killing_the_gateway_is_stuck_after_three_times(
     assert len(model.requests) == 4
 
 
-async def test_while_draining_messages_are_kept_and_running_turns_may_finish(
+async def test_draining_keeps_messages_and_lets_running_turns_finish(
     tmp_path: Path,
 ) -> None:
     screen = Screen(live=Live.NONE)
@@ -350,7 +350,7 @@ async def test_while_draining_messages_are_kept_and_running_turns_may_finish(
     assert not any("restarted while" in text for text in texts(screen))
 
 
-async def test_a_failing_model_ends_in_words_with_a_way_on(tmp_path: Path) -> None:
+async def test_a_failing_model_leads_to_a_notice_with_buttons(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
         screen = house.screen
         await screen.say(CHAT, "fail")
@@ -360,7 +360,7 @@ async def test_a_failing_model_ends_in_words_with_a_way_on(tmp_path: Path) -> No
         await screen.shows(CHAT, "echo: hello")
 
 
-async def test_strangers_get_a_code_in_private_and_silence_in_rooms(tmp_path: Path) -> None:
+async def test_strangers_get_a_code_in_private_chats_and_no_answer_in_rooms(tmp_path: Path) -> None:
     async with (
         ModelServer(talkative) as model,
         gateway(tmp_path, model, admins=("memory:1001",)) as house,
@@ -419,7 +419,7 @@ async def test_the_first_owner_claims_with_a_code_once(tmp_path: Path) -> None:
         await screen.shows("1", "You are memory:1 (admin).")
 
 
-async def test_who_is_let_in_already_can_still_claim_and_no_model_sees_the_code(
+async def test_a_person_with_access_can_claim_and_the_model_never_sees_the_code(
     tmp_path: Path,
 ) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
@@ -430,7 +430,7 @@ async def test_who_is_let_in_already_can_still_claim_and_no_model_sees_the_code(
     assert model.requests == []
 
 
-async def test_words_that_are_no_command_of_ours_are_told_apart(tmp_path: Path) -> None:
+async def test_unknown_commands_are_distinguished_from_text_with_a_slash(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
         screen = house.screen
         await screen.say(CHAT, "/stpo")
@@ -445,7 +445,7 @@ async def test_words_that_are_no_command_of_ours_are_told_apart(tmp_path: Path) 
         await screen.shows(CHAT, "👋 Hello!")
 
 
-async def test_status_and_sessions_show_how_things_stand(tmp_path: Path) -> None:
+async def test_status_and_sessions_show_the_present_state(tmp_path: Path) -> None:
     async with (
         ModelServer(talkative) as model,
         gateway(tmp_path, model, admins=("memory:1001",)) as house,
@@ -468,7 +468,7 @@ async def test_status_and_sessions_show_how_things_stand(tmp_path: Path) -> None
         await screen.shows(CHAT, "There's no earlier conversation to return to.")
 
 
-async def test_an_edit_or_a_deletion_reaches_a_message_that_waits(tmp_path: Path) -> None:
+async def test_edits_and_deletions_apply_to_queued_messages(tmp_path: Path) -> None:
     me, place = Sender("1001", "Somebody"), Address("memory", CHAT)
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
         screen = house.screen
@@ -492,7 +492,7 @@ async def test_an_edit_or_a_deletion_reaches_a_message_that_waits(tmp_path: Path
     assert "secret" not in asked
 
 
-async def test_what_reaches_us_too_late_or_too_often_is_not_answered_but_said(
+async def test_late_and_too_frequent_messages_get_a_notice_instead_of_an_answer(
     tmp_path: Path,
 ) -> None:
     limits = LimitSettings(messages_per_minute=2)
@@ -569,7 +569,9 @@ async def test_a_steering_message_reaches_the_model_after_the_next_tool_result(
     assert len(model.requests) == 2
 
 
-async def test_in_rooms_only_what_is_meant_for_us_is_answered_and_kept(tmp_path: Path) -> None:
+async def test_only_messages_addressed_to_the_bot_are_answered_and_stored_in_rooms(
+    tmp_path: Path,
+) -> None:
     me, bot = Sender("1001", "Somebody"), Sender("9", "Robot", is_bot=True)
     room = Address("memory", "room")
 
@@ -614,7 +616,7 @@ async def test_in_rooms_only_what_is_meant_for_us_is_answered_and_kept(tmp_path:
         assert session.key == "memory:room:u=1001"
 
 
-async def test_commands_with_nothing_behind_them_explain_themselves(tmp_path: Path) -> None:
+async def test_commands_without_arguments_explain_their_usage(tmp_path: Path) -> None:
     async with (
         ModelServer(talkative) as model,
         gateway(tmp_path, model, admins=("memory:1001",)) as house,
@@ -640,7 +642,7 @@ async def test_commands_with_nothing_behind_them_explain_themselves(tmp_path: Pa
     assert model.requests == []
 
 
-async def test_a_member_cannot_stop_everybody(tmp_path: Path) -> None:
+async def test_a_member_cannot_use_stop_all(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
         await house.screen.say("8", "hang")
         await house.screen.say(CHAT, "/stop all")
@@ -649,7 +651,7 @@ async def test_a_member_cannot_stop_everybody(tmp_path: Path) -> None:
         await house.screen.shows("8", "so far")
 
 
-async def test_without_the_page_the_port_still_tells_how_things_stand(tmp_path: Path) -> None:
+async def test_health_and_metrics_work_without_the_web_page(tmp_path: Path) -> None:
     settings = HttpSettings(port=0, ui=False)
     async with (
         ModelServer(talkative) as model,
@@ -666,7 +668,7 @@ async def test_without_the_page_the_port_still_tells_how_things_stand(tmp_path: 
             await house.runner.operations["link"]()
 
 
-async def test_a_failed_turn_goes_on_by_its_button(tmp_path: Path) -> None:
+async def test_the_button_of_a_failed_turn_continues_it(tmp_path: Path) -> None:
     scripts = ['H T"The beginning, " RST', "S500", "S500", 'H T"and the end." F stop D']
     async with ModelServer(*scripts) as model, gateway(tmp_path, model) as house:
         screen = house.screen
@@ -685,7 +687,7 @@ async def test_a_failed_turn_goes_on_by_its_button(tmp_path: Path) -> None:
         assert turns[1].request == "tell me"
 
 
-async def test_a_failed_turn_does_not_go_on_while_another_runs(tmp_path: Path) -> None:
+async def test_a_failed_turn_is_not_continued_while_another_runs(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
         screen = house.screen
         await screen.say(CHAT, "fail")

@@ -23,7 +23,7 @@ from platforms.core.registry import find_platform
 from platforms.discord import DiscordConfig
 from sessions.values.duration import Duration
 from sessions.values.secret import Secret
-from tests.e2e.test_questions import Machine, calling
+from tests.e2e.test_approval_requests import Machine, calling
 from tests.fakes.discord.server import TOKEN, discord_server
 from tests.fakes.model_server import ModelServer
 from tests.fakes.slack.kit import config_for, slack_server

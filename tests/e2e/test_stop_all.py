@@ -25,7 +25,7 @@ def notices(screen: Screen, chat: str) -> list[str]:
     return [each.text for each in screen.messages(chat) if each.text.startswith("⏹")]
 
 
-async def test_all_chats_are_told_once_and_soon_and_what_waits_is_kept(tmp_path: Path) -> None:
+async def test_stop_all_notifies_each_chat_once_and_keeps_queued_messages(tmp_path: Path) -> None:
     screen = a_screen()
     async with (
         ModelServer(talkative) as model,
@@ -56,7 +56,7 @@ async def test_all_chats_are_told_once_and_soon_and_what_waits_is_kept(tmp_path:
         assert all(len(notices(screen, chat)) == 1 for chat in CHATS)
 
 
-async def test_what_was_accepted_and_has_not_begun_is_stopped_too(tmp_path: Path) -> None:
+async def test_stop_all_includes_accepted_messages_without_a_turn(tmp_path: Path) -> None:
     screen = a_screen()
     async with (
         ModelServer(talkative) as model,
@@ -70,7 +70,7 @@ async def test_what_was_accepted_and_has_not_begun_is_stopped_too(tmp_path: Path
         assert house.runner.condition.running_turns() == 0
 
 
-async def test_the_command_line_stops_one_and_all(tmp_path: Path) -> None:
+async def test_the_command_line_stops_one_conversation_or_all(tmp_path: Path) -> None:
     screen = a_screen()
     async with (
         ModelServer(talkative) as model,

@@ -307,7 +307,7 @@ async def said(task: asyncio.Task[str | None]) -> str | None:
 # --- whether anybody is asked --------------------------------------------------------------------
 
 
-async def test_where_nobody_is_to_be_asked_everything_may_run_and_nothing_is_kept(
+async def test_in_never_mode_tools_run_without_a_request(
     tmp_path: Path,
 ) -> None:
     async with office(tmp_path, mode="never") as desk:
@@ -327,7 +327,7 @@ async def test_where_nobody_is_to_be_asked_everything_may_run_and_nothing_is_kep
         pytest.param(EXEC, "", ANN, ("other:G/role:R",), NO_ADMIN, id="by a role elsewhere"),
     ],
 )
-async def test_where_nobody_can_answer_it_does_not_run_and_nothing_is_asked(
+async def test_a_call_that_no_person_can_approve_is_refused_without_a_request(
     tmp_path: Path, how: Tool, key: str, person: str, admins: tuple[str, ...], why: str
 ) -> None:
     async with office(tmp_path, admins=admins) as desk:
@@ -345,7 +345,7 @@ async def test_where_nobody_can_answer_it_does_not_run_and_nothing_is_asked(
         pytest.param(EXEC, ANN, ("memory:G/role:R",), id="somebody there may have the role"),
     ],
 )
-async def test_where_somebody_in_the_chat_can_answer_nobody_else_is_asked(
+async def test_admins_are_not_asked_if_a_person_in_the_chat_can_answer(
     tmp_path: Path, how: Tool, person: str, admins: tuple[str, ...]
 ) -> None:
     async with office(tmp_path, admins=admins) as desk:
@@ -359,7 +359,7 @@ async def test_where_somebody_in_the_chat_can_answer_nobody_else_is_asked(
 # --- the question --------------------------------------------------------------------------------
 
 
-async def test_a_question_shows_the_call_and_how_to_answer_it(tmp_path: Path) -> None:
+async def test_a_request_shows_the_call_and_how_to_answer(tmp_path: Path) -> None:
     async with office(tmp_path) as desk:
         desk.begins(NET)
         asked = await desk.asked()
@@ -380,7 +380,7 @@ async def test_a_question_shows_the_call_and_how_to_answer_it(tmp_path: Path) ->
     assert desk.screen.violations() == []
 
 
-async def test_what_only_admins_may_answer_is_asked_of_them_in_private_too(tmp_path: Path) -> None:
+async def test_a_request_for_admins_is_also_sent_to_their_private_chats(tmp_path: Path) -> None:
     async with office(tmp_path, admins=(CHIEF, "memory:8", "other:7")) as desk:
         desk.begins(EXEC)
         await desk.asked()
@@ -389,7 +389,7 @@ async def test_what_only_admins_may_answer_is_asked_of_them_in_private_too(tmp_p
         await desk.screen.one("8", "🔐 May I use **run** for memory:1:")
 
 
-async def test_a_call_that_may_have_had_its_effect_says_so_to_the_requester(
+async def test_a_repeated_call_warns_that_the_previous_one_may_have_taken_effect(
     tmp_path: Path,
 ) -> None:
     async with office(tmp_path) as desk:
@@ -400,7 +400,7 @@ async def test_a_call_that_may_have_had_its_effect_says_so_to_the_requester(
         assert await said(again) is None
 
 
-async def test_where_there_are_too_few_buttons_there_are_none(tmp_path: Path) -> None:
+async def test_no_buttons_are_shown_on_a_platform_with_too_few(tmp_path: Path) -> None:
     async with office(tmp_path, Screen(buttons=1)) as desk:
         desk.begins(NET)
         await desk.asked()
@@ -411,7 +411,7 @@ async def test_where_there_are_too_few_buttons_there_are_none(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("by_button", [False, True], ids=["command", "button"])
-async def test_an_allowed_call_runs_once_and_every_chat_says_who_allowed_it(
+async def test_an_allowed_call_runs_once_and_every_chat_shows_who_allowed_it(
     tmp_path: Path, by_button: bool
 ) -> None:
     async with office(tmp_path) as desk:
@@ -434,7 +434,7 @@ async def test_an_allowed_call_runs_once_and_every_chat_says_who_allowed_it(
         assert not second.done()
 
 
-async def test_a_denied_call_tells_the_model_who_and_why(tmp_path: Path) -> None:
+async def test_the_model_reads_who_denied_a_call_and_why(tmp_path: Path) -> None:
     async with office(tmp_path) as desk:
         task = desk.asks(NET)
         asked = await desk.asked()
@@ -445,7 +445,7 @@ async def test_a_denied_call_tells_the_model_who_and_why(tmp_path: Path) -> None
         assert (await desk.asked()).id != asked.id
 
 
-async def test_a_reason_has_an_end(tmp_path: Path) -> None:
+async def test_a_long_reason_is_cut(tmp_path: Path) -> None:
     async with office(tmp_path) as desk:
         task = desk.asks(NET)
         await desk.asked()
@@ -453,7 +453,9 @@ async def test_a_reason_has_an_end(tmp_path: Path) -> None:
         assert len(await said(task) or "") < 600
 
 
-async def test_nobody_answering_in_time_is_a_no(tmp_path: Path) -> None:
+async def test_a_request_without_an_answer_expires_and_the_call_does_not_run(
+    tmp_path: Path,
+) -> None:
     async with office(tmp_path, wait=0.2) as desk:
         task = desk.asks()
         asked = await desk.asked()
@@ -473,7 +475,7 @@ async def test_nobody_answering_in_time_is_a_no(tmp_path: Path) -> None:
         pytest.param(NET, BOB, False, NoticeReply("not_yours"), id="another member"),
     ],
 )
-async def test_who_is_not_entitled_changes_nothing(
+async def test_an_answer_of_a_person_without_the_right_changes_nothing(
     tmp_path: Path, how: Tool, person: str, admin: bool, told: NoticeReply
 ) -> None:
     async with office(tmp_path) as desk:
@@ -487,7 +489,7 @@ async def test_who_is_not_entitled_changes_nothing(
         assert await desk.state(asked.id) is ApprovalState.OPEN
 
 
-async def test_without_a_code_the_only_question_is_meant_and_several_are_listed(
+async def test_an_answer_without_a_code_means_the_only_request_or_lists_several(
     tmp_path: Path,
 ) -> None:
     async with office(tmp_path) as desk:
@@ -512,7 +514,7 @@ async def test_without_a_code_the_only_question_is_meant_and_several_are_listed(
         )
 
 
-async def test_codes_of_open_questions_differ(tmp_path: Path) -> None:
+async def test_open_requests_have_different_codes(tmp_path: Path) -> None:
     async with office(tmp_path) as desk:
         numbers = iter([7, 7, 7 + 32**4, 8])
         desk.approvals._ids = Ids(SteppingClock(), lambda _: next(numbers))
@@ -530,7 +532,7 @@ class SteppingClock(SetClock):
         return self.time
 
 
-async def test_of_two_who_answer_at_once_one_is_first(tmp_path: Path) -> None:
+async def test_of_two_simultaneous_answers_the_first_counts(tmp_path: Path) -> None:
     async with office(tmp_path) as desk:
         task = desk.asks()
         asked = await desk.asked()
@@ -546,7 +548,7 @@ async def test_of_two_who_answer_at_once_one_is_first(tmp_path: Path) -> None:
         assert await desk.presses(asked.id, YES, person=CHIEF, admin=True) == ANSWERED
 
 
-async def test_of_many_who_saw_it_open_all_but_one_are_told_that_they_are_late(
+async def test_all_but_the_first_of_many_answers_are_told_that_the_request_is_answered(
     tmp_path: Path,
 ) -> None:
     async with office(tmp_path) as desk:
@@ -564,12 +566,12 @@ async def test_of_many_who_saw_it_open_all_but_one_are_told_that_they_are_late(
         assert await said(task) == (None if first % 2 else f"denied by memory:{first}.")
 
 
-async def test_a_button_of_no_question_says_so(tmp_path: Path) -> None:
+async def test_a_button_of_an_unknown_request_is_answered(tmp_path: Path) -> None:
     async with office(tmp_path) as desk:
         assert await desk.presses("p_12345", YES) == NoticeReply("ask.unknown", {"code": "2345"})
 
 
-async def test_an_answer_in_the_moment_in_which_the_time_is_over_counts(tmp_path: Path) -> None:
+async def test_an_answer_at_the_moment_of_expiry_counts(tmp_path: Path) -> None:
     async with office(tmp_path, wait=0.3) as desk:
         task = desk.asks(NET)
         asked = await desk.asked()
@@ -581,7 +583,7 @@ async def test_an_answer_in_the_moment_in_which_the_time_is_over_counts(tmp_path
         assert await desk.state(asked.id) is ApprovalState.USED
 
 
-async def test_a_permission_that_is_found_used_up_is_called_that(tmp_path: Path) -> None:
+async def test_a_used_permission_is_reported_as_used(tmp_path: Path) -> None:
     async with office(tmp_path) as desk:
         task = desk.asks(NET)
         asked = await desk.asked()
@@ -590,7 +592,7 @@ async def test_a_permission_that_is_found_used_up_is_called_that(tmp_path: Path)
         assert refusal_text(used) == PERMISSION_USED
 
 
-async def test_a_permission_that_somebody_else_used_up_serves_no_second_call(
+async def test_a_permission_serves_only_one_of_two_calls(
     tmp_path: Path,
 ) -> None:
     async with office(tmp_path) as desk:
@@ -617,7 +619,7 @@ async def cut(desk: Office, task: asyncio.Task[str | None], state: TurnState) ->
         await asyncio.wait(desk.owned)
 
 
-async def test_a_stop_closes_the_question_beside(tmp_path: Path) -> None:
+async def test_a_stop_closes_the_request_in_the_background(tmp_path: Path) -> None:
     async with office(tmp_path) as desk:
         task = desk.asks()
         asked = await desk.asked()
@@ -630,7 +632,7 @@ async def test_a_stop_closes_the_question_beside(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("state", [TurnState.INTERRUPTED, TurnState.RUNNING])
-async def test_a_turn_that_may_go_on_keeps_its_question(tmp_path: Path, state: TurnState) -> None:
+async def test_an_interrupted_turn_keeps_its_request(tmp_path: Path, state: TurnState) -> None:
     async with office(tmp_path) as desk:
         task = desk.asks()
         asked = await desk.asked()
@@ -638,7 +640,7 @@ async def test_a_turn_that_may_go_on_keeps_its_question(tmp_path: Path, state: T
         assert await desk.state(asked.id) is ApprovalState.OPEN
 
 
-async def test_a_permission_that_a_stop_overtook_does_not_count_later(tmp_path: Path) -> None:
+async def test_a_permission_of_a_stopped_turn_does_not_count_later(tmp_path: Path) -> None:
     async with office(tmp_path) as desk:
         task = desk.asks(NET)
         asked = await desk.asked()
@@ -650,7 +652,7 @@ async def test_a_permission_that_a_stop_overtook_does_not_count_later(tmp_path: 
         assert await desk.state(asked.id) is ApprovalState.USED
 
 
-async def test_a_stop_before_the_question_is_stored_leaves_nothing_open(tmp_path: Path) -> None:
+async def test_a_stop_before_the_request_is_stored_leaves_no_open_request(tmp_path: Path) -> None:
     async with office(tmp_path) as desk:
         task = desk.asks()
         await desk.waited()
@@ -658,7 +660,7 @@ async def test_a_stop_before_the_question_is_stored_leaves_nothing_open(tmp_path
         assert await desk.store.open_approvals() == ()
 
 
-async def test_a_store_that_fails_beside_breaks_nothing(
+async def test_a_store_error_in_the_background_is_only_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with office(tmp_path) as desk:
@@ -681,7 +683,7 @@ class Broken:
         raise StoreUnavailable
 
 
-async def test_an_end_of_the_process_needs_no_owner_for_what_is_beside(tmp_path: Path) -> None:
+async def test_background_work_is_dropped_while_the_process_stops(tmp_path: Path) -> None:
     def none_left(_: object) -> object:
         raise RuntimeError
 
@@ -703,7 +705,7 @@ async def asked_and_crashed(home: Path, screen: Screen, clock: SetClock, how: To
         return (await desk.asked()).id
 
 
-async def test_an_open_question_is_waited_for_again_instead_of_asked_twice(tmp_path: Path) -> None:
+async def test_a_resumed_turn_waits_for_its_open_request_again(tmp_path: Path) -> None:
     screen, clock = Screen(), SetClock()
     id_ = await asked_and_crashed(tmp_path, screen, clock)
     async with office(tmp_path, screen, clock=clock) as desk:
@@ -727,7 +729,7 @@ async def test_an_open_question_is_waited_for_again_instead_of_asked_twice(tmp_p
     ids=["arguments", "session", "person", "tool"],
 )
 @pytest.mark.parametrize("settled", [None, "approve", "deny"], ids=["open", "allowed", "denied"])
-async def test_only_the_very_same_call_of_the_same_session_and_person_is_meant(
+async def test_an_earlier_answer_counts_only_for_the_same_call_session_and_person(
     tmp_path: Path, changed: str, value: object, settled: str | None
 ) -> None:
     screen, clock = Screen(), SetClock()
@@ -741,7 +743,7 @@ async def test_only_the_very_same_call_of_the_same_session_and_person_is_meant(
 
 @pytest.mark.parametrize("word", ["approve", "deny"])
 @pytest.mark.parametrize("by_button", [False, True], ids=["command", "button"])
-async def test_an_answer_while_nothing_waits_counts_once_when_the_call_comes_again(
+async def test_an_answer_between_two_turns_counts_once_for_the_same_call(
     tmp_path: Path, word: str, by_button: bool
 ) -> None:
     screen, clock = Screen(), SetClock()
@@ -766,7 +768,7 @@ async def test_an_answer_while_nothing_waits_counts_once_when_the_call_comes_aga
 
 
 @pytest.mark.parametrize("word", ["approve", "deny"])
-async def test_what_counts_is_when_it_was_answered_not_when_it_was_asked(
+async def test_the_age_of_an_answer_counts_not_the_age_of_the_request(
     tmp_path: Path, word: str
 ) -> None:
     screen, clock = Screen(), SetClock()
@@ -778,7 +780,7 @@ async def test_what_counts_is_when_it_was_answered_not_when_it_was_asked(
         assert await said(desk.asks(NET)) == (None if word == YES else "denied by memory:1.")
 
 
-async def test_a_question_that_a_later_turn_waits_for_is_not_over_with_its_own(
+async def test_a_request_stays_open_while_a_later_turn_waits_for_it(
     tmp_path: Path,
 ) -> None:
     screen, clock = Screen(), SetClock()
@@ -808,7 +810,7 @@ async def test_an_old_answer_does_not_count(tmp_path: Path, word: str, swept: bo
         assert (await desk.asked()).id != id_
 
 
-async def test_a_note_of_a_denial_that_never_was_is_no_denial(tmp_path: Path) -> None:
+async def test_a_stored_denial_of_an_open_request_is_ignored(tmp_path: Path) -> None:
     screen, clock = Screen(), SetClock()
     id_ = await asked_and_crashed(tmp_path, screen, clock)
     async with office(tmp_path, screen, clock=clock) as desk:
@@ -834,7 +836,7 @@ async def test_a_note_of_a_denial_that_never_was_is_no_denial(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "look", ["open_approvals", "allowed_approval", "get_value", "approval", "put_value"]
 )
-async def test_an_answer_that_comes_while_the_call_looks_for_its_question_is_not_missed(
+async def test_an_answer_during_the_search_for_an_earlier_request_is_found(
     tmp_path: Path, word: str, look: str
 ) -> None:
     screen, clock = Screen(), SetClock()
@@ -879,7 +881,7 @@ class Held:
         return held
 
 
-async def test_an_answer_for_a_turn_that_is_over_changes_nothing(tmp_path: Path) -> None:
+async def test_an_answer_for_an_ended_turn_changes_nothing(tmp_path: Path) -> None:
     screen, clock = Screen(), SetClock()
     id_ = await asked_and_crashed(tmp_path, screen, clock)
     async with office(tmp_path, screen, clock=clock) as desk:
@@ -899,7 +901,7 @@ async def test_an_interrupted_turn_can_still_get_its_answer(tmp_path: Path) -> N
         assert await desk.state(id_) is ApprovalState.ALLOWED
 
 
-async def test_a_question_whose_time_ended_while_nobody_was_there_is_closed_at_the_start(
+async def test_a_request_that_expired_while_the_process_was_down_is_closed_at_the_start(
     tmp_path: Path,
 ) -> None:
     screen, clock = Screen(), SetClock()
@@ -916,7 +918,7 @@ async def test_a_question_whose_time_ended_while_nobody_was_there_is_closed_at_t
             assert len(screen.messages(chat)) == 1
 
 
-async def test_the_hour_ends_a_wait_that_the_clock_has_overtaken(tmp_path: Path) -> None:
+async def test_the_hourly_cleanup_closes_a_request_after_a_clock_jump(tmp_path: Path) -> None:
     async with office(tmp_path) as desk:
         task = desk.asks(NET)
         await desk.asked()
@@ -929,7 +931,7 @@ async def test_the_hour_ends_a_wait_that_the_clock_has_overtaken(tmp_path: Path)
         )
 
 
-async def test_after_its_time_a_question_is_asked_anew(tmp_path: Path) -> None:
+async def test_a_new_request_is_sent_after_the_old_one_expired(tmp_path: Path) -> None:
     screen, clock = Screen(), SetClock()
     id_ = await asked_and_crashed(tmp_path, screen, clock)
     clock.time += HALF_AN_HOUR
@@ -938,7 +940,7 @@ async def test_after_its_time_a_question_is_asked_anew(tmp_path: Path) -> None:
         assert (await desk.asked()).id != id_
 
 
-async def test_a_chat_that_is_asked_much_is_shown_each_answer_in_its_place(tmp_path: Path) -> None:
+async def test_each_of_many_requests_in_a_chat_shows_its_own_answer(tmp_path: Path) -> None:
     async with office(tmp_path) as desk:
         task = desk.asks(NET)
         asked = await desk.asked()

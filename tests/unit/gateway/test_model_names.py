@@ -42,7 +42,7 @@ KNOWN = ("gpt-5.5", "gpt-5.5-mini", "claude-opus-5", "claude-sonnet-5", "vendor/
         pytest.param("", ModelUnknown(), id="nothing"),
     ],
 )
-def test_the_model_that_is_meant_is_found(text: str, expected: object) -> None:
+def test_a_model_is_found_by_name_or_unique_parts(text: str, expected: object) -> None:
     assert find_model(text, KNOWN) == expected
 
 
@@ -58,16 +58,12 @@ def test_the_model_that_is_meant_is_found(text: str, expected: object) -> None:
         pytest.param("x" * 201, ModelUnknown(), id="nor is it that long"),
     ],
 )
-def test_a_service_that_lists_nothing_may_have_models_of_any_name(
-    text: str, expected: object
-) -> None:
+def test_any_name_is_accepted_if_the_service_has_no_list(text: str, expected: object) -> None:
     assert find_model(text, KNOWN, allow_unlisted=True) == expected
 
 
 @given(st.text(), st.lists(st.text(min_size=1), max_size=6), st.booleans())
-def test_only_what_is_known_is_chosen_and_every_known_name_can_be(
-    text: str, known: list[str], others: bool
-) -> None:
+def test_exactly_the_known_names_can_be_chosen(text: str, known: list[str], others: bool) -> None:
     found = find_model(text, known, allow_unlisted=others)
     match found:
         case ModelFound(name):
@@ -95,7 +91,7 @@ def target(name: str) -> Target:
     return Target(DemoProvider(), name, TargetSettings())
 
 
-def test_the_overview_names_who_answers_who_takes_over_and_the_others_once() -> None:
+def test_the_overview_lists_the_model_its_fallbacks_and_each_other_model_once() -> None:
     text = describe_models(
         (target("a"), target("b")), ("a", "b", "z"), ("C", "b", "d", "a"), chosen=True
     )
@@ -106,12 +102,12 @@ def test_the_overview_names_who_answers_who_takes_over_and_the_others_once() -> 
     ]
 
 
-def test_a_name_that_two_models_share_is_listed_as_it_can_be_chosen() -> None:
+def test_a_shared_model_name_is_listed_with_its_provider() -> None:
     text = describe_models((target("a"), target("a")), ("a", "demo/a"), None, chosen=False)
     assert "Also available: `demo/a`." in text.splitlines()
 
 
-def test_models_are_named_shortly_unless_that_would_be_the_same() -> None:
+def test_short_names_are_used_unless_two_models_share_one() -> None:
     first, other, twin = target("a"), target("b"), Target(Twin(), "a", TargetSettings())
     assert short_names((first, other)) == {"demo/a": "a", "demo/b": "b"}
     assert short_names((first, other, twin)) == {
@@ -121,7 +117,7 @@ def test_models_are_named_shortly_unless_that_would_be_the_same() -> None:
     }
 
 
-def test_the_overview_says_when_the_service_told_nothing() -> None:
+def test_the_overview_mentions_a_service_without_a_list() -> None:
     text = describe_models((target("a"),), ("a",), None, chosen=False)
     assert text.splitlines() == [
         "🤖 The model here is `a` (demo), the default.",

@@ -6,7 +6,7 @@ from gateway.commands.registry import COMMANDS
 from gateway.notices.catalogue import BUTTONS, CATALOGUE, render_notice
 
 
-def test_a_command_is_named_in_the_form_that_works_where_it_is_shown() -> None:
+def test_commands_have_the_form_of_the_platform() -> None:
     assert "/resume returns" in render_notice("N14", {}, "/{word}")
     assert "/holdfast resume returns" in render_notice("N14", {}, "/holdfast {word}")
 
@@ -56,17 +56,17 @@ AGREED = {
 
 
 @pytest.mark.parametrize("notice", AGREED)
-def test_a_numbered_notice_says_what_was_agreed_to_the_letter(notice: str) -> None:
+def test_numbered_notices_have_the_agreed_text(notice: str) -> None:
     assert render_notice(notice, EVERYTHING, "/{word}") == AGREED[notice]
 
 
-def test_every_numbered_notice_has_agreed_words() -> None:
+def test_every_numbered_notice_has_an_agreed_text() -> None:
     numbered = {name for name in CATALOGUE if re.fullmatch(r"N\d+(\.idle)?", name)}
     assert numbered == AGREED.keys()
     assert {f"N{number}" for number in range(1, 18)} <= numbered
 
 
-def test_the_ways_on_are_offered_under_what_ended_in_the_middle() -> None:
+def test_interrupted_and_failed_turns_offer_buttons_to_continue() -> None:
     assert [label for label, _ in BUTTONS["N7"]] == ["Go on", "Start over"]
     assert [label for label, _ in BUTTONS["N11"]] == ["Continue", "Start over"]
 
@@ -98,7 +98,7 @@ BEGINNING = "❌ Sorry, I couldn't finish this: connection drops."
         pytest.param({"operator_told": "", "list": "", "draft": ""}, BEGINNING, id="all empty"),
     ],
 )
-def test_a_turn_that_failed_says_why_and_what_is_left_of_it(
+def test_the_failure_notice_names_the_cause_and_the_kept_work(
     fields: dict[str, str | int], text: str
 ) -> None:
     assert render_notice("N7", FAILED | fields, "/{word}") == text
@@ -108,7 +108,7 @@ def test_a_turn_that_failed_says_why_and_what_is_left_of_it(
     ("fields", "ends"),
     [({}, "answers here."), ({"running": 1}, "is not affected."), ({"running": 0}, "here.")],
 )
-def test_a_switch_tells_of_the_answer_that_is_being_written(
+def test_a_model_switch_mentions_the_current_answer(
     fields: dict[str, str | int], ends: str
 ) -> None:
     text = render_notice("model_set", {"model": "m", "unchecked": 0, **fields}, "/{word}")
@@ -116,7 +116,7 @@ def test_a_switch_tells_of_the_answer_that_is_being_written(
     assert text.endswith(ends)
 
 
-def test_what_people_wrote_is_never_taken_for_a_placeholder() -> None:
+def test_user_text_is_never_treated_as_a_placeholder() -> None:
     text = render_notice("N15", {"n": 1, "request": "{c:stop} {n} [+ x]", "min": 0}, "/{word}")
     assert "“{c:stop} {n} [+ x]”" in text
     assert text.endswith("/stop stops the task.")
@@ -128,13 +128,13 @@ def test_a_long_request_is_quoted_in_one_short_line() -> None:
     assert len(text) < 250
 
 
-def test_the_reason_chooses_the_words_of_an_expired_conversation() -> None:
+def test_the_reason_selects_the_text_of_an_expired_conversation() -> None:
     assert render_notice("expired", {"reason": "idle"}, "/{word}") == CATALOGUE["expired.idle"]
     assert render_notice("expired", {"reason": "daily"}, "/{word}") == CATALOGUE["expired.daily"]
 
 
 @pytest.mark.parametrize("notice", sorted(CATALOGUE))
-def test_every_notice_can_be_written_with_nothing_and_names_only_real_commands(notice: str) -> None:
+def test_every_notice_renders_without_fields_and_names_only_real_commands(notice: str) -> None:
     for word in re.findall(r"\{c:(\w+)\}", CATALOGUE[notice]):
         assert word in COMMANDS.words | {"model", "reasoning"}, word
     if notice.startswith("expired"):
@@ -144,5 +144,5 @@ def test_every_notice_can_be_written_with_nothing_and_names_only_real_commands(n
     assert "[+" not in text
 
 
-def test_buttons_stand_under_notices_that_exist() -> None:
+def test_buttons_belong_to_existing_notices() -> None:
     assert set(BUTTONS) <= set(CATALOGUE)

@@ -102,7 +102,7 @@ def stands(used: int, *, held: int = 0, refused: bool = False, name: str = "all"
 WORDS = "🛠 The model can't be used: no credit. Conversations fail until this is fixed."
 
 
-def test_every_admin_who_can_be_reached_is_told() -> None:
+def test_every_reachable_admin_is_notified() -> None:
     office = Office("pigeon:1", "icq:2", "pigeon:3")
     assert office.told() == [("pigeon:1", WORDS), ("pigeon:3", WORDS)]
 
@@ -115,7 +115,7 @@ def test_every_admin_who_can_be_reached_is_told() -> None:
         pytest.param(("icq:2",), "pigeon:9", id="none can be reached"),
     ],
 )
-def test_nobody_is_said_to_have_been_told_when_nobody_was(
+def test_no_alert_is_returned_if_no_other_admin_is_reachable(
     admins: Sequence[str], person: str
 ) -> None:
     office = Office(*admins)
@@ -124,7 +124,7 @@ def test_nobody_is_said_to_have_been_told_when_nobody_was(
     assert len(office.told(person=person)) == 1  # that nobody was told is not remembered
 
 
-def test_the_same_trouble_is_not_told_again_within_an_hour() -> None:
+def test_the_same_failure_is_not_reported_again_within_an_hour() -> None:
     office = Office("pigeon:1")
     assert len(office.told()) == 1
     office.clock.at += 3599
@@ -134,7 +134,7 @@ def test_the_same_trouble_is_not_told_again_within_an_hour() -> None:
     assert len(office.told()) == 1
 
 
-def test_what_is_remembered_does_not_grow_without_end() -> None:
+def test_remembered_failures_are_bounded() -> None:
     office = Office("pigeon:1")
     for number in range(250):
         assert len(office.told(f"cause {number}")) == 1
@@ -147,7 +147,7 @@ def test_what_is_remembered_does_not_grow_without_end() -> None:
 OVER = "✅ The model answers again. It could not be used for 2 minutes: no credit."
 
 
-def test_once_the_model_answers_the_admins_are_told_that_it_is_over() -> None:
+def test_admins_are_notified_when_the_model_answers_again() -> None:
     office = Office("pigeon:1", "pigeon:3")
     office.told()
     office.clock.at += 120
@@ -156,14 +156,14 @@ def test_once_the_model_answers_the_admins_are_told_that_it_is_over() -> None:
     assert office.over() == []
 
 
-def test_nothing_is_over_of_which_nobody_was_told() -> None:
+def test_the_end_of_an_unreported_failure_is_not_reported() -> None:
     office = Office()
     office.told()
     office.admins.append("pigeon:1")
     assert office.over() == []
 
 
-def test_several_causes_end_in_one_message() -> None:
+def test_several_causes_end_with_one_message() -> None:
     office = Office("pigeon:1")
     office.told()
     office.clock.at += 60
@@ -172,7 +172,7 @@ def test_several_causes_end_in_one_message() -> None:
     assert office.over() == [("pigeon:1", OVER)]
 
 
-def test_the_end_is_told_by_the_next_process_too_whatever_model_answers_there() -> None:
+def test_the_next_process_reports_the_end_whichever_model_answers() -> None:
     before, after = Office("pigeon:1"), Office("pigeon:1")
     before.told()
     after.operators.restore(before.operators.state)
@@ -184,7 +184,7 @@ def test_the_end_is_told_by_the_next_process_too_whatever_model_answers_there() 
 # --- platforms ---------------------------------------------------------------------------------
 
 
-def test_of_a_platform_in_trouble_all_are_told_who_can_be_reached_and_of_its_end_all() -> None:
+def test_a_platform_problem_is_reported_to_reachable_admins_and_its_end_to_all() -> None:
     office = Office("pigeon:1", "raven:2", "icq:3")
     assert office.looks(raven="away", pigeon="") == []
     office.clock.at += 300
@@ -196,7 +196,7 @@ def test_of_a_platform_in_trouble_all_are_told_who_can_be_reached_and_of_its_end
     assert office.looks(raven="", pigeon="") == [("pigeon:1", over), ("raven:2", over)]
 
 
-def test_where_a_platform_works_in_spite_of_its_trouble_its_own_admins_are_told() -> None:
+def test_a_problem_of_a_working_platform_is_reported_on_that_platform_too() -> None:
     office = Office("raven:2")
     office.looks(raven="Another program uses the token.")
     office.clock.at += 300
@@ -214,7 +214,7 @@ FULL = (
 ROOM_AGAIN = "✅ The disk has free space again: 1.2 GB. It was nearly full for 3 minutes."
 
 
-def test_of_a_disk_that_runs_low_all_are_told_at_once_and_once() -> None:
+def test_low_disk_space_is_reported_at_once_and_only_once() -> None:
     office = Office("pigeon:9", "raven:8")
     assert office.finds(1000) == []
     assert office.finds(900) == [("pigeon:9", FULL), ("raven:8", FULL)]
@@ -225,7 +225,7 @@ def test_of_a_disk_that_runs_low_all_are_told_at_once_and_once() -> None:
     assert office.finds(900) == [("pigeon:9", FULL), ("raven:8", FULL)]
 
 
-def test_that_there_is_room_again_is_told_by_the_next_process_too() -> None:
+def test_the_next_process_reports_free_disk_space() -> None:
     before, after = Office("pigeon:9"), Office("pigeon:9")
     before.finds(900)
     after.operators.restore(before.operators.state)
@@ -235,7 +235,7 @@ def test_that_there_is_room_again_is_told_by_the_next_process_too() -> None:
     assert after.operators.state == AlertState()
 
 
-def test_damage_to_the_database_is_told_once() -> None:
+def test_a_damaged_database_is_reported_once() -> None:
     office = Office("pigeon:1")
     assert office.operators.check_store("") == ()
     ((where, text),) = shown(office.operators.check_store("The database x cannot be used"))
@@ -247,7 +247,7 @@ def test_damage_to_the_database_is_told_once() -> None:
 # --- safe mode ------------------------------------------------------------------------------------
 
 
-def test_of_safe_mode_all_are_told_when_it_begins_and_when_it_is_over() -> None:
+def test_start_and_end_of_safe_mode_are_reported() -> None:
     office = Office("pigeon:9", "raven:8")
     said = shown(office.operators.check_safe_mode(3))
     assert [who for who, _ in said] == ["pigeon:9", "raven:8"]
@@ -264,7 +264,7 @@ def test_of_safe_mode_all_are_told_when_it_begins_and_when_it_is_over() -> None:
     assert later.operators.state == AlertState()
 
 
-def test_a_service_that_only_fails_is_told_of_when_five_minutes_have_passed() -> None:
+def test_a_failing_service_is_reported_after_five_minutes() -> None:
     office = Office("pigeon:1")
     assert office.fails() == []
     office.clock.at += 299
@@ -285,7 +285,7 @@ def test_a_service_that_only_fails_is_told_of_when_five_minutes_have_passed() ->
         pytest.param({"over_budget": True}, id="a limit"),
     ],
 )
-def test_a_turn_that_failed_although_the_service_answered_is_no_trouble(
+def test_a_failed_turn_whose_service_answered_is_not_reported(
     ending: dict[str, Any],
 ) -> None:
     office = Office("pigeon:1")
@@ -294,7 +294,7 @@ def test_a_turn_that_failed_although_the_service_answered_is_no_trouble(
         office.clock.at += 300
 
 
-def test_an_answer_in_between_ends_the_five_minutes() -> None:
+def test_an_answer_restarts_the_five_minutes() -> None:
     office = Office("pigeon:1")
     assert office.fails() == []
     office.clock.at += 200
@@ -303,12 +303,12 @@ def test_an_answer_in_between_ends_the_five_minutes() -> None:
     assert office.fails() == []
 
 
-def test_what_only_an_admin_can_mend_is_told_with_the_first_turn() -> None:
+def test_a_failure_that_only_an_admin_can_fix_is_reported_with_the_first_turn() -> None:
     office = Office("pigeon:1")
     assert office.fails("no credit", tell_operator=True) == [("pigeon:1", WORDS)]
 
 
-def test_which_services_failed_is_not_remembered_without_end() -> None:
+def test_remembered_failing_services_are_bounded() -> None:
     office = Office("pigeon:1")
     for number in range(300):
         office.fails(targets=f"model {number}")
@@ -326,7 +326,7 @@ USED_UP = (
 )
 
 
-def test_of_a_budget_the_admins_are_told_twice_a_day_at_most() -> None:
+def test_a_budget_is_reported_at_most_twice_a_day() -> None:
     office = Office("pigeon:1")
     assert office.spends(all=stands(799, held=200)) == []  # what is held back may be given back
     assert office.spends(all=stands(800)) == [("pigeon:1", NEAR)]
@@ -340,7 +340,7 @@ def test_of_a_budget_the_admins_are_told_twice_a_day_at_most() -> None:
     assert office.spends(next_day, all=stands(900)) == []
 
 
-def test_each_budget_is_told_of_for_itself_and_not_again_by_the_next_process() -> None:
+def test_each_budget_is_reported_separately_and_not_again_by_the_next_process() -> None:
     office = Office("pigeon:1")
     assert len(office.spends(all=stands(800), hall=stands(1000, name="hall"))) == 2
     book = msgspec.json.decode(msgspec.json.encode(office.operators.state), type=AlertState)

@@ -79,7 +79,7 @@ async def result(house: House, number: int = 2) -> str:
     return str(row["content"])
 
 
-async def test_a_program_runs_once_after_an_admin_allowed_it_in_the_chat(tmp_path: Path) -> None:
+async def test_a_program_runs_once_after_an_admin_allows_it_in_the_chat(tmp_path: Path) -> None:
     machine = Machine()
     async with (
         ModelServer(calling()) as model,
@@ -97,7 +97,7 @@ async def test_a_program_runs_once_after_an_admin_allowed_it_in_the_chat(tmp_pat
     assert house.screen.violations() == []
 
 
-async def test_a_member_may_not_let_programs_run_but_an_admin_in_another_chat_may(
+async def test_only_an_admin_may_allow_a_program_also_from_another_chat(
     tmp_path: Path,
 ) -> None:
     machine = Machine()
@@ -124,7 +124,7 @@ async def test_a_member_may_not_let_programs_run_but_an_admin_in_another_chat_ma
         assert machine.ran == ["make tea"]
 
 
-async def test_what_sends_something_is_allowed_by_who_asked_for_it(tmp_path: Path) -> None:
+async def test_the_requester_may_allow_a_tool_that_sends(tmp_path: Path) -> None:
     machine = Machine(Risk.NET)
     async with (
         ModelServer(calling()) as model,
@@ -138,7 +138,7 @@ async def test_what_sends_something_is_allowed_by_who_asked_for_it(tmp_path: Pat
         assert house.screen.messages(ELSEWHERE) == []
 
 
-async def test_a_button_under_the_question_answers_it_and_goes_away(tmp_path: Path) -> None:
+async def test_a_button_answers_the_request_and_disappears(tmp_path: Path) -> None:
     machine = Machine()
     async with (
         ModelServer(calling()) as model,
@@ -159,7 +159,7 @@ async def test_a_button_under_the_question_answers_it_and_goes_away(tmp_path: Pa
         assert machine.ran == ["make tea"]
 
 
-async def test_a_denial_and_its_reason_reach_the_model(tmp_path: Path) -> None:
+async def test_the_model_receives_a_denial_and_its_reason(tmp_path: Path) -> None:
     machine = Machine()
     async with (
         ModelServer(calling()) as model,
@@ -173,7 +173,7 @@ async def test_a_denial_and_its_reason_reach_the_model(tmp_path: Path) -> None:
     assert machine.ran == []
 
 
-async def test_what_nobody_answers_does_not_run(tmp_path: Path) -> None:
+async def test_a_call_without_an_answer_does_not_run(tmp_path: Path) -> None:
     machine = Machine()
     async with (
         ModelServer(calling()) as model,
@@ -187,7 +187,7 @@ async def test_what_nobody_answers_does_not_run(tmp_path: Path) -> None:
     assert machine.ran == []
 
 
-async def test_where_there_is_no_admin_the_model_hears_it_at_once(tmp_path: Path) -> None:
+async def test_without_an_admin_the_call_is_refused_at_once(tmp_path: Path) -> None:
     machine = Machine()
     async with (
         ModelServer(calling()) as model,
@@ -200,7 +200,7 @@ async def test_where_there_is_no_admin_the_model_hears_it_at_once(tmp_path: Path
     assert machine.ran == []
 
 
-async def test_a_stop_does_not_wait_for_the_answer_and_ends_the_question(tmp_path: Path) -> None:
+async def test_a_stop_does_not_wait_for_an_answer_and_closes_the_request(tmp_path: Path) -> None:
     machine = Machine()
     async with (
         ModelServer(calling()) as model,
@@ -234,7 +234,7 @@ async def test_a_stop_does_not_wait_for_the_answer_and_ends_the_question(tmp_pat
         pytest.param(RUN.replace("H ", "H W.5 "), "📝 Saved.", id="before it is asked again"),
     ],
 )
-async def test_a_turn_taken_up_after_a_crash_runs_once_what_was_allowed(
+async def test_a_turn_resumed_after_a_crash_runs_an_allowed_call_once(
     tmp_path: Path, again: str, told: str
 ) -> None:
     machine, screen = Machine(), a_screen()
@@ -270,7 +270,7 @@ async def test_a_turn_taken_up_after_a_crash_runs_once_what_was_allowed(
 
 @pytest.mark.parametrize("crash", [True, False], ids=["crash", "restart"])
 @pytest.mark.parametrize("word", ["approve", "deny"])
-async def test_an_answer_given_while_the_conversation_rests_counts_when_it_goes_on(
+async def test_an_answer_given_while_a_session_is_suspended_counts_after_resume(
     tmp_path: Path, word: str, crash: bool
 ) -> None:
     machine, screen = Machine(Risk.NET), a_screen()
@@ -293,7 +293,7 @@ async def test_an_answer_given_while_the_conversation_rests_counts_when_it_goes_
             assert str(last["content"]).endswith(expected)
 
 
-async def test_with_approval_never_nobody_is_asked(tmp_path: Path) -> None:
+async def test_with_approval_never_no_request_is_sent(tmp_path: Path) -> None:
     machine = Machine()
     async with ModelServer(calling()) as model:
         settings = Settings(
@@ -312,7 +312,9 @@ async def test_with_approval_never_nobody_is_asked(tmp_path: Path) -> None:
             assert len(house.screen.messages(CHAT)) == 1
 
 
-async def test_of_two_answers_at_once_one_wins_and_the_other_is_told(tmp_path: Path) -> None:
+async def test_the_first_of_two_simultaneous_answers_wins_and_the_other_is_informed(
+    tmp_path: Path,
+) -> None:
     machine, ben = Machine(), Sender("8", "Ben")
     async with (
         ModelServer(calling()) as model,

@@ -76,7 +76,7 @@ def somebody(
     ("risk", "may"),
     [(Risk.EXEC, False), (Risk.NET, True), (Risk.WRITE, True)],
 )
-def test_the_requester_answers_alone_unless_programs_would_run(risk: Risk, may: bool) -> None:
+def test_the_requester_may_answer_unless_the_tool_runs_programs(risk: Risk, may: bool) -> None:
     assert can_requester_answer(risk) is may
 
 
@@ -90,7 +90,9 @@ def test_the_requester_answers_alone_unless_programs_would_run(risk: Risk, may: 
         pytest.param(False, "memory:1", True, True, id="who asked and is an admin"),
     ],
 )
-def test_who_may_answer(own: bool, principal: str, admin: bool, may: bool) -> None:
+def test_admins_and_sometimes_the_requester_may_answer(
+    own: bool, principal: str, admin: bool, may: bool
+) -> None:
     assert can_answer(question(own=own), principal, admin=admin) is may
 
 
@@ -108,18 +110,18 @@ def test_who_may_answer(own: bool, principal: str, admin: bool, may: bool) -> No
         pytest.param("other:9", "", False, id="the same id elsewhere"),
     ],
 )
-def test_who_is_an_admin_by_name(principal: str, account: str, admin: bool) -> None:
+def test_admins_are_recognised_by_name(principal: str, account: str, admin: bool) -> None:
     known = build_policy(("memory:1",), ("memory:9", "memory@work:8"), appointed=("memory:7",))
     assert is_admin(known, principal, Address("memory", "1", account)) is admin
 
 
-def test_admins_by_role_may_be_in_the_chat_of_their_platform_only() -> None:
+def test_admin_roles_count_only_on_their_platform() -> None:
     known = build_policy((), ("discord:G1/role:R7", "memory:9"))
     assert has_admin_roles(known, Address("discord", "1"))
     assert not has_admin_roles(known, Address("memory", "1"))
 
 
-def test_admins_are_written_to_each_once_and_nobody_who_has_no_private_chat() -> None:
+def test_each_admin_with_a_private_chat_is_written_to_once() -> None:
     entries = ("memory:9", "memory:9", "memory@work:8", "discord:G1/role:R7")
     assert admin_addresses(entries) == (Address("memory", "9"), Address("memory", "8", "work"))
 
@@ -127,7 +129,7 @@ def test_admins_are_written_to_each_once_and_nobody_who_has_no_private_chat() ->
 @pytest.mark.parametrize(
     ("key", "nobody"), [("api:x", True), ("schedule:daily", True), ("memory:api", False)]
 )
-def test_nobody_reads_along_where_programs_ask(key: str, nobody: bool) -> None:
+def test_conversations_of_programs_are_unattended(key: str, nobody: bool) -> None:
     assert is_unattended(key) is nobody
 
 
@@ -180,7 +182,7 @@ LISTED = {"list": 'AB12 pay `{"a": 1}`\nCD34 pay `{"text": "' + ("long 'word' " 
         ),
     ],
 )
-def test_which_question_is_answered(
+def test_an_answer_finds_its_request(
     questions: list[Approval], who: Answerer, code: str, found: object
 ) -> None:
     assert find_question(questions, who, code) == found
@@ -199,12 +201,12 @@ def test_which_question_is_answered(
         ("2much4 me", ("", "2much4 me")),
     ],
 )
-def test_a_code_is_told_from_a_reason(args: str, read: tuple[str, str]) -> None:
+def test_a_code_is_distinguished_from_a_reason(args: str, read: tuple[str, str]) -> None:
     letters = question("p_00000000000000gate")
     assert parse_answer_args(args, [A, letters]) == read
 
 
-def test_signs_that_look_alike_are_one() -> None:
+def test_look_alike_characters_in_codes_are_equal() -> None:
     assert normalize_code("o1lI") == "0111"
     assert approval_code("p_00000000000000z011") == normalize_code("zoil")
 
@@ -225,13 +227,13 @@ def test_signs_that_look_alike_are_one() -> None:
         (ApprovalState.EXPIRED, TURN_ENDED, {}, "ask.over"),
     ],
 )
-def test_each_state_has_its_words(
+def test_each_state_of_a_request_has_its_notice(
     state: ApprovalState, reason: str, more: dict[str, bool], notice: str
 ) -> None:
     assert choose_notice(msgspec.structs.replace(A, state=state, reason=reason), **more) == notice
 
 
-def test_what_is_asked_is_the_call_itself() -> None:
+def test_a_request_shows_the_call_itself() -> None:
     assert notice_fields(A) == {
         "tool": "pay",
         "arguments": '{\n  "a": 1\n}',
@@ -254,11 +256,11 @@ def test_what_is_asked_is_the_call_itself() -> None:
         pytest.param('"ü 漢 `x`"', '"ü 漢 `x`"', id="ordinary text"),
     ],
 )
-def test_nothing_in_the_arguments_can_look_like_anything_else(arguments: str, shown: str) -> None:
+def test_misleading_characters_in_arguments_are_escaped(arguments: str, shown: str) -> None:
     assert format_arguments(arguments) == shown
 
 
-def test_of_long_arguments_beginning_and_end_are_shown_and_how_much_is_not() -> None:
+def test_long_arguments_show_their_beginning_and_end_and_the_omitted_length() -> None:
     text = format_arguments(json.dumps({"command": "begin " + "x" * 5000 + " end"}))
     assert text.startswith('{\n  "command": "begin xx')
     assert text.endswith('xx end"\n}')
@@ -266,7 +268,7 @@ def test_of_long_arguments_beginning_and_end_are_shown_and_how_much_is_not() -> 
 
 
 @given(st.text())
-def test_shown_arguments_mean_the_same_and_never_leave_their_block(value: str) -> None:
+def test_formatted_arguments_keep_their_meaning_and_stay_in_the_code_block(value: str) -> None:
     text = format_arguments(json.dumps({"a": value}, ensure_ascii=False))
     assert "```" not in text
     assert all(sign.isprintable() or sign == "\n" for sign in text)

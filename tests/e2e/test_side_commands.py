@@ -71,7 +71,7 @@ def summarising(body: dict[str, Any]) -> Script:
 # --- /model ------------------------------------------------------------------------------------
 
 
-async def test_model_shows_who_answers_and_switches_from_the_next_request_on(
+async def test_model_shows_the_current_model_and_switches_for_the_next_request(
     tmp_path: Path,
 ) -> None:
     seen = screen()
@@ -104,7 +104,7 @@ async def test_model_shows_who_answers_and_switches_from_the_next_request_on(
         pytest.param("tiny", "could be any of these: `tiny-1`, `tiny-2`.", id="part of several"),
     ],
 )
-async def test_a_name_that_is_not_clear_changes_nothing(
+async def test_an_ambiguous_or_unknown_model_name_changes_nothing(
     tmp_path: Path, written: str, told: str
 ) -> None:
     async with (
@@ -116,7 +116,7 @@ async def test_a_name_that_is_not_clear_changes_nothing(
     assert server.requests[0].model == "scripted"
 
 
-async def test_a_running_answer_goes_on_with_its_model_and_the_next_has_the_new_one(
+async def test_a_running_answer_keeps_its_model_and_the_next_uses_the_new_one(
     tmp_path: Path,
 ) -> None:
     async with (
@@ -134,7 +134,7 @@ async def test_a_running_answer_goes_on_with_its_model_and_the_next_has_the_new_
     assert server.requests[1].body["reasoning_effort"] == "high"
 
 
-async def test_a_fallbacks_name_switches_to_its_service_and_a_choice_counts_more_than_a_route(
+async def test_the_name_of_a_fallback_switches_to_its_service_and_overrides_a_route(
     tmp_path: Path,
 ) -> None:
     async with ModelServer(talkative) as first, ModelServer(talkative, models=("other",)) as second:
@@ -153,7 +153,7 @@ async def test_a_fallbacks_name_switches_to_its_service_and_a_choice_counts_more
     assert [each.model for each in second.requests] == ["other"]
 
 
-async def test_without_a_list_of_models_any_name_is_tried_and_that_is_said(tmp_path: Path) -> None:
+async def test_without_a_list_of_models_any_name_is_accepted_with_a_remark(tmp_path: Path) -> None:
     async with (
         ModelServer(talkative, models=()) as server,
         gateway(tmp_path, server) as house,
@@ -168,7 +168,7 @@ async def test_without_a_list_of_models_any_name_is_tried_and_that_is_said(tmp_p
 # --- /reasoning --------------------------------------------------------------------------------
 
 
-async def test_reasoning_is_shown_set_kept_and_given_back(tmp_path: Path) -> None:
+async def test_reasoning_is_shown_set_kept_and_reset(tmp_path: Path) -> None:
     seen = screen()
     async with ModelServer(talkative) as server:
         async with gateway(tmp_path, server, seen) as house:
@@ -188,7 +188,7 @@ async def test_reasoning_is_shown_set_kept_and_given_back(tmp_path: Path) -> Non
 # --- /usage ------------------------------------------------------------------------------------
 
 
-async def test_usage_counts_the_last_answer_the_conversation_and_the_day_with_their_price(
+async def test_usage_shows_the_last_answer_the_conversation_and_the_day_with_prices(
     tmp_path: Path,
 ) -> None:
     def counted(_body: dict[str, Any]) -> Script:
@@ -214,7 +214,7 @@ async def test_usage_counts_the_last_answer_the_conversation_and_the_day_with_th
 # --- /compact ----------------------------------------------------------------------------------
 
 
-async def test_compact_puts_a_summary_in_front_of_the_next_request(tmp_path: Path) -> None:
+async def test_compact_sends_a_summary_with_the_next_request(tmp_path: Path) -> None:
     async with ModelServer(summarising) as server, gateway(tmp_path, server) as house:
         for number in range(4):
             await say(house, f"{LONG} {number}", f"harbours.  {number}")
@@ -241,7 +241,7 @@ async def test_compact_puts_a_summary_in_front_of_the_next_request(tmp_path: Pat
         assert last.request == "and now?"
 
 
-async def test_compact_finds_nothing_in_a_short_conversation_and_asks_nobody(
+async def test_compact_of_a_short_conversation_sends_no_request(
     tmp_path: Path,
 ) -> None:
     async with ModelServer(summarising) as server, gateway(tmp_path, server) as house:
@@ -251,14 +251,16 @@ async def test_compact_finds_nothing_in_a_short_conversation_and_asks_nobody(
     assert len(server.requests) == 1
 
 
-async def test_compact_waits_for_nobody_while_an_answer_is_written(tmp_path: Path) -> None:
+async def test_compact_is_refused_at_once_during_an_answer(tmp_path: Path) -> None:
     async with ModelServer(summarising) as server, gateway(tmp_path, server) as house:
         await say(house, "hang on", "so far")
         await say(house, "/compact", "I'm still writing an answer.")
     assert len(server.requests) == 1
 
 
-async def test_compact_that_finds_no_model_changes_nothing_and_says_why(tmp_path: Path) -> None:
+async def test_compact_without_a_working_model_changes_nothing_and_names_the_cause(
+    tmp_path: Path,
+) -> None:
     def failing(body: dict[str, Any]) -> Script:
         if str(body["messages"][-1]["content"]).endswith("Write the summary now."):
             return 'S400"no summaries today"'
@@ -275,7 +277,7 @@ async def test_compact_that_finds_no_model_changes_nothing_and_says_why(tmp_path
     assert asked[0]["content"] == f"{LONG} 0"
 
 
-async def test_a_turn_that_begins_while_the_summary_is_written_stays_in_view(
+async def test_a_turn_that_starts_during_a_summary_is_kept(
     tmp_path: Path,
 ) -> None:
     def slow(body: dict[str, Any]) -> Script:
@@ -299,7 +301,7 @@ async def test_a_turn_that_begins_while_the_summary_is_written_stays_in_view(
     assert [row["content"] for row in asked[2:]] == ["meanwhile", "echo: meanwhile", "after"]
 
 
-async def test_what_is_taken_back_meanwhile_is_not_summed_up(tmp_path: Path) -> None:
+async def test_a_turn_undone_during_a_summary_is_not_summarised(tmp_path: Path) -> None:
     def slow(body: dict[str, Any]) -> Script:
         if str(body["messages"][-1]["content"]).endswith("Write the summary now."):
             return 'H W1.0 T"They talked about ships." F stop D'
@@ -322,7 +324,7 @@ async def test_what_is_taken_back_meanwhile_is_not_summed_up(tmp_path: Path) -> 
 # --- /btw --------------------------------------------------------------------------------------
 
 
-async def test_btw_is_answered_while_a_turn_runs_and_nobody_remembers_it(tmp_path: Path) -> None:
+async def test_btw_is_answered_during_a_turn_and_not_stored_in_the_history(tmp_path: Path) -> None:
     async with ModelServer(talkative) as server, gateway(tmp_path, server) as house:
         await say(house, "hello", "echo: hello")
         await say(house, "hang on", "so far")
@@ -345,7 +347,7 @@ async def test_btw_is_answered_while_a_turn_runs_and_nobody_remembers_it(tmp_pat
     assert house.screen.violations() == []
 
 
-async def test_btw_needs_no_conversation_and_asks_for_its_question(tmp_path: Path) -> None:
+async def test_btw_works_without_a_session_and_explains_its_usage(tmp_path: Path) -> None:
     async with ModelServer(talkative) as server, gateway(tmp_path, server) as house:
         await say(house, "/btw", "Use: /btw your question")
         await say(house, "/btw who are you?", "💬 echo: who are you?")
@@ -354,7 +356,7 @@ async def test_btw_needs_no_conversation_and_asks_for_its_question(tmp_path: Pat
         assert await store.pending_commands() == ()
 
 
-async def test_btw_survives_a_cut_stream_and_says_why_when_it_cannot(tmp_path: Path) -> None:
+async def test_btw_recovers_from_a_cut_stream_or_names_the_cause(tmp_path: Path) -> None:
     scripts = ('H T"The quick brown " RST', 'H T"fox jumps." F stop D', 'S400"not today"')
     async with ModelServer(*scripts) as server, gateway(tmp_path, server) as house:
         await say(house, "/btw tell me", "💬 The quick brown fox jumps.")
@@ -374,7 +376,7 @@ async def test_btw_works_on_every_kind_of_platform(tmp_path: Path, live: Live) -
     assert screen.violations() == []
 
 
-async def test_more_questions_on_the_side_than_can_be_followed_are_refused(tmp_path: Path) -> None:
+async def test_too_many_side_questions_are_refused(tmp_path: Path) -> None:
     async with ModelServer(talkative) as server, gateway(tmp_path, server) as house:
         for number in range(3):
             await house.screen.say(CHAT, f"/btw hang {number}")
@@ -387,7 +389,7 @@ async def test_more_questions_on_the_side_than_can_be_followed_are_refused(tmp_p
     assert len(server.requests) == 4
 
 
-async def test_a_question_that_a_crash_interrupted_is_answered_once_after_the_start(
+async def test_a_side_question_interrupted_by_a_crash_is_answered_once_after_the_start(
     tmp_path: Path,
 ) -> None:
     first = iter(['H T"hm" HANG'])
@@ -410,7 +412,7 @@ async def test_a_question_that_a_crash_interrupted_is_answered_once_after_the_st
         assert await store.pending_commands() == ()
 
 
-async def test_a_stop_of_the_gateway_waits_for_no_question_on_the_side(tmp_path: Path) -> None:
+async def test_the_gateway_stops_without_waiting_for_side_questions(tmp_path: Path) -> None:
     async with ModelServer(talkative) as server, gateway(tmp_path, server) as house:
         await house.screen.say(CHAT, "/btw hang")
         async with asyncio.timeout(5):

@@ -23,7 +23,7 @@ def soon(house: House) -> None:
     house.runner._conversations.admin_alerts.alarms.delay_seconds = 0.1
 
 
-async def test_a_trouble_that_lasts_is_told_and_its_end_too_even_after_a_crash(
+async def test_a_lasting_platform_problem_and_its_end_are_reported_even_after_a_crash(
     tmp_path: Path,
 ) -> None:
     screen = a_screen()
@@ -49,7 +49,7 @@ async def test_a_trouble_that_lasts_is_told_and_its_end_too_even_after_a_crash(
     assert len(screen.messages(CHIEF)) == 4
 
 
-async def test_a_model_that_refuses_and_then_answers_is_told_of_twice(tmp_path: Path) -> None:
+async def test_a_refusing_model_and_its_recovery_are_reported(tmp_path: Path) -> None:
     screen, refusing = a_screen(), [True]
 
     def moody(body: dict[str, Any]) -> Script:

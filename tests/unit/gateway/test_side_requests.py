@@ -1,4 +1,4 @@
-"""What can go wrong beside a conversation; what goes well is in tests/e2e/test_beside.py."""
+"""What can go wrong beside a conversation; what goes well is in tests/e2e/test_side_commands.py."""
 
 import asyncio
 import contextlib
@@ -169,7 +169,7 @@ async def talked(store: SessionStore, times: int = 3) -> None:
         )
 
 
-def test_the_levels_are_those_of_the_configuration() -> None:
+def test_the_reasoning_levels_match_the_configuration() -> None:
     (field,) = (f for f in msgspec.structs.fields(TargetSettings) if f.name == "reasoning_effort")
     literals = [
         value
@@ -184,7 +184,7 @@ def test_the_levels_are_those_of_the_configuration() -> None:
 # --- deadlines and failures --------------------------------------------------------------------
 
 
-async def test_a_question_that_takes_too_long_is_given_up_and_its_cost_kept(
+async def test_a_side_question_times_out_and_its_cost_is_kept(
     tmp_path: Path,
 ) -> None:
     async with room(tmp_path, always('H T"so far" HANG'), deadline=0.3) as made:
@@ -197,7 +197,7 @@ async def test_a_question_that_takes_too_long_is_given_up_and_its_cost_kept(
         assert await made.store.pending_commands() == ()
 
 
-async def test_a_summary_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
+async def test_a_summary_times_out(tmp_path: Path) -> None:
     async with room(tmp_path, always("H HANG"), deadline=0.3) as made:
         await talked(made.store)
         await made.call("compact")
@@ -206,7 +206,7 @@ async def test_a_summary_that_takes_too_long_is_given_up(tmp_path: Path) -> None
         assert (await made.store.context("s1"))[0] == ""
 
 
-async def test_an_answer_on_the_side_is_delivered_like_any_answer_and_not_like_a_notice(
+async def test_the_answer_of_btw_is_delivered_as_an_answer_not_as_a_notice(
     tmp_path: Path,
 ) -> None:
     async with room(tmp_path, ok("fine"), 'S400"closed"') as made:
@@ -218,7 +218,7 @@ async def test_an_answer_on_the_side_is_delivered_like_any_answer_and_not_like_a
         assert [item.kind for item in await made.items()] == ["answer", "notice"]
 
 
-async def test_a_question_on_the_side_sees_the_summary_of_what_was_shortened(
+async def test_a_side_question_includes_the_summary_of_the_session(
     tmp_path: Path,
 ) -> None:
     async with room(tmp_path, ok("fine")) as made:
@@ -230,7 +230,7 @@ async def test_a_question_on_the_side_sees_the_summary_of_what_was_shortened(
     assert asked.startswith("[Summary of the conversation so far: They talked.]")
 
 
-async def test_an_answer_without_a_word_is_a_failure(tmp_path: Path) -> None:
+async def test_an_empty_answer_is_a_failure(tmp_path: Path) -> None:
     async with room(tmp_path, always("H F stop U D")) as made:
         await talked(made.store)
         await made.call("btw", "and?")
@@ -239,7 +239,7 @@ async def test_an_answer_without_a_word_is_a_failure(tmp_path: Path) -> None:
         assert not text.endswith("..")
 
 
-async def test_what_breaks_takes_nothing_else_down_and_is_told(
+async def test_an_unexpected_error_in_a_side_request_is_reported_and_contained(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken() -> tuple[Tool, ...]:
@@ -257,7 +257,7 @@ async def test_what_breaks_takes_nothing_else_down_and_is_told(
         assert await made.store.pending_commands() == ()
 
 
-async def test_what_cannot_be_stored_is_left_to_the_next_start(
+async def test_a_side_request_whose_answer_cannot_be_stored_runs_again_at_the_next_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with room(tmp_path, 'H W.2 T"fine" F stop U D') as made:
@@ -275,7 +275,7 @@ async def test_what_cannot_be_stored_is_left_to_the_next_start(
     await again.close()
 
 
-async def test_once_it_is_closing_everything_is_left_to_the_next_start(tmp_path: Path) -> None:
+async def test_side_requests_during_shutdown_run_at_the_next_start(tmp_path: Path) -> None:
     async with room(tmp_path, always("H HANG")) as made:
         await made.call("btw", "one")
         with made.asides.closing():
@@ -289,7 +289,7 @@ async def test_once_it_is_closing_everything_is_left_to_the_next_start(tmp_path:
 # --- what is said at once ----------------------------------------------------------------------
 
 
-async def test_nothing_is_shortened_while_a_turn_runs_or_without_a_conversation(
+async def test_compact_is_refused_while_a_turn_runs_or_without_a_session(
     tmp_path: Path,
 ) -> None:
     async with room(tmp_path) as made:
@@ -302,7 +302,7 @@ async def test_nothing_is_shortened_while_a_turn_runs_or_without_a_conversation(
         assert await made.call("compact") == NoticeReply("compact_nothing")
 
 
-async def test_a_level_of_reasoning_that_is_none_changes_nothing(tmp_path: Path) -> None:
+async def test_an_unknown_reasoning_level_changes_nothing(tmp_path: Path) -> None:
     async with room(tmp_path, reasoning_effort="low") as made:
         for written, near in (("hgih", "high"), ("zzz", "")):
             outcome = await made.call("reasoning", written)
@@ -327,7 +327,7 @@ async def test_a_level_of_reasoning_that_is_none_changes_nothing(tmp_path: Path)
         )
 
 
-async def test_a_long_name_of_no_model_is_quoted_on_one_short_line(tmp_path: Path) -> None:
+async def test_a_long_unknown_model_name_is_quoted_on_one_short_line(tmp_path: Path) -> None:
     async with room(tmp_path) as made:
         await made.call("model", "zz\n" * 400)
         (text,) = await made.shown()
@@ -349,7 +349,7 @@ def request(turn: str, tokens: int, person: str, at: int, session: str) -> tuple
     )
 
 
-async def test_usage_knows_the_last_answer_the_conversation_and_ones_own_day(
+async def test_usage_shows_the_last_answer_the_conversation_and_the_persons_day(
     tmp_path: Path,
 ) -> None:
     now = 1_795_003_200_000  # noon
@@ -368,7 +368,7 @@ async def test_usage_knows_the_last_answer_the_conversation_and_ones_own_day(
     assert ["tokens", "in", "100", "111", "10"] in lines
 
 
-async def test_usage_before_anything_was_said_is_nothing(tmp_path: Path) -> None:
+async def test_usage_without_a_session_is_zero(tmp_path: Path) -> None:
     async with room(tmp_path) as made:
         outcome = await made.call("usage")
         assert isinstance(outcome, NoticeReply)
@@ -402,7 +402,7 @@ class Moving(SessionStore):
         pytest.param(1000, "changed while I was summarising it", "", id="without end"),
     ],
 )
-async def test_rows_that_come_meanwhile_stay_in_view_or_nothing_is_shortened(
+async def test_rows_added_during_compaction_are_kept_or_compaction_is_given_up(
     tmp_path: Path, more: int, told: str, summary: str
 ) -> None:
     async with room(tmp_path, always(ok("They talked.")), kind=Moving) as made:
