@@ -1,4 +1,4 @@
-"""Admins are told of troubles that last, and of their end, whatever dies in between."""
+"""Alerts to admins about lasting problems and their end, across crashes."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ def a_screen() -> Screen:
 
 
 def soon(house: House) -> None:
-    """What lasts for a moment counts as lasting."""
+    """Make the alert delay short."""
     house.runner._conversations.admin_alerts.alarms.delay_seconds = 0.1
 
 

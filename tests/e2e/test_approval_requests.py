@@ -1,4 +1,4 @@
-"""Tools that ask first, as people meet them: the whole gateway over a platform in memory."""
+"""Approval requests with the whole gateway and a platform in memory."""
 
 import asyncio
 import re
@@ -29,7 +29,7 @@ RUN = 'H C(0,c1,run,{"command":"make tea"}) F tool_calls U D'
 
 
 class Machine:
-    """A tool that must ask, whose runs can be counted."""
+    """A tool that needs approval and counts its runs."""
 
     def __init__(self, risk: Risk = Risk.EXEC) -> None:
         self.ran: list[str] = []
@@ -38,7 +38,7 @@ class Machine:
     def _tool(self, risk: Risk) -> Tool:
         @tool(risk=risk, label="command")
         async def run(context: ToolContext, command: str) -> str:  # noqa: ARG001 - every tool has one
-            """Run something.
+            """Run a command.
 
             Args:
                 context: Not part of the call.
@@ -51,7 +51,7 @@ class Machine:
 
 
 def calling(times: int = 1, then: str = RUN) -> Callable[[dict[str, object]], Script]:
-    """A model that makes the same call so many times, all but the first like `then`; then talks."""
+    """Return a model that makes the same call `times` times, later ones as `then`, and then answers."""
     scripts = iter([RUN, *[then] * (times - 1)])
 
     def answer(body: dict[str, object]) -> Script:
@@ -65,7 +65,7 @@ def a_screen() -> Screen:
 
 
 async def question(screen: Screen, chat: str = CHAT) -> tuple[VisibleMessage, str]:
-    """The open question of a chat, and its code."""
+    """Return the open request of a chat and its code."""
     messages = await screen.until(chat, lambda found: any("/deny " in each.text for each in found))
     shown = next(each for each in messages if "/deny " in each.text)
     code = re.search(r"/deny (\w{4})", shown.text)
@@ -74,7 +74,7 @@ async def question(screen: Screen, chat: str = CHAT) -> tuple[VisibleMessage, st
 
 
 async def result(house: House, number: int = 2) -> str:
-    """What the model read of its call."""
+    """Return the tool result that the model received."""
     (row,) = [each for each in await house.asked(number) if each["role"] == "tool"]
     return str(row["content"])
 
@@ -230,8 +230,8 @@ async def test_a_stop_does_not_wait_for_an_answer_and_closes_the_request(tmp_pat
 @pytest.mark.parametrize(
     ("again", "told"),
     [
-        pytest.param(RUN, "", id="asked again or not"),
-        pytest.param(RUN.replace("H ", "H W.5 "), "📝 Saved.", id="before it is asked again"),
+        pytest.param(RUN, "", id="during or after the next request"),
+        pytest.param(RUN.replace("H ", "H W.5 "), "📝 Saved.", id="before the next request"),
     ],
 )
 async def test_a_turn_resumed_after_a_crash_runs_an_allowed_call_once(

@@ -1,4 +1,4 @@
-"""What may be spent on a day, as people, programs and admins meet it."""
+"""Daily limits as people, API clients and admins see them."""
 
 import asyncio
 import datetime as dt
@@ -43,7 +43,7 @@ PRICE = PriceSettings(input=10.0, output=100.0)  # a cent for 1,000 tokens in or
 
 
 class Noon:
-    """A clock that is far from midnight, and can be set."""
+    """A clock that starts far from midnight and can be set."""
 
     def __init__(self) -> None:
         self._clock: Clock = clock_here()
@@ -58,12 +58,12 @@ class Noon:
 
 
 def cost(output: int, input_: int, text: str = "fine") -> Script:
-    """An answer that takes this many tokens."""
+    """Return an answer with this usage."""
     return steps(f'H T"{text}" F stop U({output},{input_}) D EOF')
 
 
 class Turns:
-    """Answers with one script after the other; the last of them stays."""
+    """Answers with one script after the other; the last one repeats."""
 
     def __init__(self, *scripts: Script) -> None:
         self.scripts = list(scripts)
@@ -102,7 +102,7 @@ async def spent(house: House, scope: str, *, days: int = 0) -> BudgetUsage:
 
 
 async def settled(house: House, scope: str, *, days: int = 0) -> BudgetUsage:
-    """What was spent, once nothing is held back any more."""
+    """Wait until no reservation is open, and return the spending."""
     for _ in range(500):
         found = await spent(house, scope, days=days)
         if not found.held_tokens:
@@ -113,7 +113,7 @@ async def settled(house: House, scope: str, *, days: int = 0) -> BudgetUsage:
 
 
 async def answer_to(house: House, chat: str, text: str, sender: Sender = ANN) -> str:
-    """Say something, and give the next message that is there for good."""
+    """Send a message and return the next final message."""
     before = {each.id for each in house.screen.messages(chat)}
 
     def new() -> list[str]:
@@ -149,9 +149,9 @@ async def test_a_person_over_the_daily_limit_is_informed_and_answered_the_next_d
             assert turn.cause
             assert turn.cause.startswith("the limit of 1,000 tokens a day for each person")
             assert await answer_to(house, "1002", "I am another", BOB) == "fine"
-        clock.ahead = -DAY  # set wrong for a while
+        clock.ahead = -DAY  # a wrong clock for a while
         async with gateway(tmp_path, server, screen, settings=usual, clock=clock) as house:
-            clock.ahead = 60_000  # gives nothing back
+            clock.ahead = 60_000  # releases nothing
             assert "Not answered" in await answer_to(house, "1001", "/retry")
             clock.ahead = DAY
             assert await answer_to(house, "1001", "/retry") == "fine"
@@ -163,7 +163,7 @@ async def test_a_person_over_the_daily_limit_is_informed_and_answered_the_next_d
 
 @tool(risk=Risk.READ)
 async def look(_context: ToolContext, what: str) -> str:
-    """Look at something.
+    """Look at a thing.
 
     Args:
         _context: Not part of the call.
@@ -226,7 +226,7 @@ async def test_a_hundred_concurrent_turns_stay_within_the_budget(tmp_path: Path)
     assert answered + sum("a day for everybody here" in text for text in shown.values()) == 100
     assert answered == len(server.requests)
     assert counted == BudgetUsage(answered * 120)
-    assert most - 130 < counted.tokens <= most  # all that fits, and nothing more
+    assert most - 130 < counted.tokens <= most  # the budget is used as far as it fits
 
 
 async def test_people_of_a_chat_share_its_limit_and_admins_are_notified(
@@ -259,7 +259,7 @@ async def test_people_of_a_chat_share_its_limit_and_admins_are_notified(
 
 
 class Nights(Noon):
-    """A clock by which each look is a day later."""
+    """A clock that is a day later at each reading."""
 
     def now(self) -> int:
         self.ahead += DAY
@@ -357,7 +357,7 @@ async def test_refused_requests_are_released_and_cut_ones_estimated(
             await screen.say("1001", "two", sender=ANN)
             await screen.shows("1001", f"{said}y")
             counted = (await settled(house, "user memory:1001")).tokens
-            assert 37 + 100 < counted < 37 + 100 + 100  # and the words that were sent
+            assert 37 + 100 < counted < 37 + 100 + 100  # plus the request text
             await screen.say("1001", "three", sender=ANN)
             await screen.until(
                 "1001", lambda found: sum(each.text.startswith("xxx") for each in found) > 1
@@ -366,7 +366,7 @@ async def test_refused_requests_are_released_and_cut_ones_estimated(
             await screen.say("1001", "/stop", sender=ANN)
             await screen.shows("1001", "⏹ Stopped.")
             more = (await settled(house, "user memory:1001")).tokens - counted
-            assert 100 < more < 400  # what came, and all that was sent, the other answers too
+            assert 100 < more < 400  # received text and the whole request with earlier answers
 
 
 async def test_reservations_of_a_crashed_process_count_for_the_day(tmp_path: Path) -> None:
@@ -385,7 +385,7 @@ async def test_reservations_of_a_crashed_process_count_for_the_day(tmp_path: Pat
             await screen.shows("1001", "fine")
             store = house.runner._store
             assert store
-            await store.check_writable()  # what rides behind the answer is committed before this
+            await store.check_writable()  # waits for commits after the answer
             found = await spent(house, "user memory:1001")
             assert found.tokens == held.tokens + 3
             assert found.held_tokens == held.held_tokens
@@ -412,7 +412,7 @@ async def test_a_side_question_that_times_out_is_settled(tmp_path: Path) -> None
             house.runner._conversations.side_requests._deadline_seconds = 0.5
             assert "it took longer than" in await answer_to(house, "1001", "/btw one")
             found = await settled(house, "user memory:1001")
-            assert 0 < found.tokens < ANSWER  # what was sent; nobody saw what came
+            assert 0 < found.tokens < ANSWER  # the request only; the answer was not received
 
 
 async def test_no_request_is_sent_while_the_store_cannot_be_written(
@@ -446,7 +446,7 @@ async def test_api_clients_get_the_error_of_the_service_they_know(tmp_path: Path
         usual = settings(server, limits)
         async with served(tmp_path, server, settings=usual, clock=clock) as there:
             status, _, _ = await there.wire.ask("one")
-            assert status == 200  # whoever has the key is no person with a limit
+            assert status == 200  # limits for persons do not apply to the API key
             status, headers, body = await there.wire.ask("two")
             assert status == 429
             assert 43_000 < int(headers["retry-after"]) <= 43_200
@@ -456,7 +456,7 @@ async def test_api_clients_get_the_error_of_the_service_they_know(tmp_path: Path
             assert error["message"].startswith(
                 "The limit of 1,000 tokens a day for everybody here has only 50 tokens left"
             )
-            async with there.wire.opened("three") as streamed:  # nothing was begun
+            async with there.wire.opened("three") as streamed:  # no turn started
                 assert streamed.status == 429
     assert len(server.requests) == 1
 

@@ -67,7 +67,7 @@ api_key = "sk-test"
 
 @pytest.fixture(scope="module", autouse=True)
 def warm() -> None:
-    """The first request of a process loads the SDK, which would count against its clocks."""
+    """Load the SDK before the first request, because loading would count against its timeouts."""
 
     async def once() -> None:
         async with ModelServer(OK) as server:
@@ -80,7 +80,7 @@ def warm() -> None:
 
 
 def written(home: Path, text: str) -> Path:
-    """The text as a configuration file that nobody else can read."""
+    """Write the text to a configuration file that only the owner can read."""
     home.mkdir(parents=True, exist_ok=True)
     file = home / "holdfast.toml"
     file.write_text(text, encoding="utf-8")
@@ -90,7 +90,7 @@ def written(home: Path, text: str) -> Path:
 
 @contextlib.asynccontextmanager
 async def configured(home: Path, model: ModelServer, text: str) -> AsyncIterator[House]:
-    """A gateway with what the file says, on which somebody has said `go`."""
+    """Run a gateway with this file, and send it `go`."""
     file = written(home, text)
     loaded = load(ConfigOptions(config=file), {"HOLDFAST_HOME": str(home)}, SPECS)
     assert loaded.warnings == ()
@@ -104,21 +104,21 @@ async def configured(home: Path, model: ModelServer, text: str) -> AsyncIterator
 async def twins(
     home: Path, script: Script, clocks: str, usual: str = ""
 ) -> AsyncIterator[tuple[House, House]]:
-    """The same script for both; only the first has the clocks, the other has what is usual."""
+    """Run two gateways with the same script; only the first has the timeouts, the other the defaults."""
     rest = (OK,) * 3
     async with (
         ModelServer(script, *rest) as server,
         ModelServer(script, *rest) as other,
         configured(home / "usual", other, FILE.format(url=other.url, clocks=usual)) as patient,
     ):
-        await asked(other, 1)  # it waits for longer than the one that is to act
+        await asked(other, 1)  # the one with default timeouts is still waiting
         text = FILE.format(url=server.url, clocks=clocks)
         async with configured(home / "set", server, text) as house:
             yield house, patient
 
 
 async def asked(model: ModelServer, number: int) -> float:
-    """Wait for the n-th request; when it came."""
+    """Wait for the n-th request, and return its arrival time."""
     async with asyncio.timeout(PATIENCE):
         return (await model.request(number)).at
 
@@ -152,7 +152,7 @@ async def test_a_request_is_cancelled_after_the_configured_timeout(
 ) -> None:
     async with twins(tmp_path, script, clocks, usual) as (house, patient):
         lived = await asked(house.model, 2) - await asked(house.model, 1)
-        # The clock starts before the request is on its way.
+        # The timeout starts before the request is sent.
         assert killed_after - 0.2 <= lived <= killed_after + 0.8
         assert len(patient.model.requests) == 1
         assert not patient.model.requests[0].closed.is_set()
@@ -233,11 +233,11 @@ async def test_a_connection_attempt_ends_after_the_configured_timeout(
         ):
             began = asyncio.get_running_loop().time()
             waited = await asked(house.model, 1) - began
-            assert 0.5 <= waited <= 1.8  # three tries
+            assert 0.5 <= waited <= 1.8  # three attempts
             assert patient.model.requests == []
 
 
-# --- models that take over -------------------------------------------------------------------
+# --- fallbacks --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ async def test_a_connection_attempt_ends_after_the_configured_timeout(
         ("", False),
         ("first_token = 0.4", False),
         ("first_token = 5", True),
-        ("gap_text = 50", False),  # what it does not say itself it has from the model
+        ("gap_text = 50", False),  # missing keys come from the model
         ("first_token = 0.4\nlifetime = 1800", False),
     ],
     ids=lambda value: str(value).replace("\n", ", ") or "none of its own",

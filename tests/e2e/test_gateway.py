@@ -1,4 +1,4 @@
-"""The whole gateway as its users meet it, over a platform in memory and a scripted model."""
+"""The whole gateway, with a platform in memory and a scripted model."""
 
 import asyncio
 import time
@@ -679,7 +679,9 @@ async def test_the_button_of_a_failed_turn_continues_it(tmp_path: Path) -> None:
         await screen.press(CHAT, go_on.action)
         await screen.shows(CHAT, "and the end.")
         assert [each["role"] for each in await house.asked(4)] == ["user", "assistant", "user"]
-        await screen.press(CHAT, go_on.action)  # it is over: the button belongs to another turn
+        await screen.press(
+            CHAT, go_on.action
+        )  # no effect, because the button belongs to an older turn
         await screen.shows(CHAT, "There's no earlier conversation")
         (session,) = await house.runner._store.sessions()  # type: ignore[union-attr]
         turns = await house.runner._store.turns(session.id)  # type: ignore[union-attr]

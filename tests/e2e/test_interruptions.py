@@ -1,4 +1,4 @@
-"""What becomes of a turn when a tool runs and the user, or the machine, ends it."""
+"""Turns that a user, a crash or a broken store interrupts."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ CHAT = "7"
 
 
 class Bank:
-    """A tool whose effect can be counted and held up."""
+    """A tool whose effects are counted and can be delayed."""
 
     def __init__(self, risk: Risk = Risk.WRITE) -> None:
         self.paid: list[int] = []
@@ -41,7 +41,7 @@ class Bank:
     def _tool(self, risk: Risk) -> Tool:
         @tool(risk=risk, label="amount")
         async def pay(context: ToolContext, amount: int) -> str:  # noqa: ARG001 - every tool has one
-            """Pay somebody.
+            """Pay an amount.
 
             Args:
                 context: Not part of the call.
@@ -111,7 +111,7 @@ async def test_a_crash_during_a_tool_call_is_reported_and_the_call_never_repeate
         async with gateway(tmp_path, model, screen, tools=(bank.tool,)):
             told = await screen.shows(CHAT, "♻️ I was restarted", "1 step done", "Paying now.")
             (notice,) = (each.text for each in told if "restarted" in each.text)
-            # What only reads has no effect that anybody would have to look after.
+            # A tool that only reads has no effect to check.
             assert ("pay({" in notice and "do not know" in notice) is (risk is Risk.WRITE)
             await screen.say(CHAT, "/resume")
             await screen.shows(CHAT, "↩️ Back")
@@ -247,7 +247,7 @@ async def test_an_answer_that_cannot_be_stored_waits_until_it_can(
 
 @contextlib.contextmanager
 def locked(file: Path) -> Iterator[None]:
-    """Another process holds the database."""
+    """Hold the database lock, as another process would."""
     with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -257,7 +257,7 @@ def locked(file: Path) -> Iterator[None]:
 
 
 class LaterClock(SystemClock):
-    """The machine's clock, set forward."""
+    """A system clock set forward."""
 
     ahead = 0
 
@@ -314,7 +314,7 @@ async def test_a_stored_message_without_a_turn_is_answered_on_redelivery(
             event="lost",
             state=InboxState.WAITING,
         )
-        assert await store.accept(lost)  # and whoever stored it is cut off here
+        assert await store.accept(lost)  # the process dies before it announces the message
         for _ in range(3):
             await screen.say(CHAT, "lost words", event="lost")
         await screen.shows(CHAT, "echo: lost words")
@@ -392,7 +392,7 @@ async def test_a_failed_command_runs_when_it_is_sent_again(
         await screen.say(CHAT, "hello")
         await screen.shows(CHAT, "echo: hello")
         (seen,) = await store.trace(f"memory:{CHAT}")
-        await store.accept(_command(seen.entry, "/whoami", "memory:1001"))  # and then it was cut
+        await store.accept(_command(seen.entry, "/whoami", "memory:1001"))  # the process dies here
         for _ in range(3):
             assert await screen.say(CHAT, "/whoami", event="/whoami") is Accepted.DUPLICATE
         await screen.shows(CHAT, "You are memory:1001")

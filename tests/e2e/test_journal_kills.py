@@ -47,7 +47,7 @@ def mode(request: pytest.FixtureRequest) -> Mode:
 
 @pytest.fixture
 def protocol(request: pytest.FixtureRequest, mode: Mode) -> ProtocolName:
-    """Each test takes another one, and the other mode of it the next."""
+    """Each test takes the next platform, and the modes alternate."""
     number = zlib.crc32(request.node.originalname.encode()) + MODES.index(mode)
     return PROTOCOLS[number % len(PROTOCOLS)]
 
@@ -61,7 +61,7 @@ async def scene(
 
 
 async def go_on(scene: Scene, mode: Mode, *told: str) -> None:
-    """Start it again; then the turn comes to its end."""
+    """Start the daemon again and wait until the turn has ended."""
     await scene.daemon.start()
     if mode == "suspend":
         await scene.take_up(*told)
@@ -78,7 +78,7 @@ def short(history: list[Message]) -> list[str]:
 
 
 def continued(mode: Mode) -> list[str]:
-    """What the user had to say in the middle."""
+    """Texts that the user sent in the middle of the turn."""
     return ["u:continue"] if mode == "suspend" else []
 
 
@@ -190,7 +190,9 @@ async def test_a_call_queued_behind_the_one_that_killed_the_daemon_has_not_run(
     ]
 
 
-@pytest.mark.parametrize("seen", [False, True], ids=["when it was put down", "when it was seen"])
+@pytest.mark.parametrize(
+    "seen", [False, True], ids=["before the platform showed it", "after the platform showed it"]
+)
 async def test_a_kill_during_delivery_shows_the_answer_once(scene: Scene, seen: bool) -> None:
     await scene.say("tell me")
     if seen:

@@ -1,4 +1,4 @@
-"""The commands about what goes on beside a conversation, as people use them in a chat."""
+"""/model, /reasoning, /usage, /compact and /btw with the whole gateway."""
 
 import asyncio
 from pathlib import Path
@@ -42,12 +42,12 @@ def settings(server: ModelServer, *route: RouteSettings, **changes: Any) -> Sett
 
 
 def screen() -> Screen:
-    """A screen that outlives a gateway: what people say has other ids after a restart."""
+    """A screen for several gateways in a row: message ids differ after a restart."""
     return Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
 
 
 async def say(house: House, text: str, *expected: str) -> str:
-    """Say something, and wait until one more message shows all that is expected."""
+    """Send a message, wait until a new message contains all expected texts, and return its text."""
     before = {each.id for each in house.screen.messages(CHAT)}
     await house.screen.say(CHAT, text)
 
@@ -61,7 +61,7 @@ async def say(house: House, text: str, *expected: str) -> str:
 
 
 def summarising(body: dict[str, Any]) -> Script:
-    """Says briefly what there was when a summary is wanted, else answers as usual."""
+    """Return a summary if the request asks for one, else an ordinary answer."""
     last = str(body["messages"][-1]["content"])
     if last.endswith("Write the summary now."):
         return ok("They talked about ships.")
@@ -99,7 +99,7 @@ async def test_model_shows_the_current_model_and_switches_for_the_next_request(
     [
         pytest.param("skripted-larg", "Did you mean `scripted-large`", id="misspelt"),
         pytest.param(
-            "zzz", "I don't know a model “zzz”. Nothing was changed", id="nothing like it"
+            "zzz", "I don't know a model “zzz”. Nothing was changed", id="no similar name"
         ),
         pytest.param("tiny", "could be any of these: `tiny-1`, `tiny-2`.", id="part of several"),
     ],

@@ -1,4 +1,4 @@
-"""Everything is stopped at once: what ran, what was about to, and each chat is told."""
+"""`/stop all` stops running and starting turns, and notifies each chat."""
 
 import asyncio
 from pathlib import Path
@@ -86,7 +86,7 @@ async def test_the_command_line_stops_one_conversation_or_all(tmp_path: Path) ->
         assert told == {"id": session.id, "state": "suspended", "stopped": True}
         told = await operations["stop"](session=session.id)
         assert told == {"id": session.id, "state": "suspended", "stopped": False}
-        async with asyncio.TaskGroup() as group:  # what is on its way out is counted once
+        async with asyncio.TaskGroup() as group:  # a turn that is being stopped is counted once
             both = [group.create_task(operations["stop_all"]()) for _ in range(2)]
         assert sum(each.result()["stopped"] for each in both) == 2
         assert await operations["stop_all"]() == {"stopped": 0}

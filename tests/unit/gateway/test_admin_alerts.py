@@ -1,4 +1,4 @@
-"""What the admins are told of, and how often."""
+"""Alerts to the admins: which, and how often."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +24,7 @@ CAN = Capabilities(4000, Unit.CHARACTERS, live=Live.EDIT, repeat=Repeat.ALWAYS, 
 
 class SetClock:
     def __init__(self) -> None:
-        self.at = 5.0  # a machine that was started a moment ago
+        self.at = 5.0  # a monotonic clock just after boot
 
     def now(self) -> int:
         return int(self.at * 1000)
@@ -49,15 +49,15 @@ class Office:
         return CAN if address.platform in {"pigeon", "raven"} else None
 
     def told(self, cause: str = "no credit", person: str = "pigeon:9") -> list[tuple[str, str]]:
-        """Who is shown what."""
+        """Return the alerts about a model failure, by chat."""
         return shown(self.operators.report_model_failure(cause, person, "model"))
 
     def over(self, targets: str = "model") -> list[tuple[str, str]]:
-        """Who is shown what when these models have answered."""
+        """Return the alerts after these models answered, by chat."""
         return shown(self.operators.on_model_answered(targets))
 
     def looks(self, **platforms: str) -> list[tuple[str, str]]:
-        """Who is shown what of platforms in trouble; one that is `away` cannot be reached."""
+        """Return the alerts about platform problems; a platform in `away` is unreachable."""
         return shown(
             self.operators.check_platforms(
                 {name: PlatformStatus(cause, cause != "away") for name, cause in platforms.items()}
@@ -67,19 +67,19 @@ class Office:
     def fails(
         self, cause: str = "it refused", targets: str = "model", **more: Any
     ) -> list[tuple[str, str]]:
-        """Who is shown what of a turn that failed."""
+        """Return the alerts about a failed turn, by chat."""
         done = TurnDone(
             ending=TurnEnding.FAILED, text="", cause=cause, **{"last_verdict": "cut", **more}
         )
         return shown(self.operators.on_turn_failed(done, "pigeon:9", targets))
 
     def spends(self, day: str = "2026-11-18", **budgets: BudgetStatus) -> list[tuple[str, str]]:
-        """Who is shown what of budgets that stand so."""
+        """Return the alerts about budgets with this status, by chat."""
         standings = [replace(each, day=day) for each in budgets.values()]
         return shown(self.operators.check_budgets(standings, 3600))
 
     def finds(self, free: int) -> list[tuple[str, str]]:
-        """Who is shown what when so much is left of a disk that should have 1000 MB."""
+        """Return the alerts for this much free space, with a limit of 1000 MB."""
         room = DiskSpace(free * 10**6, 1000 * 10**6, Path("/state"))
         return shown(self.operators.check_disk(room))
 
@@ -110,9 +110,9 @@ def test_every_reachable_admin_is_notified() -> None:
 @pytest.mark.parametrize(
     ("admins", "person"),
     [
-        pytest.param((), "pigeon:9", id="there are none"),
-        pytest.param(("pigeon:1",), "pigeon:1", id="the only one reads it anyway"),
-        pytest.param(("icq:2",), "pigeon:9", id="none can be reached"),
+        pytest.param((), "pigeon:9", id="no admins"),
+        pytest.param(("pigeon:1",), "pigeon:1", id="the only admin sees the failure"),
+        pytest.param(("icq:2",), "pigeon:9", id="no admin is reachable"),
     ],
 )
 def test_no_alert_is_returned_if_no_other_admin_is_reachable(
@@ -121,7 +121,9 @@ def test_no_alert_is_returned_if_no_other_admin_is_reachable(
     office = Office(*admins)
     assert office.told(person=person) == []
     office.admins.append("pigeon:7")
-    assert len(office.told(person=person)) == 1  # that nobody was told is not remembered
+    assert (
+        len(office.told(person=person)) == 1
+    )  # an alert without a receiver does not count as reported
 
 
 def test_the_same_failure_is_not_reported_again_within_an_hour() -> None:
@@ -257,7 +259,7 @@ def test_start_and_end_of_safe_mode_are_reported() -> None:
 
     later = Office("pigeon:9")
     later.operators.restore(office.operators.state)
-    assert later.operators.check_safe_mode(4) == ()  # it crashes in safe mode as well
+    assert later.operators.check_safe_mode(4) == ()  # another crash in safe mode
     over = shown(later.operators.check_safe_mode(0))
     assert over == [("pigeon:9", "✅ Safe mode is over. Tools are available again.")]
     assert later.operators.check_safe_mode(0) == ()
@@ -280,9 +282,9 @@ def test_a_failing_service_is_reported_after_five_minutes() -> None:
 @pytest.mark.parametrize(
     "ending",
     [
-        pytest.param({"last_verdict": "complete"}, id="it used up its steps"),
-        pytest.param({"last_verdict": "refused", "notice": "N9"}, id="it declined"),
-        pytest.param({"over_budget": True}, id="a limit"),
+        pytest.param({"last_verdict": "complete"}, id="all steps used"),
+        pytest.param({"last_verdict": "refused", "notice": "N9"}, id="declined"),
+        pytest.param({"over_budget": True}, id="over budget"),
     ],
 )
 def test_a_failed_turn_whose_service_answered_is_not_reported(
@@ -328,7 +330,7 @@ USED_UP = (
 
 def test_a_budget_is_reported_at_most_twice_a_day() -> None:
     office = Office("pigeon:1")
-    assert office.spends(all=stands(799, held=200)) == []  # what is held back may be given back
+    assert office.spends(all=stands(799, held=200)) == []  # a reservation may be released
     assert office.spends(all=stands(800)) == [("pigeon:1", NEAR)]
     assert office.spends(all=stands(999)) == []
     assert office.spends(all=stands(999, refused=True)) == [("pigeon:1", USED_UP)]

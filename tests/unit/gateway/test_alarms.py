@@ -1,4 +1,4 @@
-"""When a trouble is told, and when its end."""
+"""Delay of alarms, and reports of their end."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ MINUTE = 60_000
 
 
 def looks(alarms: Alarms, *seen: tuple[int, str]) -> list[str]:
-    """What is told of one subject, minute by minute."""
+    """Return the reports about one subject, minute by minute."""
     told = []
     for minute, cause in seen:
         for news in alarms.update({"pigeon": cause}, minute * MINUTE):

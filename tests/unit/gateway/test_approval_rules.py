@@ -1,4 +1,4 @@
-"""Who may answer which question, how it is shown, and what the model reads."""
+"""Who may answer an approval request, its text, and the reason for the model."""
 
 import json
 from typing import Any
@@ -69,7 +69,7 @@ def somebody(
     return Answerer(principal, admin, address, direct)
 
 
-# --- who ---------------------------------------------------------------------------------------
+# --- people ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -83,11 +83,11 @@ def test_the_requester_may_answer_unless_the_tool_runs_programs(risk: Risk, may:
 @pytest.mark.parametrize(
     ("own", "principal", "admin", "may"),
     [
-        pytest.param(True, "memory:1", False, True, id="who asked"),
+        pytest.param(True, "memory:1", False, True, id="the requester"),
         pytest.param(True, "memory:2", False, False, id="another member"),
         pytest.param(True, "memory:2", True, True, id="an admin"),
-        pytest.param(False, "memory:1", False, False, id="who asked, for a program"),
-        pytest.param(False, "memory:1", True, True, id="who asked and is an admin"),
+        pytest.param(False, "memory:1", False, False, id="the requester, for a program"),
+        pytest.param(False, "memory:1", True, True, id="the requester, who is an admin"),
     ],
 )
 def test_admins_and_sometimes_the_requester_may_answer(
@@ -103,7 +103,7 @@ def test_admins_and_sometimes_the_requester_may_answer(
         pytest.param("memory:9", "work", True, id="named, under any account"),
         pytest.param("memory:8", "work", True, id="named for this account"),
         pytest.param("memory:8", "", False, id="named for another account"),
-        pytest.param("memory:7", "", True, id="made an admin by a code"),
+        pytest.param("memory:7", "", True, id="made an admin by a claim code"),
         pytest.param("console:owner", "", True, id="at the terminal"),
         pytest.param("web:owner", "", True, id="at the page"),
         pytest.param("memory:1", "", False, id="a member"),
@@ -133,7 +133,7 @@ def test_conversations_of_programs_are_unattended(key: str, nobody: bool) -> Non
     assert is_unattended(key) is nobody
 
 
-# --- which -------------------------------------------------------------------------------------
+# --- requests ----------------------------------------------------------------------------------
 
 A = question("p_00000000000000ab12")
 B = question("p_00000000000000cd34", arguments='{"text": "' + "long `word` " * 20 + '"}')
@@ -163,7 +163,9 @@ LISTED = {"list": 'AB12 pay `{"a": 1}`\nCD34 pay `{"text": "' + ("long 'word' " 
             id="an admin in a room",
         ),
         pytest.param([A, B], somebody(), "", AnswerRefusal("ask.several", LISTED), id="several"),
-        pytest.param([A, PROGRAM], somebody(), "", A, id="the only one that they may answer"),
+        pytest.param(
+            [A, PROGRAM], somebody(), "", A, id="the only one that this person may answer"
+        ),
         pytest.param([A, B], somebody(), "CD34", B, id="by code"),
         pytest.param([A, B], somebody(), "cd34", B, id="by code in small letters"),
         pytest.param(
@@ -178,7 +180,11 @@ LISTED = {"list": 'AB12 pay `{"a": 1}`\nCD34 pay `{"text": "' + ("long 'word' " 
             [PROGRAM], somebody(), "GH78", AnswerRefusal("admins_only"), id="for admins, by code"
         ),
         pytest.param(
-            [ELSEWHERE], somebody(), "EF56", AnswerRefusal("not_yours"), id="somebody else's"
+            [ELSEWHERE],
+            somebody(),
+            "EF56",
+            AnswerRefusal("not_yours"),
+            id="another person's request",
         ),
     ],
 )
@@ -211,7 +217,7 @@ def test_look_alike_characters_in_codes_are_equal() -> None:
     assert approval_code("p_00000000000000z011") == normalize_code("zoil")
 
 
-# --- words -------------------------------------------------------------------------------------
+# --- texts -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -249,9 +255,9 @@ def test_a_request_shows_the_call_itself() -> None:
     [
         pytest.param('{"a":"x\\ny"}', '{\n  "a": "x\\ny"\n}', id="line breaks stay inside"),
         pytest.param("no object", "no object", id="no JSON"),
-        pytest.param('"\u202eabc"', '"\\u202eabc"', id="signs that turn text around"),
-        pytest.param('"a\u200bb"', '"a\\u200bb"', id="signs without width"),
-        pytest.param('"\U000e0041"', '"\\udb40\\udc41"', id="hidden signs beyond 16 bits"),
+        pytest.param('"\u202eabc"', '"\\u202eabc"', id="characters that reverse text"),
+        pytest.param('"a\u200bb"', '"a\\u200bb"', id="zero-width characters"),
+        pytest.param('"\U000e0041"', '"\\udb40\\udc41"', id="hidden characters beyond 16 bits"),
         pytest.param('"```"', '"\\u0060\\u0060\\u0060"', id="the end of a block"),
         pytest.param('"ü 漢 `x`"', '"ü 漢 `x`"', id="ordinary text"),
     ],
@@ -293,12 +299,12 @@ def test_formatted_arguments_keep_their_meaning_and_stay_in_the_code_block(value
         pytest.param(
             {"state": ApprovalState.EXPIRED},
             "it needs somebody's approval, and nobody answered within 30 minutes.",
-            id="unanswered",
+            id="expired",
         ),
         pytest.param(
             {"state": ApprovalState.EXPIRED, "expires_at": 50},
             "it needs somebody's approval, and nobody answered within the time there was.",
-            id="unanswered in a short time",
+            id="expired after less than a minute",
         ),
     ],
 )

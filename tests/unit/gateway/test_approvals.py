@@ -1,4 +1,4 @@
-"""Questions whether tools may run: on a real store, delivered to chats in memory."""
+"""Approval requests on a real store, delivered to chats in memory."""
 
 import asyncio
 import contextlib
@@ -85,7 +85,7 @@ class SetClock:
 
 
 class Screen(MemoryAdapter):
-    """Chats that can be waited for."""
+    """Screen whose messages a test can wait for."""
 
     def __init__(self, **limits: Any) -> None:
         super().__init__(burst=1000, **limits)
@@ -98,7 +98,7 @@ class Screen(MemoryAdapter):
             self._changed.set()
 
     async def one(self, chat: str, *texts: str) -> VisibleMessage:
-        """Wait until one message has all of these."""
+        """Wait until one message contains all of these texts, and return the message."""
 
         def found() -> list[VisibleMessage]:
             return [
@@ -116,7 +116,7 @@ class Screen(MemoryAdapter):
 
 
 class Waiting(dict[str, asyncio.Future[Approval]]):
-    """Who waits for which answer; tells when somebody begins to."""
+    """Waiting futures by request; signals when one is added."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class Waiting(dict[str, asyncio.Future[Approval]]):
 
 
 class Office:
-    """What a gateway has of questions, and a person to play with it."""
+    """The parts of a gateway that handle approval requests, and helpers that act as people."""
 
     def __init__(self, store: SessionStore, screen: Screen, clock: SetClock) -> None:
         self.store = store
@@ -155,7 +155,7 @@ class Office:
         turn: str = "t1",
         key: str = "",
     ) -> asyncio.Task[str | None]:
-        """Let a tool ask; the task ends when it knows."""
+        """Start a task in which a tool asks; the task returns the outcome."""
         where = write_address(Address("memory", chat))
         asking = RequestingTurn(
             key=key or f"memory:{chat}",
@@ -176,11 +176,11 @@ class Office:
         person: str = ANN,
         session: str = "s1",
     ) -> None:
-        """Let a tool ask whose answer is of no interest."""
+        """Start a request whose outcome the test does not need."""
         self.others.append(self.asks(how, call, person=person, session=session))
 
     async def waited(self, number: int = 1) -> str:
-        """Wait until so many answers are waited for; give the newest question's id."""
+        """Wait until `count` requests have a waiter, and return the id of the newest."""
         async with asyncio.timeout(PATIENCE):
             while len(self.waiting) < number:
                 self.waiting.more.clear()
@@ -188,7 +188,7 @@ class Office:
         return list(self.waiting)[-1]
 
     async def asked(self, number: int = 1) -> Approval:
-        """Wait until so many questions are shown and waited for; give the newest."""
+        """Wait until `count` requests are shown and have a waiter, and return the newest."""
         id_ = await self.waited(number)
         await self.screen.one("1", approval_code(id_))
         found = await self.store.approval(id_)
@@ -198,7 +198,7 @@ class Office:
     async def says(
         self, word: str, args: str = "", *, person: str = ANN, admin: bool = False, chat: str = ""
     ) -> CommandOutcome:
-        """Answer by a command, in private unless a chat is named."""
+        """Answer by a command, in the private chat unless another is given."""
         where = write_address(Address("memory", chat or person.partition(":")[2]))
         call = CommandCall(
             key=f"memory:{chat or person.partition(':')[2]}",
@@ -244,7 +244,7 @@ async def office(
     clock: SetClock | None = None,
     tasks: Callable[[object], object] | None = None,
 ) -> AsyncIterator[Office]:
-    """A running part of a gateway; at the end what still asks is cut off, as by a crash."""
+    """Run a desk; pending requests are cancelled at the end, as by a crash."""
     clock, screen = clock or SetClock(), screen or Screen()
     store = await SessionStore.open(f"sqlite:///{home / 'holdfast.db'}", clock=clock)
     made = Office(store, screen, clock)
@@ -304,7 +304,7 @@ async def said(task: asyncio.Task[str | None]) -> str | None:
         return await task
 
 
-# --- whether anybody is asked --------------------------------------------------------------------
+# --- cases without a request ---------------------------------------------------------------------
 
 
 async def test_in_never_mode_tools_run_without_a_request(
@@ -320,11 +320,15 @@ async def test_in_never_mode_tools_run_without_a_request(
 @pytest.mark.parametrize(
     ("how", "key", "person", "admins", "why"),
     [
-        pytest.param(NET, "api:x", "api:key", (CHIEF,), UNATTENDED, id="a program asked"),
-        pytest.param(NET, "schedule:x", ANN, (CHIEF,), UNATTENDED, id="at an hour"),
+        pytest.param(NET, "api:x", "api:key", (CHIEF,), UNATTENDED, id="an API client asked"),
+        pytest.param(NET, "schedule:x", ANN, (CHIEF,), UNATTENDED, id="a schedule asked"),
         pytest.param(EXEC, "", ANN, (), NO_ADMIN, id="there is no admin"),
-        pytest.param(EXEC, "", ANN, ("other:5",), NO_ADMIN, id="of a platform that is not there"),
-        pytest.param(EXEC, "", ANN, ("other:G/role:R",), NO_ADMIN, id="by a role elsewhere"),
+        pytest.param(
+            EXEC, "", ANN, ("other:5",), NO_ADMIN, id="the admin's platform is not connected"
+        ),
+        pytest.param(
+            EXEC, "", ANN, ("other:G/role:R",), NO_ADMIN, id="an admin role on another platform"
+        ),
     ],
 )
 async def test_a_call_that_no_person_can_approve_is_refused_without_a_request(
@@ -342,7 +346,7 @@ async def test_a_call_that_no_person_can_approve_is_refused_without_a_request(
         pytest.param(EXEC, "web:owner", (), id="the owner at the page asked, alone"),
         pytest.param(EXEC, "web:owner", (CHIEF,), id="the owner at the page asked"),
         pytest.param(EXEC, ANN, (ANN,), id="an admin asked"),
-        pytest.param(EXEC, ANN, ("memory:G/role:R",), id="somebody there may have the role"),
+        pytest.param(EXEC, ANN, ("memory:G/role:R",), id="a role there may make people admins"),
     ],
 )
 async def test_admins_are_not_asked_if_a_person_in_the_chat_can_answer(
@@ -356,7 +360,7 @@ async def test_admins_are_not_asked_if_a_person_in_the_chat_can_answer(
         assert asked.expires_at - asked.asked_at == HALF_AN_HOUR
 
 
-# --- the question --------------------------------------------------------------------------------
+# --- messages of a request -----------------------------------------------------------------------
 
 
 async def test_a_request_shows_the_call_and_how_to_answer(tmp_path: Path) -> None:
@@ -441,7 +445,7 @@ async def test_the_model_reads_who_denied_a_call_and_why(tmp_path: Path) -> None
         assert await desk.says(NO, f"{approval_code(asked.id).lower()} too  dear") == MAY_NOT
         assert await said(task) == "denied by memory:1: too dear"
         await desk.screen.one("1", "🚫 Denied by memory:1: too dear.")
-        desk.begins(NET)  # that somebody said no once is asked again in a new turn
+        desk.begins(NET)  # a denial counts once, so a new turn asks again
         assert (await desk.asked()).id != asked.id
 
 
@@ -575,7 +579,7 @@ async def test_an_answer_at_the_moment_of_expiry_counts(tmp_path: Path) -> None:
     async with office(tmp_path, wait=0.3) as desk:
         task = desk.asks(NET)
         asked = await desk.asked()
-        now = desk.clock.now()  # as another writer would: nobody tells who waits
+        now = desk.clock.now()  # as another writer would, without waking the waiter
         await desk.store.apply(
             AnswerApproval(id=asked.id, state=ApprovalState.ALLOWED, by=ANN, at=now)
         )
@@ -610,7 +614,7 @@ async def test_a_permission_serves_only_one_of_two_calls(
 
 
 async def cut(desk: Office, task: asyncio.Task[str | None], state: TurnState) -> None:
-    """As the owner of a conversation does it: cancel first, store second."""
+    """Stop a turn as the actor does: cancel first, store second."""
     task.cancel()
     await desk.ends(state)
     with pytest.raises(asyncio.CancelledError):
@@ -670,7 +674,7 @@ async def test_a_store_error_in_the_background_is_only_logged(
         await cut(desk, task, TurnState.STOPPED)
         assert "stays open" in caplog.text
         desk.approvals._store = desk.store
-        await desk.approvals.close_expired()  # the next hour finds it
+        await desk.approvals.close_expired()  # the hourly cleanup closes the request
         assert await desk.state(asked.id) is ApprovalState.EXPIRED
         await desk.screen.one("1", "⏹ The task has ended")
 
@@ -820,7 +824,9 @@ async def test_a_stored_denial_of_an_open_request_is_ignored(tmp_path: Path) -> 
         task = desk.asks(NET)
         asked = await desk.asked()
         assert asked.id != id_
-        await desk.store.put_value("denied", name, asked.id)  # as if it had died in between
+        await desk.store.put_value(
+            "denied", name, asked.id
+        )  # as if the process had died between the two writes
         await desk.says(YES)
         assert await said(task) is None
         desk.begins(NET)
@@ -859,7 +865,7 @@ async def test_an_answer_during_the_search_for_an_earlier_request_is_found(
 
 
 class Held:
-    """A store that keeps the result of the first look of a kind for a while."""
+    """A store that delays the result of the first read of a kind."""
 
     def __init__(self, store: SessionStore, look: str) -> None:
         self._store = store
@@ -944,7 +950,7 @@ async def test_each_of_many_requests_in_a_chat_shows_its_own_answer(tmp_path: Pa
     async with office(tmp_path) as desk:
         task = desk.asks(NET)
         asked = await desk.asked()
-        notes = [f"n_{number}" for number in range(40)]  # more than delivery keeps in mind
+        notes = [f"n_{number}" for number in range(40)]  # more than delivery keeps in memory
         for note in notes:
             await tell(desk, note)
         assert await desk.says(YES) == MAY

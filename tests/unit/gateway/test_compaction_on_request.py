@@ -24,7 +24,7 @@ from tests.fakes.model_script import Script, ok
 from tests.fakes.model_server import ModelServer
 
 NO_STORE: Any = None
-UNLIMITED = TurnBudget(NO_STORE, ())  # nothing is held back where nothing is limited
+UNLIMITED = TurnBudget(NO_STORE, ())  # reserves nothing, because there is no limit
 LONG = "A long story about ships and harbours. " * 40
 ROWS = tuple(
     row
@@ -140,7 +140,7 @@ async def test_a_failing_model_gives_the_reason_instead_of_a_summary(tmp_path: P
             await shorten(server, tmp_path)
 
 
-# --- storing it --------------------------------------------------------------------------------
+# --- storage -----------------------------------------------------------------------------------
 
 
 async def test_rows_added_meanwhile_are_kept(store: SessionStore) -> None:
@@ -182,7 +182,7 @@ async def test_a_summary_for_another_number_of_rows_is_refused(
     assert await store.context("s1") == ("They talked.", ROWS[-2:])
 
 
-# --- what it cost ------------------------------------------------------------------------------
+# --- costs -------------------------------------------------------------------------------------
 
 
 async def test_side_requests_record_their_cost_in_a_turn_that_undo_cannot_find(
@@ -199,7 +199,7 @@ async def test_side_requests_record_their_cost_in_a_turn_that_undo_cannot_find(
             SideQuestion(key=KEY, session_id="", address="a", person="p", request="x")
         )
         == ()
-    )  # there is no conversation
+    )  # without a session
     await store.apply(
         *side.usage_changes(
             SideQuestion(

@@ -1,4 +1,4 @@
-"""Feeds: what is told of a turn to those who wait for it."""
+"""Feeds: live events of a turn for its readers."""
 
 import asyncio
 
@@ -104,7 +104,7 @@ def test_only_the_release_of_the_last_reader_reports_an_unread_turn() -> None:
     assert feeds.get("o1") is feed  # the turn still runs
     feeds.acquire("o1")
     feeds.on_committed([EndTurn("t1", TurnState.DONE, 0)])
-    assert not feeds.release(feed)  # there is nothing to end any more
+    assert not feeds.release(feed)  # the feed has ended
 
 
 def test_a_feed_without_readers_and_turn_is_forgotten() -> None:

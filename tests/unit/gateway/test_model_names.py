@@ -23,23 +23,21 @@ KNOWN = ("gpt-5.5", "gpt-5.5-mini", "claude-opus-5", "claude-sonnet-5", "vendor/
     ("text", "expected"),
     [
         pytest.param("gpt-5.5", ModelFound("gpt-5.5"), id="whole name that is also a part"),
-        pytest.param("GPT-5.5", ModelFound("gpt-5.5"), id="whole name in other letters"),
+        pytest.param("GPT-5.5", ModelFound("gpt-5.5"), id="whole name in other case"),
         pytest.param("MINI", ModelFound("gpt-5.5-mini"), id="part of one"),
-        pytest.param("tiny", ModelFound("vendor/Tiny"), id="part behind the vendor"),
+        pytest.param("tiny", ModelFound("vendor/Tiny"), id="part after the vendor"),
         pytest.param("claude opus", ModelFound("claude-opus-5"), id="two parts of one"),
         pytest.param("gpt", ModelAmbiguous(("gpt-5.5", "gpt-5.5-mini")), id="part of two"),
         pytest.param("claude-opuss", ModelUnknown(("claude-opus-5",)), id="misspelt"),
-        pytest.param("tinny", ModelUnknown(("vendor/Tiny",)), id="misspelt behind the vendor"),
-        pytest.param(
-            "claud", ModelAmbiguous(("claude-opus-5", "claude-sonnet-5")), id="a beginning"
-        ),
+        pytest.param("tinny", ModelUnknown(("vendor/Tiny",)), id="misspelt after the vendor"),
+        pytest.param("claud", ModelAmbiguous(("claude-opus-5", "claude-sonnet-5")), id="a prefix"),
         pytest.param(
             "clade",
             ModelUnknown(("claude-opus-5", "claude-sonnet-5")),
-            id="misspelt beginning of two",
+            id="misspelt prefix of two",
         ),
-        pytest.param("zzzzz", ModelUnknown(), id="like nothing"),
-        pytest.param("", ModelUnknown(), id="nothing"),
+        pytest.param("zzzzz", ModelUnknown(), id="no similar name"),
+        pytest.param("", ModelUnknown(), id="empty"),
     ],
 )
 def test_a_model_is_found_by_name_or_unique_parts(text: str, expected: object) -> None:
@@ -50,12 +48,12 @@ def test_a_model_is_found_by_name_or_unique_parts(text: str, expected: object) -
     ("text", "expected"),
     [
         pytest.param("brand-new", ModelFound("brand-new"), id="any word is a name"),
-        pytest.param("opus", ModelFound("claude-opus-5"), id="a part of a known one still is one"),
+        pytest.param("opus", ModelFound("claude-opus-5"), id="a part of a known name"),
         pytest.param(
-            "gpt", ModelAmbiguous(("gpt-5.5", "gpt-5.5-mini")), id="several are still asked for"
+            "gpt", ModelAmbiguous(("gpt-5.5", "gpt-5.5-mini")), id="a part of several known names"
         ),
         pytest.param("brand new", ModelUnknown(), id="a name has no spaces"),
-        pytest.param("x" * 201, ModelUnknown(), id="nor is it that long"),
+        pytest.param("x" * 201, ModelUnknown(), id="a name is not that long"),
     ],
 )
 def test_any_name_is_accepted_if_the_service_has_no_list(text: str, expected: object) -> None:
@@ -82,7 +80,7 @@ def test_a_long_list_says_how_many_it_leaves_out() -> None:
 
 
 class Twin(DemoProvider):
-    """Another service that has the same models."""
+    """Another service with the same models."""
 
     name = "twin"
 

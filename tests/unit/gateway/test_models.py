@@ -68,7 +68,7 @@ def names(models: Models, key: str = KEY) -> list[str]:
     return [target.label for target in models.turn_setting(key, "p").targets]
 
 
-# --- what turns run with -----------------------------------------------------------------------
+# --- settings of turns -------------------------------------------------------------------------
 
 
 async def test_every_person_has_a_workspace_of_their_own(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ async def test_a_sweep_skips_an_unreadable_folder(
     assert await kept.list_drafts()
 
 
-# --- which models there are --------------------------------------------------------------------
+# --- models ------------------------------------------------------------------------------------
 
 
 def test_the_fallbacks_take_over_in_their_order(tmp_path: Path) -> None:
@@ -143,16 +143,20 @@ def test_the_fallbacks_take_over_in_their_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("choice", "expected"),
     [
-        pytest.param(ModelChoice("c", "two"), ["two/c", "one/a", "two/b"], id="a fallback leads"),
+        pytest.param(ModelChoice("c", "two"), ["two/c", "one/a", "two/b"], id="a fallback"),
         pytest.param(
-            ModelChoice("new", "one"), ["one/new", "two/b", "two/c"], id="the first's service"
+            ModelChoice("new", "one"),
+            ["one/new", "two/b", "two/c"],
+            id="another model of the first service",
         ),
-        pytest.param(ModelChoice("new"), ["one/new", "two/b", "two/c"], id="whoever it was of"),
+        pytest.param(ModelChoice("new"), ["one/new", "two/b", "two/c"], id="without a provider"),
         pytest.param(
-            ModelChoice("c", "gone"), ["one/a", "two/b", "two/c"], id="its service is gone"
+            ModelChoice("c", "gone"), ["one/a", "two/b", "two/c"], id="its provider is gone"
         ),
         pytest.param(
-            ModelChoice("new", "two"), ["one/a", "two/b", "two/c"], id="not of that service"
+            ModelChoice("new", "two"),
+            ["one/a", "two/b", "two/c"],
+            id="not configured for that provider",
         ),
         pytest.param(
             ModelChoice("two/b", "two"), ["two/b", "one/a", "two/c"], id="by the full name"
@@ -210,8 +214,8 @@ def test_configured_names_are_listed_once_each(tmp_path: Path) -> None:
     ("service", "expected"),
     [
         pytest.param(Service("one", "a", "b"), ("a", "b"), id="a list"),
-        pytest.param(Service("one"), None, id="silence"),
-        pytest.param(Service("one", error=ApiKeyRejected()), None, id="a refusal"),
+        pytest.param(Service("one"), None, id="an empty list"),
+        pytest.param(Service("one", error=ApiKeyRejected()), None, id="an error"),
     ],
 )
 async def test_the_list_of_models_has_a_timeout(

@@ -80,7 +80,9 @@ BEGINNING = "❌ Sorry, I couldn't finish this: connection drops."
     [
         pytest.param({}, BEGINNING, id="nothing else"),
         pytest.param(
-            {"list": "read a, pay 5"}, f"{BEGINNING} Done so far: read a, pay 5.", id="done"
+            {"list": "read a, pay 5"},
+            f"{BEGINNING} Done so far: read a, pay 5.",
+            id="tools that ran",
         ),
         pytest.param(
             {"draft": "a.txt (5 characters, d1)"},
@@ -88,12 +90,14 @@ BEGINNING = "❌ Sorry, I couldn't finish this: connection drops."
             id="a draft",
         ),
         pytest.param(
-            {"operator_told": "yes"}, f"{BEGINNING} The administrator has been notified.", id="told"
+            {"operator_told": "yes"},
+            f"{BEGINNING} The administrator has been notified.",
+            id="administrator notified",
         ),
         pytest.param(
             {"too_long": "yes"},
             f"{BEGINNING} /new starts a new conversation.",
-            id="too long a conversation",
+            id="conversation too long",
         ),
         pytest.param({"operator_told": "", "list": "", "draft": ""}, BEGINNING, id="all empty"),
     ],

@@ -25,7 +25,7 @@ def test_reasoning_is_quoted_line_by_line() -> None:
 def test_reasoning_of_several_steps_is_joined() -> None:
     shown = view("one")
     shown.step_done()
-    shown.step_done()  # a step without any
+    shown.step_done()  # a step without reasoning
     shown.append("two")
     assert shown.text() == f"{HEAD}> one\n>\n> two"
 

@@ -1,4 +1,4 @@
-"""What can go wrong beside a conversation; what goes well is in tests/e2e/test_side_commands.py."""
+"""Failures of side requests; tests/e2e/test_side_commands.py has the rest."""
 
 import asyncio
 import contextlib
@@ -51,7 +51,7 @@ class SetClock(SystemClock):
 
 
 class Room:
-    """Asides over a real store and a real client, with nobody to deliver to."""
+    """Side requests on a real store and a real client, without a platform."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Room:
         self._numbers = 0
 
     async def call(self, word: str, args: str = "") -> CommandOutcome:
-        """Use a command as the desk does, its row stored before."""
+        """Run a command as the dispatcher does, after its row is stored."""
         self._numbers += 1
         inbox = f"i_{self._numbers}"
         await self.store.accept(
@@ -101,11 +101,11 @@ class Room:
         return outcome
 
     async def read_state(self, _key: str) -> ConversationState:
-        """See `Desk`."""
+        """See `CommandServices`."""
         return self.state
 
     async def shown(self) -> list[str]:
-        """What is to be shown, once nothing is under way any more."""
+        """Wait until all jobs have ended, and return the texts to be shown."""
         while tasks := set(self.asides._running):
             async with asyncio.timeout(5):
                 await asyncio.wait(tasks)
@@ -286,7 +286,7 @@ async def test_side_requests_during_shutdown_run_at_the_next_start(tmp_path: Pat
         assert len(await made.store.pending_commands()) == 2
 
 
-# --- what is said at once ----------------------------------------------------------------------
+# --- immediate replies -------------------------------------------------------------------------
 
 
 async def test_compact_is_refused_while_a_turn_runs_or_without_a_session(
@@ -377,13 +377,13 @@ async def test_usage_without_a_session_is_zero(tmp_path: Path) -> None:
         assert await made.call("usage") == outcome
 
 
-# --- a conversation that does not stand still --------------------------------------------------
+# --- changes during a summary ------------------------------------------------------------------
 
 
 class Moving(SessionStore):
-    """A store in which a turn adds a row right behind every look at a conversation."""
+    """A store in which a turn adds a row after every read of the context."""
 
-    more = 0  # rows that are still to come
+    more = 0  # rows that will still be added
     added_by = ""
 
     async def context(self, session_id: str) -> tuple[str, tuple[Message, ...]]:
@@ -398,8 +398,8 @@ class Moving(SessionStore):
 @pytest.mark.parametrize(
     ("more", "told", "summary"),
     [
-        pytest.param(3, "% shorter", "They talked.", id="a few"),
-        pytest.param(1000, "changed while I was summarising it", "", id="without end"),
+        pytest.param(3, "% shorter", "They talked.", id="a few rows"),
+        pytest.param(1000, "changed while I was summarising it", "", id="rows without end"),
     ],
 )
 async def test_rows_added_during_compaction_are_kept_or_compaction_is_given_up(

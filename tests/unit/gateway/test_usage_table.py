@@ -22,13 +22,16 @@ def moment(text: str) -> int:
         pytest.param("2026-11-18T16:00:00Z", "UTC", "2026-11-18T00:00:00Z", id="utc"),
         pytest.param("2026-11-18T00:00:00Z", "UTC", "2026-11-18T00:00:00Z", id="at midnight"),
         pytest.param(
-            "2026-11-18T23:30:00Z", "Asia/Tokyo", "2026-11-18T15:00:00Z", id="tomorrow there"
+            "2026-11-18T23:30:00Z",
+            "Asia/Tokyo",
+            "2026-11-18T15:00:00Z",
+            id="already the next day there",
         ),
         pytest.param(
-            "2026-03-29T10:00:00Z", "Europe/Berlin", "2026-03-28T23:00:00Z", id="clocks went on"
+            "2026-03-29T10:00:00Z", "Europe/Berlin", "2026-03-28T23:00:00Z", id="clocks set forward"
         ),
         pytest.param(
-            "2026-10-25T10:00:00Z", "Europe/Berlin", "2026-10-24T22:00:00Z", id="clocks went back"
+            "2026-10-25T10:00:00Z", "Europe/Berlin", "2026-10-24T22:00:00Z", id="clocks set back"
         ),
     ],
 )
@@ -115,11 +118,11 @@ def test_the_table_is_aligned() -> None:
 @pytest.mark.parametrize(
     ("cost", "unpriced", "shown"),
     [
-        pytest.param(0.5, 0, "   0.5000", id="all is known"),
-        pytest.param(0.5, 2, "  ≥0.5000", id="a part is known"),
-        pytest.param(0.00001, 2, "        ?", id="only that a part cost hardly anything"),
-        pytest.param(0.0, 2, "        ?", id="only that a part was free"),
-        pytest.param(None, 2, "        ?", id="nothing"),
+        pytest.param(0.5, 0, "   0.5000", id="all prices known"),
+        pytest.param(0.5, 2, "  ≥0.5000", id="some prices known"),
+        pytest.param(0.00001, 2, "        ?", id="only a negligible price known"),
+        pytest.param(0.0, 2, "        ?", id="only a free part known"),
+        pytest.param(None, 2, "        ?", id="no price known"),
     ],
 )
 def test_an_incomplete_sum_is_marked(cost: float | None, unpriced: int, shown: str) -> None:
