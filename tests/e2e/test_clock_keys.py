@@ -1,7 +1,7 @@
-"""Every key of `[model.timeouts]` does what it says: from the text of a file to what a user meets.
+"""Every key of `[model.timeouts]`, from the text of the file to its effect for the user.
 
-Each test runs two gateways on the same silence or the same failure, side by side. One has the key
-in its file, the other does not; when the first has acted, the other is still patient.
+Each test runs two gateways with the same silence or failure, side by side. Only one has the key in
+its file; when that one has acted, the other is still waiting.
 """
 
 import asyncio

@@ -627,7 +627,7 @@ async def test_commands_without_arguments_explain_their_usage(tmp_path: Path) ->
             ("/steer", "Use: /steer your message"),
             ("/pair", "Use: /pair list, /pair approve CODE or /pair revoke ID"),
             ("/pair approve 22222222", "No open request has this code."),
-            ("/pair revoke memory:5", "memory:5 was not let in by pairing."),
+            ("/pair revoke memory:5", "memory:5 has no access by pairing."),
             ("/pair list", "There are no open requests"),
             ("/resume 3", "There's no earlier conversation"),
             ("/undo", "There's nothing to undo."),

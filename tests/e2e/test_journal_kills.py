@@ -1,6 +1,6 @@
-"""The daemon dies at each point of a turn that its journal knows, and is started again.
+"""Kills of the daemon at each point of a turn that its journal records, each with a restart.
 
-`resume` takes the turn up by itself; with `suspend` the user is told and says so.
+With `resume` the turn continues by itself; with `suspend` the user gets a notice and resumes it.
 """
 
 import zlib
@@ -47,7 +47,7 @@ def mode(request: pytest.FixtureRequest) -> Mode:
 
 @pytest.fixture
 def protocol(request: pytest.FixtureRequest, mode: Mode) -> ProtocolName:
-    """Each test takes the next platform, and the modes alternate."""
+    """Model protocol, spread over the tests; the two modes of a test use different ones."""
     number = zlib.crc32(request.node.originalname.encode()) + MODES.index(mode)
     return PROTOCOLS[number % len(PROTOCOLS)]
 

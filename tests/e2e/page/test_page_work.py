@@ -131,7 +131,7 @@ def status(page: Page) -> Locator:
 async def test_a_question_is_answered_by_its_button(place: Workshop, page: Page) -> None:
     await send(page, "pay")
     question = rows(page, "notice")
-    await expect(question).to_contain_text(["pay wants to run"])
+    await expect(question).to_contain_text(["May I use pay?"])
     await expect(question.locator("code").first).to_contain_text('"amount": 12')
     await expect(page.locator("#thinking")).to_have_text("Waiting for your answer")
     await expect(page).to_have_title("🔐 pay · Holdfast")

@@ -355,7 +355,7 @@ async def test_admins_are_not_asked_if_a_person_in_the_chat_can_answer(
     async with office(tmp_path, admins=admins) as desk:
         desk.begins(how, person=person)
         asked = await desk.asked()
-        assert (await desk.screen.one("1", "wants to run")).buttons
+        assert (await desk.screen.one("1", "May I use")).buttons
         assert [chat for chat in desk.screen._chats if desk.screen.messages(chat)] == ["1"]
         assert asked.expires_at - asked.asked_at == HALF_AN_HOUR
 
@@ -368,7 +368,7 @@ async def test_a_request_shows_the_call_and_how_to_answer(tmp_path: Path) -> Non
         desk.begins(NET)
         asked = await desk.asked()
         code = approval_code(asked.id)
-        shown = await desk.screen.one("1", "wants to run")
+        shown = await desk.screen.one("1", "May I use")
         assert shown.text == (
             '🔐 May I use **run**?\n```json\n{\n  "command": "ls"\n}\n```\n'
             f"/approve {code} or /deny {code}, within 30 minutes"
