@@ -29,6 +29,7 @@ from gateway.spending.days import format_span
 from platforms.core.contract import Address, Capabilities
 from sessions.changes import Change, PutItem
 from sessions.values.clock import Clock
+from sessions.values.notices import NoticeId
 
 _REPEAT_SECONDS = 3600.0
 """Seconds during which the same model failure is not reported again."""
@@ -106,7 +107,7 @@ class AdminAlerts:
         now, kind = self._clock.monotonic(), cause.partition(" (")[0]  # the rest may vary
         if now - self._last_alerted.get(kind, -_REPEAT_SECONDS) < _REPEAT_SECONDS:
             return ()
-        shown = self._notice_changes("operator", {"cause": cause}, except_person=person)
+        shown = self._notice_changes(NoticeId.MODEL_FAILED, {"cause": cause}, except_person=person)
         if shown:
             if len(self._last_alerted) >= _MAX_REMEMBERED:
                 self._last_alerted.clear()
@@ -156,7 +157,7 @@ class AdminAlerts:
             return ()
         self._on_change()
         first = min(ended, key=lambda alarm: alarm.since)
-        return self._notice_changes("operator.over", self._alarm_fields(first))
+        return self._notice_changes(NoticeId.MODEL_RECOVERED, self._alarm_fields(first))
 
     # --- platforms ------------------------------------------------------------------------------
 
@@ -168,9 +169,11 @@ class AdminAlerts:
             fields = {"platform": event.subject, **self._alarm_fields(event.alarm)}
             if isinstance(event, AlarmRaised):
                 unreachable = {name for name, status in platforms.items() if not status.reachable}
-                changes += self._notice_changes("platform", fields, unreachable=unreachable)
+                changes += self._notice_changes(
+                    NoticeId.PLATFORM_FAILED, fields, unreachable=unreachable
+                )
             else:
-                changes += self._notice_changes("platform.over", fields)
+                changes += self._notice_changes(NoticeId.PLATFORM_RECOVERED, fields)
             self._on_change()
         return tuple(changes)
 
@@ -185,11 +188,11 @@ class AdminAlerts:
         if was is None:
             self._disk_alarm = Alarm(space.free_text, self._clock.now(), told=True)
             return self._notice_changes(
-                "disk", {"left": space.free_text, "folder": str(space.folder)}
+                NoticeId.DISK_LOW, {"left": space.free_text, "folder": str(space.folder)}
             )
         self._disk_alarm = None
         return self._notice_changes(
-            "disk.over", {"left": space.free_text, **self._alarm_fields(was)}
+            NoticeId.DISK_RECOVERED, {"left": space.free_text, **self._alarm_fields(was)}
         )
 
     # --- the database ---------------------------------------------------------------------------
@@ -199,7 +202,7 @@ class AdminAlerts:
         if not damage or self._damage_reported:
             return ()
         self._damage_reported = True
-        return self._notice_changes("damaged", {"cause": damage.rstrip(".")})
+        return self._notice_changes(NoticeId.DATABASE_DAMAGED, {"cause": damage.rstrip(".")})
 
     # --- safe mode ------------------------------------------------------------------------------
 
@@ -210,9 +213,9 @@ class AdminAlerts:
         self._on_change()
         if crash_count:
             self._safe_mode_alarm = Alarm(str(crash_count), self._clock.now(), told=True)
-            return self._notice_changes("safe_mode", {"n": crash_count})
+            return self._notice_changes(NoticeId.SAFE_MODE, {"n": crash_count})
         self._safe_mode_alarm = None
-        return self._notice_changes("safe_mode.over", {})
+        return self._notice_changes(NoticeId.SAFE_MODE_OVER, {})
 
     # --- budgets --------------------------------------------------------------------------------
 
@@ -237,7 +240,9 @@ class AdminAlerts:
                 "whose": status.scope.label,
                 "left": format_span(seconds_until_reset),
             }
-            changes += self._notice_changes("budget.over" if over else "budget.near", fields)
+            changes += self._notice_changes(
+                NoticeId.SHARED_BUDGET_USED_UP if over else NoticeId.SHARED_BUDGET_LOW, fields
+            )
         return tuple(changes)
 
     # --- stored state ---------------------------------------------------------------------------
@@ -271,7 +276,7 @@ class AdminAlerts:
 
     def _notice_changes(
         self,
-        notice: str,
+        notice: NoticeId,
         fields: NoticeFields,
         *,
         except_person: str = "",

@@ -16,6 +16,7 @@ from gateway.notices.catalogue import NoticeFields
 from platforms.core.contract import Address
 from sessions.key import parse_key
 from sessions.records import Approval
+from sessions.values.notices import NoticeId
 
 UNATTENDED_PLATFORMS = frozenset({"api", "schedule"})
 """Platforms whose conversations have no person who could answer."""
@@ -38,7 +39,7 @@ class Answerer(msgspec.Struct, frozen=True):
 class AnswerRefusal(msgspec.Struct, frozen=True):
     """Notice for a person whose answer is not accepted."""
 
-    notice: str
+    notice: NoticeId
     fields: NoticeFields = {}
 
 
@@ -57,7 +58,7 @@ def can_answer(question: Approval, principal: str, *, admin: bool) -> bool:
 
 def refuse_answer(question: Approval) -> AnswerRefusal:
     """Return the notice that names the people who may answer."""
-    return AnswerRefusal("not_yours" if question.by_requester else "admins_only")
+    return AnswerRefusal(NoticeId.NOT_YOURS if question.by_requester else NoticeId.ADMINS_ONLY)
 
 
 def is_unattended(key: str) -> bool:
@@ -127,8 +128,8 @@ def find_question(
     if len(allowed) == 1:
         return allowed[0]
     if allowed:
-        return AnswerRefusal("ask.several", {"list": "\n".join(map(_list_line, allowed))})
-    return refuse_answer(here[0]) if here else AnswerRefusal("ask.none")
+        return AnswerRefusal(NoticeId.ASK_SEVERAL, {"list": "\n".join(map(_list_line, allowed))})
+    return refuse_answer(here[0]) if here else AnswerRefusal(NoticeId.ASK_NONE)
 
 
 def _find_by_code(
@@ -138,7 +139,7 @@ def _find_by_code(
         if approval_code(question.id) == normalize_code(code):
             allowed = can_answer(question, answerer.principal, admin=answerer.admin)
             return question if allowed else refuse_answer(question)
-    return AnswerRefusal("ask.unknown", {"code": code})
+    return AnswerRefusal(NoticeId.ASK_UNKNOWN, {"code": code})
 
 
 def _is_same_chat(one: str, other: str) -> bool:

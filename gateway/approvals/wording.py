@@ -9,6 +9,7 @@ import msgspec
 from gateway.approvals.rules import approval_code
 from gateway.notices.catalogue import NoticeFields
 from sessions.records import Approval, ApprovalState
+from sessions.values.notices import NoticeId
 
 MAX_SHOWN_CHARS = 1500
 """Characters of arguments that are shown; longer ones are cut in the middle."""
@@ -26,7 +27,9 @@ TURN_ENDED = "the turn ended first"
 PERMISSION_USED = "the permission for it was used already."
 
 
-def choose_notice(question: Approval, *, must_ask: bool = True, ask_admins: bool = False) -> str:
+def choose_notice(
+    question: Approval, *, must_ask: bool = True, ask_admins: bool = False
+) -> NoticeId:
     """Return the id of the notice for a request in its present state.
 
     `must_ask` is False for a repeated call that may have taken effect; `ask_admins` is True if only
@@ -35,14 +38,14 @@ def choose_notice(question: Approval, *, must_ask: bool = True, ask_admins: bool
     match question.state:
         case ApprovalState.OPEN:
             if ask_admins:
-                return "ask.admin"
-            return "ask" if must_ask else "ask.again"
+                return NoticeId.ASK_ADMIN
+            return NoticeId.ASK if must_ask else NoticeId.ASK_AGAIN
         case ApprovalState.DENIED:
-            return "ask.denied"
+            return NoticeId.ASK_DENIED
         case ApprovalState.EXPIRED:
-            return "ask.over" if question.reason else "ask.expired"
+            return NoticeId.ASK_OVER if question.reason else NoticeId.ASK_EXPIRED
         case ApprovalState.ALLOWED | ApprovalState.USED:
-            return "ask.allowed"
+            return NoticeId.ASK_ALLOWED
 
 
 def notice_fields(question: Approval) -> NoticeFields:

@@ -42,6 +42,7 @@ from sessions.errors import StoreError
 from sessions.records import InboxEntry, InboxState, Session
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
+from sessions.values.notices import NoticeId
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +90,7 @@ class Dispatcher:
             outcome = await self._handle(entry, event, allowed)
         except (TimeoutError, EventNotHandled, StoreError) as error:
             log.warning("%s: command %s failed: %s", entry.key, entry.id, str(error) or "timeout")
-            outcome = NoticeReply("not_now")
+            outcome = NoticeReply(NoticeId.NOT_NOW)
         match outcome:
             case ForwardEvent(event=forwarded):
                 self._pool.post(entry.key, forwarded)
@@ -117,7 +118,7 @@ class Dispatcher:
             fields = {"word": template.replace("{word}", parsed.word)}
             if parsed.suggestion:
                 fields["nearest"] = template.replace("{word}", parsed.suggestion)
-            return NoticeReply("unknown_command", fields)
+            return NoticeReply(NoticeId.UNKNOWN_COMMAND, fields)
         assert isinstance(parsed, ParsedCommand)  # noqa: S101 - stored as a command because it is one
         call = CommandCall(
             key=entry.key,
@@ -152,21 +153,21 @@ class Dispatcher:
                     ResumeSession(context=who, session=None, resume_turn=True, turn=turn)
                 )
             case _:
-                return NoticeReply("text", {"text": "This button no longer works."})
+                return NoticeReply(NoticeId.PLAIN_TEXT, {"text": "This button no longer works."})
 
     def _stop_by_button(self, entry: InboxEntry, who: CommandContext, turn: str) -> CommandOutcome:
         """Stop the turn of a button; only an admin may stop another person's turn in a room."""
         for key, running in self._pool.running_turns():
             if turn and running.id == turn and key != entry.key:
                 if not who.admin:
-                    return NoticeReply("not_yours")
+                    return NoticeReply(NoticeId.NOT_YOURS)
                 self._pool.post(key, StopTurn(who, turn))
                 return ReplyLater()
         return ForwardEvent(StopTurn(who, turn))
 
     async def send_notice(
         self,
-        notice: str,
+        notice: NoticeId,
         address: str,
         fields: NoticeFields,
         *changes: Change,
@@ -177,7 +178,7 @@ class Dispatcher:
         item = self._announcer.notice_item(notice, address, fields, origin=origin, urgent=urgent)
         await self._delivery.put(*changes, PutItem(item))
 
-    async def reply(self, notice: str, entry: InboxEntry, fields: NoticeFields) -> None:
+    async def reply(self, notice: NoticeId, entry: InboxEntry, fields: NoticeFields) -> None:
         """Reply to a stored message with a notice."""
         await self.send_notice(notice, entry.address, fields, origin=origin_of(entry))
 
@@ -280,7 +281,7 @@ class Dispatcher:
             platform, _, chat = approved[0].partition(":")
             address = Address(platform=platform, chat=chat)
             if self._capabilities(address):
-                await self.send_notice("paired", write_address(address), {})
+                await self.send_notice(NoticeId.PAIRED, write_address(address), {})
         return approved
 
     async def pair_revoke(self, principal: str) -> bool:

@@ -33,6 +33,7 @@ from sessions.changes import (
 from sessions.conversation.events import RunningTurn
 from sessions.errors import StoreError
 from sessions.records import Message, ToolCall, Turn
+from sessions.values.notices import NoticeId
 
 log = logging.getLogger(__name__)
 
@@ -190,7 +191,9 @@ class TurnJournal:
         See `agent.tools.run.LateResultJournal`. The history does not change.
         """
         fields = {"tool": call.name, "result": " ".join(result.split())[:MAX_LATE_RESULT_CHARS]}
-        item = self._announcer.notice_item("late", self._turn.address, fields, turn=self._turn.id)
+        item = self._announcer.notice_item(
+            NoticeId.LATE_RESULT, self._turn.address, fields, turn=self._turn.id
+        )
         ended = EndTool(
             turn_id=self._turn.id, call_id=call.id, ok=True, result=result, at=self._clock.now()
         )

@@ -40,6 +40,7 @@ from sessions.conversation.events import (
 from sessions.conversation.machine import MAX_REQUEST_CHARS
 from sessions.errors import StoreCorrupt
 from sessions.records import Attachment, Message, OutboxItem, ToolCall, ToolRun, TurnState
+from sessions.values.notices import NoticeId
 
 log = logging.getLogger(__name__)
 
@@ -291,7 +292,7 @@ class TurnRun:
         if failures := [f"{file.name}: {file.trouble}" for file in settled if not file.fetched]:
             fields = {"list": "; ".join(failures)}
             item = self._announcer.notice_item(
-                "not_fetched", self._turn.address, fields, turn=self._turn.id
+                NoticeId.FILES_NOT_FETCHED, self._turn.address, fields, turn=self._turn.id
             )
             changes.append(PutItem(item))
         await self.journal.save(*changes)

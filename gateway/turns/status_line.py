@@ -7,12 +7,13 @@ import msgspec
 
 from gateway.notices.catalogue import render_notice
 from platforms.core.contract import Task, TaskState
+from sessions.values.notices import NoticeId
 
 _MIN_SHOWN_SECONDS = 2.0  # shorter times of a tool are not shown
-_LASTING_NOTICES = frozenset({"N4", "N5", "N13"})
+_LASTING_NOTICES = frozenset({NoticeId.TOOL_CALL_CUT, NoticeId.MODEL_SWITCHED, NoticeId.DRAFT_KEPT})
 """Notices that stay while the model writes; others disappear with its next output."""
 
-_LEADING_NOTICES = frozenset({"N5"})
+_LEADING_NOTICES = frozenset({NoticeId.MODEL_SWITCHED})
 """Notices that stay in front of later ones, because they explain them."""
 
 
@@ -44,7 +45,7 @@ class StatusLine:
         self._open_questions = 0  # approval requests without an answer
         self._fetching_names = ""  # files that are being fetched
 
-    def show_notice(self, notice: str, fields: Mapping[str, str | int]) -> str:
+    def show_notice(self, notice: NoticeId, fields: Mapping[str, str | int]) -> str:
         """Replace the current notice, and return the text of the new one."""
         text = render_notice(notice, fields, self._command_template)
         if notice in _LEADING_NOTICES:
@@ -115,10 +116,12 @@ class StatusLine:
         running = () if self._tasks_separate else self._running_tools.values()
         under_way = [_tool_text(tool, now) for tool in running]
         if self._open_questions:
-            under_way.append(render_notice("waiting", {}, self._command_template))
+            under_way.append(render_notice(NoticeId.WAITING_FOR_ANSWER, {}, self._command_template))
         if self._fetching_names:
             under_way.append(
-                render_notice("fetching", {"list": self._fetching_names}, self._command_template)
+                render_notice(
+                    NoticeId.FETCHING_FILES, {"list": self._fetching_names}, self._command_template
+                )
             )
         return " · ".join(filter(None, under_way or (self._leading_notice, self._current_notice)))
 

@@ -4,17 +4,22 @@ import pytest
 
 from gateway.commands.registry import COMMANDS
 from gateway.notices.catalogue import BUTTONS, CATALOGUE, render_notice
+from sessions.values.notices import NoticeId
 
 
 def test_commands_have_the_form_of_the_platform() -> None:
-    assert "/resume returns" in render_notice("N14", {}, "/{word}")
-    assert "/holdfast resume returns" in render_notice("N14", {}, "/holdfast {word}")
+    assert "/resume returns" in render_notice(NoticeId.FRESH_SESSION, {}, "/{word}")
+    assert "/holdfast resume returns" in render_notice(
+        NoticeId.FRESH_SESSION, {}, "/holdfast {word}"
+    )
 
 
 def test_optional_parts_appear_only_when_they_apply() -> None:
-    assert render_notice("N10", {"n": 0}, "/{word}").endswith("returns to this one.")
-    assert render_notice("N10", {"n": 1}, "/{word}").endswith("1 queued message is kept with it.")
-    text = render_notice("N10", {"n": 2, "tool": "pay"}, "/{word}")
+    assert render_notice(NoticeId.STOPPED, {"n": 0}, "/{word}").endswith("returns to this one.")
+    assert render_notice(NoticeId.STOPPED, {"n": 1}, "/{word}").endswith(
+        "1 queued message is kept with it."
+    )
+    text = render_notice(NoticeId.STOPPED, {"n": 2, "tool": "pay"}, "/{word}")
     assert text.endswith(
         "pay was running and may have taken effect. 2 queued messages are kept with it."
     )
@@ -56,7 +61,7 @@ AGREED = {
 
 
 @pytest.mark.parametrize("notice", AGREED)
-def test_numbered_notices_have_the_agreed_text(notice: str) -> None:
+def test_numbered_notices_have_the_agreed_text(notice: NoticeId) -> None:
     assert render_notice(notice, EVERYTHING, "/{word}") == AGREED[notice]
 
 
@@ -67,8 +72,8 @@ def test_every_numbered_notice_has_an_agreed_text() -> None:
 
 
 def test_interrupted_and_failed_turns_offer_buttons_to_continue() -> None:
-    assert [label for label, _ in BUTTONS["N7"]] == ["Go on", "Start over"]
-    assert [label for label, _ in BUTTONS["N11"]] == ["Continue", "Start over"]
+    assert [label for label, _ in BUTTONS[NoticeId.TURN_FAILED]] == ["Go on", "Start over"]
+    assert [label for label, _ in BUTTONS[NoticeId.TURN_INTERRUPTED]] == ["Continue", "Start over"]
 
 
 FAILED: dict[str, str | int] = {"cause": "connection drops", "k": 3, "min": 1}
@@ -105,7 +110,7 @@ BEGINNING = "❌ Sorry, I couldn't finish this: connection drops."
 def test_the_failure_notice_names_the_cause_and_the_kept_work(
     fields: dict[str, str | int], text: str
 ) -> None:
-    assert render_notice("N7", FAILED | fields, "/{word}") == text
+    assert render_notice(NoticeId.TURN_FAILED, FAILED | fields, "/{word}") == text
 
 
 @pytest.mark.parametrize(
@@ -115,34 +120,36 @@ def test_the_failure_notice_names_the_cause_and_the_kept_work(
 def test_a_model_switch_mentions_the_current_answer(
     fields: dict[str, str | int], ends: str
 ) -> None:
-    text = render_notice("model_set", {"model": "m", "unchecked": 0, **fields}, "/{word}")
+    text = render_notice(NoticeId.MODEL_SET, {"model": "m", "unchecked": 0, **fields}, "/{word}")
     assert "m answers here." in text
     assert text.endswith(ends)
 
 
 def test_user_text_is_never_treated_as_a_placeholder() -> None:
-    text = render_notice("N15", {"n": 1, "request": "{c:stop} {n} [+ x]", "min": 0}, "/{word}")
+    text = render_notice(
+        NoticeId.QUEUED, {"n": 1, "request": "{c:stop} {n} [+ x]", "min": 0}, "/{word}"
+    )
     assert "“{c:stop} {n} [+ x]”" in text
     assert text.endswith("/stop stops the task.")
 
 
 def test_a_long_request_is_quoted_in_one_short_line() -> None:
-    text = render_notice("N11", {"request": "line\n" * 400, "min": 1, "k": 2}, "/{word}")
+    text = render_notice(
+        NoticeId.TURN_INTERRUPTED, {"request": "line\n" * 400, "min": 1, "k": 2}, "/{word}"
+    )
     assert "\n" not in text
     assert len(text) < 250
 
 
-def test_the_reason_selects_the_text_of_an_expired_conversation() -> None:
-    assert render_notice("expired", {"reason": "idle"}, "/{word}") == CATALOGUE["expired.idle"]
-    assert render_notice("expired", {"reason": "daily"}, "/{word}") == CATALOGUE["expired.daily"]
+def test_expired_conversations_have_their_own_texts() -> None:
+    for notice in (NoticeId.EXPIRED_IDLE, NoticeId.EXPIRED_DAILY):
+        assert render_notice(notice, {}, "/{word}") == CATALOGUE[notice]
 
 
 @pytest.mark.parametrize("notice", sorted(CATALOGUE))
-def test_every_notice_renders_without_fields_and_names_only_real_commands(notice: str) -> None:
+def test_every_notice_renders_without_fields_and_names_only_real_commands(notice: NoticeId) -> None:
     for word in re.findall(r"\{c:(\w+)\}", CATALOGUE[notice]):
         assert word in COMMANDS.words | {"model", "reasoning"}, word
-    if notice.startswith("expired"):
-        return
     text = render_notice(notice, {}, "/{word}")
     assert "{" not in text
     assert "[+" not in text
@@ -150,3 +157,7 @@ def test_every_notice_renders_without_fields_and_names_only_real_commands(notice
 
 def test_buttons_belong_to_existing_notices() -> None:
     assert set(BUTTONS) <= set(CATALOGUE)
+
+
+def test_every_notice_has_a_sentence() -> None:
+    assert set(CATALOGUE) == set(NoticeId)
