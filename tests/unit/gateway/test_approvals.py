@@ -393,8 +393,8 @@ async def test_a_request_for_admins_is_also_sent_to_their_private_chats(tmp_path
         desk.begins(EXEC)
         await desk.asked()
         await desk.screen.one("1", "An admin has to answer within 30 minutes:")
-        await desk.screen.one("9", "🔐 May I use **run** for memory:1:", "/approve ")
-        await desk.screen.one("8", "🔐 May I use **run** for memory:1:")
+        await desk.screen.one("9", "🔐 May I use **run** for memory:1?", "/approve ")
+        await desk.screen.one("8", "🔐 May I use **run** for memory:1?")
 
 
 async def test_a_repeated_call_warns_that_the_previous_one_may_have_taken_effect(

@@ -84,6 +84,7 @@ BEGINNING = "❌ Sorry, I couldn't finish this: connection drops."
     ("fields", "text"),
     [
         pytest.param({}, BEGINNING, id="nothing else"),
+        pytest.param({"k": 1, "min": 0}, BEGINNING, id="no count of attempts"),
         pytest.param(
             {"list": "read a, pay 5"},
             f"{BEGINNING} Done so far: read a, pay 5.",

@@ -254,7 +254,7 @@ async def test_an_unexpected_error_in_a_side_request_is_reported_and_contained(
             assert await made.shown() == [
                 "Sorry, that didn't work just now. Please try again in a moment."
             ]
-        assert "/btw broke" in caplog.text
+        assert "/btw failed" in caplog.text
         assert await made.store.pending_commands() == ()
 
 
@@ -268,7 +268,7 @@ async def test_a_side_request_whose_answer_cannot_be_stored_runs_again_at_the_ne
             made.store.database.stop()
             with caplog.at_level(logging.WARNING):
                 await asyncio.wait(set(made.asides._running))
-        assert "left to the next start" in caplog.text
+        assert "will run again at the next start" in caplog.text
     again = await SessionStore.open(f"sqlite:///{tmp_path / 'holdfast.db'}", clock=SystemClock())
     (left,) = await again.pending_commands()
     assert left.state is InboxState.COMMAND
