@@ -8,7 +8,7 @@ settings, errors
 From a message to its answer:
 connections     platform adapters, each supervised and restarted
 inbound         a received message becomes a stored row of one conversation
-access          who may talk to the agent, and as what
+access          who may talk to the agent, and with which role
 commands        slash commands and buttons
 turns           turns of the agent, and their answers as the chat sees them
 approvals       approval requests before risky tool calls

@@ -102,7 +102,7 @@ class AdminAlerts:
         """Return alerts for all admins except this person, who sees the failure anyway.
 
         Empty if there is no such admin or the same failure was reported within the last hour; then
-        the person must not be told that the admins were notified.
+        the person must not read that the admins were notified.
         """
         now, kind = self._clock.monotonic(), cause.partition(" (")[0]  # the rest may vary
         if now - self._last_alerted.get(kind, -_REPEAT_SECONDS) < _REPEAT_SECONDS:
@@ -143,7 +143,7 @@ class AdminAlerts:
         return self.report_model_failure(done.cause, person, targets) if lasts else ()
 
     def on_model_answered(self, targets: str) -> tuple[Change, ...]:
-        """Return the alerts that a reported failure of these models is over."""
+        """Return the alerts about the end of a reported failure of these models."""
         self._failing_since.pop(targets, None)
         if not self._model_failures:
             return ()

@@ -45,7 +45,7 @@ class Alarms:
         self._open: dict[str, Alarm] = {}
 
     def update(self, causes: Mapping[str, str], now: int) -> list[AlarmRaised | AlarmCleared]:
-        """Apply the present causes of all subjects (empty: no problem); return what to report."""
+        """Apply the present causes of all subjects (empty: no problem); return the due reports."""
         events: list[AlarmRaised | AlarmCleared] = []
         for subject in self._open.keys() - causes.keys():
             del self._open[subject]  # the subject no longer exists

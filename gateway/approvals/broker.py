@@ -183,10 +183,10 @@ class ApprovalBroker:
         admins = self._admins_to_ask(approval)
         notice = wording.choose_notice(approval, must_ask=must_ask, ask_admins=bool(admins))
         fields = wording.notice_fields(approval)
-        items = [self._question_item(approval, 0, notice, approval.address, fields)]
+        items = [self._request_item(approval, 0, notice, approval.address, fields)]
         for number, place in enumerate(admins, 1):
             admin_fields = {**fields, "person": approval.person}
-            items.append(self._question_item(approval, number, NoticeId.ASK, place, admin_fields))
+            items.append(self._request_item(approval, number, NoticeId.ASK, place, admin_fields))
         await self._delivery.put(PutApproval(approval), *map(PutItem, items))
         log.info("%s: approval %s requested", approval.tool, approval_code(approval.id))
 
@@ -196,7 +196,7 @@ class ApprovalBroker:
             return []
         return self._reachable_admins()
 
-    def _question_item(
+    def _request_item(
         self, approval: Approval, number: int, notice: NoticeId, address: str, fields: NoticeFields
     ) -> OutboxItem:
         can = self._announcer.capabilities(address)
@@ -251,32 +251,32 @@ class ApprovalBroker:
 
     async def answer(self, call: CommandCall, *, allow: bool) -> CommandOutcome:
         """Handle `/approve [CODE]` or `/deny [CODE] [REASON]`."""
-        questions = await self._store.open_approvals()
-        code, reason = rules.parse_answer_args(call.args, questions)
+        open_ = await self._store.open_approvals()
+        code, reason = rules.parse_answer_args(call.args, open_)
         if allow:  # `/approve` takes no reason, so any text is meant as a code
             code, reason = code or reason, ""
         who = Answerer(call.principal, call.role is Role.ADMIN, call.context.address, call.direct)
-        found = rules.find_question(questions, who, code)
-        if isinstance(found, AnswerRefusal):
-            return NoticeReply(found.notice, found.fields)
-        outcome = await self._record_answer(found, call.principal, allow=allow, reason=reason)
+        approval = rules.find_question(open_, who, code)
+        if isinstance(approval, AnswerRefusal):
+            return NoticeReply(approval.notice, approval.fields)
+        outcome = await self._record_answer(approval, call.principal, allow=allow, reason=reason)
         if outcome is not None:
             return outcome
         return NoticeReply(
-            NoticeId.ASK_MAY if allow else NoticeId.ASK_MAY_NOT, {"tool": found.tool}
+            NoticeId.ASK_MAY if allow else NoticeId.ASK_MAY_NOT, {"tool": approval.tool}
         )
 
     async def on_button(
-        self, question_id: str, who: CommandContext, *, role: Role, allow: bool
+        self, approval_id: str, who: CommandContext, *, role: Role, allow: bool
     ) -> CommandOutcome:
         """Handle a button below a request, in any of the chats that were asked."""
-        found = await self._store.approval(question_id)
-        if found is None:
-            return NoticeReply(NoticeId.ASK_UNKNOWN, {"code": approval_code(question_id)})
-        if not can_answer(found, who.person, admin=role is Role.ADMIN):
-            refusal = rules.refuse_answer(found)
+        approval = await self._store.approval(approval_id)
+        if approval is None:
+            return NoticeReply(NoticeId.ASK_UNKNOWN, {"code": approval_code(approval_id)})
+        if not can_answer(approval, who.person, admin=role is Role.ADMIN):
+            refusal = rules.refuse_answer(approval)
             return NoticeReply(refusal.notice, refusal.fields)
-        outcome = await self._record_answer(found, who.person, allow=allow)
+        outcome = await self._record_answer(approval, who.person, allow=allow)
         return outcome or NoticeReply(NoticeId.ASK_SILENT)
 
     async def _record_answer(
@@ -298,10 +298,10 @@ class ApprovalBroker:
         log.info("%s: approval %s %s by %s", approval.tool, approval_code(approval.id), state, who)
         return None if waits else NoticeReply(NoticeId.ASK_NOTED)
 
-    async def _remember_denial(self, denied: Approval, question_id: str | None) -> None:
+    async def _remember_denial(self, denied: Approval, approval_id: str | None) -> None:
         """Store the request whose denial the same call will find; None removes the entry."""
         name = _call_hash(denied.session_id, denied.tool, denied.arguments)
-        await self._store.put_value(_DENIALS_SHELF, name, question_id)
+        await self._store.put_value(_DENIALS_SHELF, name, approval_id)
 
     async def _close_reason(self, approval: Approval) -> str | None:
         """Return why a request must be closed (empty: it expired), or None if it stays open."""
@@ -343,16 +343,16 @@ class ApprovalBroker:
             for row in await self._store.timeline(place, 0, _TIMELINE_ROWS):
                 if isinstance(row, OutboxItem) and row.id.rpartition(".")[0] == settled.id:
                     number = int(row.id.rpartition(".")[2])
-                    item = self._question_item(settled, number, notice, place, fields)
+                    item = self._request_item(settled, number, notice, place, fields)
                     # While a message is being sent, the stored `shown` is older than delivery's.
                     shown = row.shown if row.state is ItemState.SENT else b""
                     items.append(msgspec.structs.replace(item, shown=shown))
         return items
 
-    async def _load(self, question_id: str) -> Approval:
-        found = await self._store.approval(question_id)
-        assert found is not None  # noqa: S101 - questions are never deleted while a turn runs
-        return found
+    async def _load(self, approval_id: str) -> Approval:
+        approval = await self._store.approval(approval_id)
+        assert approval is not None  # noqa: S101 - never deleted while a turn runs
+        return approval
 
     # --- requests without an answer ---------------------------------------------------------------
 
@@ -361,8 +361,8 @@ class ApprovalBroker:
         for row in await self._store.open_approvals():
             if (why := await self._close_reason(row)) is not None:
                 await self._close(row, ApprovalState.EXPIRED, reason=why)
-        for name, question_id in (await self._store.values(_DENIALS_SHELF)).items():
-            noted = await self._store.approval(question_id)
+        for name, approval_id in (await self._store.values(_DENIALS_SHELF)).items():
+            noted = await self._store.approval(approval_id)
             if noted is None or not self._is_still_relevant(noted):
                 await self._store.put_value(_DENIALS_SHELF, name, None)
 
@@ -377,12 +377,12 @@ class ApprovalBroker:
         except RuntimeError:  # the task group is closing, because the process stops
             work.close()
 
-    async def _close_abandoned(self, question_id: str, turn_id: str) -> None:
+    async def _close_abandoned(self, approval_id: str, turn_id: str) -> None:
         """Close the request of a cancelled turn, unless the turn may be resumed."""
         try:
             # The write queue is in order: after this call the end of a stopped turn is stored.
             await self._store.check_writable()
-            approval = await self._store.approval(question_id)
+            approval = await self._store.approval(approval_id)
             if approval is None or not await self._has_turn_ended(turn_id):
                 return
             if approval.state is ApprovalState.OPEN:
@@ -391,11 +391,11 @@ class ApprovalBroker:
                 now = self._clock.now()
                 await self._store.apply(
                     AnswerApproval(
-                        id=question_id, state=ApprovalState.USED, by=approval.answered_by, at=now
+                        id=approval_id, state=ApprovalState.USED, by=approval.answered_by, at=now
                     )
                 )
         except StoreError as error:
-            log.warning("approval %s stays open until it expires: %s", question_id, error)
+            log.warning("approval %s stays open until it expires: %s", approval_id, error)
 
 
 def _call_hash(session_id: str, tool: str, arguments: str) -> str:

@@ -51,14 +51,14 @@ def can_requester_answer(risk: Risk) -> bool:
     return risk is not Risk.EXEC
 
 
-def can_answer(question: Approval, principal: str, *, admin: bool) -> bool:
+def can_answer(approval: Approval, principal: str, *, admin: bool) -> bool:
     """Return True if a person may answer this request."""
-    return admin or (question.by_requester and principal == question.person)
+    return admin or (approval.by_requester and principal == approval.person)
 
 
-def refuse_answer(question: Approval) -> AnswerRefusal:
+def refuse_answer(approval: Approval) -> AnswerRefusal:
     """Return the notice that names the people who may answer."""
-    return AnswerRefusal(NoticeId.NOT_YOURS if question.by_requester else NoticeId.ADMINS_ONLY)
+    return AnswerRefusal(NoticeId.NOT_YOURS if approval.by_requester else NoticeId.ADMINS_ONLY)
 
 
 def is_unattended(key: str) -> bool:
@@ -85,9 +85,9 @@ def has_admin_roles(policy: Policy, place: Address) -> bool:
 # --- requests ----------------------------------------------------------------------------------
 
 
-def approval_code(question_id: str) -> str:
+def approval_code(approval_id: str) -> str:
     """Return the code that people type for a request."""
-    return question_id[-_CODE_LENGTH:].upper()
+    return approval_id[-_CODE_LENGTH:].upper()
 
 
 def normalize_code(text: str) -> str:
@@ -95,10 +95,10 @@ def normalize_code(text: str) -> str:
     return text.upper().translate(_MISREAD_CHARACTERS)
 
 
-def parse_answer_args(args: str, questions: Iterable[Approval]) -> tuple[str, str]:
+def parse_answer_args(args: str, approvals: Iterable[Approval]) -> tuple[str, str]:
     """Split `[CODE] [REASON]`; the code is empty if the first word is part of a reason."""
     first, *rest = args.split() or [""]
-    known = {approval_code(question.id) for question in questions}
+    known = {approval_code(approval.id) for approval in approvals}
     if normalize_code(first) in known or _is_code_like(first):
         return first, " ".join(rest)
     return "", " ".join([first, *rest])
@@ -112,7 +112,7 @@ def _is_code_like(word: str) -> bool:
 
 
 def find_question(
-    questions: Sequence[Approval], answerer: Answerer, code: str
+    approvals: Sequence[Approval], answerer: Answerer, code: str
 ) -> Approval | AnswerRefusal:
     """Find the request that an answer means: by its code, or the only candidate.
 
@@ -120,10 +120,10 @@ def find_question(
     mean a request of any chat.
     """
     if code:
-        return _find_by_code(questions, answerer, code)
-    here = [row for row in questions if _is_same_chat(row.address, answerer.address)]
+        return _find_by_code(approvals, answerer, code)
+    here = [row for row in approvals if _is_same_chat(row.address, answerer.address)]
     if not here and answerer.admin and answerer.direct:
-        here = list(questions)
+        here = list(approvals)
     allowed = [row for row in here if can_answer(row, answerer.principal, admin=answerer.admin)]
     if len(allowed) == 1:
         return allowed[0]
@@ -133,12 +133,12 @@ def find_question(
 
 
 def _find_by_code(
-    questions: Sequence[Approval], answerer: Answerer, code: str
+    approvals: Sequence[Approval], answerer: Answerer, code: str
 ) -> Approval | AnswerRefusal:
-    for question in questions:
-        if approval_code(question.id) == normalize_code(code):
-            allowed = can_answer(question, answerer.principal, admin=answerer.admin)
-            return question if allowed else refuse_answer(question)
+    for approval in approvals:
+        if approval_code(approval.id) == normalize_code(code):
+            allowed = can_answer(approval, answerer.principal, admin=answerer.admin)
+            return approval if allowed else refuse_answer(approval)
     return AnswerRefusal(NoticeId.ASK_UNKNOWN, {"code": code})
 
 
@@ -146,8 +146,8 @@ def _is_same_chat(one: str, other: str) -> bool:
     return read_address(one) == read_address(other)
 
 
-def _list_line(question: Approval) -> str:
-    arguments = " ".join(question.arguments.replace("`", "'").split())
+def _list_line(approval: Approval) -> str:
+    arguments = " ".join(approval.arguments.replace("`", "'").split())
     if len(arguments) > _MAX_ARGUMENTS_LENGTH:
         arguments = f"{arguments[: _MAX_ARGUMENTS_LENGTH - 1]}…"
-    return f"{approval_code(question.id)} {question.tool} `{arguments}`"
+    return f"{approval_code(approval.id)} {approval.tool} `{arguments}`"

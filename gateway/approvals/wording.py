@@ -28,14 +28,14 @@ PERMISSION_USED = "the permission for it was used already."
 
 
 def choose_notice(
-    question: Approval, *, must_ask: bool = True, ask_admins: bool = False
+    approval: Approval, *, must_ask: bool = True, ask_admins: bool = False
 ) -> NoticeId:
     """Return the id of the notice for a request in its present state.
 
     `must_ask` is False for a repeated call that may have taken effect; `ask_admins` is True if only
     admins may answer.
     """
-    match question.state:
+    match approval.state:
         case ApprovalState.OPEN:
             if ask_admins:
                 return NoticeId.ASK_ADMIN
@@ -43,20 +43,20 @@ def choose_notice(
         case ApprovalState.DENIED:
             return NoticeId.ASK_DENIED
         case ApprovalState.EXPIRED:
-            return NoticeId.ASK_OVER if question.reason else NoticeId.ASK_EXPIRED
+            return NoticeId.ASK_OVER if approval.reason else NoticeId.ASK_EXPIRED
         case ApprovalState.ALLOWED | ApprovalState.USED:
             return NoticeId.ASK_ALLOWED
 
 
-def notice_fields(question: Approval) -> NoticeFields:
+def notice_fields(approval: Approval) -> NoticeFields:
     """Return the fields of all notices about a request."""
     return {
-        "tool": question.tool,
-        "arguments": format_arguments(question.arguments),
-        "code": approval_code(question.id),
-        "min": (question.expires_at - question.asked_at) // _MINUTE_MS,
-        "by": question.answered_by,
-        "reason": question.reason,
+        "tool": approval.tool,
+        "arguments": format_arguments(approval.arguments),
+        "code": approval_code(approval.id),
+        "min": (approval.expires_at - approval.asked_at) // _MINUTE_MS,
+        "by": approval.answered_by,
+        "reason": approval.reason,
     }
 
 
@@ -82,13 +82,13 @@ def _json_escape(character: str) -> str:
     return "".join(f"\\u{int.from_bytes(units[at : at + 2]):04x}" for at in range(0, len(units), 2))
 
 
-def refusal_text(question: Approval) -> str:
+def refusal_text(approval: Approval) -> str:
     """Return the reason why a call does not run, for the model."""
-    if question.state is ApprovalState.DENIED:
-        why = f": {question.reason}" if question.reason else "."
-        return f"denied by {question.answered_by}{why}"
-    if question.state is ApprovalState.USED:
+    if approval.state is ApprovalState.DENIED:
+        why = f": {approval.reason}" if approval.reason else "."
+        return f"denied by {approval.answered_by}{why}"
+    if approval.state is ApprovalState.USED:
         return PERMISSION_USED
-    minutes, rest = divmod(question.expires_at - question.asked_at, _MINUTE_MS)
+    minutes, rest = divmod(approval.expires_at - approval.asked_at, _MINUTE_MS)
     within = f"{minutes} minutes" if minutes and not rest else "the time there was"
     return f"it needs somebody's approval, and nobody answered within {within}."

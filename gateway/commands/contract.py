@@ -50,7 +50,7 @@ class ApprovalCommands(Protocol):
         ...
 
     async def on_button(
-        self, question_id: str, who: CommandContext, *, role: Role, allow: bool
+        self, approval_id: str, who: CommandContext, *, role: Role, allow: bool
     ) -> CommandOutcome:
         """Allow or deny the tool call whose button was pressed."""
         ...

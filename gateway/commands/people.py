@@ -26,10 +26,12 @@ async def _pair(call: CommandCall) -> CommandOutcome:
         case ("list", ""):
             return NoticeReply(NoticeId.PAIR_LIST, {"list": await call.services.pair_list()})
         case ("approve", code) if code:
-            found = await call.services.pair_approve(code)
-            if found is None:
+            approved = await call.services.pair_approve(code)
+            if approved is None:
                 return NoticeReply(NoticeId.PAIR_UNKNOWN)
-            return NoticeReply(NoticeId.PAIR_APPROVED, {"principal": found[0], "name": found[1]})
+            return NoticeReply(
+                NoticeId.PAIR_APPROVED, {"principal": approved[0], "name": approved[1]}
+            )
         case ("revoke", principal) if principal:
             if await call.services.pair_revoke(principal):
                 return NoticeReply(NoticeId.PAIR_REVOKED, {"principal": principal})

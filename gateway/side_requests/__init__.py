@@ -1,4 +1,4 @@
-"""Commands about models and costs, which work beside the conversation.
+"""Commands about models and costs, which run in parallel to the turns of a conversation.
 
 service       /model, /reasoning, /usage, /compact and /btw
 summary       the summary that /compact stores

@@ -47,7 +47,7 @@ def format_allowance(left: Sequence[str], seconds: int) -> str:
 def _format_cost(spent: UsageTotals) -> str:
     if spent.cost is None or not spent.unpriced:
         return format_dollars(spent.cost)
-    if spent.cost < _SMALLEST_SHOWN:  # "≥0" would tell nothing
+    if spent.cost < _SMALLEST_SHOWN:  # "≥0" has no information
         return "?"
     return f"≥{format_dollars(spent.cost)}"
 

@@ -136,7 +136,7 @@ class ConversationHost:
         return msgspec.structs.replace(say, fields=self._running_tool_fields(say.turn) | say.fields)
 
     def on_committed(self, changes: tuple[Change, ...]) -> None:
-        """Deliver items, and tell reactions and feeds, once their changes are committed."""
+        """Deliver committed items, and update reactions and feeds."""
         items = [change.item for change in changes if isinstance(change, PutItem)]
         if items:
             self._services.delivery.enqueue(items)

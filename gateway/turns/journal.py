@@ -230,7 +230,7 @@ class TurnJournal:
         self._checkpoint_due.clear()
 
     async def write_checkpoint(self) -> None:
-        """Commit the text under way if it changed; a failure is logged, because the turn goes on."""
+        """Commit the text under way if it changed; a failure is only logged."""
         text = self._answer.text
         if text and text != self._checkpoint_text:
             self._checkpoint_text = text

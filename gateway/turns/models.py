@@ -179,12 +179,12 @@ class Models:
             return targets
         return tuple(
             replace(
-                each,
+                target,
                 settings=replace(
-                    each.settings, price=self._price_lookup(each.settings, each.model)
+                    target.settings, price=self._price_lookup(target.settings, target.model)
                 ),
             )
-            for each in targets
+            for target in targets
         )
 
     def _tool_registry(self, route: RouteSettings | None) -> ToolRegistry:
@@ -299,8 +299,8 @@ async def open_targets(settings: Settings) -> list[Target]:
     """
     targets: list[Target] = []
     async with contextlib.AsyncExitStack() as opened:
-        for each in (settings.model, *settings.model.fallback):
-            target = await _open_target(each)
+        for configured in (settings.model, *settings.model.fallback):
+            target = await _open_target(configured)
             opened.push_async_callback(target.provider.aclose)
             targets.append(target)
         limit = settings.limits.dollar_limit_key
