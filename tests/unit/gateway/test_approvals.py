@@ -131,7 +131,7 @@ class Waiting(dict[str, asyncio.Future[Approval]]):
         self.more.set()
 
 
-class Office:
+class ApprovalKit:
     """The parts of a gateway that handle approval requests, and helpers that act as people."""
 
     def __init__(self, store: SessionStore, screen: Screen, clock: SetClock) -> None:
@@ -183,17 +183,17 @@ class Office:
         """Start a request whose outcome the test does not need."""
         self.others.append(self.asks(how, call, person=person, session=session))
 
-    async def waited(self, number: int = 1) -> str:
+    async def waited(self, count: int = 1) -> str:
         """Wait until `count` requests have a waiter, and return the id of the newest."""
         async with asyncio.timeout(PATIENCE):
-            while len(self.waiting) < number:
+            while len(self.waiting) < count:
                 self.waiting.more.clear()
                 await self.waiting.more.wait()
         return list(self.waiting)[-1]
 
-    async def asked(self, number: int = 1) -> Approval:
+    async def asked(self, count: int = 1) -> Approval:
         """Wait until `count` requests are shown and have a waiter, and return the newest."""
-        id_ = await self.waited(number)
+        id_ = await self.waited(count)
         await self.screen.one("1", approval_code(id_))
         found = await self.store.approval(id_)
         assert found
@@ -238,7 +238,7 @@ class Office:
 
 
 @contextlib.asynccontextmanager
-async def office(
+async def approval_kit(
     home: Path,
     screen: Screen | None = None,
     *,
@@ -247,11 +247,11 @@ async def office(
     wait: float = HALF_AN_HOUR / 1000,
     clock: SetClock | None = None,
     tasks: Callable[[object], object] | None = None,
-) -> AsyncIterator[Office]:
-    """Run a desk; pending requests are cancelled at the end, as by a crash."""
+) -> AsyncIterator[ApprovalKit]:
+    """Open an `ApprovalKit`; pending requests are cancelled at the end, as by a crash."""
     clock, screen = clock or SetClock(), screen or Screen()
     store = await SessionStore.open(f"sqlite:///{home / 'holdfast.db'}", clock=clock)
-    made = Office(store, screen, clock)
+    made = ApprovalKit(store, screen, clock)
     if await store.session("s1") is None:
         address = write_address(Address("memory", "1"))
         await store.apply(
@@ -314,11 +314,11 @@ async def said(task: asyncio.Task[str | None]) -> str | None:
 async def test_in_never_mode_tools_run_without_a_request(
     tmp_path: Path,
 ) -> None:
-    async with office(tmp_path, mode="never") as desk:
-        assert await said(desk.asks()) is None
-        assert await said(desk.asks(key="api:x")) is None
-        assert await desk.store.open_approvals() == ()
-        assert desk.screen.messages("1") == []
+    async with approval_kit(tmp_path, mode="never") as kit:
+        assert await said(kit.asks()) is None
+        assert await said(kit.asks(key="api:x")) is None
+        assert await kit.store.open_approvals() == ()
+        assert kit.screen.messages("1") == []
 
 
 @pytest.mark.parametrize(
@@ -338,9 +338,9 @@ async def test_in_never_mode_tools_run_without_a_request(
 async def test_a_call_that_no_person_can_approve_is_refused_without_a_request(
     tmp_path: Path, how: Tool, key: str, person: str, admins: tuple[str, ...], why: str
 ) -> None:
-    async with office(tmp_path, admins=admins) as desk:
-        assert await said(desk.asks(how, key=key, person=person)) == why
-        assert await desk.store.open_approvals() == ()
+    async with approval_kit(tmp_path, admins=admins) as kit:
+        assert await said(kit.asks(how, key=key, person=person)) == why
+        assert await kit.store.open_approvals() == ()
 
 
 @pytest.mark.parametrize(
@@ -356,11 +356,11 @@ async def test_a_call_that_no_person_can_approve_is_refused_without_a_request(
 async def test_admins_are_not_asked_if_a_person_in_the_chat_can_answer(
     tmp_path: Path, how: Tool, person: str, admins: tuple[str, ...]
 ) -> None:
-    async with office(tmp_path, admins=admins) as desk:
-        desk.begins(how, person=person)
-        asked = await desk.asked()
-        assert (await desk.screen.one("1", "May I use")).buttons
-        assert [chat for chat in desk.screen._chats if desk.screen.messages(chat)] == ["1"]
+    async with approval_kit(tmp_path, admins=admins) as kit:
+        kit.begins(how, person=person)
+        asked = await kit.asked()
+        assert (await kit.screen.one("1", "May I use")).buttons
+        assert [chat for chat in kit.screen._chats if kit.screen.messages(chat)] == ["1"]
         assert asked.expires_at - asked.asked_at == HALF_AN_HOUR
 
 
@@ -368,11 +368,11 @@ async def test_admins_are_not_asked_if_a_person_in_the_chat_can_answer(
 
 
 async def test_a_request_shows_the_call_and_how_to_answer(tmp_path: Path) -> None:
-    async with office(tmp_path) as desk:
-        desk.begins(NET)
-        asked = await desk.asked()
+    async with approval_kit(tmp_path) as kit:
+        kit.begins(NET)
+        asked = await kit.asked()
         code = approval_code(asked.id)
-        shown = await desk.screen.one("1", "May I use")
+        shown = await kit.screen.one("1", "May I use")
         assert shown.text == (
             '🔐 May I use **run**?\n```json\n{\n  "command": "ls"\n}\n```\n'
             f"/approve {code} or /deny {code}, within 30 minutes"
@@ -385,34 +385,34 @@ async def test_a_request_shows_the_call_and_how_to_answer(tmp_path: Path) -> Non
         assert (asked.key, asked.session_id, asked.turn_id) == ("memory:1", "s1", "t1")
         assert (asked.call_id, asked.tool, asked.arguments) == ("c1", "run", '{"command": "ls"}')
         assert (asked.person, asked.by_requester) == (ANN, True)
-    assert desk.screen.violations() == []
+    assert kit.screen.violations() == []
 
 
 async def test_a_request_for_admins_is_also_sent_to_their_private_chats(tmp_path: Path) -> None:
-    async with office(tmp_path, admins=(CHIEF, "memory:8", "other:7")) as desk:
-        desk.begins(EXEC)
-        await desk.asked()
-        await desk.screen.one("1", "An admin has to answer within 30 minutes:")
-        await desk.screen.one("9", "🔐 May I use **run** for memory:1?", "/approve ")
-        await desk.screen.one("8", "🔐 May I use **run** for memory:1?")
+    async with approval_kit(tmp_path, admins=(CHIEF, "memory:8", "other:7")) as kit:
+        kit.begins(EXEC)
+        await kit.asked()
+        await kit.screen.one("1", "An admin has to answer within 30 minutes:")
+        await kit.screen.one("9", "🔐 May I use **run** for memory:1?", "/approve ")
+        await kit.screen.one("8", "🔐 May I use **run** for memory:1?")
 
 
 async def test_a_repeated_call_warns_that_the_previous_one_may_have_taken_effect(
     tmp_path: Path,
 ) -> None:
-    async with office(tmp_path) as desk:
-        again = desk.asks(WRITE)
-        await desk.asked()
-        await desk.screen.one("1", "again? The previous call may have taken effect.")
-        assert await desk.says(YES) == MAY
+    async with approval_kit(tmp_path) as kit:
+        again = kit.asks(WRITE)
+        await kit.asked()
+        await kit.screen.one("1", "again? The previous call may have taken effect.")
+        assert await kit.says(YES) == MAY
         assert await said(again) is None
 
 
 async def test_no_buttons_are_shown_on_a_platform_with_too_few(tmp_path: Path) -> None:
-    async with office(tmp_path, Screen(buttons=1)) as desk:
-        desk.begins(NET)
-        await desk.asked()
-        assert (await desk.screen.one("1", "/approve")).buttons == ()
+    async with approval_kit(tmp_path, Screen(buttons=1)) as kit:
+        kit.begins(NET)
+        await kit.asked()
+        assert (await kit.screen.one("1", "/approve")).buttons == ()
 
 
 # --- answers -------------------------------------------------------------------------------------
@@ -422,58 +422,58 @@ async def test_no_buttons_are_shown_on_a_platform_with_too_few(tmp_path: Path) -
 async def test_an_allowed_call_runs_once_and_every_chat_shows_who_allowed_it(
     tmp_path: Path, by_button: bool
 ) -> None:
-    async with office(tmp_path) as desk:
-        task = desk.asks()
-        asked = await desk.asked()
+    async with approval_kit(tmp_path) as kit:
+        task = kit.asks()
+        asked = await kit.asked()
         if by_button:
-            answer = await desk.presses(asked.id, YES, person=CHIEF, admin=True)
+            answer = await kit.presses(asked.id, YES, person=CHIEF, admin=True)
             assert answer == NoticeReply(NoticeId.ASK_SILENT)
             assert render_notice(NoticeId.ASK_SILENT, {}, "/{word}") == ""
         else:
-            assert await desk.says(YES, person=CHIEF, admin=True) == MAY
+            assert await kit.says(YES, person=CHIEF, admin=True) == MAY
         assert await said(task) is None
-        assert await desk.state(asked.id) is ApprovalState.USED
+        assert await kit.state(asked.id) is ApprovalState.USED
         for chat in ("1", "9"):
-            shown = await desk.screen.one(chat, "✅ Allowed by memory:9.", '"command": "ls"')
+            shown = await kit.screen.one(chat, "✅ Allowed by memory:9.", '"command": "ls"')
             assert shown.buttons == ()
-            assert len(desk.screen.messages(chat)) == 1
-        second = desk.asks()  # one answer serves one run
-        assert (await desk.asked()).id != asked.id
+            assert len(kit.screen.messages(chat)) == 1
+        second = kit.asks()  # one answer serves one run
+        assert (await kit.asked()).id != asked.id
         assert not second.done()
 
 
 async def test_the_model_reads_who_denied_a_call_and_why(tmp_path: Path) -> None:
-    async with office(tmp_path) as desk:
-        task = desk.asks(NET)
-        asked = await desk.asked()
-        assert await desk.says(NO, f"{approval_code(asked.id).lower()} too  dear") == MAY_NOT
+    async with approval_kit(tmp_path) as kit:
+        task = kit.asks(NET)
+        asked = await kit.asked()
+        assert await kit.says(NO, f"{approval_code(asked.id).lower()} too  dear") == MAY_NOT
         assert await said(task) == "denied by memory:1: too dear"
-        await desk.screen.one("1", "🚫 Denied by memory:1: too dear.")
-        desk.begins(NET)  # a denial counts once, so a new turn asks again
-        assert (await desk.asked()).id != asked.id
+        await kit.screen.one("1", "🚫 Denied by memory:1: too dear.")
+        kit.begins(NET)  # a denial counts once, so a new turn asks again
+        assert (await kit.asked()).id != asked.id
 
 
 async def test_a_long_reason_is_cut(tmp_path: Path) -> None:
-    async with office(tmp_path) as desk:
-        task = desk.asks(NET)
-        await desk.asked()
-        await desk.says(NO, "no " * 1000)
+    async with approval_kit(tmp_path) as kit:
+        task = kit.asks(NET)
+        await kit.asked()
+        await kit.says(NO, "no " * 1000)
         assert len(await said(task) or "") < 600
 
 
 async def test_a_request_without_an_answer_expires_and_the_call_does_not_run(
     tmp_path: Path,
 ) -> None:
-    async with office(tmp_path, wait=0.2) as desk:
-        task = desk.asks()
-        asked = await desk.asked()
+    async with approval_kit(tmp_path, wait=0.2) as kit:
+        task = kit.asks()
+        asked = await kit.asked()
         assert await said(task) == (
             "it needs somebody's approval, and nobody answered within the time there was."
         )
-        assert await desk.state(asked.id) is ApprovalState.EXPIRED
+        assert await kit.state(asked.id) is ApprovalState.EXPIRED
         for chat in ("1", "9"):
-            assert (await desk.screen.one(chat, "⌛ No answer in time")).buttons == ()
-        assert await desk.presses(asked.id, YES, person=CHIEF, admin=True) == LATE
+            assert (await kit.screen.one(chat, "⌛ No answer in time")).buttons == ()
+        assert await kit.presses(asked.id, YES, person=CHIEF, admin=True) == LATE
 
 
 @pytest.mark.parametrize(
@@ -488,52 +488,50 @@ async def test_a_request_without_an_answer_expires_and_the_call_does_not_run(
 async def test_an_answer_of_a_person_without_the_right_changes_nothing(
     tmp_path: Path, how: Tool, person: str, admin: bool, told: NoticeReply
 ) -> None:
-    async with office(tmp_path) as desk:
-        desk.begins(how)
-        asked = await desk.asked()
+    async with approval_kit(tmp_path) as kit:
+        kit.begins(how)
+        asked = await kit.asked()
         for word in (YES, NO):
-            assert (
-                await desk.says(word, approval_code(asked.id), person=person, admin=admin) == told
-            )
-            assert await desk.presses(asked.id, word, person=person, admin=admin) == told
-        assert await desk.state(asked.id) is ApprovalState.OPEN
+            assert await kit.says(word, approval_code(asked.id), person=person, admin=admin) == told
+            assert await kit.presses(asked.id, word, person=person, admin=admin) == told
+        assert await kit.state(asked.id) is ApprovalState.OPEN
 
 
 async def test_an_answer_without_a_code_means_the_only_request_or_lists_several(
     tmp_path: Path,
 ) -> None:
-    async with office(tmp_path) as desk:
-        assert await desk.says(YES) == NoticeReply(NoticeId.ASK_NONE)
-        desk.begins(NET, call_of("one"))
-        first = await desk.asked()
-        desk.clock.time += 1
-        two = desk.asks(NET, call_of("two"))
-        second = await desk.asked(2)
-        several = await desk.says(YES)
+    async with approval_kit(tmp_path) as kit:
+        assert await kit.says(YES) == NoticeReply(NoticeId.ASK_NONE)
+        kit.begins(NET, call_of("one"))
+        first = await kit.asked()
+        kit.clock.time += 1
+        two = kit.asks(NET, call_of("two"))
+        second = await kit.asked(2)
+        several = await kit.says(YES)
         assert isinstance(several, NoticeReply)
         assert several.fields["list"] == (
             f'{approval_code(first.id)} run `{{"command": "one"}}`\n'
             f'{approval_code(second.id)} run `{{"command": "two"}}`'
         )
-        assert await desk.says(YES, "please") == NoticeReply(
+        assert await kit.says(YES, "please") == NoticeReply(
             NoticeId.ASK_UNKNOWN, {"code": "please"}
         )
-        assert await desk.says(YES, f"{approval_code(second.id)} please") == MAY
+        assert await kit.says(YES, f"{approval_code(second.id)} please") == MAY
         assert await said(two) is None
-        assert await desk.says(YES) == MAY
-        assert await desk.says(YES, approval_code(first.id)) == NoticeReply(
+        assert await kit.says(YES) == MAY
+        assert await kit.says(YES, approval_code(first.id)) == NoticeReply(
             NoticeId.ASK_UNKNOWN, {"code": approval_code(first.id)}
         )
 
 
 async def test_open_requests_have_different_codes(tmp_path: Path) -> None:
-    async with office(tmp_path) as desk:
+    async with approval_kit(tmp_path) as kit:
         numbers = iter([7, 7, 7 + 32**4, 8])
-        desk.approvals._ids = Ids(SteppingClock(), lambda _: next(numbers))
-        desk.begins(NET, call_of("one"))
-        first = await desk.asked()
-        desk.begins(NET, call_of("two"))
-        second = await desk.asked(2)
+        kit.approvals._ids = Ids(SteppingClock(), lambda _: next(numbers))
+        kit.begins(NET, call_of("one"))
+        first = await kit.asked()
+        kit.begins(NET, call_of("two"))
+        second = await kit.asked(2)
         assert approval_code(first.id) != approval_code(second.id)
         assert next(numbers, None) is None
 
@@ -545,31 +543,31 @@ class SteppingClock(SetClock):
 
 
 async def test_of_two_simultaneous_answers_the_first_counts(tmp_path: Path) -> None:
-    async with office(tmp_path) as desk:
-        task = desk.asks()
-        asked = await desk.asked()
+    async with approval_kit(tmp_path) as kit:
+        task = kit.asks()
+        asked = await kit.asked()
         async with asyncio.TaskGroup() as group:
-            yes = group.create_task(desk.says(YES, person=CHIEF, admin=True))
-            no = group.create_task(desk.presses(asked.id, NO, person="web:owner", admin=True))
+            yes = group.create_task(kit.says(YES, person=CHIEF, admin=True))
+            no = group.create_task(kit.presses(asked.id, NO, person="web:owner", admin=True))
         why = await said(task)
         if why is None:
             assert (yes.result(), no.result()) == (MAY, ANSWERED)
         else:
             assert why == "denied by web:owner."
             assert (yes.result(), no.result()) == (ANSWERED, NoticeReply(NoticeId.ASK_SILENT))
-        assert await desk.presses(asked.id, YES, person=CHIEF, admin=True) == ANSWERED
+        assert await kit.presses(asked.id, YES, person=CHIEF, admin=True) == ANSWERED
 
 
 async def test_all_but_the_first_of_many_answers_are_told_that_the_request_is_answered(
     tmp_path: Path,
 ) -> None:
-    async with office(tmp_path) as desk:
-        task = desk.asks()
-        asked = await desk.asked()
+    async with approval_kit(tmp_path) as kit:
+        task = kit.asks()
+        asked = await kit.asked()
         async with asyncio.TaskGroup() as group:
             answers = [
                 group.create_task(
-                    desk.approvals._record_answer(asked, f"memory:{who}", allow=who % 2 > 0)
+                    kit.approvals._record_answer(asked, f"memory:{who}", allow=who % 2 > 0)
                 )
                 for who in range(10)
             ]
@@ -579,28 +577,28 @@ async def test_all_but_the_first_of_many_answers_are_told_that_the_request_is_an
 
 
 async def test_a_button_of_an_unknown_request_is_answered(tmp_path: Path) -> None:
-    async with office(tmp_path) as desk:
-        assert await desk.presses("p_12345", YES) == NoticeReply(
+    async with approval_kit(tmp_path) as kit:
+        assert await kit.presses("p_12345", YES) == NoticeReply(
             NoticeId.ASK_UNKNOWN, {"code": "2345"}
         )
 
 
 async def test_an_answer_at_the_moment_of_expiry_counts(tmp_path: Path) -> None:
-    async with office(tmp_path, wait=0.3) as desk:
-        task = desk.asks(NET)
-        asked = await desk.asked()
-        now = desk.clock.now()  # as another writer would, without waking the waiter
-        await desk.store.apply(
+    async with approval_kit(tmp_path, wait=0.3) as kit:
+        task = kit.asks(NET)
+        asked = await kit.asked()
+        now = kit.clock.now()  # as another writer would, without waking the waiter
+        await kit.store.apply(
             AnswerApproval(id=asked.id, state=ApprovalState.ALLOWED, by=ANN, at=now)
         )
         assert await said(task) is None
-        assert await desk.state(asked.id) is ApprovalState.USED
+        assert await kit.state(asked.id) is ApprovalState.USED
 
 
 async def test_a_used_permission_is_reported_as_used(tmp_path: Path) -> None:
-    async with office(tmp_path) as desk:
-        task = desk.asks(NET)
-        asked = await desk.asked()
+    async with approval_kit(tmp_path) as kit:
+        task = kit.asks(NET)
+        asked = await kit.asked()
         assert not task.done()
         used = msgspec.structs.replace(asked, state=ApprovalState.USED)
         assert refusal_text(used) == PERMISSION_USED
@@ -609,84 +607,84 @@ async def test_a_used_permission_is_reported_as_used(tmp_path: Path) -> None:
 async def test_a_permission_serves_only_one_of_two_calls(
     tmp_path: Path,
 ) -> None:
-    async with office(tmp_path) as desk:
-        task = desk.asks(NET)
-        asked = await desk.asked()
-        now = desk.clock.now()
+    async with approval_kit(tmp_path) as kit:
+        task = kit.asks(NET)
+        asked = await kit.asked()
+        now = kit.clock.now()
         allowed = msgspec.structs.replace(asked, state=ApprovalState.ALLOWED, answered_at=now)
         for state in (ApprovalState.ALLOWED, ApprovalState.USED):
-            await desk.store.apply(AnswerApproval(id=asked.id, state=state, by=ANN, at=now))
-        desk.approvals._waiters[asked.id].set_result(allowed)
+            await kit.store.apply(AnswerApproval(id=asked.id, state=state, by=ANN, at=now))
+        kit.approvals._waiters[asked.id].set_result(allowed)
         assert await said(task) == PERMISSION_USED
 
 
 # --- a stop --------------------------------------------------------------------------------------
 
 
-async def cut(desk: Office, task: asyncio.Task[str | None], state: TurnState) -> None:
+async def cut(kit: ApprovalKit, task: asyncio.Task[str | None], state: TurnState) -> None:
     """Stop a turn as the actor does: cancel first, store second."""
     task.cancel()
-    await desk.ends(state)
+    await kit.ends(state)
     with pytest.raises(asyncio.CancelledError):
         await said(task)
     async with asyncio.timeout(PATIENCE):
-        await asyncio.wait(desk.owned)
+        await asyncio.wait(kit.owned)
 
 
 async def test_a_stop_closes_the_request_in_the_background(tmp_path: Path) -> None:
-    async with office(tmp_path) as desk:
-        task = desk.asks()
-        asked = await desk.asked()
-        await cut(desk, task, TurnState.STOPPED)
-        assert await desk.state(asked.id) is ApprovalState.EXPIRED
+    async with approval_kit(tmp_path) as kit:
+        task = kit.asks()
+        asked = await kit.asked()
+        await cut(kit, task, TurnState.STOPPED)
+        assert await kit.state(asked.id) is ApprovalState.EXPIRED
         for chat in ("1", "9"):
-            assert (await desk.screen.one(chat, "⏹ The task has ended")).buttons == ()
-        assert await desk.says(YES, person=CHIEF, admin=True) == NoticeReply(NoticeId.ASK_NONE)
-        assert await desk.presses(asked.id, YES, person=CHIEF, admin=True) == LATE
+            assert (await kit.screen.one(chat, "⏹ The task has ended")).buttons == ()
+        assert await kit.says(YES, person=CHIEF, admin=True) == NoticeReply(NoticeId.ASK_NONE)
+        assert await kit.presses(asked.id, YES, person=CHIEF, admin=True) == LATE
 
 
 @pytest.mark.parametrize("state", [TurnState.INTERRUPTED, TurnState.RUNNING])
 async def test_an_interrupted_turn_keeps_its_request(tmp_path: Path, state: TurnState) -> None:
-    async with office(tmp_path) as desk:
-        task = desk.asks()
-        asked = await desk.asked()
-        await cut(desk, task, state)
-        assert await desk.state(asked.id) is ApprovalState.OPEN
+    async with approval_kit(tmp_path) as kit:
+        task = kit.asks()
+        asked = await kit.asked()
+        await cut(kit, task, state)
+        assert await kit.state(asked.id) is ApprovalState.OPEN
 
 
 async def test_a_permission_of_a_stopped_turn_does_not_count_later(tmp_path: Path) -> None:
-    async with office(tmp_path) as desk:
-        task = desk.asks(NET)
-        asked = await desk.asked()
-        now = desk.clock.now()
-        await desk.store.apply(
+    async with approval_kit(tmp_path) as kit:
+        task = kit.asks(NET)
+        asked = await kit.asked()
+        now = kit.clock.now()
+        await kit.store.apply(
             AnswerApproval(id=asked.id, state=ApprovalState.ALLOWED, by=ANN, at=now)
         )
-        await cut(desk, task, TurnState.STOPPED)
-        assert await desk.state(asked.id) is ApprovalState.USED
+        await cut(kit, task, TurnState.STOPPED)
+        assert await kit.state(asked.id) is ApprovalState.USED
 
 
 async def test_a_stop_before_the_request_is_stored_leaves_no_open_request(tmp_path: Path) -> None:
-    async with office(tmp_path) as desk:
-        task = desk.asks()
-        await desk.waited()
-        await cut(desk, task, TurnState.STOPPED)
-        assert await desk.store.open_approvals() == ()
+    async with approval_kit(tmp_path) as kit:
+        task = kit.asks()
+        await kit.waited()
+        await cut(kit, task, TurnState.STOPPED)
+        assert await kit.store.open_approvals() == ()
 
 
 async def test_a_store_error_in_the_background_is_only_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with office(tmp_path) as desk:
-        task = desk.asks()
-        asked = await desk.asked()
-        desk.approvals._store = Broken(desk.store)  # type: ignore[assignment]  # only one method
-        await cut(desk, task, TurnState.STOPPED)
+    async with approval_kit(tmp_path) as kit:
+        task = kit.asks()
+        asked = await kit.asked()
+        kit.approvals._store = Broken(kit.store)  # type: ignore[assignment]  # only one method
+        await cut(kit, task, TurnState.STOPPED)
         assert "stays open" in caplog.text
-        desk.approvals._store = desk.store
-        await desk.approvals.close_expired()  # the hourly cleanup closes the request
-        assert await desk.state(asked.id) is ApprovalState.EXPIRED
-        await desk.screen.one("1", "⏹ The task has ended")
+        kit.approvals._store = kit.store
+        await kit.approvals.close_expired()  # the hourly cleanup closes the request
+        assert await kit.state(asked.id) is ApprovalState.EXPIRED
+        await kit.screen.one("1", "⏹ The task has ended")
 
 
 class Broken:
@@ -701,32 +699,32 @@ async def test_background_work_is_dropped_while_the_process_stops(tmp_path: Path
     def none_left(_: object) -> object:
         raise RuntimeError
 
-    async with office(tmp_path, tasks=none_left) as desk:
-        task = desk.asks()
-        asked = await desk.asked()
+    async with approval_kit(tmp_path, tasks=none_left) as kit:
+        task = kit.asks()
+        asked = await kit.asked()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await said(task)
-        assert await desk.state(asked.id) is ApprovalState.OPEN
+        assert await kit.state(asked.id) is ApprovalState.OPEN
 
 
 # --- over a restart ------------------------------------------------------------------------------
 
 
 async def asked_and_crashed(home: Path, screen: Screen, clock: SetClock, how: Tool = NET) -> str:
-    async with office(home, screen, clock=clock) as desk:
-        desk.begins(how)
-        return (await desk.asked()).id
+    async with approval_kit(home, screen, clock=clock) as kit:
+        kit.begins(how)
+        return (await kit.asked()).id
 
 
 async def test_a_resumed_turn_waits_for_its_open_request_again(tmp_path: Path) -> None:
     screen, clock = Screen(), SetClock()
     id_ = await asked_and_crashed(tmp_path, screen, clock)
-    async with office(tmp_path, screen, clock=clock) as desk:
-        task = desk.asks(NET, call_of(id_="another"))
-        assert (await desk.asked()).id == id_
+    async with approval_kit(tmp_path, screen, clock=clock) as kit:
+        task = kit.asks(NET, call_of(id_="another"))
+        assert (await kit.asked()).id == id_
         assert len(screen.messages("1")) == 1
-        assert await desk.says(YES) == MAY
+        assert await kit.says(YES) == MAY
         assert await said(task) is None
         await screen.one("1", "✅ Allowed by memory:1.")
         assert len(screen.messages("1")) == 1
@@ -748,11 +746,11 @@ async def test_an_earlier_answer_counts_only_for_the_same_call_session_and_perso
 ) -> None:
     screen, clock = Screen(), SetClock()
     id_ = await asked_and_crashed(tmp_path, screen, clock)
-    async with office(tmp_path, screen, clock=clock) as desk:
+    async with approval_kit(tmp_path, screen, clock=clock) as kit:
         if settled is not None:
-            assert await desk.says(settled) == NOTED
-        desk.begins(NET, **{changed: value})  # type: ignore[arg-type]  # its own arguments
-        assert await desk.waited() != id_
+            assert await kit.says(settled) == NOTED
+        kit.begins(NET, **{changed: value})  # type: ignore[arg-type]  # its own arguments
+        assert await kit.waited() != id_
 
 
 @pytest.mark.parametrize("word", ["approve", "deny"])
@@ -762,23 +760,21 @@ async def test_an_answer_between_two_turns_counts_once_for_the_same_call(
 ) -> None:
     screen, clock = Screen(), SetClock()
     id_ = await asked_and_crashed(tmp_path, screen, clock)
-    async with office(tmp_path, screen, clock=clock) as desk:
+    async with approval_kit(tmp_path, screen, clock=clock) as kit:
         if by_button:
-            assert await desk.presses(id_, word) == NOTED
+            assert await kit.presses(id_, word) == NOTED
         else:
-            assert await desk.says(word) == NOTED
+            assert await kit.says(word) == NOTED
         await screen.one("1", "✅ Allowed by" if word == YES else "🚫 Denied by")
         assert len(screen.messages("1")) == 1
-        assert await desk.presses(id_, word) == ANSWERED
-    async with office(tmp_path, screen, clock=clock) as desk:
+        assert await kit.presses(id_, word) == ANSWERED
+    async with approval_kit(tmp_path, screen, clock=clock) as kit:
         clock.time += HALF_AN_HOUR - 1
-        await desk.approvals.close_expired()
-        assert await said(desk.asks(NET)) == (None if word == YES else "denied by memory:1.")
-        assert await desk.state(id_) is (
-            ApprovalState.USED if word == YES else ApprovalState.DENIED
-        )
-        desk.begins(NET)
-        assert (await desk.asked()).id != id_
+        await kit.approvals.close_expired()
+        assert await said(kit.asks(NET)) == (None if word == YES else "denied by memory:1.")
+        assert await kit.state(id_) is (ApprovalState.USED if word == YES else ApprovalState.DENIED)
+        kit.begins(NET)
+        assert (await kit.asked()).id != id_
 
 
 @pytest.mark.parametrize("word", ["approve", "deny"])
@@ -787,11 +783,11 @@ async def test_the_age_of_an_answer_counts_not_the_age_of_the_request(
 ) -> None:
     screen, clock = Screen(), SetClock()
     await asked_and_crashed(tmp_path, screen, clock)
-    async with office(tmp_path, screen, clock=clock) as desk:
+    async with approval_kit(tmp_path, screen, clock=clock) as kit:
         clock.time += HALF_AN_HOUR - 1
-        assert await desk.says(word) == NOTED
+        assert await kit.says(word) == NOTED
         clock.time += HALF_AN_HOUR - 1
-        assert await said(desk.asks(NET)) == (None if word == YES else "denied by memory:1.")
+        assert await said(kit.asks(NET)) == (None if word == YES else "denied by memory:1.")
 
 
 async def test_a_request_stays_open_while_a_later_turn_waits_for_it(
@@ -799,12 +795,12 @@ async def test_a_request_stays_open_while_a_later_turn_waits_for_it(
 ) -> None:
     screen, clock = Screen(), SetClock()
     id_ = await asked_and_crashed(tmp_path, screen, clock)
-    async with office(tmp_path, screen, clock=clock) as desk:
-        task = desk.asks(NET, turn="t2")
-        assert await desk.waited() == id_
-        await desk.ends(TurnState.FAILED)
-        await desk.approvals.close_expired()
-        assert await desk.says(YES) == MAY
+    async with approval_kit(tmp_path, screen, clock=clock) as kit:
+        task = kit.asks(NET, turn="t2")
+        assert await kit.waited() == id_
+        await kit.ends(TurnState.FAILED)
+        await kit.approvals.close_expired()
+        assert await kit.says(YES) == MAY
         assert await said(task) is None
 
 
@@ -813,39 +809,39 @@ async def test_a_request_stays_open_while_a_later_turn_waits_for_it(
 async def test_an_old_answer_does_not_count(tmp_path: Path, word: str, swept: bool) -> None:
     screen, clock = Screen(), SetClock()
     id_ = await asked_and_crashed(tmp_path, screen, clock)
-    async with office(tmp_path, screen, clock=clock) as desk:
+    async with approval_kit(tmp_path, screen, clock=clock) as kit:
         clock.time += 1000
-        assert await desk.says(word) == NOTED
+        assert await kit.says(word) == NOTED
         clock.time += HALF_AN_HOUR
         if swept:
-            await desk.approvals.close_expired()
-            assert await desk.store.values("denied") == {}
-        desk.begins(NET)
-        assert (await desk.asked()).id != id_
+            await kit.approvals.close_expired()
+            assert await kit.store.values("denied") == {}
+        kit.begins(NET)
+        assert (await kit.asked()).id != id_
 
 
 async def test_a_stored_denial_of_an_open_request_is_ignored(tmp_path: Path) -> None:
     screen, clock = Screen(), SetClock()
     id_ = await asked_and_crashed(tmp_path, screen, clock)
-    async with office(tmp_path, screen, clock=clock) as desk:
-        assert await desk.says(NO) == NOTED
-        (name,) = await desk.store.values("denied")
-        desk.clock.time += HALF_AN_HOUR
-        task = desk.asks(NET)
-        asked = await desk.asked()
+    async with approval_kit(tmp_path, screen, clock=clock) as kit:
+        assert await kit.says(NO) == NOTED
+        (name,) = await kit.store.values("denied")
+        kit.clock.time += HALF_AN_HOUR
+        task = kit.asks(NET)
+        asked = await kit.asked()
         assert asked.id != id_
-        await desk.store.put_value(
+        await kit.store.put_value(
             "denied", name, asked.id
         )  # as if the process had died between the two writes
-        await desk.says(YES)
+        await kit.says(YES)
         assert await said(task) is None
-        desk.begins(NET)
-        asked = await desk.asked()
+        kit.begins(NET)
+        asked = await kit.asked()
         assert asked.state is ApprovalState.OPEN
-        await desk.store.put_value("denied", "gone", "p_gone")
-        await desk.store.put_value("denied", "open", asked.id)
-        await desk.approvals.close_expired()
-        assert await desk.store.values("denied") == {"open": asked.id}
+        await kit.store.put_value("denied", "gone", "p_gone")
+        await kit.store.put_value("denied", "open", asked.id)
+        await kit.approvals.close_expired()
+        assert await kit.store.values("denied") == {"open": asked.id}
 
 
 @pytest.mark.parametrize("word", ["approve", "deny"])
@@ -857,21 +853,21 @@ async def test_an_answer_during_the_search_for_an_earlier_request_is_found(
 ) -> None:
     screen, clock = Screen(), SetClock()
     id_ = await asked_and_crashed(tmp_path, screen, clock)
-    async with office(tmp_path, screen, clock=clock) as desk:
-        desk.approvals._store = held = Held(desk.store, look)  # type: ignore[assignment]  # the same
-        task = desk.asks(NET)
+    async with approval_kit(tmp_path, screen, clock=clock) as kit:
+        kit.approvals._store = held = Held(kit.store, look)  # type: ignore[assignment]  # the same
+        task = kit.asks(NET)
         async with asyncio.TaskGroup() as group:
             reached = group.create_task(held.reached.wait())
             await asyncio.wait({task, reached}, return_when=asyncio.FIRST_COMPLETED, timeout=0.05)
-            answer = group.create_task(desk.says(word))
+            answer = group.create_task(kit.says(word))
             await asyncio.wait({answer}, timeout=0.2)
             held.go.set()
             held.reached.set()
         assert answer.result() in (MAY, MAY_NOT, NOTED)
         assert await said(task) == (None if word == YES else "denied by memory:1.")
-        assert await desk.store.values("denied") == {}
-        assert await desk.store.open_approvals() == ()
-        assert await desk.state(id_) in {ApprovalState.USED, ApprovalState.DENIED}
+        assert await kit.store.values("denied") == {}
+        assert await kit.store.open_approvals() == ()
+        assert await kit.state(id_) in {ApprovalState.USED, ApprovalState.DENIED}
 
 
 class Held:
@@ -900,21 +896,21 @@ class Held:
 async def test_an_answer_for_an_ended_turn_changes_nothing(tmp_path: Path) -> None:
     screen, clock = Screen(), SetClock()
     id_ = await asked_and_crashed(tmp_path, screen, clock)
-    async with office(tmp_path, screen, clock=clock) as desk:
-        await desk.ends(TurnState.STOPPED)
-        assert await desk.says(YES) == LATE
-        assert await desk.state(id_) is ApprovalState.EXPIRED
+    async with approval_kit(tmp_path, screen, clock=clock) as kit:
+        await kit.ends(TurnState.STOPPED)
+        assert await kit.says(YES) == LATE
+        assert await kit.state(id_) is ApprovalState.EXPIRED
         await screen.one("1", "⏹ The task has ended")
 
 
 async def test_an_interrupted_turn_can_still_get_its_answer(tmp_path: Path) -> None:
     screen, clock = Screen(), SetClock()
     id_ = await asked_and_crashed(tmp_path, screen, clock)
-    async with office(tmp_path, screen, clock=clock) as desk:
-        await desk.ends(TurnState.INTERRUPTED)
-        await desk.approvals.close_expired()
-        assert await desk.says(YES) == NOTED
-        assert await desk.state(id_) is ApprovalState.ALLOWED
+    async with approval_kit(tmp_path, screen, clock=clock) as kit:
+        await kit.ends(TurnState.INTERRUPTED)
+        await kit.approvals.close_expired()
+        assert await kit.says(YES) == NOTED
+        assert await kit.state(id_) is ApprovalState.ALLOWED
 
 
 async def test_a_request_that_expired_while_the_process_was_down_is_closed_at_the_start(
@@ -923,25 +919,25 @@ async def test_a_request_that_expired_while_the_process_was_down_is_closed_at_th
     screen, clock = Screen(), SetClock()
     id_ = await asked_and_crashed(tmp_path, screen, clock, EXEC)
     clock.time += HALF_AN_HOUR - 1
-    async with office(tmp_path, screen, clock=clock) as desk:
-        await desk.approvals.close_expired()
-        assert await desk.state(id_) is ApprovalState.OPEN
+    async with approval_kit(tmp_path, screen, clock=clock) as kit:
+        await kit.approvals.close_expired()
+        assert await kit.state(id_) is ApprovalState.OPEN
         clock.time += 1
-        assert await desk.presses(id_, YES, person=CHIEF, admin=True) == LATE
-        assert await desk.state(id_) is ApprovalState.EXPIRED
+        assert await kit.presses(id_, YES, person=CHIEF, admin=True) == LATE
+        assert await kit.state(id_) is ApprovalState.EXPIRED
         for chat in ("1", "9"):
             assert (await screen.one(chat, "⌛ No answer in time")).buttons == ()
             assert len(screen.messages(chat)) == 1
 
 
 async def test_the_hourly_cleanup_closes_a_request_after_a_clock_jump(tmp_path: Path) -> None:
-    async with office(tmp_path) as desk:
-        task = desk.asks(NET)
-        await desk.asked()
-        await desk.approvals.close_expired()
+    async with approval_kit(tmp_path) as kit:
+        task = kit.asks(NET)
+        await kit.asked()
+        await kit.approvals.close_expired()
         assert not task.done()
-        desk.clock.time += HALF_AN_HOUR  # as after a machine's sleep
-        await desk.approvals.close_expired()
+        kit.clock.time += HALF_AN_HOUR  # as after a machine's sleep
+        await kit.approvals.close_expired()
         assert await said(task) == (
             "it needs somebody's approval, and nobody answered within 30 minutes."
         )
@@ -951,27 +947,27 @@ async def test_a_new_request_is_sent_after_the_old_one_expired(tmp_path: Path) -
     screen, clock = Screen(), SetClock()
     id_ = await asked_and_crashed(tmp_path, screen, clock)
     clock.time += HALF_AN_HOUR
-    async with office(tmp_path, screen, clock=clock) as desk:
-        desk.begins(NET)
-        assert (await desk.asked()).id != id_
+    async with approval_kit(tmp_path, screen, clock=clock) as kit:
+        kit.begins(NET)
+        assert (await kit.asked()).id != id_
 
 
 async def test_each_of_many_requests_in_a_chat_shows_its_own_answer(tmp_path: Path) -> None:
-    async with office(tmp_path) as desk:
-        task = desk.asks(NET)
-        asked = await desk.asked()
+    async with approval_kit(tmp_path) as kit:
+        task = kit.asks(NET)
+        asked = await kit.asked()
         notes = [f"n_{number}" for number in range(40)]  # more than delivery keeps in memory
         for note in notes:
-            await tell(desk, note)
-        assert await desk.says(YES) == MAY
+            await tell(kit, note)
+        assert await kit.says(YES) == MAY
         assert await said(task) is None
-        await desk.screen.one("1", "✅ Allowed by")
-        assert len(desk.screen.messages("1")) == len(notes) + 1
-        assert "✅ Allowed by" in desk.screen.messages("1")[0].text
-        assert await desk.state(asked.id) is ApprovalState.USED
+        await kit.screen.one("1", "✅ Allowed by")
+        assert len(kit.screen.messages("1")) == len(notes) + 1
+        assert "✅ Allowed by" in kit.screen.messages("1")[0].text
+        assert await kit.state(asked.id) is ApprovalState.USED
 
 
-async def tell(desk: Office, note: str) -> None:
+async def tell(kit: ApprovalKit, note: str) -> None:
     address = write_address(Address("memory", "1"))
     item = OutboxItem(
         id=note,
@@ -981,7 +977,7 @@ async def tell(desk: Office, note: str) -> None:
         body=b'{"text":"a note"}',
         created_at=1,
     )
-    await desk.store.apply(PutItem(item))
-    desk.delivery.enqueue([item])
+    await kit.store.apply(PutItem(item))
+    kit.delivery.enqueue([item])
     async with asyncio.timeout(PATIENCE):
-        await desk.delivery.wait_sent(note)
+        await kit.delivery.wait_sent(note)
