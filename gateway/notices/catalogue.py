@@ -16,58 +16,99 @@ CATALOGUE: dict[NoticeId, str] = {
     NoticeId.NO_OUTPUT: "⏳ {model}: no output for {n}s, reconnecting at {d}s",
     NoticeId.RECONNECTING: "↻ Connection to {provider} dropped, reconnecting",
     NoticeId.ANSWER_CONTINUES: "↻ Reply was cut off, continuing",
-    NoticeId.TOOL_CALL_CUT: "⚠️ {tool} was cut off and has NOT run. I'm asking for it in smaller parts; "
-    "you don't need to do anything.",
+    NoticeId.TOOL_CALL_CUT: (
+        "⚠️ {tool} was cut off and has NOT run. I'm asking for it in smaller parts; you don't "
+        "need to do anything."
+    ),
     NoticeId.MODEL_SWITCHED: "⇄ {a} is not responding, continuing with {b}",
     NoticeId.RATE_LIMITED: "⏱ {provider} rate limit, retrying in {n}s",
-    NoticeId.TURN_FAILED: "❌ Sorry, I couldn't finish this: {cause}.[+  Done so far: {list}.]"
-    "[+  Kept for a day as a draft: {draft}.]"
-    "[+  {too_long}{c:new} starts a new conversation.]"
-    "[+  {operator_told}The administrator has been notified.]",
-    NoticeId.REASONING_USED_UP: "⚠️ The model spent its whole output on reasoning, twice. "
-    "Try {c:reasoning} low, or another model with {c:model}.",
+    NoticeId.TURN_FAILED: (
+        "❌ Sorry, I couldn't finish this: {cause}."
+        "[+  Done so far: {list}.]"
+        "[+  Kept for a day as a draft: {draft}.]"
+        "[+  {too_long}{c:new} starts a new conversation.]"
+        "[+  {operator_told}The administrator has been notified.]"
+    ),
+    NoticeId.REASONING_USED_UP: (
+        "⚠️ The model spent its whole output on reasoning, twice. Try {c:reasoning} low, or "
+        "another model with {c:model}."
+    ),
     NoticeId.DECLINED: "⚠️ The model declined: {text}",
-    NoticeId.STOPPED: "⏹ Stopped. Your next message starts a new conversation; {c:resume} returns to this one."
-    "[+  {tool} was running and may have taken effect.]"
-    "[+  {n} queued {n|message is|messages are} kept with it.]",
+    NoticeId.STOPPED: (
+        "⏹ Stopped. Your next message starts a new conversation; {c:resume} returns to this "
+        "one."
+        "[+  {tool} was running and may have taken effect.]"
+        "[+  {n} queued {n|message is|messages are} kept with it.]"
+    ),
     NoticeId.NOTHING_TO_STOP: "No active task to stop.",
-    NoticeId.TURN_INTERRUPTED: "♻️ I was restarted while working on “{request}”[+  (for {min} min)]."
-    "[+  {tool}({preview}) was running: I don't know whether it finished, and I have not run it "
-    "again.] Your next message starts a new conversation; {c:resume} continues this one.",
+    NoticeId.TURN_INTERRUPTED: (
+        "♻️ I was restarted while working on “{request}”"
+        "[+  (for {min} min)]."
+        "[+  {tool}({preview}) was running: I don't know whether it finished, and I have not "
+        "run it again.] Your next message starts a new conversation; {c:resume} continues this "
+        "one."
+    ),
     NoticeId.COMPACTING: "🗜 Compacting the conversation",
     NoticeId.DRAFT_KEPT: "💾 Kept {n} {n|line|lines} of {path} as a draft, continuing from there",
-    NoticeId.FRESH_SESSION: "🆕 New conversation: the previous one was stopped or interrupted. "
-    "{c:resume} returns to it.",
-    NoticeId.QUEUED: "⏳ Working on “{request}”[+  for {min} min]. "
-    "{n} {n|message is|messages are} queued. {c:stop} stops the task.",
+    NoticeId.FRESH_SESSION: (
+        "🆕 New conversation: the previous one was stopped or interrupted. {c:resume} returns "
+        "to it."
+    ),
+    NoticeId.QUEUED: (
+        "⏳ Working on “{request}”"
+        "[+  for {min} min]. {n} {n|message is|messages are} queued. {c:stop} stops the task."
+    ),
     NoticeId.QUEUE_DONE: "",
-    NoticeId.QUEUE_FULL: "⛔ {limit} messages are already queued here, so I did NOT take this one. "
-    "Please send it again later.",
-    NoticeId.RESTARTING_SOON: "🔄 I'm restarting. Your message is saved, and I'll answer it right after.",
-    NoticeId.NEW_SESSION: "🆕 New conversation.[+  {n} queued {n|message goes|messages go} into it.]",
-    NoticeId.RESUMED: "↩️ Back in the earlier conversation[+  “{title}”]."
-    "[+  I'm answering {n} queued {n|message|messages} now.]",
-    NoticeId.NOTHING_TO_RESUME: "There's no earlier conversation to return to. "
-    "{c:sessions} shows the list.",
+    NoticeId.QUEUE_FULL: (
+        "⛔ {limit} messages are already queued here, so I did NOT take this one. Please send "
+        "it again later."
+    ),
+    NoticeId.RESTARTING_SOON: (
+        "🔄 I'm restarting. Your message is saved, and I'll answer it right after."
+    ),
+    NoticeId.NEW_SESSION: (
+        "🆕 New conversation.[+  {n} queued {n|message goes|messages go} into it.]"
+    ),
+    NoticeId.RESUMED: (
+        "↩️ Back in the earlier conversation"
+        "[+  “{title}”]."
+        "[+  I'm answering {n} queued {n|message|messages} now.]"
+    ),
+    NoticeId.NOTHING_TO_RESUME: (
+        "There's no earlier conversation to return to. {c:sessions} shows the list."
+    ),
     NoticeId.NOTHING_TO_RETRY: "There's no message to run again.",
     NoticeId.NOTHING_TO_UNDO: "There's nothing to undo.",
     NoticeId.UNDONE: "↩️ Undone: I removed “{request}” and its answer from the conversation.",
     NoticeId.BUSY: "I'm still writing an answer. {c:stop} stops it.",
     NoticeId.NOT_YOURS: "Only the person who asked last, or an admin, can do that.",
-    NoticeId.EXPIRED_IDLE: "🆕 New conversation, because the previous one was quiet for a long time.",
+    NoticeId.EXPIRED_IDLE: (
+        "🆕 New conversation, because the previous one was quiet for a long time."
+    ),
     NoticeId.EXPIRED_DAILY: "🆕 New conversation, because a new one starts every day.",
-    NoticeId.UNKNOWN_COMMAND: "I don't know {word}.[+  Did you mean {nearest}?] "
-    "{c:help} lists all commands.",
-    NoticeId.GREETING: "👋 Hello! Just write to me, and I'll answer. {c:help} shows what else I can do.",
-    NoticeId.CLAIMED: "🔑 You are now the owner of this gateway, with admin rights. "
-    "{c:help} shows what you can do.",
-    NoticeId.CLAIM_REFUSED: "This code is not valid (any more). The operator can create a new one "
-    "with “holdfast pair claim”.",
-    NoticeId.PAIRING_CODE: "👋 Hello! I don't know you yet. Please ask the owner to give you access "
-    "with this code: {code}",
+    NoticeId.UNKNOWN_COMMAND: (
+        "I don't know {word}.[+  Did you mean {nearest}?] {c:help} lists all commands."
+    ),
+    NoticeId.GREETING: (
+        "👋 Hello! Just write to me, and I'll answer. {c:help} shows what else I can do."
+    ),
+    NoticeId.CLAIMED: (
+        "🔑 You are now the owner of this gateway, with admin rights. {c:help} shows what you "
+        "can do."
+    ),
+    NoticeId.CLAIM_REFUSED: (
+        "This code is not valid (any more). The operator can create a new one with “holdfast "
+        "pair claim”."
+    ),
+    NoticeId.PAIRING_CODE: (
+        "👋 Hello! I don't know you yet. Please ask the owner to give you access with this "
+        "code: {code}"
+    ),
     NoticeId.PAIRING_PENDING: "Your request is still open. The owner has to approve it.",
     NoticeId.PAIRED: "✅ You now have access. Write to me, and I'll answer.",
-    NoticeId.PAIR_REQUEST: "👤 {name} ({principal}) asks for access. Approve: {c:pair} approve {code}",
+    NoticeId.PAIR_REQUEST: (
+        "👤 {name} ({principal}) asks for access. Approve: {c:pair} approve {code}"
+    ),
     NoticeId.PAIR_APPROVED: "✅ {name} ({principal}) now has access.",
     NoticeId.PAIR_REVOKED: "🚫 {principal} no longer has access.",
     NoticeId.PAIR_UNKNOWN: "No open request has this code. {c:pair} list shows them.",
@@ -79,70 +120,140 @@ CATALOGUE: dict[NoticeId, str] = {
     NoticeId.NOT_NOW: "Sorry, that didn't work just now. Please try again in a moment.",
     NoticeId.ADMINS_ONLY: "Only an admin can do that.",
     NoticeId.PLAIN_TEXT: "{text}",
-    NoticeId.MESSAGE_TOO_OLD: "Your message from {when} reached me only now, and it's too old to answer. "
-    "Please send it again if it still matters.",
-    NoticeId.SESSION_RESTORED: "♻️ I was restored from a backup. It does not contain the latest messages here from "
-    "before {when} UTC, and I don't answer those, because I may have answered them already. "
-    "Please send them again if they still matter.",
-    NoticeId.TOO_MANY_MESSAGES: "⛔ That was more than {limit} messages in a minute, so I did NOT take this one. "
-    "Please send it again in a moment.",
-    NoticeId.BUDGET_USED_UP: "⛔ Not answered: {cause}. Your message is saved; {c:retry} runs it then.",
-    NoticeId.BUDGET_TOO_SMALL_FOR_REQUEST: "⛔ Not answered: {cause}. {c:new} starts a conversation that needs less.",
+    NoticeId.MESSAGE_TOO_OLD: (
+        "Your message from {when} reached me only now, and it's too old to answer. Please send "
+        "it again if it still matters."
+    ),
+    NoticeId.SESSION_RESTORED: (
+        "♻️ I was restored from a backup. It does not contain the latest messages here from "
+        "before {when} UTC, and I don't answer those, because I may have answered them "
+        "already. Please send them again if they still matter."
+    ),
+    NoticeId.TOO_MANY_MESSAGES: (
+        "⛔ That was more than {limit} messages in a minute, so I did NOT take this one. Please "
+        "send it again in a moment."
+    ),
+    NoticeId.BUDGET_USED_UP: (
+        "⛔ Not answered: {cause}. Your message is saved; {c:retry} runs it then."
+    ),
+    NoticeId.BUDGET_TOO_SMALL_FOR_REQUEST: (
+        "⛔ Not answered: {cause}. {c:new} starts a conversation that needs less."
+    ),
     NoticeId.BUDGET_ZERO: "⛔ Not answered: {cause}.",
     NoticeId.LATE_RESULT: "⏱ {tool} finished after I had stopped waiting for it: {result}",
-    NoticeId.MODEL_FAILED: "🛠 The model can't be used: {cause}. Conversations fail until this is fixed.",
-    NoticeId.MODEL_RECOVERED: "✅ The model answers again. It could not be used for {min} "
-    "{min|minute|minutes}: {cause}.",
-    NoticeId.SHARED_BUDGET_LOW: "🛠 {percent} % of the daily limit of {limit} for {whose} is used: {used}. When "
-    "it is used up, I send no more requests to the model there until the next day.",
-    NoticeId.SHARED_BUDGET_USED_UP: "⛔ The daily limit of {limit} for {whose} is used up. For the next {left} I "
-    "refuse messages there and tell their senders why. You can change the limit under [limits] in "
-    "the configuration.",
-    NoticeId.PLATFORM_FAILED: "🛠 {platform} has had a problem for {min} {min|minute|minutes}: {cause}.",
-    NoticeId.PLATFORM_RECOVERED: "✅ {platform} works again. The problem lasted {min} "
-    "{min|minute|minutes}: {cause}.",
-    NoticeId.DISK_LOW: "🛠 The disk is nearly full: {left} left in {folder}. Please free some space. On a full "
-    "disk I can't store anything, and messages wait until I can.",
-    NoticeId.DATABASE_DAMAGED_HERE: "🛠 Sorry, I can't do that: the stored data of this conversation is damaged. "
-    "The admins have been notified. {c:new} starts a new conversation.",
-    NoticeId.DATABASE_DAMAGED: "🛠 {cause}. Some conversations fail, the others keep working. Stop Holdfast, run "
-    "“holdfast db check”, and restore a backup.",
-    NoticeId.DISK_RECOVERED: "✅ The disk has free space again: {left}. It was nearly full for {min} "
-    "{min|minute|minutes}.",
-    NoticeId.SAFE_MODE: "🛟 Safe mode: I crashed {n} times in a row soon after starting. I answer without "
-    "tools, and interrupted tasks don't resume by themselves. Safe mode ends with {c:restart}, or "
-    "at the next start once I have run well for 10 minutes.",
+    NoticeId.MODEL_FAILED: (
+        "🛠 The model can't be used: {cause}. Conversations fail until this is fixed."
+    ),
+    NoticeId.MODEL_RECOVERED: (
+        "✅ The model answers again. It could not be used for {min} {min|minute|minutes}: {cause}."
+    ),
+    NoticeId.SHARED_BUDGET_LOW: (
+        "🛠 {percent} % of the daily limit of {limit} for {whose} is used: {used}. When it is "
+        "used up, I send no more requests to the model there until the next day."
+    ),
+    NoticeId.SHARED_BUDGET_USED_UP: (
+        "⛔ The daily limit of {limit} for {whose} is used up. For the next {left} I refuse "
+        "messages there and tell their senders why. You can change the limit under [limits] in "
+        "the configuration."
+    ),
+    NoticeId.PLATFORM_FAILED: (
+        "🛠 {platform} has had a problem for {min} {min|minute|minutes}: {cause}."
+    ),
+    NoticeId.PLATFORM_RECOVERED: (
+        "✅ {platform} works again. The problem lasted {min} {min|minute|minutes}: {cause}."
+    ),
+    NoticeId.DISK_LOW: (
+        "🛠 The disk is nearly full: {left} left in {folder}. Please free some space. On a full "
+        "disk I can't store anything, and messages wait until I can."
+    ),
+    NoticeId.DATABASE_DAMAGED_HERE: (
+        "🛠 Sorry, I can't do that: the stored data of this conversation is damaged. The admins "
+        "have been notified. {c:new} starts a new conversation."
+    ),
+    NoticeId.DATABASE_DAMAGED: (
+        "🛠 {cause}. Some conversations fail, the others keep working. Stop Holdfast, run "
+        "“holdfast db check”, and restore a backup."
+    ),
+    NoticeId.DISK_RECOVERED: (
+        "✅ The disk has free space again: {left}. It was nearly full for {min} "
+        "{min|minute|minutes}."
+    ),
+    NoticeId.SAFE_MODE: (
+        "🛟 Safe mode: I crashed {n} times in a row soon after starting. I answer without "
+        "tools, and interrupted tasks don't resume by themselves. Safe mode ends with "
+        "{c:restart}, or at the next start once I have run well for 10 minutes."
+    ),
     NoticeId.SAFE_MODE_OVER: "✅ Safe mode is over. Tools are available again.",
-    NoticeId.RESTARTING: "🔄 Restarting.[+  {n} {n|task is|tasks are} finishing first, for {s} s at most.]",
-    NoticeId.RESTART_ALREADY: "🔄 I'm already restarting, and I'll tell you when I'm back."
-    "[+  {n} {n|task is|tasks are} still finishing.]",
+    NoticeId.RESTARTING: (
+        "🔄 Restarting.[+  {n} {n|task is|tasks are} finishing first, for {s} s at most.]"
+    ),
+    NoticeId.RESTART_ALREADY: (
+        "🔄 I'm already restarting, and I'll tell you when I'm back."
+        "[+  {n} {n|task is|tasks are} still finishing.]"
+    ),
     NoticeId.RESTART_REFUSED: "⛔ I did not restart, and nothing was interrupted: {cause}",
-    NoticeId.RESTART_STOPPING: "I'm being stopped, so I can't restart. "
-    "The person who stopped me can start me again.",
-    NoticeId.RESTART_FRESH: "I started only a moment ago. Send the command again to restart once more.",
+    NoticeId.RESTART_STOPPING: (
+        "I'm being stopped, so I can't restart. The person who stopped me can start me again."
+    ),
+    NoticeId.RESTART_FRESH: (
+        "I started only a moment ago. Send the command again to restart once more."
+    ),
     NoticeId.RESTART_CANNOT: "This gateway runs in a terminal and cannot restart itself.",
-    NoticeId.RESTARTED: "✅ Back after {took}.[+  {how}][+  Version {after}, before: {before}.]"
-    "[+  {n} {n|task was|tasks were} interrupted{resumed| and resumed|}.]"
-    "[+ {list}]",
-    NoticeId.ASK: "🔐 May I use **{tool}**[+  for {person}]?\n```json\n{arguments}\n```\n"
-    "{c:approve} {code} or {c:deny} {code}[+ , within {min} {min|minute|minutes}]",
-    NoticeId.ASK_ADMIN: "🔐 May I use **{tool}**?\n```json\n{arguments}\n```\n"
-    "An admin has to answer[+  within {min} {min|minute|minutes}]: "
-    "{c:approve} {code} or {c:deny} {code}",
-    NoticeId.ASK_AGAIN: "🔐 May I use **{tool}** again? The previous call may have taken effect.\n"
-    "```json\n{arguments}\n```\n"
-    "{c:approve} {code} or {c:deny} {code}[+ , within {min} {min|minute|minutes}]",
+    NoticeId.RESTARTED: (
+        "✅ Back after {took}."
+        "[+  {how}]"
+        "[+  Version {after}, before: {before}.]"
+        "[+  {n} {n|task was|tasks were} interrupted{resumed| and resumed|}.]"
+        "[+ {list}]"
+    ),
+    NoticeId.ASK: (
+        "🔐 May I use **{tool}**"
+        "[+  for {person}]?\n"
+        "```json\n"
+        "{arguments}\n"
+        "```\n"
+        "{c:approve} {code} or {c:deny} {code}"
+        "[+ , within {min} {min|minute|minutes}]"
+    ),
+    NoticeId.ASK_ADMIN: (
+        "🔐 May I use **{tool}**?\n"
+        "```json\n"
+        "{arguments}\n"
+        "```\n"
+        "An admin has to answer"
+        "[+  within {min} {min|minute|minutes}]: {c:approve} {code} or {c:deny} {code}"
+    ),
+    NoticeId.ASK_AGAIN: (
+        "🔐 May I use **{tool}** again? The previous call may have taken effect.\n"
+        "```json\n"
+        "{arguments}\n"
+        "```\n"
+        "{c:approve} {code} or {c:deny} {code}"
+        "[+ , within {min} {min|minute|minutes}]"
+    ),
     NoticeId.ASK_ALLOWED: "🔐 May I use **{tool}**?\n```json\n{arguments}\n```\n✅ Allowed by {by}.",
-    NoticeId.ASK_DENIED: "🔐 May I use **{tool}**?\n```json\n{arguments}\n```\n"
-    "🚫 Denied by {by}[+ : {reason}].",
-    NoticeId.ASK_EXPIRED: "🔐 May I use **{tool}**?\n```json\n{arguments}\n```\n"
-    "⌛ No answer in time, so it does not run.",
-    NoticeId.ASK_OVER: "🔐 May I use **{tool}**?\n```json\n{arguments}\n```\n"
-    "⏹ The task has ended, so it does not run.",
+    NoticeId.ASK_DENIED: (
+        "🔐 May I use **{tool}**?\n```json\n{arguments}\n```\n🚫 Denied by {by}[+ : {reason}]."
+    ),
+    NoticeId.ASK_EXPIRED: (
+        "🔐 May I use **{tool}**?\n"
+        "```json\n"
+        "{arguments}\n"
+        "```\n"
+        "⌛ No answer in time, so it does not run."
+    ),
+    NoticeId.ASK_OVER: (
+        "🔐 May I use **{tool}**?\n"
+        "```json\n"
+        "{arguments}\n"
+        "```\n"
+        "⏹ The task has ended, so it does not run."
+    ),
     NoticeId.ASK_MAY: "✅ Allowed: {tool} runs once.",
     NoticeId.ASK_MAY_NOT: "🚫 Denied: {tool} does not run.",
-    NoticeId.ASK_NOTED: "📝 Saved. Your answer counts when the conversation continues; "
-    "{c:resume} returns to it.",
+    NoticeId.ASK_NOTED: (
+        "📝 Saved. Your answer counts when the conversation continues; {c:resume} returns to it."
+    ),
     NoticeId.FETCHING_FILES: "📎 {list}",
     NoticeId.FILES_NOT_FETCHED: "📎 Not received: {list}.",
     NoticeId.WAITING_FOR_ANSWER: "🔐 Waiting for an answer",
@@ -150,38 +261,62 @@ CATALOGUE: dict[NoticeId, str] = {
     NoticeId.ASK_ANSWERED: "This question is already answered.",
     NoticeId.ASK_LATE: "This question is already closed.",
     NoticeId.ASK_NONE: "There's no open question here.",
-    NoticeId.ASK_UNKNOWN: "No open question has the code {code}. It may already be answered or closed.",
-    NoticeId.ASK_SEVERAL: "Several questions are open:\n{list}\n"
-    "Please choose one: {c:approve} CODE or {c:deny} CODE",
+    NoticeId.ASK_UNKNOWN: (
+        "No open question has the code {code}. It may already be answered or closed."
+    ),
+    NoticeId.ASK_SEVERAL: (
+        "Several questions are open:\n{list}\nPlease choose one: {c:approve} CODE or {c:deny} CODE"
+    ),
     NoticeId.STOPPED_ALL: "⏹ {n} {n|task|tasks} stopped.",
     NoticeId.QUEUE_USAGE: "Use: {c:queue} your message",
     NoticeId.STEER_USAGE: "Use: {c:steer} your message",
-    NoticeId.MODEL_LIST: "{list}\n{c:model} NAME switches to another model, {c:model} default switches back.",
-    NoticeId.MODEL_SET: "🤖 From your next message on, {model} answers here."
-    "{running| The current answer is not affected.|}"
-    "{unchecked| The model service did not confirm that it has this model.|}",
-    NoticeId.MODEL_UNKNOWN: "I don't know a model “{name}”.[+  Did you mean {nearest}?] "
-    "Nothing was changed. {c:model} lists the available models.",
-    NoticeId.MODEL_SEVERAL: "“{name}” could be any of these: {list}.\n"
-    "Please type more of the name. Nothing was changed.",
-    NoticeId.REASONING_LEVEL: "🧠 Reasoning here: {level}. {c:reasoning} LEVEL sets it ({levels}), "
-    "{c:reasoning} default resets it.",
-    NoticeId.REASONING_SET: "🧠 Reasoning here from your next message on: {level}."
-    "{running| The current answer is not affected.|}",
-    NoticeId.REASONING_UNKNOWN: "“{name}” is not a reasoning level.[+  Did you mean {nearest}?] "
-    "Nothing was changed. The levels are: {levels}.",
-    NoticeId.COMPACTED: "🗜 The conversation is now {percent} % shorter: about {before} tokens became "
-    "{after}. The model sees a summary of the older part.",
+    NoticeId.MODEL_LIST: (
+        "{list}\n{c:model} NAME switches to another model, {c:model} default switches back."
+    ),
+    NoticeId.MODEL_SET: (
+        "🤖 From your next message on, {model} answers here.{running| The current answer is not "
+        "affected.|}{unchecked| The model service did not confirm that it has this model.|}"
+    ),
+    NoticeId.MODEL_UNKNOWN: (
+        "I don't know a model “{name}”."
+        "[+  Did you mean {nearest}?] Nothing was changed. {c:model} lists the available "
+        "models."
+    ),
+    NoticeId.MODEL_SEVERAL: (
+        "“{name}” could be any of these: {list}.\n"
+        "Please type more of the name. Nothing was changed."
+    ),
+    NoticeId.REASONING_LEVEL: (
+        "🧠 Reasoning here: {level}. {c:reasoning} LEVEL sets it ({levels}), {c:reasoning} "
+        "default resets it."
+    ),
+    NoticeId.REASONING_SET: (
+        "🧠 Reasoning here from your next message on: {level}.{running| The current answer is "
+        "not affected.|}"
+    ),
+    NoticeId.REASONING_UNKNOWN: (
+        "“{name}” is not a reasoning level."
+        "[+  Did you mean {nearest}?] Nothing was changed. The levels are: {levels}."
+    ),
+    NoticeId.COMPACTED: (
+        "🗜 The conversation is now {percent} % shorter: about {before} tokens became {after}. "
+        "The model sees a summary of the older part."
+    ),
     NoticeId.COMPACT_NOTHING: "There's nothing to shorten here.",
-    NoticeId.COMPACT_FAILED: "Sorry, I couldn't summarise the conversation: {cause}. Nothing was changed.",
-    NoticeId.COMPACT_MOVED: "The conversation changed while I was summarising it, so I left it as it is. "
-    "{c:compact} tries again.",
+    NoticeId.COMPACT_FAILED: (
+        "Sorry, I couldn't summarise the conversation: {cause}. Nothing was changed."
+    ),
+    NoticeId.COMPACT_MOVED: (
+        "The conversation changed while I was summarising it, so I left it as it is. "
+        "{c:compact} tries again."
+    ),
     NoticeId.COMPACT_RUNNING: "I'm already summarising this conversation.",
     NoticeId.SIDE_ANSWER: "💬 {text}",
     NoticeId.BTW_FAILED: "💬 Sorry, I couldn't answer your side question: {cause}.",
     NoticeId.BTW_USAGE: "Use: {c:btw} your question",
-    NoticeId.BTW_MANY: "⛔ I'm already answering {limit} side questions here. "
-    "Please ask again in a moment.",
+    NoticeId.BTW_MANY: (
+        "⛔ I'm already answering {limit} side questions here. Please ask again in a moment."
+    ),
 }
 
 BUTTONS = {

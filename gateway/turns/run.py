@@ -191,7 +191,7 @@ class TurnRun:
 
     def end_after_crash(self, error: Exception) -> TurnEnded:
         """End the turn as failed after an unexpected error, with a notice for the chat."""
-        cause = f"an error inside the gateway ({type(error).__name__})"
+        cause = f"an internal error ({type(error).__name__})"
         if isinstance(error, StoreCorrupt):
             cause = "the stored data of this conversation is damaged; a new conversation works"
         return self._fail(TurnDone(ending=TurnEnding.FAILED, text="", cause=cause, attempts=1))
