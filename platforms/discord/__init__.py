@@ -20,39 +20,16 @@ adapter     the platform as the gateway knows it
 
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Annotated
-
-import msgspec
-from msgspec import Meta
 
 from platforms.core.contract import Adapter, PlatformSpec, Surroundings
 from platforms.core.probed import ProbeResult
+from platforms.discord.config import DiscordConfig
 from platforms.discord.guide import GUIDE
-from sessions.values.secret import Secret
 
 __all__ = ["SPEC", "DiscordConfig"]
 
 if find_spec("discord") is None:
     raise ModuleNotFoundError(name="discord")
-
-
-class DiscordConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[platforms.discord]`."""
-
-    token: Annotated[Secret, Meta(description="The bot's token.")]
-    base_url: Annotated[
-        str,
-        Meta(
-            pattern=r"^https?://[^\s]+$",
-            extra={"form": "an http:// or https:// address"},
-            description="Root of the REST API, up to and with its version; the gateway's address "
-            "comes from it.",
-        ),
-    ] = "https://discord.com/api/v10"
-    require_mention: Annotated[
-        bool,
-        Meta(description="In servers, answer only when mentioned, replied to or commanded."),
-    ] = True
 
 
 def _build(config: DiscordConfig, surroundings: Surroundings) -> Adapter:

@@ -5,20 +5,11 @@ from collections.abc import AsyncIterator, Callable
 
 import aiohttp
 
-from platforms.core.contract import (
-    Capabilities,
-    File,
-    Inbox,
-    Live,
-    Op,
-    Receipt,
-    Repeat,
-    Surroundings,
-    Unit,
-)
+from platforms.core.contract import File, Inbox, Op, Receipt, Surroundings
 from platforms.core.errors import PlatformError, Rejected, Unavailable
-from platforms.discord import DiscordConfig
 from platforms.discord.authors import load_authors
+from platforms.discord.capabilities import CAPABILITIES
+from platforms.discord.config import DiscordConfig
 from platforms.discord.connection import (
     HEARTBEAT_TIMEOUT_SECONDS,
     RECONNECT_TIMEOUT_SECONDS,
@@ -28,31 +19,10 @@ from platforms.discord.connection import (
     open_session,
 )
 from platforms.discord.errors import translate_errors
-from platforms.discord.format import MAX_CHARS, RESERVED_CHARS
-from platforms.discord.payloads import MAX_BUTTONS
 from platforms.discord.read_marks import load_marks
 from platforms.discord.receive import AUTHORS_KEY, JOIN_SECONDS, READ_MARKS_KEY, DiscordReceiver
 from platforms.discord.rooms import Payload
-from platforms.discord.send import MAX_FILE_BYTES, NONCE_SECONDS, DiscordSender
-
-CAPABILITIES = Capabilities(
-    text_limit=MAX_CHARS - RESERVED_CHARS,
-    unit=Unit.CHARACTERS,
-    live=Live.EDIT,
-    repeat=Repeat.NONCE,
-    live_interval=1.2,
-    burst=5,
-    per_second=1.0,
-    threads_apart=True,  # a thread is a channel
-    account_burst=4,  # with what grows back, less than fifty in any second
-    account_per_second=40.0,
-    typing_interval=8.0,  # Discord shows it for 10
-    buttons=MAX_BUTTONS,
-    reactions=True,
-    files=MAX_FILE_BYTES,
-    caption_limit=MAX_CHARS,
-    repeat_seconds=NONCE_SECONDS,
-)
+from platforms.discord.send import DiscordSender
 
 _CHUNK_BYTES = 64 * 1024
 _CONNECT_SECONDS, _READ_SECONDS = 10.0, 30.0

@@ -25,6 +25,7 @@ from platforms.core.contract import (
 )
 from platforms.core.errors import ChatGone, Rejected, Unavailable
 from platforms.discord import payloads
+from platforms.discord.capabilities import MAX_FILE_BYTES, NONCE_SECONDS
 from platforms.discord.connection import DiscordClient
 from platforms.discord.errors import (
     UNKNOWN_CHANNEL,
@@ -39,10 +40,6 @@ from platforms.discord.rooms import Payload, channel_id
 from sessions.values.clock import Clock
 
 log = logging.getLogger(__name__)
-
-MAX_FILE_BYTES = 10 * 1024 * 1024
-NONCE_SECONDS = 120.0
-"""How long Discord surely recognises the nonce of a message."""
 
 _MARGIN_SECONDS = 15.0
 _CLOCK_SKEW_MS = 10_000
