@@ -1,4 +1,4 @@
-"""Sans-IO: what can be configured about Telegram."""
+"""Sans-IO: configuration of Telegram (`[platforms.telegram]`)."""
 
 import re
 from collections.abc import Iterator

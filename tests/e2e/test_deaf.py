@@ -84,7 +84,7 @@ def table(people: Crowd, url: str) -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("telegram", "Telegram is silent although connected"),
+        ("telegram", "Telegram is connected but does not respond"),
         ("discord", "Discord's gateway has been gone for 0.5 s"),
         ("slack", "Slack did not answer in time"),
     ],
