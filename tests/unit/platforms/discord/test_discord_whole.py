@@ -1,4 +1,4 @@
-"""The whole gateway with Discord as its only platform: the real library, a server of ours."""
+"""Tests of the whole gateway with the real library against the fake Discord server."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ from tests.fakes.model_server import ModelServer
 
 
 class House:
-    """A gateway, and one person who may talk to it."""
+    """A running gateway and the private channel of its only person."""
 
     def __init__(self, task: asyncio.Task[None], discord: DiscordServer, person: Payload) -> None:
         self._task = task
@@ -30,11 +30,11 @@ class House:
         self.direct = discord.world.direct(person)
 
     def kill(self) -> None:
-        """End without a word: nothing is drained, told or suspended."""
+        """Cancel the gateway without draining, notices or suspension, as a crash would."""
         self._task.cancel()
 
     async def shows(self, channel: Channel, *texts: str) -> None:
-        """Wait until each of these is a part of some message of ours."""
+        """Wait until each text is part of some message of the bot."""
         await self.discord.until(
             lambda: all(
                 any(text in shown for shown in self.discord.screen(channel)) for text in texts
@@ -43,7 +43,7 @@ class House:
         )
 
     async def settled(self) -> None:
-        """Wait until nothing is being written any more."""
+        """Wait until no answer is streaming, which the server would report as a violation."""
         await self.discord.until(lambda: self.discord.violations() == [], PATIENCE)
 
 
@@ -72,7 +72,7 @@ async def house(
             runner.skip_drain.set()
 
 
-async def test_the_stop_button_under_an_answer_ends_it(tmp_path: Path) -> None:
+async def test_the_stop_button_ends_an_answer(tmp_path: Path) -> None:
     async with discord_server() as discord, ModelServer(talkative) as model:
         ann = discord.world.user("Ann")
         async with house(tmp_path, discord, model, ann) as home:
@@ -84,7 +84,7 @@ async def test_the_stop_button_under_an_answer_ends_it(tmp_path: Path) -> None:
         assert pressed.seconds is not None
 
 
-async def test_a_command_of_the_menu_is_obeyed(tmp_path: Path) -> None:
+async def test_a_slash_command_is_executed(tmp_path: Path) -> None:
     async with discord_server() as discord, ModelServer(talkative) as model:
         ann = discord.world.user("Ann")
         async with house(tmp_path, discord, model, ann) as home:
@@ -95,7 +95,7 @@ async def test_a_command_of_the_menu_is_obeyed(tmp_path: Path) -> None:
         assert {"stop", "new", "help", "approve"} <= {c["name"] for c in discord.world.commands}
 
 
-async def test_an_answer_cut_off_by_the_end_of_the_process_is_not_posted_twice(
+async def test_an_answer_in_flight_when_the_process_dies_is_not_posted_twice(
     tmp_path: Path,
 ) -> None:
     async with discord_server() as discord, ModelServer(talkative) as model:
