@@ -96,7 +96,7 @@ def channel_id(address: Address) -> str:
 # --- recent messages -----------------------------------------------------------------------------
 
 
-class RecentMessage(msgspec.Struct, frozen=True):
+class RecentMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message kept as context."""
 
     id: str

@@ -95,7 +95,7 @@ async def test_an_edit_without_changes_succeeds(
     adapter: TelegramAdapter, server: TelegramServer
 ) -> None:
     message = (await adapter.deliver(Post("a.0", ME, "Same"))).message
-    await adapter.deliver(Edit("a.0.e", ME, message, "Same"))
+    await adapter.deliver(Edit("a.0.e", ME, message=message, text="Same"))
     assert len(server.called("editMessageText")) == 1
 
 
@@ -103,9 +103,9 @@ async def test_an_edit_can_turn_text_into_a_table_and_back(
     adapter: TelegramAdapter, server: TelegramServer
 ) -> None:
     message = (await adapter.deliver(Post("a.0", ME, "First"))).message
-    await adapter.deliver(Edit("a.0.e", ME, message, TABLE))
+    await adapter.deliver(Edit("a.0.e", ME, message=message, text=TABLE))
     assert "<table" in server.messages(1001)[0].html
-    await adapter.deliver(Edit("a.0.e", ME, message, "Last"))
+    await adapter.deliver(Edit("a.0.e", ME, message=message, text="Last"))
     assert server.screen(1001) == ["Last"]
 
 
@@ -113,11 +113,11 @@ async def test_buttons_are_shown_and_removed_by_an_edit(
     adapter: TelegramAdapter, server: TelegramServer
 ) -> None:
     buttons = (Button("Approve", "approve:1"), Button("Deny", "deny:1"))
-    message = (await adapter.deliver(Ask("a.0", ME, "May I?", buttons))).message
+    message = (await adapter.deliver(Ask("a.0", ME, text="May I?", buttons=buttons))).message
     (shown,) = server.messages(1001)
     assert shown.actions == ["approve:1", "deny:1"]
     assert len(shown.buttons) == 1
-    await adapter.deliver(Edit("a.0.e", ME, message, "Done"))
+    await adapter.deliver(Edit("a.0.e", ME, message=message, text="Done"))
     assert server.messages(1001)[0].actions == []
 
 
@@ -125,7 +125,7 @@ async def test_a_button_with_too_much_data_is_rejected_before_sending(
     adapter: TelegramAdapter, server: TelegramServer
 ) -> None:
     with pytest.raises(Rejected, match="64 bytes"):
-        await adapter.deliver(Ask("a.0", ME, "May I?", (Button("Yes", "ä" * 33),)))
+        await adapter.deliver(Ask("a.0", ME, text="May I?", buttons=(Button("Yes", "ä" * 33),)))
     assert server.messages(1001) == []
 
 
@@ -143,9 +143,9 @@ async def test_an_answer_replies_to_its_question_in_the_same_topic(
 async def test_a_draft_has_a_stop_button_and_shows_the_status(
     adapter: TelegramAdapter, server: TelegramServer
 ) -> None:
-    await adapter.deliver(Draft("a.p", ME, "a", "So far", "reading a file"))
+    await adapter.deliver(Draft("a.p", ME, draft="a", text="So far", status="reading a file"))
     assert server.screen(1001) == ["So far\n\n*reading a file*"]
-    await adapter.deliver(Draft("a.p", ME, "a", TABLE))
+    await adapter.deliver(Draft("a.p", ME, draft="a", text=TABLE))
     assert len(server.room(1001).drafts) == 1  # the draft was updated
     assert server.called("sendRichMessageDraft")[0]["can_stop"] is True
 
@@ -154,7 +154,7 @@ async def test_only_private_chats_show_drafts(adapter: TelegramAdapter) -> None:
     assert adapter.capabilities_in(ME).live is Live.DRAFT
     assert adapter.capabilities_in(GROUP).live is Live.EDIT
     with pytest.raises(Rejected):
-        await adapter.deliver(Draft("a.p", GROUP, "a", "So far"))
+        await adapter.deliver(Draft("a.p", GROUP, draft="a", text="So far"))
 
 
 async def test_receipts_are_replaced_by_reactions_telegram_accepts(
@@ -199,7 +199,7 @@ async def test_files_are_sent_as_the_kind_of_their_media_type(
 ) -> None:
     path = tmp_path / name
     path.write_bytes(b"content" * 100_000)
-    op = Upload("a.0", ME, str(path), name, media_type, "See **this**")
+    op = Upload("a.0", ME, path=str(path), name=name, media_type=media_type, caption="See **this**")
     receipt = await adapter.deliver(op)
     (shown,) = server.messages(1001)
     assert (shown.file, shown.name, shown.markdown) == (kind, name, "See **this**")
@@ -212,7 +212,7 @@ async def test_an_invalid_picture_is_sent_as_a_document(
 ) -> None:
     path = tmp_path / "a.png"
     path.write_bytes(b"not a picture at all")
-    await adapter.deliver(Upload("a.0", ME, str(path), "a.png", "image/png"))
+    await adapter.deliver(Upload("a.0", ME, path=str(path), name="a.png", media_type="image/png"))
     (shown,) = server.messages(1001)
     assert (shown.file, shown.content) == ("document", path.read_bytes())
 
@@ -222,14 +222,25 @@ async def test_a_caption_over_the_limit_is_cut(
 ) -> None:
     path = tmp_path / "a.pdf"
     path.write_bytes(b"x")
-    await adapter.deliver(Upload("a.0", ME, str(path), "a.pdf", "application/pdf", "😀" * 1000))
+    await adapter.deliver(
+        Upload(
+            "a.0",
+            ME,
+            path=str(path),
+            name="a.pdf",
+            media_type="application/pdf",
+            caption="😀" * 1000,
+        )
+    )
     (shown,) = server.messages(1001)
     assert shown.text.endswith("😀…")
 
 
 async def test_a_missing_file_is_rejected(adapter: TelegramAdapter) -> None:
     with pytest.raises(Rejected, match=r"a\.pdf cannot be read"):
-        await adapter.deliver(Upload("a.0", ME, "/nowhere/a.pdf", "a.pdf", "application/pdf"))
+        await adapter.deliver(
+            Upload("a.0", ME, path="/nowhere/a.pdf", name="a.pdf", media_type="application/pdf")
+        )
 
 
 async def test_a_large_upload_does_not_delay_other_chats(
@@ -241,7 +252,11 @@ async def test_a_large_upload_does_not_delay_other_chats(
     await adapter.deliver(Post("w.0", Address("telegram", "2002"), "warm"))
     async with asyncio.TaskGroup() as group:
         upload = group.create_task(
-            adapter.deliver(Upload("a.0", ME, str(path), "a.bin", "application/octet-stream"))
+            adapter.deliver(
+                Upload(
+                    "a.0", ME, path=str(path), name="a.bin", media_type="application/octet-stream"
+                )
+            )
         )
         await asyncio.sleep(0)
         waits = []
@@ -330,7 +345,7 @@ async def test_an_edit_of_a_deleted_message_is_not_retried_in_other_forms(
     adapter: TelegramAdapter, server: TelegramServer
 ) -> None:
     with pytest.raises(Rejected, match="not found"):
-        await adapter.deliver(Edit("a.0.e", ME, "999", TABLE))
+        await adapter.deliver(Edit("a.0.e", ME, message="999", text=TABLE))
     assert len(server.called("editMessageText")) == 1
 
 
@@ -340,5 +355,5 @@ async def test_a_message_that_refused_the_rich_form_is_edited_as_text(
     message = (await adapter.deliver(Post("a.0", ME, "First"))).message
     server.fail("editMessageText", refused("message can't become a rich one"))
     for number in range(3):
-        await adapter.deliver(Edit("a.0.e", ME, message, f"{TABLE}\n{number}"))
+        await adapter.deliver(Edit("a.0.e", ME, message=message, text=f"{TABLE}\n{number}"))
     assert len(server.called("editMessageText")) == 1 + 3
