@@ -9,7 +9,7 @@ from sessions.values.secret import Secret
 
 
 class DiscordConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[platforms.discord]`."""
+    """A Discord bot."""
 
     token: Annotated[Secret, Meta(description="The bot's token.")]
     base_url: Annotated[
@@ -17,8 +17,8 @@ class DiscordConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         Meta(
             pattern=r"^https?://[^\s]+$",
             extra={"form": "an http:// or https:// address"},
-            description="Root of the REST API, up to and with its version; the gateway's address "
-            "comes from it.",
+            description="Root of the REST API, including the version; the gateway's address comes "
+            "from this API.",
         ),
     ] = "https://discord.com/api/v10"
     require_mention: Annotated[

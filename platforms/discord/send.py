@@ -131,7 +131,7 @@ class DiscordSender:
     def _channel(self, address: Address) -> str:
         channel = self._dm_channels.get(address.chat, address.chat)
         if not channel.isdigit() or not (address.thread or "0").isdigit():
-            msg = f"{channel_id(address)!r} is not a channel of Discord"
+            msg = f"{channel_id(address)!r} is not a Discord channel id"
             raise ChatGone(msg)
         return address.thread or channel
 
@@ -230,7 +230,7 @@ class DiscordSender:
 
 def _message_id(name: str) -> int:
     if not name.isdigit():
-        msg = f"{name!r} is not a message of Discord"
+        msg = f"{name!r} is not a Discord message id"
         raise Rejected(msg)
     return int(name)
 

@@ -295,7 +295,7 @@ class TelegramSender:
                     self._rich_refused[key] = None
                     while len(self._rich_refused) > _MAX_REMEMBERED:
                         self._rich_refused.popitem(last=False)
-                log.info("telegram: refused the %s form of a text: %s", _form_name(form), error)
+                log.info("telegram: the %s form of a text was refused: %s", _form_name(form), error)
                 refusal = error
         raise refusal
 
@@ -354,7 +354,9 @@ class TelegramSender:
                 except ChatGone:
                     raise
                 except Rejected as error:
-                    log.info("telegram: refused %s as %s: %s", op.name, kind, error)
+                    log.info(
+                        "telegram: chat %d: %s was refused as %s: %s", chat, op.name, kind, error
+                    )
                     refusal = error
         raise refusal
 
