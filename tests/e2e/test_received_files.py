@@ -1,4 +1,4 @@
-"""What people attach reaches the agent, in the whole gateway and through every interruption."""
+"""Attachments reach the agent, through the whole gateway and across interruptions."""
 
 import asyncio
 import base64
@@ -45,12 +45,12 @@ NOTES = b"the notes of Monday\n"
 
 
 class Post(Screen):
-    """A platform in memory with which people send files."""
+    """In-memory platform whose people send files."""
 
     def __init__(self) -> None:
         super().__init__(live=Live.EDIT, live_interval=0.01, burst=1000)
         self.fetched: list[str] = []
-        self.hangs: set[str] = set()  # refs whose content does not come
+        self.hangs: set[str] = set()  # refs whose download hangs
         self.asked_for = asyncio.Condition()
 
     async def fetch(self, file: File) -> AsyncIterator[bytes]:
@@ -96,12 +96,12 @@ class Post(Screen):
 
 
 def lying(home: Path) -> list[Path]:
-    """All received files, and those that are on their way."""
+    """Return the received files, including partial downloads."""
     return sorted(home.glob(RECEIVED))
 
 
 def reader(body: dict[str, Any]) -> Script:
-    """Reads the file that it is told of, and says what stands in it."""
+    """Model script that reads the attached file and answers with its content."""
     last = body["messages"][-1]
     if last["role"] == "tool":
         return words("it says: " + str(last["content"]).partition("\n")[2].strip())
@@ -111,20 +111,20 @@ def reader(body: dict[str, Any]) -> Script:
 
 
 async def said(house: House, number: int) -> str:
-    """The last thing that the model's n-th request shows of people."""
+    """Return the content of the last row of the model's n-th request."""
     asked = await house.asked(number)
     return str(asked[-1]["content"])
 
 
 async def first(house: House, number: int) -> str:
-    """The first thing that the model's n-th request shows of people."""
+    """Return the content of the first row of the model's n-th request."""
     return str((await house.asked(number))[0]["content"])
 
 
 # --- documents -----------------------------------------------------------------------------------
 
 
-async def test_a_document_is_named_to_the_model_which_can_read_it(tmp_path: Path) -> None:
+async def test_the_model_gets_the_path_of_a_document_and_can_read_it(tmp_path: Path) -> None:
     screen = Post()
     async with ModelServer(reader) as model, gateway(tmp_path, model, screen) as house:
         await screen.send(Text("what does it say?"), screen.offers("r1"))
@@ -148,7 +148,7 @@ async def test_a_document_is_named_to_the_model_which_can_read_it(tmp_path: Path
         assert session.title == "what does it say?"
 
 
-async def test_an_album_without_words_is_named_after_its_files(tmp_path: Path) -> None:
+async def test_an_album_without_text_is_called_by_its_file_names(tmp_path: Path) -> None:
     screen = Post()
     async with ModelServer(talkative) as model, gateway(tmp_path, model, screen) as house:
         await screen.send(screen.offers("r1"), screen.offers("r2", b"other"))
@@ -162,7 +162,7 @@ async def test_an_album_without_words_is_named_after_its_files(tmp_path: Path) -
     assert [each.name for each in lying(tmp_path)] == ["notes-2.txt", "notes.txt"]
 
 
-async def test_what_cannot_be_had_is_told_to_the_model_and_to_the_person(tmp_path: Path) -> None:
+async def test_missing_files_are_reported_to_the_model_and_the_person(tmp_path: Path) -> None:
     screen = Post()
     small = MediaSettings(largest=Size(1000))
     async with (
@@ -187,7 +187,7 @@ async def test_what_cannot_be_had_is_told_to_the_model_and_to_the_person(tmp_pat
     assert screen.violations() == []
 
 
-async def test_an_edit_of_what_waits_brings_other_files(tmp_path: Path) -> None:
+async def test_editing_a_queued_message_replaces_its_files(tmp_path: Path) -> None:
     screen = Post()
     async with ModelServer(talkative) as model, gateway(tmp_path, model, screen) as house:
         await screen.say(CHAT, "hang")
@@ -210,12 +210,14 @@ async def test_an_edit_of_what_waits_brings_other_files(tmp_path: Path) -> None:
     assert screen.fetched == ["r2"]
 
 
-async def test_a_file_that_steers_reaches_the_model_after_the_tool(tmp_path: Path) -> None:
+async def test_a_file_in_a_steering_message_reaches_the_model_after_the_tool(
+    tmp_path: Path,
+) -> None:
     screen = Post()
     begun, go = asyncio.Event(), asyncio.Event()
 
     @tool(risk=Risk.READ)
-    async def ponder(context: ToolContext) -> str:  # noqa: ARG001 - every tool has one
+    async def ponder(context: ToolContext) -> str:  # noqa: ARG001 - required of every tool
         """Take some time.
 
         Args:
@@ -257,7 +259,7 @@ PIXEL = b"\x89PNG\r\n\x1a\n" + b"a pixel"
 
 
 def pictures(row: dict[str, Any]) -> list[bytes]:
-    """The pictures that a row of a request shows."""
+    """Return the decoded pictures in one row of a request."""
     content = row["content"]
     urls = [
         each["image_url"]["url"]
@@ -271,7 +273,7 @@ def sees(body: dict[str, Any]) -> Script:
     return words(f"pictures: {len(pictures(body['messages'][-1]))}")
 
 
-async def test_a_picture_is_shown_to_the_model_and_stays_in_view(tmp_path: Path) -> None:
+async def test_a_picture_is_shown_to_the_model_in_all_later_requests(tmp_path: Path) -> None:
     screen = Post()
     async with ModelServer(sees) as model, gateway(tmp_path, model, screen) as house:
         await screen.send(Text("what is it?"), screen.offers("r1", PIXEL, "dot.jpg", "image/jpeg"))
@@ -288,7 +290,7 @@ async def test_a_picture_is_shown_to_the_model_and_stays_in_view(tmp_path: Path)
         assert screen.fetched == ["r1"]
 
 
-async def test_a_file_that_only_says_that_it_is_a_picture_is_no_picture(tmp_path: Path) -> None:
+async def test_a_file_with_a_false_picture_type_is_treated_as_a_file(tmp_path: Path) -> None:
     screen = Post()
     async with ModelServer(sees) as model, gateway(tmp_path, model, screen) as house:
         await screen.send(screen.offers("r1", b"%PDF-1.7", "dot.png", "image/png"))
@@ -296,7 +298,7 @@ async def test_a_file_that_only_says_that_it_is_a_picture_is_no_picture(tmp_path
         assert "[File: received/" in await said(house, 1)
 
 
-async def test_an_answer_that_is_taken_up_after_a_crash_still_sees_its_picture(
+async def test_a_retry_after_a_crash_still_shows_the_picture(
     tmp_path: Path,
 ) -> None:
     screen = Post()
@@ -320,7 +322,7 @@ async def ears() -> AsyncIterator[TranscriptionServer]:
         yield server
 
 
-async def test_a_voice_message_is_what_is_said_in_it(
+async def test_a_voice_message_is_transcribed_once(
     tmp_path: Path, ears: TranscriptionServer
 ) -> None:
     screen = Post()
@@ -345,7 +347,7 @@ async def test_a_voice_message_is_what_is_said_in_it(
         assert {turn.request for turn in await store.turns(session.id)} == {"Buy milk and bread."}
 
 
-async def test_what_waits_behind_a_voice_message_is_told_what_was_said_in_it(
+async def test_the_queue_notice_quotes_the_transcript_of_a_voice_message(
     tmp_path: Path, ears: TranscriptionServer
 ) -> None:
     screen = Post()
@@ -360,7 +362,7 @@ async def test_what_waits_behind_a_voice_message_is_told_what_was_said_in_it(
         await screen.shows(CHAT, "1 waiting. Working on “Buy milk and bread.”")
 
 
-async def test_without_a_service_the_model_is_told_that_it_cannot_listen(tmp_path: Path) -> None:
+async def test_without_a_transcription_service_the_model_is_told_so(tmp_path: Path) -> None:
     screen = Post()
     async with ModelServer(talkative) as model, gateway(tmp_path, model, screen) as house:
         await screen.send(screen.speaks("r1"))
@@ -375,10 +377,10 @@ async def test_without_a_service_the_model_is_told_that_it_cannot_listen(tmp_pat
     assert not any("📎" in each.text for each in screen.messages(CHAT))
 
 
-# --- while files are on their way -----------------------------------------------------------------
+# --- slow downloads -------------------------------------------------------------------------------
 
 
-async def test_stop_ends_a_fetch_that_hangs_within_300_ms(tmp_path: Path) -> None:
+async def test_stop_cancels_a_hanging_download(tmp_path: Path) -> None:
     screen = Post()
     async with ModelServer(talkative) as model, gateway(tmp_path, model, screen) as house:
         screen.hangs.add("r1")
@@ -388,11 +390,11 @@ async def test_stop_ends_a_fetch_that_hangs_within_300_ms(tmp_path: Path) -> Non
         await screen.say(CHAT, "/stop")
         await screen.shows(CHAT, "⏹ Stopped.")
         took = time.perf_counter() - began
-        assert took < 1.0, f"{took:.3f} s"  # the disk may be busy with other tests
+        assert took < 1.0, f"{took:.3f} s"  # 300 ms, with a margin for a busy disk
         await screen.say(CHAT, "still there?")
         await screen.shows(CHAT, "echo: still there?")
         assert await house.asked(1) == [{"role": "user", "content": "still there?"}]
-        # What was not there then is fetched when the conversation goes on, and is there for good.
+        # Resuming the conversation downloads the missing file once.
         screen.hangs.clear()
         for number, text in ((2, "again?"), (3, "and now?")):
             await screen.say(CHAT, "/resume" if number == 2 else "and this")
@@ -403,7 +405,7 @@ async def test_stop_ends_a_fetch_that_hangs_within_300_ms(tmp_path: Path) -> Non
     assert [each.name for each in lying(tmp_path)] == ["notes.txt"]
 
 
-async def test_ten_chats_go_on_while_the_files_of_one_hang(tmp_path: Path) -> None:
+async def test_ten_chats_continue_while_the_downloads_of_one_hang(tmp_path: Path) -> None:
     screen = Post()
     async with ModelServer(talkative) as model, gateway(tmp_path, model, screen):
         screen.hangs |= {f"bad {number}" for number in range(20)}
@@ -419,7 +421,7 @@ async def test_ten_chats_go_on_while_the_files_of_one_hang(tmp_path: Path) -> No
         await screen.shows("bad", "⏹ Stopped.")
 
 
-async def test_a_file_that_takes_its_time_is_shown_to_be_on_its_way(
+async def test_a_slow_download_is_shown_in_the_status(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "FETCH_NOTICE_SECONDS", 0.05)
@@ -436,7 +438,7 @@ async def test_a_file_that_takes_its_time_is_shown_to_be_on_its_way(
 # --- interruptions -------------------------------------------------------------------------------
 
 
-async def test_after_a_crash_while_fetching_going_on_fetches_what_is_missing(
+async def test_continue_after_a_crash_downloads_the_missing_file(
     tmp_path: Path,
 ) -> None:
     screen = Post()
@@ -456,7 +458,7 @@ async def test_after_a_crash_while_fetching_going_on_fetches_what_is_missing(
     assert [each.name for each in lying(tmp_path)] == ["notes.txt"]
 
 
-async def test_a_daemon_that_is_killed_while_it_fetches_answers_once_with_the_file(
+async def test_a_daemon_killed_during_a_download_answers_once_with_the_file(
     tmp_path: Path,
 ) -> None:
     gate = asyncio.Event()
@@ -490,7 +492,7 @@ async def test_a_daemon_that_is_killed_while_it_fetches_answers_once_with_the_fi
     assert (file.name, file.read_bytes()) == ("n.txt", NOTES)
 
 
-async def test_what_is_old_is_removed_at_the_start(tmp_path: Path) -> None:
+async def test_old_received_files_are_removed_at_the_start(tmp_path: Path) -> None:
     screen = Post()
     async with ModelServer(talkative) as model:
         async with gateway(tmp_path, model, screen):
@@ -501,5 +503,5 @@ async def test_what_is_old_is_removed_at_the_start(tmp_path: Path) -> None:
         os.utime(file, (month_ago, month_ago))
         async with gateway(tmp_path, model, screen):
             async with asyncio.timeout(5):
-                while lying(tmp_path):  # noqa: ASYNC110 - the disk tells nobody
+                while lying(tmp_path):  # noqa: ASYNC110 - no event for changes on disk
                     await asyncio.sleep(0.01)
