@@ -301,7 +301,7 @@ async def close_client(client: DiscordClient) -> None:
 async def _find_gateway_url(client: DiscordClient, base_url: str) -> yarl.URL:
     """Return the gateway's URL as the REST API names it, else a URL derived from `base_url`.
 
-    A private REST server that names Discord's public gateway is not believed.
+    If a private REST server names Discord's public gateway, that URL is ignored.
     """
     public = base_url.rstrip("/") == PUBLIC_API_URL
     try:

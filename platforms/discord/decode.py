@@ -90,23 +90,23 @@ def membership_of(guild: str, member: Payload) -> tuple[str, ...]:
 # --- messages ------------------------------------------------------------------------------------
 
 
-def read_message(message: Payload, reading: MessageContext) -> InboundMessage:
+def read_message(message: Payload, context: MessageContext) -> InboundMessage:
     """Return the event of a new message."""
     number = int(message["id"])
     return InboundMessage(
         id=str(number),
         at=sent_at(number),
-        address=reading.address,
-        sender=_sender(message, reading.channel),
-        parts=_parts(message, reading),
-        direct=reading.channel.is_direct,
-        addressed=reading.channel.is_direct or _is_addressed(message, reading),
-        reply_to=_reply_to(message, reading),
+        address=context.address,
+        sender=_sender(message, context.channel),
+        parts=_parts(message, context),
+        direct=context.channel.is_direct,
+        addressed=context.channel.is_direct or _is_addressed(message, context),
+        reply_to=_reply_to(message, context),
         raw=msgspec.json.encode(message),
     )
 
 
-def read_edit(message: Payload, reading: MessageContext) -> InboundEdit | None:
+def read_edit(message: Payload, context: MessageContext) -> InboundEdit | None:
     """Return the event of an edit; None if only Discord changed the message, as for previews."""
     edited = message.get("edited_timestamp")
     if not edited:
@@ -115,11 +115,11 @@ def read_edit(message: Payload, reading: MessageContext) -> InboundEdit | None:
     return InboundEdit(
         id=f"{message['id']}.e{at}",
         at=at,
-        address=reading.address,
-        sender=_sender(message, reading.channel),
+        address=context.address,
+        sender=_sender(message, context.channel),
         message=str(message["id"]),
-        parts=_parts(message, reading),
-        direct=reading.channel.is_direct,
+        parts=_parts(message, context),
+        direct=context.channel.is_direct,
         raw=msgspec.json.encode(message),
     )
 
@@ -139,16 +139,16 @@ def read_delete(
 
 
 def read_context_message(
-    message: Payload, reading: MessageContext, *, addressed: bool
+    message: Payload, context: MessageContext, *, addressed: bool
 ) -> RecentMessage:
     """Return a message as context for later messages in the same room."""
     answered = message.get("referenced_message") or {}
-    ours = is_own_message(message, reading.account)
+    ours = is_own_message(message, context.account)
     return RecentMessage(
         id=str(message["id"]),
         author=str(message["author"]["id"]),
         name=_name(message["author"], message.get("member")),
-        text=_plain_text(message, reading),
+        text=_plain_text(message, context),
         addressed=addressed,
         reply_to_author=str((answered.get("author") or {}).get("id", "")) if ours else "",
     )
@@ -228,18 +228,18 @@ def _name(author: Payload, member: Payload | None) -> str:
     return next((str(name) for name in names if name), "")
 
 
-def _is_addressed(message: Payload, reading: MessageContext) -> bool:
-    if not reading.require_mention:
+def _is_addressed(message: Payload, context: MessageContext) -> bool:
+    if not context.require_mention:
         return True
-    mentioned = any(str(user["id"]) == reading.account.id for user in message.get("mentions", ()))
-    by_role = any(str(role) in reading.own_roles for role in message.get("mention_roles", ()))
+    mentioned = any(str(user["id"]) == context.account.id for user in message.get("mentions", ()))
+    by_role = any(str(role) in context.own_roles for role in message.get("mention_roles", ()))
     answered = message.get("referenced_message")
-    is_reply = bool(answered) and is_own_message(answered or {}, reading.account)
-    return mentioned or by_role or is_reply or (bool(reading.channel.parent) and reading.is_in_use)
+    is_reply = bool(answered) and is_own_message(answered or {}, context.account)
+    return mentioned or by_role or is_reply or (bool(context.channel.parent) and context.is_in_use)
 
 
-def _parts(message: Payload, reading: MessageContext) -> tuple[Part, ...]:
-    text = _plain_text(message, reading)
+def _parts(message: Payload, context: MessageContext) -> tuple[Part, ...]:
+    text = _plain_text(message, context)
     files = tuple(_file(message, each) for each in message.get("attachments", ()))
     forwarded = tuple(
         _file(snapshot["message"], each)
@@ -263,30 +263,30 @@ def _file(message: Payload, attachment: Payload) -> File:
     )
 
 
-def _reply_to(message: Payload, reading: MessageContext) -> Quote | None:
+def _reply_to(message: Payload, context: MessageContext) -> Quote | None:
     if answered := message.get("referenced_message"):
         name = _name(answered.get("author") or {}, answered.get("member"))
-        return Quote(name, _plain_text(answered, reading), str(answered["id"]))
+        return Quote(name, _plain_text(answered, context), str(answered["id"]))
     for snapshot in message.get("message_snapshots", ()):
-        return Quote("forwarded message", _plain_text(snapshot.get("message", {}), reading))
+        return Quote("forwarded message", _plain_text(snapshot.get("message", {}), context))
     return None
 
 
-def _plain_text(message: Payload, reading: MessageContext) -> str:
+def _plain_text(message: Payload, context: MessageContext) -> str:
     """Return the text with names in place of ids and without a leading mention of the bot."""
     text = str(message.get("content") or "")
-    for mention in (f"<@{reading.account.id}>", f"<@!{reading.account.id}>"):
+    for mention in (f"<@{context.account.id}>", f"<@!{context.account.id}>"):
         text = text.removeprefix(mention).lstrip() if text.startswith(mention) else text
-    for role in reading.own_roles:
+    for role in context.own_roles:
         text = text.removeprefix(f"<@&{role}>").lstrip() if text.startswith("<@&") else text
     people = {str(user["id"]): _name(user, user.get("member")) for user in _mentioned(message)}
-    people.setdefault(reading.account.id, reading.account.name)
+    people.setdefault(context.account.id, context.account.name)
 
     def to_name(match: re.Match[str]) -> str:
         if match["emoji"]:
             return match["emoji"]
         if match["sign"] == "#":
-            return f"#{reading.channel_name(match['id'])}"
+            return f"#{context.channel_name(match['id'])}"
         known = match["sign"] != "@&" and match["id"] in people
         return f"@{people[match['id']]}" if known else match[0]
 

@@ -52,7 +52,7 @@ ChannelEventHandler = Callable[[str, ChannelQueue, ChannelEvent], Awaitable[None
 
 
 class ChannelQueues:
-    """Queues of all channels with events in progress, each worked off by its own task."""
+    """Queues of all channels with events in progress, each processed by its own task."""
 
     def __init__(self, tasks: asyncio.TaskGroup, handle: ChannelEventHandler) -> None:
         self._tasks = tasks
@@ -64,10 +64,10 @@ class ChannelQueues:
         queue = self._queues.get(channel)
         if queue is None:
             queue = self._queues[channel] = ChannelQueue()
-            self._tasks.create_task(self._work_off(channel, queue), name=f"discord {channel}")
+            self._tasks.create_task(self._process(channel, queue), name=f"discord {channel}")
         queue.put(event)
 
-    async def _work_off(self, channel: str, queue: ChannelQueue) -> None:
+    async def _process(self, channel: str, queue: ChannelQueue) -> None:
         while event := queue.take():
             await self._handle(channel, queue, event)
         del self._queues[channel]

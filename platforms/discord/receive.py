@@ -226,23 +226,23 @@ class DiscordReceiver:
         self._mark_read(channel, last)
 
     async def _read(
-        self, channel: str, pieces: Sequence[Payload], reading: MessageContext
+        self, channel: str, pieces: Sequence[Payload], context: MessageContext
     ) -> InboundMessage:
         with _malformed_errors():
-            message = decode.join_messages([decode.read_message(data, reading) for data in pieces])
+            message = decode.join_messages([decode.read_message(data, context) for data in pieces])
         if message.addressed:
             self._authors.add(message.id, message.sender)
             self._changed.set()
-        if reading.channel.is_direct:
+        if context.channel.is_direct:
             return await self._with_memberships(message)
         if message.addressed:
-            await self._load_context(channel, message.id, reading)
-            author, shared = message.sender.id, bool(reading.channel.parent)
-            context = self._recent_messages.context_for(channel, author, shared=shared)
-            message = msgspec.structs.replace(message, context=context)
+            await self._load_context(channel, message.id, context)
+            author, shared = message.sender.id, bool(context.channel.parent)
+            quotes = self._recent_messages.context_for(channel, author, shared=shared)
+            message = msgspec.structs.replace(message, context=quotes)
         with _malformed_errors():
             recent = [
-                decode.read_context_message(data, reading, addressed=message.addressed)
+                decode.read_context_message(data, context, addressed=message.addressed)
                 for data in pieces
             ]
         self._recent_messages.add(channel, recent)
@@ -355,7 +355,7 @@ class DiscordReceiver:
                 members[person] = await self._lookup.member(guild, person)
             data["member"] = members.get(person)
 
-    async def _load_context(self, channel: str, message: str, reading: MessageContext) -> None:
+    async def _load_context(self, channel: str, message: str, context: MessageContext) -> None:
         """Load the messages before an addressed one, once per room and as far as possible."""
         if self._recent_messages.has_history(channel):
             return
@@ -370,7 +370,7 @@ class DiscordReceiver:
             return
         with _malformed_errors():
             history = [
-                decode.read_context_message(data, reading, addressed=False)
+                decode.read_context_message(data, context, addressed=False)
                 for data in page
                 if decode.is_user_message(data)
             ]

@@ -223,7 +223,7 @@ class DiscordSender:
 
     async def _typing(self, client: DiscordClient, op: Typing) -> None:
         if client.rate_limit.queue_seconds() > _MAX_TYPING_WAIT_SECONDS:
-            msg = "skipped the typing sign, because messages are waiting to be sent"
+            msg = "the typing indicator was skipped, because messages are waiting to be sent"
             raise Unavailable(msg)
         await client.http.send_typing(int(self._channel(op.address)))
 

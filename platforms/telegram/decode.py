@@ -54,7 +54,7 @@ class UpdateDecoder(msgspec.Struct, frozen=True, kw_only=True):
     bot: TelegramBot
     require_mention: bool = True
     commands: frozenset[str] = frozenset()
-    """Known commands; in a group a command without `@bot` is ours only if it is listed here."""
+    """Known commands; in a group, other commands count only with `@bot`. Empty: all are known."""
 
     def decode(
         self, update: TelegramUpdate, now: int, active_threads: Collection[tuple[str, str]] = ()
@@ -173,7 +173,7 @@ class UpdateDecoder(msgspec.Struct, frozen=True, kw_only=True):
         return self._is_mentioned(message) or self._is_reply_to_us(message)
 
     def _is_our_command(self, message: TelegramMessage) -> bool | None:
-        """Return True for a command to this bot, False for another bot's, None for no command."""
+        """Return True for a command to this bot, False for another bot's, else None."""
         found = _COMMAND.match(message.text_or_caption)
         if found is None or message.forward_origin:
             return None
@@ -283,7 +283,7 @@ def _thread(message: TelegramMessage) -> int | None:
 def _replied_message(message: TelegramMessage) -> TelegramMessage | None:
     """Return the message replied to.
 
-    Every message in a topic formally replies to the topic's first message; that is no real reply.
+    A message in a topic that replies to nothing carries the topic's first message in this field.
     """
     answered = message.reply_to_message
     if answered is None or answered.forum_topic_created is not None:

@@ -62,7 +62,7 @@ class AiohttpRequest(BaseRequest):
     """Request backend of the library; opens its session on first use and again after `shutdown`.
 
     After a 429 for a chat, every call about this chat raises `TooManyRequests` until the wait is
-    over, because typing signs and membership lookups bypass the delivery queue's rate limit.
+    over, because typing indicators and membership lookups bypass the delivery queue's rate limit.
     """
 
     __slots__ = ("_blocked", "_client", "_most", "_now", "_trusted")

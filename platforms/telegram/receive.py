@@ -41,7 +41,7 @@ _read_threads = msgspec.json.Decoder(list[tuple[str, str]]).decode
 _T = TypeVar("_T")
 
 MembershipCheck = Callable[[TelegramChat, str], Awaitable[bool]]
-"""Returns whether a person belongs to a group."""
+"""Callback that returns whether a person belongs to a group."""
 
 
 class TelegramReceiver:

@@ -105,7 +105,7 @@ class TelegramSender:
         self._migrated_chats.update(chats)
 
     def on_connected(self) -> None:
-        """Assume all features again, because the server may have been upgraded."""
+        """Assume that all features are available again; the server may have been upgraded."""
         self._supports_rich = self._supports_drafts = True
         self._chats_without_drafts.clear()
 
