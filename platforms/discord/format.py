@@ -228,10 +228,10 @@ def _lines(inside: Inlines) -> str:
     return _BLOCK_LOOKALIKE.sub(_escape_block, out)
 
 
-def _escape_block(found: re.Match[str]) -> str:
-    if found[3]:
-        return f"{found[1]}{found[3]}\\{found[4]}"
-    return f"{found[1]}\\{found[2]}"
+def _escape_block(match: re.Match[str]) -> str:
+    if match[3]:
+        return f"{match[1]}{match[3]}\\{match[4]}"
+    return f"{match[1]}\\{match[2]}"
 
 
 def _runs(
@@ -290,8 +290,8 @@ def _escape_markup(text: str) -> str:
     return "".join(parts)
 
 
-def _escape_match(found: re.Match[str]) -> str:
-    return "".join(f"\\{sign}" for sign in found[0])
+def _escape_match(match: re.Match[str]) -> str:
+    return "".join(f"\\{sign}" for sign in match[0])
 
 
 def _code_span(text: str) -> str:

@@ -97,18 +97,18 @@ class DiscordLookup:
         known = self._memberships.get(person)
         if known and now < known[0]:
             return known[1]
-        found: list[str] = []
+        memberships: list[str] = []
         lifetime = _MEMBER_CACHE_SECONDS
         try:
             # One limit for all servers, because the person's message waits meanwhile.
             async with asyncio.timeout(LOOKUP_TIMEOUT_SECONDS):
                 for guild in guilds[:_MAX_SERVERS_ASKED]:
                     if member := await self.member(guild, person):
-                        found += membership_of(guild, member)
+                        memberships += membership_of(guild, member)
         except TimeoutError:
             log.warning("discord: looking up the servers of user %s took too long", person)
             lifetime = _PARTIAL_CACHE_SECONDS
         if len(self._memberships) >= _MAX_CACHED_PEOPLE:
             self._memberships.clear()
-        self._memberships[person] = (now + lifetime, tuple(found))
-        return tuple(found)
+        self._memberships[person] = (now + lifetime, tuple(memberships))
+        return tuple(memberships)

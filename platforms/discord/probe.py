@@ -124,13 +124,13 @@ def _servers_finding(application: _Application) -> Finding:
 def _endpoint_findings(application: _Application) -> tuple[Finding, ...]:
     if not application.interactions_endpoint_url:
         return ()
-    found = fail(
+    finding = fail(
         "buttons",
         "Discord sends button presses and commands to the application's endpoint URL instead of "
         "the bot",
         f"Clear “Interactions Endpoint URL” at {_PORTAL}: your application, General Information.",
     )
-    return (found,)
+    return (finding,)
 
 
 def _connections_finding(starts: _Starts) -> Finding:

@@ -92,8 +92,8 @@ class TelegramAdapter:
         self._member_cache: OrderedDict[tuple[int, str], tuple[bool, float]] = OrderedDict()
         self._webhook: Webhook | None = None
         if config.mode == "webhook":
-            given = config.webhook_secret
-            secret = given.reveal() if given else derive_secret(token)
+            configured = config.webhook_secret
+            secret = configured.reveal() if configured else derive_secret(token)
             self._webhook = Webhook(config.webhook_url, secret)
 
     # --- the contract ------------------------------------------------------------------------

@@ -123,8 +123,8 @@ class UpdateDecoder(msgspec.Struct, frozen=True, kw_only=True):
         return Sender(str(user.id), user.name, user.is_bot) if user else None
 
     def _parts(self, message: TelegramMessage) -> tuple[Part, ...]:
-        words = self._text(message)
-        parts: list[Part] = [Text(words)] if words else []
+        text = self._text(message)
+        parts: list[Part] = [Text(text)] if text else []
         parts += _files(message)
         if parts and message.forward_origin:
             # The prefix also keeps a forwarded command from being executed.
@@ -174,22 +174,22 @@ class UpdateDecoder(msgspec.Struct, frozen=True, kw_only=True):
 
     def _is_our_command(self, message: TelegramMessage) -> bool | None:
         """Return True for a command to this bot, False for another bot's, else None."""
-        found = _COMMAND.match(message.text_or_caption)
-        if found is None or message.forward_origin:
+        match = _COMMAND.match(message.text_or_caption)
+        if match is None or message.forward_origin:
             return None
-        if found["bot"]:
-            return found["bot"].lower() == self.bot.username.lower()
-        if self.commands and found["word"].lower() not in self.commands:
+        if match["bot"]:
+            return match["bot"].lower() == self.bot.username.lower()
+        if self.commands and match["word"].lower() not in self.commands:
             return None
         return True
 
     def _is_mentioned(self, message: TelegramMessage) -> bool:
-        words = message.text_or_caption
+        text = message.text_or_caption
         for span in message.all_entities:
             if span.type == "text_mention" and span.user and span.user.id == self.bot.id:
                 return True
             if span.type == "mention":
-                mention = slice_utf16(words, span.offset, span.length)
+                mention = slice_utf16(text, span.offset, span.length)
                 if mention.lower() == f"@{self.bot.username}".lower():
                     return True
         return False
@@ -268,11 +268,11 @@ def restore_markup(text: str, spans: tuple[MessageEntityPayload, ...]) -> str:
             marks += [(span.offset, "["), (end, f"]({span.url})")]
     if not marks:
         return text
-    raw, written, last = text.encode("utf-16-le", "replace"), "", 0
-    for place, mark in sorted(marks, key=lambda each: each[0]):
-        written += raw[2 * last : 2 * place].decode("utf-16-le", "replace") + mark
-        last = place
-    return written + raw[2 * last :].decode("utf-16-le", "replace")
+    raw, out, last = text.encode("utf-16-le", "replace"), "", 0
+    for offset, mark in sorted(marks, key=lambda mark: mark[0]):
+        out += raw[2 * last : 2 * offset].decode("utf-16-le", "replace") + mark
+        last = offset
+    return out + raw[2 * last :].decode("utf-16-le", "replace")
 
 
 def _thread(message: TelegramMessage) -> int | None:
@@ -294,14 +294,14 @@ def _replied_message(message: TelegramMessage) -> TelegramMessage | None:
 
 
 def _files(message: TelegramMessage) -> list[File]:
-    found: list[File] = []
+    files: list[File] = []
     if message.photo:
         largest = max(message.photo, key=lambda each: each.width * each.height)
-        found.append(_file(message, largest, "photo", "image/jpeg"))
+        files.append(_file(message, largest, "photo", "image/jpeg"))
     if message.animation:
-        found.append(_file(message, message.animation, "animation", "video/mp4"))
+        files.append(_file(message, message.animation, "animation", "video/mp4"))
     elif message.document:
-        found.append(_file(message, message.document, "file", "application/octet-stream"))
+        files.append(_file(message, message.document, "file", "application/octet-stream"))
     for attachment, kind, media_type in (
         (message.audio, "audio", "audio/mpeg"),
         (message.voice, "voice", "audio/ogg"),
@@ -309,8 +309,8 @@ def _files(message: TelegramMessage) -> list[File]:
         (message.video_note, "video", "video/mp4"),
     ):
         if attachment:
-            found.append(_file(message, attachment, kind, media_type))
-    return found
+            files.append(_file(message, attachment, kind, media_type))
+    return files
 
 
 def _file(message: TelegramMessage, attachment: TelegramFile, kind: str, media_type: str) -> File:

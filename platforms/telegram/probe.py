@@ -112,10 +112,10 @@ def _groups_finding(me: User, config: TelegramConfig) -> Finding:
     )
 
 
-def _webhook_findings(found: WebhookInfo, config: TelegramConfig, now: int) -> Iterator[Finding]:
-    shown = host_of(found.url) if found.url else ""  # the URL's path may contain a secret
+def _webhook_findings(info: WebhookInfo, config: TelegramConfig, now: int) -> Iterator[Finding]:
+    shown = host_of(info.url) if info.url else ""  # the URL's path may contain a secret
     if config.mode == "polling":
-        if found.url:
+        if info.url:
             yield fail(
                 "webhook",
                 f"Telegram sends this bot's messages to a webhook at {shown}, so polling gets none",
@@ -126,9 +126,9 @@ def _webhook_findings(found: WebhookInfo, config: TelegramConfig, now: int) -> I
         else:
             yield ok("webhook", "none is set, as polling requires")
         return
-    if not found.url:
+    if not info.url:
         yield ok("webhook", "none is set yet; `holdfast run` sets one")
-    elif found.url != config.webhook_url:
+    elif info.url != config.webhook_url:
         yield warn(
             "webhook",
             f"Telegram sends this bot's messages to another address, at {shown}",
@@ -137,13 +137,13 @@ def _webhook_findings(found: WebhookInfo, config: TelegramConfig, now: int) -> I
         )
     else:
         yield ok("webhook", f"Telegram sends messages to {shown}")
-    at = found.last_error_date
-    if found.url == config.webhook_url and at and now - at.timestamp() * 1000 < _RECENT_MS:
+    at = info.last_error_date
+    if info.url == config.webhook_url and at and now - at.timestamp() * 1000 < _RECENT_MS:
         moment = rfc3339(int(at.timestamp() * 1000))[:19]
         yield warn(
             "webhook",
-            f"Telegram could not deliver at {moment} UTC: {found.last_error_message}; "
-            f"pending updates: {found.pending_update_count}",
+            f"Telegram could not deliver at {moment} UTC: {info.last_error_message}; "
+            f"pending updates: {info.pending_update_count}",
             "Make sure that platforms.telegram.webhook_url is reachable from the internet, has a "
             "valid certificate and leads to Holdfast's HTTP port.",
         )
