@@ -290,7 +290,7 @@ async def test_a_webhook_set_by_an_earlier_run_is_removed(
     assert inbox.said == ["hello"]
 
 
-# --- what people do ----------------------------------------------------------------------------
+# --- actions of people -------------------------------------------------------------------------
 
 
 async def test_a_button_press_is_answered_before_it_is_stored(
