@@ -16,13 +16,13 @@ from tests.fakes.telegram.server import serving
 ALLOWED = 'access.allow=["telegram:1001", "slack:T1/U1"]'
 
 
-async def the_page_answers(running: Daemon) -> None:
+async def wait_for_page_answer(running: Daemon) -> None:
     async with Page(running) as page:
         assert await page.send("chat-1", "are you there?", "message-1") == 202
         await page.until("chat-1", lambda rows: "echo: are you there?" in answers(rows))
 
 
-def told_in_the_log(running: Daemon, words: str) -> int:
+def count_in_log(running: Daemon, words: str) -> int:
     """Return the number of attempts; a permanent refusal must be tried only once."""
     return sum(words in line for line in running.said)
 
@@ -56,10 +56,10 @@ async def test_revoked_tokens_and_a_missing_intent_stop_only_their_platform(
                 "telegram: Telegram does not accept the token (platforms.telegram.token, "
                 "TELEGRAM_BOT_TOKEN)"
             )
-            await the_page_answers(running)
+            await wait_for_page_answer(running)
             for line in (await running.standing())["not_ready"]:
                 assert line.partition(": ")[2] in await running.run("status")
-                assert told_in_the_log(running, line) == 1
+                assert count_in_log(running, line) == 1
             assert discord.identified == 0
             assert await running.stop() == 0
 
@@ -83,6 +83,6 @@ async def test_a_refused_discord_token_is_reported_and_not_retried(
                 await discord.close_gateway(4004)
             words = "Discord does not accept the bot's token; set platforms.discord.token to a new"
             assert (await running.in_trouble(words)).startswith("discord: ")
-            await the_page_answers(running)
-            assert told_in_the_log(running, words) == 1
+            await wait_for_page_answer(running)
+            assert count_in_log(running, words) == 1
             assert await running.stop() == 0

@@ -21,7 +21,7 @@ from tests.fakes.gateway_settings import scripted
 from tests.fakes.model_server import ModelServer
 
 
-class House:
+class RunningGateway:
     """A running gateway and the private channel of its only person."""
 
     def __init__(self, task: asyncio.Task[None], discord: DiscordServer, person: Payload) -> None:
@@ -48,9 +48,9 @@ class House:
 
 
 @contextlib.asynccontextmanager
-async def house(
+async def running_gateway(
     home: Path, discord: DiscordServer, model: ModelServer, person: Payload, **limits: Any
-) -> AsyncIterator[House]:
+) -> AsyncIterator[RunningGateway]:
     def build(config: DiscordConfig, given: Surroundings) -> DiscordAdapter:
         adapter = DiscordAdapter(config, given, join_seconds=0.05, reidentify_seconds=0.0)
         adapter.capabilities = msgspec.structs.replace(adapter.capabilities, **limits)
@@ -66,7 +66,7 @@ async def house(
         async with asyncio.timeout(PATIENCE):
             await runner.ready.wait()
         try:
-            yield House(task, discord, person)
+            yield RunningGateway(task, discord, person)
         finally:
             runner.stopping.set()
             runner.skip_drain.set()
@@ -75,7 +75,7 @@ async def house(
 async def test_the_stop_button_ends_an_answer(tmp_path: Path) -> None:
     async with discord_server() as discord, ModelServer(talkative) as model:
         ann = discord.world.user("Ann")
-        async with house(tmp_path, discord, model, ann) as home:
+        async with running_gateway(tmp_path, discord, model, ann) as home:
             await discord.say(home.direct, ann, "hang")
             await home.shows(home.direct, "so far")
             pressed = await discord.press(home.direct, ann, "Stop")
@@ -87,7 +87,7 @@ async def test_the_stop_button_ends_an_answer(tmp_path: Path) -> None:
 async def test_a_slash_command_is_executed(tmp_path: Path) -> None:
     async with discord_server() as discord, ModelServer(talkative) as model:
         ann = discord.world.user("Ann")
-        async with house(tmp_path, discord, model, ann) as home:
+        async with running_gateway(tmp_path, discord, model, ann) as home:
             await discord.until(lambda: bool(discord.world.commands))
             await discord.command(home.direct, ann, "whoami")
             await home.shows(home.direct, f"discord:{ann['id']}")
@@ -101,14 +101,14 @@ async def test_an_answer_in_flight_when_the_process_dies_is_not_posted_twice(
     async with discord_server() as discord, ModelServer(talkative) as model:
         ann = discord.world.user("Ann")
         gate = asyncio.Event()
-        async with house(tmp_path, discord, model, ann) as home:
+        async with running_gateway(tmp_path, discord, model, ann) as home:
             discord.fail("POST message", Fault(cut_after=True, gate=gate), channel=home.direct)
             await discord.say(home.direct, ann, "Hello")
             await discord.until(lambda: "POST message" in discord.called())
             gate.set()
             await home.shows(home.direct, "echo: Hello")
             home.kill()
-        async with house(tmp_path, discord, model, ann) as home:
+        async with running_gateway(tmp_path, discord, model, ann) as home:
             await discord.say(home.direct, ann, "again")
             await home.shows(home.direct, "again")
         assert sum("echo: Hello" in text for text in discord.screen(home.direct)) == 1
