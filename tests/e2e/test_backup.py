@@ -381,7 +381,7 @@ async def test_what_is_over_after_a_restore_is_counted_for_the_operator(
         await asyncio.to_thread(shell.says, 0, "a", "backup", "b.tgz")
     said = shell.says(0, "b", "restore", "b.tgz")
     assert "so it is not done again: 1 running answer was ended, " in said
-    assert "1 queued message is kept for /resume" in said
+    assert "1 waiting message is kept for /resume" in said
     assert "restore it once more, with --moved" in said
     said = shell.says(0, "b", "restore", "b.tgz", "--moved", "--yes")
     assert "not done again" not in said
