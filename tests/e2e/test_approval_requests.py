@@ -258,7 +258,10 @@ async def test_a_turn_resumed_after_a_crash_runs_an_allowed_call_once(
             await screen.shows(CHAT, "✅ Allowed by memory:9.", "echo: tea, please")
             assert await house.asked(3)
             assert machine.ran == ["make tea"]
-            assert len([each for each in screen.messages(CHAT) if "run wanted" in each.text]) == 1
+            assert (
+                len([each for each in screen.messages(CHAT) if "May I use **run**" in each.text])
+                == 1
+            )
     async with opened(tmp_path) as store:
         used = await store.approval(asked.id)
         assert used

@@ -138,7 +138,7 @@ async def test_a_person_over_the_daily_limit_is_informed_and_answered_the_next_d
             assert re.fullmatch(
                 r"⛔ Not answered: the limit of 1,000 tokens a day for each person has only 50 tokens "
                 r"left, and this request may take \d+ tokens; a new day begins in 11 h 59 min\. "
-                r"Your message is kept: /retry runs it then\.",
+                r"Your message is saved; /retry runs it then\.",
                 told,
             )
             assert len(server.requests) == 1
@@ -193,7 +193,7 @@ async def test_a_limit_reached_during_a_turn_keeps_its_text_and_results(tmp_path
             )
             notice = screen.messages("1001")[-1]
             assert "a day for memory:1001 has only 150 tokens left" in notice.text
-            assert "(1 try, 0 min). Done so far: look" in notice.text
+            assert "Done so far: look" in notice.text
             assert [button.label for button in notice.buttons] == ["Go on", "Start over"]
             assert await settled(house, "user memory:1001") == BudgetUsage(2850)
             clock.ahead = DAY
@@ -297,7 +297,7 @@ async def test_a_dollar_limit_counts_charged_costs_and_shows_the_remainder(
             shown = await answer_to(house, "1001", "/usage")
             assert shown.splitlines()[-1] == (
                 "left for today: 997,900 tokens and $49.97 of 1,000,000 tokens and $50.00 for "
-                "everybody here · $0.03 of $0.06 for each person; a new day begins in 11 h 59 min"
+                "everybody here · $0.03 of $0.06 for each person; limits reset in 11 h 59 min"
             )
             assert await answer_to(house, "1001", "two") == "fine"
             told = await answer_to(house, "1001", "three")
@@ -410,7 +410,7 @@ async def test_a_side_question_that_times_out_is_settled(tmp_path: Path) -> None
         usual = settings(server, LimitSettings(tokens_per_day=1000))
         async with gateway(tmp_path, server, a_screen(), settings=usual, clock=Noon()) as house:
             house.runner._conversations.side_requests._deadline_seconds = 0.5
-            assert "it took longer than" in await answer_to(house, "1001", "/btw one")
+            assert "no answer within" in await answer_to(house, "1001", "/btw one")
             found = await settled(house, "user memory:1001")
             assert 0 < found.tokens < ANSWER  # the request only; the answer was not received
 

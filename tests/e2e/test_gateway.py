@@ -384,7 +384,7 @@ async def test_strangers_get_a_code_in_private_chats_and_no_answer_in_rooms(tmp_
         assert await screen.inject(room) is Accepted.IGNORED
         await screen.shows("1001", "mentioned me in room")
         await screen.say("1001", f"/pair approve {code}")
-        await screen.shows("1001", "✅ Let in: Eve (memory:666).")
+        await screen.shows("1001", "✅ Eve (memory:666) now has access.")
         await screen.shows("666", "✅ You now have access.")
         await screen.say("666", "hello", sender=eve)
         await screen.shows("666", "echo: hello")
@@ -412,7 +412,7 @@ async def test_the_first_owner_claims_with_a_code_once(tmp_path: Path) -> None:
         await screen.say("2", "claim 22222222", sender=thief)
         await screen.shows("2", "This code is not valid")
         await screen.say("1", f"claim {found['code']}", sender=owner)
-        await screen.shows("1", "🔑 You are the owner")
+        await screen.shows("1", "🔑 You are now the owner")
         await screen.say("2", f"/start {found['code']}", sender=thief)
         await screen.until("2", lambda messages: len(messages) == 2)
         await screen.say("1", "/whoami", sender=owner)
@@ -426,7 +426,7 @@ async def test_a_person_with_access_can_claim_and_the_model_never_sees_the_code(
         found = await house.runner.operations["pair_claim"]()
         assert isinstance(found, dict)
         await house.screen.say("1001", f"claim {found['code']}")
-        await house.screen.shows("1001", "🔑 You are the owner")
+        await house.screen.shows("1001", "🔑 You are now the owner")
     assert model.requests == []
 
 
@@ -664,7 +664,7 @@ async def test_health_and_metrics_work_without_the_web_page(tmp_path: Path) -> N
         for path, status in (("livez", 200), ("readyz", 200), ("", 404)):
             async with http.get(f"{address}{path}") as response:
                 assert response.status == status, path
-        with pytest.raises(Exception, match="page is switched off"):
+        with pytest.raises(Exception, match="web page is off"):
             await house.runner.operations["link"]()
 
 

@@ -77,7 +77,7 @@ async def test_model_shows_the_current_model_and_switches_for_the_next_request(
     seen = screen()
     async with ModelServer(talkative, models=LISTED) as server:
         async with gateway(tmp_path, server, seen) as house:
-            text = await say(house, "/model", "as configured")
+            text = await say(house, "/model", "the default")
             assert text.startswith("🤖 The model here is `scripted` (openai), the default.")
             assert "Also available: `scripted-large`, `tiny-1`, `tiny-2`." in text
             assert text.endswith("/model default switches back.")
@@ -124,8 +124,8 @@ async def test_a_running_answer_keeps_its_model_and_the_next_uses_the_new_one(
         gateway(tmp_path, server) as house,
     ):
         await say(house, "hang on", "so far")
-        await say(house, "/model tiny-1", "The answer that is being written goes on as it was.")
-        await say(house, "/reasoning high", "The answer that is being written goes on as it was.")
+        await say(house, "/model tiny-1", "The current answer is not affected.")
+        await say(house, "/reasoning high", "The current answer is not affected.")
         assert len(server.requests) == 1
         assert not server.requests[0].closed.is_set()
         await say(house, "/new", "New conversation")
@@ -158,7 +158,7 @@ async def test_without_a_list_of_models_any_name_is_accepted_with_a_remark(tmp_p
         ModelServer(talkative, models=()) as server,
         gateway(tmp_path, server) as house,
     ):
-        await say(house, "/model", "any name can be tried")
+        await say(house, "/model", "you can try any name")
         text = await say(house, "/model brand-new", "`brand-new` (openai) answers here.")
         assert text.endswith("The service did not say whether it has this model.")
         await say(house, "hello", "echo: hello")
@@ -172,14 +172,14 @@ async def test_reasoning_is_shown_set_kept_and_reset(tmp_path: Path) -> None:
     seen = screen()
     async with ModelServer(talkative) as server:
         async with gateway(tmp_path, server, seen) as house:
-            await say(house, "/reasoning", "Reasoning here: the service's own default.")
+            await say(house, "/reasoning", "Reasoning here: the model's default.")
             await say(house, "/reasoning HIGH", "Reasoning here from your next message on: high.")
             await say(
                 house, "/reasoning hihg", "“hihg” is not a reasoning level", "Did you mean high?"
             )
         async with gateway(tmp_path, server, seen) as house:
             await say(house, "one", "echo: one")
-            await say(house, "/reasoning default", "the service's own default")
+            await say(house, "/reasoning default", "the model's default")
             await say(house, "two", "echo: two")
     assert server.requests[0].body["reasoning_effort"] == "high"
     assert "reasoning_effort" not in server.requests[1].body
