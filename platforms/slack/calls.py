@@ -7,61 +7,18 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
-from slack_sdk.errors import SlackApiError, SlackClientError
+from slack_sdk.errors import SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from platforms.core.errors import (
-    ChatGone,
-    PlatformError,
-    Rejected,
-    Unauthorized,
-    Unavailable,
-    Unconfirmed,
-)
+from platforms.core.errors import Unavailable, Unconfirmed
+from platforms.slack.errors import translate_error
 from platforms.slack.rate_limit import SlackRateLimit
 from sessions.values.clock import Clock
 from sessions.values.secret import Secret
 
-_log = logging.getLogger(__name__)
-
 Json = dict[str, Any]
 
-_DEFAULT_RETRY_AFTER_SECONDS = 30.0  # when Slack does not say how long
 _TIMEOUT = aiohttp.ClientTimeout(total=30, sock_connect=10)
-
-
-class SlackRefusal(Rejected):
-    """Slack said no."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-_LIMITED = {"ratelimited", "rate_limited", "message_limit_exceeded"}
-_UNAVAILABLE = {"service_unavailable", "external_channel_migrating"}
-_UNCONFIRMED = {"internal_error", "fatal_error", "request_timeout", "messaging_processing_failed"}
-"""Of these Slack says that something may have been carried out all the same."""
-_CREDENTIALS = {
-    "invalid_auth",
-    "not_authed",
-    "account_inactive",
-    "token_revoked",
-    "token_expired",
-    "not_allowed_token_type",
-    "app_uninstalled",
-    "org_login_required",
-}
-_CHAT_GONE = {
-    "channel_not_found",
-    "is_archived",
-    "is_inactive",
-    "not_in_channel",
-    "cannot_dm_bot",
-    "messages_tab_disabled",
-    "restricted_action",
-    "restricted_action_read_only_channel",
-}
 
 _NOT_URGENT = {
     "reactions.add",
@@ -72,66 +29,6 @@ _NOT_URGENT = {
     "users.info",
 }
 """These need not try whether Slack allows more than it says."""
-
-_LIBRARY_ERRORS: tuple[tuple[type[BaseException], type[PlatformError]], ...] = (
-    # The first that fits counts: what was surely not sent stands before what may have been.
-    (aiohttp.ClientConnectorError, Unavailable),
-    (aiohttp.ConnectionTimeoutError, Unavailable),
-    (aiohttp.InvalidURL, Rejected),
-    (aiohttp.ClientError, Unconfirmed),
-    (TimeoutError, Unconfirmed),
-    (OSError, Unconfirmed),
-    (SlackClientError, Rejected),
-    # The client trips over a page of plain text that some proxy sent in Slack's place.
-    (AttributeError, Unconfirmed),
-)
-
-
-def translate_error(error: BaseException) -> PlatformError:
-    """Say in our words what went wrong."""
-    if isinstance(error, SlackApiError):
-        return _response_error(error)
-    for foreign, ours in _LIBRARY_ERRORS:
-        if isinstance(error, foreign):
-            return ours(_describe(error))
-    raise error
-
-
-def _describe(error: BaseException) -> str:
-    if isinstance(error, TimeoutError):  # it has no words of its own
-        return "Slack did not answer in time"
-    return f"Slack: {str(error) or type(error).__name__}"
-
-
-def _response_error(error: SlackApiError) -> PlatformError:
-    response = error.response
-    status = getattr(response, "status_code", 0)
-    data = getattr(response, "data", None)
-    answer: Json = data if isinstance(data, dict) else {}
-    code = str(answer.get("error") or "")
-    if status == 429 or code in _LIMITED:  # noqa: PLR2004 - the status has no better name
-        return Unavailable("Slack asks us to be slower.", retry_after(response.headers))
-    if code in _CREDENTIALS:
-        return Unauthorized(f"Slack does not accept the token ({code})")
-    if code in _UNAVAILABLE or status == 503:  # noqa: PLR2004
-        return Unavailable(f"Slack cannot take this now ({code or status})")
-    if not code or code in _UNCONFIRMED:
-        return Unconfirmed(f"Slack failed ({code or status})")
-    if code in _CHAT_GONE:
-        return ChatGone(f"Slack: {code}")
-    hint = answer.get("needed")
-    return SlackRefusal(
-        code, f"Slack refused: {code}" + (f", it needs the scope {hint}" if hint else "")
-    )
-
-
-def retry_after(headers: Any) -> float:  # noqa: ANN401 - a mapping of the library
-    """Read for how many seconds Slack wants to be left alone."""
-    for name, value in dict(headers or {}).items():
-        if str(name).lower() == "retry-after":
-            with contextlib.suppress(ValueError):
-                return max(0.0, float(value))
-    return _DEFAULT_RETRY_AFTER_SECONDS
 
 
 class SlackClient:

@@ -87,20 +87,6 @@ class SlackEventDecoder:
         self._require_mention = require_mention
         self._command_words = command_words
 
-    def decode(self, kind: str, payload: Json, now: int) -> SlackEvent | None:
-        """Read what came in an envelope or a request; None when it is nothing for us."""
-        match kind:
-            case "events_api":
-                return self.decode_event(
-                    payload.get("event") or {}, str(payload.get("team_id") or "")
-                )
-            case "interactive":
-                return self.decode_action(payload)
-            case "slash_commands":
-                return self.decode_command(payload, now)
-            case _:
-                return None
-
     # --- events -------------------------------------------------------------------------------
 
     def decode_event(self, event: Json, team: str = "") -> SlackEvent | None:

@@ -10,12 +10,10 @@ from yarl import URL
 
 from platforms.core.contract import File, Receipt, Upload
 from platforms.core.errors import PlatformError, Rejected, Unavailable, Unconfirmed
-from platforms.slack.calls import Json, SlackClient, retry_after, translate_error
+from platforms.slack.calls import Json, SlackClient
+from platforms.slack.errors import retry_after, translate_error
 from platforms.slack.format import fallback_text
 from platforms.slack.send import SlackSender
-
-MAX_FILE_BYTES = 100 * 1024 * 1024
-"""Slack takes a gigabyte; this is what gets through in the time that an op has."""
 
 _CHUNK_BYTES = 64 * 1024
 _MAX_REMEMBERED = 1_000

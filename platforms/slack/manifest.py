@@ -30,6 +30,14 @@ EVENTS = (
 LEGACY_EVENTS = ("assistant_thread_started",)
 """Read as well, but only sent to apps of the older kind (`assistant_view`), which this one is not."""
 
+EVENT_TYPES = tuple(
+    dict.fromkeys(
+        name.partition(".")[0]
+        for name in ("message.im", "app_mention", *EVENTS, *LEGACY_EVENTS)  # frequent ones first
+    )
+)
+"""Types of these events in their payloads, which call all four kinds of message `message`."""
+
 COMMAND = "/holdfast"
 
 

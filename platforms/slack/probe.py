@@ -10,8 +10,9 @@ from slack_sdk.web.async_client import AsyncWebClient
 from platforms.core.asking import probe_session
 from platforms.core.errors import Unauthorized, Unavailable
 from platforms.core.probed import Finding, ProbeResult
-from platforms.slack.calls import Json, SlackClient, SlackRefusal, translate_error
+from platforms.slack.calls import Json, SlackClient
 from platforms.slack.config import SlackConfig
+from platforms.slack.errors import SlackRefusal, translate_error
 from platforms.slack.manifest import SCOPES
 from sessions.values.clock import SystemClock
 from sessions.values.finding import fail, ok

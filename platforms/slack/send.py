@@ -18,7 +18,8 @@ from platforms.core.errors import (
     Unconfirmed,
 )
 from platforms.core.markdown import close_open_marks
-from platforms.slack.calls import Json, SlackClient, SlackRefusal
+from platforms.slack.calls import Json, SlackClient
+from platforms.slack.errors import SlackRefusal
 from platforms.slack.format import (
     Blocks,
     button_blocks,

@@ -17,7 +17,8 @@ from slack_sdk.socket_mode.response import SocketModeResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
 from platforms.core.errors import PlatformError, Unauthorized, Unavailable, Unconfirmed
-from platforms.slack.calls import Json, SlackClient, translate_error
+from platforms.slack.calls import Json, SlackClient
+from platforms.slack.errors import translate_error
 from sessions.values.secret import Secret
 
 _log = logging.getLogger(__name__)

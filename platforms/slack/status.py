@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from platforms.core.errors import PlatformError, Rejected, Unauthorized
-from platforms.slack.calls import SlackClient, SlackRefusal
+from platforms.slack.calls import SlackClient
+from platforms.slack.errors import SlackRefusal
 from platforms.slack.format import defuse_mentions
 from platforms.slack.rate_limit import SET_SESSION_STATUS
 

@@ -10,7 +10,7 @@ from gateway.access.policy import Role
 from gateway.commands.registry import COMMANDS
 from gateway.notices.catalogue import BUTTONS, CATALOGUE, render_notice
 from gateway.turns.status_line import StatusLine
-from platforms.slack.adapter import CAPABILITIES, DM_CAPABILITIES
+from platforms.slack.capabilities import CAPABILITIES, DM_CAPABILITIES
 from tests.e2e.house import talkative
 from tests.fakes.model_server import ModelServer
 from tests.fakes.slack.house import slack_house

@@ -6,7 +6,8 @@ from typing import Any
 
 from platforms.core.contract import Adapter, Address, Capabilities, PlatformSpec, Surroundings
 from platforms.slack import SlackConfig
-from platforms.slack.adapter import CAPABILITIES, SlackAdapter
+from platforms.slack.adapter import SlackAdapter
+from platforms.slack.capabilities import CAPABILITIES
 from tests.contract.services.contract import (
     PATIENCE,
     Called,

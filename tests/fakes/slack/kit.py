@@ -1,5 +1,6 @@
 """An adapter in front of a Slack of ours, as tests want it."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
@@ -10,6 +11,7 @@ from platforms.slack.adapter import SlackAdapter
 from sessions.values.clock import Clock, SystemClock
 from sessions.values.ids import Ids
 from sessions.values.secret import Secret
+from tests.fakes.inbox import Inbox
 from tests.fakes.slack.server import APP_TOKEN, BOT_TOKEN, SIGNING_SECRET, SlackServer
 
 
@@ -87,3 +89,14 @@ async def slack_server() -> AsyncIterator[SlackServer]:
         yield slack
         found = slack.violations()
         assert found == [], found
+
+
+@contextlib.asynccontextmanager
+async def running(adapter: SlackAdapter, inbox: Inbox) -> AsyncIterator[None]:
+    """Run the adapter inside the block."""
+    ready = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(adapter.run(inbox, ready.set))
+        await ready.wait()
+        yield
+        task.cancel()

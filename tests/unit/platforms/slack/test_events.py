@@ -191,7 +191,7 @@ def pressed(**more: Any) -> dict[str, Any]:
 
 
 def test_a_button_says_where_and_by_whom_it_was_pressed() -> None:
-    found = reader().decode("interactive", pressed(), 0)
+    found = reader().decode_action(pressed())
     assert found
     assert isinstance(found.event, InboundAction)
     assert (found.event.action, found.event.message) == ("approve:1", "18.0")
@@ -201,8 +201,8 @@ def test_a_button_says_where_and_by_whom_it_was_pressed() -> None:
 
 def test_buttons_of_others_are_left_out() -> None:
     other = [{"action_id": "feedback", "value": "x"}]
-    assert reader().decode("interactive", pressed(actions=other), 0) is None
-    assert reader().decode("interactive", {"type": "view_submission"}, 0) is None
+    assert reader().decode_action(pressed(actions=other)) is None
+    assert reader().decode_action({"type": "view_submission"}) is None
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_a_slash_command_becomes_a_command_in_the_last_thread(typed: str, text: 
     places = SlackPlaces()
     places.update("C1", "16.0", "16.0", "U1")
     payload = {"channel_id": "C1", "user_id": "U1", "text": typed, "trigger_id": "1.2.3"}
-    found = reader(places).decode("slash_commands", payload, 5_000)
+    found = reader(places).decode_command(payload, 5_000)
     assert found
     assert isinstance(found.event, InboundMessage)
     assert (found.event.text, found.event.at) == (text, 5_000)

@@ -1,7 +1,6 @@
 """Events on their way in: from a Slack of ours through the real connection to an inbox."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -21,11 +20,12 @@ from platforms.core.contract import (
     InboundMessage,
 )
 from platforms.core.errors import PlatformError, Unauthorized, Unavailable
-from platforms.slack.adapter import EVENTS_PATH, SlackAdapter
+from platforms.slack.adapter import SlackAdapter
 from platforms.slack.socket_mode import OTHER_PROGRAM
+from platforms.slack.webhook import EVENTS_PATH
 from sessions.values.clock import SystemClock
 from tests.fakes.inbox import Inbox
-from tests.fakes.slack.kit import DictShelf, ShiftedClock, adapter_for, slack_server
+from tests.fakes.slack.kit import DictShelf, ShiftedClock, adapter_for, running, slack_server
 from tests.fakes.slack.server import Fault, SlackServer, sign
 from tests.fakes.slack.workspace import BOT_USER, TEAM
 
@@ -56,17 +56,6 @@ async def slack() -> AsyncIterator[SlackServer]:
 @pytest.fixture
 def inbox() -> Gateway:
     return Gateway()
-
-
-@contextlib.asynccontextmanager
-async def running(adapter: SlackAdapter, inbox: Gateway) -> AsyncIterator[None]:
-    """Receive inside of the block."""
-    ready = asyncio.Event()
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(adapter.run(inbox, ready.set))
-        await ready.wait()
-        yield
-        task.cancel()
 
 
 async def test_an_event_is_acknowledged_once_it_is_stored(
@@ -287,7 +276,7 @@ async def test_what_was_said_while_we_were_away_is_read_even_when_slack_has_forg
 async def test_a_deaf_connection_is_noticed_and_rebuilt(
     slack: SlackServer, inbox: Gateway, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    monkeypatch.setattr("platforms.slack.adapter._SILENCE_SECONDS", 0.06)
+    monkeypatch.setattr("platforms.slack.catch_up._SILENCE_SECONDS", 0.06)
     slack.add_channel("C1")
     channel, call = ("C1", f"<@{BOT_USER}> ") if place == "a thread" else ("D1", "")
     async with running(adapter_for(slack), inbox):
@@ -467,7 +456,7 @@ async def test_only_genuine_requests_are_taken(
         answer = await client.post(slack.requests_to, data=body.encode(), headers=given)
         assert answer.status == status
         if status == 200:
-            assert await answer.text() == "abc"
+            assert await answer.json() == {"challenge": "abc"}
 
 
 # --- somebody opens a chat with us ---------------------------------------------------------------

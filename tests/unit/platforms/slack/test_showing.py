@@ -63,7 +63,7 @@ def clock() -> ShiftedClock:
 def adapter(slack: SlackServer, clock: ShiftedClock) -> SlackAdapter:
     """Somebody has spoken to us in the thread."""
     adapter = adapter_for(slack, clock=clock)
-    adapter._places.update("C1", ROOT, ROOT, "U1", "T1")
+    adapter._receiver.places.update("C1", ROOT, ROOT, "U1", "T1")
     return adapter
 
 
@@ -326,7 +326,7 @@ async def test_dms_are_edited_and_rooms_are_streamed(
     assert adapter.capabilities_in(DM).live is Live.EDIT
     assert adapter.capabilities_in(THREAD).live is Live.STREAM
     in_a_dm = Address("slack", "T1/D1", thread=ROOT)
-    adapter._places.update("D1", ROOT, ROOT, "U1", "T1")
+    adapter._receiver.places.update("D1", ROOT, ROOT, "U1", "T1")
     await adapter.deliver(Post("a.0", in_a_dm, "Hello", streaming=True))
     assert slack.workspace.calls("chat.startStream") == []
 
@@ -781,7 +781,7 @@ async def test_twenty_answers_at_once_use_the_minute_and_no_more(
         channel = f"C{number + 10}"
         slack.add_channel(channel)
         slack.workspace.put(channel, Message(ROOT, "U1", "hello", ROOT))
-        adapter._places.update(channel, ROOT, ROOT, "U1", "T1")
+        adapter._receiver.places.update(channel, ROOT, ROOT, "U1", "T1")
         addresses.append(Address("slack", f"T1/{channel}", thread=ROOT))
         post = Post(f"{number}.0", addresses[-1], "0", streaming=True)
         messages.append((await adapter.deliver(post)).message)
