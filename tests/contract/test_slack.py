@@ -20,10 +20,14 @@ from tests.fakes.slack.workspace import BOT_USER, STREAM_LIFE
 pytestmark = pytest.mark.quick
 
 
-@pytest.fixture
-async def slack() -> AsyncIterator[SlackServer]:
-    async with slack_server() as slack:
+@pytest.fixture(params=["socket mode", "signed requests"])
+async def slack(request: pytest.FixtureRequest) -> AsyncIterator[SlackServer]:
+    """A Slack that sends events in one of its two ways."""
+    async with slack_server(over_http=request.param == "signed requests") as slack:
         yield slack
+
+
+socket_mode = pytest.mark.parametrize("slack", ["socket mode"], indirect=True)
 
 
 async def test_a_mention_opens_a_thread_in_which_no_more_mention_is_needed(
@@ -139,6 +143,7 @@ async def test_strangers_get_a_code_in_a_dm_and_silence_in_a_room(
     assert slack.workspace.screen("C1") == []
 
 
+@socket_mode
 async def test_two_daemons_on_one_token_answer_each_message_once_and_it_is_said(
     tmp_path: Path, slack: SlackServer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -373,6 +378,7 @@ async def test_who_opens_the_app_is_greeted_once_and_a_stranger_is_paired(
     assert set(slack.workspace.prompts) == {("D1", "")}
 
 
+@socket_mode
 async def test_the_daemons_own_port_takes_signed_requests(
     tmp_path: Path, slack: SlackServer
 ) -> None:
@@ -387,6 +393,7 @@ async def test_the_daemons_own_port_takes_signed_requests(
         await slack.until(lambda: slack.workspace.screen("D1") == ["echo: hello"])
 
 
+@socket_mode
 async def test_a_clock_that_is_far_from_slacks_is_named_and_what_came_meanwhile_comes_again(
     tmp_path: Path, slack: SlackServer
 ) -> None:
@@ -411,6 +418,7 @@ async def test_a_clock_that_is_far_from_slacks_is_named_and_what_came_meanwhile_
         assert await house.runner.condition.problems() == []
 
 
+@socket_mode
 async def test_an_event_that_nobody_acknowledges_comes_three_more_times_and_is_forgotten(
     tmp_path: Path, slack: SlackServer
 ) -> None:

@@ -8,6 +8,7 @@ from platforms.core.contract import Adapter, Address, Capabilities, PlatformSpec
 from platforms.slack import SlackConfig
 from platforms.slack.adapter import SlackAdapter
 from platforms.slack.capabilities import CAPABILITIES
+from platforms.slack.webhook import EVENTS_PATH
 from tests.contract.services.contract import (
     PATIENCE,
     Called,
@@ -42,6 +43,7 @@ class SlackService(Service):
 
     def __init__(self, server: SlackServer) -> None:
         self.server = server
+        self.served = server.over_http
         server.add_channel("C1")
         server.workspace.add_user("U3", "Bob")
 
@@ -53,8 +55,15 @@ class SlackService(Service):
 
     @contextlib.asynccontextmanager
     async def meeting(self, adapter: Adapter, url: str) -> AsyncIterator[None]:
-        await self.until(self.server.connected.is_set)
-        yield
+        if not self.server.over_http:
+            await self.until(self.server.connected.is_set)
+            yield
+            return
+        self.server.listen_at(f"{url.rstrip('/')}{EVENTS_PATH}")
+        try:
+            yield
+        finally:
+            self.server.listen_at("")
 
     def address(self, place: Place) -> Address:
         return Address("slack", f"{TEAM}/{place.chat}", "", place.thread)
@@ -187,7 +196,8 @@ def _fault(trouble: Trouble, retry_after: float) -> Fault:
 
 
 @contextlib.asynccontextmanager
-async def opened() -> AsyncIterator[SlackService]:
+async def opened(*, over_http: bool = False) -> AsyncIterator[SlackService]:
     clock = clock_here()  # what is late there is late here, and not because others compute
-    async with SlackServer(Workspace(lambda: clock.now() / 1000)) as server:
+    workspace = Workspace(lambda: clock.now() / 1000)
+    async with SlackServer(workspace, over_http=over_http) as server:
         yield SlackService(server)

@@ -10,6 +10,7 @@ from agent.tools.contract import Tool
 from gateway.runner import GatewayRunner
 from gateway.settings import AccessSettings
 from platforms.slack import SPEC
+from platforms.slack.webhook import EVENTS_PATH
 from sessions.values.clock import Clock
 from tests.fakes.gateway_settings import scripted
 from tests.fakes.model_server import ModelServer
@@ -48,6 +49,7 @@ async def slack_house(
     **changes: Any,
 ) -> AsyncIterator[SlackHouse]:
     """Run a gateway until the block ends; then it drains."""
+    served = served or slack.over_http
     platforms = {"slack": config_for(slack, **(platform or {}))}
     access = AccessSettings(allow=allow, admins=admins)
     runner = GatewayRunner(
@@ -62,10 +64,14 @@ async def slack_house(
         task = group.create_task(runner.run())
         async with asyncio.timeout(PATIENCE):
             await runner.ready.wait()
-            if not served:
+            if slack.over_http:
+                slack.listen_at(f"{(runner.url or '').rstrip('/')}{EVENTS_PATH}")
+            elif not served:
                 await slack.connected.wait()
         try:
             yield SlackHouse(runner, task)
         finally:
+            if slack.over_http:
+                slack.listen_at("")
             runner.stopping.set()
             runner.skip_drain.set()

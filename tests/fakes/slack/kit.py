@@ -57,6 +57,7 @@ def config_for(slack: SlackServer, **changes: Any) -> SlackConfig:
         "app_token": Secret(APP_TOKEN),
         "signing_secret": Secret(SIGNING_SECRET),
         "base_url": slack.url,
+        "mode": "http" if slack.over_http else "socket",
     }
     return SlackConfig(**{**given, **changes})
 
@@ -83,9 +84,9 @@ def adapter_for(
 
 
 @contextlib.asynccontextmanager
-async def slack_server() -> AsyncIterator[SlackServer]:
-    """A Slack that minds nothing at the end."""
-    async with SlackServer() as slack:
+async def slack_server(*, over_http: bool = False) -> AsyncIterator[SlackServer]:
+    """Run a Slack that must have found no violation at the end."""
+    async with SlackServer(over_http=over_http) as slack:
         yield slack
         found = slack.violations()
         assert found == [], found

@@ -73,8 +73,10 @@ def _passed() -> float:
 class SlackServer:
     """See the module."""
 
-    def __init__(self, workspace: Workspace | None = None) -> None:
+    def __init__(self, workspace: Workspace | None = None, *, over_http: bool = False) -> None:
         self.workspace = workspace or Workspace()
+        self.over_http = over_http
+        """Sends signed requests by itself to `requests_to`, as soon as something listens there."""
         self.url = ""
         self.sockets: list[web.WebSocketResponse] = []
         self.connected = asyncio.Event()
@@ -98,6 +100,8 @@ class SlackServer:
         self._numbers = itertools.count(1)
         self._runner: web.AppRunner | None = None
         self._client: aiohttp.ClientSession | None = None
+        self._posters = asyncio.TaskGroup()
+        self._posting: dict[str, asyncio.Task[None]] = {}  # by channel
 
     async def __aenter__(self) -> Self:
         app = web.Application(client_max_size=200 * 1024 * 1024)
@@ -114,9 +118,13 @@ class SlackServer:
         self.workspace.base = f"http://127.0.0.1:{self._port}/"
         self.url = f"{self.workspace.base}api/"
         self._client = aiohttp.ClientSession()
+        await self._posters.__aenter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        for task in self._posting.values():
+            task.cancel()
+        await self._posters.__aexit__(None, None, None)
         for socket in list(self.sockets):
             await socket.close()
         if self._client:
@@ -248,6 +256,18 @@ class SlackServer:
         self._queue("slash_commands", payload)
         await self.settle()
 
+    async def shortcut(self, callback_id: str = "ask", *, user: str = "U1") -> None:
+        """Let a person choose a shortcut from the menu of the message box."""
+        payload = {
+            "type": "shortcut",
+            "callback_id": callback_id,
+            "team": {"id": TEAM},
+            "user": {"id": user, "team_id": TEAM},
+            "trigger_id": f"{next(self._numbers)}.1.abc",
+        }
+        self._queue("interactive", payload)
+        await self.settle()
+
     async def stop(self, channel: str, ts: str, *, user: str = "U1") -> None:
         """Let somebody press Slack's own Stop below a stream."""
         message = self.workspace.get(channel, ts)
@@ -293,7 +313,7 @@ class SlackServer:
 
     async def settle(self) -> None:
         """Wait until everything that was sent is acknowledged."""
-        if self.requests_to:
+        if self.requests_to and not self.over_http:
             for envelope in [
                 each for each in self._waiting if each.next_at <= self.workspace.now()
             ]:
@@ -307,7 +327,7 @@ class SlackServer:
         """Move Slack's clock, and send again what is due; what is sent too often is forgotten."""
         self.workspace.offset += seconds
         self._send_due()
-        if self.requests_to:
+        if self.requests_to and not self.over_http:
             await self.settle()
 
     @property
@@ -322,6 +342,9 @@ class SlackServer:
 
     def cut(self) -> None:
         """Cut every connection without a word."""
+        if self.over_http:
+            self._cut_requests()
+            return
         for socket in list(self.sockets):
             transport = socket._req.transport if socket._req else None
             if transport:
@@ -381,13 +404,20 @@ class SlackServer:
         self.events.add(kind)
         return kind in self.subscribed
 
+    def listen_at(self, url: str) -> None:
+        """Send requests to this address from now on; empty: nothing listens."""
+        self.requests_to = url
+        self._send_due()
+
     def _send_due(self) -> None:
         now = self.workspace.now()
         for envelope in list(self._waiting):
             if envelope.next_at > now:
                 continue
             if self.requests_to:
-                continue  # sent by `settle`
+                if self.over_http:
+                    self._post_to(_channel_of(envelope))
+                continue  # else sent by `settle`
             if self.sockets and self.deaf:
                 envelope.next_at = float("inf")  # believed to be sent, and gone
                 self._waiting.remove(envelope)
@@ -532,6 +562,30 @@ class SlackServer:
             self._waiting.remove(envelope)
         self.changed.set()
 
+    def _post_to(self, channel: str) -> None:
+        """Send what is due in a channel, one request after the other, beside other channels."""
+        task = self._posting.get(channel)
+        if task is None or task.done():
+            self._posting[channel] = self._posters.create_task(self._post_due(channel))
+
+    async def _post_due(self, channel: str) -> None:
+        while due := [
+            each
+            for each in self._waiting
+            if _channel_of(each) == channel and each.next_at <= self.workspace.now()
+        ]:
+            await self._request(due[0])
+
+    def _cut_requests(self) -> None:
+        """Cut the requests under way; Slack does not learn whether they were received."""
+        for channel, task in list(self._posting.items()):
+            if not task.done():
+                task.cancel()
+                (cut, *_) = (each for each in self._waiting if _channel_of(each) == channel)
+                self._tried(cut)
+        self._posting.clear()
+        self._send_due()
+
     async def _request(self, envelope: Envelope) -> None:
         """Send an event as a signed request."""
         assert self._client
@@ -542,19 +596,26 @@ class SlackServer:
             kind = "application/x-www-form-urlencoded"
         else:
             body, kind = urlencode(envelope.payload), "application/x-www-form-urlencoded"
-        headers = {"Content-Type": kind, **sign(body, int(self.workspace.now()))}
+        signed_at = self.workspace.now()
+        if self.over_http:  # the time that a test lets pass passes for the app as well
+            signed_at -= self.workspace.offset
+        headers = {"Content-Type": kind, **sign(body, int(signed_at))}
         if envelope.tries:
             headers["X-Slack-Retry-Num"] = str(envelope.tries)
+        at = _passed()
         try:
             async with self._client.post(self.requests_to, data=body, headers=headers) as answer:
                 fine = answer.status == 200
         except aiohttp.ClientError:
             fine = False
         if fine:
+            if _passed() > at + _ACK_SECONDS:
+                self.workspace.found.append(f"{envelope.kind} was acknowledged too late")
             envelope.acknowledged.set()
             self._waiting.remove(envelope)
         else:
             self._tried(envelope)
+        self.changed.set()
 
     async def _upload(self, request: web.Request) -> web.StreamResponse:
         file = request.match_info["file"]
@@ -589,6 +650,12 @@ class SlackServer:
             return await self.line.give(request)
         kind = self.workspace.files[file]["mimetype"]
         return await self.downloads.serve(request, self.workspace.contents[file], kind)
+
+
+def _channel_of(envelope: Envelope) -> str:
+    payload = envelope.payload
+    where = payload.get("event") or payload.get("container") or payload
+    return str(where.get("channel") or where.get("channel_id") or "")
 
 
 async def _arguments(request: web.Request) -> Json:
