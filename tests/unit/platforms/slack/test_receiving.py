@@ -436,12 +436,20 @@ async def test_a_request_that_cannot_be_stored_now_comes_again(
     ("body", "headers", "status"),
     [
         ('{"type":"url_verification","challenge":"abc"}', {}, 200),
+        ('{"type":"url_verification","challenge":"abc"}', {"X-Slack-Signature": "v0=00"}, 401),
         ("not json", {}, 400),
         ("[]", {}, 400),
+        ("[]", {"Content-Type": "application/json"}, 400),
+        ("{", {}, 400),
+        ('{"team":5}', {}, 400),
+        ("\xe9", {"Content-Type": "application/x-www-form-urlencoded"}, 503),
+        ("payload=[]", {"Content-Type": "application/x-www-form-urlencoded"}, 400),
         ("{}", {"X-Slack-Signature": "v0=00"}, 401),
         ("{}", {"X-Slack-Signature": "v0=\xe9"}, 401),
         ("{}", {"X-Slack-Signature": ""}, 401),
         ("{}", {"X-Slack-Request-Timestamp": "now"}, 401),
+        ("{}", {"X-Slack-Request-Timestamp": "9" * 5000}, 401),
+        ("{}", {"X-Slack-Request-Timestamp": "²"}, 401),
         ("{}", sign("{}", 1_000_000), 401),  # long ago
         ("{}", sign("{}", int(SystemClock().now() / 1000), "another secret"), 401),
         ("{}", {}, 503),  # genuine, but nobody receives
