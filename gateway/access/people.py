@@ -24,7 +24,7 @@ from gateway.access.pairing import (
     redeem_code,
 )
 from gateway.access.policy import PersonEntry, Policy, build_policy, parse_admin_entry
-from gateway.settings import AccessSettings
+from gateway.access.settings import AccessSettings
 from platforms.core.contract import InboundMessage
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock, rfc3339
@@ -161,7 +161,12 @@ class People:
                 case OfferCode():
                     text = new_code(self._choose)
                     code = PairingCode(
-                        "pair", self._hash_code(text), platform, principal, now, name
+                        kind="pair",
+                        digest=self._hash_code(text),
+                        platform=platform,
+                        principal=principal,
+                        created_at=now,
+                        name=name,
                     )
                     await self._update(codes=(*self._open_codes(), code))
                     fields: dict[str, str | int] = {
@@ -184,7 +189,13 @@ class People:
         """Make a code by which the first admin shows up; an older one is void from now on."""
         async with self._lock:
             text = new_code(self._choose)
-            code = PairingCode("claim", self._hash_code(text), "", "", self._clock.now())
+            code = PairingCode(
+                kind="claim",
+                digest=self._hash_code(text),
+                platform="",
+                principal="",
+                created_at=self._clock.now(),
+            )
             kept = tuple(each for each in self._open_codes() if each.kind != "claim")
             await self._update(codes=(*kept, code))
             return text

@@ -306,7 +306,13 @@ class SideRequests:
             log.info("%s: %d tokens were used outside of a conversation", call.key, side.tokens)
         request = f"(on the side) {call.args}".strip()
         return side.usage_changes(
-            SideQuestion(call.key, session, call.context.address, call.principal, request)
+            SideQuestion(
+                key=call.key,
+                session_id=session,
+                address=call.context.address,
+                person=call.principal,
+                request=request,
+            )
         )
 
     def _timeout_cause(self) -> str:
@@ -319,7 +325,7 @@ class SideRequests:
 
     async def _commit(self, call: CommandCall, item: OutboxItem, *changes: Change) -> None:
         """The answer and the end of the command are one: it is neither lost nor given twice."""
-        done = SetInbox((call.context.inbox,), InboxState.DONE, self._clock.now())
+        done = SetInbox(ids=(call.context.inbox,), state=InboxState.DONE, at=self._clock.now())
         await self._delivery.put(*changes, done, PutItem(item))
 
     def _item(self, call: CommandCall, notice: str, fields: NoticeFields) -> OutboxItem:

@@ -126,7 +126,9 @@ def step(state: ConversationState, event: Event, env: StepContext) -> Transition
         )
         and event.context.inbox
     ):
-        result.changes.append(SetInbox((event.context.inbox,), InboxState.DONE, env.now))
+        result.changes.append(
+            SetInbox(ids=(event.context.inbox,), state=InboxState.DONE, at=env.now)
+        )
     _set_notice_origins(result, event)
     return result
 
@@ -163,8 +165,10 @@ def _on_message_arrived(result: Transition, event: MessageArrived, env: StepCont
     others = tuple(each for each in state.waiting if each.id != pending.id)
     known = len(others) < len(state.waiting)  # read back from the store before it was announced
     if not known and len(others) >= env.queue_limit:
-        result.changes.append(SetInbox((pending.id,), InboxState.REFUSED, env.now))
-        result.effects.append(SendNotice("N16", pending.address, {"limit": env.queue_limit}))
+        result.changes.append(SetInbox(ids=(pending.id,), state=InboxState.REFUSED, at=env.now))
+        result.effects.append(
+            SendNotice(notice="N16", address=pending.address, fields={"limit": env.queue_limit})
+        )
         return
     meant = (
         pending.continued_session == state.session
@@ -174,7 +178,9 @@ def _on_message_arrived(result: Transition, event: MessageArrived, env: StepCont
             SetSession(state.session, SessionState.CLOSED, event.expired, env.now)
         )
         result.effects.append(
-            SendNotice("expired", pending.address, {"reason": event.expired.value})
+            SendNotice(
+                notice="expired", address=pending.address, fields={"reason": event.expired.value}
+            )
         )
         _update_state(result, session=None)
     if not known:
@@ -189,7 +195,7 @@ def _on_message_arrived(result: Transition, event: MessageArrived, env: StepCont
     if state.draining:
         if not state.draining_announced:
             _update_state(result, draining_announced=True)
-            result.effects.append(SendNotice("N17", pending.address))
+            result.effects.append(SendNotice(notice="N17", address=pending.address))
     elif (
         state.turn
         and not state.turn.cancelling
@@ -207,7 +213,7 @@ def _update_queue_notice(result: Transition, before: ConversationState, env: Ste
     if line is None:
         return
     if turn is None or turn.cancelling or not state.waiting:
-        result.effects.append(SendNotice("N15.gone", line.address, item_id=line.id))
+        result.effects.append(SendNotice(notice="N15.gone", address=line.address, item_id=line.id))
         _update_state(result, queue_notice=None)
     elif (before.queue_notice, before.turn, len(before.waiting)) != (
         line,
@@ -219,7 +225,9 @@ def _update_queue_notice(result: Transition, before: ConversationState, env: Ste
             "request": turn.request,
             "min": (env.now - turn.started_at) // 60_000,
         }
-        result.effects.append(SendNotice("N15", line.address, fields, item_id=line.id))
+        result.effects.append(
+            SendNotice(notice="N15", address=line.address, fields=fields, item_id=line.id)
+        )
 
 
 def _start_next(result: Transition, env: StepContext) -> None:
@@ -244,7 +252,9 @@ def _start_next(result: Transition, env: StepContext) -> None:
         result.changes.append(OpenSession(session, state.key, taken[0].address, env.now))
         _update_state(result, session=session, replaced_reason=None)
         if fresh_after:
-            result.effects.append(SendNotice("N14", taken[-1].address, origin=taken[-1].origin))
+            result.effects.append(
+                SendNotice(notice="N14", address=taken[-1].address, origin=taken[-1].origin)
+            )
     else:
         fresh_after = None
         if after == state.session:
@@ -296,12 +306,12 @@ def _start_turn(
     asked = messages or (source.messages if isinstance(source, LastTurn) else ())
     request = request_text(asked[-1])[:MAX_REQUEST_CHARS] if asked else ""
     turn = RunningTurn(
-        env.new_id("t"),
-        state.session,
-        source.address,
-        source.person,
-        request,
-        env.now,
+        id=env.new_id("t"),
+        session=state.session,
+        address=source.address,
+        person=source.person,
+        request=request,
+        started_at=env.now,
         reply_to=source.reply_to,
         origin=origin,
         request_options=source.request_options,
@@ -309,15 +319,15 @@ def _start_turn(
     )
     result.changes.append(
         StartTurn(
-            turn.id,
-            state.session,
-            state.key,
-            source.address,
-            inbox,
-            messages,
-            request,
-            env.now,
-            source.person,
+            id=turn.id,
+            session_id=state.session,
+            key=state.key,
+            address=source.address,
+            inbox=inbox,
+            messages=messages,
+            request=request,
+            at=env.now,
+            person=source.person,
         )
     )
     result.effects.append(StartTask(turn, fresh_after, interrupted_request, resumed))
@@ -360,15 +370,15 @@ def _on_crashed_turn(result: Transition, event: TurnCrashed, env: StepContext) -
     if event.resume:
         result.changes.append(
             StartTurn(
-                turn.id,
-                turn.session,
-                result.state.key,
-                turn.address,
-                (),
-                (),
-                turn.request,
-                env.now,
-                turn.person,
+                id=turn.id,
+                session_id=turn.session,
+                key=result.state.key,
+                address=turn.address,
+                inbox=(),
+                messages=(),
+                request=turn.request,
+                at=env.now,
+                person=turn.person,
             )
         )
         result.effects.append(StartTask(turn, resumed=True))
@@ -378,7 +388,9 @@ def _on_crashed_turn(result: Transition, event: TurnCrashed, env: StepContext) -
     reason = SessionReason.STUCK if event.stuck else SessionReason.CRASH
     if result.state.session == turn.session:
         _suspend(result, reason, turn.request, env)
-        result.effects.append(SendNotice("N11", turn.address, event.fields, turn=turn.id))
+        result.effects.append(
+            SendNotice(notice="N11", address=turn.address, fields=event.fields, turn=turn.id)
+        )
 
 
 def _suspend(
@@ -398,7 +410,9 @@ def _hold_waiting(result: Transition, env: StepContext) -> int:
     state = result.state
     if state.waiting and state.session:
         ids = tuple(p.id for p in state.waiting)
-        result.changes.append(SetInbox(ids, InboxState.HELD, env.now, session_id=state.session))
+        result.changes.append(
+            SetInbox(ids=ids, state=InboxState.HELD, at=env.now, session_id=state.session)
+        )
         _update_state(result, waiting=())
     return len(state.waiting)
 
@@ -410,19 +424,29 @@ def _on_stop(result: Transition, event: StopTurn, env: StepContext) -> None:
     state = result.state
     turn = state.turn
     if event.turn and (turn is None or turn.id != event.turn):
-        result.effects.append(SendNotice("N10.idle", event.context.address, urgent=True))
+        result.effects.append(
+            SendNotice(notice="N10.idle", address=event.context.address, urgent=True)
+        )
         return
     # A turn that is leaving to make room for the next message counts as that message's start.
     if turn is None or state.session is None or (turn.cancelling and not state.waiting):
         if not event.quiet:
-            result.effects.append(SendNotice("N10.idle", event.context.address, urgent=True))
+            result.effects.append(
+                SendNotice(notice="N10.idle", address=event.context.address, urgent=True)
+            )
         return
     request = request_text(state.waiting[0].message) if turn.cancelling else turn.request
     _cancel_running(result, TurnState.STOPPED, "stop", env)
     held = _hold_waiting(result, env)
     _suspend(result, SessionReason.STOP, request[:MAX_REQUEST_CHARS], env, held)
     result.effects.append(
-        SendNotice("N10", event.context.address, {"n": held}, urgent=True, turn=turn.id)
+        SendNotice(
+            notice="N10",
+            address=event.context.address,
+            fields={"n": held},
+            urgent=True,
+            turn=turn.id,
+        )
     )
 
 
@@ -430,7 +454,7 @@ def _check_permission(result: Transition, by: CommandContext) -> bool:
     """Whether somebody may change the course of the conversation: its last requester, an admin."""
     if by.admin or result.state.person in {"", by.person}:
         return True
-    result.effects.append(SendNotice("not_yours", by.address))
+    result.effects.append(SendNotice(notice="not_yours", address=by.address))
     return False
 
 
@@ -444,7 +468,12 @@ def _on_new_session(result: Transition, event: NewSession, env: StepContext) -> 
         )
     _update_state(result, session=None, replaced_reason=None, person="")
     result.effects.append(
-        SendNotice("new", event.context.address, {"n": len(result.state.waiting)}, urgent=True)
+        SendNotice(
+            notice="new",
+            address=event.context.address,
+            fields={"n": len(result.state.waiting)},
+            urgent=True,
+        )
     )
     _start_next(result, env)
 
@@ -456,12 +485,16 @@ def _on_resume(result: Transition, event: ResumeSession, env: StepContext) -> No
         _continue_last_turn(result, event.last, event, env)
         return
     if event.session is None or event.session == result.state.session:
-        result.effects.append(SendNotice("nothing_to_resume", event.context.address))
+        result.effects.append(SendNotice(notice="nothing_to_resume", address=event.context.address))
         return
     _cancel_running(result, TurnState.STOPPED, "switched", env)
     _activate_session(result, event.session, event.held, env)
     result.effects.append(
-        SendNotice("resumed", event.context.address, {"n": len(event.held), "title": event.title})
+        SendNotice(
+            notice="resumed",
+            address=event.context.address,
+            fields={"n": len(event.held), "title": event.title},
+        )
     )
     _update_state(result, person=event.context.person)
     if event.resume_turn and event.last and result.state.turn is None and not result.state.draining:
@@ -476,9 +509,9 @@ def _continue_last_turn(
 ) -> None:
     """Take up the last turn of the active session, which failed."""
     if result.state.turn:
-        result.effects.append(SendNotice("busy", event.context.address))
+        result.effects.append(SendNotice(notice="busy", address=event.context.address))
     elif result.state.draining:
-        result.effects.append(SendNotice("N17", event.context.address))
+        result.effects.append(SendNotice(notice="N17", address=event.context.address))
     else:
         source = msgspec.structs.replace(last, person=event.context.person)
         _start_turn(result, (), (), source, env, origin=event.context.origin, resumed=True)
@@ -496,7 +529,7 @@ def _activate_session(
     result.changes.append(SetSession(session, SessionState.ACTIVE, None, env.now))
     if held:
         ids = tuple(p.id for p in held)
-        result.changes.append(SetInbox(ids, InboxState.WAITING, env.now))
+        result.changes.append(SetInbox(ids=ids, state=InboxState.WAITING, at=env.now))
     waiting = (*held, *result.state.waiting)
     _update_state(result, session=session, session_used_at=env.now, waiting=waiting)
 
@@ -506,13 +539,13 @@ def _on_retry(result: Transition, event: RetryTurn, env: StepContext) -> None:
     if not _check_permission(result, event.context):
         return
     if state.turn:
-        result.effects.append(SendNotice("busy", event.context.address))
+        result.effects.append(SendNotice(notice="busy", address=event.context.address))
         return
     if last is None or not last.messages:
-        result.effects.append(SendNotice("nothing_to_retry", event.context.address))
+        result.effects.append(SendNotice(notice="nothing_to_retry", address=event.context.address))
         return
     if state.draining:
-        result.effects.append(SendNotice("N17", event.context.address))
+        result.effects.append(SendNotice(notice="N17", address=event.context.address))
         return
     if state.session != last.session:
         _activate_session(result, last.session, event.held, env)
@@ -531,14 +564,18 @@ def _on_undo(result: Transition, event: UndoTurn, env: StepContext) -> None:
     if not _check_permission(result, event.context):
         return
     if result.state.turn:
-        result.effects.append(SendNotice("busy", event.context.address))
+        result.effects.append(SendNotice(notice="busy", address=event.context.address))
     elif event.last is None or event.last.session != result.state.session:
-        result.effects.append(SendNotice("nothing_to_undo", event.context.address))
+        result.effects.append(SendNotice(notice="nothing_to_undo", address=event.context.address))
     else:
         result.changes.append(TakeBackTurn(event.last.session, event.last.id, env.now))
         request = request_text(event.last.messages[-1]) if event.last.messages else ""
         result.effects.append(
-            SendNotice("undone", event.context.address, {"request": request[:MAX_REQUEST_CHARS]})
+            SendNotice(
+                notice="undone",
+                address=event.context.address,
+                fields={"request": request[:MAX_REQUEST_CHARS]},
+            )
         )
 
 
@@ -570,7 +607,7 @@ def _on_message_deleted(result: Transition, event: MessageDeleted, env: StepCont
     state = result.state
     left = tuple(p for p in state.waiting if p.id != event.inbox)
     if len(left) < len(state.waiting):
-        result.changes.append(SetInbox((event.inbox,), InboxState.DONE, env.now))
+        result.changes.append(SetInbox(ids=(event.inbox,), state=InboxState.DONE, at=env.now))
         _update_state(result, waiting=left)
 
 
@@ -601,7 +638,13 @@ def _on_steers_requested(result: Transition, event: SteersRequested, env: StepCo
         turn = state.turn
         ids, messages = tuple(p.id for p in steers), tuple(p.message for p in steers)
         result.changes.append(
-            SetInbox(ids, InboxState.RUNNING, env.now, session_id=turn.session, turn_id=turn.id)
+            SetInbox(
+                ids=ids,
+                state=InboxState.RUNNING,
+                at=env.now,
+                session_id=turn.session,
+                turn_id=turn.id,
+            )
         )
         result.changes.append(AppendMessages(turn.session, turn.id, messages, env.now))
         _update_state(result, waiting=tuple(p for p in state.waiting if p not in steers))
@@ -628,7 +671,9 @@ def _on_interrupt(result: Transition, event: InterruptTurn, env: StepContext) ->
         return
     _cancel_running(result, TurnState.INTERRUPTED, event.reason.value, env)
     _suspend(result, event.reason, turn.request, env)
-    result.effects.append(SendNotice("N11", turn.address, event.fields, turn=turn.id))
+    result.effects.append(
+        SendNotice(notice="N11", address=turn.address, fields=event.fields, turn=turn.id)
+    )
 
 
 def _update_state(result: Transition, **fields: object) -> None:

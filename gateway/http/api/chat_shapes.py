@@ -117,7 +117,7 @@ _NO_FUNCTIONS = Meta(
 )
 
 
-class ChatRequest(msgspec.Struct, frozen=True):
+class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request for an answer. What is not named here is let pass and means nothing.
 
     The last message must be one of role `user` with something in it.
