@@ -13,7 +13,7 @@ sending
   send        posts, streams, edits and lookups of our messages; files: up- and downloads
   format      Sans-IO: text and blocks; stream_chunks: chunks of a stream and task cards
   status      status line and Stop button of a thread
-  calls       the Web API; errors: what a call can raise; rate_limit: Slack's call limits
+  calls       the Web API; errors: errors that a call raises; rate_limit: Slack's call limits
   probe       checks tokens and scopes without connecting
 """
 

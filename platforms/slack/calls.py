@@ -1,4 +1,4 @@
-"""Slack's Web API through its own client: one call, once, and errors of ours."""
+"""Slack's Web API through its own client: each call is made once and raises our errors."""
 
 import asyncio
 import contextlib
@@ -28,11 +28,11 @@ _NOT_URGENT = {
     "conversations.replies",
     "users.info",
 }
-"""These need not try whether Slack allows more than it says."""
+"""Methods kept strictly within the documented limits."""
 
 
 class SlackClient:
-    """Calls methods by name under one token."""
+    """Calls methods of the Web API by name, with one token."""
 
     def __init__(self, bot_token: Secret, base_url: str, clock: Clock) -> None:
         self.token = bot_token
@@ -44,12 +44,12 @@ class SlackClient:
         self._client = AsyncWebClient(
             bot_token.reveal(), self.base_url, timeout=30, retry_handlers=[]
         )
-        # The library logs whole requests where everything is logged.
+        # At debug level the library logs whole requests.
         self._client.logger.setLevel(max(self._client.logger.level, logging.INFO))
 
     @contextlib.asynccontextmanager
     async def open_session(self) -> AsyncIterator[aiohttp.ClientSession]:
-        """Keep connections open inside of the block."""
+        """Keep one HTTP session open inside the block."""
         async with aiohttp.ClientSession(timeout=_TIMEOUT) as session:
             self._session = self._client.session = session
             try:
@@ -59,7 +59,7 @@ class SlackClient:
 
     @contextlib.asynccontextmanager
     async def session(self) -> AsyncIterator[aiohttp.ClientSession]:
-        """Give the open session, or one for this block alone."""
+        """Yield the open session, or a new one for this block."""
         if self._session and not self._session.closed:
             yield self._session
             return
@@ -67,13 +67,16 @@ class SlackClient:
             yield session
 
     async def call(self, method: str, *, about_channel: str = "", **arguments: Any) -> Json:  # noqa: ANN401
-        """Call a method once; `where` is the channel it is about."""
+        """Call a method once.
+
+        `about_channel` is the channel whose rate limit the call counts towards.
+        """
         now = self.clock.monotonic()
         if wait := self.rate_limit.blocked_seconds(method, about_channel, now):
-            msg = f"Slack asked us to be slower with {method}."
+            msg = f"Slack has rate-limited {method}."
             raise Unavailable(msg, wait)
         if method in _NOT_URGENT and (wait := self.rate_limit.seconds_until_free(method, now)):
-            msg = f"Slack takes {method} only so often a minute."
+            msg = f"The limit of {method} per minute is used up."
             raise Unavailable(msg, wait)
         self.rate_limit.record_call(method, now)
         try:
@@ -86,12 +89,12 @@ class SlackClient:
                 self.rate_limit.block(method, about_channel, until)
             raise ours from error
         if not isinstance(data, dict):
-            msg = f"Slack answered {method} with something else than JSON."
+            msg = f"Slack's answer to {method} is not JSON."
             raise Unconfirmed(msg)
         return data
 
     async def read(self, method: str, *, about_channel: str = "", **arguments: Any) -> Json:  # noqa: ANN401
-        """Call a method that changes nothing: whatever went wrong, it can be called again."""
+        """Call a method that only reads, so an unconfirmed failure is raised as `Unavailable`."""
         try:
             async with asyncio.timeout(20):
                 return await self.call(method, about_channel=about_channel, **arguments)

@@ -33,7 +33,7 @@ _bolt_log.setLevel(logging.ERROR)
 OK, BAD_REQUEST, UNAVAILABLE = 200, 400, 503
 
 UNREADABLE = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors that bolt raises for a body that is not in the form Slack documents."""
+"""Errors that bolt raises for a body in a form that Slack does not document."""
 
 _OWN_ACTION = re.compile(r"\Aholdfast\.")
 _ANY = re.compile("")
@@ -41,7 +41,7 @@ _RECEIVED = "holdfast_received"
 
 
 class SlackEventReceiver(Protocol):
-    """Takes what bolt has matched.
+    """Receives the requests that bolt has matched.
 
     Each method returns once the event is committed. A `PlatformError` means that it is not; then
     it is not acknowledged either, so Slack sends it again.
@@ -140,15 +140,19 @@ class SlackDispatcher:
         context[_RECEIVED] = True
         return self._receiver
 
-    async def _on_error(self, error: Exception) -> BoltResponse:
+    async def _on_error(self, context: AsyncBoltContext, error: Exception) -> BoltResponse:
         """Turn an error into a response; bolt would log the error and answer 500."""
         match error:
             case BoltUnhandledRequestError() if self._receiver:
-                return BoltResponse(status=OK)  # of no interest, so Slack need not repeat it
+                return BoltResponse(status=OK)  # of no interest
             case BoltUnhandledRequestError():
                 return BoltResponse(status=UNAVAILABLE)
             case PlatformError():
-                _log.warning("slack: an event was not stored and is not acknowledged: %s", error)
+                _log.warning(
+                    "slack: an event in %s was not stored and is not acknowledged: %s",
+                    context.channel_id,
+                    error,
+                )
                 return BoltResponse(status=UNAVAILABLE)
             case _:
                 raise error

@@ -1,4 +1,4 @@
-"""What Slack and its libraries raise, as errors of `platforms.core.errors`."""
+"""Errors of Slack and its libraries, translated to those of `platforms.core.errors`."""
 
 import contextlib
 from typing import Any
@@ -19,7 +19,7 @@ _DEFAULT_RETRY_AFTER_SECONDS = 30.0  # when Slack does not say how long
 
 
 class SlackRefusal(Rejected):
-    """Slack said no."""
+    """Slack refused a call; `code` is its error code."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -29,7 +29,7 @@ class SlackRefusal(Rejected):
 _LIMITED = {"ratelimited", "rate_limited", "message_limit_exceeded"}
 _UNAVAILABLE = {"service_unavailable", "external_channel_migrating"}
 _UNCONFIRMED = {"internal_error", "fatal_error", "request_timeout", "messaging_processing_failed"}
-"""Of these Slack says that something may have been carried out all the same."""
+"""Codes after which the call may have taken effect, according to Slack's documentation."""
 _CREDENTIALS = {
     "invalid_auth",
     "not_authed",
@@ -52,7 +52,7 @@ _CHAT_GONE = {
 }
 
 _LIBRARY_ERRORS: tuple[tuple[type[BaseException], type[PlatformError]], ...] = (
-    # The first that fits counts: what was surely not sent stands before what may have been.
+    # The first match counts, so errors before sending come before errors of unknown outcome.
     (aiohttp.ClientConnectorError, Unavailable),
     (aiohttp.ConnectionTimeoutError, Unavailable),
     (aiohttp.InvalidURL, Rejected),
@@ -60,13 +60,13 @@ _LIBRARY_ERRORS: tuple[tuple[type[BaseException], type[PlatformError]], ...] = (
     (TimeoutError, Unconfirmed),
     (OSError, Unconfirmed),
     (SlackClientError, Rejected),
-    # The client trips over a page of plain text that some proxy sent in Slack's place.
+    # Raised by the client when a proxy answers with a page of text in place of Slack.
     (AttributeError, Unconfirmed),
 )
 
 
 def translate_error(error: BaseException) -> PlatformError:
-    """Say in our words what went wrong."""
+    """Return the platform error for an error of the library; raise it again if it is unknown."""
     if isinstance(error, SlackApiError):
         return _response_error(error)
     for foreign, ours in _LIBRARY_ERRORS:
@@ -76,7 +76,7 @@ def translate_error(error: BaseException) -> PlatformError:
 
 
 def _describe(error: BaseException) -> str:
-    if isinstance(error, TimeoutError):  # it has no words of its own
+    if isinstance(error, TimeoutError):  # has no message
         return "Slack did not answer in time"
     return f"Slack: {str(error) or type(error).__name__}"
 
@@ -88,23 +88,23 @@ def _response_error(error: SlackApiError) -> PlatformError:
     answer: dict[str, Any] = data if isinstance(data, dict) else {}
     code = str(answer.get("error") or "")
     if status == 429 or code in _LIMITED:  # noqa: PLR2004 - the status has no better name
-        return Unavailable("Slack asks us to be slower.", retry_after(response.headers))
+        return Unavailable("Slack has rate-limited this call.", retry_after(response.headers))
     if code in _CREDENTIALS:
         return Unauthorized(f"Slack does not accept the token ({code})")
     if code in _UNAVAILABLE or status == 503:  # noqa: PLR2004
-        return Unavailable(f"Slack cannot take this now ({code or status})")
+        return Unavailable(f"Slack is not available ({code or status})")
     if not code or code in _UNCONFIRMED:
         return Unconfirmed(f"Slack failed ({code or status})")
     if code in _CHAT_GONE:
         return ChatGone(f"Slack: {code}")
     hint = answer.get("needed")
     return SlackRefusal(
-        code, f"Slack refused: {code}" + (f", it needs the scope {hint}" if hint else "")
+        code, f"Slack refused: {code}" + (f"; the app needs the scope {hint}" if hint else "")
     )
 
 
 def retry_after(headers: Any) -> float:  # noqa: ANN401 - a mapping of the library
-    """Read for how many seconds Slack wants to be left alone."""
+    """Return the seconds of the Retry-After header, or a default."""
     for name, value in dict(headers or {}).items():
         if str(name).lower() == "retry-after":
             with contextlib.suppress(ValueError):
