@@ -75,7 +75,7 @@ def _words(count: int) -> str:
     return "".join(f"word{n} " for n in range(count))
 
 
-async def test_another_word_for_a_command_is_known_where_nobody_called_us(
+async def test_an_alias_of_a_command_works_without_a_mention(
     tmp_path: Path, slack: SlackServer
 ) -> None:
     async with ModelServer(talkative) as model, slack_house(tmp_path, slack, model):
@@ -85,7 +85,7 @@ async def test_another_word_for_a_command_is_known_where_nobody_called_us(
         await slack.until(lambda: "🆕 New conversation." in slack.workspace.screen("C1", root))
 
 
-async def test_stop_in_a_thread_ends_the_turn_and_names_no_command_that_slack_lacks(
+async def test_stop_in_a_thread_ends_the_turn_and_names_only_commands_that_work_on_slack(
     tmp_path: Path, slack: SlackServer
 ) -> None:
     slack.add_channel("C1")
@@ -100,7 +100,7 @@ async def test_stop_in_a_thread_ends_the_turn_and_names_no_command_that_slack_la
     assert {message.thread for message in slack.workspace.ours("C1")} == {ts}
 
 
-async def test_after_a_restart_everything_said_meanwhile_is_answered_once(
+async def test_messages_sent_during_a_restart_are_answered_once(
     tmp_path: Path, slack: SlackServer
 ) -> None:
     slack.add_channel("C1")
@@ -144,7 +144,7 @@ async def test_strangers_get_a_code_in_a_dm_and_silence_in_a_room(
 
 
 @socket_mode
-async def test_two_daemons_on_one_token_answer_each_message_once_and_it_is_said(
+async def test_two_daemons_on_one_token_answer_each_message_once_and_log_the_conflict(
     tmp_path: Path, slack: SlackServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with (
@@ -158,7 +158,7 @@ async def test_two_daemons_on_one_token_answer_each_message_once_and_it_is_said(
     assert "another program uses the same app token" in caplog.text
 
 
-async def test_slacks_own_stop_below_a_stream_ends_the_turn(
+async def test_slacks_native_stop_below_a_stream_ends_the_turn(
     tmp_path: Path, slack: SlackServer
 ) -> None:
     slack.add_channel("C1")
@@ -171,7 +171,7 @@ async def test_slacks_own_stop_below_a_stream_ends_the_turn(
         await slack.until(lambda: slack.workspace.sessions["C1", ts] == "active")
 
 
-async def test_a_stream_that_a_crash_left_open_is_closed_after_the_restart(
+async def test_a_stream_left_open_by_a_crash_is_stopped_after_the_restart(
     tmp_path: Path, slack: SlackServer
 ) -> None:
     slack.add_channel("C1")
@@ -232,7 +232,7 @@ def reading(*names: str, says: str = "") -> Callable[[dict[str, Any]], str]:
     return answer
 
 
-async def test_tool_calls_are_cards_of_the_stream_and_the_words_around_them_stay(
+async def test_tool_calls_are_cards_of_the_stream_and_the_text_around_them_stays(
     tmp_path: Path, slack: SlackServer
 ) -> None:
     slack.add_channel("C1")
@@ -266,7 +266,7 @@ async def test_in_a_dm_a_line_below_the_answer_says_which_tool_runs(
         await slack.until(lambda: slack.workspace.screen("D1") == ["Let me see.\n\nIt is so."])
 
 
-async def test_a_stream_that_expires_in_the_middle_of_an_answer_is_whole_in_the_end(
+async def test_an_answer_whose_stream_expires_is_complete_at_the_end(
     tmp_path: Path, slack: SlackServer
 ) -> None:
     slack.add_channel("C1")
@@ -282,7 +282,7 @@ async def test_a_stream_that_expires_in_the_middle_of_an_answer_is_whole_in_the_
     assert len(slack.workspace.calls("chat.startStream")) == 1
 
 
-async def test_slacks_own_stop_works_before_there_is_a_word_of_an_answer(
+async def test_slacks_native_stop_works_before_the_answer_begins(
     tmp_path: Path, slack: SlackServer
 ) -> None:
     slack.add_channel("C1")
@@ -310,7 +310,7 @@ async def test_a_stranger_who_presses_stop_ends_the_stream_but_not_the_answer(
 
 
 @pytest.mark.parametrize("asks", ["fail", "short"], ids=str)
-async def test_when_a_turn_is_over_nothing_says_that_we_are_at_work(
+async def test_the_status_is_cleared_at_the_end_of_a_turn(
     tmp_path: Path, slack: SlackServer, asks: str
 ) -> None:
     slack.add_channel("C1")
@@ -324,7 +324,7 @@ async def test_when_a_turn_is_over_nothing_says_that_we_are_at_work(
 
 
 @pytest.mark.parametrize("cards", [False, True], ids=["nothing shown", "cards shown"])
-async def test_after_a_crash_nothing_says_that_we_are_still_at_work(
+async def test_the_status_is_cleared_after_a_crash(
     tmp_path: Path, slack: SlackServer, cards: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.delivery.outbox.ABANDONED_SECONDS", 0.2)
@@ -357,7 +357,7 @@ async def test_after_a_crash_nothing_says_that_we_are_still_at_work(
             )
 
 
-async def test_who_opens_the_app_is_greeted_once_and_a_stranger_is_paired(
+async def test_opening_the_app_greets_a_person_once_and_pairs_a_stranger(
     tmp_path: Path, slack: SlackServer
 ) -> None:
     slack.workspace.channels["D2"] = []
@@ -379,7 +379,7 @@ async def test_who_opens_the_app_is_greeted_once_and_a_stranger_is_paired(
 
 
 @socket_mode
-async def test_the_daemons_own_port_takes_signed_requests(
+async def test_the_http_port_of_the_daemon_accepts_signed_requests(
     tmp_path: Path, slack: SlackServer
 ) -> None:
     http = {"mode": "http", "app_token": None}
@@ -394,7 +394,7 @@ async def test_the_daemons_own_port_takes_signed_requests(
 
 
 @socket_mode
-async def test_a_clock_that_is_far_from_slacks_is_named_and_what_came_meanwhile_comes_again(
+async def test_a_wrong_clock_is_reported_and_refused_requests_are_repeated(
     tmp_path: Path, slack: SlackServer
 ) -> None:
     http = {"mode": "http", "app_token": None}
@@ -419,7 +419,7 @@ async def test_a_clock_that_is_far_from_slacks_is_named_and_what_came_meanwhile_
 
 
 @socket_mode
-async def test_an_event_that_nobody_acknowledges_comes_three_more_times_and_is_forgotten(
+async def test_an_unacknowledged_event_is_repeated_three_times_and_then_found_in_the_history(
     tmp_path: Path, slack: SlackServer
 ) -> None:
     """Ours is found all the same: what was said in a place in use is read again."""

@@ -37,7 +37,7 @@ def filled(notice: str, number: int) -> dict[str, str | int]:
 
 
 @pytest.mark.parametrize("notice", CATALOGUE)
-def test_every_notice_with_all_its_parts_names_commands_as_slack_takes_them(
+def test_every_notice_names_commands_in_the_form_that_works_on_slack(
     notice: str,
 ) -> None:
     form = CAPABILITIES.command
@@ -58,13 +58,13 @@ def test_every_notice_with_all_its_parts_names_commands_as_slack_takes_them(
 
 
 @pytest.mark.parametrize("role", Role)
-def test_the_list_of_commands_is_written_as_slack_takes_them(role: Role) -> None:
+def test_the_list_of_commands_uses_the_form_that_works_on_slack(role: Role) -> None:
     text = COMMANDS.help(role, CAPABILITIES.command)
     assert "!help" in text
     assert not NOT_HERE.search(text)
 
 
-def test_the_check_sees_what_it_is_to_find() -> None:
+def test_the_check_finds_a_command_in_another_form() -> None:
     assert NOT_HERE.search("Say /retry now")
     assert NOT_HERE.search("(/stop)")
     assert NOT_HERE.search(render_notice("N10", {}, "/{word}"))
@@ -110,7 +110,7 @@ EVERYTHING = (
 )
 
 
-async def test_nothing_that_people_on_slack_are_ever_shown_names_another_form(
+async def test_no_text_shown_on_slack_names_a_command_in_another_form(
     tmp_path: Path,
 ) -> None:
     async with SlackServer() as slack, ModelServer(talkative) as model:
