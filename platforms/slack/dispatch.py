@@ -100,7 +100,7 @@ class SlackDispatcher:
             self._receiver = None
 
     async def dispatch_envelope(self, payload: Json) -> BoltResponse:
-        """Dispatch what came over Socket Mode; status 200 means: acknowledge the envelope."""
+        """Dispatch the payload of an envelope, which may be acknowledged if the status is 200."""
         try:
             request = AsyncBoltRequest(body=payload, mode="socket_mode")
         except UNREADABLE as error:

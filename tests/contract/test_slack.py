@@ -1,4 +1,4 @@
-"""What is Slack's alone, seen through its real client and a Slack of ours on loopback."""
+"""Behaviour specific to Slack: the whole gateway in front of the fake Slack on loopback."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.quick
 
 @pytest.fixture(params=["socket mode", "signed requests"])
 async def slack(request: pytest.FixtureRequest) -> AsyncIterator[SlackServer]:
-    """A Slack that sends events in one of its two ways."""
+    """The fake Slack in each of its two modes."""
     async with slack_server(over_http=request.param == "signed requests") as slack:
         yield slack
 
@@ -81,7 +81,7 @@ async def test_an_alias_of_a_command_works_without_a_mention(
     async with ModelServer(talkative) as model, slack_house(tmp_path, slack, model):
         root = await slack.say("C1", f"<@{BOT_USER}> hello")
         await slack.until(lambda: "hello" in " ".join(slack.workspace.screen("C1", root)))
-        await slack.say("C1", "!reset")  # acts on the thread the person was in
+        await slack.say("C1", "!reset")  # acts on the person's last thread
         await slack.until(lambda: "🆕 New conversation." in slack.workspace.screen("C1", root))
 
 
@@ -92,7 +92,7 @@ async def test_stop_in_a_thread_ends_the_turn_and_names_only_commands_that_work_
     async with ModelServer(talkative) as model, slack_house(tmp_path, slack, model):
         ts = await slack.say("C1", f"<@{BOT_USER}> hang")
         await slack.until(lambda: bool(slack.workspace.screen("C1", ts)))
-        await slack.command("C1", "stop")  # acts on the thread the person was in
+        await slack.command("C1", "stop")  # acts on the person's last thread
         await slack.until(lambda: "!resume" in " ".join(slack.workspace.screen("C1", ts)))
         await slack.until(lambda: not any(each.streaming for each in slack.workspace.ours("C1")))
         await slack.say("C1", "!help", thread=ts)
@@ -114,7 +114,7 @@ async def test_messages_sent_during_a_restart_are_answered_once(
         slack.write("C1", "four", thread=ts)
         for seconds in (1, 60, 300):
             await slack.pass_time(seconds)
-        assert slack.pending == 0  # forgotten
+        assert slack.pending == 0  # Slack has given up
         async with slack_house(tmp_path, slack, model):
             await slack.until(
                 lambda: (
@@ -189,11 +189,11 @@ async def test_a_stream_left_open_by_a_crash_is_stopped_after_the_restart(
     assert slack.workspace.screen("C1", ts)[0].startswith("so far")
 
 
-# --- as an agent ---------------------------------------------------------------------------------
+# --- agent features ------------------------------------------------------------------------------
 
 
-class Shelf:
-    """A tool that reads for as long as a test wants."""
+class Library:
+    """A tool that waits until the test opens the library."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()
@@ -202,11 +202,11 @@ class Shelf:
     def _tool(self) -> Tool:
         @tool(risk=Risk.READ, emoji="📖", label="name")
         async def look(context: ToolContext, name: str) -> str:  # noqa: ARG001 - every tool has one
-            """Look into a book.
+            """Look something up in a book.
 
             Args:
                 context: Not part of the call.
-                name: Which.
+                name: The book.
             """
             await self.open.wait()
             if name == "bad":
@@ -218,7 +218,7 @@ class Shelf:
 
 
 def reading(*names: str, says: str = "") -> Callable[[dict[str, Any]], str]:
-    """A model that looks into books, one after the other, then says what it found."""
+    """Return a model that looks into these books one after the other, and then answers."""
 
     def answer(body: dict[str, Any]) -> str:
         after = body["messages"]
@@ -236,9 +236,9 @@ async def test_tool_calls_are_cards_of_the_stream_and_the_text_around_them_stays
     tmp_path: Path, slack: SlackServer
 ) -> None:
     slack.add_channel("C1")
-    shelf = Shelf()
+    library = Library()
     model = ModelServer(reading("good", "bad", says="Let me see."))
-    async with model, slack_house(tmp_path, slack, model, tools=(shelf.tool,)):
+    async with model, slack_house(tmp_path, slack, model, tools=(library.tool,)):
         ts = await slack.say("C1", f"<@{BOT_USER}> is it so?")
         await slack.until(
             lambda: any("◌ 📖 good" in each.drawn for each in slack.workspace.ours("C1", ts))
@@ -246,7 +246,7 @@ async def test_tool_calls_are_cards_of_the_stream_and_the_text_around_them_stays
         (message,) = slack.workspace.ours("C1", ts)
         assert message.shown == "Let me see."
         assert slack.workspace.sessions["C1", ts] == "processing"
-        shelf.open.set()
+        library.open.set()
         await slack.until(lambda: message.shown.endswith("so.") and not message.streaming)
         assert message.shown.split() == ["Let", "me", "see.", "It", "is", "so."]
         assert list(message.cards.values()) == [("📖 good", "complete"), ("📖 bad", "error")]
@@ -257,12 +257,12 @@ async def test_tool_calls_are_cards_of_the_stream_and_the_text_around_them_stays
 async def test_in_a_dm_a_line_below_the_answer_says_which_tool_runs(
     tmp_path: Path, slack: SlackServer
 ) -> None:
-    shelf = Shelf()
+    library = Library()
     model = ModelServer(reading("good", says="Let me see."))
-    async with model, slack_house(tmp_path, slack, model, tools=(shelf.tool,)):
+    async with model, slack_house(tmp_path, slack, model, tools=(library.tool,)):
         await slack.say("D1", "is it so?")
         await slack.until(lambda: "📖 good" in "".join(slack.workspace.screen("D1")))
-        shelf.open.set()
+        library.open.set()
         await slack.until(lambda: slack.workspace.screen("D1") == ["Let me see.\n\nIt is so."])
 
 
@@ -270,13 +270,13 @@ async def test_an_answer_whose_stream_expires_is_complete_at_the_end(
     tmp_path: Path, slack: SlackServer
 ) -> None:
     slack.add_channel("C1")
-    shelf = Shelf()
+    library = Library()
     model = ModelServer(reading("good", says="Let me see."))
-    async with model, slack_house(tmp_path, slack, model, tools=(shelf.tool,)):
+    async with model, slack_house(tmp_path, slack, model, tools=(library.tool,)):
         ts = await slack.say("C1", f"<@{BOT_USER}> is it so?")
         await slack.until(lambda: "Let me see." in slack.workspace.screen("C1", ts))
         slack.workspace.offset += STREAM_LIFE + 1
-        shelf.open.set()
+        library.open.set()
         await slack.until(lambda: slack.workspace.screen("C1", ts) == ["Let me see.\n\nIt is so."])
         await slack.until(lambda: slack.workspace.sessions["C1", ts] == "active")
     assert len(slack.workspace.calls("chat.startStream")) == 1
@@ -298,13 +298,13 @@ async def test_a_stranger_who_presses_stop_ends_the_stream_but_not_the_answer(
     tmp_path: Path, slack: SlackServer
 ) -> None:
     slack.add_channel("C1")
-    shelf = Shelf()
+    library = Library()
     model = ModelServer(reading("good", says="Let me see."))
-    async with model, slack_house(tmp_path, slack, model, tools=(shelf.tool,)):
+    async with model, slack_house(tmp_path, slack, model, tools=(library.tool,)):
         ts = await slack.say("C1", f"<@{BOT_USER}> is it so?")
         await slack.until(lambda: "Let me see." in slack.workspace.screen("C1", ts))
         await slack.stop_session("C1", ts, user="U2")
-        shelf.open.set()
+        library.open.set()
         await slack.until(lambda: slack.workspace.screen("C1", ts) == ["Let me see.\n\nIt is so."])
         await slack.until(lambda: slack.workspace.sessions["C1", ts] == "active")
 
@@ -329,7 +329,7 @@ async def test_the_status_is_cleared_after_a_crash(
 ) -> None:
     monkeypatch.setattr("gateway.delivery.outbox.ABANDONED_SECONDS", 0.2)
     slack.add_channel("C1")
-    shelf = Shelf()
+    library = Library()
     reads = reading("good")
 
     def answer(body: dict[str, Any]) -> Any:
@@ -338,16 +338,16 @@ async def test_the_status_is_cleared_after_a_crash(
         return reads(body) if cards else "HANG"
 
     async with ModelServer(answer) as model:
-        async with slack_house(tmp_path, slack, model, tools=(shelf.tool,)) as house:
+        async with slack_house(tmp_path, slack, model, tools=(library.tool,)) as house:
             ts = await slack.say("C1", f"<@{BOT_USER}> is it so?")
             await slack.until(lambda: slack.workspace.sessions.get(("C1", ts)) == "processing")
             if cards:
                 await slack.until(lambda: any(m.cards for m in slack.workspace.ours("C1", ts)))
-            await slack.say("D1", "hi there")  # meanwhile it is written down what is shown
+            await slack.say("D1", "hi there")  # by then the status is stored
             await slack.until(lambda: slack.workspace.screen("D1") == ["echo: hi there"])
             await house.crash()
         assert slack.workspace.sessions["C1", ts] == "processing"
-        async with slack_house(tmp_path, slack, model, tools=(shelf.tool,)):
+        async with slack_house(tmp_path, slack, model, tools=(library.tool,)):
             await slack.until(lambda: slack.workspace.sessions["C1", ts] == "active")
             await slack.until(
                 lambda: (
@@ -422,12 +422,12 @@ async def test_a_wrong_clock_is_reported_and_refused_requests_are_repeated(
 async def test_an_unacknowledged_event_is_repeated_three_times_and_then_found_in_the_history(
     tmp_path: Path, slack: SlackServer
 ) -> None:
-    """Ours is found all the same: what was said in a place in use is read again."""
+    """The message is found in the history, because its chat is in use."""
     async with ModelServer(talkative) as model:
         async with slack_house(tmp_path, slack, model):
             await slack.say("D1", "one")
             await slack.until(lambda: slack.workspace.screen("D1") == ["echo: one"])
-        slack.write("D1", "two")  # tried now, and at once again
+        slack.write("D1", "two")  # tried now, and repeated at once
         for seconds, pending in ((59, 1), (2, 1), (298, 1), (2, 0)):
             await slack.pass_time(seconds)
             assert slack.pending == pending, seconds

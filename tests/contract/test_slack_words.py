@@ -1,4 +1,4 @@
-"""No text on Slack names a command in a form that Slack does not take: `/stop` is not ours there."""
+"""Texts shown on Slack name commands as `!stop`, because `/stop` does not work there."""
 
 import json
 import re
@@ -19,21 +19,20 @@ from tests.fakes.slack.workspace import BOT_USER
 
 WORDS = "|".join(sorted(COMMANDS.words))
 NOT_HERE = re.compile(rf"(?<![\w/.])/(?:{WORDS})\b")
-"""A command as it is written elsewhere; an address or a path may hold the same words."""
+"""A command in the form of other platforms; a URL or a path may contain the same words."""
 
 FIELD = re.compile(r"\{(\w+)[|}]")
-BY_ITSELF = {
-    "N7": {"operator_told": "yes", "too_long": "yes"}
-}  # conditions that no field of the text shows
+CONDITIONS = {"N7": {"operator_told": "yes", "too_long": "yes"}}
+"""Conditions of optional parts that are not fields of the text."""
 
 
 def filled(notice: str, number: int) -> dict[str, str | int]:
-    """All fields that a notice may show, so that every optional part is shown, too."""
+    """Return values for all fields of a notice, so that it includes every optional part."""
     names = [name for name in FIELD.findall(CATALOGUE[notice]) if name != "c"]
     fields: dict[str, str | int] = dict.fromkeys(names, number)
     if notice.startswith("expired."):
         fields["reason"] = notice.partition(".")[2]
-    return fields | BY_ITSELF.get(notice, {})
+    return fields | CONDITIONS.get(notice, {})
 
 
 @pytest.mark.parametrize("notice", CATALOGUE)
@@ -72,7 +71,7 @@ def test_the_check_finds_a_command_in_another_form() -> None:
 
 
 def written(slack: SlackServer) -> list[str]:
-    """Everything that we ever asked Slack to show, also what was changed or taken away later."""
+    """Return every text ever sent to Slack, including edited and deleted ones."""
     return [
         json.dumps(arguments, ensure_ascii=False)
         for method, arguments in slack.workspace.log
@@ -143,7 +142,7 @@ async def test_no_text_shown_on_slack_names_a_command_in_another_form(
             await shows("C1", "so far")
         async with slack_house(tmp_path, slack, model, admins=OWNERS):
             await shows("C1", "♻️ I was restarted", "!resume picks this one up")
-            for number, word in enumerate(EVERYTHING):  # Slack takes one post a second in a DM
+            for number, word in enumerate(EVERYTHING):  # a DM allows one post a second
                 user = ADMINS[number % len(ADMINS)]
                 await slack.say(f"D{user[1:]}", word, user=user)
             await slack.until(

@@ -1,4 +1,4 @@
-"""Slack as tests play it: the real client, and a Slack of our own."""
+"""The Slack service of the contract tests: the real client in front of the fake Slack."""
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
@@ -33,7 +33,7 @@ class _Quick(SlackAdapter):
 
 
 class SlackService(Service):
-    """A direct chat, and a channel in which every mention opens a thread."""
+    """A DM, and a channel in which every mention opens a thread."""
 
     name = "slack"
     allow: tuple[str, ...] = ("slack:T1/U1",)
@@ -71,7 +71,7 @@ class SlackService(Service):
     # --- what people do
 
     async def utter(self, place: Place, words: Words) -> str:
-        """Who answers one message in particular opens a thread below it."""
+        """Send a message; a reply to a message opens a thread below it."""
         called = place == self.direct or words.aside
         text = words.text if called else f"<@{BOT_USER}> {words.text}"
         thread = place.thread
@@ -146,7 +146,7 @@ class SlackService(Service):
     def violations(self) -> list[str]:
         return self.server.violations()
 
-    # --- what goes wrong
+    # --- faults
 
     def called(self) -> list[Called]:
         return [Called(method, channel) for method, channel in self.server.calls]
@@ -169,7 +169,7 @@ class SlackService(Service):
         await self.server.pass_time(61)
 
     async def forget(self) -> None:
-        """Slack tries again at once, after a minute and after five more; then it gives up."""
+        """Let Slack repeat at once, after one minute and after five more, and give up."""
         for seconds in (1, 60, 300):
             await self.server.pass_time(seconds)
         assert self.server.pending == 0
@@ -197,7 +197,7 @@ def _fault(trouble: Trouble, retry_after: float) -> Fault:
 
 @contextlib.asynccontextmanager
 async def opened(*, over_http: bool = False) -> AsyncIterator[SlackService]:
-    clock = clock_here()  # what is late there is late here, and not because others compute
+    clock = clock_here()  # the same clock for both sides, unaffected by load
     workspace = Workspace(lambda: clock.now() / 1000)
     async with SlackServer(workspace, over_http=over_http) as server:
         yield SlackService(server)

@@ -1,4 +1,4 @@
-"""A whole gateway whose platform is Slack."""
+"""A gateway connected to the fake Slack."""
 
 import asyncio
 import contextlib
@@ -22,14 +22,14 @@ PATIENCE = 8.0
 
 
 class SlackHouse:
-    """A gateway that runs."""
+    """A running gateway."""
 
     def __init__(self, runner: GatewayRunner, task: asyncio.Task[None]) -> None:
         self.runner = runner
         self._task = task
 
     async def crash(self) -> None:
-        """End without a word: nothing is drained, told or suspended."""
+        """Cancel the gateway without draining, notices or suspending sessions."""
         self._task.cancel()
         await asyncio.wait({self._task})
 
@@ -48,7 +48,7 @@ async def slack_house(
     tools: tuple[Tool, ...] = (),
     **changes: Any,
 ) -> AsyncIterator[SlackHouse]:
-    """Run a gateway until the block ends; then it drains."""
+    """Run a gateway inside the block, and stop it at the end."""
     served = served or slack.over_http
     platforms = {"slack": config_for(slack, **(platform or {}))}
     access = AccessSettings(allow=allow, admins=admins)

@@ -1,4 +1,4 @@
-"""An adapter in front of a Slack of ours, as tests want it."""
+"""Builders of an adapter in front of the fake Slack."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from tests.fakes.slack.server import APP_TOKEN, BOT_TOKEN, SIGNING_SECRET, Slack
 
 
 class DictShelf:
-    """A shelf that lasts as long as the test."""
+    """A shelf in memory."""
 
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
@@ -29,7 +29,7 @@ class DictShelf:
 
 
 class NoArchive:
-    """There is nothing to read."""
+    """An empty archive."""
 
     async def transcript(self, *_: object) -> Sequence[TranscriptRow]:
         return ()
@@ -39,7 +39,7 @@ class NoArchive:
 
 
 class ShiftedClock:
-    """The machine's clock, moved by hand."""
+    """The system clock plus an offset that a test sets."""
 
     def __init__(self) -> None:
         self.offset = 0.0
