@@ -35,6 +35,7 @@ from agent.request.prompt import (
     describe_lost_calls,
 )
 from agent.salvage import Salvage
+from agent.settings import REASONING_EFFORTS
 from agent.tools.contract import Tool
 from agent.tools.drafts import FileDraft
 from agent.verdict import Cut
@@ -42,7 +43,7 @@ from sessions.records import Message
 from sessions.values.clock import Clock
 
 _MAX_PARAMETER_CHARACTERS = 6000  # characters of a parameter whose calls keep being cut off
-_EFFORT_LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh")
+_EFFORT_LEVELS = tuple(REASONING_EFFORTS)
 
 
 class StepState:

@@ -14,6 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from agent.events import TurnEnding
+from agent.settings import REASONING_EFFORTS
 from gateway.commands.contract import CommandCall, CommandOutcome, NoticeReply, ReplyLater
 from gateway.delivery.outbox import Delivery
 from gateway.notices.catalogue import NoticeFields
@@ -41,7 +42,7 @@ DEADLINE_SECONDS = 180.0
 MAX_OPEN_QUESTIONS = 3
 """Questions on the side that one conversation may have open."""
 
-REASONING_LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh")
+REASONING_LEVELS = tuple(REASONING_EFFORTS)
 _DEFAULT = "default"
 _STORE_ATTEMPTS = 5  # to store a summary while a turn adds rows
 

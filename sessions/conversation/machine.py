@@ -114,7 +114,7 @@ def step(state: ConversationState, event: Event, env: StepContext) -> Transition
         case RequestTranscribed():
             _on_request_transcribed(result, event)
         case Drain():
-            _update_state(result, draining=True)
+            result.state = msgspec.structs.replace(result.state, draining=True)
         case InterruptTurn():
             _on_interrupt(result, event, env)
         case DeleteSession():
@@ -182,19 +182,19 @@ def _on_message_arrived(result: Transition, event: MessageArrived, env: StepCont
                 notice="expired", address=pending.address, fields={"reason": event.expired.value}
             )
         )
-        _update_state(result, session=None)
+        result.state = msgspec.structs.replace(result.state, session=None)
     if not known:
-        _update_state(result, waiting=(*others, pending))
+        result.state = msgspec.structs.replace(result.state, waiting=(*others, pending))
     if state.turn is None or state.turn.cancelling:
         _start_next(result, env)
     elif pending.mode is BusyPolicy.INTERRUPT and not state.draining:
-        _update_state(result, waiting=(pending, *others))
+        result.state = msgspec.structs.replace(result.state, waiting=(pending, *others))
         _cancel_running(result, TurnState.INTERRUPTED, "new message", env)
         return
     state = result.state
     if state.draining:
         if not state.draining_announced:
-            _update_state(result, draining_announced=True)
+            result.state = msgspec.structs.replace(result.state, draining_announced=True)
             result.effects.append(SendNotice(notice="N17", address=pending.address))
     elif (
         state.turn
@@ -203,7 +203,9 @@ def _on_message_arrived(result: Transition, event: MessageArrived, env: StepCont
         and not state.queue_notice
     ):
         name = f"n_{pending.origin}.N15" if pending.origin else env.new_id("n")
-        _update_state(result, queue_notice=QueueNotice(name, pending.address))
+        result.state = msgspec.structs.replace(
+            result.state, queue_notice=QueueNotice(name, pending.address)
+        )
 
 
 def _update_queue_notice(result: Transition, before: ConversationState, env: StepContext) -> None:
@@ -214,7 +216,7 @@ def _update_queue_notice(result: Transition, before: ConversationState, env: Ste
         return
     if turn is None or turn.cancelling or not state.waiting:
         result.effects.append(SendNotice(notice="N15.gone", address=line.address, item_id=line.id))
-        _update_state(result, queue_notice=None)
+        result.state = msgspec.structs.replace(result.state, queue_notice=None)
     elif (before.queue_notice, before.turn, len(before.waiting)) != (
         line,
         turn,
@@ -236,7 +238,7 @@ def _start_next(result: Transition, env: StepContext) -> None:
     if state.turn or state.draining or not state.waiting:
         return
     taken = _next_batch(state.waiting)
-    _update_state(result, waiting=state.waiting[len(taken) :])
+    result.state = msgspec.structs.replace(result.state, waiting=state.waiting[len(taken) :])
     after = taken[0].continued_session
     if after and state.session is None:
         _activate_session(result, after, (), env)
@@ -250,7 +252,7 @@ def _start_next(result: Transition, env: StepContext) -> None:
         before = taken[0].prior_messages
         session = env.new_id("s")
         result.changes.append(OpenSession(session, state.key, taken[0].address, env.now))
-        _update_state(result, session=session, replaced_reason=None)
+        result.state = msgspec.structs.replace(result.state, session=session, replaced_reason=None)
         if fresh_after:
             result.effects.append(
                 SendNotice(notice="N14", address=taken[-1].address, origin=taken[-1].origin)
@@ -331,7 +333,9 @@ def _start_turn(
         )
     )
     result.effects.append(StartTask(turn, fresh_after, interrupted_request, resumed))
-    _update_state(result, turn=turn, person=source.person, session_used_at=env.now)
+    result.state = msgspec.structs.replace(
+        result.state, turn=turn, person=source.person, session_used_at=env.now
+    )
 
 
 def _on_turn_ended(result: Transition, event: TurnEnded, env: StepContext) -> None:
@@ -342,7 +346,7 @@ def _on_turn_ended(result: Transition, event: TurnEnded, env: StepContext) -> No
         result.changes.extend(event.changes)
         result.changes.append(EndTurn(turn.id, event.state, env.now, event.cause))
         _close_single_turn_session(result, turn, env)
-    _update_state(result, turn=None, session_used_at=env.now)
+    result.state = msgspec.structs.replace(result.state, turn=None, session_used_at=env.now)
     _start_next(result, env)
 
 
@@ -351,7 +355,7 @@ def _close_single_turn_session(result: Transition, turn: RunningTurn, env: StepC
     if turn.single_turn and result.state.session == turn.session:
         closed = SetSession(turn.session, SessionState.CLOSED, SessionReason.ANSWERED, env.now)
         result.changes.append(closed)
-        _update_state(result, session=None)
+        result.state = msgspec.structs.replace(result.state, session=None)
 
 
 def _cancel_running(result: Transition, state: TurnState, cause: str, env: StepContext) -> None:
@@ -361,7 +365,9 @@ def _cancel_running(result: Transition, state: TurnState, cause: str, env: StepC
         return
     result.effects.append(CancelTask(turn, cause))
     result.changes.append(EndTurn(turn.id, state, env.now, cause))
-    _update_state(result, turn=msgspec.structs.replace(turn, cancelling=True))
+    result.state = msgspec.structs.replace(
+        result.state, turn=msgspec.structs.replace(turn, cancelling=True)
+    )
 
 
 def _on_crashed_turn(result: Transition, event: TurnCrashed, env: StepContext) -> None:
@@ -382,7 +388,7 @@ def _on_crashed_turn(result: Transition, event: TurnCrashed, env: StepContext) -
             )
         )
         result.effects.append(StartTask(turn, resumed=True))
-        _update_state(result, turn=turn, person=turn.person)
+        result.state = msgspec.structs.replace(result.state, turn=turn, person=turn.person)
         return
     result.changes.append(EndTurn(turn.id, TurnState.INTERRUPTED, env.now, "crash"))
     reason = SessionReason.STUCK if event.stuck else SessionReason.CRASH
@@ -402,7 +408,9 @@ def _suspend(
     result.changes.append(SetSession(session, SessionState.SUSPENDED, reason, env.now))
     fresh = None if reason is SessionReason.SWITCHED else reason
     earlier = ResumableSession(session, reason, request, held)
-    _update_state(result, session=None, resumable=earlier, replaced_reason=fresh)
+    result.state = msgspec.structs.replace(
+        result.state, session=None, resumable=earlier, replaced_reason=fresh
+    )
 
 
 def _hold_waiting(result: Transition, env: StepContext) -> int:
@@ -413,7 +421,7 @@ def _hold_waiting(result: Transition, env: StepContext) -> int:
         result.changes.append(
             SetInbox(ids=ids, state=InboxState.HELD, at=env.now, session_id=state.session)
         )
-        _update_state(result, waiting=())
+        result.state = msgspec.structs.replace(result.state, waiting=())
     return len(state.waiting)
 
 
@@ -466,7 +474,9 @@ def _on_new_session(result: Transition, event: NewSession, env: StepContext) -> 
         result.changes.append(
             SetSession(result.state.session, SessionState.CLOSED, SessionReason.NEW, env.now)
         )
-    _update_state(result, session=None, replaced_reason=None, person="")
+    result.state = msgspec.structs.replace(
+        result.state, session=None, replaced_reason=None, person=""
+    )
     result.effects.append(
         SendNotice(
             notice="new",
@@ -496,7 +506,7 @@ def _on_resume(result: Transition, event: ResumeSession, env: StepContext) -> No
             fields={"n": len(event.held), "title": event.title},
         )
     )
-    _update_state(result, person=event.context.person)
+    result.state = msgspec.structs.replace(result.state, person=event.context.person)
     if event.resume_turn and event.last and result.state.turn is None and not result.state.draining:
         source = msgspec.structs.replace(event.last, person=event.context.person)
         _start_turn(result, (), (), source, env, origin=event.context.origin, resumed=True)
@@ -525,13 +535,15 @@ def _activate_session(
         count = _hold_waiting(result, env)
         _suspend(result, SessionReason.SWITCHED, "", env, count)
     else:
-        _update_state(result, resumable=None, replaced_reason=None)
+        result.state = msgspec.structs.replace(result.state, resumable=None, replaced_reason=None)
     result.changes.append(SetSession(session, SessionState.ACTIVE, None, env.now))
     if held:
         ids = tuple(p.id for p in held)
         result.changes.append(SetInbox(ids=ids, state=InboxState.WAITING, at=env.now))
     waiting = (*held, *result.state.waiting)
-    _update_state(result, session=session, session_used_at=env.now, waiting=waiting)
+    result.state = msgspec.structs.replace(
+        result.state, session=session, session_used_at=env.now, waiting=waiting
+    )
 
 
 def _on_retry(result: Transition, event: RetryTurn, env: StepContext) -> None:
@@ -584,10 +596,10 @@ def _on_delete(result: Transition, event: DeleteSession, env: StepContext) -> No
         return
     if result.state.session == event.session:
         _cancel_running(result, TurnState.STOPPED, "deleted", env)
-        _update_state(result, session=None)
+        result.state = msgspec.structs.replace(result.state, session=None)
     earlier = result.state.resumable
     if earlier and earlier.session == event.session:
-        _update_state(result, resumable=None, replaced_reason=None)
+        result.state = msgspec.structs.replace(result.state, resumable=None, replaced_reason=None)
     result.changes.append(
         SetSession(event.session, SessionState.CLOSED, SessionReason.DELETED, env.now)
     )
@@ -608,7 +620,7 @@ def _on_message_deleted(result: Transition, event: MessageDeleted, env: StepCont
     left = tuple(p for p in state.waiting if p.id != event.inbox)
     if len(left) < len(state.waiting):
         result.changes.append(SetInbox(ids=(event.inbox,), state=InboxState.DONE, at=env.now))
-        _update_state(result, waiting=left)
+        result.state = msgspec.structs.replace(result.state, waiting=left)
 
 
 def _on_request_abandoned(result: Transition, event: RequestAbandoned, env: StepContext) -> None:
@@ -626,7 +638,7 @@ def _on_message_edited(result: Transition, event: MessageEdited) -> None:
         msgspec.structs.replace(p, message=event.message) if p.id == event.inbox else p
         for p in result.state.waiting
     )
-    _update_state(result, waiting=waiting)
+    result.state = msgspec.structs.replace(result.state, waiting=waiting)
 
 
 def _on_steers_requested(result: Transition, event: SteersRequested, env: StepContext) -> None:
@@ -647,7 +659,9 @@ def _on_steers_requested(result: Transition, event: SteersRequested, env: StepCo
             )
         )
         result.changes.append(AppendMessages(turn.session, turn.id, messages, env.now))
-        _update_state(result, waiting=tuple(p for p in state.waiting if p not in steers))
+        result.state = msgspec.structs.replace(
+            result.state, waiting=tuple(p for p in state.waiting if p not in steers)
+        )
     reply_to = steers[-1].reply_to if steers else ""
     result.effects.append(DeliverSteers(event.turn, tuple(p.message for p in steers), reply_to))
 
@@ -658,7 +672,9 @@ def _on_request_transcribed(result: Transition, event: RequestTranscribed) -> No
         return
     request = event.request[:MAX_REQUEST_CHARS]
     result.changes.append(SetRequest(turn.id, turn.session, turn.request, request))
-    _update_state(result, turn=msgspec.structs.replace(turn, request=request))
+    result.state = msgspec.structs.replace(
+        result.state, turn=msgspec.structs.replace(turn, request=request)
+    )
 
 
 def _on_interrupt(result: Transition, event: InterruptTurn, env: StepContext) -> None:
@@ -667,14 +683,12 @@ def _on_interrupt(result: Transition, event: InterruptTurn, env: StepContext) ->
         return
     if event.resume_after_restart:
         result.effects.append(CancelTask(turn, event.reason.value, resume_after_restart=True))
-        _update_state(result, turn=msgspec.structs.replace(turn, cancelling=True))
+        result.state = msgspec.structs.replace(
+            result.state, turn=msgspec.structs.replace(turn, cancelling=True)
+        )
         return
     _cancel_running(result, TurnState.INTERRUPTED, event.reason.value, env)
     _suspend(result, event.reason, turn.request, env)
     result.effects.append(
         SendNotice(notice="N11", address=turn.address, fields=event.fields, turn=turn.id)
     )
-
-
-def _update_state(result: Transition, **fields: object) -> None:
-    result.state = msgspec.structs.replace(result.state, **fields)

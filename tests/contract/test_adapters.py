@@ -567,7 +567,9 @@ async def _meets(stage: Stage, op: Op, method: str, trouble: Trouble) -> None:
     if not creates:
         await stage.deliver(op)  # is safe to repeat
         return None
-    await stage.deliver(msgspec.structs.replace(op, again=True, since=since))
+    if isinstance(op, Post | Upload | Ask):
+        op = msgspec.structs.replace(op, again=True, since=since)
+    await stage.deliver(op)
     shown = len([each for each in service.seen(stage.place) if not each.passing]) - before
     most = 2 if stage.can.repeat is Repeat.MARK and trouble is Trouble.CUT_AFTER else 1
     assert shown == most, f"{method}: {service.seen(stage.place)}"

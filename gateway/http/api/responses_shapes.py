@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from gateway.http.api.chat_shapes import TOOLS_SCHEMA, ReasoningEffort, Temperature, TokenLimit
+from agent.settings import ReasoningEffort
+from gateway.http.api.chat_shapes import TOOLS_SCHEMA, Temperature, TokenLimit
 from gateway.http.api.pictures import PICTURE_URL_SCHEMA
 
 # --- what it takes -----------------------------------------------------------------------------

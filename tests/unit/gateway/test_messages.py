@@ -1,3 +1,5 @@
+from typing import Any
+
 import msgspec
 
 from gateway.inbound.reader import InboxReader, read_event
@@ -18,7 +20,7 @@ from sessions.records import Attachment, InboxEntry, InboxState
 PLACE = Address("telegram", "-100")
 
 
-def message(text: str = "hello", *, direct: bool = True, **fields: object) -> InboundMessage:
+def message(text: str = "hello", *, direct: bool = True, **fields: Any) -> InboundMessage:
     base = InboundMessage(
         "1", 0, address=PLACE, sender=Sender("7", "Ada"), parts=(Text(text),), direct=direct
     )
@@ -47,7 +49,7 @@ def test_a_message_in_a_dm_is_its_words() -> None:
 
 
 def test_all_that_answers_a_message_is_named_after_where_and_what_it_is_and_nothing_else() -> None:
-    def origin(**changes: object) -> str:
+    def origin(**changes: Any) -> str:
         return (
             InboxReader(lambda: BusyPolicy.QUEUE)
             .read_pending(msgspec.structs.replace(entry(message()), **changes))
