@@ -1,7 +1,7 @@
 """Slack: events by Socket Mode or signed requests, answers as streams and Markdown blocks.
 
   config      `[platforms.slack]`; manifest: the app to create in Slack; guide: set-up steps
-  adapter     the platform as the gateway knows it; capabilities: its limits
+  adapter     lifecycle and delivery of ops; capabilities: limits of Slack
 receiving
   socket_mode the WebSocket connections; webhook: signed requests
   dispatch    the slack-bolt app behind both

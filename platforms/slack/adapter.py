@@ -162,7 +162,7 @@ class SlackAdapter:
     async def _dispatch(
         self, request: SocketModeRequest, acknowledge: Callable[[], Awaitable[None]]
     ) -> None:
-        """Dispatch an envelope and acknowledge it; Slack repeats one without acknowledgement."""
+        """Dispatch an envelope, and acknowledge every one that was accepted."""
         response = await self._dispatcher.dispatch_envelope(request.payload)
         if response.status == OK:
             await acknowledge()
@@ -228,7 +228,7 @@ def _channel_of(address: Address) -> str:
 
 
 def _first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first error; the other tasks were cancelled because of it."""
+    """Return the first error, which made the group cancel the other tasks."""
     for error in group.exceptions:
         return _first_error(error) if isinstance(error, BaseExceptionGroup) else error
     return group

@@ -1,4 +1,4 @@
-"""Slack's Web API through its own client: each call is made once and raises our errors."""
+"""Slack's Web API through slack-sdk: each call is made once and raises our errors."""
 
 import asyncio
 import contextlib

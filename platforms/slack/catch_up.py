@@ -78,7 +78,7 @@ class CatchUp:
         _log.warning("slack: missed messages of %s cannot be read", place.channel)
 
     async def _read(self, place: SlackPlace) -> int:
-        """Submit the messages of a place since it was last complete; return how many were new."""
+        """Submit the messages since the place was last complete; return the number of new ones."""
         seconds, micros = parse_timestamp(place.missed or place.seen)
         if not seconds:
             return 0

@@ -43,7 +43,7 @@ class SlackIdentity(msgspec.Struct, frozen=True):
 
 
 class SlackEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """A decoded event with the ids of its author and place."""
+    """A decoded event, with the ids of the author and the place."""
 
     event: Inbound
     user: str
@@ -51,7 +51,7 @@ class SlackEvent(msgspec.Struct, frozen=True, kw_only=True):
     is_bot: bool = False
     channel: str = ""
     thread: str = ""
-    ts: str = ""  # position in the channel's history; empty for events outside of it
+    ts: str = ""  # position in the channel's history; empty for other events
     addressed: bool = True
     opened_chat: bool = False  # a person opened their chat with the app, without a message
 
@@ -63,7 +63,7 @@ class SlackEvent(msgspec.Struct, frozen=True, kw_only=True):
     def is_in(self, place: SlackPlace) -> bool:
         """Return true if the event belongs to a place.
 
-        A channel's history contains the roots of its threads.
+        A channel's history contains the roots of threads.
         """
         return self.thread == place.thread or (not place.thread and self.thread == self.ts)
 
@@ -93,7 +93,7 @@ class SlackEventDecoder:
     # --- events -------------------------------------------------------------------------------
 
     def decode_event(self, event: Json, team: str = "") -> SlackEvent | None:
-        """Decode an event, or a message of the history with its channel added.
+        """Decode an event, or a message of the history with an added channel.
 
         Return None if the event is of no interest.
         """
@@ -159,7 +159,7 @@ class SlackEventDecoder:
 
     def _edit(self, event: Json, team: str) -> SlackEvent | None:
         now, before = event.get("message") or {}, event.get("previous_message") or {}
-        if now.get("subtype") == "tombstone":  # deleted, but its replies still exist
+        if now.get("subtype") == "tombstone":  # deleted, but with replies
             return self._delete({**event, "deleted_ts": now.get("ts")}, before or now, team)
         if self._is_ours(now) or "edited" not in now:
             return None

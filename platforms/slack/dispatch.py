@@ -1,6 +1,6 @@
-"""The slack-bolt app: it verifies, matches and acknowledges everything that Slack sends.
+"""The slack-bolt app, which verifies, matches and acknowledges everything that Slack sends.
 
-The same `AsyncApp` serves both modes. Its listeners return after the commit, and
+The same `AsyncApp` serves both modes. Listeners return after the commit, and
 `process_before_response` makes bolt await them in the caller's task. Without that flag bolt
 acknowledges events first, runs listeners in tasks without an owner, and polls every 10 ms for the
 acknowledgement of a command.
@@ -43,12 +43,12 @@ _RECEIVED = "holdfast_received"
 class SlackEventReceiver(Protocol):
     """Receives the requests that bolt has matched.
 
-    Each method returns once the event is committed. A `PlatformError` means that it is not; then
-    it is not acknowledged either, so Slack sends it again.
+    Each method returns once the event is committed. After a `PlatformError` the event is not
+    acknowledged, so Slack sends it again.
     """
 
     async def on_event(self, event: Json, team: str) -> None:
-        """Take an event; `team` is the workspace that it comes from."""
+        """Take an event from the workspace `team`."""
         ...
 
     async def on_action(self, payload: Json) -> None:
@@ -61,7 +61,7 @@ class SlackEventReceiver(Protocol):
 
 
 class SlackDispatcher:
-    """One bolt app and its listeners.
+    """One bolt app with all listeners.
 
     `verification` is the middleware that checks signatures; Socket Mode needs none.
     """
@@ -78,7 +78,7 @@ class SlackDispatcher:
             before_authorize=verification,
             process_before_response=True,
             raise_error_for_unhandled_request=True,
-            request_verification_enabled=False,  # `verification` stands in its place
+            request_verification_enabled=False,  # replaced by `verification`
             attaching_function_token_enabled=False,
             attaching_conversation_kwargs_enabled=False,
         )
@@ -91,7 +91,7 @@ class SlackDispatcher:
 
     @contextlib.contextmanager
     def receiving(self, receiver: SlackEventReceiver, identity: SlackIdentity) -> Iterator[None]:
-        """Hand events to `receiver` inside the block; outside of it they are refused with 503."""
+        """Hand events to `receiver` inside the block; refuse them with 503 at other times."""
         self._authorization.set_identity(identity)
         self._receiver = receiver
         try:
@@ -165,7 +165,7 @@ class _StaticAuthorization(AsyncAuthorize):
         self._result = AuthorizeResult(enterprise_id=None, team_id=None)
 
     def set_identity(self, identity: SlackIdentity) -> None:
-        """Tell bolt which user and bot are our own, so that it ignores their events."""
+        """Tell bolt which user and bot are our own, because bolt ignores their events."""
         self._result = AuthorizeResult(
             enterprise_id=None,
             team_id=identity.team,

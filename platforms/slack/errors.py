@@ -1,4 +1,4 @@
-"""Errors of Slack and its libraries, translated to those of `platforms.core.errors`."""
+"""Translation of errors of Slack and slack-sdk to those of `platforms.core.errors`."""
 
 import contextlib
 from typing import Any
@@ -19,7 +19,7 @@ _DEFAULT_RETRY_AFTER_SECONDS = 30.0  # when Slack does not say how long
 
 
 class SlackRefusal(Rejected):
-    """Slack refused a call; `code` is its error code."""
+    """Slack refused a call with the error `code`."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -66,7 +66,7 @@ _LIBRARY_ERRORS: tuple[tuple[type[BaseException], type[PlatformError]], ...] = (
 
 
 def translate_error(error: BaseException) -> PlatformError:
-    """Return the platform error for an error of the library; raise it again if it is unknown."""
+    """Return the platform error for an error of the library; raise unknown errors again."""
     if isinstance(error, SlackApiError):
         return _response_error(error)
     for foreign, ours in _LIBRARY_ERRORS:

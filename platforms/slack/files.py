@@ -77,7 +77,7 @@ class SlackFiles:
             raise Unavailable(msg, retry_after(answer.headers) if limited else None)
 
     async def _find_sent(self, op: Upload, channel: str, own_user: str) -> str | None:
-        """Find the file of an earlier try by its id, or after a restart by its name."""
+        """Find the file of an earlier try by id, or after a restart by name."""
         known = self._sent.get(op.op)
         for message in await self._sender.history(
             channel, op.address.thread, op.since / 1000 - _CLOCK_SKEW_SECONDS

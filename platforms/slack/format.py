@@ -131,7 +131,7 @@ def button_blocks(buttons: Sequence[Button]) -> Blocks:
 
 
 def letters_and_digits(text: str) -> str:
-    """Reduce a text to its letters and digits, which Slack returns unchanged."""
+    """Return only the letters and digits of a text, which Slack never changes."""
     return "".join(char for char in text if char.isalnum())
 
 
@@ -156,7 +156,7 @@ EMOJI = {
 
 
 def emoji_name(sign: str) -> str | None:
-    """Return Slack's name of an emoji, or the argument if it is a name already; else None."""
+    """Return Slack's name of an emoji, or the argument if already a name; else None."""
     bare = sign.replace("\ufe0f", "")
     if bare in EMOJI:
         return EMOJI[bare]

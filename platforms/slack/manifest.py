@@ -1,4 +1,4 @@
-"""Sans-IO: the manifest of the Slack app: its scopes, events and command."""
+"""Sans-IO: the manifest of the Slack app, with scopes, events and the command."""
 
 from typing import Any
 

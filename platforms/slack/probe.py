@@ -1,4 +1,4 @@
-"""Checks of an app's tokens: its workspace, its scopes and how it receives events."""
+"""Checks of an app's tokens, scopes and delivery of events."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -59,7 +59,7 @@ def _translate_errors() -> Iterator[None]:
 async def _events_finding(
     config: SlackConfig, calls: SlackClient, session: aiohttp.ClientSession
 ) -> Finding:
-    """Check that Slack would open a connection; asking for its address opens none."""
+    """Check that Slack would open a connection, without opening one."""
     if config.mode == "http" or config.app_token is None:
         return ok("events", "Slack sends signed requests to /slack/events")
     client = AsyncWebClient(base_url=calls.base_url, session=session, retry_handlers=[])

@@ -41,7 +41,7 @@ _MAX_LIVE_EDITS = 25  # messages edited live at the same time
 _BURST_SHARE = 0.25
 _PER_CHANNEL = {"chat.postMessage"}  # counted per channel
 
-_UNRECORDED_SECONDS = 5.0  # calls in the last seconds of a process may not be in its state
+_UNRECORDED_SECONDS = 5.0  # the state may lack the last calls of a process
 
 
 class RateLimitState(msgspec.Struct, frozen=True):
@@ -79,7 +79,7 @@ class SlackRateLimit:
         return RateLimitState(at, calls, tuple(blocked))
 
     def restore(self, state: RateLimitState, now: float, at: int) -> None:
-        """Load the state of an earlier process, and assume further calls just before its end."""
+        """Load the state of an earlier process, and assume some calls after the state was taken."""
         ago = max(0.0, (at - state.at) / 1000)
         for method, ages in state.calls.items():
             if method in self._calls:
@@ -111,7 +111,7 @@ class SlackRateLimit:
         return 0.0 if goes else (1.0 - left) / POSTS_PER_SECOND
 
     def can_start_stream(self, now: float) -> bool:
-        """Return true if the limits allow starting a stream and stopping it later."""
+        """Return true if the limits allow starting a stream, and a later stop."""
         return (
             self._recent_calls(START_STREAM, now) < PER_MINUTE[START_STREAM]
             and self.open_streams + self._recent_calls(STOP_STREAM, now) < PER_MINUTE[STOP_STREAM]

@@ -63,7 +63,7 @@ class SlackPlaces:
             self.changed = True
 
     def find(self, channel: str, thread: str) -> SlackPlace | None:
-        """Return the place, or None if it is not in use."""
+        """Return the place, or None for one not in use."""
         return self._places.get((channel, thread))
 
     def update(self, channel: str, thread: str, ts: str, user: str = "", team: str = "") -> None:

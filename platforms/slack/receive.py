@@ -1,7 +1,7 @@
-"""Receiving: decode an event, add its sender and context, and hand it to the inbox.
+"""Receiving: decode events, add sender and context, and hand them to the inbox.
 
 Messages, edits and deletes of a chat go in the order in which they arrive; commands and buttons
-overtake them. Every method returns after the commit, because bolt acknowledges when it returns.
+overtake them. Every listener returns after the commit, because bolt then acknowledges.
 """
 
 import asyncio
@@ -116,7 +116,7 @@ class SlackReceiver:
     # --- submitting ---------------------------------------------------------------------------
 
     async def submit(self, found: SlackEvent) -> Accepted:
-        """Add the sender and the context of an event, and return once it is committed.
+        """Add the sender and the context, and commit the event.
 
         Raises `Unavailable` when Slack cannot tell now who the sender is.
         """

@@ -1,8 +1,8 @@
 """Sending: posts, live answers, edits, deletes and reactions.
 
 In a thread a live answer is a Slack stream, with a card for each tool call. Elsewhere, and after
-Slack has ended a stream (after about five minutes, or by its Stop button), it is a message that is
-edited. Every finished message carries the id of its op in its metadata, so that a repeat can find it.
+Slack has ended a stream (after about five minutes, or by the Stop button), the answer continues as a
+message that is edited. The metadata of every finished message name the op, so that a repeat finds it.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ class _LiveMessage:
         self.shown_text = sent  # text that Slack has confirmed
         self.cards: dict[str, Task] = {}  # tasks that Slack has confirmed
         self.last_shown_at = at
-        self.stopped_by_slack = False  # its thread may still show the Stop button
+        self.stopped_by_slack = False  # the thread may still show the Stop button
         self.is_uncertain = False  # the outcome of the last append is unknown
         self.waiting_edit: Edit | None = None  # next state, shown when the rate limit allows
         self.lock = asyncio.Lock()  # one call per message at a time
@@ -138,7 +138,7 @@ class SlackSender:
             raise Unavailable(msg, wait)
 
     async def _begin_answer(self, op: Post, channel: str, place: SlackPlace | None) -> str:
-        """Start a live answer, if the rate limit has room to update and to finish it."""
+        """Start a live answer, if the rate limit has room for updates and the final edit."""
         now, budget = self._calls.clock.monotonic(), self._calls.rate_limit
         streams = place and place.thread and place.user and not is_dm(channel)
         if (
@@ -195,7 +195,7 @@ class SlackSender:
                 candidates.append(message)
         if not isinstance(op, Post) or not thread:
             return None
-        # A stream has no metadata before its end, so its thread and text identify it.
+        # A live stream has no metadata, so thread and text must identify the message.
         for message in reversed(candidates):
             text = str(message.get("text") or "")
             if _may_be_same(op, text) and (channel, str(message["ts"])) not in self._live:
@@ -225,7 +225,7 @@ class SlackSender:
     # --- existing messages --------------------------------------------------------------------
 
     async def edit(self, op: Edit, channel: str) -> Receipt:
-        """Edit a message; a live edit may wait for its turn in `run_live_edits`."""
+        """Edit a message; a live edit may have to wait for `run_live_edits`."""
         live = self._live.get((channel, op.message))
         if live is None and op.streaming:  # started by an earlier process
             live = _LiveMessage(
@@ -251,7 +251,7 @@ class SlackSender:
     async def run_live_edits(self) -> None:
         """Send waiting live edits, longest unchanged message first, until cancelled.
 
-        Chats share Slack's limits, so no chat can tell on its own when it may continue. A later
+        Chats share Slack's limits, so no chat can tell alone when to continue. A later
         state replaces a waiting one; a final edit never waits here.
         """
         while True:
@@ -279,7 +279,7 @@ class SlackSender:
         live.waiting_edit = None
 
     async def _show_live_state(self, op: Edit, live: _LiveMessage) -> bool:
-        """Show a live state; return false if the rate limit has no room for it now."""
+        """Show a live state; return false if the rate limit has no room now."""
         now, budget = self._calls.clock.monotonic(), self._calls.rate_limit
         if live.is_stream:
             if not budget.can_append(now):
@@ -331,7 +331,7 @@ class SlackSender:
                 raise
             return False
         live.record_shown(text, changed, self._calls.clock.monotonic())
-        # Only after the first append, so that a failure here cannot make its outcome uncertain.
+        # Only after the first append: a failure here must not make that one uncertain.
         await self._thread_status.start_session(SlackThread(live.channel, live.thread))
         return True
 
@@ -427,7 +427,7 @@ class SlackSender:
                 raise
 
     async def delete(self, op: Delete, channel: str) -> Receipt:
-        """Delete a message or a file; success if it does not exist."""
+        """Delete a message or a file, if there is one."""
         try:
             if op.message.startswith("F"):
                 await self._calls.call("files.delete", file=op.message)
@@ -545,7 +545,7 @@ def _live_text(op: Post | Edit) -> str:
 
 
 def _may_be_same(op: Post, text: str) -> bool:
-    """Return true if a text may come from this op; Slack adds the titles of cards to it."""
+    """Return true if a text may come from this op; Slack adds the titles of cards."""
     seen, wanted = letters_and_digits(text), letters_and_digits(op.text)
     for task in op.tasks:
         seen = seen.replace(letters_and_digits(task_title(task)), "", 1)

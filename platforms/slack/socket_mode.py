@@ -1,7 +1,7 @@
 """Socket Mode: the WebSocket connections over which Slack delivers envelopes.
 
 The library's own client acknowledges from tasks without an owner, retries a refused token forever,
-and notices a cut connection only at its next tick. This loop is shorter than working around that.
+and notices a cut connection only at the next tick. This loop is shorter than working around that.
 """
 
 import asyncio
@@ -113,7 +113,7 @@ class SocketModeConnection:
             if isinstance(ours, Unauthorized):
                 msg = f"{ours}; Slack refused the app token (xapp-…)"
                 raise Unauthorized(msg) from error
-            if isinstance(ours, Unconfirmed):  # the call changes nothing, so it can be repeated
+            if isinstance(ours, Unconfirmed):  # the call changes nothing, so repeat it
                 raise Unavailable(str(ours)) from error
             raise ours from error
         return str(answer.get("url"))
@@ -138,7 +138,7 @@ class SocketModeConnection:
     async def _connect(
         self, session: aiohttp.ClientSession, url: str
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-        """Open a connection and check its hello, which reports the number of connections."""
+        """Open a connection and check the hello, which reports the number of connections."""
         async with session.ws_connect(
             url,
             heartbeat=PING_SECONDS,
@@ -169,13 +169,13 @@ class SocketModeConnection:
     async def _count_connections(
         self, session: aiohttp.ClientSession, handle: EnvelopeHandler
     ) -> None:
-        """Open a second connection for its hello; envelopes that arrive over it are handled too."""
+        """Open a second connection for the hello; handle envelopes that arrive over this one too."""
         url = await self._fetch_url(session)
         async with self._connect(session, url) as socket:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_DRAIN_SECONDS):
                     await self._receive(socket, handle)
-        self._cut_at = self._calls.clock.monotonic()  # Slack may count it a little longer
+        self._cut_at = self._calls.clock.monotonic()  # Slack may count this one a little longer
 
     async def _receive(
         self, socket: aiohttp.ClientWebSocketResponse, handle: EnvelopeHandler

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 STATUS_METHOD = "assistant.threads.setStatus"
 WRITING_STATUS = "is writing…"
 STATUS_TIMEOUT_SECONDS = 5.0
-"""Seconds after which a call is given up, because answers wait for it."""
+"""Timeout of a call, in seconds; answers wait for these calls."""
 
 _MAX_STATUS_CHARS = 150
 _PERMANENT_REFUSALS = {

@@ -1,6 +1,6 @@
 """Sans-IO: chunks of a stream: text, and a card for each task of the agent.
 
-A stream keeps its mode from the first call to the last, so everything goes as chunks; Slack refuses
+The mode of a stream is fixed by the first call, so everything goes as chunks; Slack refuses
 bare Markdown in between (`streaming_mode_mismatch`).
 """
 

@@ -107,7 +107,7 @@ class SlackWebhook:
         self._dispatcher = dispatcher
 
     async def serve(self, request: Request) -> Response:
-        """Answer one request; Slack repeats it unless the status is 2xx."""
+        """Answer one request; Slack repeats a request unless the status is 2xx."""
         try:
             bolt_request = _read_request(request, await request.body())
         except UNREADABLE:
@@ -122,7 +122,7 @@ def _read_request(request: Request, body: bytes) -> AsyncBoltRequest:
         raise ValueError(msg)
     found = to_async_bolt_request(request, body)
     if is_form and not found.body:
-        # bolt takes a form for JSON if the word "payload" occurs anywhere in it, also in the text
-        # of a command, and then finds nothing.
+        # bolt takes any form with the word "payload" for an interaction, even a command with that
+        # word in the text, and returns an empty body.
         found.body = dict(parse_qsl(found.raw_body, keep_blank_values=True))
     return found

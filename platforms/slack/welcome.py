@@ -18,7 +18,7 @@ PROMPTS = (
     {"title": "Which files are there?", "message": "Which files are in your workspace?"},
     {"title": "Show the commands", "message": "!help"},
 )
-"""At most four; pressing one sends its message in the person's name."""
+"""At most four; pressing one sends the message in the person's name."""
 
 _TIMEOUT_SECONDS = 1.5
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from starlette.applications import Starlette
@@ -270,6 +271,23 @@ async def test_bolt_logs_no_contents_at_debug_level(
         await dispatcher.dispatch_envelope(EVENT)
         await dispatcher.dispatch_envelope({"type": "view_submission", "view": {"secret": "1"}})
     assert caplog.text == ""
+
+
+def entries(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
+async def test_bolts_environment_variables_change_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("BOT_TOKEN", "CLIENT_ID", "CLIENT_SECRET", "SIGNING_SECRET", "VERIFICATION_TOKEN"):
+        monkeypatch.setenv(f"SLACK_{name}", "xoxb-other")
+    dispatcher = SlackDispatcher("http://127.0.0.1:1/api/")
+    with dispatcher.receiving(Receiver(), IDENTITY):
+        assert (await dispatcher.dispatch_envelope(EVENT)).status == 200
+    assert caplog.text == ""
+    assert entries(tmp_path) == []
 
 
 # --- imports -------------------------------------------------------------------------------------

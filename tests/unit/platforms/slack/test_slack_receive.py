@@ -471,6 +471,20 @@ async def test_only_genuine_requests_are_accepted(
             assert await answer.json() == {"challenge": "abc"}
 
 
+@pytest.mark.usefixtures("signed")
+async def test_an_ssl_check_of_slack_is_answered(slack: SlackServer) -> None:
+    async with aiohttp.ClientSession() as client:
+        answer = await client.post(slack.requests_to, data={"ssl_check": "1", "token": "x"})
+        assert (answer.status, await answer.text()) == (200, "")
+
+
+@pytest.mark.usefixtures("signed")
+async def test_a_body_that_is_not_utf_8_is_refused(slack: SlackServer) -> None:
+    async with aiohttp.ClientSession() as client:
+        answer = await client.post(slack.requests_to, data=b'{"type":"\xff"}')
+        assert answer.status == 400
+
+
 # --- greeting ------------------------------------------------------------------------------------
 
 
