@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from http import HTTPStatus
 
 import aiohttp
 import msgspec
@@ -31,7 +32,7 @@ from platforms.slack.capabilities import CAPABILITIES, DM_CAPABILITIES
 from platforms.slack.catch_up import CatchUp
 from platforms.slack.config import SlackConfig
 from platforms.slack.decode import SlackIdentity
-from platforms.slack.dispatch import OK, SlackDispatcher
+from platforms.slack.dispatch import SlackDispatcher
 from platforms.slack.files import SlackFiles
 from platforms.slack.people import UserDirectory
 from platforms.slack.rate_limit import RateLimitState
@@ -164,7 +165,7 @@ class SlackAdapter:
     ) -> None:
         """Dispatch an envelope, and acknowledge every one that was accepted."""
         response = await self._dispatcher.dispatch_envelope(request.payload)
-        if response.status == OK:
+        if response.status == HTTPStatus.OK:
             await acknowledge()
 
     async def _save_periodically(self) -> None:

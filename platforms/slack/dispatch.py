@@ -10,6 +10,7 @@ import contextlib
 import logging
 import re
 from collections.abc import Iterator
+from http import HTTPStatus
 from typing import Any, Protocol
 
 from slack_bolt.async_app import AsyncAck, AsyncApp, AsyncBoltContext, AsyncBoltRequest
@@ -23,14 +24,12 @@ from slack_sdk.web.async_client import AsyncWebClient
 from platforms.core.errors import PlatformError, Unavailable
 from platforms.slack.calls import Json
 from platforms.slack.decode import SlackIdentity
-from platforms.slack.manifest import COMMAND, EVENT_TYPES
+from platforms.slack.manifest import EVENT_TYPES
 
 _log = logging.getLogger(__name__)
 _bolt_log = logging.getLogger(f"{__name__}.bolt")
 # At lower levels bolt logs whole payloads, and warns about SLACK_BOT_TOKEN in the environment.
 _bolt_log.setLevel(logging.ERROR)
-
-OK, BAD_REQUEST, UNAVAILABLE = 200, 400, 503
 
 UNREADABLE = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors that bolt raises for a body in a form that Slack does not document."""
@@ -85,7 +84,7 @@ class SlackDispatcher:
         for event_type in EVENT_TYPES:
             self._app.event(event_type)(self._on_event)
         self._app.action(_OWN_ACTION)(self._on_action)
-        self._app.command(COMMAND)(self._on_command)
+        self._app.command(_ANY)(self._on_command)  # an operator may have renamed the command
         self._app.shortcut(_ANY)(self._on_shortcut)
         self._app.error(self._on_error)
 
@@ -144,16 +143,16 @@ class SlackDispatcher:
         """Turn an error into a response; bolt would log the error and answer 500."""
         match error:
             case BoltUnhandledRequestError() if self._receiver:
-                return BoltResponse(status=OK)  # of no interest
+                return BoltResponse(status=HTTPStatus.OK)  # of no interest
             case BoltUnhandledRequestError():
-                return BoltResponse(status=UNAVAILABLE)
+                return BoltResponse(status=HTTPStatus.SERVICE_UNAVAILABLE)
             case PlatformError():
                 _log.warning(
                     "slack: an event in %s was not stored and is not acknowledged: %s",
                     context.channel_id,
                     error,
                 )
-                return BoltResponse(status=UNAVAILABLE)
+                return BoltResponse(status=HTTPStatus.SERVICE_UNAVAILABLE)
             case _:
                 raise error
 
@@ -179,4 +178,4 @@ class _StaticAuthorization(AsyncAuthorize):
 
 def _refuse_unreadable(error: Exception) -> BoltResponse:
     _log.warning("slack: a payload cannot be read (%s)", type(error).__name__)
-    return BoltResponse(status=BAD_REQUEST)
+    return BoltResponse(status=HTTPStatus.BAD_REQUEST)

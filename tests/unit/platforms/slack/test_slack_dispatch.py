@@ -210,6 +210,13 @@ def dispatcher() -> SlackDispatcher:
     return SlackDispatcher("http://127.0.0.1:1/api/")
 
 
+async def test_a_renamed_command_works(dispatcher: SlackDispatcher) -> None:
+    receiver = Receiver()
+    with dispatcher.receiving(receiver, IDENTITY):
+        response = await dispatcher.dispatch_envelope({**SLASH_COMMAND, "command": "/ask"})
+    assert (response.status, receiver.texts) == (200, ["stop"])
+
+
 @pytest.mark.parametrize("payload", [EVENT, SLASH_COMMAND], ids=["event", "command"])
 async def test_bolt_awaits_the_commit_in_the_task_of_the_caller(
     dispatcher: SlackDispatcher, payload: Json
@@ -261,6 +268,11 @@ async def test_a_payload_in_another_form_is_refused(
 ) -> None:
     with dispatcher.receiving(Receiver(), IDENTITY):
         assert (await dispatcher.dispatch_envelope(payload)).status == 400
+
+
+def test_bolts_own_client_has_no_token_and_retries_nothing(dispatcher: SlackDispatcher) -> None:
+    client = dispatcher._app.client
+    assert (client.token, client.retry_handlers) == (None, [])
 
 
 async def test_bolt_logs_no_contents_at_debug_level(
