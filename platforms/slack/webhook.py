@@ -1,4 +1,4 @@
-"""Signed requests: the other way in, for apps without Socket Mode."""
+"""Signed requests, the alternative to Socket Mode: signature check and Starlette endpoint."""
 
 import re
 from collections.abc import Awaitable, Callable
