@@ -95,7 +95,9 @@ async def _status(call: CommandCall) -> CommandOutcome:
         for number, pending in enumerate(state.waiting, 1)
     )
     if state.session is None and state.resumable:
-        lines.append("The last conversation was stopped or interrupted; your next message starts a new one.")
+        lines.append(
+            "The last conversation was stopped or interrupted; your next message starts a new one."
+        )
     if call.role is Role.ADMIN:
         lines.append(f"Running in all conversations: {len(call.services.running_turns())}.")
         if crashes := call.services.crash_count():

@@ -87,7 +87,7 @@ async def test_model_shows_the_current_model_and_switches_for_the_next_request(
         async with gateway(tmp_path, server, seen) as house:
             await say(house, "two", "echo: two")
             assert server.requests[1].model == "scripted-large"
-            await say(house, "/model", "as chosen in this chat")
+            await say(house, "/model", "chosen in this chat")
             await say(house, "/model default", "`scripted` (openai) answers here.")
             await say(house, "three", "echo: three")
     assert server.requests[2].model == "scripted"
@@ -160,7 +160,7 @@ async def test_without_a_list_of_models_any_name_is_accepted_with_a_remark(tmp_p
     ):
         await say(house, "/model", "you can try any name")
         text = await say(house, "/model brand-new", "`brand-new` (openai) answers here.")
-        assert text.endswith("The service did not say whether it has this model.")
+        assert text.endswith("The model service did not confirm that it has this model.")
         await say(house, "hello", "echo: hello")
     assert server.requests[0].model == "brand-new"
 
