@@ -9,7 +9,8 @@ import httpx2
 import pytest
 
 from agent.model.contract import Chunk
-from agent.providers.transport import connections, sockets
+from agent.providers.transport import connections
+from agent.providers.transport.http_client import make_http_client
 from tests.contract.test_sockets import Answers, listening, proxy
 from tests.fakes.certificates import certified
 
@@ -58,9 +59,8 @@ class Service:
 async def asking(
     answers: Answers, *, ours: bool = True, patience: float = 5
 ) -> AsyncIterator[tuple[httpx2.AsyncClient, str]]:
-    async with listening(answers) as port, httpx2.AsyncClient(timeout=patience) as client:
-        if ours:
-            sockets.use_socket_backend(client)
+    http = make_http_client(httpx2.Timeout(patience), own_sockets=ours)
+    async with listening(answers) as port, http as client:
         yield client, f"http://127.0.0.1:{port}/"
 
 
@@ -176,8 +176,7 @@ async def test_it_is_the_same_in_tls_and_through_a_proxy(
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{between}")
         monkeypatch.delenv("NO_PROXY", raising=False)
         monkeypatch.delenv("no_proxy", raising=False)
-        async with httpx2.AsyncClient(verify=believing) as client:
-            sockets.use_socket_backend(client)
+        async with make_http_client(httpx2.Timeout(5), tls=believing) as client:
             for _ in range(2):
                 assert await fed(client, f"https://model.test:{port}/") == [b"onetwothree"]
     assert service.connections == 1

@@ -2,18 +2,19 @@
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import httpcore2
 import httpx2
-import openai
 import pytest
 
-from agent.providers.anthropic import clients as of_anthropic
-from agent.providers.openai import clients as of_openai
+from agent.providers.anthropic import clients as anthropic_clients
+from agent.providers.openai import clients as openai_clients
 from agent.providers.transport import sockets
+from agent.providers.transport.http_client import make_http_client
 from agent.settings import TargetSettings
 from tests.fakes.certificates import certified
 
@@ -87,10 +88,11 @@ async def writes(stream: httpcore2.AsyncNetworkStream, data: bytes, *, timeout: 
         await asyncio.sleep(0)
 
 
-def kept(client: httpx2.AsyncClient) -> list[type]:
-    """By what the connections are carried that a client has open."""
-    pool = client._transport._pool  # type: ignore[attr-defined]  # as `use` finds it
-    return [type(each._connection._network_stream) for each in pool.connections]
+async def carrier_and_text(client: httpx2.AsyncClient, url: str) -> tuple[type, str]:
+    """Return what carries the connection of a request, and the body of its response."""
+    async with client.stream("GET", url) as response:
+        await response.aread()
+        return type(response.extensions["network_stream"]), response.text
 
 
 async def test_what_comes_is_read_in_order_in_pieces_of_any_size_and_nothing_after_its_end() -> (
@@ -190,12 +192,14 @@ async def test_what_nobody_takes_does_not_keep_a_closed_connection_open() -> Non
                 await stream._protocol.closed.wait()  # type: ignore[attr-defined]
 
 
-async def test_the_providers_use_it() -> None:
-    for module in (of_openai, of_anthropic):
-        client = module._make_client(TargetSettings(base_url="http://127.0.0.1:1/v1"))
-        pool = client._client._transport._pool  # as `use` finds it
-        assert isinstance(pool._network_backend, sockets.SocketBackend), module.__name__
-        await client.close()
+async def test_both_sdks_send_through_our_sockets() -> None:
+    async with listening(hello) as port:
+        settings = TargetSettings(base_url=f"http://127.0.0.1:{port}/v1")
+        for make_client in (openai_clients._make_client, anthropic_clients._make_client):
+            client = make_client(settings)
+            response = await client.get("/", cast_to=httpx2.Response)
+            assert isinstance(response.extensions["network_stream"], sockets.SocketStream)
+            await client.close()
 
 
 async def test_what_was_broken_off_is_said_in_words() -> None:
@@ -243,29 +247,57 @@ async def test_the_sdks_client_uses_it_and_notices_that_an_idle_connection_was_c
             writer.write(HELLO)
         writer.close()
 
-    async with listening(once) as port, openai.DefaultAsyncHttpxClient() as client:
-        sockets.use_socket_backend(client)
+    async with listening(once) as port, make_http_client(httpx2.Timeout(5)) as client:
         for expected in (1, 1, 2):
-            assert (await client.get(f"http://127.0.0.1:{port}/")).text == "hello"
+            carried = await carrier_and_text(client, f"http://127.0.0.1:{port}/")
+            assert carried == (sockets.SocketStream, "hello")
             assert connections == expected
-            assert kept(client) == [sockets.SocketStream]
             await asyncio.sleep(0.05)  # for the good-bye to come
 
 
-async def test_it_goes_through_a_proxy_that_the_environment_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("own_sockets", [True, False])
+async def test_a_proxy_of_the_environment_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_sockets: bool
 ) -> None:
     served, believing = certified(tmp_path, "model.test")
     async with listening(hello, served) as port, listening(proxy) as between:
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{between}")
         monkeypatch.delenv("NO_PROXY", raising=False)
         monkeypatch.delenv("no_proxy", raising=False)
-        async with openai.DefaultAsyncHttpxClient(verify=believing) as client:
-            sockets.use_socket_backend(client)
+        async with make_http_client(
+            httpx2.Timeout(5), tls=believing, own_sockets=own_sockets
+        ) as client:
             for _ in range(2):
-                assert (await client.get(f"https://model.test:{port}/")).text == "hello"
+                carrier, text = await carrier_and_text(client, f"https://model.test:{port}/")
+                assert text == "hello"
+                assert (carrier is sockets.SocketStream) == own_sockets
 
 
-def test_a_client_that_keeps_its_connections_elsewhere_is_left_as_it_is() -> None:
-    client = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: httpx2.Response(200)))
-    sockets.use_socket_backend(client)
+async def test_a_host_in_no_proxy_is_reached_directly(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with listening(hello) as port:
+        monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")  # answers no connection
+        monkeypatch.setenv("NO_PROXY", "example.com,127.0.0.0/8")
+        async with make_http_client(httpx2.Timeout(5)) as client:
+            carried = await carrier_and_text(client, f"http://127.0.0.1:{port}/")
+            assert carried == (sockets.SocketStream, "hello")
+
+
+async def test_httpx2_carries_the_connections_when_the_switch_is_off() -> None:
+    async with (
+        listening(hello) as port,
+        make_http_client(httpx2.Timeout(5), own_sockets=False) as client,
+    ):
+        carrier, text = await carrier_and_text(client, f"http://127.0.0.1:{port}/")
+        assert text == "hello"
+        assert carrier is not sockets.SocketStream
+
+
+async def test_a_connection_is_kept_alive_before_the_response_begins() -> None:
+    async with (
+        listening(hello) as port,
+        make_http_client(httpx2.Timeout(5)) as client,
+        client.stream("GET", f"http://127.0.0.1:{port}/") as response,
+    ):
+        carried = response.extensions["network_stream"].get_extra_info("socket")
+        assert carried.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        assert carried.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30

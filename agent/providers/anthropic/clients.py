@@ -9,15 +9,13 @@ from contextlib import contextmanager
 import anthropic
 
 from agent.providers.anthropic.refusals import classify_response
-from agent.providers.transport import sockets
 from agent.providers.transport.connections import (
     CONNECTION_ERRORS,
-    CONNECTION_LIMITS,
     ClientPool,
     socket_timeouts,
-    tls_context,
     translate_error,
 )
+from agent.providers.transport.http_client import make_http_client
 from agent.settings import TargetSettings
 
 OFFICIAL_URL = "https://api.anthropic.com"
@@ -50,10 +48,6 @@ def translate_errors(url: str) -> Iterator[None]:
 
 def _make_client(settings: TargetSettings) -> anthropic.AsyncAnthropic:
     timeout = socket_timeouts(settings.timeouts)
-    http = anthropic.DefaultAsyncHttpxClient(
-        verify=tls_context(), limits=CONNECTION_LIMITS, timeout=timeout
-    )
-    sockets.use_socket_backend(http)
     return anthropic.AsyncAnthropic(
         # Both are always given: the SDK would look for them in the environment.
         api_key="none",  # each request brings the present one
@@ -61,5 +55,5 @@ def _make_client(settings: TargetSettings) -> anthropic.AsyncAnthropic:
         timeout=timeout,
         max_retries=0,
         open_telemetry=False,
-        http_client=http,
+        http_client=make_http_client(timeout),
     )

@@ -9,16 +9,14 @@ from contextlib import AbstractContextManager, contextmanager
 import openai
 
 from agent.providers.classify import classify_http_error, parse_service_error
-from agent.providers.transport import sockets
 from agent.providers.transport.connections import (
     CONNECTION_ERRORS,
-    CONNECTION_LIMITS,
     ClientPool,
     ServiceKey,
     socket_timeouts,
-    tls_context,
     translate_error,
 )
+from agent.providers.transport.http_client import make_http_client
 from agent.settings import TargetSettings
 
 
@@ -65,14 +63,10 @@ def translate_errors(base_url: str) -> Iterator[None]:
 
 def _make_client(settings: TargetSettings) -> openai.AsyncOpenAI:
     timeout = socket_timeouts(settings.timeouts)
-    http = openai.DefaultAsyncHttpxClient(
-        verify=tls_context(), limits=CONNECTION_LIMITS, timeout=timeout
-    )
-    sockets.use_socket_backend(http)
     return openai.AsyncOpenAI(
         api_key="none",  # each request brings the present one
         base_url=settings.base_url,
         timeout=timeout,
         max_retries=0,
-        http_client=http,
+        http_client=make_http_client(timeout),
     )

@@ -137,16 +137,24 @@ def socket_timeouts(timeouts: Timeouts) -> httpx2.Timeout:
     return httpx2.Timeout(timeouts.lifetime + 5, connect=timeouts.connect)
 
 
+@functools.cache
+def keepalive_options() -> tuple[tuple[int, int, int], ...]:
+    """Return the socket options that detect a dead connection, as far as this system has them."""
+    return tuple(
+        (getattr(socket, level), getattr(socket, name), value)
+        for level, name, value in _KEEPALIVE
+        if hasattr(socket, name)
+    )
+
+
 def enable_keepalive(response: httpx2.Response) -> None:
-    """Have the system notice a dead connection; left out where it does not know how."""
+    """Set the keepalive options again, because connections through a proxy open without them."""
     stream = response.extensions.get("network_stream")
     sock = stream.get_extra_info("socket") if stream is not None else None
     if sock is None:
         return
-    for level, name, value in _KEEPALIVE:
-        option = getattr(socket, name, None)
-        if option is not None:
-            sock.setsockopt(getattr(socket, level), option, value)
+    for option in keepalive_options():
+        sock.setsockopt(*option)
 
 
 REQUEST_HEADERS = {"accept-encoding": "identity", "content-type": "application/json"}

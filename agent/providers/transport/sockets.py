@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Iterable
 from typing import Any, TypeVar
 
 import httpcore2
-import httpx2
 
 from agent.providers.transport.chunked import ChunkedDecoder
 from agent.providers.transport.reach import connect_to_host
@@ -30,18 +29,6 @@ SocketOption = (
     tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
 )
 Opened = TypeVar("Opened")
-
-
-def use_socket_backend(client: httpx2.AsyncClient) -> None:
-    """Have all new connections of a client carried in this way, those through proxies as well.
-
-    The client's pools take a backend only when they are made, and the client makes them itself. A
-    version that keeps it elsewhere works as before, only slower.
-    """
-    for transport in (client._transport, *client._mounts.values()):  # noqa: SLF001 - see above
-        pool: Any = getattr(transport, "_pool", None)
-        if hasattr(pool, "_network_backend"):
-            pool._network_backend = SocketBackend()  # noqa: SLF001 - see above
 
 
 class SocketBackend(httpcore2.AsyncNetworkBackend):
