@@ -236,7 +236,7 @@ async def test_a_server_that_is_not_there_is_named() -> None:
 async def test_an_address_of_nonsense_is_the_operator_s_to_repair() -> None:
     provider = OpenAIChat(openai_settings("gopher://127.0.0.1"))
     with pytest.raises(
-        errors.BadRequest, match=r"gopher://127\.0\.0\.1 is not an address we can use"
+        errors.BadRequest, match=r"gopher://127\.0\.0\.1 is not a supported URL"
     ):
         await collect(provider)
     await provider.aclose()
@@ -402,7 +402,7 @@ async def test_a_page_instead_of_the_list_of_models_is_told_as_such() -> None:
     async with ModelServer() as server:
         url = server.url.replace("/v1", "/nonsense/v1")
         provider = OpenAIChat(openai_settings(url))
-        with pytest.raises(errors.BadRequest, match="does not give a list of models"):
+        with pytest.raises(errors.BadRequest, match="does not return a list of models"):
             await provider.list_models()
         await provider.aclose()
 

@@ -87,7 +87,7 @@ async def test_it_calls_a_tool_when_asked_for_one(wrote: str) -> None:
 async def test_without_that_tool_it_just_answers(tools: tuple[ToolSchema, ...]) -> None:
     chunks = await ask(user("What time is it?"), tools=tools)
     assert FinishChunk("stop") in chunks
-    assert "tool at work" not in text_of(chunks)
+    assert "see a tool call" not in text_of(chunks)
 
 
 async def test_it_does_not_mistake_other_words_for_a_wish() -> None:
