@@ -424,7 +424,7 @@ def test_the_time_to_wait_is_kept() -> None:
             "x", id="an error without a type of event"),
         pytest.param(b'event: error\ndata: {"message":"Overloaded"}\n\n', errors.Overloaded,
             "Overloaded", id="an error without the field"),
-        pytest.param(event("error"), errors.ProviderError, "without a word", id="a silent error"),
+        pytest.param(event("error"), errors.ProviderError, "without a message", id="a silent error"),
         pytest.param(b'{"type":"error","error":{"type":"overloaded_error","message":"busy"}}',
             errors.Overloaded, "busy", id="an error in one piece"),
         pytest.param(message(USE)[:-9], errors.ConnectionLost, "unreadable", id="a torn piece of JSON"),
