@@ -169,7 +169,7 @@ def test_a_link_that_stays_inside_is_followed_by_the_kernel_alone(
 
 
 def test_a_file_that_is_too_large_is_not_read(workspace: Workspace) -> None:
-    with pytest.raises(ToolError, match=r"'a.txt' has 4 bytes; more than 3"):
+    with pytest.raises(ToolError, match=r"'a.txt' has 4 bytes; the limit is 3 bytes"):
         workspace.read("a.txt", 3)
 
 
@@ -222,10 +222,10 @@ def test_a_file_that_somebody_changed_meanwhile_is_not_replaced(
 ) -> None:
     _, state = workspace.read("a.txt", 10)
     (root / "a.txt").write_bytes(b"by somebody else")
-    with pytest.raises(ToolError, match="changed by somebody else"):
+    with pytest.raises(ToolError, match="has changed since it was read"):
         workspace.write("a.txt", b"new", "t", expected_state=state)
     (root / "a.txt").unlink()
-    with pytest.raises(ToolError, match="changed by somebody else"):
+    with pytest.raises(ToolError, match="has changed since it was read"):
         workspace.write("a.txt", b"new", "t", expected_state=state)
     assert not (root / "a.txt").exists()
 
@@ -244,7 +244,7 @@ def _descriptor(folder: Path) -> int:
 
 def test_a_missing_workspace_is_created_only_for_writing(tmp_path: Path) -> None:
     root = tmp_path / "new" / "work"
-    with pytest.raises(ToolError, match="nothing in the workspace"), open_workspace(root):
+    with pytest.raises(ToolError, match="workspace is still empty"), open_workspace(root):
         pass
     assert not root.exists()
     with open_workspace(root, create=True) as workspace:

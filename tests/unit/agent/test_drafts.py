@@ -183,8 +183,8 @@ async def test_parts_become_one_file(bench: Bench) -> None:
     draft = await bench.begun("one\r\n", "sub/a.txt")
     said = await bench.go_on(draft, "two\r\n", after="e\r\n")
     assert said == (
-        f"Draft {draft.id} of sub/a.txt now has 10 characters, 2 lines; nothing is at sub/a.txt "
-        'yet. It ends with "one\\r\\ntwo\\r\\n". Go on with write_file_continue, final=true in the '
+        f"Draft {draft.id} of sub/a.txt now has 10 characters, 2 lines; sub/a.txt is not "
+        'written yet. The draft ends with "one\\r\\ntwo\\r\\n". Continue with write_file_continue; set final=true in the '
         "last part."
     )
     assert bench.files() == {}
@@ -223,10 +223,10 @@ async def test_a_part_goes_on_where_it_says(
 @pytest.mark.parametrize(
     ("begun", "after", "why"),
     [
-        pytest.param("one two", "three", "nowhere near", id="unknown"),
+        pytest.param("one two", "three", "does not occur near", id="unknown"),
         pytest.param("a b a b c", "a b", "more than once", id="ambiguous"),
         pytest.param("aaab", "aa", "more than once", id="ambiguous with itself"),
-        pytest.param("here" + "x" * 4000, "here", "nowhere near", id="too far from the end"),
+        pytest.param("here" + "x" * 4000, "here", "does not occur near", id="too far from the end"),
     ],
 )
 async def test_a_part_that_fits_nowhere_changes_nothing(
@@ -235,7 +235,7 @@ async def test_a_part_that_fits_nowhere_changes_nothing(
     draft = await bench.begun(begun)
     with pytest.raises(ToolError, match=why) as caught:
         await bench.go_on(draft, "+", after=after, final=True)
-    assert str(caught.value).endswith(f'It ends with "{begun[-200:]}".')
+    assert str(caught.value).endswith(f'The draft ends with "{begun[-200:]}".')
     assert await bench.drafts.read_text(draft.id) == begun
     assert bench.files() == {}
 
@@ -252,7 +252,7 @@ async def test_an_unknown_draft_is_answered_with_those_there_are(bench: Bench) -
     with pytest.raises(ToolError, match=r"no draft 'd123456'\. There are no drafts\."):
         await bench.call(write_file_continue, draft_id="d123456", content="x", final=True)
     draft = await bench.begun("one\n")
-    with pytest.raises(ToolError, match=rf"The drafts there are: {draft.id} of a.txt \(1 line\)"):
+    with pytest.raises(ToolError, match=rf"Existing drafts: {draft.id} of a.txt \(1 line\)"):
         await bench.call(write_file_continue, draft_id="../../x", content="x", final=True)
 
 
@@ -272,7 +272,7 @@ async def test_a_file_that_cannot_be_put_in_place_stays_a_draft(bench: Bench) ->
     bench.workspace.mkdir(parents=True)
     (bench.workspace / "a.txt").mkdir()
     draft = await bench.begun("one ")
-    with pytest.raises(ToolError, match=r"is a folder.*whole now"):
+    with pytest.raises(ToolError, match=r"is a folder.*complete now"):
         await bench.go_on(draft, "two", final=True)
     assert await bench.drafts.read_text(draft.id) == "one two"
     (bench.workspace / "a.txt").rmdir()

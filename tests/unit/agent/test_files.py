@@ -99,7 +99,7 @@ def test_a_role_must_be_an_argument(role: str) -> None:
         """Act."""
         return path
 
-    with pytest.raises(TypeError, match=f"no argument 'pth' to be its {role}"):
+    with pytest.raises(TypeError, match=f"no argument 'pth' for {role}"):
         tool(risk=Risk.READ, **{role: "pth"})(act)  # type: ignore[arg-type]
 
 
@@ -125,7 +125,7 @@ def test_the_place_to_go_on_from_is_written_before_the_text() -> None:
         pytest.param(
             "a\nb\nc\nd\n",
             {"offset": 2, "limit": 2},
-            "[f: 4 lines, 2-3 shown; go on with offset=4]\nb\nc",
+            "[f: 4 lines, 2-3 shown; continue with offset=4]\nb\nc",
             id="a window",
         ),
         pytest.param(
@@ -141,7 +141,7 @@ def test_the_place_to_go_on_from_is_written_before_the_text() -> None:
         pytest.param(
             b"caf\xe9",
             {},
-            "[f: 1 line, 1-1 shown; not all of it is UTF-8: � stands for what cannot be read]\ncaf�",
+            "[f: 1 line, 1-1 shown; not valid UTF-8: � replaces invalid bytes]\ncaf�",
             id="another encoding",
         ),
         pytest.param("�", {}, "[f: 1 line, 1-1 shown]\n�", id="the sign itself"),
@@ -169,7 +169,7 @@ async def test_a_long_file_is_shown_in_parts_that_join(bench: Bench) -> None:
         assert len(said) < 51_000
         head, *more = said.split("\n")
         shown += more
-        assert (f"go on with offset={len(shown) + 1}" in head) == (len(shown) < len(lines))
+        assert (f"continue with offset={len(shown) + 1}" in head) == (len(shown) < len(lines))
     assert shown == lines
 
 
@@ -178,7 +178,7 @@ async def test_a_file_that_is_too_large_is_not_read(
 ) -> None:
     monkeypatch.setattr(reading, "MAX_FILE_BYTES", 3)
     bench.put("f", "abcd")
-    with pytest.raises(ToolError, match="more than 3 are not read"):
+    with pytest.raises(ToolError, match="the limit is 3 bytes"):
         await bench.call(read_file, path="f")
 
 
@@ -190,7 +190,7 @@ async def test_a_folder_is_listed(bench: Bench) -> None:
     bench.put(b"bad\xff\nname".decode(errors="surrogateescape"), "")
     (bench.root / "link").symlink_to("/etc")
     os.mkfifo(bench.root / "pipe")
-    rest = "b.txt (5 bytes)\nbad�?name (0 bytes)\nlink -> /etc\npipe (not an ordinary file)"
+    rest = "b.txt (5 bytes)\nbad�?name (0 bytes)\nlink -> /etc\npipe (not a regular file)"
     assert await bench.call(list_dir) == f"A/\n{rest}"
     deep = "A/\nA/deep/\nA/x (1 byte)\n"
     assert await bench.call(list_dir, depth=2) == deep + rest
@@ -214,7 +214,7 @@ async def test_a_folder_of_many_entries_is_listed_in_part(bench: Bench) -> None:
         bench.put(f"d/{number}", "")
     said = (await bench.call(list_dir, depth=2)).split("\n")
     assert len(said) == 1_001
-    assert said[-1] == "[there is more; only 1,000 entries are shown]"
+    assert said[-1] == "[only the first 1,000 entries are shown]"
 
 
 # Writing
@@ -232,7 +232,7 @@ async def test_a_file_is_written_and_replaced(bench: Bench) -> None:
 
 async def test_the_workspace_is_made_by_the_first_write(bench: Bench) -> None:
     bench.root.rmdir()
-    with pytest.raises(ToolError, match="nothing in the workspace"):
+    with pytest.raises(ToolError, match="workspace is still empty"):
         await bench.call(list_dir)
     await bench.call(write_file, path="a", content="")
     assert bench.text("a") == ""
@@ -241,7 +241,7 @@ async def test_the_workspace_is_made_by_the_first_write(bench: Bench) -> None:
 async def test_halves_of_characters_are_joined_or_refused(bench: Bench) -> None:
     await bench.call(write_file, path="a", content="\ud83d\ude00")
     assert bench.text("a") == "😀"
-    with pytest.raises(ToolError, match="lone surrogate"):
+    with pytest.raises(ToolError, match="unpaired surrogate"):
         await bench.call(write_file, path="a", content="\ud83d")
     assert bench.text("a") == "😀"
 
@@ -266,11 +266,11 @@ def test_text_becomes_bytes_and_comes_back(text: str) -> None:
 @pytest.mark.parametrize(
     ("content", "old", "new", "every", "result", "said"),
     [
-        pytest.param("a b c", "b", "B", False, "a B c", "1 place (line 1)", id="one"),
-        pytest.param("x\ny\r\nz", "y\r\n", "", False, "x\nz", "1 place (line 2)", id="a line"),
-        pytest.param("b b", "b", "B", True, "B B", "2 places", id="all"),
-        pytest.param("\ufeffb", "b", "é", False, "\ufeffé", "1 place (line 1)", id="a mark first"),
-        pytest.param("aaa", "aa", "b", False, "ba", "1 place (line 1)", id="overlapping itself"),
+        pytest.param("a b c", "b", "B", False, "a B c", "1 occurrence (line 1)", id="one"),
+        pytest.param("x\ny\r\nz", "y\r\n", "", False, "x\nz", "1 occurrence (line 2)", id="a line"),
+        pytest.param("b b", "b", "B", True, "B B", "2 occurrences", id="all"),
+        pytest.param("\ufeffb", "b", "é", False, "\ufeffé", "1 occurrence (line 1)", id="a mark first"),
+        pytest.param("aaa", "aa", "b", False, "ba", "1 occurrence (line 1)", id="overlapping itself"),
     ],
 )
 async def test_a_piece_of_a_file_is_replaced(
@@ -285,14 +285,14 @@ async def test_a_piece_of_a_file_is_replaced(
 @pytest.mark.parametrize(
     ("content", "old", "new", "why"),
     [
-        pytest.param("a\na\n", "a", "b", r"2 times \(lines 1, 2\)", id="not unique"),
-        pytest.param("a\n" * 11, "a", "b", r"11 times \(lines 1, .*, 10, …\)", id="many"),
+        pytest.param("a\na\n", "a", "b", r"2 times in f \(lines 1, 2\)", id="not unique"),
+        pytest.param("a\n" * 11, "a", "b", r"11 times in f \(lines 1, .*, 10, …\)", id="many"),
         pytest.param("a", "", "b", "write_file", id="nothing to replace"),
         pytest.param("a", "a", "a", "the same", id="nothing new"),
-        pytest.param("a", "b", "c", "does not stand in f; nothing was changed.$", id="not there"),
+        pytest.param("a", "b", "c", "was not found in f; nothing was changed.$", id="not there"),
         pytest.param("a\r\nb", "a\nb", "c", r"end in \\r\\n", id="line ends"),
         pytest.param("a\nb", "a\r\nb", "c", r"end in \\n;", id="the other line ends"),
-        pytest.param("a\nb", "  a\n", "c", r"without the blanks", id="blanks around"),
+        pytest.param("a\nb", "  a\n", "c", r"without the white space", id="blanks around"),
         pytest.param(
             "x\nif a:\n    b  c\ny", "if a:\n  b c", "c", r"line 2:\nif a:\n    b  c$", id="blanks"
         ),
@@ -300,7 +300,7 @@ async def test_a_piece_of_a_file_is_replaced(
             "one\ndef work(self):\n  pass\n",
             "\ndef works(self):\n",
             "c",
-            r"nearest is this. From line 2:\ndef work\(self\):$",
+            r"the most similar. From line 2:\ndef work\(self\):$",
             id="a likeness",
         ),
         pytest.param("a", "\n\n", "c", "nothing was changed.$", id="only line ends"),
@@ -328,7 +328,7 @@ async def test_an_edit_does_not_undo_what_somebody_else_wrote_meanwhile(
 
     bench.put("f", "old")
     monkeypatch.setattr(writing, "encode_utf8", slow)
-    with pytest.raises(ToolError, match="changed by somebody else"):
+    with pytest.raises(ToolError, match="has changed since it was read"):
         await bench.call(edit_file, path="f", old="old", new="new")
     assert bench.text("f") == "by somebody else"
 
@@ -504,7 +504,7 @@ def shelf(bench: Bench) -> Bench:
             id="a folder that is passed over unless it is named",
         ),
         pytest.param(
-            {"pattern": "a+b"}, ["[Nothing matches 'a+b' in 5 files searched]"], id="no plain text"
+            {"pattern": "a+b"}, ["[No match for 'a+b' in 5 files searched]"], id="no plain text"
         ),
         pytest.param(
             {"pattern": r"a\+b"},
@@ -515,7 +515,7 @@ def shelf(bench: Bench) -> Bench:
             {"pattern": "print("},
             [
                 (
-                    "[1 match in 5 files searched; not a regular expression, so it was searched "
+                    "[1 match in 5 files searched; invalid regular expression, so it was searched "
                     "for as plain text]"
                 ),
                 "a.py:2: print(os)",
@@ -539,7 +539,7 @@ async def test_nothing_outside_is_searched(shelf: Bench) -> None:
     for path in ("out", "/etc", "..", "pipe.py"):
         with pytest.raises(ToolError):
             await shelf.call(search_files, pattern="root", path=path)
-    assert "Nothing matches" in await shelf.call(search_files, pattern="root:")
+    assert "No match for" in await shelf.call(search_files, pattern="root:")
 
 
 @pytest.mark.parametrize("pattern", ["needle", "need.e"])
@@ -557,7 +557,7 @@ async def test_files_that_are_too_large_are_counted(
     bench.put("large", "abcd")
     bench.put("small", "abc")
     said = await bench.call(search_files, pattern="abc")
-    assert said.startswith("[1 match in 1 file searched; 1 file too large or not readable]")
+    assert said.startswith("[1 match in 1 file searched; skipped 1 file, too large or not readable]")
 
 
 @pytest.mark.parametrize("pattern", ["needle", "needl."])
@@ -591,14 +591,14 @@ async def test_an_expression_without_end_holds_up_nobody(bench: Bench) -> None:
         ticking = asyncio.get_running_loop().create_task(tick())
         said = await searching.search(bench.root, ENDLESS, ".", "*", seconds=1)
         ticking.cancel()
-    assert said == ("[1 match; given up after 1 s: search in fewer files, or more simply]\na:2: aa")
+    assert said == ("[1 match; stopped after 1 s: search fewer files or use a simpler pattern]\na:2: aa")
     assert ticks > 10
 
 
 async def test_a_plain_search_has_its_time_as_well(bench: Bench) -> None:
     bench.put("f", "needle")
     said = await searching.search(bench.root, "needle", ".", "*", seconds=0)
-    assert "given up after 0 s" in said or "1 match in" in said
+    assert "stopped after 0 s" in said or "1 match in" in said
     stopped = scan.scan(
         _folder(bench.root), ".", "*", scan.match_text("n"), scan.ScanStats(), lambda: True
     )
