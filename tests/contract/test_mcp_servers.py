@@ -200,12 +200,12 @@ async def test_a_program_that_dies_in_a_call_is_started_again_and_the_call_is_no
             await servers.until(lambda tools: tools)
             # A turn that began before goes on with what it has.
             assert await before["look"].call({"path": "a"}, HERE) == "seen a"
-            with pytest.raises(ToolError, match="die_looking gave no answer") as caught:
+            with pytest.raises(ToolError, match="die_looking returned no result") as caught:
                 await servers.call("die_looking")
             assert type(caught.value) is ToolError
     assert (tmp_path / "effects").read_text() == "die\n"
-    assert "fake: I am dying" in caplog.messages
-    assert "(it said: I am dying)" in caplog.text
+    assert "MCP server fake, stderr: I am dying" in caplog.messages
+    assert "(last output: I am dying)" in caplog.text
 
 
 @pytest.mark.usefixtures("bell")
@@ -292,10 +292,10 @@ while True:
 @pytest.mark.parametrize(
     ("answer", "trouble"),
     [
-        ("HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n", "it answered HTTP 401"),
+        ("HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n", "the server answered HTTP 401"),
         (
             "HTTP/1.1 502 Bad\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}",
-            "it answered HTTP 502",
+            "the server answered HTTP 502",
         ),
         ("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", "Unexpected content type"),
         ("no HTTP at all", "the connection broke"),
@@ -319,12 +319,12 @@ async def test_a_server_that_keeps_only_to_the_letter_is_put_up_with() -> None:
     async with servers.running():
         assert list(servers.named()) == ["a", "odd", "refuse"]
         assert servers.named()["a"].schema.description == "Title of a"
-        with pytest.raises(ToolUnknownOutcome, match="its answer cannot be read"):
+        with pytest.raises(ToolUnknownOutcome, match="its answer cannot be decoded"):
             await servers.call("odd")
         with pytest.raises(ToolError, match="I will not") as caught:
             await servers.call("refuse")
         assert type(caught.value) is ToolError
-        assert await servers.call("a") == "[The call succeeded and gave no result.]"
+        assert await servers.call("a") == "[The call succeeded without a result.]"
         assert servers.status() == {"odd": "connected, 3 tools"}
 
 
@@ -337,7 +337,7 @@ async def test_a_server_without_tools_is_connected() -> None:
 async def test_a_server_that_wants_to_ask_its_user_is_told_no() -> None:
     servers = Watched(odd("new"))
     async with servers.running():
-        with pytest.raises(ToolError, match="wants to ask its user something"):
+        with pytest.raises(ToolError, match="needs input from a user"):
             await servers.call("ask")
 
 

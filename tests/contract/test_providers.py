@@ -235,9 +235,7 @@ async def test_a_server_that_is_not_there_is_named() -> None:
 
 async def test_an_address_of_nonsense_is_the_operator_s_to_repair() -> None:
     provider = OpenAIChat(openai_settings("gopher://127.0.0.1"))
-    with pytest.raises(
-        errors.BadRequest, match=r"gopher://127\.0\.0\.1 is not a supported URL"
-    ):
+    with pytest.raises(errors.BadRequest, match=r"gopher://127\.0\.0\.1 is not a supported URL"):
         await collect(provider)
     await provider.aclose()
 

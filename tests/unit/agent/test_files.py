@@ -269,8 +269,12 @@ def test_text_becomes_bytes_and_comes_back(text: str) -> None:
         pytest.param("a b c", "b", "B", False, "a B c", "1 occurrence (line 1)", id="one"),
         pytest.param("x\ny\r\nz", "y\r\n", "", False, "x\nz", "1 occurrence (line 2)", id="a line"),
         pytest.param("b b", "b", "B", True, "B B", "2 occurrences", id="all"),
-        pytest.param("\ufeffb", "b", "é", False, "\ufeffé", "1 occurrence (line 1)", id="a mark first"),
-        pytest.param("aaa", "aa", "b", False, "ba", "1 occurrence (line 1)", id="overlapping itself"),
+        pytest.param(
+            "\ufeffb", "b", "é", False, "\ufeffé", "1 occurrence (line 1)", id="a mark first"
+        ),
+        pytest.param(
+            "aaa", "aa", "b", False, "ba", "1 occurrence (line 1)", id="overlapping itself"
+        ),
     ],
 )
 async def test_a_piece_of_a_file_is_replaced(
@@ -557,7 +561,9 @@ async def test_files_that_are_too_large_are_counted(
     bench.put("large", "abcd")
     bench.put("small", "abc")
     said = await bench.call(search_files, pattern="abc")
-    assert said.startswith("[1 match in 1 file searched; skipped 1 file, too large or not readable]")
+    assert said.startswith(
+        "[1 match in 1 file searched; skipped 1 file, too large or not readable]"
+    )
 
 
 @pytest.mark.parametrize("pattern", ["needle", "needl."])
@@ -591,7 +597,9 @@ async def test_an_expression_without_end_holds_up_nobody(bench: Bench) -> None:
         ticking = asyncio.get_running_loop().create_task(tick())
         said = await searching.search(bench.root, ENDLESS, ".", "*", seconds=1)
         ticking.cancel()
-    assert said == ("[1 match; stopped after 1 s: search fewer files or use a simpler pattern]\na:2: aa")
+    assert said == (
+        "[1 match; stopped after 1 s: search fewer files or use a simpler pattern]\na:2: aa"
+    )
     assert ticks > 10
 
 

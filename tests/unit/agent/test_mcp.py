@@ -196,7 +196,7 @@ TEXT = TextContent(text="hello")
         pytest.param([TEXT], {"a": 1}, "hello", id="text goes before data"),
         pytest.param([], {"a": [1, None]}, '{"a":[1,null]}', id="data"),
         pytest.param([TextContent(text="")], [1], "\n[1]", id="data beside an empty text"),
-        pytest.param([], None, "[The call succeeded and gave no result.]", id="nothing"),
+        pytest.param([], None, "[The call succeeded without a result.]", id="nothing"),
         pytest.param(
             [ImageContent(data="QUJD" * 400, mime_type="image/png")],
             None,
@@ -235,7 +235,7 @@ def test_a_result_becomes_text(content: list[ContentBlock], structured: object, 
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [([TEXT], "hello"), ([], "It failed, and the server does not say why.")],
+    [([TEXT], "hello"), ([], "The call failed without a reason from the server.")],
     ids=["with a reason", "without"],
 )
 def test_an_error_of_the_server_is_an_error_of_the_tool(
@@ -440,7 +440,7 @@ async def test_a_call_reaches_the_server_once_with_its_key() -> None:
             LOOK,
             CallOutcomeUnclear("reset"),
             ToolError,
-            "shown gave no answer, its server far was lost: reset",
+            "shown returned no result, its server far was lost: reset",
         ),
         (
             PAY,
@@ -510,7 +510,7 @@ async def test_what_was_said_last_is_told_with_the_trouble() -> None:
         link.on_stderr_line("out of cheese")
         link.on_disconnected()
         await house.away()
-        assert link.status == "not connected: its connection ended (it said: out of cheese)"
+        assert link.status == "not connected: the connection ended (last output: out of cheese)"
 
 
 @pytest.mark.parametrize(
@@ -533,7 +533,7 @@ async def test_a_server_that_does_not_answer_is_left() -> None:
     server = Distance(PAY)
     server.silent = True
     async with House(server).running() as link:
-        assert "it does not answer" in link.status
+        assert "the server does not answer" in link.status
         assert server.inside == 0
 
 
@@ -545,7 +545,7 @@ async def test_changed_tools_are_taken_over() -> None:
         link.on_tools_changed()
         await house.moved()
         assert link.tools == (LOOK,)
-        with pytest.raises(ToolError, match=r"pay has NOT run: .* does not offer it any more"):
+        with pytest.raises(ToolError, match=r"pay has NOT run: .* no longer offers it"):
             await link.call(PAY, "pay", {}, "key")
     assert server.calls == []
 
@@ -553,7 +553,7 @@ async def test_changed_tools_are_taken_over() -> None:
 async def test_what_was_reading_when_it_was_decided_does_not_run_with_effects() -> None:
     server = Distance(listed("look"))
     async with House(server).running() as link:
-        with pytest.raises(ToolError, match="has begun to have side effects"):
+        with pytest.raises(ToolError, match="now has side effects"):
             await link.call(LOOK, "look", {}, "key")
     assert server.calls == []
 

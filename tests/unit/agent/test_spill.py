@@ -51,7 +51,9 @@ def test_a_preview_shows_both_ends_and_says_where_the_rest_is() -> None:
     assert "a" * 1000 in shown
     assert shown.endswith("c" * 500)
     assert "b" * 3 not in shown
-    assert "10,000 characters long. The full result is in x/c1.txt; use read_file to read it." in shown
+    assert (
+        "10,000 characters long. The full result is in x/c1.txt; use read_file to read it." in shown
+    )
     assert "8,500 characters left out" in shown
     assert len(shown) < 1800
     short = format_preview(text, SpilledResult("x/c1.txt", complete=False), reader_tool=None)
