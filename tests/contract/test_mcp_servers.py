@@ -141,7 +141,7 @@ SHOWN = """here:
 b's text"""
 
 
-async def test_tools_are_called_and_a_call_that_is_given_up_fails_only_itself(
+async def test_tools_are_called_and_a_cancelled_call_affects_no_other(
     settings: McpSettings, bell: Bell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PASSWORD", "of the daemon")
@@ -185,7 +185,7 @@ async def test_tools_are_called_and_a_call_that_is_given_up_fails_only_itself(
 
 @pytest.mark.usefixtures("bell")
 @pytest.mark.parametrize("transport", ["stdio", "stdio-old"])
-async def test_a_program_that_dies_in_a_call_is_started_again_and_the_call_is_not_repeated(
+async def test_a_program_that_dies_in_a_call_is_restarted_without_repeating_the_call(
     transport: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG", "agent.tools.mcp")
@@ -210,7 +210,7 @@ async def test_a_program_that_dies_in_a_call_is_started_again_and_the_call_is_no
 
 @pytest.mark.usefixtures("bell")
 @pytest.mark.parametrize("transport", ["http", "http-old"])
-async def test_an_address_that_dies_in_a_call_is_reached_again_and_the_call_is_not_repeated(
+async def test_an_http_server_that_dies_in_a_call_is_reconnected_without_repeating_the_call(
     transport: str, tmp_path: Path
 ) -> None:
     with over_http(command(transport, tmp_path)) as (process, url):
@@ -241,9 +241,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 @pytest.mark.parametrize("how", ["old", "new"])
-async def test_a_program_that_ends_while_nothing_is_asked_of_it_is_started_again(
-    how: str, tmp_path: Path
-) -> None:
+async def test_a_program_that_ends_while_idle_is_restarted(how: str, tmp_path: Path) -> None:
     note = tmp_path / "pid"
     arguments = ("-c", PROGRAM, str(note), str(ODD_SERVER), how)
     servers = Watched(McpSettings(name="odd", command=sys.executable, args=arguments))
@@ -256,9 +254,7 @@ async def test_a_program_that_ends_while_nothing_is_asked_of_it_is_started_again
 
 
 @pytest.mark.parametrize("transport", ["http", "http-old"])
-async def test_a_call_to_an_address_where_nobody_listens_any_more_has_certainly_not_run(
-    transport: str, tmp_path: Path
-) -> None:
+async def test_a_call_to_a_stopped_http_server_has_not_run(transport: str, tmp_path: Path) -> None:
     with over_http(command(transport, tmp_path)) as (process, url):
         servers = Watched(McpSettings(name="fake", url=url))
         async with servers.running():
@@ -300,9 +296,9 @@ while True:
         ("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", "Unexpected content type"),
         ("no HTTP at all", "the connection broke"),
     ],
-    ids=["turned away", "a proxy", "something else", "not HTTP"],
+    ids=["rejected", "a proxy", "something else", "not HTTP"],
 )
-async def test_an_address_that_is_no_server_is_told_in_words(answer: str, trouble: str) -> None:
+async def test_a_url_without_an_mcp_server_is_described(answer: str, trouble: str) -> None:
     with over_http(("-c", ODD_DOOR, answer.encode("unicode_escape").decode())) as (_, url):
         servers = Watched(McpSettings(name="fake", url=url))
         async with servers.running():
@@ -314,7 +310,7 @@ def odd(how: str) -> McpSettings:
     return McpSettings(name="odd", command=sys.executable, args=(str(ODD_SERVER), how))
 
 
-async def test_a_server_that_keeps_only_to_the_letter_is_put_up_with() -> None:
+async def test_an_unusual_but_valid_server_is_supported() -> None:
     servers = Watched(odd("old"))
     async with servers.running():
         assert list(servers.named()) == ["a", "odd", "refuse"]
@@ -334,14 +330,14 @@ async def test_a_server_without_tools_is_connected() -> None:
         assert servers.status() == {"odd": "connected, 0 tools"}
 
 
-async def test_a_server_that_wants_to_ask_its_user_is_told_no() -> None:
+async def test_a_request_for_user_input_is_refused() -> None:
     servers = Watched(odd("new"))
     async with servers.running():
         with pytest.raises(ToolError, match="needs input from a user"):
             await servers.call("ask")
 
 
-async def test_changes_are_asked_for_again_when_the_server_ends_to_tell_of_them(
+async def test_an_ended_subscription_to_changes_is_renewed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(session, "_FIRST_PAUSE_SECONDS", 0.01)
@@ -350,7 +346,7 @@ async def test_changes_are_asked_for_again_when_the_server_ends_to_tell_of_them(
         await servers.until(lambda tools: "t2" in tools)
 
 
-async def test_a_program_that_does_not_exist_is_told_in_words() -> None:
+async def test_a_missing_program_is_described() -> None:
     servers = Watched(McpSettings(name="fake", command="/no/such/program"))
     async with servers.running():
         assert servers.status()["fake"] == "not connected: there is no program '/no/such/program'"
@@ -410,7 +406,7 @@ place = sys.argv.pop(1)
 """
 
 
-async def test_no_program_outlives_a_daemon_that_ends_while_the_program_is_being_ended(
+async def test_no_program_outlives_a_daemon_that_stops_during_its_termination(
     tmp_path: Path, bell: Bell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stdio, "PROCESS_TERMINATION_TIMEOUT", 0.2)

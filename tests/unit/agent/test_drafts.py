@@ -98,20 +98,20 @@ def written(**arguments: object) -> str:
     [
         pytest.param("read_file", '{"path":"a","content":"b', id="another tool"),
         pytest.param("write_file", '{"pa', id="no path"),
-        pytest.param("write_file", '{"path":"a', id="a path that is not whole"),
+        pytest.param("write_file", '{"path":"a', id="an incomplete path"),
         pytest.param("write_file", '{"path":"","content":"b', id="an empty path"),
         pytest.param("write_file", '{"path":"a"', id="no content"),
-        pytest.param("write_file", '{"path":"a","content":"\\ud83d', id="not one whole character"),
-        pytest.param("write_file", '{"content":"b","path":"a', id="the path comes too late"),
+        pytest.param("write_file", '{"path":"a","content":"\\ud83d', id="no complete character"),
+        pytest.param("write_file", '{"content":"b","path":"a', id="the path is cut"),
         pytest.param("write_file_continue", '{"draft_id":"d00', id="a cut id"),
         pytest.param("write_file_continue", '{"content":"x', id="no id"),
         pytest.param("write_file_continue", '{"draft_id":"d000000","content":"x', id="unknown"),
         pytest.param(
-            "write_file_continue", '{"draft_id":"../../a","content":"x', id="no id of ours"
+            "write_file_continue", '{"draft_id":"../../a","content":"x', id="an invalid id"
         ),
     ],
 )
-async def test_nothing_is_kept_when_there_is_nothing_to_keep(
+async def test_a_call_without_usable_content_creates_no_draft(
     bench: Bench, tool: str, arguments: str
 ) -> None:
     assert await bench.keep(tool, arguments) is None
@@ -119,7 +119,7 @@ async def test_nothing_is_kept_when_there_is_nothing_to_keep(
     assert not list(bench.folder.rglob("*.json"))
 
 
-async def test_the_beginning_of_a_cut_call_is_kept(bench: Bench) -> None:
+async def test_the_beginning_of_a_cut_call_becomes_a_draft(bench: Bench) -> None:
     text = "line\n" * 100 + "the end 😀"
     draft = await bench.keep("write_file", json.dumps({"path": "a", "content": text})[:-2])
     assert draft is not None
@@ -130,7 +130,7 @@ async def test_the_beginning_of_a_cut_call_is_kept(bench: Bench) -> None:
     assert bench.files() == {}
 
 
-async def test_the_content_may_stand_before_the_path(bench: Bench) -> None:
+async def test_the_content_may_come_before_the_path(bench: Bench) -> None:
     draft = await bench.keep("write_file", '{"content":"b","path":"a"')
     assert draft is not None
     assert draft.path == "a"
@@ -144,7 +144,7 @@ async def test_drafts_are_private(bench: Bench) -> None:
     assert len(files) == 2
 
 
-async def test_ids_follow_from_path_and_moment(bench: Bench, tmp_path: Path) -> None:
+async def test_draft_ids_are_derived_from_path_and_time(bench: Bench, tmp_path: Path) -> None:
     first, second = await bench.begun("x"), await bench.begun("y")
     other = Bench(tmp_path / "other")
     assert [(await other.begun("x")).id, (await other.begun("y")).id] == [first.id, second.id]
@@ -152,7 +152,7 @@ async def test_ids_follow_from_path_and_moment(bench: Bench, tmp_path: Path) -> 
     assert len(first.id) == 7
 
 
-async def test_a_cut_continuation_grows_the_draft(bench: Bench) -> None:
+async def test_a_cut_continuation_extends_the_draft(bench: Bench) -> None:
     draft = await bench.begun("one\n")
     grown = await bench.keep("write_file_continue", f'{{"draft_id":"{draft.id}","content":"two')
     assert grown == FileDraft(draft.id, "a.txt", 7, 2, "one\ntwo", added_characters=3)
@@ -162,17 +162,19 @@ async def test_a_cut_continuation_grows_the_draft(bench: Bench) -> None:
     "rest",
     [
         pytest.param("", id="no content yet"),
-        pytest.param(',"after":"nowhere","content":"x', id="it follows nothing known"),
-        pytest.param(',"content":"x","after":"on', id="what it follows is cut"),
+        pytest.param(',"after":"nowhere","content":"x', id="unknown position"),
+        pytest.param(',"content":"x","after":"on', id="cut position"),
     ],
 )
-async def test_a_draft_that_cannot_grow_is_given_as_it_stands(bench: Bench, rest: str) -> None:
+async def test_a_draft_that_cannot_be_extended_is_returned_unchanged(
+    bench: Bench, rest: str
+) -> None:
     draft = await bench.begun("one\n")
     kept = await bench.keep("write_file_continue", f'{{"draft_id":"{draft.id}"{rest}')
     assert kept == msgspec.structs.replace(draft, added_characters=0)
 
 
-async def test_a_cut_continuation_may_begin_before_the_end(bench: Bench) -> None:
+async def test_a_cut_continuation_may_start_before_the_end(bench: Bench) -> None:
     draft = await bench.begun("one two thr")
     arguments = f'{{"draft_id":"{draft.id}","after":"two ","content":"three fo'
     grown = await bench.keep("write_file_continue", arguments)
@@ -195,7 +197,7 @@ async def test_parts_become_one_file(bench: Bench) -> None:
     assert list(bench.folder.iterdir()) == []
 
 
-async def test_a_draft_that_is_already_whole_is_finished_by_an_empty_part(bench: Bench) -> None:
+async def test_a_complete_draft_is_finished_by_an_empty_part(bench: Bench) -> None:
     draft = await bench.begun("all")
     await bench.go_on(draft, "", final=True)
     assert bench.files() == {"a.txt": b"all"}
@@ -204,15 +206,15 @@ async def test_a_draft_that_is_already_whole_is_finished_by_an_empty_part(bench:
 @pytest.mark.parametrize(
     ("begun", "after", "result"),
     [
-        pytest.param("one two", "", "one two+", id="nothing is said"),
+        pytest.param("one two", "", "one two+", id="no position"),
         pytest.param("one two", "two", "one two+", id="the end"),
-        pytest.param("one two two", "two", "one two two+", id="the end, and before it"),
-        pytest.param("one two", "one two", "one two+", id="all of it"),
+        pytest.param("one two two", "two", "one two two+", id="text that also occurs earlier"),
+        pytest.param("one two", "one two", "one two+", id="the whole draft"),
         pytest.param("one two three", "two ", "one two +", id="before the end"),
         pytest.param("one two", "o", "one two+", id="one character at the end"),
     ],
 )
-async def test_a_part_goes_on_where_it_says(
+async def test_a_part_continues_after_the_given_text(
     bench: Bench, begun: str, after: str, result: str
 ) -> None:
     draft = await bench.begun(begun)
@@ -225,11 +227,11 @@ async def test_a_part_goes_on_where_it_says(
     [
         pytest.param("one two", "three", "does not occur near", id="unknown"),
         pytest.param("a b a b c", "a b", "more than once", id="ambiguous"),
-        pytest.param("aaab", "aa", "more than once", id="ambiguous with itself"),
+        pytest.param("aaab", "aa", "more than once", id="overlapping occurrences"),
         pytest.param("here" + "x" * 4000, "here", "does not occur near", id="too far from the end"),
     ],
 )
-async def test_a_part_that_fits_nowhere_changes_nothing(
+async def test_a_part_without_a_clear_position_changes_nothing(
     bench: Bench, begun: str, after: str, why: str
 ) -> None:
     draft = await bench.begun(begun)
@@ -248,7 +250,7 @@ async def test_the_same_call_adds_its_part_once(bench: Bench) -> None:
     assert await bench.drafts.read_text(draft.id) == "one two two "
 
 
-async def test_an_unknown_draft_is_answered_with_those_there_are(bench: Bench) -> None:
+async def test_the_error_for_an_unknown_draft_lists_the_existing_ones(bench: Bench) -> None:
     with pytest.raises(ToolError, match=r"no draft 'd123456'\. There are no drafts\."):
         await bench.call(write_file_continue, draft_id="d123456", content="x", final=True)
     draft = await bench.begun("one\n")
@@ -256,7 +258,7 @@ async def test_an_unknown_draft_is_answered_with_those_there_are(bench: Bench) -
         await bench.call(write_file_continue, draft_id="../../x", content="x", final=True)
 
 
-async def test_a_model_may_begin_a_draft_by_itself(bench: Bench) -> None:
+async def test_a_model_can_start_a_draft_itself(bench: Bench) -> None:
     said = await bench.call(write_file, "s:t:c1", path="a", content="one", more=True)
     assert await bench.call(write_file, "s:t:c1", path="a", content="one", more=True) == said
     (draft,) = await bench.drafts.list_drafts()
@@ -268,7 +270,7 @@ async def test_a_model_may_begin_a_draft_by_itself(bench: Bench) -> None:
         await bench.call(write_file, path="../a", content="one", more=True)
 
 
-async def test_a_file_that_cannot_be_put_in_place_stays_a_draft(bench: Bench) -> None:
+async def test_a_file_that_cannot_be_written_stays_a_draft(bench: Bench) -> None:
     bench.workspace.mkdir(parents=True)
     (bench.workspace / "a.txt").mkdir()
     draft = await bench.begun("one ")
@@ -280,7 +282,7 @@ async def test_a_file_that_cannot_be_put_in_place_stays_a_draft(bench: Bench) ->
     assert bench.files() == {"a.txt": b"one two"}
 
 
-async def test_a_finished_file_makes_its_other_drafts_superfluous(bench: Bench) -> None:
+async def test_a_finished_file_discards_its_other_drafts(bench: Bench) -> None:
     bench.workspace.mkdir(parents=True)
     other = await bench.begun("x", "b.txt")
     bad = await bench.begun("x", "../a.txt")
@@ -297,7 +299,7 @@ def test_a_draft_is_kept_for_a_day() -> None:
     assert LIFETIME_MS == 24 * 60 * 60 * 1000
 
 
-async def test_drafts_are_swept_a_day_after_they_last_grew(bench: Bench) -> None:
+async def test_drafts_are_removed_a_day_after_they_last_grew(bench: Bench) -> None:
     assert await bench.drafts.remove_expired() == 0
     old = await bench.begun("old", "old")
     grown = await bench.begun("new", "new")
@@ -315,7 +317,7 @@ async def test_drafts_are_swept_a_day_after_they_last_grew(bench: Bench) -> None
     await bench.begun("after the folder was removed")
 
 
-async def test_sweeping_leaves_alone_what_is_not_ours(bench: Bench) -> None:
+async def test_removing_drafts_leaves_other_files_alone(bench: Bench) -> None:
     draft = await bench.begun("x")
     (bench.folder / "notes").write_text("mine")
     (bench.folder / "d000000.text").write_text("torn")
@@ -326,7 +328,7 @@ async def test_sweeping_leaves_alone_what_is_not_ours(bench: Bench) -> None:
     assert left == {"notes", f"{draft.id}.text", f"{draft.id}.json"}
 
 
-async def test_the_oldest_draft_goes_when_there_are_too_many(bench: Bench) -> None:
+async def test_the_oldest_draft_is_removed_when_there_are_too_many(bench: Bench) -> None:
     made = []
     for number in range(MAX_DRAFTS + 1):
         bench.clock.time += 1
@@ -340,7 +342,9 @@ async def test_the_oldest_draft_goes_when_there_are_too_many(bench: Bench) -> No
     ]
 
 
-async def test_a_draft_has_a_largest_size(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_size_of_a_draft_is_limited(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "MAX_DRAFT_BYTES", 10)
     assert await bench.keep("write_file", '{"path":"a","content":"' + "é" * 6) is None
     draft = await bench.begun("é" * 5)
@@ -353,7 +357,7 @@ async def test_a_draft_has_a_largest_size(bench: Bench, monkeypatch: pytest.Monk
     assert await bench.drafts.read_text(draft.id) == "é" * 5
 
 
-async def test_what_was_torn_off_belongs_to_no_draft(bench: Bench) -> None:
+async def test_leftovers_of_a_crash_belong_to_no_draft(bench: Bench) -> None:
     draft = await bench.begun("one ")
     with (bench.folder / f"{draft.id}.text").open("ab") as file:
         file.write("two 😀".encode()[:-1])
@@ -365,7 +369,7 @@ async def test_what_was_torn_off_belongs_to_no_draft(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("works", range(5))
-async def test_a_part_that_is_torn_off_anywhere_leaves_a_sound_draft(
+async def test_a_crash_at_any_point_leaves_a_valid_draft(
     bench: Bench, works: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draft = await bench.begun("one two thr")
@@ -388,7 +392,7 @@ async def test_a_part_that_is_torn_off_anywhere_leaves_a_sound_draft(
     assert (kept.size, kept.tail) == (len(text), text)
 
 
-async def test_a_draft_whose_text_is_lost_is_no_draft(bench: Bench) -> None:
+async def test_a_draft_without_its_text_does_not_exist(bench: Bench) -> None:
     draft = await bench.begun("one two")
     (bench.folder / f"{draft.id}.text").write_bytes(b"one")
     assert await bench.drafts.list_drafts() == []
@@ -396,7 +400,7 @@ async def test_a_draft_whose_text_is_lost_is_no_draft(bench: Bench) -> None:
         await bench.go_on(draft, "x")
 
 
-async def test_a_disk_that_refuses_is_no_accident_of_the_turn(bench: Bench) -> None:
+async def test_a_disk_error_does_not_fail_the_turn(bench: Bench) -> None:
     bench.folder.parent.mkdir(parents=True)
     bench.folder.write_text("a file where the folder should be")
     assert await bench.keep("write_file", '{"path":"a","content":"b') is None
@@ -488,7 +492,7 @@ async def test_a_long_file_cut_again_and_again_is_the_same_to_the_byte(
 @given(
     st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=20), min_size=1), st.data()
 )
-def test_whatever_the_parts_the_draft_holds_them_all(
+def test_a_draft_contains_all_its_parts(
     tmp_path_factory: pytest.TempPathFactory, parts: list[str], data: st.DataObject
 ) -> None:
     async def write() -> None:

@@ -54,30 +54,34 @@ VALID = r"^[A-Za-z0-9_-]{1,64}$"
     [
         pytest.param([("a", "look"), ("b", "send")], (), ["look", "send"], id="no clash"),
         pytest.param([("a", "look"), ("b", "look")], (), ["a_look", "b_look"], id="two servers"),
-        pytest.param([("a", "read_file")], ("read_file",), ["a_read_file"], id="with ours"),
+        pytest.param(
+            [("a", "read_file")], ("read_file",), ["a_read_file"], id="with a built-in tool"
+        ),
         pytest.param([("a", "get.it now")], (), ["get_it_now"], id="made valid"),
-        pytest.param([("a", "_hidden"), ("a", "")], (), ["hidden", "tool"], id="not hidden"),
+        pytest.param(
+            [("a", "_hidden"), ("a", "")], (), ["hidden", "tool"], id="leading underscore"
+        ),
         pytest.param(
             [("a", "x"), ("b", "x"), ("c", "a_x")],
             (),
             ["a_x_1013b770", "b_x", "a_x"],
-            id="in front of another's own",
+            id="prefix clashes with another tool",
         ),
         pytest.param(
             [("s", "a.b"), ("s", "a_b")],
             (),
             ["s_a_b_58f15a29", "s_a_b_45857d97"],
-            id="alike only once they are valid",
+            id="equal after sanitizing",
         ),
     ],
 )
-def test_tools_get_names(
+def test_tools_get_unique_names(
     sources: list[tuple[str, str]], taken: tuple[str, ...], names: list[str]
 ) -> None:
     assert list(assign_names(sources, taken).values()) == names
 
 
-def test_a_long_name_is_shortened_and_stays_itself() -> None:
+def test_a_long_name_is_shortened_deterministically() -> None:
     one, other = assign_names([("a", "x" * 100 + "1"), ("a", "x" * 100 + "2")]).values()
     assert len(one) == len(other) == MAX_NAME_LENGTH
     assert one != other
@@ -93,7 +97,7 @@ SOURCES = st.lists(st.tuples(SERVERS, TOOLS), unique=True, max_size=12)
 
 
 @given(sources=SOURCES, taken=st.lists(TOOLS, max_size=4), seed=st.randoms())
-def test_names_are_valid_and_single_and_do_not_depend_on_the_order(
+def test_names_are_valid_and_unique_and_do_not_depend_on_the_order(
     sources: list[tuple[str, str]], taken: list[str], seed: Any
 ) -> None:
     names = assign_names(sources, taken)
@@ -126,7 +130,7 @@ LONG = "y" * 2_000
         pytest.param(
             {"$schema": "x", "type": "object", "properties": {"a": {"title": "A"}}},
             {"type": "object", "properties": {"a": {"title": "A"}}},
-            id="small: as it is",
+            id="small: unchanged",
         ),
         pytest.param(
             {
@@ -147,20 +151,20 @@ LONG = "y" * 2_000
                 },
                 "required": ["description"],
             },
-            id="large: without what explains",
+            id="large: without descriptions",
         ),
         pytest.param(
             {"properties": {f"a{number}": {"enum": [LONG]} for number in range(30)}},
             {"type": "object", "properties": {}},
-            id="huge: not described",
+            id="huge: dropped",
         ),
     ],
 )
-def test_a_schema_is_shown_within_bounds(schema: dict[str, Any], wanted: dict[str, Any]) -> None:
+def test_a_schema_is_limited_in_size(schema: dict[str, Any], wanted: dict[str, Any]) -> None:
     assert shown.shrink_schema(schema) == wanted
 
 
-def test_a_schema_nested_without_end_is_not_described() -> None:
+def test_a_schema_nested_too_deeply_is_dropped() -> None:
     schema: dict[str, Any] = {}
     for _ in range(100_000):
         schema = {"items": schema}
@@ -180,7 +184,9 @@ def test_a_schema_nested_without_end_is_not_described() -> None:
     ],
     ids=str,
 )
-def test_a_call_is_named_by_its_first_needed_text(schema: dict[str, Any], label: str) -> None:
+def test_a_call_is_labelled_by_its_first_required_string(
+    schema: dict[str, Any], label: str
+) -> None:
     assert shown.label_argument(schema) == label
 
 
@@ -193,9 +199,9 @@ TEXT = TextContent(text="hello")
     ("content", "structured", "text"),
     [
         pytest.param([TEXT, TextContent(text="you")], None, "hello\nyou", id="texts"),
-        pytest.param([TEXT], {"a": 1}, "hello", id="text goes before data"),
+        pytest.param([TEXT], {"a": 1}, "hello", id="text before data"),
         pytest.param([], {"a": [1, None]}, '{"a":[1,null]}', id="data"),
-        pytest.param([TextContent(text="")], [1], "\n[1]", id="data beside an empty text"),
+        pytest.param([TextContent(text="")], [1], "\n[1]", id="data with an empty text"),
         pytest.param([], None, "[The call succeeded without a result.]", id="nothing"),
         pytest.param(
             [ImageContent(data="QUJD" * 400, mime_type="image/png")],
@@ -236,11 +242,9 @@ def test_a_result_becomes_text(content: list[ContentBlock], structured: object, 
 @pytest.mark.parametrize(
     ("content", "said"),
     [([TEXT], "hello"), ([], "The call failed without a reason from the server.")],
-    ids=["with a reason", "without"],
+    ids=["with a reason", "without a reason"],
 )
-def test_an_error_of_the_server_is_an_error_of_the_tool(
-    content: list[ContentBlock], said: str
-) -> None:
+def test_a_server_error_is_a_tool_error(content: list[ContentBlock], said: str) -> None:
     with pytest.raises(ToolError, match=said):
         result_text(CallToolResult(content=content, is_error=True))
 
@@ -257,13 +261,13 @@ SEND = {
 @pytest.mark.parametrize(
     ("schema", "arguments", "complaint"),
     [
-        pytest.param(SEND, {"to": "bob"}, None, id="right"),
+        pytest.param(SEND, {"to": "bob"}, None, id="valid"),
         pytest.param(SEND, {}, "'to' is a required property", id="missing"),
         pytest.param(
-            SEND, {"to": "bob", "deep": [1]}, "deep[0]: 1 is not of type 'null'", id="where"
+            SEND, {"to": "bob", "deep": [1]}, "deep[0]: 1 is not of type 'null'", id="nested"
         ),
-        pytest.param({"type": "no such type"}, {"to": 1}, None, id="the schema is no schema"),
-        pytest.param({"$ref": "#/nowhere"}, {"to": 1}, None, id="it refers to nothing"),
+        pytest.param({"type": "no such type"}, {"to": 1}, None, id="invalid schema"),
+        pytest.param({"$ref": "#/nowhere"}, {"to": 1}, None, id="unresolvable reference"),
     ],
 )
 def test_arguments_are_checked(
@@ -274,7 +278,7 @@ def test_arguments_are_checked(
     assert check(arguments) == complaint
 
 
-def test_what_a_schema_refers_to_is_not_fetched() -> None:
+def test_references_in_a_schema_are_not_fetched() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(0)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/schema"
@@ -283,7 +287,7 @@ def test_what_a_schema_refers_to_is_not_fetched() -> None:
             listener.accept()
 
 
-def test_a_complaint_is_short_however_long_the_value_is() -> None:
+def test_an_error_is_short_for_a_value_of_any_length() -> None:
     complaint = make_checker("send", SEND)({"to": "x" * 100_000, "deep": list(range(100))})
     assert complaint is not None
     assert len(complaint) < 1_000
@@ -464,7 +468,7 @@ async def test_a_failed_call_says_whether_it_may_have_run(
     assert len(server.calls) == 1
 
 
-async def test_a_call_to_a_server_that_is_away_does_not_run() -> None:
+async def test_a_call_to_a_disconnected_server_does_not_run() -> None:
     server = Distance(PAY)
     server.down = OSError("no route")
     house = House(server)
@@ -476,7 +480,7 @@ async def test_a_call_to_a_server_that_is_away_does_not_run() -> None:
     assert server.calls == []
 
 
-async def test_pauses_grow_to_a_minute_and_begin_anew_after_a_long_connection() -> None:
+async def test_pauses_grow_to_a_minute_and_reset_after_a_long_connection() -> None:
     server = Distance(PAY)
     server.down = OSError("no route")
     house = House(server)
@@ -494,7 +498,7 @@ async def test_pauses_grow_to_a_minute_and_begin_anew_after_a_long_connection() 
     assert house.pauses[-1] == FIRST_PAUSE_SECONDS
 
 
-async def test_a_server_that_breaks_at_once_each_time_is_not_tried_without_pause() -> None:
+async def test_a_server_that_always_fails_is_retried_with_pauses() -> None:
     house = House(Distance(PAY))
     async with house.running() as link:
         for _ in range(3):
@@ -504,7 +508,7 @@ async def test_a_server_that_breaks_at_once_each_time_is_not_tried_without_pause
     assert house.pauses == [1, 2, 4]
 
 
-async def test_what_was_said_last_is_told_with_the_trouble() -> None:
+async def test_the_last_output_is_part_of_the_error() -> None:
     house = House(Distance(PAY))
     async with house.running() as link:
         link.on_stderr_line("out of cheese")
@@ -520,16 +524,16 @@ async def test_what_was_said_last_is_told_with_the_trouble() -> None:
         (ExceptionGroup("g", [ExceptionGroup("h", [OSError("deep")])]), "deep"),
         (ValueError(), "ValueError"),
     ],
-    ids=["no program", "in groups", "without words"],
+    ids=["no program", "exception groups", "without a message"],
 )
-async def test_trouble_is_told_in_words(error: Exception, words: str) -> None:
+async def test_errors_are_described_in_words(error: Exception, words: str) -> None:
     server = Distance()
     server.down = error
     async with House(server).running() as link:
         assert link.status == f"not connected: {words}"
 
 
-async def test_a_server_that_does_not_answer_is_left() -> None:
+async def test_a_server_that_does_not_answer_is_disconnected() -> None:
     server = Distance(PAY)
     server.silent = True
     async with House(server).running() as link:
@@ -537,7 +541,7 @@ async def test_a_server_that_does_not_answer_is_left() -> None:
         assert server.inside == 0
 
 
-async def test_changed_tools_are_taken_over() -> None:
+async def test_changed_tools_are_adopted() -> None:
     server = Distance(PAY)
     house = House(server)
     async with house.running() as link:
@@ -550,7 +554,7 @@ async def test_changed_tools_are_taken_over() -> None:
     assert server.calls == []
 
 
-async def test_what_was_reading_when_it_was_decided_does_not_run_with_effects() -> None:
+async def test_a_tool_that_is_no_longer_read_only_does_not_run() -> None:
     server = Distance(listed("look"))
     async with House(server).running() as link:
         with pytest.raises(ToolError, match="now has side effects"):
@@ -558,7 +562,7 @@ async def test_what_was_reading_when_it_was_decided_does_not_run_with_effects() 
     assert server.calls == []
 
 
-async def test_a_server_that_is_gone_when_looked_at_is_connected_again() -> None:
+async def test_a_server_that_fails_the_check_is_reconnected() -> None:
     server = Distance(PAY)
     house = House(server)
     async with house.running() as link:
@@ -574,9 +578,7 @@ async def test_a_server_that_is_gone_when_looked_at_is_connected_again() -> None
     assert len(server.calls) == 1
 
 
-async def test_after_an_unclear_call_the_next_one_waits_until_the_server_has_been_looked_at() -> (
-    None
-):
+async def test_after_an_unclear_call_the_next_one_waits_for_a_check_of_the_server() -> None:
     server = Distance(PAY, LOOK)
     house = House(server)
     async with house.running() as link:
@@ -600,7 +602,7 @@ async def failure(call: Awaitable[str]) -> ToolError:
     return caught.value
 
 
-async def test_a_call_that_fails_after_its_server_has_gone_holds_up_nobody() -> None:
+async def test_a_call_that_fails_after_the_disconnection_blocks_no_other_call() -> None:
     server = Distance(PAY)
     house = House(server)
     async with house.running() as link, asyncio.TaskGroup() as group:
@@ -616,7 +618,7 @@ async def test_a_call_that_fails_after_its_server_has_gone_holds_up_nobody() -> 
             assert "not connected" in str(await failure(link.call(PAY, "pay", {}, "2")))
 
 
-async def test_a_server_that_is_busy_with_a_call_is_not_left_for_its_silence() -> None:
+async def test_a_silent_server_with_a_running_call_stays_connected() -> None:
     server = Distance(PAY)
     house = House(server)
     house.link._answer_seconds = 0.02
@@ -635,7 +637,7 @@ async def test_a_server_that_is_busy_with_a_call_is_not_left_for_its_silence() -
         assert house.pauses == []
 
 
-async def test_only_enabled_tools_are_there(caplog: pytest.LogCaptureFixture) -> None:
+async def test_only_enabled_tools_are_listed(caplog: pytest.LogCaptureFixture) -> None:
     house = House(Distance(LOOK, PAY), enabled_tools=("pay", "fly"))
     async with house.running() as link:
         assert link.tools == (PAY,)
@@ -658,7 +660,7 @@ def together(*servers: Distance, **options: Any) -> McpServers:
     return all_of_them
 
 
-async def test_tools_come_with_their_risk_under_names_that_do_not_clash() -> None:
+async def test_tools_have_their_risk_and_unique_names() -> None:
     one, other = Distance(LOOK, PAY), Distance(PAY)
     servers = together(one, other, taken_names=("look",))
     async with asyncio.timeout(PATIENCE), servers.running():
@@ -675,7 +677,7 @@ async def test_tools_come_with_their_risk_under_names_that_do_not_clash() -> Non
     assert one.inside == other.inside == 0
 
 
-async def test_the_tools_of_a_server_that_is_away_are_not_offered_and_keep_their_names() -> None:
+async def test_tools_of_a_disconnected_server_are_not_offered_and_keep_their_names() -> None:
     one, other = Distance(PAY), Distance(PAY)
     servers = together(one, other)
     async with asyncio.timeout(PATIENCE), servers.running():
@@ -684,7 +686,7 @@ async def test_the_tools_of_a_server_that_is_away_are_not_offered_and_keep_their
         assert [tool.name for tool in servers.tools()] == ["a_pay"]
 
 
-async def test_a_server_that_does_not_come_up_holds_up_nobody_for_long() -> None:
+async def test_a_server_that_does_not_start_delays_the_start_only_briefly() -> None:
     one, slow = Distance(PAY), Distance(LOOK)
     slow.silent = True
     servers = together(one, slow, start_seconds=0.05)
@@ -694,7 +696,7 @@ async def test_a_server_that_does_not_come_up_holds_up_nobody_for_long() -> None
     assert slow.inside == 0
 
 
-async def test_what_goes_wrong_inside_comes_out_as_it_is() -> None:
+async def test_exceptions_of_the_block_are_not_wrapped() -> None:
     server, ours = Distance(PAY), KeyError("ours")
     with pytest.raises(KeyError, match="ours"):
         async with together(server).running():
@@ -702,7 +704,7 @@ async def test_what_goes_wrong_inside_comes_out_as_it_is() -> None:
     assert server.inside == 0
 
 
-async def test_being_cancelled_ends_all_connections() -> None:
+async def test_cancellation_ends_all_connections() -> None:
     server = Distance(PAY)
     up = asyncio.Event()
 
@@ -720,7 +722,7 @@ async def test_being_cancelled_ends_all_connections() -> None:
     assert server.inside == 0
 
 
-def test_nothing_is_imported_when_no_server_is_configured() -> None:
+def test_without_servers_nothing_is_imported() -> None:
     program = """
 import asyncio, sys
 from agent.tools.mcp.servers import McpServers
@@ -738,7 +740,7 @@ print(sorted({"mcp", "mcp_types", "jsonschema", "httpx2", "pydantic"} & set(sys.
     assert shown.stdout.strip() == b"[]"
 
 
-async def test_a_missing_package_is_told_and_holds_up_nobody(
+async def test_a_missing_package_is_reported_and_delays_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(
@@ -749,7 +751,7 @@ async def test_a_missing_package_is_told_and_holds_up_nobody(
         assert "install holdfast[mcp]" in servers.status()["a"]
 
 
-def test_regular_expressions_of_a_schema_are_left_to_its_server() -> None:
+def test_regular_expressions_in_a_schema_are_left_to_the_server() -> None:
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {
