@@ -5,13 +5,13 @@ a step can be replayed from its journal. What was shown is never asked for twice
 without a limit, and progress gives every limit back.
 """
 
-import enum
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from agent import errors
 from agent.errors import ProviderError
+from agent.request.prompt import ContinuationReason
 from agent.verdict import (
     Capped,
     Complete,
@@ -23,6 +23,7 @@ from agent.verdict import (
     SoftComplete,
     Verdict,
 )
+from sessions.values.notices import NoticeId
 
 MAX_FAILURES = 3  # requests in a row to one target that bring nothing new
 MAX_RECOVERIES = 12  # of a turn, without progress
@@ -39,14 +40,6 @@ _LOSSES_UNTIL_SCHEMA_LIMIT = (
     2  # losses of one tool after which its long parameter is limited by schema
 )
 _LOSSES_UNTIL_WITHHELD = 4  # losses after which it is not offered
-
-
-class ContinuationReason(enum.StrEnum):
-    """What a continuation has to explain."""
-
-    CAP = "cap"  # the answer met the output limit
-    NETWORK = "network"  # the connection broke
-    LOST_CALLS = "calls"  # a tool call behind the text was lost
 
 
 class RequestOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,7 +126,7 @@ class GiveUp(msgspec.Struct, frozen=True):
     """The turn ends here; `cause` says why, in words for people."""
 
     cause: str
-    notice: str = "N7"
+    notice: NoticeId = NoticeId.TURN_FAILED
     tell_operator: bool = False
     too_long: bool = False  # it is the conversation: only another one helps
 
@@ -294,7 +287,7 @@ class Recovery:
         self._budget.refusals += 1
         if outcome.has_other_target and self._budget.refusals == 1:
             return SwitchTarget("the model declined to answer")
-        return GiveUp("the model declined to answer", notice="N9")
+        return GiveUp("the model declined to answer", notice=NoticeId.DECLINED)
 
     def _on_empty(self, outcome: RequestOutcome) -> RecoveryAction:
         if outcome.text_visible:
@@ -320,7 +313,10 @@ class Recovery:
                 return RetryRequest(
                     reason=ContinuationReason.CAP, raise_cap=True, lower_effort=True
                 )
-            return GiveUp("the model used its whole output budget on reasoning", notice="N8")
+            return GiveUp(
+                "the model used its whole output budget on reasoning",
+                notice=NoticeId.REASONING_USED_UP,
+            )
         self._failure_count += 1
         self._cap_count += 1
         if self._cap_count > MAX_CAPPED_ANSWERS or self._failure_count >= MAX_FAILURES:

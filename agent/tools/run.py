@@ -67,7 +67,7 @@ class LateResultJournal(Protocol):
         ...
 
 
-class CallContext(msgspec.Struct, frozen=True):
+class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     """The `ToolContext` of one call."""
 
     clock: Clock
@@ -83,7 +83,7 @@ class _DuplicateCall(msgspec.Struct, frozen=True):
     original_id: str
 
 
-class _CallResult(msgspec.Struct, frozen=True):
+class _CallResult(msgspec.Struct, frozen=True, kw_only=True):
     ok: bool
     text: str
     ran: bool = False
@@ -156,8 +156,13 @@ class ToolRunner:
     def restore_runs(self, runs: Iterable[ToolRun]) -> None:
         """Restore the calls started before an interruption, in their original order."""
         for run in runs:
-            state = classify_arguments(run.arguments)
-            call = StepCall(run.call_id, run.tool, run.arguments, state, sealed=True)
+            call = StepCall(
+                id=run.call_id,
+                name=run.tool,
+                arguments=run.arguments,
+                arguments_state=classify_arguments(run.arguments),
+                sealed=True,
+            )
             decision = self._admit(call)
             if isinstance(decision, AdmittedCall) and not decision.tool.read_only:
                 self._repeated_calls.add(decision.identity, earlier_call_from(run))
@@ -287,11 +292,11 @@ class ToolRunner:
     async def _execute(self, plan: _RunnableCall, limit: float) -> _CallResult:
         admitted, call, tool = plan.admitted, plan.admitted.call, plan.admitted.tool
         context = CallContext(
-            self._clock,
-            self._workspace,
-            f"{self._turn_key}:{call.id}",
-            self._drafts,
-            self._send_file,
+            clock=self._clock,
+            workspace=self._workspace,
+            idempotency_key=f"{self._turn_key}:{call.id}",
+            drafts=self._drafts,
+            send_file=self._send_file,
         )
         seconds = min(tool.timeout or self._timeout, limit)
         on_late_result = functools.partial(self._on_late_result, plan)

@@ -18,12 +18,13 @@ from sessions.conversation.events import (
     RunningTurn,
 )
 from sessions.records import Session
+from sessions.values.notices import NoticeId
 
 
 class NoticeReply(msgspec.Struct, frozen=True):
     """Answer with a notice."""
 
-    notice: str
+    notice: NoticeId
     fields: NoticeFields = {}
     urgent: bool = False  # goes first in its chat
 
@@ -46,6 +47,12 @@ class ApprovalCommands(Protocol):
 
     async def answer(self, call: "CommandCall", *, allow: bool) -> CommandOutcome:
         """Allow or deny a tool call: the one whose code is given, or the only open one here."""
+        ...
+
+    async def on_button(
+        self, question_id: str, who: CommandContext, *, role: Role, allow: bool
+    ) -> CommandOutcome:
+        """Allow or deny the tool call whose button was pressed."""
         ...
 
 
@@ -144,7 +151,7 @@ class CommandServices(Protocol):
         ...
 
 
-class CommandCall(msgspec.Struct, frozen=True):
+class CommandCall(msgspec.Struct, frozen=True, kw_only=True):
     """One use of a command."""
 
     key: str

@@ -5,15 +5,16 @@ import logging
 from collections.abc import Callable, Sequence
 
 from gateway.access.people import People
-from gateway.access.policy import Allowed, Stranger
-from gateway.approvals.broker import ApprovalBroker
-from gateway.approvals.rules import admin_addresses
+from gateway.access.policy import Allowed, Stranger, admin_addresses
 from gateway.commands.contract import (
+    ApprovalCommands,
     CommandCall,
     CommandOutcome,
     ForwardEvent,
     NoticeReply,
     ReplyLater,
+    RestartCommands,
+    SideRequestCommands,
 )
 from gateway.commands.registry import COMMANDS
 from gateway.delivery.outbox import Delivery
@@ -23,8 +24,6 @@ from gateway.inbound.reception import command_context
 from gateway.inbound.routing import ParsedCommand, UnknownCommand, parse_command
 from gateway.notices.catalogue import NoticeFields
 from gateway.notices.compose import NoticeComposer, command_template
-from gateway.process.restart import Restarter
-from gateway.side_requests.service import SideRequests
 from platforms.core.contract import Address, Capabilities, Inbound, InboundAction, InboundMessage
 from sessions.changes import Change, PutItem, SetInbox
 from sessions.conversation.actor import EventNotHandled
@@ -43,6 +42,7 @@ from sessions.errors import StoreError
 from sessions.records import InboxEntry, InboxState, Session
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
+from sessions.values.notices import NoticeId
 
 log = logging.getLogger(__name__)
 
@@ -63,9 +63,9 @@ class Dispatcher:
         delivery: Delivery,
         capabilities: Callable[[Address], Capabilities | None],
         stopping: asyncio.Event,
-        approvals: ApprovalBroker,
-        side_requests: SideRequests,
-        restart: Restarter,
+        approvals: ApprovalCommands,
+        side_requests: SideRequestCommands,
+        restart: RestartCommands,
         crash_count: int = 0,
     ) -> None:
         self.restart = restart
@@ -92,12 +92,12 @@ class Dispatcher:
             log.warning(
                 "%s could not be carried out: %s", entry.id, str(error) or "it took too long"
             )
-            outcome = NoticeReply("not_now")
+            outcome = NoticeReply(NoticeId.NOT_NOW)
         match outcome:
             case ForwardEvent(event=act):
                 self._pool.post(entry.key, act)
             case NoticeReply(notice=notice, fields=fields, urgent=urgent):
-                done = SetInbox((entry.id,), InboxState.DONE, self._clock.now())
+                done = SetInbox(ids=(entry.id,), state=InboxState.DONE, at=self._clock.now())
                 origin = origin_of(entry)
                 await self.send_notice(
                     notice, entry.address, fields, done, origin=origin, urgent=urgent
@@ -120,7 +120,7 @@ class Dispatcher:
             fields = {"word": form.replace("{word}", parsed.word)}
             if parsed.suggestion:
                 fields["nearest"] = form.replace("{word}", parsed.suggestion)
-            return NoticeReply("unknown_command", fields)
+            return NoticeReply(NoticeId.UNKNOWN_COMMAND, fields)
         assert isinstance(parsed, ParsedCommand)  # noqa: S101 - stored as a command because it is one
         call = CommandCall(
             key=entry.key,
@@ -148,26 +148,30 @@ class Dispatcher:
                 return ForwardEvent(RetryTurn(who, None, turn=turn))
             case "approve" | "deny":
                 return await self.approvals.on_button(
-                    turn, who, event.address, role=allowed.role, allow=action == "approve"
+                    turn, who, role=allowed.role, allow=action == "approve"
                 )
             case "resume.go":
-                return ForwardEvent(ResumeSession(who, None, resume_turn=True, turn=turn))
+                return ForwardEvent(
+                    ResumeSession(context=who, session=None, resume_turn=True, turn=turn)
+                )
             case _:
-                return NoticeReply("text", {"text": "This button does nothing any more."})
+                return NoticeReply(
+                    NoticeId.PLAIN_TEXT, {"text": "This button does nothing any more."}
+                )
 
     def _stop_by_button(self, entry: InboxEntry, who: CommandContext, turn: str) -> CommandOutcome:
         """In a room people see each other's answers, which are not theirs to stop."""
         for key, running in self._pool.running_turns():
             if turn and running.id == turn and key != entry.key:
                 if not who.admin:
-                    return NoticeReply("not_yours")
+                    return NoticeReply(NoticeId.NOT_YOURS)
                 self._pool.post(key, StopTurn(who, turn))
                 return ReplyLater()
         return ForwardEvent(StopTurn(who, turn))
 
     async def send_notice(
         self,
-        notice: str,
+        notice: NoticeId,
         address: str,
         fields: NoticeFields,
         *changes: Change,
@@ -178,7 +182,7 @@ class Dispatcher:
         item = self._announcer.notice_item(notice, address, fields, origin=origin, urgent=urgent)
         await self._delivery.put(*changes, PutItem(item))
 
-    async def reply(self, notice: str, entry: InboxEntry, fields: NoticeFields) -> None:
+    async def reply(self, notice: NoticeId, entry: InboxEntry, fields: NoticeFields) -> None:
         """Answer something that was received with a notice."""
         await self.send_notice(notice, entry.address, fields, origin=origin_of(entry))
 
@@ -230,7 +234,7 @@ class Dispatcher:
             turn = (await self.ask(key, StartWaiting())).turn
             if turn is None or turn.cancelling:
                 return False
-            by = CommandContext(turn.address, who.person, admin=True)
+            by = CommandContext(address=turn.address, person=who.person, admin=True)
             earlier = (await self.ask(key, StopTurn(by, quiet=True))).resumable
         except (TimeoutError, EventNotHandled) as error:
             log.warning("%s could not be stopped: %s", key, str(error) or "it took too long")
@@ -273,7 +277,7 @@ class Dispatcher:
             platform, _, chat = found[0].partition(":")
             address = Address(platform=platform, chat=chat)
             if self._capabilities(address):
-                await self.send_notice("paired", write_address(address), {})
+                await self.send_notice(NoticeId.PAIRED, write_address(address), {})
         return found
 
     async def pair_revoke(self, principal: str) -> bool:

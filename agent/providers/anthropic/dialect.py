@@ -33,7 +33,7 @@ class ThinkingOffMode(enum.Enum):
     LOW = "low"  # thinking cannot be turned off, only reduced
 
 
-class AnthropicDialect(msgspec.Struct, frozen=True):
+class AnthropicDialect(msgspec.Struct, frozen=True, kw_only=True):
     """Features of one model at one service."""
 
     form: ThinkingMode = ThinkingMode.BUDGET

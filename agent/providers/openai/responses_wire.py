@@ -148,7 +148,7 @@ def _encode_tool(tool: ToolSchema, *, plain: bool) -> dict[str, Any]:
 # --- events ----------------------------------------------------------------------------------
 
 
-class _ResponsesEvent(msgspec.Struct):
+class _ResponsesEvent(msgspec.Struct, kw_only=True):
     type: Any = None
     delta: Any = None
     output_index: Any = None

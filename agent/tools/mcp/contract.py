@@ -19,7 +19,7 @@ class CallOutcomeUnclear(Exception):
     """The call may or may not have had its effect."""
 
 
-class ListedTool(msgspec.Struct, frozen=True):
+class ListedTool(msgspec.Struct, frozen=True, kw_only=True):
     """A tool as listed by its server."""
 
     name: str

@@ -340,7 +340,7 @@ def test_a_json_response_keeps_arguments_unchanged() -> None:
     raw = message().replace(
         b"[]", b'[{"type":"tool_use","id":"t","name":"n","input":{ "a" :1.0, "b":1e2 }}]'
     )
-    assert CallChunk(0, "t", "n", '{ "a" :1.0, "b":1e2 }', ended=True) in read(raw)
+    assert CallChunk(0, "t", name="n", arguments='{ "a" :1.0, "b":1e2 }', ended=True) in read(raw)
 
 
 def test_blocks_of_unknown_types_are_skipped() -> None:

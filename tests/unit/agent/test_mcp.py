@@ -298,7 +298,9 @@ def test_an_error_is_short_for_a_value_of_any_length() -> None:
 
 
 def listed(name: str, *, read_only: bool = False) -> ListedTool:
-    return ListedTool(name, "", {}, read_only, lambda _: None)
+    return ListedTool(
+        name=name, description="", schema={}, read_only=read_only, check=lambda _: None
+    )
 
 
 LOOK, PAY = listed("look", read_only=True), listed("pay")
