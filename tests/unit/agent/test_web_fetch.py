@@ -268,7 +268,7 @@ async def test_a_reset_connection_is_reported_as_broken(sent: bytes) -> None:
 async def test_an_answer_that_switches_protocols_is_refused() -> None:
     switching = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"
     async with Shelf({"/": switching}).open() as shelf:
-        with pytest.raises(FetchError, match="does not speak HTTP"):
+        with pytest.raises(FetchError, match="violates the HTTP protocol"):
             await fetcher(shelf).get(f"http://pictures:{shelf.port}/", MOST)
 
 
@@ -355,7 +355,7 @@ async def test_a_server_without_tls_is_reported_as_unproven(tmp_path: Path) -> N
         rules = FetchRules(extra_addresses={("127.0.0.1", port)})
         names = Names(**{"pictures.example": ("127.0.0.1",)})
         fetching = Fetcher(rules, resolve=names, tls=lambda: client)
-        with pytest.raises(FetchError, match="cannot prove"):
+        with pytest.raises(FetchError, match="no valid certificate"):
             await fetching.get(f"https://pictures.example:{port}/", MOST)
 
 
