@@ -1,6 +1,6 @@
 """Model providers: request conversion, response parsing and connections.
 
-openai, anthropic, demo  the providers; they share code with each other only through the modules below
+openai, anthropic, demo  the providers, which share only the modules below
 registry                 installed providers and how to build one from the configuration
 contract                 the `Provider` protocol and its chunks, for code outside this project
 classify, too_long       error responses mapped to `agent.errors`

@@ -1,7 +1,7 @@
-"""The built-in demo provider, which answers without a model and says so.
+"""The built-in demo provider, with scripted answers instead of a model.
 
-With it a fresh installation can be tried at once: streaming, Markdown and tool calls go through the
-same code as with a real model.
+A fresh installation can be tried at once: streaming, Markdown and tool calls go through the same
+code as with a real model.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ with `OPENAI_API_KEY=… make run`, or under `[model]` in `holdfast.toml`.
 
 
 def build(settings: TargetSettings) -> "DemoProvider":
-    """Build the provider; it has no settings."""
+    """Build the provider, which has no settings."""
     del settings
     return DemoProvider()
 

@@ -38,7 +38,7 @@ class SupportsListModels(Protocol):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A model to send requests to: its provider, name and settings."""
+    """A model that takes requests, with provider and settings."""
 
     provider: Provider
     model: str
@@ -74,7 +74,7 @@ def available_providers() -> tuple[str, ...]:
 
 
 def build_provider(settings: TargetSettings) -> Provider:
-    """Build the provider named in the settings; its first import can be slow.
+    """Build the provider named in the settings; the first import can be slow.
 
     Raises `UnknownProvider`.
     """

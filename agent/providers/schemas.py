@@ -1,8 +1,8 @@
 """Sans-IO: simplified tool schemas for services that compile schemas into grammars.
 
-Such a service constrains the model's output with the grammar and rejects the whole request when a
-schema uses a keyword that its grammars do not support. A simplified schema keeps only types and
-structure. Validation does not get weaker: the tool gate checks arguments against the full schema.
+Such a service constrains the model's output with the grammar, and rejects the whole request for a
+schema with an unsupported keyword. A simplified schema keeps only types and structure. Validation
+does not get weaker: the tool gate checks arguments against the full schema.
 """
 
 import re

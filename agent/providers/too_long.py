@@ -94,7 +94,7 @@ def classify_too_long(search_text: str, summary: str) -> ContextTooLong | Output
         match = pattern.search(search_text)
         if match:
             return OutputTooLong(summary, _parse_number(match[1]) if pattern.groups else None)
-    # Tokens per minute are a rate limit, unless a single request exceeds it.
+    # Tokens per minute are a rate limit, unless a single request exceeds that limit.
     if "request too large" not in search_text and _RATE_PATTERN.search(search_text):
         return None
     return (

@@ -1,6 +1,6 @@
 """Tools for the model, and the execution of tool calls.
 
-contract, define, risk   the `Tool` record, its decorator and its risk levels
+contract, define, risk   the `Tool` record, the decorator `tool` and the risk levels
 registry                 all tools, and the enabled families
 gate, names              validation of calls; correction of misspelled tool names
 run                      execution of calls, with batches, deadline, loop_guard, repeats, spill and

@@ -14,8 +14,8 @@ StopEvent = threading.Event
 async def run_in_thread(work: Callable[[StopEvent], T], stop: StopEvent | None = None) -> T:
     """Run `work` in a thread and return its result.
 
-    A cancelled caller sets `stop` and waits for the thread, so that no thread keeps writing after
-    its caller has ended. A second cancellation ends this wait, too.
+    A cancellation sets `stop` and waits for the thread, so that no thread keeps writing after the
+    caller has ended. A second cancellation ends this wait, too.
     """
     stop = stop or StopEvent()
     thread = asyncio.get_running_loop().create_task(asyncio.to_thread(work, stop))

@@ -3,7 +3,7 @@
 The kernel resolves each path beneath the workspace (`openat2` with `RESOLVE_BENEATH`). So neither
 `..` nor a link leads outside, even if folders are swapped during the lookup. On systems without
 `openat2` the path is opened component by component, and links are not followed at all. An opened
-file is used only through its descriptor, never again through its path.
+file is used only through the descriptor, never again through the path.
 
 All functions block; tools call them in a thread.
 """
@@ -106,7 +106,7 @@ def choose_opener() -> Opener:
 
 
 def relative_path(root: Path, path: str) -> str:
-    """Return a path relative to the workspace; raises `ToolError` for a path outside of it."""
+    """Return a path relative to the workspace; raises `ToolError` for a path that leads outside."""
     if "\0" in path:
         msg = "A path cannot contain a NUL character."
         raise ToolError(msg)
@@ -187,7 +187,7 @@ class Workspace:
         is_cancelled: Callable[[], bool] = lambda: False,
         expected_state: os.stat_result | None = None,
     ) -> bool:
-        """Write a file atomically; return True if it replaced another file.
+        """Write a file atomically; return True if a file was replaced.
 
         A failed or cancelled write leaves nothing behind. `token` must be unique to this write.
         With `expected_state` the write replaces only a file that is unchanged since that state.
@@ -210,7 +210,7 @@ class Workspace:
         return old is not None
 
     def receive(self, path: str, token: str) -> "IncomingFile":
-        """Start a file that arrives in pieces and appears at its path only when it is complete.
+        """Start a file that arrives in pieces and appears at the path only when complete.
 
         The temporary file of an earlier attempt with the same token is removed, so two transfers
         must not share a token.
@@ -229,7 +229,7 @@ class Workspace:
         return IncomingFile(path, folder, temporary, descriptor)
 
     def make_marked_folder(self, name: str, mark: str) -> None:
-        """Create a missing folder in the workspace root, with an empty file `mark` in it."""
+        """Create a missing folder in the workspace root, containing an empty file `mark`."""
         with _translate_os_errors(name), contextlib.suppress(FileExistsError):
             os.mkdir(name, dir_fd=self._descriptor)
             folder = self._opener(self._descriptor, name, _FOLDER_FLAGS)
@@ -260,7 +260,7 @@ class Workspace:
         return state.f_bavail * state.f_frsize
 
     def _open_or_create_folder(self, name: PurePosixPath) -> int:
-        """Open a folder and create it, with its parents, if it is missing."""
+        """Open a folder; create missing folders on the path."""
         with contextlib.suppress(FileNotFoundError):
             return self._opener(self._descriptor, str(name), _FOLDER_FLAGS)
         parent = self._open_or_create_folder(name.parent)
@@ -319,7 +319,7 @@ class IncomingFile:
 def open_workspace(
     root: Path, *, create: bool = False, opener: Opener | None = None
 ) -> Iterator[Workspace]:
-    """Open the workspace; create it or raise `ToolError` if it is missing."""
+    """Open the workspace; create a missing one with `create`, else raise `ToolError`."""
     try:
         if create:
             root.mkdir(mode=0o700, parents=True, exist_ok=True)

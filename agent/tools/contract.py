@@ -1,7 +1,7 @@
 """The `Tool` record and the interface between tools and the program.
 
-A tool is a typed async function with a declared risk. It gets its arguments and a narrow
-`ToolContext`, and knows nothing of sessions, platforms or models.
+A tool is a typed async function with a declared risk. The function gets the arguments of a call and
+a narrow `ToolContext`; sessions, platforms and models are unknown to tools.
 """
 
 from collections.abc import Awaitable, Callable
@@ -54,7 +54,7 @@ class ToolContext(Protocol):
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """One tool: its schema for the model, the type of its arguments and its function."""
+    """One tool: schema for the model, type of the arguments, function and properties."""
 
     name: str
     risk: Risk
@@ -67,7 +67,7 @@ class Tool(msgspec.Struct, frozen=True):
     label: str = ""  # argument that describes the call to people
     sends: bool = True  # for `NET`: has effects on other systems, instead of only reading
     touches: str = ""  # argument with a path; calls on the same path never run in parallel
-    grows: str = ""  # argument that can be long; its limit shrinks when calls keep being cut off
+    grows: str = ""  # argument that can be long; gets a limit when calls keep being cut off
     check: Callable[[Any], str | None] | None = None  # returns the error in decoded arguments
     family: str = ""  # as in `tools.enabled`; empty: always enabled
 

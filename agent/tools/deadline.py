@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from agent.errors import ToolTimeout, ToolUnknownOutcome
 
-_GRACE_SECONDS = 3.0  # between the cancellation of a tool after its deadline and giving it up
+_GRACE_SECONDS = 3.0  # longest wait for a tool that was cancelled at the deadline
 _STOP_GRACE_SECONDS = 0.1  # the same after `/stop`
 
 _log = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ async def run_with_deadline(
 ) -> str:
     """Return the result of a tool.
 
-    A tool may still return a result after its deadline; this result goes to `on_late_result` only.
+    A tool may still return a result after the deadline; this result goes to `on_late_result` only.
 
     Raises:
         ToolTimeout: The deadline passed.

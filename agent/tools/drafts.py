@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 class FileDraft(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that is written in parts and is not yet at its target path."""
+    """An unfinished file that is written in parts; nothing is at the target path yet."""
 
     id: str
     path: str  # target path, as given by the model
@@ -51,7 +51,7 @@ class FileDraft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _DraftRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The data of a draft besides its text."""
+    """The stored data of a draft, without the text."""
 
     path: str
     moment: int  # of the last growth
@@ -84,7 +84,7 @@ class DraftStore:
 
         `arguments` is the beginning of the call's JSON, cut anywhere. Returns None if nothing can
         be kept: another tool, no path or content yet, or an unknown draft. An existing draft that
-        could not be extended is returned unchanged, so that the model can be told about it.
+        could not be extended is returned unchanged, so that the model can learn about the draft.
         """
         keeping = {
             "write_file": _DraftFolder.keep_write,
@@ -132,7 +132,7 @@ class DraftStore:
         return await _run_in_folder(folder.list_drafts)
 
     async def discard(self, draft_id: str) -> None:
-        """Remove a draft, if it exists."""
+        """Remove a draft; do nothing for an unknown id."""
         folder = self._open_folder()
         await _run_in_folder(lambda: folder.discard(draft_id))
 
@@ -301,7 +301,7 @@ class _DraftFolder:
         return dict(sorted(records.items(), key=lambda item: (item[1].moment, item[0])))
 
     def _read_record(self, draft_id: str) -> _DraftRecord | None:
-        """Read a record; return None if the record or its text is damaged."""
+        """Read a record; return None if the record or the text is damaged."""
         if not self._has_lock or not _DRAFT_ID.fullmatch(draft_id):
             return None
         try:
@@ -375,7 +375,7 @@ class _DraftFolder:
                 os.close(folder)
 
     def _is_same_folder(self, folder: int) -> bool:
-        """False if `remove_expired` has removed the folder while this thread waited for its lock."""
+        """False if `remove_expired` has removed the folder while this thread waited for the lock."""
         try:
             return os.path.samestat(self._folder.stat(), os.fstat(folder))
         except FileNotFoundError:

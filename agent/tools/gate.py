@@ -1,9 +1,9 @@
-"""Sans-IO: validation of every tool call before it runs.
+"""Sans-IO: validation of every tool call before execution.
 
 A call runs only if its arguments are one strict JSON object that fits the tool's schema, and if the
-call is sealed or its tool is read-only. Unambiguous mistakes are corrected: a misspelled tool name,
+call is sealed or the tool is read-only. Unambiguous mistakes are corrected: a misspelled tool name,
 and the JSON errors described in `agent.answer.json_repair`. History, journal and execution then use
-the corrected call. A refused call gets an error as its result, so that the model can try again.
+the corrected call. The result of a refused call is an error, so that the model can try again.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ from agent.tools.names import match_misspelled_name, nearest_names
 _MAX_NAME_LENGTH = 100
 
 CallIdentity = tuple[str, bytes]
-"""The tool and its normalized arguments; equal for calls with the same meaning."""
+"""The tool and the normalized arguments; equal for calls with the same meaning."""
 
 
 class GatedTool(Protocol):

@@ -1,7 +1,7 @@
-"""Sans-IO: detection of tool call loops; warns the model first, then refuses its calls.
+"""Sans-IO: detection of tool call loops; warns the model first, then refuses the calls.
 
-Two kinds of loops are detected: the same call repeated with the same result, and a tool called
-again although it keeps failing. There is one guard per turn.
+Two kinds of loops are detected: the same call repeated with the same result, and a tool that keeps
+failing. There is one guard per turn.
 """
 
 from collections import Counter
@@ -17,19 +17,19 @@ MAX_FAILURES = 8
 class LoopGuard:
     """Repeated calls and failures of one turn.
 
-    Several failures of a tool in one answer count once, because the model makes all calls of an
-    answer before it sees the first failure.
+    Several failures of a tool in one answer count once, because the model learns of the first
+    failure only after all calls of the answer.
     """
 
     def __init__(self) -> None:
-        # Hash of the last result, and how often it came in a row.
+        # Hash of the last result, and the number of its consecutive occurrences.
         self._repeats: dict[CallIdentity, tuple[int, int]] = {}
         self._effective_calls: set[CallIdentity] = set()  # calls with side effects
         self._failures: Counter[str] = Counter()  # consecutive answers with a failure, by tool
         self._failures_before = self._failures.copy()  # the same before the current answer
 
     def begin_answer(self) -> None:
-        """Start a new answer of the model; the next calls belong to it."""
+        """Start a new answer of the model, to which the next calls belong."""
         self._failures_before = self._failures.copy()
 
     def refusal_reason(self, call: CallIdentity) -> str | None:

@@ -1,9 +1,9 @@
 """Sans-IO: earlier calls of a turn, so that no call takes effect twice by mistake.
 
 After an interrupted answer a model often starts over and repeats calls that have already run. In
-the first answer after an interruption such a repeated call is therefore not run again. Whether a
-call has run is decided by the record of its start, never by the text of its result, because a tool
-may return any text.
+the first answer after an interruption such a repeated call is therefore not run again. The record
+of the start decides whether a call has run, never the text of the result, because a tool may return
+any text.
 """
 
 import msgspec
@@ -35,7 +35,7 @@ class RepeatedCalls:
         self._latest: dict[CallIdentity, EarlierCall] = {}
 
     def add(self, call: CallIdentity, earlier: EarlierCall) -> None:
-        """Remember a call; it replaces an earlier call with the same identity."""
+        """Remember a call, in place of an earlier call with the same identity."""
         self._latest[call] = earlier
 
     def get(self, call: CallIdentity) -> EarlierCall | None:
@@ -53,8 +53,8 @@ def earlier_call_from(run: ToolRun) -> EarlierCall:
     """Read a record from the journal.
 
     The outcome is unknown for a call that started and never finished, and for a failed call whose
-    result begins with `UNKNOWN_PREFIX`: a call given up at its deadline, or a tool that itself
-    reports an unknown outcome.
+    result begins with `UNKNOWN_PREFIX`: the call was abandoned at the deadline, or the tool itself
+    reported an unknown outcome.
     """
     if run.result is None:
         return EarlierCall(run.call_id, "", outcome_unknown=True)

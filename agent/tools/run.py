@@ -78,7 +78,7 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _DuplicateCall(msgspec.Struct, frozen=True):
-    """A call that also occurs earlier in the same answer; it runs once, and both get the result."""
+    """A repetition of a call in the same answer, which gets the result of the first one."""
 
     original_id: str
 
@@ -92,7 +92,7 @@ class _CallResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _RunnableCall(msgspec.Struct, frozen=True):
-    """A call that may run, after approval if it needs one."""
+    """A call that may run, after approval if necessary."""
 
     admitted: AdmittedCall[Tool]
     identity: CallIdentity

@@ -51,7 +51,7 @@ class SpilledResult(msgspec.Struct, frozen=True):
 
 
 def fits(text: str, room: int) -> bool:
-    """True if a text stays whole: it fits, or it is no longer than its preview would be."""
+    """True if a text needs no preview: there is room, or a preview would be no shorter."""
     return len(text) <= max(room, sum(_PREVIEW_CHARACTERS))
 
 

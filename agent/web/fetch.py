@@ -22,7 +22,7 @@ ResolveName = Callable[[str], Awaitable[Sequence[str]]]
 
 MAX_REDIRECTS = 3
 FETCH_SECONDS = 20.0
-"""Time limit for a fetch with all its redirects."""
+"""Time limit for a fetch, including redirects."""
 
 _CONNECT_SECONDS = 5.0
 _MAX_ADDRESSES = 3  # tried per host
@@ -182,7 +182,7 @@ class _HttpExchange:
         return self._headers.get(name.encode(), b"").decode("latin-1")
 
     async def read_body(self, max_bytes: int) -> bytes:
-        """Read the body; raises `FetchError` as soon as it is known to be too large."""
+        """Read the body; raises `FetchError` as soon as the body is known to be too large."""
         if self.header("content-encoding").strip().lower() not in {"", "identity"}:
             msg = "it is compressed although no compression was requested"
             raise FetchError(msg)

@@ -25,7 +25,7 @@ class FetchRules(msgspec.Struct, frozen=True):
 
     ports: Collection[int] = (80, 443)
     extra_addresses: Collection[AddressPort] = ()
-    """Allowed addresses outside the public internet, each with its only allowed port."""
+    """Allowed addresses outside the public internet, each with the only allowed port."""
 
     def allows_port(self, port: int) -> bool:
         """Return True if any address is allowed with this port."""
@@ -59,7 +59,7 @@ class FetchTarget(msgspec.Struct, frozen=True):
 
     @property
     def literal_address(self) -> str | None:
-        """The host if it is an IP address, else None."""
+        """The host if written as an IP address, else None."""
         try:
             return str(ip_address(self.host))
         except ValueError:

@@ -1,9 +1,9 @@
 """Sans-IO: features of models by name, and simpler variants after an error.
 
-Claude models differ most in how thinking is controlled. Up to 3.5 there is no thinking; up to 4.5
-it takes a budget of tokens; from 4.6 on it takes an effort, and the model decides; from 5 on it is
-on by default, and some models cannot turn it off. Other models behind this protocol are treated
-like 4.5, except that they may think without being asked.
+Claude models differ most in the control of thinking. Models up to 3.5 do not think; models up to
+4.5 take a budget of tokens; models from 4.6 on take an effort and decide themselves; models from 5
+on think by default, and some cannot stop. Other models behind this protocol are treated like 4.5,
+except that they may think without being asked.
 """
 
 import enum
@@ -39,8 +39,8 @@ class AnthropicDialect(msgspec.Struct, frozen=True, kw_only=True):
     form: ThinkingMode = ThinkingMode.BUDGET
     off: ThinkingOffMode = ThinkingOffMode.SILENT
     unasked: bool = True  # thinks by default
-    signed: bool = False  # accepts earlier thinking only with its signature
-    summary: bool = False  # hides its thinking unless a summary is requested
+    signed: bool = False  # accepts earlier thinking only with a signature
+    summary: bool = False  # hides all thinking unless a summary is requested
     effort: bool = True  # accepts `output_config.effort`
     xhigh: bool = True  # accepts the effort "xhigh"
     binding: bool = False  # accepts earlier thinking only after unchanged messages
@@ -63,7 +63,7 @@ _ALWAYS_THINKING = frozenset({"fable", "mythos"})
 
 
 def dialect_for(model: str) -> AnthropicDialect:
-    """Return the dialect of a model; prefixes and dates in its name do not matter."""
+    """Return the dialect of a model by name; prefixes and dates in the name do not matter."""
     name = _NAME.search(model.lower())
     if name is None:
         return AnthropicDialect()

@@ -44,7 +44,7 @@ def classify_error_event(error: object) -> ProviderError:
 
 
 def _read_error_info(body: object) -> ServiceErrorInfo:
-    """Read an error; prefer the code in its details, which is more specific."""
+    """Read an error; prefer the code in the details, which is more specific."""
     info = parse_service_error(body)
     inner = body.get("error", body) if isinstance(body, dict) else None
     details = inner.get("details") if isinstance(inner, dict) else None

@@ -1,8 +1,8 @@
 """Sans-IO: our chunks from the events of the Messages API.
 
 An answer is a list of blocks; events with the index of a block start, extend and stop the block.
-The arguments of a call arrive as pieces of JSON and are passed on unchanged. A call is sealed only
-by the stop of its block.
+The arguments of a call arrive as pieces of JSON and are passed on unchanged. Only the stop of the
+block seals a call.
 """
 
 from collections.abc import Iterable, Iterator
@@ -252,7 +252,7 @@ class _EventReader:
             except msgspec.ValidationError:
                 continue  # a type that our requests never lead to
             if isinstance(block, _ToolUseBlock):
-                # A truncated input arrives as valid JSON, so only the stop reason can tell.
+                # A truncated input arrives as valid JSON; only the stop reason reveals it.
                 ended = index < last or message.stop_reason in _COMPLETE_STOP_REASONS
                 yield CallChunk(
                     index,

@@ -1,4 +1,4 @@
-"""Sans-IO: Chat Completions: request bodies from our requests, our chunks from its events.
+"""Sans-IO: Chat Completions: encoding of requests, decoding of events.
 
 Compatible services deviate from OpenAI's protocol: fields may be missing, null or of another type,
 one answer may be spread over several choices, and reasoning has four names.
@@ -118,7 +118,7 @@ def _encode_message(message: Message) -> dict[str, Any]:
 
 
 def _reasoning_fields(row: Message, model: str) -> dict[str, Any]:
-    """Return a model's earlier reasoning in the fields that its service expects."""
+    """Return a model's earlier reasoning in the fields that the service expects."""
     reasoning = decode_reasoning(row.reasoning, by=f"openai/{model}")
     if reasoning is None:
         return {}

@@ -1,7 +1,7 @@
-"""Sans-IO: the Responses API: request bodies from our requests, our chunks from its events.
+"""Sans-IO: the Responses API: encoding of requests, decoding of events.
 
 A response is a list of items: reasoning, messages and calls. Each item is announced, streamed as
-deltas and repeated in full when it is done; the last event repeats all items. Deltas are passed on
+deltas and repeated in full at the end; the last event repeats all items. Deltas are passed on
 as they arrive; a repetition only supplies the parts that no delta contained.
 """
 
@@ -109,7 +109,7 @@ def _encode_row(
         ]
         yield message
         return
-    # Reasoning without a message or call after it is rejected.
+    # The protocol rejects reasoning that is not followed by a message or call.
     if "thoughts" not in omitted_features and (row.content or row.tool_calls):
         yield from _encode_reasoning(row, request.model)
     if row.content:
@@ -269,7 +269,7 @@ class ResponsesReader(BodyReader):
     def _on_reasoning(self, event: _ResponsesEvent) -> Iterator[Chunk]:
         self._reasoning_event_type = self._reasoning_event_type or event.type
         if event.type != self._reasoning_event_type or not event.delta:
-            return  # the same reasoning in its other form
+            return  # the same reasoning in the other form
         place = event.output_index, (event.summary_index, event.content_index)
         is_new_part = self._last_reasoning_part not in {None, place}
         self._last_reasoning_part = place
@@ -328,7 +328,7 @@ class ResponsesReader(BodyReader):
                 yield from self._read_reasoning(place, item)
             case "function_call":
                 yield from self._read_call(place, item)
-            case _:  # what a tool of the service's own did
+            case _:  # output of a tool of the service itself
                 pass
 
     def _read_message(self, place: object, item: dict[str, Any]) -> Iterator[Chunk]:
@@ -355,7 +355,7 @@ class ResponsesReader(BodyReader):
             yield from self._begin_call(place, item)
             call = self._calls[-1]
         yield from _reconcile_arguments(call, item.get("arguments"))
-        # An item cut off by the output limit is repeated as well, but it is incomplete.
+        # An item cut off by the output limit is repeated as well, but with an incomplete call.
         if item.get("status") != "incomplete" and not call.ended:
             call.ended = True
             yield CallChunk(call.index, ended=True)

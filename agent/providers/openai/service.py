@@ -22,11 +22,11 @@ from agent.providers.transport.connections import (
 )
 
 _PER_REQUEST_FEATURES = frozenset({"these_pictures"})
-"""Features that are omitted from one request only, because they depend on its content."""
+"""Features that are omitted from one request only, because they depend on the content."""
 
 
 class WireProtocol(msgspec.Struct, frozen=True):
-    """A protocol: its path and its conversions.
+    """The path and the conversions of a protocol.
 
     `encode_request` takes the names of features to omit. `optional_features` maps these names to
     patterns for the errors of services without the feature.

@@ -27,7 +27,7 @@ T = TypeVar("T")
 class BodyReader:
     """Converts the body of one response to chunks; the body is an event stream or a JSON document.
 
-    `read_event` converts one event. A JSON document is passed to it as a single unnamed event.
+    `read_event` converts one event, and a JSON document as a single unnamed event.
     """
 
     def __init__(self, read_event: Callable[[SseEvent | SseComment], Iterable[Chunk]]) -> None:
@@ -102,7 +102,7 @@ def read_json(data: bytes, type: type[T]) -> T:  # noqa: A002 - as msgspec names
 def read_event(event: SseEvent, decoder: msgspec.json.Decoder[T]) -> T | None:
     """Decode an event; return None for JSON that does not fit the type, such as `null`.
 
-    Raises the `ProviderError` that a plain-text event stands for.
+    Raises a `ProviderError` for an event that is not JSON.
     """
     try:
         return decoder.decode(event.data)

@@ -28,12 +28,12 @@ from agent.settings import Timeouts
 from sessions.values.secret import Secret
 
 STREAMS_PER_CLIENT = 50
-"""Streams per client, because the cost of a connection pool grows with the square of its size."""
+"""Streams per client, because the work of a connection pool grows quadratically."""
 
 CONNECTION_LIMITS = httpx2.Limits(max_keepalive_connections=STREAMS_PER_CLIENT, keepalive_expiry=30)
 
 _CLOSE_SECONDS = 2.0
-_DRAIN_SECONDS = 0.1  # longest wait for the end of a body, after which its connection is reusable
+_DRAIN_SECONDS = 0.1  # longest wait for the end of a body, which makes the connection reusable
 
 _KEEPALIVE = (
     ("SOL_SOCKET", "SO_KEEPALIVE", 1),
@@ -77,7 +77,7 @@ class ServiceKey:
         self._secret = secret or Secret("none")  # SDKs require a key even where servers do not
 
     async def send_with_key(self, send: Callable[[str], Awaitable[Answer]]) -> Answer:
-        """Send a request with the key; if it is rejected and has been rotated, use the new key.
+        """Send a request with the key, and once more if the key is rejected and has been rotated.
 
         Raises `ApiKeyRejected`.
         """
@@ -183,8 +183,8 @@ def parse_models(listed: httpx2.Response, url: str) -> tuple[str, ...]:
 
 
 def as_response(answer: object) -> httpx2.Response:
-    """Return an SDK's answer as the plain response that it is; also enable TCP keepalive."""
-    response = cast("httpx2.Response", answer)  # `cast_to=httpx2.Response` guarantees it
+    """Cast an SDK's answer to a plain response and enable TCP keepalive."""
+    response = cast("httpx2.Response", answer)  # because of `cast_to=httpx2.Response`
     enable_keepalive(response)
     return response
 
@@ -195,7 +195,7 @@ async def stream_response(
     open_response: Callable[[Client], Awaitable[httpx2.Response]],
     read_chunks: Callable[[httpx2.Response], AsyncGenerator[Chunk]],
 ) -> AsyncIterator[AsyncIterator[Chunk]]:
-    """Yield the chunks of one response; release its connection at the end."""
+    """Yield the chunks of one response; release the connection at the end."""
     with lease as client:
         response = await open_response(client)
         try:
@@ -280,7 +280,7 @@ def _translate_timeout() -> Iterator[None]:
 
 
 async def _drain(received: AsyncIterator[bytes]) -> None:
-    """Read the rest of a body so that its connection can be reused; ignore failures."""
+    """Read the rest of a body so that the connection can be reused; ignore failures."""
     with suppress(TimeoutError, httpx2.HTTPError):
         async with asyncio.timeout(_DRAIN_SECONDS):
             async for _ in received:

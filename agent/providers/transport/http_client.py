@@ -1,7 +1,7 @@
-"""The HTTP client that SDKs of model services send their requests with.
+"""The HTTP client of the SDKs, with connections opened by `SocketBackend`.
 
-Its connections are opened by `SocketBackend`. httpcore2 takes a network backend only when a
-connection pool is built, and httpx2 builds its pools without one, so the pools are built here.
+A network backend can only be passed to httpcore2 when a connection pool is built. httpx2 builds
+pools without a backend, so this module builds the pools and wraps them as transports of httpx2.
 """
 
 import ssl
@@ -44,7 +44,7 @@ def make_http_client(
 def _make_transport(
     tls: ssl.SSLContext, proxy: httpx2.Proxy | None, backend: SocketBackend | None
 ) -> httpx2.AsyncBaseTransport:
-    """Decide who carries the connections: `backend`, or httpx2 where it is None or for SOCKS."""
+    """Return a transport over `backend`, or one of httpx2 without a backend or for SOCKS."""
     if backend is None or (proxy and proxy.url.scheme.startswith("socks")):
         return httpx2.AsyncHTTPTransport(
             verify=tls, limits=CONNECTION_LIMITS, proxy=proxy, socket_options=keepalive_options()

@@ -1,7 +1,7 @@
 """Proxies from the environment, as URL patterns for the `mounts` of an `httpx2.AsyncClient`.
 
-httpx2 reads these variables itself only for a client without a transport of its own. The rules
-here are the same, so `HTTPS_PROXY` and `NO_PROXY` mean what they mean to any httpx2 program.
+httpx2 reads these variables only for a client without a custom transport. This module applies the
+same rules, so that `HTTPS_PROXY` and `NO_PROXY` work as in any other program with httpx2.
 """
 
 import ipaddress
@@ -11,7 +11,7 @@ import httpx2
 
 
 def environment_proxies() -> dict[str, str | None]:
-    """Map each URL pattern to its proxy, or to None for hosts that are reached directly."""
+    """Map URL patterns to proxies, or to None for hosts that are reached directly."""
     variables = urllib.request.getproxies()
     excluded = [entry.strip() for entry in variables.get("no", "").split(",")]
     if "*" in excluded:
@@ -26,7 +26,7 @@ def environment_proxies() -> dict[str, str | None]:
 
 
 def _direct_pattern(entry: str) -> str | None:
-    """Return the pattern for one entry of `NO_PROXY`; None for an entry that means nothing."""
+    """Return the pattern for one entry of `NO_PROXY`; None for an entry without a meaning."""
     if "://" in entry:
         return entry
     host, slash, prefix = entry.partition("/")
@@ -40,7 +40,7 @@ def _direct_pattern(entry: str) -> str | None:
 
 
 def _is_valid(pattern: str) -> bool:
-    """Ask httpx2, because one malformed pattern makes it refuse the whole client."""
+    """Return False for a malformed pattern, with which httpx2 would refuse the whole client."""
     try:
         httpx2.AsyncClient(transport=httpx2.AsyncBaseTransport(), mounts={pattern: None})
     except (httpx2.InvalidURL, ValueError):

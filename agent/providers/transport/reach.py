@@ -22,7 +22,7 @@ AddressInfo = tuple[int, int, int, str, Any]
 async def connect_to_host(
     host: str, port: int, make_protocol: Callable[[], Protocol], local_address: str | None = None
 ) -> tuple[asyncio.Transport, Protocol]:
-    """Resolve a host and connect to its first address that answers; raises `OSError`."""
+    """Resolve a host and connect to the first address that answers; raises `OSError`."""
     try:  # a numeric address needs no lookup in a thread
         addresses = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
@@ -99,7 +99,7 @@ async def _wait_for_one(
 
 
 def _interleave_families(addresses: Iterable[AddressInfo]) -> list[AddressInfo]:
-    """Alternate between IPv4 and IPv6, because a broken family fails with all its addresses."""
+    """Alternate between IPv4 and IPv6, because all addresses of a broken family fail."""
     families: dict[int, list[AddressInfo]] = {}
     for address in addresses:
         families.setdefault(address[0], []).append(address)

@@ -77,7 +77,7 @@ def _apply_options(
 
 
 def _error_text(error: Exception | None) -> str:
-    """Return the operating system's message without its error number."""
+    """Return the operating system's message without the error number."""
     message = error.strerror if isinstance(error, OSError) else ""
     return message or str(error or "the connection is closed")
 
@@ -190,7 +190,7 @@ class _SocketProtocol(asyncio.BufferedProtocol):
         """
         loop = asyncio.get_running_loop()
         self.read_deadline = float("inf") if seconds is None else loop.time() + seconds
-        # One timer per connection instead of one per read: it re-arms itself when it fires early.
+        # One timer per connection instead of one per read: a timer that fires early starts again.
         if self._read_timer and self._read_timer.when() > self.read_deadline:
             self._read_timer.cancel()
             self._read_timer = None
@@ -316,8 +316,8 @@ class SocketStream(httpcore2.AsyncNetworkStream):
         return SocketStream(transport, self._protocol)
 
     def get_extra_info(self, info: str) -> Any:  # noqa: ANN401 - httpcore2's signature
-        """Return a property of the connection by its name in httpcore2."""
-        if info == "is_readable":  # data on an idle connection means that the server closes it
+        """Return a property of the connection, by the names of httpcore2."""
+        if info == "is_readable":  # data on an idle connection announces a close by the server
             return bool(self._protocol.unread) or self._protocol.at_eof
         names = {"client_addr": "sockname", "server_addr": "peername"}
         return self._transport.get_extra_info(names.get(info, info))

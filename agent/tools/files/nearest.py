@@ -36,7 +36,7 @@ def _find_ignoring_blanks(lines: list[str], wanted_lines: list[str]) -> int | No
 
 
 def _find_by_similarity(lines: list[str], wanted_lines: list[str]) -> int | None:
-    """Find the place by the longest of the wanted lines, which identifies it best."""
+    """Find the place by the longest of the wanted lines, which is the most distinctive."""
     longest = max(range(len(wanted_lines)), key=lambda number: len(wanted_lines[number].strip()))
     wanted = wanted_lines[longest].strip()[:_MAX_LINE_LENGTH]
     if not wanted:

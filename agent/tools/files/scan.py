@@ -1,8 +1,8 @@
 """Search for a pattern in files, using only the standard library.
 
-Matching a regular expression can take practically for ever, and blocks all threads of its process
-meanwhile. So this module is also a program that can be killed at any time: it reads a request from
-standard input and writes one hit per line.
+Matching a regular expression can take practically forever and blocks all threads of the process
+meanwhile. So this module is also a program, which can be killed at any time. The program reads a
+request from standard input and writes one hit per line.
 """
 
 import contextlib
@@ -169,7 +169,7 @@ def run(request: IO[str], output: IO[str]) -> None:
 
 
 if __name__ == "__main__":
-    # The limits end this program even if its parent died and cannot kill it.
+    # The limits end this program even if the parent process has died.
     resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
     resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
     with contextlib.suppress(BrokenPipeError):

@@ -20,9 +20,9 @@ _log = logging.getLogger(__name__)
 
 
 def make_checker(tool: str, schema: dict[str, Any]) -> Callable[[CallArguments], str | None]:
-    """Return a function that describes errors in arguments; it compiles the schema once, when used.
+    """Return a function that describes errors in arguments; the first use compiles the schema.
 
-    An unusable schema accepts all arguments, because the server validates them itself.
+    An unusable schema accepts all arguments, because the server validates them as well.
     """
 
     @functools.cache
@@ -55,7 +55,7 @@ def make_checker(tool: str, schema: dict[str, Any]) -> Callable[[CallArguments],
 def _without_patterns(schema: dict[str, Any]) -> dict[str, Any]:
     """Remove regular expressions, because a pathological one can block the process for hours.
 
-    The server still applies its expressions itself.
+    The server still applies the expressions.
     """
     removed = {"pattern"} if isinstance(schema.get("pattern"), str) else set()
     if "patternProperties" in schema:  # without the patterns, other names cannot be judged

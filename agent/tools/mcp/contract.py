@@ -1,4 +1,4 @@
-"""Sans-IO: the interface between a server's connection and its session."""
+"""Sans-IO: the interface between the connection to a server and a session."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -53,7 +53,7 @@ class McpSession(Protocol):
         ...
 
     async def call(self, tool: str, arguments: CallArguments, key: str) -> str:
-        """Make a call exactly once and return its result.
+        """Make a call exactly once and return the result.
 
         Raises:
             ToolError: The server reported a failure.

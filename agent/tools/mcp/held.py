@@ -1,4 +1,4 @@
-"""A context manager that runs in a task of its own, so that no cancellation interrupts its exit.
+"""A context manager in a task of its own, so that no cancellation interrupts the exit.
 
 If the exit ran in the caller's task, a cancellation during the exit would leave the program of a
 server running.
@@ -20,9 +20,9 @@ T = TypeVar("T")
 async def hold_context(
     context: AbstractAsyncContextManager[T], on_lost: Callable[[], None]
 ) -> AsyncIterator[T]:
-    """Enter a context and exit it with the block; a cancellation waits for the exit.
+    """Enter a context, and exit with the block; a cancellation waits for the exit.
 
-    `on_lost` is called when the context ends by itself, for instance because a task in it failed.
+    `on_lost` is called when the context ends by itself, for instance because an inner task failed.
     """
     loop = asyncio.get_running_loop()
     values: list[T] = []

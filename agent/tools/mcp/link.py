@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class McpConnection:
-    """A server that is reconnected, with increasing pauses, whenever its connection is lost.
+    """A server that is reconnected, with increasing pauses, whenever the connection is lost.
 
     Only the task of `run` opens and closes sessions.
     """
@@ -162,9 +162,9 @@ class McpConnection:
         await self._keep_connected(connect)
 
     def stop(self) -> None:
-        """Make `run` end; the caller must also cancel its task.
+        """Make `run` end; the caller must cancel the task of `run` as well.
 
-        The cancellation alone is not enough, because it can be lost while another error propagates.
+        A cancellation alone is not enough, because another error can swallow a cancellation.
         """
         self._stopping = True
         self._check_requested.set()
@@ -193,7 +193,7 @@ class McpConnection:
             pause = min(pause * 2, MAX_PAUSE_SECONDS)
 
     async def _connect_once(self, connect: Connect) -> None:
-        """Open a session, keep it while the server answers, and close it within a time limit."""
+        """Keep a session open while the server answers, then close it within a time limit."""
         async with (
             asyncio.timeout(self._answer_seconds + LEAVE_SECONDS) as limit,
             contextlib.AsyncExitStack() as opened,

@@ -16,7 +16,7 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 _HASH_LENGTH = 8
 
 ToolSource = tuple[str, str]
-"""A server and its name for a tool."""
+"""A server, and a tool's name at that server."""
 
 
 def assign_names(
@@ -63,5 +63,5 @@ def _hashed_name(name: str, source: str) -> str:
 
 
 def _sanitize(name: str) -> str:
-    # Calls of tools with a leading underscore are hidden from people, so servers must not use it.
+    # Calls of tools with a leading underscore are hidden from people, so no server may use one.
     return _NOT_IN_NAMES.sub("_", name).lstrip("_") or "tool"

@@ -1,6 +1,6 @@
 """A session with a server, based on the official package.
 
-Importing this module imports the package, which is slow, so `link` imports it only when needed.
+Importing this module imports the package, which is slow, so `link` does so only when needed.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ from agent.tools.mcp.results import result_text
 from agent.tools.mcp.transports import NOT_SENT, UNCLEAR, open_transport
 
 IDEMPOTENCY_KEY = "holdfast/idempotencyKey"
-"""Field in the metadata of a call with its idempotency key."""
+"""Field for the idempotency key in the metadata of a call."""
 
 MAX_TOOLS = 500
 _MAX_PAGES = 100
@@ -77,8 +77,8 @@ class OfficialSession:
     async def call(self, tool: str, arguments: CallArguments, key: str) -> str:
         """See `McpSession`.
 
-        This does not use the package's `call_tool`, which retries calls, and discards a result that
-        does not fit the output schema although the call has had its effect.
+        This does not use the package's `call_tool`, which retries calls and discards results that
+        do not fit the output schema, although the call has taken effect.
         """
         meta = cast("RequestParamsMeta", {IDEMPOTENCY_KEY: key})
         request = CallToolRequest(

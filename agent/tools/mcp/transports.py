@@ -1,7 +1,7 @@
 """Transports to servers: the pipes of a program, or HTTP requests.
 
 The official package drops the whole connection when one HTTP request fails. With `McpHttpClient`
-only that request fails, and its error tells whether it may have reached the server.
+only that request fails, and the error code tells whether the request may have reached the server.
 """
 
 import asyncio
@@ -58,13 +58,13 @@ async def open_transport(
 async def _stdio_streams(
     settings: McpSettings, listener: ServerListener
 ) -> "AsyncIterator[TransportStreams]":
-    """Start the program; at the end terminate it, then kill it if necessary."""
+    """Start the program; terminate it at the end, by force if necessary."""
     parameters = StdioServerParameters(
         command=settings.command or "",
         args=list(settings.args),
         # The package adds only PATH, HOME and the user's name from our own environment.
         env={"LANG": "C.UTF-8", **{name: value.reveal() for name, value in settings.env.items()}},
-        encoding_error_handler="replace",  # an invalid byte spoils only its own message
+        encoding_error_handler="replace",  # an invalid byte spoils only one message
     )
     async with (
         _stderr_reader(listener.on_stderr_line) as errors,
@@ -132,7 +132,7 @@ async def _http_streams(settings: McpSettings) -> "AsyncIterator[TransportStream
 
 
 class _JsonRpcMessage(msgspec.Struct):
-    """The fields of a message that show whether it needs an answer."""
+    """The fields of a message that distinguish calls from notifications."""
 
     id: int | str | None = None
     method: str = ""
@@ -212,7 +212,7 @@ def _error_text(error: Exception) -> str:
 
 
 class _NotifyingStream:
-    """A stream that calls `on_end` at its end."""
+    """A stream that calls `on_end` when it ends."""
 
     def __init__(
         self, stream: "ReadStream[SessionMessage | Exception]", on_end: Callable[[], None]
