@@ -1,4 +1,4 @@
-"""Servers of tools as they are: programs and HTTP, the newer protocol and the older one."""
+"""Real MCP servers as programs and over HTTP, with the newer and the older protocol."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ HERE: Any = Context()
 
 
 class Watched(McpServers):
-    """Servers whose comings and goings can be waited for."""
+    """Servers whose connections and disconnections can be awaited."""
 
     def __init__(self, *settings: McpSettings) -> None:
         self._moved = asyncio.Event()
@@ -65,7 +65,7 @@ class Watched(McpServers):
 
 
 class Bell:
-    """Where a server rings for each of its effects."""
+    """A listener that a server contacts for each side effect."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -97,7 +97,7 @@ async def bell(tmp_path: Path) -> AsyncIterator[Bell]:
 
 
 def command(transport: str, tmp_path: Path, *more: str) -> tuple[str, ...]:
-    """A server; `transport` may be an older one's."""
+    """Return the command line of a server; `transport` may ask for the older protocol."""
     way, _, old = transport.partition("-")
     options = ("--old",) if old else ()
     rings = ("--bell", str(tmp_path / "bell"))
@@ -106,7 +106,7 @@ def command(transport: str, tmp_path: Path, *more: str) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def over_http(arguments: tuple[str, ...]) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """Give the process of a server and its address."""
+    """Return the process of a server and its URL."""
     with subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
         try:
@@ -155,7 +155,7 @@ async def test_tools_are_called_and_a_cancelled_call_affects_no_other(
         assert tools["send"].check
         assert tools["send"].check({"to": "bob"}) == "'text' is a required property"
 
-        # A slow call and quick ones at once; then the slow one's time is up.
+        # A slow call runs next to quick ones, then reaches its deadline.
         async with asyncio.TaskGroup() as group:
             slow = group.create_task(servers.call("slow"))
             await bell.rings("slow began")
@@ -198,7 +198,7 @@ async def test_a_program_that_dies_in_a_call_is_restarted_without_repeating_the_
             with pytest.raises(ToolError, match="NOT run: its server fake is not connected"):
                 await before["send"].call({"to": "bob", "text": "hi"}, HERE)
             await servers.until(lambda tools: tools)
-            # A turn that began before goes on with what it has.
+            # A turn that began earlier continues with its own tools.
             assert await before["look"].call({"path": "a"}, HERE) == "seen a"
             with pytest.raises(ToolError, match="die_looking returned no result") as caught:
                 await servers.call("die_looking")
@@ -376,7 +376,7 @@ asyncio.run(main())
 
 
 def gone(pid: int) -> bool:
-    """Wait until a process that is not our child has ended."""
+    """Wait for the end of a process that is not a child of this one."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -417,7 +417,7 @@ async def test_no_program_outlives_a_daemon_that_stops_during_its_termination(
     async with servers.running():
         program = int(note.read_text())
         os.kill(program, signal.SIGUSR1)
-        await bell.rings("asked to go")  # and would be made to a little later
+        await bell.rings("asked to go")  # and would be killed a little later
     with pytest.raises(ProcessLookupError):
         os.kill(program, 0)
 

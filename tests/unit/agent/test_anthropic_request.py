@@ -59,7 +59,7 @@ def resulted(call_id: str, said: str = "ok") -> dict[str, str]:
     return {"type": "tool_result", "tool_use_id": call_id, "content": said}
 
 
-# --- the whole -------------------------------------------------------------------------------
+# --- complete requests -----------------------------------------------------------------------
 
 
 def test_a_plain_request_has_only_the_required_fields() -> None:

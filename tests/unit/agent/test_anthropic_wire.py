@@ -295,7 +295,7 @@ def test_a_stream_cut_anywhere_is_not_complete(after: int) -> None:
 def test_a_json_response_gives_the_same_as_a_stream() -> None:
     step = result_of(STREAMED)
     whole = result_of(body_of(SCRIPT, "anthropic", stream=False))
-    # Names are counted on their own only where they come on their own.
+    # Only a stream counts the name of a call in `received_characters`.
     assert (
         msgspec.structs.replace(
             whole, received_characters=step.received_characters, unstreamed=False

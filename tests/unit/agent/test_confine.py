@@ -286,7 +286,7 @@ def test_a_folder_swapped_for_a_link_at_any_moment_leads_nowhere(
                 flip.rename(real)
                 link.rename(flip)
                 flip.rename(link)
-            except OSError:  # a write made the folder while it was away
+            except OSError:  # a write created the folder while the original was moved away
                 flip.rename(root / f"made{swaps}")
             swaps += 1
 
@@ -317,7 +317,7 @@ def test_a_folder_swapped_for_a_link_at_any_moment_leads_nowhere(
     assert not [file for file in root.rglob("*") if file.name.startswith(confine.TEMPORARY_PREFIX)]
 
 
-# --- files that come in pieces -------------------------------------------------------------------
+# --- received files ------------------------------------------------------------------------------
 
 
 def names(root: Path) -> list[str]:

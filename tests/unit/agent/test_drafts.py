@@ -19,7 +19,7 @@ from agent.tools.files.writing import edit_file, write_file, write_file_continue
 
 
 class Hand:
-    """A clock that is set by hand."""
+    """A clock with a settable time."""
 
     def __init__(self) -> None:
         self.time = 1_795_003_200_000
@@ -40,7 +40,7 @@ class Context(msgspec.Struct, frozen=True):
 
 
 class Bench:
-    """A conversation: its drafts, its workspace, and calls of its tools."""
+    """A conversation with drafts, a workspace and tool calls."""
 
     def __init__(self, folder: Path) -> None:
         self.clock = Hand()
@@ -50,7 +50,7 @@ class Bench:
 
     @property
     def drafts(self) -> DraftStore:
-        """As after a restart: nothing is remembered but by the folder."""
+        """Open the drafts as after a restart, with nothing but the folder."""
         return DraftStore(self.folder, self.clock)
 
     async def keep(self, tool: str, arguments: str) -> FileDraft | None:
@@ -450,7 +450,7 @@ LONG = "".join(
 
 
 def a_cut(rest: str, chance: random.Random, most: int) -> str:
-    """Write the rest of a text, cut somewhere; preferably inside an escape."""
+    """Encode the rest of a text and cut the result, preferably inside an escape."""
     body = (
         json.dumps(rest)[1:-1]
         if chance.random() < 0.7
@@ -475,7 +475,7 @@ async def test_a_long_file_cut_again_and_again_is_the_same_to_the_byte(
         draft = await bench.keep("write_file", start + a_cut(LONG, chance, 8000))
     while draft.size < len(LONG):
         assert LONG[: draft.size].endswith(draft.tail)
-        # The model goes on at the place that the quoted tail shows, or a little before it.
+        # The model continues at the end of the quoted tail, or a little before it.
         back = chance.choice([0, 0, 60])
         after = LONG[: draft.size - back][-90:]  # more than a line, so that it is unique
         rest = LONG[draft.size - back :]

@@ -104,7 +104,7 @@ def test_a_role_must_name_an_argument(role: str) -> None:
 
 
 def test_the_position_comes_before_the_content_in_the_schema() -> None:
-    """So it is whole when the text is cut."""
+    """So the position is complete when the content is cut."""
     names = list(write_file_continue.schema.parameters["properties"])
     assert names == ["draft_id", "after", "content", "final"]
     assert write_file_continue.schema.parameters["required"] == ["draft_id", "content", "final"]
@@ -353,7 +353,7 @@ def test_a_hint_exists_for_any_text(text: str, wanted: str) -> None:
 
 
 async def test_a_file_is_never_partly_written(bench: Bench) -> None:
-    """While many write, whoever looks sees a whole file or none."""
+    """During many writes a reader sees a complete file or none."""
     texts = [f"{number}" * 200_000 for number in range(8)]
     seen: set[str] = set()
     names: set[str] = set()

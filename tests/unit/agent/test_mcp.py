@@ -1,4 +1,4 @@
-"""Tools of other servers: names, what the model is shown, results, and one server's comings and goings."""
+"""MCP servers: names, schemas and results of tools, and the connection to one server."""
 
 import asyncio
 import contextlib
@@ -111,7 +111,7 @@ def test_names_are_valid_and_unique_and_do_not_depend_on_the_order(
     assert assign_names(mixed, taken) == names
 
 
-# --- what the model is shown ---------------------------------------------------------------------
+# --- descriptions and schemas --------------------------------------------------------------------
 
 
 def test_a_description_is_bounded_and_never_empty() -> None:
@@ -169,7 +169,7 @@ def test_a_schema_nested_too_deeply_is_dropped() -> None:
     for _ in range(100_000):
         schema = {"items": schema}
     assert shown.shrink_schema(schema) == {"type": "object", "properties": {}}
-    while schema:  # taken apart by hand: the interpreter would do it by recursion
+    while schema:  # dismantled in a loop, because the interpreter would recurse
         schema = schema.pop("items")
 
 
@@ -307,13 +307,13 @@ LOOK, PAY = listed("look", read_only=True), listed("pay")
 
 
 class Distance:
-    """A server in memory: it can be gone, refuse, and forget to answer."""
+    """A server in memory that can be lost, refuse calls or never answer."""
 
     def __init__(self, *tools: ListedTool) -> None:
         self.offers: tuple[ListedTool, ...] = tools
         self.calls: list[tuple[str, CallArguments, str]] = []
-        self.fails: Exception | None = None  # what a call comes to
-        self.down: Exception | None = None  # what connecting comes to
+        self.fails: Exception | None = None  # outcome of a call
+        self.down: Exception | None = None  # outcome of a connection attempt
         self.silent = False
         self.hears: ServerListener | None = None
         self.inside = 0
@@ -324,12 +324,12 @@ class Distance:
         self._called = asyncio.Event()
 
     async def called(self) -> None:
-        """Wait until a call is there."""
+        """Wait for a call."""
         async with asyncio.timeout(PATIENCE):
             await self._called.wait()
 
     async def asked_times(self, number: int) -> None:
-        """Wait until somebody has asked for the tools so many times."""
+        """Wait until the tools have been listed this many times."""
         async with asyncio.timeout(PATIENCE):
             while self._asks < number:
                 self._asked.clear()
@@ -368,7 +368,7 @@ class Distance:
 
 
 class Hand:
-    """A clock that is moved by hand."""
+    """A clock that tests advance."""
 
     def __init__(self) -> None:
         self.time = 0.0
@@ -381,7 +381,7 @@ class Hand:
 
 
 class House:
-    """One link to one server, and every step of it."""
+    """A connection to one server, with every step under the test's control."""
 
     def __init__(self, server: Distance, **settings: Any) -> None:
         self.server = server
@@ -405,13 +405,13 @@ class House:
         self._go.clear()
 
     async def moved(self) -> None:
-        """Wait until it has come, gone, looked again or begun a pause."""
+        """Wait for the next step: connected, lost, checked or paused."""
         async with asyncio.timeout(PATIENCE):
             await self._moved.wait()
         self._moved.clear()
 
     async def away(self) -> None:
-        """Wait until it is in a pause."""
+        """Wait until the connection pauses."""
         number = len(self.pauses)
         while len(self.pauses) == number:
             await self.moved()
@@ -588,7 +588,7 @@ async def test_after_an_unclear_call_the_next_one_waits_for_a_check_of_the_serve
         with pytest.raises(ToolUnknownOutcome):
             await link.call(PAY, "pay", {}, "1")
         server.fails = None
-        assert await link.call(PAY, "pay", {}, "2") == "done"  # it was still there
+        assert await link.call(PAY, "pay", {}, "2") == "done"  # the server was still connected
         server.fails, server.down = CallOutcomeUnclear("reset"), OSError("gone")
         with pytest.raises(ToolUnknownOutcome):
             await link.call(PAY, "pay", {}, "3")
@@ -598,7 +598,7 @@ async def test_after_an_unclear_call_the_next_one_waits_for_a_check_of_the_serve
 
 
 async def failure(call: Awaitable[str]) -> ToolError:
-    """What a call comes to that fails."""
+    """Return the error of a call."""
     with pytest.raises(ToolError) as caught:
         await call
     return caught.value
@@ -629,7 +629,7 @@ async def test_a_silent_server_with_a_running_call_stays_connected() -> None:
         paying = group.create_task(link.call(PAY, "pay", {}, "key"))
         server.silent = True
         link.on_tools_changed()
-        await server.asked_times(4)  # each time it waits as long as its patience lasts
+        await server.asked_times(4)  # each check waits until the time limit
         assert link.connected
         server.silent = False
         server.release.set()
@@ -646,7 +646,7 @@ async def test_only_enabled_tools_are_listed(caplog: pytest.LogCaptureFixture) -
     assert "far has no tool fly" in caplog.text
 
 
-# --- all of them ---------------------------------------------------------------------------------
+# --- all servers ---------------------------------------------------------------------------------
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -654,7 +654,7 @@ class Context(msgspec.Struct, frozen=True):
 
 
 def together(*servers: Distance, **options: Any) -> McpServers:
-    """Servers that are named a, b, c."""
+    """Servers with the names a, b, c."""
     settings = [McpSettings(name=name, command="x") for name in "abc"[: len(servers)]]
     all_of_them = McpServers(settings, SystemClock(), **options)
     for link, server in zip(all_of_them._connections, servers, strict=True):
@@ -745,9 +745,7 @@ print(sorted({"mcp", "mcp_types", "jsonschema", "httpx2", "pydantic"} & set(sys.
 async def test_a_missing_package_is_reported_and_delays_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(
-        sys.modules, "agent.tools.mcp.session", None
-    )  # as if it could not be imported
+    monkeypatch.setitem(sys.modules, "agent.tools.mcp.session", None)  # simulates a missing package
     servers = McpServers([McpSettings(name="a", command="x")], SystemClock())
     async with asyncio.timeout(PATIENCE), servers.running():
         assert "install holdfast[mcp]" in servers.status()["a"]

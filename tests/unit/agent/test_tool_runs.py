@@ -26,7 +26,7 @@ Made = tuple[str, str, str]
 
 
 class Journal(MemoryJournal):
-    """Remembers the calls as well, and hears of results that come too late."""
+    """A journal that also records calls and late results."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,13 +43,13 @@ class Journal(MemoryJournal):
 
 
 class Annex:
-    """More tools than the workshop has."""
+    """Additional tools for these tests."""
 
     def __init__(self, shop: Workshop) -> None:
         self.shop = shop
         self.words = "a"
         self.inside: set[str] = set()
-        self.met: list[tuple[str, ...]] = []  # who was inside when somebody came
+        self.met: list[tuple[str, ...]] = []  # calls that were running when another one started
 
     def tools(self) -> tuple[Tool, ...]:
         annex, shop = self, self.shop
@@ -145,7 +145,7 @@ class Bench:
         self.journal = Journal()
         self.events: list[AgentEvent] = []
         self.asked: list[ToolCall] = []
-        self.verdict: Callable[[ToolCall], str | None] | None = None  # None: nobody can be asked
+        self.verdict: Callable[[ToolCall], str | None] | None = None  # None: no approver
         self.workspace = workspace
         self.runner = self.new_runner()
 
@@ -211,7 +211,7 @@ async def entered(bench: Bench) -> None:
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     bench = Bench(tmp_path)
     yield bench
-    bench.shop.release.set()  # a tool that does not end would hold up the loop for ever
+    bench.shop.release.set()  # a tool that never ends would block the end of the loop
 
 
 PAY_5 = ("c1", "pay", '{"amount":5}')
@@ -304,7 +304,7 @@ async def test_only_a_call_with_possible_effects_has_an_unknown_outcome(bench: B
     assert looked.startswith("The tool was started")
 
 
-# --- slips ---------------------------------------------------------------------------------------
+# --- corrections ---------------------------------------------------------------------------------
 
 
 async def test_repaired_calls_are_the_ones_that_run_and_are_journalled(bench: Bench) -> None:
@@ -408,7 +408,7 @@ async def test_the_same_call_twice_in_one_answer_runs_once_and_both_get_the_resu
     assert bench.runner.started_tools == ["pay"]
 
 
-# --- time ----------------------------------------------------------------------------------------
+# --- deadlines -----------------------------------------------------------------------------------
 
 
 async def test_a_tool_past_its_deadline_is_cancelled_with_unknown_effect(
@@ -448,7 +448,7 @@ def test_the_default_time_limits() -> None:
         3,
         300,
     )
-    assert deadline._STOP_GRACE_SECONDS <= 0.3  # who says stop is answered within this
+    assert deadline._STOP_GRACE_SECONDS <= 0.3  # time limit for `/stop`
 
 
 async def test_a_tool_that_ignores_its_cancellation_is_abandoned_and_its_late_result_recorded(
@@ -471,7 +471,7 @@ async def _released(bench: Bench) -> None:
     bench.shop.release.set()
     async with asyncio.timeout(5):
         await asyncio.wait(left)
-    await asyncio.sleep(0)  # its farewell is a callback of the loop
+    await asyncio.sleep(0)  # the done callback runs in the next iteration of the loop
     assert not deadline._abandoned_tasks
 
 
@@ -547,7 +547,7 @@ async def test_stop_does_not_wait_for_a_tool_that_ignores_its_cancellation(bench
     assert task.cancelled()
     assert loop.time() - told < 0.3
     await _released(bench)
-    assert bench.journal.late == []  # whoever stops a turn closes its calls
+    assert bench.journal.late == []  # the stop of the turn closes the calls in the journal
 
 
 async def test_a_tool_that_cancels_itself_does_not_take_the_turn_with_it(bench: Bench) -> None:
@@ -602,7 +602,7 @@ async def test_no_other_call_runs_while_an_approval_is_pending(bench: Bench) -> 
     assert len(bench.asked) == 2
 
 
-# --- twins ---------------------------------------------------------------------------------------
+# --- repeated calls ------------------------------------------------------------------------------
 
 
 async def test_after_a_recovery_a_completed_call_is_not_repeated(bench: Bench) -> None:
@@ -656,7 +656,7 @@ async def test_a_call_with_unknown_outcome_runs_again_once_approved(
 
 
 def begun(call_id: str, tool: str, args: str, ok: bool | None = None, said: str = "") -> ToolRun:
-    """What the journal holds of a call; without `ok` it never ended."""
+    """Build the journal's record of a call; without `ok` the call never finished."""
     ended, result = (None, None) if ok is None else (2, said)
     return ToolRun(
         turn_id="t1",
