@@ -188,9 +188,9 @@ class ToolRunner:
         rows: list[Message] = []
         for span in split_batches([self._batch_item(plan) for _, plan in planned]):
             batch = planned[span.start : span.stop]
-            for call, result in zip(batch, await self._run_batch(batch, results), strict=True):
-                results[call[0].id] = result
-                rows.append(await self._finish_call(call, result))
+            for item, result in zip(batch, await self._run_batch(batch, results), strict=True):
+                results[item[0].id] = result
+                rows.append(await self._finish_call(item, result))
         self.all_refused = bool(results) and all(result.refused for result in results.values())
         return tuple(rows)
 

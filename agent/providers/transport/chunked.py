@@ -53,7 +53,7 @@ class ChunkedDecoder:
             if _CRLF.startswith(data):
                 self._pending = data
             else:
-                self.rest = _CRLF + data  # the client rejects the missing CRLF as a chunk size
+                self.rest = _CRLF + data  # the client rejects the blank line
         elif last or b"\n" in data or len(data) >= _MAX_SIZE_LINE:
             self.rest = data
         else:
