@@ -143,10 +143,10 @@ def _can_begin_thinking(request: ModelRequest, dialect: AnthropicDialect) -> boo
 
 
 def _reasoning_blocks(row: Message, model: str, dialect: AnthropicDialect) -> list[ContentBlock]:
-    thoughts = decode_reasoning(row.reasoning, by=f"anthropic/{model}")
-    return (
-        [part for part in thoughts.parts if _is_complete_block(part, dialect)] if thoughts else []
-    )
+    reasoning = decode_reasoning(row.reasoning, by=f"anthropic/{model}")
+    if reasoning is None:
+        return []
+    return [part for part in reasoning.parts if _is_complete_block(part, dialect)]
 
 
 def _is_complete_block(part: ContentBlock, dialect: AnthropicDialect) -> bool:
