@@ -1,7 +1,7 @@
-"""What can be configured about the store and about conversations.
+"""Configuration of the store and of conversations.
 
-A settings struct may have a method `conflicts`: it yields a key's path inside the struct, and what
-is wrong with that key in view of the others.
+A settings struct may have a method `conflicts`: it yields the path of a key inside the struct, and
+the reason why that key contradicts the others.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ POSTGRESQL = "postgresql"
 
 
 class StoreSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The database that holds conversations and everything that must survive."""
+    """The database that holds conversations and all other durable state."""
 
     url: Annotated[
         Secret | None,
@@ -29,18 +29,18 @@ class StoreSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def engine(self) -> str:
-        """Which database it is: `sqlite` or `postgresql`."""
+        """Kind of database: `sqlite` or `postgresql`."""
         scheme = urlsplit(self.url.reveal()).scheme if self.url else SQLITE
         return scheme.partition("+")[0]  # `postgresql+psycopg` names the driver as well
 
     def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """See the module."""
+        """Yield an unsupported URL scheme."""
         if self.engine not in {SQLITE, POSTGRESQL}:
             yield ("url",), "must begin with sqlite:/// or postgresql://"
 
 
 class SessionSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When a conversation starts anew, and who shares one."""
+    """When conversations are reset, and who shares one."""
 
     reset: Annotated[
         Literal["none", "idle", "daily", "both"],
@@ -88,7 +88,7 @@ class SessionSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = None
 
     def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """See the module."""
+        """Yield reset keys that are missing or have no effect."""
         for key, value, users in (
             ("idle_minutes", self.idle_minutes, ("idle", "both")),
             ("daily_at", self.daily_at, ("daily", "both")),
