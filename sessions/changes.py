@@ -115,9 +115,8 @@ class PutSummary(msgspec.Struct, frozen=True):
     """Show the model `summary` in place of all but the newest `keep` rows.
 
     Only rows after an earlier summary are counted, so that a covered row never becomes visible
-    again.
-    With fewer than `keep` rows nothing changes. The rows themselves stay as they are.
-    A caller that does not own the conversation passes the number of rows it has seen as `rows`: the
+    again. With fewer than `keep` rows nothing changes. The rows themselves stay as they are. A
+    caller that does not own the conversation passes the number of rows it has seen as `rows`: the
     change is refused with `Conflict` if the number is different by now.
     """
 

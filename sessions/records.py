@@ -88,8 +88,8 @@ class Attachment(msgspec.Struct, frozen=True, omit_defaults=True):
     """A file that came with a message.
 
     `path` is fixed when the message is received. The file is downloaded when its turn starts, and
-    the
-    result is written into the row: `fetched` or `trouble`, and the transcript (`heard`) of speech.
+    the result is written into the row: `fetched` or `trouble`, and the transcript (`heard`) of
+    speech.
     """
 
     name: str  # name given by the sender; display only

@@ -52,7 +52,7 @@ async def test_a_second_question_of_the_same_id_is_refused_and_the_first_stays(
     store: SessionStore,
 ) -> None:
     await store.apply(PutApproval(question("p1")))
-    with pytest.raises(Conflict, match="in the database already"):
+    with pytest.raises(Conflict, match="already in the database"):
         await store.apply(PutApproval(question("p1", tool="another")))
     assert await store.approval("p1") == question("p1")
 
@@ -117,7 +117,7 @@ async def test_a_question_goes_only_the_ways_there_are(
             await store.apply(answer(put.id, after))
             assert await state_of(store, put.id) is after
             continue
-        refused = f"is {before.value}, it cannot become {after.value}"
+        refused = f"is {before.value}; it cannot become {after.value}"
         with pytest.raises(Conflict, match=refused):
             await store.apply(answer(put.id, after))
         assert await store.approval(put.id) == put

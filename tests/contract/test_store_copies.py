@@ -308,7 +308,7 @@ def test_of_postgresql_no_copy_is_made_and_that_is_said(
         prepare.prepare(
             parse_url(new_url), safety_copy.copy_before_migration(tmp_path / "backups", NOW)
         )
-    assert "your own backup of PostgreSQL counts" in caplog.text
+    assert "use your own PostgreSQL backup" in caplog.text
     assert not (tmp_path / "backups").exists()
     prepare.check_current(parse_url(new_url))
 

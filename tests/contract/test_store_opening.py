@@ -260,7 +260,7 @@ def test_a_file_that_is_something_else_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "holdfast.db"
     file.write_bytes(b"a diary, not a database" * 400)
     for look in (prepare.prepare, prepare.check_current):
-        with pytest.raises(StoreCorrupt, match=r"holdfast\.db cannot be used: it is no SQLite"):
+        with pytest.raises(StoreCorrupt, match=r"holdfast\.db cannot be used: the file is damaged"):
             look(parse_url(f"sqlite:///{file}"))
     assert file.read_bytes().startswith(b"a diary")
 

@@ -29,7 +29,7 @@ async def test_a_session_is_read_back_as_it_was_opened(store: SessionStore) -> N
 
 async def test_a_key_has_at_most_one_active_session(store: SessionStore) -> None:
     await store.apply(opened("s1"))
-    with pytest.raises(Conflict, match="telegram:1001 has an active session already"):
+    with pytest.raises(Conflict, match="telegram:1001 already has an active session"):
         await store.apply(opened("s2"))
     assert await store.session("s2") is None
     await store.apply(SetSession("s1", SUSPENDED, SessionReason.STOP, 2000), opened("s2"))
@@ -227,7 +227,7 @@ async def test_a_session_is_found_by_the_beginning_of_its_id(store: SessionStore
     assert await found("s_aac") == "s_aac"
     assert await found("s_aac1") == "s_aac1"
     assert await found("nothing%") is None
-    with pytest.raises(AmbiguousSession, match="meant by s_aab"):
+    with pytest.raises(AmbiguousSession, match="s_aab matches 2 or more sessions"):
         await found("s_aab")
     assert await found("s_aab", "web:s_aab1") == "s_aab1"
     assert await found("s_aab2", "web:s_aab1") is None
@@ -299,7 +299,7 @@ async def test_a_store_is_read_only_beside_the_one_that_writes(
         assert await beside.sessions() == await store.sessions()
         await talk(store, "s2", 1, key="web:a")
         assert len(await beside.sessions()) == 2
-        with pytest.raises(StoreError, match="for reading only"):
+        with pytest.raises(StoreError, match="opened read-only"):
             await beside.apply(opened("s3", key="web:b"))
         with pytest.raises(StoreError, match="cannot be used"):
             await beside.database.read(

@@ -87,7 +87,7 @@ def spoil(url: str, *statements: str) -> None:
     [
         pytest.param(
             ["UPDATE turns SET state = 'running' WHERE key = 'telegram:1001'"],
-            "Conversations have more than one turn under way: telegram:1001",
+            "Conversations have more than one running turn: telegram:1001",
             id="two turns",
         ),
         pytest.param(
@@ -97,22 +97,22 @@ def spoil(url: str, *statements: str) -> None:
         ),
         pytest.param(
             ["DELETE FROM messages WHERE session_id = 's1'"],
-            "Sessions have more or fewer rows than they should: s1",
+            "The stored number of messages is wrong for sessions: s1",
             id="lost rows",
         ),
         pytest.param(
             ["UPDATE turns SET state = 'done' WHERE id = 't2'"],
-            "Messages wait for a turn that is not under way: i1",
+            "Messages are marked as running without a running turn: i1",
             id="nobody answers",
         ),
         pytest.param(
             ["UPDATE inbox SET session_id = 'gone' WHERE id = 'i2'"],
-            "Messages are kept with a session that is not there: i2",
+            "Messages are held with a session that does not exist: i2",
             id="kept nowhere",
         ),
         pytest.param(
             ["UPDATE outbox SET turn_id = 'gone' WHERE id = 'o2'"],
-            "Things to be shown belong to a turn that is not there: o2",
+            "Undelivered items belong to a turn that does not exist: o2",
             id="nobody's answer",
         ),
         pytest.param(
@@ -120,7 +120,7 @@ def spoil(url: str, *statements: str) -> None:
                 "UPDATE turns SET state = 'done' WHERE id = 't2'",
                 "UPDATE inbox SET state = 'done' WHERE id = 'i1'",
             ],
-            "Calls of tools have no result behind them: c1, c2",
+            "Tool calls have no result after them: c1, c2",
             id="no result",
         ),
     ],
@@ -137,7 +137,7 @@ async def test_a_result_behind_another_row_is_no_result(store: SessionStore) -> 
     await talk(store, "s1", 0)
     rows = (CALLS, Message("tool", "a", tool_call_id="c1"), Message("user", "well?"))
     await store.apply(started("t1", "s1"), AppendMessages("s1", "t1", rows, 2100), ended("t1"))
-    assert await store.find_problems() == ("Calls of tools have no result behind them: c2",)
+    assert await store.find_problems() == ("Tool calls have no result after them: c2",)
 
 
 async def test_what_a_program_sent_along_is_its_own_business(store: SessionStore) -> None:
@@ -155,8 +155,8 @@ async def test_rows_that_belong_to_nothing_are_told(tmp_path: Path) -> None:
     await fill(store)
     spoil(url, "DELETE FROM sessions WHERE id = 's2'")
     assert set(await store.find_problems()) == {
-        "Rows of messages belong to rows of sessions that are not there: 2",
-        "Rows of turns belong to rows of sessions that are not there: 2",
+        "Rows of messages refer to rows of sessions that do not exist: 2",
+        "Rows of turns refer to rows of sessions that do not exist: 2",
     }
     await store.close()
 

@@ -24,12 +24,12 @@ def wrapped(error: BaseException) -> Wrapped:
     [
         (socket.gaierror(-2, "Name or service not known"), "(DNS)"),
         (ConnectionRefusedError(errno.ECONNREFUSED, "refused"), "refused"),
-        (ConnectionResetError(errno.ECONNRESET, "reset"), "was cut"),
-        (OSError(errno.ENETUNREACH, "unreachable"), "into that network"),
-        (OSError(errno.EHOSTUNREACH, "unreachable"), "to that machine"),
+        (ConnectionResetError(errno.ECONNRESET, "reset"), "was reset"),
+        (OSError(errno.ENETUNREACH, "unreachable"), "network is unreachable"),
+        (OSError(errno.EHOSTUNREACH, "unreachable"), "machine is unreachable"),
         (TimeoutError(), "in time"),
         (ssl.SSLCertVerificationError(1, "self-signed"), "not trusted"),
-        (ssl.SSLError(1, "WRONG_VERSION_NUMBER"), "no TLS"),
+        (ssl.SSLError(1, "WRONG_VERSION_NUMBER"), "TLS handshake failed"),
     ],
 )
 def test_the_cause_is_told_however_deep_it_lies(error: BaseException, words: str) -> None:
