@@ -5,13 +5,13 @@ a step can be replayed from its journal. What was shown is never asked for twice
 without a limit, and progress gives every limit back.
 """
 
-import enum
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from agent import errors
 from agent.errors import ProviderError
+from agent.request.prompt import ContinuationReason
 from agent.verdict import (
     Capped,
     Complete,
@@ -39,14 +39,6 @@ _LOSSES_UNTIL_SCHEMA_LIMIT = (
     2  # losses of one tool after which its long parameter is limited by schema
 )
 _LOSSES_UNTIL_WITHHELD = 4  # losses after which it is not offered
-
-
-class ContinuationReason(enum.StrEnum):
-    """What a continuation has to explain."""
-
-    CAP = "cap"  # the answer met the output limit
-    NETWORK = "network"  # the connection broke
-    LOST_CALLS = "calls"  # a tool call behind the text was lost
 
 
 class RequestOutcome(msgspec.Struct, frozen=True, kw_only=True):

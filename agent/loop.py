@@ -12,7 +12,6 @@ from agent.attempt import AttemptResult, price_of, run_attempt
 from agent.continuation import (
     MAX_FAILURES,
     CompactHistory,
-    ContinuationReason,
     FinishTurn,
     GiveUp,
     Recovery,
@@ -32,7 +31,12 @@ from agent.model.usage import ASSUMED_ANSWER_TOKENS, Usage, UsageEstimate
 from agent.picture_loader import PictureLoader
 from agent.providers.registry import Target
 from agent.request import history_plan
-from agent.request.prompt import LAST_STEP_MESSAGE, LostCallReport, normalize_history
+from agent.request.prompt import (
+    LAST_STEP_MESSAGE,
+    ContinuationReason,
+    LostCallReport,
+    normalize_history,
+)
 from agent.request.tokens import estimate_request
 from agent.route import Route
 from agent.salvage import Salvage, sort_calls

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from agent.answer.empty_promise import is_only_announcement
 from agent.answer.seam import Seam, TextUpdate
 from agent.attempt import AttemptResult
-from agent.continuation import ContinuationReason, RequestOutcome, RequestSmallerCalls, RetryRequest
+from agent.continuation import RequestOutcome, RequestSmallerCalls, RetryRequest
 from agent.errors import Looping
 from agent.events import (
     AgentEvent,
@@ -27,6 +27,7 @@ from agent.request.prompt import (
     ANNOUNCED_CALL_PROMPT,
     EMPTY_ANSWER_MESSAGE,
     REPETITION_PROMPT,
+    ContinuationReason,
     LostCall,
     LostCallReport,
     continuation_messages,

@@ -45,8 +45,7 @@ from gateway.side_requests.service import SideRequests
 from gateway.spending.budgets import Budgets
 from gateway.turns.choices import ModelChoices
 from gateway.turns.feeds import Feeds
-from gateway.turns.hands import ConversationHost
-from gateway.turns.host import TurnFactory
+from gateway.turns.host import ConversationHost, TurnFactory
 from gateway.turns.models import Models
 from gateway.turns.run import TurnServices
 from sessions.changes import SetInbox

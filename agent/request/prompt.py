@@ -4,13 +4,22 @@ The history holds only what was really said. What a model needs besides, so that
 every call has a result, is added here, for one request; nothing of it is stored.
 """
 
+import enum
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from agent.continuation import ContinuationReason
 from agent.request.file_lines import append_file_lines
 from sessions.records import Message, ToolCall
+
+
+class ContinuationReason(enum.StrEnum):
+    """What a continuation has to explain."""
+
+    CAP = "cap"  # the answer met the output limit
+    NETWORK = "network"  # the connection broke
+    LOST_CALLS = "calls"  # a tool call behind the text was lost
+
 
 SYSTEM_PROMPT = """\
 You are a helpful assistant that people reach through a chat. Answer in the language you are \

@@ -24,7 +24,7 @@ from gateway.access.pairing import (
     redeem_code,
 )
 from gateway.access.policy import PersonEntry, Policy, build_policy, parse_admin_entry
-from gateway.settings import AccessSettings
+from gateway.access.settings import AccessSettings
 from platforms.core.contract import InboundMessage
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock, rfc3339

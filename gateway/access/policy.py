@@ -23,7 +23,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from platforms.core.contract import Inbound, InboundMessage, Sender
+from platforms.core.contract import Address, Inbound, InboundMessage, Sender
 
 
 class Role(enum.IntEnum):
@@ -223,3 +223,15 @@ def _matching_entries(sender: Sender, platform: str, account: str, chat: str) ->
             elif rest.startswith("role:"):
                 named.add(RoleEntry(platform, membership, under))
     return named
+
+
+def admin_addresses(admins: Iterable[str]) -> tuple[Address, ...]:
+    """Where admins are written to in private, each once."""
+    found = (parse_admin_entry(entry) for entry in admins)
+    return tuple(
+        dict.fromkeys(
+            Address(each.platform, each.id, each.account)
+            for each in found
+            if isinstance(each, PersonEntry)
+        )
+    )

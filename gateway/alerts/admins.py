@@ -14,8 +14,8 @@ import msgspec
 
 from agent.events import TurnDone
 from agent.verdict import CUT
+from gateway.access.policy import admin_addresses
 from gateway.alerts.alarms import Alarm, AlarmRaised, Alarms
-from gateway.approvals.rules import admin_addresses
 from gateway.delivery.view import write_address
 from gateway.inbound.routing import connection_name
 from gateway.notices.catalogue import NoticeFields

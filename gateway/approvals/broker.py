@@ -15,7 +15,7 @@ import msgspec
 
 from agent.tools.contract import Tool
 from gateway.access.people import People
-from gateway.access.policy import Role
+from gateway.access.policy import Role, admin_addresses
 from gateway.approvals import rules, wording
 from gateway.approvals.rules import Answerer, AnswerRefusal, approval_code, can_answer
 from gateway.commands.contract import CommandCall, CommandOutcome, NoticeReply
@@ -150,7 +150,7 @@ class ApprovalBroker:
         return rules.is_admin(self._people.current_policy(), person, read_address(address))
 
     def _reachable_admins(self) -> list[str]:
-        places = rules.admin_addresses(self._people.admins())
+        places = admin_addresses(self._people.admins())
         return [write_address(place) for place in places if self._capabilities(place)]
 
     # --- the question -----------------------------------------------------------------------------
@@ -263,7 +263,7 @@ class ApprovalBroker:
         return NoticeReply("ask.may" if allow else "ask.may_not", {"tool": found.tool})
 
     async def on_button(
-        self, question_id: str, who: CommandContext, _address: Address, *, role: Role, allow: bool
+        self, question_id: str, who: CommandContext, *, role: Role, allow: bool
     ) -> CommandOutcome:
         """Take in a button under a question, wherever that was shown."""
         found = await self._store.approval(question_id)

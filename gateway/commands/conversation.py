@@ -10,7 +10,7 @@ from gateway.commands.contract import (
     ForwardEvent,
     NoticeReply,
 )
-from gateway.process.safe_mode import safe_mode_text
+from gateway.notices.catalogue import safe_mode_text
 from sessions.conversation.events import (
     NewSession,
     ResumeSession,

@@ -39,10 +39,10 @@ from gateway.spending.budgets import (
 )
 from gateway.turns.answer import CAPPED, answer_texts, partial_row, rows_since_request
 from gateway.turns.attempts import end_attempt
+from gateway.turns.feed_events import FeedNotice
 from gateway.turns.feeds import Feed
 from gateway.turns.live_answer import LiveAnswer
 from gateway.turns.model_names import short_names
-from gateway.turns.news import FeedNotice
 from gateway.turns.setting import TurnSetting
 from sessions.attached import name_files, request_text, unfetched_files, with_fetch_results
 from sessions.changes import (

@@ -16,14 +16,9 @@ from typing import Any, Protocol
 import msgspec
 
 from agent.settings import ModelSettings, Timeouts
+from gateway.access.settings import AccessSettings
 from gateway.runner import GatewayRunner
-from gateway.settings import (
-    AccessSettings,
-    GatewaySettings,
-    HttpSettings,
-    LimitSettings,
-    Settings,
-)
+from gateway.settings import GatewaySettings, HttpSettings, LimitSettings, Settings
 from platforms.core.contract import Address, File, PlatformSpec
 from platforms.core.registry import load_specs
 from sessions.settings import SessionSettings

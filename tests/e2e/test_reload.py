@@ -7,8 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from agent.settings import ModelSettings
+from gateway.access.settings import AccessSettings
 from gateway.errors import ConfigError
-from gateway.settings import AccessSettings, GatewaySettings, LimitSettings, Settings
+from gateway.settings import GatewaySettings, LimitSettings, Settings
 from platforms.core.contract import Sender
 from sessions.values.secret import Secret
 from tests.e2e.daemon import Daemon, Page

@@ -37,7 +37,15 @@ from tests.fakes.telegram.server import _INTEGERS, _JSON_FIELDS, TOKEN, Shown, T
 from tests.faults.markdown_seen import SLACK_CALLS, discord, slack, telegram_rich, telegram_text
 from tests.faults.markdown_signs import Dialect, Sign
 
-FULL = Dialect(formulas=True, spoilers=True, sums=True, names=True, addresses=True, breaks=True)
+FULL = Dialect(
+    formulas=True,
+    spoilers=True,
+    sums=True,
+    names=True,
+    addresses=True,
+    breaks=True,
+    references=True,
+)
 UNSAFE = ("tg:", "javascript:", "data:", "file:")
 
 

@@ -15,7 +15,7 @@ from gateway.http.api.failures import HttpFailure, RequestRefused
 from gateway.inbound.reader import read_event
 from gateway.inbound.request_options import RequestOptions, decode_options
 from gateway.turns.answer import CAPPED
-from gateway.turns.news import FeedEnd, FeedOutcome
+from gateway.turns.feed_events import FeedEnd, FeedOutcome
 from platforms.core.contract import Address, InboundMessage
 from sessions.records import InboxEntry, InboxState, OutboxItem, SessionReason, Turn, TurnState
 from sessions.store.store import SessionStore

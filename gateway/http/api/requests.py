@@ -8,6 +8,7 @@ from typing import Self
 from weakref import WeakValueDictionary
 
 import msgspec
+from starlette.requests import Request
 
 from agent.events import TextDelta
 from gateway.http.api.answers import OPEN_STATES, StoredAnswer, StoredAnswers
@@ -30,8 +31,8 @@ from gateway.inbound.request_options import (
     decode_options,
     encode_options,
 )
+from gateway.turns.feed_events import FeedEnd
 from gateway.turns.feeds import Feed, Feeds
-from gateway.turns.news import FeedEnd
 from platforms.core.contract import Address, File, InboundMessage, Sender, Text
 from sessions.changes import SetInbox
 from sessions.conversation.events import (
@@ -425,3 +426,17 @@ def _accepted_entry(entry: InboxEntry | MessageRejected) -> InboxEntry:
 def _options_of(entry: InboxEntry) -> RequestOptions:
     event = read_event(entry)
     return decode_options(event.wishes) if isinstance(event, InboundMessage) else RequestOptions()
+
+
+_LARGE_BODY_BYTES = 200_000  # bytes of a body that is read beside the loop
+
+
+async def subscribe_to_answer(
+    request: Request, requests: ApiRequests, decode: Callable[[bytes], ApiRequest]
+) -> tuple[ApiRequest, TurnSubscription]:
+    """Have a request answered; raises what `Requests.begin` raises."""
+    body = await request.body()
+    asked = await asyncio.to_thread(decode, body) if len(body) > _LARGE_BODY_BYTES else decode(body)
+    headers = request.headers
+    session, key = headers.get("x-session-id", ""), headers.get("idempotency-key", "")
+    return asked, await requests.begin(asked, session, key)

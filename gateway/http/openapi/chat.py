@@ -6,7 +6,7 @@ from gateway.http.api.chat_form import ChatEncoder
 from gateway.http.api.chat_shapes import ChatAnswer, ChatChunk, ChatRequest
 from gateway.http.api.endings import AnswerOutcome
 from gateway.http.api.failures import model_not_found
-from gateway.http.api.listing import Model, ModelList
+from gateway.http.api.models import Model, ModelList
 from gateway.http.api.pieces import AnswerTextPiece, ToolEndPiece, ToolStartPiece
 from gateway.http.api.requests import MAX_IDEMPOTENCY_KEY_LENGTH, SESSION_ID_PATTERN
 from gateway.http.api.tool_events import EVENT_TYPES
@@ -20,7 +20,7 @@ from gateway.http.openapi.terms import (
     ParameterSpec,
     ResponseSpec,
 )
-from gateway.turns.news import FeedNotice
+from gateway.turns.feed_events import FeedNotice
 
 SESSION_ID = ParameterSpec(
     "X-Session-Id",

@@ -9,16 +9,10 @@ from pathlib import Path
 import msgspec
 
 from gateway.errors import CannotStart, ConfigError
-from gateway.operate.backup.contents import (
-    ASIDE_PREFIX,
-    DATABASE_NAME,
-    STATE_PREFIX,
-    is_excluded,
-    is_secret,
-)
+from gateway.operate.backup.contents import DATABASE_NAME, STATE_PREFIX, is_excluded, is_secret
 from gateway.operate.backup.manifest import InvalidBackup, Manifest
 from gateway.operate.backup.reading import unpack
-from gateway.process.state_swap import Move, apply_moves, work_folder
+from gateway.process.state_swap import ASIDE_PREFIX, Move, apply_moves, work_folder
 from sessions.errors import StoreCorrupt, StoreTooNew
 from sessions.store import copy as copying
 from sessions.store import prepare as opening

@@ -10,11 +10,10 @@ from msgspec.structs import fields
 
 from agent.settings import TargetSettings
 from gateway.config.decode import unwrap_type
-from gateway.config.toml_lines import KeyPath
 from gateway.config.unsupported import is_unsupported
 from gateway.operate.setup.asking import AnswerError, Prompter, SetupQuestion, parse_dollars
 from gateway.operate.setup.draft import ConfigDraft
-from gateway.settings import Settings
+from gateway.settings import KeyPath, Settings
 
 DAILY_LIMIT_KEY: KeyPath = ("limits", "all", "usd_per_day")
 _PRICES = "gateway.spending.prices"

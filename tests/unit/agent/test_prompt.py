@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.continuation import ContinuationReason
 from agent.request.prompt import (
     NO_RESULT,
+    ContinuationReason,
     LostCall,
     LostCallReport,
     continuation_messages,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agent.answer.accumulate import StepResult
 from agent.answer.call_slots import ArgumentsState, StepCall
 from agent.attempt import AttemptResult
-from agent.continuation import ContinuationReason, RequestSmallerCalls, RetryRequest
+from agent.continuation import RequestSmallerCalls, RetryRequest
 from agent.errors import Looping
 from agent.events import (
     AgentEvent,
@@ -22,7 +22,12 @@ from agent.events import (
     TextReplaced,
 )
 from agent.model.contract import ToolSchema
-from agent.request.prompt import ANNOUNCED_CALL_PROMPT, EMPTY_ANSWER_MESSAGE, LostCallReport
+from agent.request.prompt import (
+    ANNOUNCED_CALL_PROMPT,
+    EMPTY_ANSWER_MESSAGE,
+    ContinuationReason,
+    LostCallReport,
+)
 from agent.salvage import Salvage
 from agent.step import StepState
 from agent.tools.contract import Risk, Tool, ToolContext

@@ -13,6 +13,7 @@ from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from gateway.access.people import People
 from gateway.access.policy import Role
+from gateway.access.settings import AccessSettings
 from gateway.approvals.broker import ApprovalBroker, RequestingTurn
 from gateway.approvals.rules import approval_code
 from gateway.approvals.wording import NO_ADMIN, PERMISSION_USED, UNATTENDED, refusal_text
@@ -21,7 +22,6 @@ from gateway.delivery.outbox import Delivery
 from gateway.delivery.view import write_address
 from gateway.notices.catalogue import render_notice
 from gateway.notices.compose import NoticeComposer
-from gateway.settings import AccessSettings
 from platforms.core.contract import Address, Capabilities, Op, Receipt
 from sessions.changes import AnswerApproval, EndTurn, OpenSession, PutItem, StartTurn
 from sessions.conversation.events import CommandContext
@@ -214,7 +214,6 @@ class Office:
         return await self.approvals.on_button(
             id_,
             CommandContext(write_address(place), person, admin),
-            place,
             role=Role.ADMIN if admin else Role.MEMBER,
             allow=word == YES,
         )

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from gateway.operate.cli.remote import BACK_NOTE, ENDED_NOTE, DaemonGone, RemoteChat
+from gateway.process.chat_stream import ChatFinished, InputStored, TerminalInput
 from gateway.process.control_socket import ControlConnection, NotAnswering, NotRunning
-from gateway.process.service import ChatFinished, InputStored, TerminalInput
 from platforms.console import AnswerFrame, StatusFrame, TerminalFrame
 
 

@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.tools.risk import Risk
-from gateway.access.policy import build_policy
+from gateway.access.policy import admin_addresses, build_policy
 from gateway.approvals.rules import (
     Answerer,
     AnswerRefusal,
-    admin_addresses,
     approval_code,
     can_answer,
     can_requester_answer,

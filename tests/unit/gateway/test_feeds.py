@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from agent.events import StepDone, TextDelta
+from gateway.turns.feed_events import FeedEnd, FeedEvent, FeedOutcome, join_text
 from gateway.turns.feeds import Feed, Feeds
-from gateway.turns.news import FeedEnd, FeedEvent, FeedOutcome, join_text
 from sessions.changes import EndTurn, SetInbox
 from sessions.records import InboxState, TurnState
 

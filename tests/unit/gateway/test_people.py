@@ -6,7 +6,7 @@ import pytest
 from gateway.access.pairing import CODE_LIFETIME_MS, MAX_OPEN_PER_PLATFORM
 from gateway.access.people import People, StrangerNotices
 from gateway.access.policy import Allowed, Role, Stranger, decide_access
-from gateway.settings import AccessSettings
+from gateway.access.settings import AccessSettings
 from platforms.core.contract import Address, InboundMessage, Sender, Text
 from sessions.store.store import SessionStore
 

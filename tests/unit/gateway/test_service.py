@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from gateway.errors import CannotStart, ConfigError
+from gateway.process.chat_stream import ChatFinished, InputStored
 from gateway.process.control_socket import (
     ControlConnection,
     NotRunning,
@@ -23,7 +24,7 @@ from gateway.process.control_socket import (
     socket_path,
 )
 from gateway.process.exit import INTERRUPTED_EXIT_CODE, report_crash, run_to_exit_code
-from gateway.process.service import ChatFinished, InputStored, serve
+from gateway.process.service import serve
 from gateway.process.systemd_notify import SystemdNotifier
 from platforms.console import CHAT, AnswerFrame, ConsoleAdapter, NoteFrame, UserFrame
 from platforms.core.contract import (

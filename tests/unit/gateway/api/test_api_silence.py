@@ -16,8 +16,8 @@ from gateway.http.api.chat_form import ChatEncoder
 from gateway.http.api.requests import TurnSubscription
 from gateway.http.api.stream import KEEPALIVE_COMMENT, AnswerResponse
 from gateway.observe.redact import Redactor
+from gateway.turns.feed_events import FeedEvent, FeedOutcome
 from gateway.turns.feeds import Feed
-from gateway.turns.news import FeedEvent, FeedOutcome
 from sessions.records import InboxEntry, InboxState
 from tests.unit.delivery.simulation import World
 

@@ -28,7 +28,7 @@ from gateway.http.api.pieces import (
 )
 from gateway.observe.redact import Redactor
 from gateway.turns.answer import join_step_texts
-from gateway.turns.news import FeedEnd, FeedEvent, FeedNotice, FeedOutcome
+from gateway.turns.feed_events import FeedEnd, FeedEvent, FeedNotice, FeedOutcome
 
 STARTED = ToolStarted("c1", "read", "a", "📖")
 FINISHED = ToolFinished("c1", "read", ok=True)
