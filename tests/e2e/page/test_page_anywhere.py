@@ -78,7 +78,7 @@ async def test_a_used_link_says_so(browser: Browser, context: BrowserContext, pl
     async with await browser.new_context() as stranger:
         late = await stranger.new_page()
         await late.goto(link)
-        await expect(late.get_by_role("heading")).to_have_text("This link does not work any more")
+        await expect(late.get_by_role("heading")).to_have_text("This link no longer works")
 
 
 async def test_who_signs_out_is_outside(page: Page) -> None:

@@ -196,7 +196,7 @@ async def test_states_of_messages_are_told(stage: Stage, page: Page) -> None:
     await send(page, "say waiting")
     await expect(rows(page, "user").last).to_contain_text("Waiting for its turn")
     waiting = stage.archive.of(chat_of(page))[-1]
-    for state, sentence in (("held", "Kept with the stopped"), ("refused", "Not taken")):
+    for state, sentence in (("held", "Kept with the stopped"), ("refused", "Not accepted")):
         stage.archive.change(chat_of(page), waiting.id, state=state)
         stage.adapter._hub.on_user_message(chat_of(page))
         await expect(rows(page, "user").last).to_contain_text(sentence)

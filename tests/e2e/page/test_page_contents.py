@@ -101,7 +101,7 @@ async def test_a_long_message_and_a_long_answer_are_whole(page: Page) -> None:
     many = " ".join(f"word{number}" for number in range(6_000))  # about 55 KB
     await send(page, f"say {many}")
     await expect(words(page, "answer")).to_have_text([many])
-    await rows(page, "user").get_by_role("button", name="Show all of it").click()
+    await rows(page, "user").get_by_role("button", name="Show all").click()
     await expect(rows(page, "user").locator(".words")).to_have_text(f"say {many}")
     assert await overflow(page) == 0
 

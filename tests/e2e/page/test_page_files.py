@@ -89,7 +89,7 @@ async def test_a_file_that_does_not_arrive_is_said_and_the_words_stay(
 
 
 @pytest.mark.parametrize(
-    ("size", "words"), [(0, "is empty"), (15_000_001, "a file may have 15 MB here")]
+    ("size", "words"), [(0, "is empty"), (15_000_001, "a file can have up to 15 MB")]
 )
 async def test_a_file_that_cannot_be_taken_is_refused_at_once(
     page: Page, tmp_path: Path, size: int, words: str

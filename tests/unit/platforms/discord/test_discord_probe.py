@@ -113,7 +113,7 @@ async def test_it_waits_for_no_answer_longer_than_told() -> None:
 async def test_where_nothing_listens_the_reason_is_told() -> None:
     async with discord_server() as server:
         gone = config(server)
-    with pytest.raises(Unavailable, match="connection is refused"):
+    with pytest.raises(Unavailable, match="connection was refused"):
         await probe(gone)
 
 

@@ -124,7 +124,7 @@ async def test_it_waits_for_no_answer_longer_than_told() -> None:
 async def test_where_nothing_listens_the_reason_is_told() -> None:
     async with slack_server() as slack:
         gone = config_for(slack)
-    with pytest.raises(Unavailable, match="connection is refused"):
+    with pytest.raises(Unavailable, match="connection was refused"):
         await probe(gone)
 
 

@@ -78,7 +78,7 @@ async def test_it_waits_for_no_answer_longer_than_told(server: TelegramServer) -
 async def test_where_nothing_listens_the_reason_is_told_and_the_token_is_not() -> None:
     async with serving() as server:
         gone = config(server)
-    with pytest.raises(Unavailable, match="connection is refused") as refused:
+    with pytest.raises(Unavailable, match="connection was refused") as refused:
         await probe(gone)
     assert gone.token.reveal() not in str(refused.value)
 

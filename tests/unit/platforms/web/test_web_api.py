@@ -158,7 +158,7 @@ async def test_nothing_changes_without_the_csrf_token(
     headers = {} if token is None else {"X-Holdfast-CSRF": token}
     answer = await client.request(method, path, json=MESSAGE, headers=headers)
     assert answer.status_code == 403
-    assert "load it anew" in error_of(answer)
+    assert "reload the page" in error_of(answer)
     assert not stage.received
     assert (await client.get("/web/session")).status_code == 200
 

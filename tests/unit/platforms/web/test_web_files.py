@@ -163,7 +163,7 @@ async def test_a_folder_that_cannot_be_written_is_said_in_a_sentence(
     (stage.folder / "web").write_text("in the way")
     answer = await client.post(FILES, content=b"x")
     assert answer.status_code == 507
-    assert answer.json()["error"]["message"].startswith("The file could not be kept")
+    assert answer.json()["error"]["message"].startswith("The file could not be stored")
 
 
 async def test_files_are_forgotten_after_their_time(
@@ -175,5 +175,5 @@ async def test_files_are_forgotten_after_their_time(
     os.utime(folder / old, (before, before))
     new = await handed_over(client, b"new")
     assert [each.name for each in folder.iterdir()] == [new]
-    with pytest.raises(Rejected, match=r"notes\.txt is not there any more"):
+    with pytest.raises(Rejected, match=r"notes\.txt is no longer available"):
         _ = [piece async for piece in stage.adapter.fetch(File("notes.txt", "text/plain", old))]
