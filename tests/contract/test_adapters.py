@@ -68,7 +68,7 @@ async def test_a_post_is_seen(stage: Stage) -> None:
     await stage.shows("Hello *you*")
 
 
-async def test_a_text_as_long_as_the_limit_is_taken(stage: Stage) -> None:
+async def test_a_text_of_exactly_the_limit_is_accepted(stage: Stage) -> None:
     text = "x" * min(stage.adapter.capabilities.text_limit, 20_000)
     await stage.deliver(Post("a.0", stage.address, text))
     await stage.shows(text)
@@ -96,7 +96,7 @@ async def test_a_deleted_message_is_gone(stage: Stage) -> None:
         await stage.shows("Second")
 
 
-async def test_a_repeat_is_shown_twice_only_where_the_capabilities_say_so(stage: Stage) -> None:
+async def test_a_repeat_is_shown_twice_only_if_the_capabilities_allow(stage: Stage) -> None:
     first = await stage.deliver(Post("a.0", stage.address, "Once"))
     again = Post("a.0", stage.address, "Once", again=True, since=stage.clock.now() - 1_000)
     second = await stage.deliver(again)
@@ -113,7 +113,7 @@ async def test_equal_texts_of_different_ops_are_different_messages(stage: Stage)
     await stage.shows("Yes", "Yes")
 
 
-async def test_an_answer_being_written_grows_in_its_message(stage: Stage) -> None:
+async def test_a_streamed_answer_grows_in_its_message(stage: Stage) -> None:
     if stage.can.live not in {Live.EDIT, Live.STREAM}:
         await stage.deliver(Post("a.0", stage.address, "So far so good"))
         await stage.shows("So far so good")
@@ -127,7 +127,7 @@ async def test_an_answer_being_written_grows_in_its_message(stage: Stage) -> Non
     await stage.shows("1, 2, 3, 4")
 
 
-async def test_a_draft_is_seen_until_it_is_withdrawn_or_its_answer_is_posted(stage: Stage) -> None:
+async def test_a_draft_is_visible_until_withdrawn_or_posted(stage: Stage) -> None:
     if stage.can.live is not Live.DRAFT:
         return
     for item in ("a", "b"):
@@ -148,7 +148,7 @@ async def test_typing_leaves_nothing_behind(stage: Stage) -> None:
     await stage.shows("Hello")
 
 
-async def test_a_sign_stands_on_a_persons_message_and_another_takes_its_place(stage: Stage) -> None:
+async def test_a_reaction_replaces_the_previous_one(stage: Stage) -> None:
     said = await stage.service.say(stage.place, "Hello")
     (message,) = await stage.inbox.messages(1)
     for number, emoji in enumerate(("👀", "✅", "")):
@@ -161,7 +161,7 @@ async def test_a_sign_stands_on_a_persons_message_and_another_takes_its_place(st
         assert stage.service.signs(stage.place, said) == ([emoji] if emoji else [])
 
 
-async def test_an_answer_in_a_room_names_the_message_that_it_answers(stage: Stage) -> None:
+async def test_an_answer_in_a_room_replies_to_its_message(stage: Stage) -> None:
     stage.place = stage.service.room or stage.place
     said = await stage.service.say(stage.place, "Hello")
     (message,) = await stage.inbox.messages(1)
@@ -189,7 +189,7 @@ async def test_a_file_arrives_with_its_bytes_and_its_caption(stage: Stage, tmp_p
     assert seen.content == (b"" if stage.service.name == "memory" else BYTES)
 
 
-async def test_a_file_that_cannot_be_read_is_refused(stage: Stage, tmp_path: Path) -> None:
+async def test_an_upload_of_an_unreadable_file_is_refused(stage: Stage, tmp_path: Path) -> None:
     if stage.service.name == "memory":
         return  # it shows names of files, and reads none
     op = Upload("u.0", stage.address, str(tmp_path / "none"), "none", "text/plain", "Here")
@@ -201,7 +201,7 @@ async def test_a_file_that_cannot_be_read_is_refused(stage: Stage, tmp_path: Pat
 # --- receiving ---------------------------------------------------------------------------------
 
 
-async def test_what_somebody_says_comes_in_and_is_acknowledged_once_it_is_stored(
+async def test_a_message_is_received_and_acknowledged_once_stored(
     stage: Stage,
 ) -> None:
     told: list[str] = []
@@ -229,7 +229,7 @@ async def test_what_somebody_says_comes_in_and_is_acknowledged_once_it_is_stored
     assert message.direct
 
 
-async def test_in_a_room_only_who_calls_us_is_meant_for_us(stage: Stage) -> None:
+async def test_in_a_room_only_messages_addressing_the_bot_are_addressed(stage: Stage) -> None:
     room = stage.service.room
     if room is None:  # a conversation with us alone: everything is meant for us
         await stage.service.say(stage.place, "among ourselves")
@@ -243,7 +243,7 @@ async def test_in_a_room_only_who_calls_us_is_meant_for_us(stage: Stage) -> None
     assert "among ourselves" in "".join(quote.text for quote in message.context)
 
 
-async def test_what_a_message_answers_comes_along(stage: Stage) -> None:
+async def test_a_reply_brings_the_message_it_answers(stage: Stage) -> None:
     """On Slack an answer to one message is a thread below it: what stands there comes along."""
     if not stage.service.quotes:
         await stage.service.say(stage.place, "is that so?")
@@ -260,7 +260,7 @@ async def test_what_a_message_answers_comes_along(stage: Stage) -> None:
         assert "The sky is green" in [quote.text for quote in quoted], place
 
 
-async def test_an_edit_and_a_delete_say_which_message_they_are_about(stage: Stage) -> None:
+async def test_edits_and_deletes_name_their_message(stage: Stage) -> None:
     said = await stage.service.say(stage.place, "Hlelo")
     (message,) = await stage.inbox.messages(1)
     if stage.service.edits:
@@ -278,7 +278,7 @@ async def test_an_edit_and_a_delete_say_which_message_they_are_about(stage: Stag
 
 @pytest.mark.parametrize("restart", [False, True], ids=["at once", "after a restart"])
 @pytest.mark.parametrize("name", available())
-async def test_a_button_gives_back_what_was_put_behind_it(name: str, restart: bool) -> None:
+async def test_a_button_returns_its_action(name: str, restart: bool) -> None:
     action = "approve:" + "x" * 56  # as long as the contract allows
     buttons = (Button("Approve", action), Button("Deny", "deny:1"))
     async with available()[name]() as service:
@@ -309,7 +309,7 @@ async def test_a_button_gives_back_what_was_put_behind_it(name: str, restart: bo
     assert service.violations() == []
 
 
-async def test_a_command_comes_in_as_a_message_that_is_meant_for_us(stage: Stage) -> None:
+async def test_a_command_is_received_as_an_addressed_message(stage: Stage) -> None:
     for number, place in enumerate(filter(None, (stage.place, stage.service.room))):
         await stage.service.command(place, "btw", "what is it?")
         message = (await stage.inbox.messages(number + 1))[-1]
@@ -319,7 +319,7 @@ async def test_a_command_comes_in_as_a_message_that_is_meant_for_us(stage: Stage
     await stage.service.rests()
 
 
-async def test_a_thread_is_a_place_of_its_own(stage: Stage) -> None:
+async def test_a_thread_has_its_own_address(stage: Stage) -> None:
     other = await stage.service.elsewhere()
     await stage.service.say(other, "Hello")
     (message,) = await stage.inbox.messages(1)
@@ -331,7 +331,7 @@ async def test_a_thread_is_a_place_of_its_own(stage: Stage) -> None:
     assert stage.service.screen(stage.service.direct) == []
 
 
-async def test_a_file_that_somebody_sends_can_be_read_byte_by_byte(stage: Stage) -> None:
+async def test_a_received_file_can_be_downloaded_exactly(stage: Stage) -> None:
     if not stage.service.sends_files:
         with pytest.raises(PlatformError):
             await _read(stage, File("x.png", "image/png", "nobody can send one"))
@@ -348,7 +348,7 @@ async def test_a_file_that_somebody_sends_can_be_read_byte_by_byte(stage: Stage)
     assert await _read(stage, kept.parts[1]) == BYTES
 
 
-async def test_a_file_that_is_not_there_is_a_platform_error(stage: Stage) -> None:
+async def test_downloading_a_missing_file_is_a_platform_error(stage: Stage) -> None:
     with pytest.raises(PlatformError):
         await _read(stage, File("x.png", "image/png", "no such file"))
 
@@ -359,7 +359,7 @@ async def _read(stage: Stage, file: File) -> bytes:
 
 
 @pytest.mark.parametrize("politely", [True, False], ids=["politely", "abruptly"])
-async def test_what_is_said_while_the_connection_breaks_comes_in_once(
+async def test_messages_during_a_connection_break_are_received_once(
     stage: Stage, politely: bool
 ) -> None:
     for number in range(4):
@@ -372,7 +372,7 @@ async def test_what_is_said_while_the_connection_breaks_comes_in_once(
 
 
 @pytest.mark.parametrize("name", available())
-async def test_what_is_said_while_nobody_listens_comes_in_once_and_in_order(name: str) -> None:
+async def test_messages_sent_while_disconnected_are_received_once_in_order(name: str) -> None:
     async with available()[name]() as service:
         stage = Stage(service)
         async with stage.running():
@@ -482,7 +482,7 @@ KINDS = (
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("trouble", list(Trouble), ids=lambda each: each.value)
 @pytest.mark.parametrize("name", REMOTE)
-async def test_an_op_that_meets_a_fault_says_what_may_be_done_about_it(
+async def test_a_failing_op_raises_the_error_for_its_outcome(
     name: str, trouble: Trouble, tmp_path: Path
 ) -> None:
     path = tmp_path / "report.bin"

@@ -64,7 +64,7 @@ async def asked(model: ModelServer, number: int) -> list[str]:
 # --- a message and its answer --------------------------------------------------------------------
 
 
-async def test_a_message_is_answered_once_and_what_is_not_for_us_is_not(
+async def test_addressed_messages_are_answered_once_and_others_never(
     tmp_path: Path, service: Service, model: ModelServer
 ) -> None:
     async with house(tmp_path, service, model):
@@ -84,7 +84,7 @@ async def test_a_message_is_answered_once_and_what_is_not_for_us_is_not(
     assert len(model.requests) == 2 * len(places(service))
 
 
-async def test_in_a_room_the_answer_belongs_visibly_to_its_message(
+async def test_in_a_room_the_answer_is_visibly_a_reply(
     tmp_path: Path, service: Service, model: ModelServer
 ) -> None:
     async with house(tmp_path, service, model) as home:
@@ -103,7 +103,7 @@ async def _begins(service: Service, place: Place, text: str) -> None:
     await service.until(lambda: any(text in each for each in service.screen(place)))
 
 
-async def test_what_a_message_answers_reaches_the_model(
+async def test_the_quoted_message_reaches_the_model(
     tmp_path: Path, service: Service, model: ModelServer
 ) -> None:
     async with house(tmp_path, service, model):
@@ -124,7 +124,7 @@ async def test_what_a_message_answers_reaches_the_model(
         await service.rests()
 
 
-async def test_an_answer_is_seen_growing_and_then_stands_there_once(
+async def test_an_answer_grows_visibly_and_is_finally_shown_once(
     tmp_path: Path, service: Service, model: ModelServer
 ) -> None:
     async with house(tmp_path, service, model) as home:
@@ -179,7 +179,7 @@ TOKENS = re.compile(r"Part\d+|w\d+x\d+|cell\d+y\d+|code\d+")
 
 
 @pytest.mark.timeout(40)
-async def test_of_thirty_thousand_characters_with_code_and_tables_nothing_is_lost(
+async def test_thirty_thousand_characters_with_code_and_tables_arrive_complete(
     tmp_path: Path, service: Service
 ) -> None:
     assert len(LONG) > 30_000
@@ -200,9 +200,7 @@ async def test_of_thirty_thousand_characters_with_code_and_tables_nothing_is_los
 _PATH = re.compile(r"received/[\w./-]+?\.csv")
 
 
-async def test_a_file_that_somebody_sends_can_be_sent_back(
-    tmp_path: Path, service: Service
-) -> None:
+async def test_a_received_file_can_be_sent_back(tmp_path: Path, service: Service) -> None:
     content = b"name,value\n" + bytes(range(256)) * 400
 
     def model_of(body: dict[str, Any]) -> Script:
@@ -229,7 +227,7 @@ async def test_a_file_that_somebody_sends_can_be_sent_back(
 # --- what people change, and how they command ------------------------------------------------------
 
 
-async def test_a_message_that_waits_is_answered_as_it_is_when_its_turn_comes(
+async def test_a_waiting_message_is_answered_in_its_edited_form(
     tmp_path: Path, service: Service, model: ModelServer
 ) -> None:
     here = service.direct
@@ -259,7 +257,7 @@ async def test_a_message_that_waits_is_answered_as_it_is_when_its_turn_comes(
     assert service.deletes is not ("echo: never mind" in shown)
 
 
-async def test_a_command_is_obeyed_where_it_was_given(
+async def test_a_command_takes_effect_in_its_chat(
     tmp_path: Path, service: Service, model: ModelServer
 ) -> None:
     async with house(tmp_path, service, model):
@@ -272,7 +270,7 @@ async def test_a_command_is_obeyed_where_it_was_given(
     assert not model.requests
 
 
-async def test_an_answer_that_is_being_written_can_be_stopped_where_it_is_shown(
+async def test_a_streaming_answer_can_be_stopped_where_it_is_shown(
     tmp_path: Path, service: Service, model: ModelServer
 ) -> None:
     async with house(tmp_path, service, model) as home:
@@ -296,7 +294,7 @@ def _can_be_stopped(service: Service, place: Place) -> bool:
 @pytest.mark.parametrize(
     ("word", "crash"), [("Continue", False), ("Start over", False), ("Start over", True)]
 )
-async def test_after_a_restart_an_interrupted_answer_goes_on_when_asked(
+async def test_an_interrupted_answer_continues_on_request_after_a_restart(
     tmp_path: Path, service: Service, model: ModelServer, word: str, crash: bool
 ) -> None:
     """By a button where there are buttons, by the command that the notice names where not."""
@@ -327,7 +325,7 @@ def _going_on(_: dict[str, Any]) -> Script:
 
 @pytest.mark.parametrize("answer", ["Allow", "Deny"])
 @pytest.mark.parametrize("restart", [False, True], ids=["at once", "after a restart"])
-async def test_a_tool_that_must_ask_runs_only_when_it_is_allowed(
+async def test_a_tool_that_needs_approval_runs_only_when_allowed(
     tmp_path: Path, service: Service, answer: str, restart: bool
 ) -> None:
     here, ran = service.direct, list[str]()
@@ -382,7 +380,7 @@ async def _goes_on(service: Service, home: House, place: Place) -> None:
         await service.say(place, "tea, please")
 
 
-async def test_a_thread_is_a_conversation_of_its_own(
+async def test_a_thread_is_a_separate_conversation(
     tmp_path: Path, service: Service, model: ModelServer
 ) -> None:
     async with house(tmp_path, service, model):
@@ -400,7 +398,7 @@ async def test_a_thread_is_a_conversation_of_its_own(
 
 
 @pytest.mark.parametrize("politely", [True, False], ids=["politely", "abruptly"])
-async def test_a_connection_that_breaks_loses_and_doubles_nothing(
+async def test_a_broken_connection_loses_and_duplicates_nothing(
     tmp_path: Path, service: Service, model: ModelServer, politely: bool
 ) -> None:
     here = service.direct
@@ -423,7 +421,7 @@ async def test_a_connection_that_breaks_loses_and_doubles_nothing(
 
 
 @pytest.mark.parametrize("crash", [False, True], ids=["restart", "crash"])
-async def test_what_was_said_while_we_were_away_is_answered_once(
+async def test_messages_sent_during_downtime_are_answered_once(
     tmp_path: Path, service: Service, model: ModelServer, crash: bool
 ) -> None:
     async with house(tmp_path, service, model) as home:

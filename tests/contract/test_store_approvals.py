@@ -41,14 +41,14 @@ async def state_of(store: SessionStore, id_: str) -> ApprovalState:
 # --- asking ----------------------------------------------------------------------------------
 
 
-async def test_a_question_is_read_back_as_it_was_put(store: SessionStore) -> None:
+async def test_an_approval_is_read_back_unchanged(store: SessionStore) -> None:
     put = question("p1", arguments='{"text": "a\\u0000b \N{GRINNING FACE}"}')
     await store.apply(PutApproval(put))
     assert await store.approval("p1") == put
     assert await store.approval("p2") is None
 
 
-async def test_a_second_question_of_the_same_id_is_refused_and_the_first_stays(
+async def test_a_second_approval_with_the_same_id_is_refused(
     store: SessionStore,
 ) -> None:
     await store.apply(PutApproval(question("p1")))
@@ -57,12 +57,12 @@ async def test_a_second_question_of_the_same_id_is_refused_and_the_first_stays(
     assert await store.approval("p1") == question("p1")
 
 
-async def test_a_question_of_a_turn_that_is_not_there_is_refused(store: SessionStore) -> None:
+async def test_an_approval_of_a_missing_turn_is_refused(store: SessionStore) -> None:
     with pytest.raises(RecordNotFound):
         await store.apply(PutApproval(question("p1", turn="t9")))
 
 
-async def test_open_questions_are_listed_oldest_first(store: SessionStore) -> None:
+async def test_open_approvals_are_listed_oldest_first(store: SessionStore) -> None:
     for name, key, at in (
         ("p1", "web:b", 40),
         ("p2", "web:a", 30),
@@ -83,7 +83,7 @@ async def test_open_questions_are_listed_oldest_first(store: SessionStore) -> No
 
 
 @pytest.mark.parametrize("state", [ALLOWED, DENIED, EXPIRED])
-async def test_an_answer_is_kept_with_who_gave_it_when_and_why(
+async def test_an_answer_is_stored_with_person_time_and_reason(
     store: SessionStore, state: ApprovalState
 ) -> None:
     await store.apply(PutApproval(question("p1")))
@@ -107,7 +107,7 @@ WAYS: dict[ApprovalState, set[ApprovalState]] = {
 
 
 @pytest.mark.parametrize("before", list(ApprovalState))
-async def test_a_question_goes_only_the_ways_there_are(
+async def test_only_valid_state_transitions_are_accepted(
     store: SessionStore, before: ApprovalState
 ) -> None:
     for after in ApprovalState:
@@ -123,7 +123,7 @@ async def test_a_question_goes_only_the_ways_there_are(
         assert await store.approval(put.id) == put
 
 
-async def test_using_a_permission_leaves_known_who_gave_it(store: SessionStore) -> None:
+async def test_using_a_permission_keeps_the_recorded_answer(store: SessionStore) -> None:
     await store.apply(PutApproval(question("p1")), AnswerApproval("p1", ALLOWED, "ann", 3000, "ok"))
     await store.apply(AnswerApproval("p1", USED, "", 4000))
     used = await store.approval("p1")
@@ -136,13 +136,13 @@ async def test_using_a_permission_leaves_known_who_gave_it(store: SessionStore) 
     )
 
 
-async def test_an_answer_to_nothing_is_refused(store: SessionStore) -> None:
+async def test_an_answer_to_an_unknown_approval_is_refused(store: SessionStore) -> None:
     for state in ApprovalState:
         with pytest.raises(RecordNotFound, match="p9 is not in the database"):
             await store.apply(answer("p9", state))
 
 
-async def test_what_came_with_a_late_answer_is_not_stored_either(store: SessionStore) -> None:
+async def test_a_late_answer_rolls_back_its_whole_transaction(store: SessionStore) -> None:
     await store.apply(PutApproval(question("p1")), answer("p1", DENIED, "ann"))
     with pytest.raises(Conflict):
         await store.apply(Checkpoint("t1", "you may"), answer("p1", ALLOWED, "bob"))
@@ -154,7 +154,7 @@ async def test_what_came_with_a_late_answer_is_not_stored_either(store: SessionS
     assert (kept.state, kept.answered_by) == (DENIED, "ann")
 
 
-async def test_of_many_answers_at_once_exactly_one_counts(
+async def test_exactly_one_of_many_concurrent_answers_counts(
     store: SessionStore, store_url: str
 ) -> None:
     stores = [store]
@@ -193,7 +193,7 @@ async def test_of_many_answers_at_once_exactly_one_counts(
 # --- finding a permission again --------------------------------------------------------------
 
 
-async def test_a_permission_is_found_for_exactly_its_call(store: SessionStore) -> None:
+async def test_a_permission_is_found_only_for_exactly_its_call(store: SessionStore) -> None:
     await store.apply(PutApproval(question("p1")), answer("p1"))
     found = await store.allowed_approval("s1", "pay", '{"amount": 1}', 2100)
     assert found == await store.approval("p1")
@@ -217,7 +217,7 @@ EXACT = [
 ]
 
 
-async def test_signs_that_no_text_column_holds_are_not_taken_for_others(
+async def test_unstorable_characters_in_arguments_stay_distinct(
     store: SessionStore,
 ) -> None:
     texts = [*EXACT, "nul \ufffd", "lone ?", "pair \U0001f600"]
@@ -230,13 +230,13 @@ async def test_signs_that_no_text_column_holds_are_not_taken_for_others(
         assert (found.id, found.arguments) == (f"p{number}", text)
 
 
-async def test_what_is_not_allowed_or_was_used_is_no_permission(store: SessionStore) -> None:
+async def test_denied_or_used_approvals_are_no_permission(store: SessionStore) -> None:
     for state in (OPEN, DENIED, EXPIRED, USED):
         await store.apply(PutApproval(question(f"p {state.value}", state=state)))
     assert await store.allowed_approval("s1", "pay", '{"amount": 1}', 0) is None
 
 
-async def test_the_newest_permission_is_found_first_and_then_the_one_before(
+async def test_the_newest_unused_permission_is_found_first(
     store: SessionStore,
 ) -> None:
     for name, at in (("p1", 10), ("p3", 30), ("p2", 20), ("p4", 30)):
@@ -248,7 +248,7 @@ async def test_the_newest_permission_is_found_first_and_then_the_one_before(
     assert order == ["p4", "p3", "p2", "p1"]
 
 
-async def test_questions_outlive_a_restart(store: SessionStore, store_url: str) -> None:
+async def test_approvals_survive_a_restart(store: SessionStore, store_url: str) -> None:
     await store.apply(PutApproval(question("p1")), PutApproval(question("p2")), answer("p2"))
     await store.apply(ended("t1"))
     await store.close()

@@ -26,7 +26,7 @@ async def counted(store: SessionStore, scope: str = "all", day: str = DAY) -> Bu
     return (await store.budget_usage(day, [scope]))[scope]
 
 
-async def test_what_is_held_back_counts_until_it_is_settled(store: SessionStore) -> None:
+async def test_a_reservation_counts_until_it_is_settled(store: SessionStore) -> None:
     assert await counted(store) == BudgetUsage()
     first = hold(400, ALL, ANN, cost=0.25)
     assert (
@@ -47,7 +47,7 @@ async def test_what_is_held_back_counts_until_it_is_settled(store: SessionStore)
     assert (await counted(store)).used_cost == 0.125
 
 
-async def test_a_request_fits_as_long_as_all_limits_are_kept(store: SessionStore) -> None:
+async def test_a_reservation_must_fit_all_limits(store: SessionStore) -> None:
     assert await store.reserve_budget(hold(200, ALL, ANN)) is None
     assert await store.reserve_budget(hold(101, ALL, ANN)) == ANN
     assert await counted(store) == BudgetUsage(200, 0.0, 200, 0.0)  # given back where it had fitted
@@ -59,7 +59,7 @@ async def test_a_request_fits_as_long_as_all_limits_are_kept(store: SessionStore
     assert await store.reserve_budget(hold(0)) is None
 
 
-async def test_the_days_have_nothing_to_do_with_each_other(store: SessionStore) -> None:
+async def test_days_are_counted_separately(store: SessionStore) -> None:
     yesterday = hold(1000, day="2026-11-17")
     assert await store.reserve_budget(yesterday) is None
     assert await store.reserve_budget(hold(1000)) is None
@@ -75,7 +75,9 @@ async def test_the_days_have_nothing_to_do_with_each_other(store: SessionStore) 
     assert await counted(store, day="2026-11-17") == BudgetUsage()
 
 
-async def test_what_must_be_true_in_any_case_is_and_counts_before(store: SessionStore) -> None:
+async def test_unconditional_changes_commit_even_if_the_reservation_is_refused(
+    store: SessionStore,
+) -> None:
     await store.apply(opened("s1"), started("t1", "s1"))
     whole = hold(1000)
     assert await store.reserve_budget(whole) is None
@@ -102,7 +104,7 @@ async def test_what_must_be_true_in_any_case_is_and_counts_before(store: Session
     limit=st.integers(0, 400),
     requests=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=40),
 )
-async def test_a_limit_is_never_passed_by_requests_that_keep_their_word(
+async def test_concurrent_requests_within_their_reservations_never_exceed_a_limit(
     store: SessionStore, limit: int, requests: list[tuple[int, int]]
 ) -> None:
     """All at once; what each uses is at most what was held back for it."""
@@ -124,7 +126,7 @@ async def test_a_limit_is_never_passed_by_requests_that_keep_their_word(
     assert await counted(store, day=day) == BudgetUsage(sum(used))
 
 
-async def test_a_hundred_at_once_never_get_more_than_there_is(store: SessionStore) -> None:
+async def test_a_hundred_concurrent_reservations_never_exceed_a_limit(store: SessionStore) -> None:
     """Also where each uses more than it said: then the limit is passed by what was under way."""
     got: list[BudgetReservation] = []
 
@@ -145,7 +147,7 @@ async def test_a_hundred_at_once_never_get_more_than_there_is(store: SessionStor
     assert await store.reserve_budget(hold(1)) == ALL
 
 
-async def test_what_a_request_costs_the_database_depends_on_its_limits_alone(
+async def test_statements_per_reservation_depend_only_on_the_number_of_limits(
     store: SessionStore,
 ) -> None:
     for number in range(200):

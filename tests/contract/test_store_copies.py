@@ -79,7 +79,7 @@ async def fill(store: SessionStore) -> None:
     await store.put_value("shelf", "name", ODD)
 
 
-async def test_a_copy_is_the_same_and_can_be_used(
+async def test_a_copy_is_identical_and_usable(
     store: SessionStore, store_url: str, tmp_path: Path
 ) -> None:
     await fill(store)
@@ -95,7 +95,7 @@ async def test_a_copy_is_the_same_and_can_be_used(
     await other.close()
 
 
-async def test_a_copy_made_while_others_write_shows_one_moment(
+async def test_a_copy_during_writes_is_one_snapshot(
     store: SessionStore, store_url: str, tmp_path: Path
 ) -> None:
     """Two rows are always written together; no copy ever has one of them."""
@@ -131,7 +131,7 @@ async def test_a_copy_made_while_others_write_shows_one_moment(
     assert await store.find_problems() == ()
 
 
-async def test_nothing_that_was_deleted_is_in_a_copy(tmp_path: Path) -> None:
+async def test_deleted_data_is_not_in_a_copy(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'holdfast.db'}"
     store = await SessionStore.open(url, clock=SystemClock())
     await talk(store, "s1", 300)
@@ -148,7 +148,7 @@ async def test_nothing_that_was_deleted_is_in_a_copy(tmp_path: Path) -> None:
 # --- into PostgreSQL -------------------------------------------------------------------------
 
 
-async def test_a_copy_of_sqlite_fills_postgresql_and_back(
+async def test_rows_are_copied_from_sqlite_to_postgresql_and_back(
     postgres_server: postgres.Server, tmp_path: Path
 ) -> None:
     from_, to = f"sqlite:///{tmp_path / 'holdfast.db'}", postgres_server.database()
@@ -179,9 +179,7 @@ async def test_a_copy_of_sqlite_fills_postgresql_and_back(
     postgres_server.drop(to)
 
 
-async def test_a_database_of_the_server_that_is_empty_is_filled(
-    new_url: str, tmp_path: Path
-) -> None:
+async def test_an_empty_postgresql_database_is_filled(new_url: str, tmp_path: Path) -> None:
     if new_url.startswith("sqlite"):
         return
     prepare.prepare(parse_url(f"sqlite:///{tmp_path / 'a.db'}"))
@@ -190,9 +188,7 @@ async def test_a_database_of_the_server_that_is_empty_is_filled(
     prepare.check_current(parse_url(new_url))
 
 
-def test_what_fails_while_it_is_filled_leaves_the_old_rows(
-    postgres_url: str, tmp_path: Path
-) -> None:
+def test_a_failed_fill_keeps_the_old_rows(postgres_url: str, tmp_path: Path) -> None:
     prepare.prepare(parse_url(f"sqlite:///{tmp_path / 'a.db'}"))
     with sqlite3.connect(tmp_path / "a.db") as raw:  # with a row that PostgreSQL does not take
         raw.execute("PRAGMA foreign_keys=OFF")
@@ -245,7 +241,7 @@ class At:
         return 0.0
 
 
-async def test_an_older_database_is_copied_before_it_is_brought_up_to_date(tmp_path: Path) -> None:
+async def test_an_older_database_is_copied_before_its_migration(tmp_path: Path) -> None:
     url, file = at_first(tmp_path)
     keep_in = tmp_path / "backups"
     store = await SessionStore.open(url, clock=At(), copy_folder=keep_in)
@@ -261,7 +257,7 @@ async def test_an_older_database_is_copied_before_it_is_brought_up_to_date(tmp_p
     assert len(list(keep_in.iterdir())) == 1
 
 
-def test_the_three_newest_copies_stay_and_what_a_dead_process_left_goes(tmp_path: Path) -> None:
+def test_old_copies_and_unfinished_files_are_deleted(tmp_path: Path) -> None:
     _, file = at_first(tmp_path)
     keep_in = tmp_path / "backups"
     keep_in.mkdir()
@@ -278,7 +274,7 @@ def test_the_three_newest_copies_stay_and_what_a_dead_process_left_goes(tmp_path
     ]
 
 
-async def test_without_room_for_a_copy_nothing_is_changed(
+async def test_a_full_disk_prevents_the_migration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, file = at_first(tmp_path)
@@ -298,7 +294,7 @@ async def test_without_room_for_a_copy_nothing_is_changed(
     assert version_of(file)[0] == HEAD
 
 
-def test_of_postgresql_no_copy_is_made_and_that_is_said(
+def test_postgresql_is_migrated_without_a_copy_and_logs_it(
     new_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     if new_url.startswith("sqlite"):
@@ -313,7 +309,7 @@ def test_of_postgresql_no_copy_is_made_and_that_is_said(
     prepare.check_current(parse_url(new_url))
 
 
-def test_steps_that_fail_in_the_middle_leave_what_was_there(new_url: str) -> None:
+def test_a_failed_migration_leaves_the_database_unchanged(new_url: str) -> None:
     """The second step goes well; the third meets a table that is there already."""
     where = parse_url(new_url)
     prepare.create_database(where, "0001")
@@ -362,7 +358,7 @@ print(number)
 """
 
 
-def test_a_kill_in_the_middle_of_the_steps_leaves_the_old_or_the_new(tmp_path: Path) -> None:
+def test_a_kill_during_migration_leaves_the_old_or_the_new_schema(tmp_path: Path) -> None:
     _, file = at_first(tmp_path)
     copying.merge_wal(file)
     done = subprocess.run(
@@ -391,7 +387,7 @@ def test_a_copy_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         copying.copy_database(parse_url(url), tmp_path / "copy.db")
 
 
-def test_an_older_database_is_copied_as_it_is(new_url: str, tmp_path: Path) -> None:
+def test_an_older_database_is_copied_without_migration(new_url: str, tmp_path: Path) -> None:
     prepare.create_database(parse_url(new_url), "0002")
     copy = tmp_path / "copy.db"
     assert copying.copy_database(parse_url(new_url), copy) == "0002"
@@ -402,7 +398,7 @@ def test_an_older_database_is_copied_as_it_is(new_url: str, tmp_path: Path) -> N
 # --- room ------------------------------------------------------------------------------------
 
 
-async def test_a_file_of_an_older_version_is_written_anew_once(tmp_path: Path) -> None:
+async def test_a_file_of_an_older_version_is_vacuumed_once(tmp_path: Path) -> None:
     file = tmp_path / "holdfast.db"
     where = parse_url(f"sqlite:///{file}")
     with sqlite3.connect(file) as raw:  # as it was made before
@@ -425,16 +421,14 @@ async def test_a_file_of_an_older_version_is_written_anew_once(tmp_path: Path) -
     copying.check_integrity(file)
 
 
-def test_postgresql_looks_after_its_own_room(postgres_url: str) -> None:
+def test_postgresql_is_not_vacuumed(postgres_url: str) -> None:
     assert vacuum.vacuum_database(parse_url(postgres_url)) is None
 
 
 # --- what a copy is when it comes back -------------------------------------------------------
 
 
-async def test_nothing_of_a_restored_copy_goes_on_by_itself(
-    store: SessionStore, store_url: str
-) -> None:
+async def test_open_work_of_a_restored_copy_is_closed(store: SessionStore, store_url: str) -> None:
     await fill(store)
     await store.accept(entry("k1", state=InboxState.COMMAND))
     await store.accept(entry("w1", key="web:new"))
@@ -475,7 +469,7 @@ async def test_nothing_of_a_restored_copy_goes_on_by_itself(
     engine.dispose()
 
 
-async def test_files_that_a_chat_shows_are_found_where_they_lie_now(
+async def test_upload_paths_are_rewritten_to_the_new_folder(
     store: SessionStore, store_url: str
 ) -> None:
     upload = item("o1", text='{"text":"a","path":"/old/home/outgoing/shown/f/ä.txt"}')

@@ -63,7 +63,7 @@ def killed_after(url: str, lines: int) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("lines", [1, 7, 100, 333])
-async def test_what_was_said_to_be_stored_is_there_after_a_kill(store_url: str, lines: int) -> None:
+async def test_acknowledged_writes_survive_a_kill(store_url: str, lines: int) -> None:
     said = await asyncio.to_thread(killed_after, store_url, lines)
     store = await SessionStore.open(store_url, clock=SystemClock())
     try:
@@ -91,7 +91,7 @@ async def test_what_was_said_to_be_stored_is_there_after_a_kill(store_url: str, 
 
 
 @pytest.mark.parametrize("shift", [0, 2048], ids=["whole pages", "halves of pages"])
-async def test_a_damaged_file_is_noticed(tmp_path: Path, shift: int) -> None:
+async def test_a_damaged_file_is_detected(tmp_path: Path, shift: int) -> None:
     file = tmp_path / "holdfast.db"
     store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock())
     async with asyncio.TaskGroup() as tasks:
@@ -110,7 +110,7 @@ async def test_a_damaged_file_is_noticed(tmp_path: Path, shift: int) -> None:
         await store.close()
 
 
-async def test_a_damaged_row_hides_no_other_one(tmp_path: Path) -> None:
+async def test_a_damaged_row_does_not_hide_other_rows(tmp_path: Path) -> None:
     file = tmp_path / "holdfast.db"
     store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock())
     for number in range(3):
@@ -139,7 +139,7 @@ async def remote(postgres_server: postgres.Server) -> AsyncIterator[SessionStore
     await store.close()
 
 
-async def test_a_server_that_restarts_is_connected_to_again(
+async def test_writers_and_readers_reconnect_after_a_server_restart(
     postgres_server: postgres.Server, remote: SessionStore
 ) -> None:
     assert await remote.accept(entry("i1"))
@@ -157,7 +157,7 @@ async def test_a_server_that_restarts_is_connected_to_again(
     assert len((await remote.conversation("telegram:1001")).waiting) == 2
 
 
-async def test_a_connection_that_was_lost_while_idle_costs_nobody_an_error(
+async def test_a_connection_lost_while_idle_causes_no_error(
     remote: SessionStore,
 ) -> None:
     await remote.accept(entry("i1"))

@@ -106,7 +106,7 @@ def rows(url: str) -> dict[str, str]:
     return found
 
 
-async def test_the_words_of_a_deleted_session_go_and_what_it_cost_stays(
+async def test_clearing_a_session_deletes_its_text_and_keeps_its_costs(
     store: SessionStore, store_url: str, forgetting: DataRemoval
 ) -> None:
     await converse(store, "s1")
@@ -142,7 +142,7 @@ async def test_the_words_of_a_deleted_session_go_and_what_it_cost_stays(
     await forgetting.clear_sessions(now=NOW)
 
 
-async def test_that_something_was_received_is_known_for_a_week(
+async def test_received_events_are_recognised_for_a_week(
     store: SessionStore, forgetting: DataRemoval
 ) -> None:
     await converse(store, "s1")
@@ -156,7 +156,7 @@ async def test_that_something_was_received_is_known_for_a_week(
     assert await store.accept(entry("i_s1"))
 
 
-async def test_a_session_goes_with_everything_and_nobody_elses(
+async def test_deleting_a_session_deletes_all_its_rows_and_no_others(
     store: SessionStore, store_url: str, forgetting: DataRemoval
 ) -> None:
     await converse(store, "s2", key="web:b", address="web/b", word="quince")
@@ -167,7 +167,7 @@ async def test_a_session_goes_with_everything_and_nobody_elses(
     assert rows(store_url) == before
 
 
-async def test_in_a_room_only_what_surely_belongs_to_a_session_goes(
+async def test_in_a_room_only_rows_of_the_session_are_deleted(
     store: SessionStore, forgetting: DataRemoval
 ) -> None:
     """Commands of several people stand at one address."""
@@ -182,7 +182,7 @@ async def test_in_a_room_only_what_surely_belongs_to_a_session_goes(
     assert {each.id for each in shown} == {"c_s1", "n_s1"}
 
 
-async def test_more_rows_than_one_write_takes_go_as_well(
+async def test_more_rows_than_one_batch_are_deleted(
     store: SessionStore, store_url: str, forgetting: DataRemoval
 ) -> None:
     await talk(store, "s1", BATCH_ROWS + 7)
@@ -193,7 +193,7 @@ async def test_more_rows_than_one_write_takes_go_as_well(
     assert set(rows(store_url).values()) == {"[]"}
 
 
-async def test_idle_are_those_that_nobody_uses_and_nobody_used(
+async def test_only_inactive_old_sessions_are_listed_as_idle(
     store: SessionStore, forgetting: DataRemoval
 ) -> None:
     for number, (state, reason, at) in enumerate(
@@ -212,7 +212,7 @@ async def test_idle_are_those_that_nobody_uses_and_nobody_used(
     assert (await forgetting.idle_sessions(9000))[0].key == "web:0"
 
 
-async def test_of_those_that_go_on_old_rows_go_and_the_history_stays(
+async def test_old_rows_of_continuing_sessions_are_deleted_but_not_their_history(
     store: SessionStore, forgetting: DataRemoval
 ) -> None:
     await store.apply(opened("s1"))
@@ -257,7 +257,9 @@ async def test_of_those_that_go_on_old_rows_go_and_the_history_stays(
     assert await store.find_problems() == ()
 
 
-async def test_notes_on_what_is_gone_go_too(store: SessionStore, forgetting: DataRemoval) -> None:
+async def test_values_of_deleted_entries_are_deleted(
+    store: SessionStore, forgetting: DataRemoval
+) -> None:
     await store.accept(entry("i1"))
     await store.accept(entry("i2", payload=None))
     for name in ("i1", "i2", "i3"):
@@ -268,7 +270,7 @@ async def test_notes_on_what_is_gone_go_too(store: SessionStore, forgetting: Dat
     assert len(await store.values("others")) == 3
 
 
-async def test_what_was_deleted_is_not_in_the_file_any_more(tmp_path: Path) -> None:
+async def test_deleted_text_is_not_left_in_the_file(tmp_path: Path) -> None:
     file = tmp_path / "holdfast.db"
     store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock())
     await converse(store, "s1")
@@ -284,7 +286,7 @@ async def test_what_was_deleted_is_not_in_the_file_any_more(tmp_path: Path) -> N
     assert b"quince" in file.read_bytes()
 
 
-async def test_a_big_history_that_goes_makes_the_file_smaller(tmp_path: Path) -> None:
+async def test_deleting_a_big_history_shrinks_the_file(tmp_path: Path) -> None:
     file = tmp_path / "holdfast.db"
     url = f"sqlite:///{file}"
     store = await SessionStore.open(url, clock=SystemClock())

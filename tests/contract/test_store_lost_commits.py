@@ -170,7 +170,7 @@ Undisturbed = tuple[SessionStore, list[object], dict[str, list[str]]]
 
 
 @pytest.mark.parametrize("how", HOWS)
-async def test_whichever_commit_is_lost_is_carried_out_once(
+async def test_every_lost_commit_takes_effect_exactly_once(
     url: str, undisturbed: Undisturbed, names: Callable[[], str], how: How
 ) -> None:
     beside, gave, rows = undisturbed
@@ -189,7 +189,7 @@ async def test_whichever_commit_is_lost_is_carried_out_once(
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(plan=st.dictionaries(st.integers(0, 60), st.sampled_from(HOWS), min_size=1, max_size=9))
-async def test_whatever_commits_of_several_conversations_are_lost_each_is_carried_out_once(
+async def test_lost_commits_of_concurrent_conversations_take_effect_once(
     url: str, undisturbed: Undisturbed, names: Callable[[], str], plan: dict[int, How]
 ) -> None:
     beside, gave, rows = undisturbed
@@ -205,7 +205,7 @@ async def test_whatever_commits_of_several_conversations_are_lost_each_is_carrie
         assert await stored(beside, name) == rows
 
 
-async def test_what_is_in_doubt_waits_for_the_server_and_holds_nobody_up(
+async def test_a_write_in_doubt_waits_while_other_writes_are_refused_at_once(
     url: str, names: Callable[[], str]
 ) -> None:
     cutter, name = Cutter(url), names()
@@ -227,7 +227,7 @@ async def test_what_is_in_doubt_waits_for_the_server_and_holds_nobody_up(
 
 
 @pytest.mark.parametrize("comes_back", [True, False], ids=["the server is back", "it is not"])
-async def test_closing_asks_once_more_what_became_of_a_commit(
+async def test_closing_the_store_asks_once_more_for_the_commit(
     url: str, undisturbed: Undisturbed, names: Callable[[], str], comes_back: bool
 ) -> None:
     beside, cutter, name = undisturbed[0], Cutter(url), names()
@@ -271,7 +271,7 @@ async def writer_held(store: SessionStore) -> AsyncIterator[asyncio.TaskGroup]:
 
 
 @pytest.mark.parametrize("how", HOWS)
-async def test_what_was_handed_in_later_is_not_done_before_what_is_in_doubt(
+async def test_later_writes_do_not_overtake_a_write_in_doubt(
     url: str, names: Callable[[], str], how: How
 ) -> None:
     cutter, name = Cutter(url), names()
@@ -290,7 +290,7 @@ async def test_what_was_handed_in_later_is_not_done_before_what_is_in_doubt(
         await store.close()
 
 
-async def test_the_last_commit_of_all_is_asked_after_too(
+async def test_the_last_commit_before_closing_is_also_resolved(
     url: str, undisturbed: Undisturbed, names: Callable[[], str]
 ) -> None:
     beside, cutter, name = undisturbed[0], Cutter(url), names()
@@ -306,7 +306,7 @@ async def test_the_last_commit_of_all_is_asked_after_too(
     assert len(await beside.history(f"s_{name}")) == 1
 
 
-async def test_a_writer_that_is_closed_leaves_no_trace_of_its_commits(
+async def test_a_closed_writer_removes_its_row(
     postgres_server: postgres.Server,
 ) -> None:
     url = postgres_server.database()

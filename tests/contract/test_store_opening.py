@@ -69,7 +69,7 @@ def shape(connection: sa.Connection) -> object:
     ]
 
 
-def test_the_steps_and_the_schema_lead_to_the_same_tables(
+def test_migrations_and_schema_create_the_same_tables(
     connection: sa.Connection, store_url: str
 ) -> None:
     prepare.migrate(connection)
@@ -111,7 +111,7 @@ VALUES ('t2', 'c1', 'pay', 'write', '{}', 1)
 """
 
 
-async def test_what_an_older_version_wrote_is_there_after_the_steps(
+async def test_rows_of_older_versions_survive_the_migrations(
     connection: sa.Connection, store_url: str
 ) -> None:
     prepare.migrate(connection, "0001")
@@ -148,7 +148,7 @@ def _run(connection: sa.Connection, statements: str) -> None:
         connection.exec_driver_sql(statement)
 
 
-def test_the_list_of_steps_is_that_of_the_files() -> None:
+def test_the_revision_list_matches_the_migration_files() -> None:
     config = Config()
     config.set_main_option("script_location", "sessions.store:migrations")
     script = ScriptDirectory.from_config(config)
@@ -163,7 +163,7 @@ def _set_version(connection: sa.Connection, version: str) -> None:
         connection.execute(sa.update(found).values(version_num=version))
 
 
-def test_what_is_up_to_date_is_left_as_it_is_without_alembic(
+def test_an_up_to_date_database_is_not_touched_and_alembic_not_imported(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepare.prepare(parse_url(store_url))
@@ -174,7 +174,7 @@ def test_what_is_up_to_date_is_left_as_it_is_without_alembic(
     assert "alembic" not in sys.modules
 
 
-def test_what_is_behind_is_brought_up_to_date(
+def test_an_outdated_database_is_migrated(
     connection: sa.Connection, store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepare.migrate(connection)
@@ -199,7 +199,7 @@ def test_a_database_of_a_newer_version_is_refused(
             look(parse_url(store_url))
 
 
-async def test_whether_a_start_could_use_it_is_seen_without_a_change(
+async def test_checking_compatibility_changes_nothing(
     connection: sa.Connection, store_url: str
 ) -> None:
     where = parse_url(store_url)
@@ -214,7 +214,7 @@ async def test_whether_a_start_could_use_it_is_seen_without_a_change(
     await SessionStore.check_compatible(store_url)
 
 
-async def test_several_may_open_a_new_database_at_once(store_url: str) -> None:
+async def test_several_processes_can_open_a_new_database_at_once(store_url: str) -> None:
     async def one() -> None:
         store = await SessionStore.open(store_url, clock=SystemClock())
         await store.close()
@@ -227,7 +227,7 @@ async def test_several_may_open_a_new_database_at_once(store_url: str) -> None:
     await store.close()
 
 
-async def test_read_only_changes_nothing_and_needs_something_to_read(store_url: str) -> None:
+async def test_opening_read_only_changes_nothing_and_needs_a_database(store_url: str) -> None:
     with pytest.raises(StoreUnavailable, match=r"There is no database at .* yet; start"):
         await SessionStore.open(store_url, clock=SystemClock(), read_only=True)
     file = parse_url(store_url).file
@@ -256,7 +256,7 @@ def test_an_existing_folder_keeps_its_mode(tmp_path: Path) -> None:
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
 
 
-def test_a_file_that_is_something_else_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "holdfast.db"
     file.write_bytes(b"a diary, not a database" * 400)
     for look in (prepare.prepare, prepare.check_current):
@@ -265,7 +265,7 @@ def test_a_file_that_is_something_else_is_refused(tmp_path: Path) -> None:
     assert file.read_bytes().startswith(b"a diary")
 
 
-def test_somebody_elses_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_database_of_another_program_is_refused_and_unchanged(tmp_path: Path) -> None:
     file = tmp_path / "holdfast.db"
     with sqlite3.connect(file) as theirs:
         theirs.execute("CREATE TABLE sessions (mine TEXT)")
@@ -278,14 +278,14 @@ def test_somebody_elses_database_is_refused_and_left_alone(tmp_path: Path) -> No
     assert tables == [("sessions",)]
 
 
-def test_a_place_where_nothing_can_be_made_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     url = f"sqlite:///{tmp_path / 'file' / 'holdfast.db'}"
     with pytest.raises(StoreUnavailable, match="cannot be opened: File exists"):
         prepare.prepare(parse_url(url))
 
 
-def test_changing_a_table_does_not_delete_what_belongs_to_its_rows(tmp_path: Path) -> None:
+def test_migrating_a_table_does_not_delete_dependent_rows(tmp_path: Path) -> None:
     where = parse_url(f"sqlite:///{tmp_path / 'holdfast.db'}")
     prepare.prepare(where)
     with migration_engine(where).connect() as connection:
@@ -295,7 +295,7 @@ def test_changing_a_table_does_not_delete_what_belongs_to_its_rows(tmp_path: Pat
 # --- PostgreSQL ------------------------------------------------------------------------------
 
 
-async def test_a_server_that_is_not_there_is_said_without_the_password() -> None:
+async def test_an_unreachable_server_is_reported_without_the_password() -> None:
     url = "postgresql://ann:secret@127.0.0.1:1/holdfast?sslpassword=secret"
     with pytest.raises(StoreUnavailable) as caught:
         await SessionStore.open(url, clock=SystemClock())
@@ -303,7 +303,7 @@ async def test_a_server_that_is_not_there_is_said_without_the_password() -> None
     assert "secret" not in str(caught.value)
 
 
-async def test_a_database_that_the_server_does_not_have_is_said(store_url: str) -> None:
+async def test_a_missing_postgresql_database_is_reported(store_url: str) -> None:
     if store_url.startswith("sqlite"):
         return
     with pytest.raises(StoreUnavailable, match='database "nowhere" does not exist'):

@@ -69,7 +69,7 @@ async def fill(store: SessionStore) -> None:
     )
 
 
-async def test_what_a_working_daemon_leaves_at_any_moment_is_sound(store: SessionStore) -> None:
+async def test_the_database_of_a_working_daemon_is_sound(store: SessionStore) -> None:
     await fill(store)
     assert await store.find_problems() == ()
 
@@ -125,7 +125,7 @@ def spoil(url: str, *statements: str) -> None:
         ),
     ],
 )
-async def test_what_cannot_be_is_told_in_a_sentence(
+async def test_each_broken_invariant_is_reported_in_a_sentence(
     store: SessionStore, store_url: str, statements: list[str], expected: str
 ) -> None:
     await fill(store)
@@ -133,14 +133,14 @@ async def test_what_cannot_be_is_told_in_a_sentence(
     assert expected in await store.find_problems()
 
 
-async def test_a_result_behind_another_row_is_no_result(store: SessionStore) -> None:
+async def test_a_tool_result_after_another_row_does_not_count(store: SessionStore) -> None:
     await talk(store, "s1", 0)
     rows = (CALLS, Message("tool", "a", tool_call_id="c1"), Message("user", "well?"))
     await store.apply(started("t1", "s1"), AppendMessages("s1", "t1", rows, 2100), ended("t1"))
     assert await store.find_problems() == ("Tool calls have no result after them: c2",)
 
 
-async def test_what_a_program_sent_along_is_its_own_business(store: SessionStore) -> None:
+async def test_history_sent_with_an_api_request_is_not_checked(store: SessionStore) -> None:
     await store.apply(opened("s1"))
     await store.apply(
         StartTurn("t1", "s1", KEY, ADDRESS, (), (CALLS, Message("user", "x")), "x", 2000),
@@ -149,7 +149,7 @@ async def test_what_a_program_sent_along_is_its_own_business(store: SessionStore
     assert await store.find_problems() == ()
 
 
-async def test_rows_that_belong_to_nothing_are_told(tmp_path: Path) -> None:
+async def test_orphaned_rows_are_reported(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'holdfast.db'}"
     store = await SessionStore.open(url, clock=SystemClock())
     await fill(store)

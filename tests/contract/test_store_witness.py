@@ -37,7 +37,7 @@ class Witness:
         self.changes.append(changes)
 
 
-async def test_what_became_durable_is_told_once_and_what_was_refused_is_not(
+async def test_committed_changes_are_reported_once_and_refused_ones_never(
     store: SessionStore,
 ) -> None:
     store.observer = witness = Witness()
@@ -48,7 +48,7 @@ async def test_what_became_durable_is_told_once_and_what_was_refused_is_not(
     assert witness.changes == [(opening,)]
 
 
-async def test_what_was_there_already_is_told_as_such(store: SessionStore) -> None:
+async def test_a_redelivery_is_reported_as_not_new(store: SessionStore) -> None:
     store.observer = witness = Witness()
     first = entry("i1")
     assert await store.accept(first)
@@ -56,7 +56,7 @@ async def test_what_was_there_already_is_told_as_such(store: SessionStore) -> No
     assert witness.entries == [("i1", True), ("i1", False)]
 
 
-async def test_who_watches_sees_only_what_others_can_read(store: SessionStore) -> None:
+async def test_the_observer_is_called_after_the_commit(store: SessionStore) -> None:
     found: list[asyncio.Task[object]] = []
 
     class Reading(Witness):
@@ -69,7 +69,7 @@ async def test_who_watches_sees_only_what_others_can_read(store: SessionStore) -
     assert found[0].result() is not None
 
 
-async def test_everything_is_counted_by_its_state(store: SessionStore) -> None:
+async def test_records_are_counted_by_state(store: SessionStore) -> None:
     assert await store.count_records() == NOTHING
     await store.apply(
         opened("s1", key="telegram:1"),
@@ -97,7 +97,7 @@ async def test_everything_is_counted_by_its_state(store: SessionStore) -> None:
     assert await store.count_records() == StoreCounts(1, 1, 2, 2, 2, 2)
 
 
-async def test_all_but_the_sessions_are_counted_along_an_index(store: SessionStore) -> None:
+async def test_counts_use_partial_indexes_except_for_sessions(store: SessionStore) -> None:
     if store.database.dialect.name != "sqlite":
         return  # PostgreSQL looks at so small tables as a whole
     statement = _COUNTS.compile(dialect=store.database.dialect)

@@ -58,7 +58,7 @@ async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             yield DaemonPlace(daemon)
 
 
-async def test_a_stranger_is_told_how_to_come_in_and_a_link_lets_in(
+async def test_a_stranger_sees_instructions_and_a_link_signs_in(
     browser: Browser, place: Place
 ) -> None:
     async with await browser.new_context() as context:
@@ -72,7 +72,9 @@ async def test_a_stranger_is_told_how_to_come_in_and_a_link_lets_in(
         assert "/enter/" not in page.url
 
 
-async def test_a_used_link_says_so(browser: Browser, context: BrowserContext, place: Place) -> None:
+async def test_a_used_link_explains_itself(
+    browser: Browser, context: BrowserContext, place: Place
+) -> None:
     link = await place.link()
     await (await context.new_page()).goto(link)
     async with await browser.new_context() as stranger:
@@ -81,7 +83,7 @@ async def test_a_used_link_says_so(browser: Browser, context: BrowserContext, pl
         await expect(late.get_by_role("heading")).to_have_text("This link no longer works")
 
 
-async def test_who_signs_out_is_outside(page: Page) -> None:
+async def test_signing_out_shows_the_instructions(page: Page) -> None:
     await page.get_by_role("button", name="Sign out").click()
     await expect(page.locator("code")).to_have_text("holdfast link")
 
@@ -96,7 +98,7 @@ async def test_a_message_is_answered_once(page: Page) -> None:
     await expect(rows(page, "user")).to_contain_text(["hello there"])
 
 
-async def test_history_and_the_sign_in_survive_a_restart(place: Place, page: Page) -> None:
+async def test_history_and_sign_in_survive_a_restart(place: Place, page: Page) -> None:
     await send(page, "before the restart")
     await expect(rows(page, "answer")).to_have_count(1, timeout=15_000)
     await place.restart()
@@ -119,7 +121,7 @@ async def test_two_tabs_show_the_same(context: BrowserContext, page: Page) -> No
         await expect(rows(tab)).to_have_count(4)
 
 
-async def test_conversations_are_listed_opened_and_linked_to(
+async def test_conversations_can_be_listed_opened_and_linked(
     context: BrowserContext, page: Page
 ) -> None:
     await send(page, "about apples")
@@ -142,7 +144,7 @@ async def test_conversations_are_listed_opened_and_linked_to(
     await expect(rows(other, "user")).to_contain_text(["apples"])
 
 
-async def test_words_not_yet_sent_wait_in_their_conversation(page: Page) -> None:
+async def test_unsent_text_stays_with_its_conversation(page: Page) -> None:
     box = page.get_by_label("Message", exact=True)
     await box.fill("half a thought")
     await page.get_by_role("link", name="New conversation").click()

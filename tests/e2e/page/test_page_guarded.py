@@ -37,9 +37,7 @@ TRIES = {
 }
 
 
-async def test_what_is_put_into_the_page_on_its_way_does_not_run(
-    browser: Browser, stage: Stage
-) -> None:
+async def test_injected_scripts_do_not_run(browser: Browser, stage: Stage) -> None:
     async with await browser.new_context() as context:
         await context.request.get(await stage.link())
         asked: list[Request] = []
@@ -65,7 +63,7 @@ async def test_what_is_put_into_the_page_on_its_way_does_not_run(
 
 
 @pytest.mark.parametrize("what", TRIES)
-async def test_what_a_foothold_in_the_page_would_try_is_refused(
+async def test_the_policy_blocks_a_script_that_got_into_the_page(
     browser: Browser, stage: Stage, what: str
 ) -> None:
     """Even if words did become a script, it could neither make more of them nor send them away."""
@@ -91,9 +89,7 @@ async def test_what_a_foothold_in_the_page_would_try_is_refused(
         assert await page.evaluate("window.hacked") is None
 
 
-async def test_the_link_is_in_no_address_history_storage_or_request(
-    browser: Browser, stage: Stage
-) -> None:
+async def test_the_sign_in_link_leaves_no_trace(browser: Browser, stage: Stage) -> None:
     async with await browser.new_context() as context:
         told: list[str] = []
 
@@ -120,7 +116,7 @@ async def test_the_link_is_in_no_address_history_storage_or_request(
         assert page.url == "about:blank"
 
 
-async def test_the_cookie_is_for_the_browser_alone(context: BrowserContext, page: Page) -> None:
+async def test_scripts_cannot_read_the_cookie(context: BrowserContext, page: Page) -> None:
     (cookie,) = await context.cookies()
     assert cookie["name"].startswith("holdfast_")
     assert cookie["httpOnly"]
@@ -128,9 +124,7 @@ async def test_the_cookie_is_for_the_browser_alone(context: BrowserContext, page
     assert await page.evaluate("document.cookie") == ""
 
 
-async def test_who_signs_out_in_one_tab_is_outside_in_all(
-    context: BrowserContext, page: Page
-) -> None:
+async def test_signing_out_in_one_tab_affects_all_tabs(context: BrowserContext, page: Page) -> None:
     other = await opened(context, page.url)
     await page.get_by_role("button", name="Sign out").click()
     for tab in (page, other):

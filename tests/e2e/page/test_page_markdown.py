@@ -129,7 +129,7 @@ async def sheet(browser: Browser) -> AsyncIterator[Page]:
         yield page
 
 
-async def test_a_growing_text_looks_at_every_letter_like_a_whole_one(sheet: Page) -> None:
+async def test_a_growing_text_renders_like_a_complete_one_at_every_step(sheet: Page) -> None:
     assert await sheet.evaluate(GROW, {**SAMPLES, **MORE}) == []
 
 
@@ -166,7 +166,7 @@ async def test_no_letter_is_lost_at_any_length(sheet: Page) -> None:
         ("\\*a\\*", ["*a*"]),
     ],
 )
-async def test_markdown_becomes_what_it_means(sheet: Page, text: str, parts: list[str]) -> None:
+async def test_markdown_renders_as_expected(sheet: Page, text: str, parts: list[str]) -> None:
     html = str(await sheet.evaluate(RENDER, text))
     for part in parts:
         assert part in html
@@ -204,6 +204,6 @@ async def test_markdown_becomes_what_it_means(sheet: Page, text: str, parts: lis
     ],
     ids=lambda text: json.dumps(text[:12]),
 )
-async def test_no_text_of_50_kb_keeps_the_page_busy(sheet: Page, text: str) -> None:
+async def test_a_text_of_50_kb_renders_quickly(sheet: Page, text: str) -> None:
     async with asyncio.timeout(5):
         assert await sheet.evaluate(RENDER, text)

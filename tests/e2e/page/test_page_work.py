@@ -147,7 +147,7 @@ async def test_a_question_is_answered_by_its_button(place: Workshop, page: Page)
     assert place.paid == [12]
 
 
-async def test_a_question_before_the_first_word_leaves_no_empty_answer(
+async def test_a_question_before_any_text_leaves_no_empty_answer(
     place: Workshop, page: Page
 ) -> None:
     await send(page, "pay silently")
@@ -159,7 +159,7 @@ async def test_a_question_before_the_first_word_leaves_no_empty_answer(
     assert place.paid == [12]
 
 
-async def test_a_question_outlasts_a_reload_and_can_be_denied(place: Workshop, page: Page) -> None:
+async def test_a_question_survives_a_reload_and_can_be_denied(place: Workshop, page: Page) -> None:
     await send(page, "pay")
     await expect(page.get_by_role("button", name="Deny")).to_be_visible()
     await page.reload()
@@ -170,7 +170,7 @@ async def test_a_question_outlasts_a_reload_and_can_be_denied(place: Workshop, p
     assert place.paid == []
 
 
-async def test_a_question_of_a_stopped_answer_waits_for_nobody(place: Workshop, page: Page) -> None:
+async def test_a_question_of_a_stopped_answer_is_closed(place: Workshop, page: Page) -> None:
     await send(page, "pay")
     await expect(page.get_by_role("button", name="Allow")).to_be_visible()
     await page.get_by_role("button", name="Stop the answer").click()
@@ -180,7 +180,7 @@ async def test_a_question_of_a_stopped_answer_waits_for_nobody(place: Workshop, 
     assert place.paid == []
 
 
-async def test_the_silence_of_a_model_is_told_until_it_speaks(page: Page) -> None:
+async def test_the_silence_of_the_model_is_shown_until_it_answers(page: Page) -> None:
     await send(page, "quiet")
     await expect(status(page)).to_have_text(
         re.compile(r"^⏳ scripted: no output for \d+s, reconnecting at \d+s$")
@@ -189,7 +189,7 @@ async def test_the_silence_of_a_model_is_told_until_it_speaks(page: Page) -> Non
     await expect(page.locator(".status")).to_have_count(0)
 
 
-async def test_a_running_tool_is_shown_with_its_time(place: Workshop, page: Page) -> None:
+async def test_a_running_tool_is_shown_with_its_duration(place: Workshop, page: Page) -> None:
     await send(page, "look")
     await expect(status(page)).to_have_text("🐌 snails")
     await expect(page.locator("#live .body")).to_have_text("I look.")
@@ -202,7 +202,7 @@ async def test_a_running_tool_is_shown_with_its_time(place: Workshop, page: Page
 @pytest.mark.parametrize(
     "place", [AgentSettings(show_reasoning=True)], indirect=True, ids=["shown"]
 )
-async def test_thoughts_stand_open_until_the_answer_begins(page: Page) -> None:
+async def test_thoughts_are_open_until_the_answer_begins(page: Page) -> None:
     await send(page, "think")
     thoughts = page.locator("#live .row.thoughts")
     await expect(thoughts.locator(".body")).to_have_text("First this. Then that.")
@@ -220,7 +220,7 @@ async def test_thoughts_stand_open_until_the_answer_begins(page: Page) -> None:
     await expect(rows(page, "thoughts").locator(".body")).to_have_text("First this. Then that.")
 
 
-async def test_thoughts_are_not_shown_unless_asked_for(page: Page) -> None:
+async def test_thoughts_are_hidden_by_default(page: Page) -> None:
     await send(page, "think fast")
     await expect(words(page, "answer")).to_have_text(["It is 42."])
     await expect(page.locator(".row.thoughts")).to_have_count(0)

@@ -120,7 +120,7 @@ def _edit(message: str, text: str, *, streaming: bool = False) -> Edit:
     return Edit(f"{message}+", HERE, message, text, streaming=streaming)
 
 
-async def test_a_line_comes_in_as_a_message_of_the_owner() -> None:
+async def test_a_line_is_received_as_a_message_of_the_owner() -> None:
     desk = Desk()
     async with desk.running() as console, console.attach() as screen:
         await screen.send("hello\r\nthere\0", "c_1")
@@ -139,7 +139,7 @@ async def test_messages_without_an_id_get_one_each() -> None:
     assert len({message.id for message in desk.heard}) == 2
 
 
-async def test_nothing_is_taken_before_the_gateway_listens_and_after_it_ended() -> None:
+async def test_messages_are_refused_unless_the_gateway_runs() -> None:
     desk = Desk()
     async with desk.console.attach() as screen:
         with pytest.raises(Unavailable):
@@ -151,7 +151,7 @@ async def test_nothing_is_taken_before_the_gateway_listens_and_after_it_ended() 
     assert [message.text for message in desk.heard] == ["now"]
 
 
-async def test_a_growing_answer_is_printed_piece_by_piece() -> None:
+async def test_a_growing_answer_is_printed_incrementally() -> None:
     desk = Desk()
     async with desk.console.attach() as screen:
         receipt = await desk.console.deliver(_post("a.0", "Hel", streaming=True))
@@ -164,7 +164,7 @@ async def test_a_growing_answer_is_printed_piece_by_piece() -> None:
         ]
 
 
-async def test_an_answer_that_became_another_is_printed_anew() -> None:
+async def test_a_rewritten_answer_is_printed_again_as_a_whole() -> None:
     desk = Desk()
     async with desk.console.attach() as screen:
         await desk.console.deliver(_post("a.0", "Hallo", streaming=True))
@@ -172,7 +172,7 @@ async def test_an_answer_that_became_another_is_printed_anew() -> None:
         assert (await _frames(screen))[1] == AnswerFrame("a", "Hello", done=True, anew=True)
 
 
-async def test_what_a_restarted_gateway_shows_of_an_answer_is_all_of_it() -> None:
+async def test_a_restarted_gateway_sends_the_whole_answer_so_far() -> None:
     """A terminal that outlived the last one may show some of it already."""
     desk = Desk()
     async with desk.console.attach() as screen:
@@ -200,7 +200,7 @@ async def test_a_repeated_post_is_not_printed_twice() -> None:
         ]
 
 
-async def test_questions_and_notices_are_notes_and_signs_of_life_are_nothing() -> None:
+async def test_questions_and_notices_are_notes_and_typing_shows_nothing() -> None:
     desk = Desk()
     async with desk.console.attach() as screen:
         await desk.console.deliver(Ask("q.0", HERE, "May I?", ()))
@@ -210,7 +210,7 @@ async def test_questions_and_notices_are_notes_and_signs_of_life_are_nothing() -
         assert await _frames(screen) == [NoteFrame("May I?"), NoteFrame("Slow.")]
 
 
-async def test_what_is_going_on_is_told_when_it_changes_and_to_who_comes_later() -> None:
+async def test_the_status_is_shown_on_change_and_to_new_terminals() -> None:
     console, other = Desk().console, Address("console", "other")
     async with console.attach() as screen, console.attach("other") as elsewhere:
         await console.deliver(Typing("t", HERE))
@@ -230,7 +230,7 @@ async def test_what_is_going_on_is_told_when_it_changes_and_to_who_comes_later()
         assert await _frames(elsewhere) == [StatusFrame("busy")]
 
 
-async def test_a_question_that_was_answered_stays_a_note() -> None:
+async def test_an_answered_question_stays_a_note() -> None:
     desk = Desk()
     async with desk.running() as console, console.attach() as screen:
         await console.deliver(Ask("p_1.0", HERE, "May I?", ()))
@@ -238,7 +238,7 @@ async def test_a_question_that_was_answered_stays_a_note() -> None:
         assert await _frames(screen) == [NoteFrame("May I?"), NoteFrame("Allowed.")]
 
 
-async def test_what_a_terminal_cannot_do_is_refused() -> None:
+async def test_unsupported_ops_are_refused() -> None:
     console = Desk().console
     with pytest.raises(Rejected):
         await console.deliver(Delete("d", HERE, "a.0"))
@@ -257,7 +257,7 @@ async def test_all_terminals_of_a_chat_show_the_same() -> None:
         assert await _frames(two) == [UserFrame("hello"), AnswerFrame("a", "Hi.", anew=True)]
 
 
-async def test_a_terminal_that_comes_late_sees_the_answer_from_its_beginning() -> None:
+async def test_a_new_terminal_sees_a_growing_answer_from_its_start() -> None:
     desk = Desk()
     await desk.console.deliver(_post("a.0", "Hello", streaming=True))
     async with desk.console.attach() as screen:
@@ -268,7 +268,7 @@ async def test_a_terminal_that_comes_late_sees_the_answer_from_its_beginning() -
         ]
 
 
-async def test_what_nobody_saw_is_shown_to_the_next_terminal_once() -> None:
+async def test_unseen_rows_are_shown_once_to_the_next_terminal() -> None:
     desk = Desk()
     desk.archive.add("c_1", "user", "question", "done")
     desk.archive.add("a", "answer", "Answer.", "sent")
@@ -285,7 +285,7 @@ async def test_what_nobody_saw_is_shown_to_the_next_terminal_once() -> None:
         assert await _frames(screen) == []
 
 
-async def test_only_the_unseen_answer_is_shown_and_not_an_earlier_question() -> None:
+async def test_only_the_unseen_answer_is_shown_without_earlier_questions() -> None:
     desk = Desk()
     desk.archive.add("c_1", "user", "seen question", "done")
     desk.archive.add("a", "answer", "Seen.", "sent")
@@ -316,7 +316,7 @@ async def test_finishing_waits_for_answers_and_for_their_delivery() -> None:
     assert "".join(frame.text for frame in shown) == "Hello."
 
 
-async def test_finishing_does_not_wait_for_what_will_not_come() -> None:
+async def test_finishing_does_not_wait_for_answers_that_cannot_come() -> None:
     desk = Desk()
     async with desk.running() as console:
         async with console.attach() as silent:
@@ -329,7 +329,7 @@ async def test_finishing_does_not_wait_for_what_will_not_come() -> None:
             await screen.finish()
 
 
-async def test_finishing_notices_an_end_that_shows_nothing() -> None:
+async def test_finishing_notices_an_end_without_output() -> None:
     desk = Desk()
     async with desk.running() as console, console.attach() as screen:
         await screen.send("/quiet", "c_1")
@@ -349,7 +349,7 @@ async def test_the_end_of_the_gateway_ends_every_screen() -> None:
             assert [frame async for frame in screen.frames()] == []
 
 
-async def test_a_terminal_that_does_not_read_is_let_go() -> None:
+async def test_a_terminal_that_does_not_read_is_disconnected() -> None:
     desk = Desk()
     async with desk.console.attach() as screen:
         for number in range(10_010):

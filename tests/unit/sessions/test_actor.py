@@ -104,7 +104,7 @@ async def carried_out(actor: Actor, event: Event) -> ConversationState:
         pytest.param("", None, "", id="nobody knows"),
     ],
 )
-async def test_a_turn_that_was_left_is_still_that_of_who_asked(
+async def test_an_interrupted_turn_keeps_its_requester(
     store: SessionStore, kept: str, sent_by: str | None, expected: str
 ) -> None:
     if sent_by:
@@ -122,7 +122,7 @@ async def test_a_turn_that_was_left_is_still_that_of_who_asked(
     assert state.person == expected
 
 
-async def test_of_two_turns_that_were_left_each_stays_with_who_asked(store: SessionStore) -> None:
+async def test_two_interrupted_turns_keep_their_own_requesters(store: SessionStore) -> None:
     await store.apply(
         OpenSession("s1", KEY, "there", 1),
         StartTurn("t1", "s1", KEY, "there", (), (), "hello", 1, "web:ann"),
@@ -135,7 +135,7 @@ async def test_of_two_turns_that_were_left_each_stays_with_who_asked(store: Sess
     assert state.person == "web:bob"
 
 
-async def test_who_asks_for_something_that_is_damaged_is_told_and_not_tried_for_ever(
+async def test_damage_is_reported_to_the_requester_and_not_retried(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "holdfast.db"

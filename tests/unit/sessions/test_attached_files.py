@@ -61,13 +61,13 @@ def of(kind: type, result: Transition) -> list[object]:
         pytest.param("", (), "", id="nothing"),
     ],
 )
-def test_a_request_is_words_or_the_names_of_what_was_sent(
+def test_a_request_text_is_text_transcript_or_file_names(
     content: str, files: tuple[Attachment, ...], request_: str
 ) -> None:
     assert request_text(Message("user", content, files=files)) == request_
 
 
-def test_only_what_nobody_tried_to_fetch_is_still_to_be_fetched() -> None:
+def test_only_files_without_a_result_are_unfetched() -> None:
     tried = msgspec.structs.replace(PHOTO, path="received/c/x", trouble="gone")
     rows = (
         Message("user", "a", files=(PHOTO, HEARD)),
@@ -78,13 +78,13 @@ def test_only_what_nobody_tried_to_fetch_is_still_to_be_fetched() -> None:
     assert unfetched_files(rows[1:2]) == ()
 
 
-def test_what_came_of_files_is_put_into_their_row() -> None:
+def test_download_results_are_put_into_their_row() -> None:
     row = Message("user", "a", files=(PHOTO, VOICE))
     assert with_fetch_results(row, {HEARD.path: HEARD}).files == (PHOTO, HEARD)
     assert with_fetch_results(row, {"other": HEARD}) is row
 
 
-def test_what_was_heard_is_not_heard_twice() -> None:
+def test_known_transcripts_are_kept_for_a_repeated_request() -> None:
     (again,) = with_known_transcripts(
         (Message("user", "", files=(VOICE, PHOTO)),), [Message("user", "", files=(HEARD,))]
     )
@@ -92,21 +92,21 @@ def test_what_was_heard_is_not_heard_twice() -> None:
     assert unfetched_files((again,)) == again.files
 
 
-def test_names_are_few_words() -> None:
+def test_file_names_are_shortened_to_a_few() -> None:
     assert name_files((PHOTO, VOICE)) == "photo.jpg, voice message"
 
 
 # --- in a conversation -----------------------------------------------------------------------
 
 
-def test_a_turn_about_a_file_is_named_after_it() -> None:
+def test_a_turn_about_a_file_has_its_name_as_request() -> None:
     message = Message("user", "", files=(PHOTO,))
     (start,) = of(StartTurn, run(ConversationState("web:a"), MessageArrived(pending("a", message))))
     assert isinstance(start, StartTurn)
     assert (start.request, start.messages) == ("photo.jpg", (message,))
 
 
-def test_messages_that_are_joined_join_their_files() -> None:
+def test_collected_messages_join_their_files() -> None:
     state = ConversationState("web:a", session="s_now", turn=TURN)
     first = pending("a", Message("user", "these", files=(PHOTO,)), BusyPolicy.COLLECT)
     second = pending("b", Message("user", "", files=(VOICE,)), BusyPolicy.COLLECT)
@@ -118,14 +118,14 @@ def test_messages_that_are_joined_join_their_files() -> None:
     assert start.messages == (Message("user", "these\n\nand this", files=(PHOTO, VOICE)),)
 
 
-def test_what_was_taken_back_is_named() -> None:
+def test_an_undone_message_without_text_is_named_by_its_files() -> None:
     last = LastTurn("t_1", "s_now", "there", ("a",), (Message("user", "", files=(PHOTO,)),))
     (say,) = of(SendNotice, run(ConversationState("web:a", session="s_now"), UndoTurn(BY, last)))
     assert isinstance(say, SendNotice)
     assert say.fields == {"request": "photo.jpg"}
 
 
-def test_a_spoken_request_is_what_notices_say_from_then_on() -> None:
+def test_notices_use_the_transcript_of_a_spoken_request() -> None:
     state = ConversationState("web:a", session="s_now", turn=TURN)
     waits = MessageArrived(pending("b", Message("user", "more")))
     result = run(state, waits, RequestTranscribed("t_now", "Buy milk"))
@@ -145,7 +145,7 @@ def test_a_spoken_request_is_what_notices_say_from_then_on() -> None:
         pytest.param(msgspec.structs.replace(TURN, id="t_other"), id="another"),
     ],
 )
-def test_what_a_turn_heard_that_does_not_count_changes_nothing(turn: RunningTurn | None) -> None:
+def test_a_transcript_of_an_ended_turn_changes_nothing(turn: RunningTurn | None) -> None:
     state = ConversationState("web:a", session="s_now", turn=turn)
     result = run(state, RequestTranscribed("t_now", "Buy milk"))
     assert (result.changes, result.state) == ([], state)

@@ -35,7 +35,7 @@ def watch() -> Watch:
     return Watch()
 
 
-def test_a_loop_stands_still_for_threads_that_are_late(watch: Watch) -> None:
+def test_the_loop_blocks_for_late_threads(watch: Watch) -> None:
     watch.courtesy.on_job_submitted()
     watch.late()
     assert watch.stood_still == 1
@@ -43,7 +43,7 @@ def test_a_loop_stands_still_for_threads_that_are_late(watch: Watch) -> None:
     assert watch.stood_still == 2
 
 
-def test_a_loop_goes_on_when_its_threads_answer(watch: Watch) -> None:
+def test_the_loop_does_not_block_when_threads_answer(watch: Watch) -> None:
     watch.courtesy.on_job_submitted()
     watch.courtesy.on_job_submitted()
     watch.courtesy.on_jobs_done()
@@ -53,7 +53,7 @@ def test_a_loop_goes_on_when_its_threads_answer(watch: Watch) -> None:
     assert watch.stood_still == 1
 
 
-def test_nobody_is_watched_when_nothing_is_under_way(watch: Watch) -> None:
+def test_nothing_is_scheduled_without_pending_jobs(watch: Watch) -> None:
     watch.courtesy.on_job_submitted()
     watch.courtesy.on_jobs_done()
     watch.courtesy.on_results_seen(1)
@@ -61,7 +61,7 @@ def test_nobody_is_watched_when_nothing_is_under_way(watch: Watch) -> None:
     assert (watch.stood_still, watch.calls) == (0, [])
 
 
-def test_a_loop_does_not_stand_still_for_a_slow_disk_for_ever(watch: Watch) -> None:
+def test_the_loop_stops_blocking_for_a_slow_disk(watch: Watch) -> None:
     watch.courtesy.on_job_submitted()
     watch.courtesy.on_job_submitted()
     for _ in range(MAX_FRUITLESS_YIELDS + 5):
@@ -84,7 +84,7 @@ class Noticed(threading.Event):
         return super().wait(timeout)
 
 
-async def test_standing_still_ends_with_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_block_ends_with_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thread_yield, "YIELD_SECONDS", 60.0)
     standing = Noticed()
     polite = ThreadYielder(asyncio.get_running_loop().call_later, standing)

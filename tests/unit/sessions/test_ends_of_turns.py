@@ -183,7 +183,7 @@ async def talking(folder: Path, *, lingers: bool = False) -> AsyncIterator[Conve
 @pytest.mark.parametrize("lingers", [False, True], ids=["gone at once", "slow to leave"])
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("error", [Conflict, StoreUnavailable])
-async def test_a_stop_that_is_refused_at_first_gives_each_call_one_result(
+async def test_a_stop_refused_at_first_leaves_one_result_per_call(
     tmp_path: Path, error: type[StoreError], times: int, lingers: bool
 ) -> None:
     async with talking(tmp_path, lingers=lingers) as talk:
@@ -202,7 +202,7 @@ async def test_a_stop_that_is_refused_at_first_gives_each_call_one_result(
         assert after.turn is None or after.turn.cancelling
 
 
-async def test_an_answer_is_kept_when_something_before_its_end_meets_a_conflict(
+async def test_an_answer_survives_a_conflict_of_an_earlier_event(
     tmp_path: Path,
 ) -> None:
     async with talking(tmp_path) as talk:
@@ -225,7 +225,7 @@ async def test_an_answer_is_kept_when_something_before_its_end_meets_a_conflict(
         assert (await talk.states())[0] is TurnState.DONE
 
 
-async def test_an_end_that_cannot_be_stored_leaves_a_wreck_and_no_hanging_turn(
+async def test_an_end_that_cannot_be_stored_is_recovered_later(
     tmp_path: Path,
 ) -> None:
     async with talking(tmp_path) as talk:
@@ -240,7 +240,7 @@ async def test_an_end_that_cannot_be_stored_leaves_a_wreck_and_no_hanging_turn(
         assert await talk.states() == [TurnState.INTERRUPTED]
 
 
-async def test_a_stop_that_is_never_stored_leaves_one_result_all_the_same(tmp_path: Path) -> None:
+async def test_a_stop_that_is_never_stored_leaves_one_result(tmp_path: Path) -> None:
     async with talking(tmp_path) as talk:
         work = await talk.begin()
         talk.store.refusals = [Conflict(), Conflict(), Conflict()]
@@ -256,7 +256,7 @@ async def test_a_stop_that_is_never_stored_leaves_one_result_all_the_same(tmp_pa
 @pytest.mark.parametrize(
     "reason", [SessionReason.STOP, SessionReason.CRASH, SessionReason.RESTART, SessionReason.STUCK]
 )
-async def test_what_ended_the_newest_session_is_known_to_whoever_loads_the_conversation(
+async def test_loading_a_conversation_knows_why_its_newest_session_ended(
     tmp_path: Path, reason: SessionReason
 ) -> None:
     async with talking(tmp_path) as talk:
@@ -266,7 +266,7 @@ async def test_what_ended_the_newest_session_is_known_to_whoever_loads_the_conve
         assert state.resumable == ResumableSession("s1", reason)
 
 
-async def test_a_session_that_was_left_for_another_one_explains_no_fresh_beginning(
+async def test_a_switched_session_is_no_reason_for_a_fresh_start_notice(
     tmp_path: Path,
 ) -> None:
     async with talking(tmp_path) as talk:
@@ -276,7 +276,7 @@ async def test_a_session_that_was_left_for_another_one_explains_no_fresh_beginni
         assert state.resumable == ResumableSession("s1", SessionReason.SWITCHED)
 
 
-async def test_a_session_behind_a_newer_one_that_was_closed_explains_no_fresh_beginning(
+async def test_a_closed_newer_session_is_no_reason_for_a_fresh_start_notice(
     tmp_path: Path,
 ) -> None:
     async with talking(tmp_path) as talk:

@@ -115,7 +115,7 @@ def origins(result: Transition) -> dict[str, str]:
     return named | ({"turn": turns[0]} if turns else {})
 
 
-def test_a_turn_and_what_is_said_with_it_are_named_after_the_message() -> None:
+def test_a_turn_and_its_notices_have_the_origin_of_the_message() -> None:
     stopped = idle(
         replaced_reason=SessionReason.STOP, resumable=ResumableSession("s_1", SessionReason.STOP)
     )
@@ -126,7 +126,7 @@ def test_a_turn_and_what_is_said_with_it_are_named_after_the_message() -> None:
     assert origins(after(full, TurnEnded("t_now", TurnState.DONE))) == {"turn": "o.b"}
 
 
-def test_another_run_of_a_message_is_named_after_what_asked_for_it() -> None:
+def test_a_repeated_turn_has_the_origin_of_the_command() -> None:
     last = LastTurn("t_1", "s_1", "there", ("a",), (Message("user", content="go"),))
     one, two = by(), by()
     assert origins(after(idle(session="s_1"), RetryTurn(one, last))) == {"turn": one.origin}
@@ -147,7 +147,7 @@ def test_the_first_message_opens_a_session_and_starts_its_turn_in_one_transactio
     assert said(result) == []
 
 
-def test_a_turn_belongs_to_who_asked_for_it() -> None:
+def test_a_turn_belongs_to_its_requester() -> None:
     result = after(idle(), MessageArrived(pending("a", person="web:ann")))
     assert of(StartTurn, result)[0].person == "web:ann"
     last = LastTurn("t_1", "s_1", "there", (), (Message("user", content="go"),), "web:ann")
@@ -155,13 +155,13 @@ def test_a_turn_belongs_to_who_asked_for_it() -> None:
     assert of(StartTurn, result)[0].person == BY.person
 
 
-def test_the_next_message_goes_on_in_the_same_session() -> None:
+def test_the_next_message_continues_the_same_session() -> None:
     result = after(idle(session="s_old"), MessageArrived(pending("a")))
     assert [type(change) for change in result.changes] == [StartTurn]
     assert of(StartTurn, result)[0].session_id == "s_old"
 
 
-def test_a_message_while_a_turn_runs_waits_and_the_user_is_told_how_much_waits() -> None:
+def test_a_message_during_a_turn_is_queued_and_the_user_notified() -> None:
     result = after(busy(), MessageArrived(pending("a")), MessageArrived(pending("b")))
     assert [p.id for p in result.state.waiting] == ["a", "b"]
     assert result.changes == []
@@ -170,7 +170,7 @@ def test_a_message_while_a_turn_runs_waits_and_the_user_is_told_how_much_waits()
     assert (say.notice, say.item_id, say.fields["n"]) == ("N15", result.state.queue_notice.id, 2)
 
 
-def test_the_line_about_what_waits_follows_the_queue_and_goes_with_it() -> None:
+def test_the_queue_notice_follows_the_queue_and_disappears_with_it() -> None:
     result = after(busy(), MessageArrived(pending("a")), MessageArrived(pending("b")))
     line = result.state.queue_notice
     assert line
@@ -185,12 +185,12 @@ def test_the_line_about_what_waits_follows_the_queue_and_goes_with_it() -> None:
     assert result.state.queue_notice is None
 
 
-def test_the_line_about_what_waits_goes_when_all_is_stopped() -> None:
+def test_the_queue_notice_disappears_after_a_stop() -> None:
     result = after(busy(), MessageArrived(pending("a")), StopTurn(BY))
     assert said(result) == ["N10", "N15.gone"]
 
 
-def test_the_turn_that_ends_makes_room_for_the_next_in_the_same_transaction() -> None:
+def test_the_end_of_a_turn_and_the_next_start_share_a_transaction() -> None:
     row = AppendMessages("s_now", "t_now", (Message("assistant", content="ok"),), 1)
     result = after(
         busy(pending("a"), pending("b")),
@@ -200,14 +200,14 @@ def test_the_turn_that_ends_makes_room_for_the_next_in_the_same_transaction() ->
     assert [p.id for p in result.state.waiting] == ["b"]
 
 
-def test_a_full_queue_refuses_in_words_and_marks_the_row() -> None:
+def test_a_full_queue_refuses_with_a_notice_and_marks_the_row() -> None:
     result = after(busy(pending("a")), MessageArrived(pending("b")), limit=1)
     assert said(result) == ["N16"]
     assert of(SetInbox, result) == [SetInbox(("b",), InboxState.REFUSED, 1_000_000)]
     assert [p.id for p in result.state.waiting] == ["a"]
 
 
-def test_collected_messages_become_one_turn_with_all_their_words() -> None:
+def test_collected_messages_are_joined_into_one_turn() -> None:
     state = busy(pending("a", BusyPolicy.COLLECT), pending("b", BusyPolicy.COLLECT), pending("c"))
     result = after(state, TurnEnded("t_now", TurnState.DONE))
     (start,) = of(StartTurn, result)
@@ -227,7 +227,7 @@ def test_an_interrupting_message_cancels_the_turn_and_goes_first_in_the_same_ses
     assert of(EndTurn, result) == []
 
 
-def test_steering_messages_reach_the_running_turn_and_the_others_wait_on() -> None:
+def test_steering_messages_reach_the_running_turn_and_others_keep_waiting() -> None:
     state = busy(pending("a"), pending("b", BusyPolicy.STEER))
     result = after(state, SteersRequested("t_now"))
     assert of(DeliverSteers, result)[0].messages == (Message("user", content="say b"),)
@@ -240,7 +240,7 @@ def replying(name: str, mode: BusyPolicy = BusyPolicy.QUEUE) -> PendingMessage:
     return msgspec.structs.replace(pending(name, mode), reply_to=f"m_{name}")
 
 
-def test_a_turn_replies_to_the_last_of_the_messages_that_asked_for_it() -> None:
+def test_a_turn_replies_to_the_last_of_its_messages() -> None:
     result = after(idle(), MessageArrived(replying("a")))
     assert of(StartTask, result)[0].turn.reply_to == "m_a"
     waiting = (replying("b", BusyPolicy.COLLECT), replying("c", BusyPolicy.COLLECT), replying("d"))
@@ -250,7 +250,7 @@ def test_a_turn_replies_to_the_last_of_the_messages_that_asked_for_it() -> None:
     assert of(DeliverSteers, after(steering, SteersRequested("t_now")))[0].reply_to == "m_f"
 
 
-def test_a_turn_that_runs_again_replies_to_the_same_message_but_only_in_its_place() -> None:
+def test_a_repeated_turn_replies_to_the_same_message_in_the_same_chat_only() -> None:
     go = (Message("user", content="go"),)
     last = LastTurn("t_1", "s_1", "there", ("a",), go, reply_to="m_a")
     earlier = idle(resumable=ResumableSession("s_1", SessionReason.CRASH))
@@ -265,13 +265,13 @@ def test_a_turn_that_runs_again_replies_to_the_same_message_but_only_in_its_plac
     assert of(StartTask, result)[0].turn.reply_to == "m_a"
 
 
-def test_a_turn_that_is_over_is_given_nothing_to_steer_by() -> None:
+def test_an_ended_turn_gets_no_steering_messages() -> None:
     result = after(busy(pending("b", BusyPolicy.STEER)), SteersRequested("t_other"))
     assert of(DeliverSteers, result)[0].messages == ()
     assert result.changes == []
 
 
-def test_a_message_read_back_while_loading_is_not_taken_twice() -> None:
+def test_a_message_loaded_before_its_arrival_is_not_queued_twice() -> None:
     result = after(busy(pending("a")), MessageArrived(pending("a")))
     assert [p.id for p in result.state.waiting] == ["a"]
     assert said(result) == ["N15"]
@@ -283,7 +283,7 @@ def test_a_message_read_back_while_loading_is_not_taken_twice() -> None:
     assert of(CancelTask, result)
 
 
-def test_an_over_aged_session_is_closed_and_the_user_told() -> None:
+def test_an_expired_session_is_closed_and_the_user_notified() -> None:
     result = after(idle(session="s_old"), MessageArrived(pending("a"), expired=SessionReason.IDLE))
     assert of(SetSession, result)[0].state is SessionState.CLOSED
     assert of(OpenSession, result)
@@ -302,7 +302,7 @@ def test_a_deleted_message_leaves_the_queue_and_an_edited_one_changes() -> None:
 # --- commands ----------------------------------------------------------------------------------
 
 
-def test_stop_suspends_the_session_keeps_what_waits_and_says_how_much() -> None:
+def test_stop_suspends_the_session_and_holds_the_queue() -> None:
     result = after(busy(pending("a"), pending("b")), StopTurn(BY))
     assert of(CancelTask, result)[0].cause == "stop"
     assert of(SetInbox, result)[0] == SetInbox(
@@ -321,18 +321,18 @@ def test_stop_with_nothing_running_suspends_nothing() -> None:
         assert result.changes == []
 
 
-def test_a_second_stop_finds_nothing_left_to_stop() -> None:
+def test_a_second_stop_answers_that_nothing_is_running() -> None:
     assert said(after(busy(), StopTurn(BY), StopTurn(BY))) == ["N10.idle"]
 
 
-def test_stop_also_stops_the_message_that_was_about_to_replace_a_turn() -> None:
+def test_stop_also_stops_a_message_that_is_about_to_replace_a_turn() -> None:
     result = after(busy(), MessageArrived(pending("now", BusyPolicy.INTERRUPT)), StopTurn(BY))
     assert said(result) == ["N10"]
     assert of(SetInbox, result)[0].state is InboxState.HELD
     assert of(EndTurn, result) == []
 
 
-def test_a_command_row_is_done_with_the_change_it_makes() -> None:
+def test_a_command_row_is_settled_in_the_same_transaction() -> None:
     by = msgspec.structs.replace(BY, inbox="i_1")
     for event in (
         StopTurn(by),
@@ -345,7 +345,7 @@ def test_a_command_row_is_done_with_the_change_it_makes() -> None:
         assert SetInbox(("i_1",), InboxState.DONE, 1_000_000) in result.changes
 
 
-def test_the_message_after_a_stop_opens_a_fresh_session_and_says_so_once() -> None:
+def test_the_message_after_a_stop_opens_a_fresh_session_with_one_notice() -> None:
     stopped = after(busy(), StopTurn(BY), TurnEnded("t_now", TurnState.STOPPED))
     result = after(stopped.state, MessageArrived(pending("a")))
     assert said(result) == ["N14"]
@@ -358,7 +358,7 @@ def test_the_message_after_a_stop_opens_a_fresh_session_and_says_so_once() -> No
     assert said(result) == []
 
 
-def test_the_model_hears_of_the_interrupted_request_after_a_crash() -> None:
+def test_the_model_is_told_the_interrupted_request_after_a_crash() -> None:
     state = idle(
         resumable=ResumableSession("s_1", SessionReason.CRASH, "build it"),
         replaced_reason=SessionReason.CRASH,
@@ -367,7 +367,7 @@ def test_the_model_hears_of_the_interrupted_request_after_a_crash() -> None:
     assert start.interrupted_request == "build it"
 
 
-def test_a_message_that_comes_while_a_stopped_turn_leaves_waits_for_it() -> None:
+def test_a_message_during_cancellation_waits_for_its_end() -> None:
     result = after(busy(), StopTurn(BY), MessageArrived(pending("a")))
     assert of(StartTurn, result) == []
     result = after(result.state, TurnEnded("t_now", TurnState.STOPPED))
@@ -375,7 +375,7 @@ def test_a_message_that_comes_while_a_stopped_turn_leaves_waits_for_it() -> None
     assert said(result) == ["N14"]
 
 
-def test_resume_brings_the_session_back_with_what_waited() -> None:
+def test_resume_reactivates_the_session_with_its_held_messages() -> None:
     state = idle(
         resumable=ResumableSession("s_1", SessionReason.STOP), replaced_reason=SessionReason.STOP
     )
@@ -386,7 +386,7 @@ def test_resume_brings_the_session_back_with_what_waited() -> None:
     assert said(result) == ["resumed"]
 
 
-def test_resume_suspends_the_present_session_as_switched() -> None:
+def test_resume_suspends_the_active_session_as_switched() -> None:
     state = idle(session="s_2", resumable=ResumableSession("s_1", SessionReason.STOP))
     result = after(state, ResumeSession(BY, "s_1"))
     first, second = of(SetSession, result)
@@ -396,7 +396,7 @@ def test_resume_suspends_the_present_session_as_switched() -> None:
     assert result.state.replaced_reason is None
 
 
-def test_resume_in_the_middle_of_a_turn_ends_it_first() -> None:
+def test_resume_during_a_turn_cancels_it_first() -> None:
     result = after(busy(), ResumeSession(BY, "s_1", held=(pending("a"),)))
     assert of(CancelTask, result)
     assert of(StartTurn, result) == []
@@ -404,11 +404,11 @@ def test_resume_in_the_middle_of_a_turn_ends_it_first() -> None:
     assert of(StartTurn, result)[0].session_id == "s_1"
 
 
-def test_resume_without_an_earlier_session_says_so() -> None:
+def test_resume_without_an_earlier_session_sends_a_notice() -> None:
     assert said(after(idle(), ResumeSession(BY, None))) == ["nothing_to_resume"]
 
 
-def test_continue_takes_up_what_was_interrupted_without_a_new_user_row() -> None:
+def test_continue_resumes_the_interrupted_turn_without_a_new_user_row() -> None:
     last = LastTurn("t_1", "s_1", "there", ("a",), (Message("user", content="go"),))
     state = idle(
         resumable=ResumableSession("s_1", SessionReason.CRASH), replaced_reason=SessionReason.CRASH
@@ -419,7 +419,7 @@ def test_continue_takes_up_what_was_interrupted_without_a_new_user_row() -> None
     assert of(StartTask, result)[0].resumed
 
 
-def test_retry_runs_the_interrupted_message_again_in_its_own_session() -> None:
+def test_retry_repeats_the_interrupted_message_in_its_session() -> None:
     last = LastTurn("t_1", "s_1", "there", ("a",), (Message("user", content="go"),))
     state = idle(
         resumable=ResumableSession("s_1", SessionReason.CRASH), replaced_reason=SessionReason.CRASH
@@ -439,26 +439,26 @@ def test_retry_runs_the_interrupted_message_again_in_its_own_session() -> None:
         pytest.param(UndoTurn(BY, None), "nothing_to_undo", id="nothing to undo"),
     ],
 )
-def test_commands_that_find_nothing_say_so(event: Event, notice: str) -> None:
+def test_commands_without_a_target_send_a_notice(event: Event, notice: str) -> None:
     result = after(idle(session="s_1"), event)
     assert said(result) == [notice]
     assert result.changes == []
 
 
-def test_retry_and_undo_wait_for_the_running_turn_to_be_stopped() -> None:
+def test_retry_and_undo_are_refused_during_a_turn() -> None:
     last = LastTurn("t_1", "s_now", "there", ("a",), (Message("user", content="go"),))
     for event in (RetryTurn(BY, last), UndoTurn(BY, last)):
         assert said(after(busy(), event)) == ["busy"]
 
 
-def test_undo_takes_the_exchange_out_of_the_history() -> None:
+def test_undo_retracts_the_last_turn() -> None:
     last = LastTurn("t_1", "s_1", "there", ("a",), (Message("user", content="go"),))
     result = after(idle(session="s_1"), UndoTurn(BY, last))
     assert of(TakeBackTurn, result) == [TakeBackTurn("s_1", "t_1", 1_000_000)]
     assert said(result) == ["undone"]
 
 
-def test_new_closes_the_session_and_what_waits_goes_into_the_fresh_one() -> None:
+def test_new_closes_the_session_and_the_queue_moves_to_the_next_one() -> None:
     result = after(busy(pending("a")), NewSession(BY))
     assert of(SetSession, result)[0].reason is SessionReason.NEW
     assert said(result) == ["new"]
@@ -468,7 +468,7 @@ def test_new_closes_the_session_and_what_waits_goes_into_the_fresh_one() -> None
     assert said(result) == []
 
 
-def test_only_the_last_requester_or_an_admin_changes_the_course_but_anybody_may_stop() -> None:
+def test_only_the_last_requester_or_an_admin_may_reset_but_all_may_stop() -> None:
     other = CommandContext("there", "web:other")
     for event in (
         NewSession(other),
@@ -480,7 +480,7 @@ def test_only_the_last_requester_or_an_admin_changes_the_course_but_anybody_may_
     assert said(after(busy(), StopTurn(other))) == ["N10"]
 
 
-def test_deleting_the_active_session_stops_its_turn() -> None:
+def test_deleting_the_active_session_cancels_its_turn() -> None:
     result = after(busy(), DeleteSession(BY, "s_now"))
     assert of(CancelTask, result)
     assert of(SetSession, result)[0].reason is SessionReason.DELETED
@@ -490,7 +490,7 @@ def test_deleting_the_active_session_stops_its_turn() -> None:
     assert after(state, DeleteSession(BY, "s_1")).state.resumable is None
 
 
-def test_only_a_session_that_nobody_uses_is_deleted_for_its_age() -> None:
+def test_retention_deletes_only_sessions_that_are_not_in_use() -> None:
     assert after(busy(), DeleteSession(BY, "s_now", if_idle=True)).changes == []
     assert after(idle(session="s_1"), DeleteSession(BY, "s_1", if_idle=True)).changes == []
     wanted = msgspec.structs.replace(pending("a"), continued_session="s_9")
@@ -507,7 +507,7 @@ def test_only_a_session_that_nobody_uses_is_deleted_for_its_age() -> None:
 # --- shutdown and crash ------------------------------------------------------------------------
 
 
-def test_while_draining_messages_are_kept_and_their_sender_is_told_once() -> None:
+def test_while_draining_messages_wait_and_their_sender_is_notified_once() -> None:
     result = after(idle(session="s_1"), Drain(), MessageArrived(pending("a")))
     assert said(result) == ["N17"]
     assert of(StartTurn, result) == []
@@ -516,13 +516,13 @@ def test_while_draining_messages_are_kept_and_their_sender_is_told_once() -> Non
     assert [p.id for p in result.state.waiting] == ["a", "b"]
 
 
-def test_a_turn_that_ends_while_draining_starts_no_other() -> None:
+def test_a_turn_ending_while_draining_starts_no_other() -> None:
     result = after(busy(pending("a")), Drain(), TurnEnded("t_now", TurnState.DONE))
     assert [type(change) for change in result.changes] == [EndTurn]
     assert result.state.turn is None
 
 
-def test_what_outlives_the_grace_is_suspended_and_its_user_told() -> None:
+def test_a_turn_outlasting_the_grace_period_is_suspended_with_a_notice() -> None:
     result = after(busy(pending("a")), Drain(), InterruptTurn(SessionReason.RESTART, {"k": 1}))
     assert of(EndTurn, result)[0].state is TurnState.INTERRUPTED
     assert of(SetSession, result)[0].reason is SessionReason.RESTART
@@ -530,7 +530,7 @@ def test_what_outlives_the_grace_is_suspended_and_its_user_told() -> None:
     assert [p.id for p in result.state.waiting] == ["a"]  # answered after the restart
 
 
-def test_a_turn_to_be_taken_up_stays_running_in_the_journal() -> None:
+def test_a_turn_to_be_resumed_stays_running_in_the_journal() -> None:
     result = after(busy(), Drain(), InterruptTurn(SessionReason.RESTART, resume_after_restart=True))
     assert of(CancelTask, result)[0].resume_after_restart
     assert result.changes == []
@@ -543,7 +543,7 @@ def wreck(*, take_up: bool = False, stuck: bool = False) -> TurnCrashed:
     return TurnCrashed(turn, (row,), {"k": 2}, resume=take_up, stuck=stuck)
 
 
-def test_a_turn_found_running_after_a_crash_suspends_its_session_and_is_told() -> None:
+def test_a_crashed_turn_suspends_its_session_with_a_notice() -> None:
     result = after(idle(session="s_1"), wreck())
     assert [type(change) for change in result.changes] == [AppendMessages, EndTurn, SetSession]
     assert of(SetSession, result)[0].reason is SessionReason.CRASH
@@ -551,12 +551,12 @@ def test_a_turn_found_running_after_a_crash_suspends_its_session_and_is_told() -
     assert result.state.replaced_reason is SessionReason.CRASH
 
 
-def test_a_turn_taken_up_too_often_is_stuck() -> None:
+def test_a_turn_resumed_too_often_is_stuck() -> None:
     result = after(idle(session="s_1"), wreck(stuck=True))
     assert of(SetSession, result)[0].reason is SessionReason.STUCK
 
 
-def test_a_turn_to_be_taken_up_runs_again_under_its_own_id() -> None:
+def test_a_resumed_turn_keeps_its_id() -> None:
     result = after(idle(session="s_1"), wreck(take_up=True))
     (start,) = of(StartTurn, result)
     assert (start.id, start.person) == ("t_dead", "web:owner")
@@ -564,7 +564,7 @@ def test_a_turn_to_be_taken_up_runs_again_under_its_own_id() -> None:
     assert said(result) == []
 
 
-def test_the_end_of_a_turn_nobody_knows_changes_nothing() -> None:
+def test_the_end_of_an_unknown_turn_changes_nothing() -> None:
     assert after(idle(), TurnEnded("t_ghost", TurnState.DONE)).changes == []
 
 

@@ -14,7 +14,7 @@ from tests.unit.sessions.test_actor import Witness, store
 __all__ = ["store"]
 
 
-async def test_the_longest_unused_are_let_go_but_none_that_is_at_work(store: SessionStore) -> None:
+async def test_the_least_recently_used_idle_actors_are_evicted(store: SessionStore) -> None:
     clock = SystemClock()
     async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
         shared = ActorServices(store, Witness(), clock, Ids(clock), ExpiryPolicy, lambda: 20, tasks)

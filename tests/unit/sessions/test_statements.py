@@ -58,7 +58,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sa.Connection
         yield connection
 
 
-def test_all_statements_are_looked_at() -> None:
+def test_all_statements_are_collected() -> None:
     assert len(ALL) > 56
 
 
@@ -79,7 +79,7 @@ def test_a_statement_finds_its_rows_by_an_index(name: str, database: sa.Connecti
         assert "TEMP B-TREE" not in step
 
 
-def test_what_a_model_sees_is_read_without_what_the_summary_covers(
+def test_reading_the_context_skips_rows_covered_by_the_summary(
     database: sa.Connection,
 ) -> None:
     [step] = plan(sessions._BEHIND_SUMMARY, database)
@@ -101,6 +101,6 @@ def test_costs_are_summed_by_an_index(names: tuple[str, ...], database: sa.Conne
     assert not [step for step in steps if step.startswith("SCAN")], steps
 
 
-def test_the_costs_of_a_persons_day_are_found_by_one_index(database: sa.Connection) -> None:
+def test_the_daily_costs_of_a_person_use_one_index(database: sa.Connection) -> None:
     steps = plan(costs.usage_query(frozenset({"person", "since"})), database)
     assert any("ix_turns_person (person=? AND started_at>?)" in step for step in steps), steps

@@ -32,7 +32,7 @@ def wrapped(error: BaseException) -> Wrapped:
         (ssl.SSLError(1, "WRONG_VERSION_NUMBER"), "TLS handshake failed"),
     ],
 )
-def test_the_cause_is_told_however_deep_it_lies(error: BaseException, words: str) -> None:
+def test_the_cause_is_found_below_any_number_of_wrappers(error: BaseException, words: str) -> None:
     assert words in describe_network_error(error)
     assert words in describe_network_error(wrapped(wrapped(error)))
     assert words in describe_network_error(
@@ -40,7 +40,7 @@ def test_the_cause_is_told_however_deep_it_lies(error: BaseException, words: str
     )
 
 
-def test_what_has_no_such_cause_has_no_reason() -> None:
+def test_other_errors_have_no_description() -> None:
     turning = Wrapped()
     turning.__cause__ = wrapped(turning)
     assert describe_network_error(turning) == ""

@@ -77,7 +77,7 @@ def test_labels_ignore_case_and_the_width_of_blanks() -> None:
     assert parse(md) == (Paragraph((DOCS,)),)
 
 
-def test_the_words_of_a_reference_keep_their_style() -> None:
+def test_the_text_of_a_reference_keeps_its_style() -> None:
     md = "[**docs**][r] and ![docs][r]\n\n[r]: https://e.org/docs"
     assert inside(md) == (
         Link("https://e.org/docs", (Styled("bold", (PlainText("docs"),)),)),
@@ -119,7 +119,7 @@ def test_the_first_definition_of_a_label_counts_and_the_other_stays_visible() ->
     )
 
 
-def test_a_second_definition_is_no_use_of_the_first() -> None:
+def test_a_second_definition_does_not_count_as_a_use() -> None:
     md = "[docs]: https://e.org/docs\n\n[docs]: https://e.org/other"
     assert str(parse(md)).count("[docs]: https://e.org/") == 2
 
