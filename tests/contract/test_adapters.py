@@ -1,7 +1,7 @@
-"""One body of tests, every adapter: what the gateway relies on whatever the platform.
+"""The adapter contract: the same tests against every adapter.
 
-Where a platform cannot do something, its capabilities say so, and the body looks at what it does
-instead. What the whole gateway makes of it is in `test_conversations`.
+Where a platform lacks an ability, its capabilities say so, and the test checks the alternative.
+Tests of the whole gateway on every platform are in `test_conversations`.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from tests.contract.services.contract import Service, Trouble
 
 pytestmark = pytest.mark.quick
 
-BYTES = bytes(range(256)) * 1_000  # more than one piece of any adapter
+BYTES = bytes(range(256)) * 1_000  # more than one chunk in every adapter
 
 
 @pytest.fixture(params=available())
@@ -49,12 +49,12 @@ async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
         yield stage
 
 
-# --- showing -----------------------------------------------------------------------------------
+# --- delivering --------------------------------------------------------------------------------
 
 
 async def test_capabilities_leave_room_to_work_with(stage: Stage) -> None:
     can = stage.adapter.capabilities
-    assert can.text_limit >= 2 * MIN_LIMIT  # room for a mark, too
+    assert can.text_limit >= 2 * MIN_LIMIT  # leaves room for a mark
     assert can.burst >= 1
     assert can.per_second > 0
     assert can.live_interval >= 0
@@ -191,7 +191,7 @@ async def test_a_file_arrives_with_its_bytes_and_its_caption(stage: Stage, tmp_p
 
 async def test_an_upload_of_an_unreadable_file_is_refused(stage: Stage, tmp_path: Path) -> None:
     if stage.service.name == "memory":
-        return  # it shows names of files, and reads none
+        return  # the platform shows file names without reading files
     op = Upload("u.0", stage.address, str(tmp_path / "none"), "none", "text/plain", "Here")
     with pytest.raises(Rejected):
         await stage.deliver(op)
@@ -231,7 +231,7 @@ async def test_a_message_is_received_and_acknowledged_once_stored(
 
 async def test_in_a_room_only_messages_addressing_the_bot_are_addressed(stage: Stage) -> None:
     room = stage.service.room
-    if room is None:  # a conversation with us alone: everything is meant for us
+    if room is None:  # only private chats: every message is addressed
         await stage.service.say(stage.place, "among ourselves")
         assert [each.text for each in await stage.inbox.messages(1)] == ["among ourselves"]
         return
@@ -244,7 +244,7 @@ async def test_in_a_room_only_messages_addressing_the_bot_are_addressed(stage: S
 
 
 async def test_a_reply_brings_the_message_it_answers(stage: Stage) -> None:
-    """On Slack an answer to one message is a thread below it: what stands there comes along."""
+    """On Slack a reply is a thread below the message; the messages of the thread come along."""
     if not stage.service.quotes:
         await stage.service.say(stage.place, "is that so?")
         (message,) = await stage.inbox.messages(1)
@@ -279,12 +279,12 @@ async def test_edits_and_deletes_name_their_message(stage: Stage) -> None:
 @pytest.mark.parametrize("restart", [False, True], ids=["at once", "after a restart"])
 @pytest.mark.parametrize("name", available())
 async def test_a_button_returns_its_action(name: str, restart: bool) -> None:
-    action = "approve:" + "x" * 56  # as long as the contract allows
+    action = "approve:" + "x" * 56  # the longest action the contract allows
     buttons = (Button("Approve", action), Button("Deny", "deny:1"))
     async with available()[name]() as service:
         stage = Stage(service)
         async with stage.running():
-            if not stage.can.buttons:  # then the text has to say how to answer
+            if not stage.can.buttons:  # the text must explain how to answer
                 await stage.deliver(Ask("a.0", stage.address, "May I? /approve or /deny", buttons))
                 await stage.shows("May I? /approve or /deny")
                 return
@@ -304,7 +304,7 @@ async def test_a_button_returns_its_action(name: str, restart: bool) -> None:
     assert isinstance(pressed, InboundAction)
     assert pressed.action == action
     assert pressed.address == stage.address
-    if service.name not in {"memory", "web"}:  # there the message is known by other names
+    if service.name not in {"memory", "web"}:  # these have other names for the message
         assert pressed.message == receipt.message
     assert service.violations() == []
 
@@ -342,7 +342,7 @@ async def test_a_received_file_can_be_downloaded_exactly(stage: Stage) -> None:
     assert text == Text("look")
     assert isinstance(file, File)
     assert (file.name, file.media_type, file.size) == ("notes.txt", "text/plain", len(BYTES))
-    # It outlasts the process that took it in: what is stored is enough to read it.
+    # Another process can download the file, because the stored event is enough.
     kept = msgspec.json.decode(msgspec.json.encode(message), type=InboundMessage)
     assert isinstance(kept.parts[1], File)
     assert await _read(stage, kept.parts[1]) == BYTES
@@ -380,7 +380,7 @@ async def test_messages_sent_while_disconnected_are_received_once_in_order(name:
             await stage.inbox.wait(1)
             await service.settled()
         if service.name == "memory":
-            return  # it is the adapter itself that remembers
+            return  # the adapter itself keeps the messages
         for number in range(3):
             await service.say(stage.place, f"away {number}")
         await service.forget()
@@ -395,14 +395,14 @@ async def test_messages_sent_while_disconnected_are_received_once_in_order(name:
     assert service.violations() == []
 
 
-# --- calls that go wrong -----------------------------------------------------------------------
+# --- failing calls -----------------------------------------------------------------------------
 
 
 REMOTE = ["telegram", "discord", "slack"]
 
 
-def _kinds(stage: Stage, person: str, ours: str, path: Path) -> dict[str, Op]:
-    """One op of each kind that the platform can do."""
+def _ops_by_kind(stage: Stage, person: str, ours: str, path: Path) -> dict[str, Op]:
+    """Return one op of each kind that the platform supports."""
     here, can = stage.address, stage.can
     found: dict[str, Op] = {
         "post": Post("a.0", here, "Hello **you**"),
@@ -426,10 +426,10 @@ def _kinds(stage: Stage, person: str, ours: str, path: Path) -> dict[str, Op]:
 
 
 @contextlib.asynccontextmanager
-async def _prepared(
+async def _prepared_stage(
     service: Service, path: Path, where: str
 ) -> AsyncIterator[tuple[Stage, dict[str, Op]]]:
-    """A stage on which somebody has spoken and we have answered; and one op of each kind."""
+    """Open a stage with a received and an answered message, and one op of each kind."""
     stage = Stage(service)
     async with stage.running():
         if where == "room":
@@ -440,22 +440,22 @@ async def _prepared(
         stage.place = msgspec.structs.replace(stage.place, thread=message.address.thread)
         ours = await stage.deliver(Post("z.0", stage.address, "Something"))
         await service.settled()
-        yield stage, _kinds(stage, message.id, ours.message, path)
+        yield stage, _ops_by_kind(stage, message.id, ours.message, path)
 
 
-async def _methods(service: Service, path: Path, kind: str, where: str) -> list[str]:
-    """The methods that an op of some kind calls when all goes well."""
-    async with _prepared(service, path, where) as (stage, ops):
+async def _called_methods(service: Service, path: Path, kind: str, where: str) -> list[str]:
+    """Return the API methods that an op of this kind calls on success."""
+    async with _prepared_stage(service, path, where) as (stage, ops):
         if kind not in ops:
             return []
         before = len(service.called())
         await stage.deliver(ops[kind])
-        pushes = {"getUpdates", "setMyCommands", "PUT commands"}  # not made for the op
+        pushes = {"getUpdates", "setMyCommands", "PUT commands"}  # not calls of the op
         calls = service.called()[before:]
-        if kind == "begun":  # is closed at the end of its stage by nobody else
+        if kind == "begun":  # closed at the end of its stage
             (seen,) = (each for each in service.seen(stage.place) if each.text != "Something")
             await stage.deliver(Edit("a.0.e", stage.address, seen.id, "Hello"))
-        await _rested(stage, kind)
+        await _end_typing(stage, kind)
         return [
             method
             for method in dict.fromkeys(each.method for each in calls)
@@ -491,14 +491,14 @@ async def test_a_failing_op_raises_the_error_for_its_outcome(
 
         async def kind_of(kind: str, where: str) -> None:
             async with opened() as service:
-                methods = await _methods(service, path, kind, where)
+                methods = await _called_methods(service, path, kind, where)
             for method in methods:
                 async with (
                     opened() as service,
-                    _prepared(service, path, where) as (stage, ops),
+                    _prepared_stage(service, path, where) as (stage, ops),
                 ):
-                    await _meets(stage, ops[kind], method, trouble)
-                    await _rested(stage, kind)
+                    await _check_fault(stage, ops[kind], method, trouble)
+                    await _end_typing(stage, kind)
                     await service.rests()
                     assert service.violations() == [], method
 
@@ -511,8 +511,8 @@ async def test_a_failing_op_raises_the_error_for_its_outcome(
         )
 
 
-async def _meets(stage: Stage, op: Op, method: str, trouble: Trouble) -> None:
-    """Let one call of an op go wrong; nothing is ever shown twice that is not said to be."""
+async def _check_fault(stage: Stage, op: Op, method: str, trouble: Trouble) -> None:
+    """Let one call of an op fail; check the error, and that nothing is shown twice unexpectedly."""
     service, before = stage.service, len(stage.service.seen(stage.place))
     creates = isinstance(op, Post | Ask | Upload)
     seconds = service.fail(method, trouble)
@@ -524,9 +524,9 @@ async def _meets(stage: Stage, op: Op, method: str, trouble: Trouble) -> None:
         error = met
     assert service.unmet() == [], f"{method} was not called"
     shown = len([each for each in service.seen(stage.place) if not each.passing]) - before
-    if error is None:  # it was made up for, or nothing depends on it
+    if error is None:  # the adapter recovered, or the call did not matter
         assert not creates or shown == 1, method
-        return await _closed(stage, op)
+        return await _close_op(stage, op)
     if trouble is Trouble.LIMITED:
         assert isinstance(error, Unavailable), method
         assert error.retry_after is not None
@@ -535,28 +535,28 @@ async def _meets(stage: Stage, op: Op, method: str, trouble: Trouble) -> None:
         return None
     assert isinstance(error, Unconfirmed | Unavailable), method
     if isinstance(error, Unavailable):
-        assert not creates or shown == 0, f"{method}: {error}, but it is there"
-    if isinstance(op, Draft | Typing):  # something always follows
+        assert not creates or shown == 0, f"{method}: {error}, but the message is shown"
+    if isinstance(op, Draft | Typing):  # another op always follows
         await stage.deliver(Post("b.0", op.address, "Done"))
         return None
     if not creates:
-        await stage.deliver(op)  # is safe to repeat
+        await stage.deliver(op)  # safe to repeat
         return None
     await stage.deliver(msgspec.structs.replace(op, again=True, since=since))
     shown = len([each for each in service.seen(stage.place) if not each.passing]) - before
     most = 2 if stage.can.repeat is Repeat.MARK and trouble is Trouble.CUT_AFTER else 1
     assert shown == most, f"{method}: {service.seen(stage.place)}"
-    return await _closed(stage, op)
+    return await _close_op(stage, op)
 
 
-async def _rested(stage: Stage, kind: str) -> None:
-    """Say that nothing is written any more, where that must be said."""
+async def _end_typing(stage: Stage, kind: str) -> None:
+    """End the typing indicator on platforms that require it."""
     if kind == "typing" and stage.can.typing_ends:
         await stage.deliver(Typing("a.t", stage.address, over=True))
 
 
-async def _closed(stage: Stage, op: Op) -> None:
-    """End what was begun."""
+async def _close_op(stage: Stage, op: Op) -> None:
+    """Finish a streaming message or a draft."""
     if isinstance(op, Post) and op.streaming:
         ours = stage.service.seen(stage.place)[-1]
         await stage.deliver(Edit(f"{op.op}.e", stage.address, ours.id, "Hello"))

@@ -1,4 +1,4 @@
-"""What people see of the whole gateway, by the same bodies on every platform."""
+"""The whole gateway, by the same tests on every platform."""
 
 import asyncio
 import json
@@ -24,12 +24,12 @@ from tests.fakes.model_server import ModelServer
 pytestmark = pytest.mark.quick
 
 
-def _unpaced() -> AbstractAsyncContextManager[Service]:
+def _discord_without_pacing() -> AbstractAsyncContextManager[Service]:
     return discord.opened(pace=(1_000, 1.0))
 
 
-OPENED: dict[str, Opened] = {**SERVICES, "discord": _unpaced}
-"""As `SERVICES`; what is seen here is not about pace."""
+OPENED: dict[str, Opened] = {**SERVICES, "discord": _discord_without_pacing}
+"""Like `SERVICES`, with a Discord that enforces no pace."""
 
 
 @pytest.fixture(params=OPENED)
@@ -46,7 +46,7 @@ async def model() -> AsyncIterator[ModelServer]:
 
 
 def places(service: Service) -> list[Place]:
-    """A chat with us alone, and a room where there are rooms."""
+    """Return the private chat, and a room if the platform has rooms."""
     return [service.direct, *([service.room] if service.room else [])]
 
 
@@ -54,14 +54,14 @@ def can(home: House, service: Service, place: Place) -> Capabilities:
     return capabilities_in(home.adapter, service.address(place))
 
 
-async def asked(model: ModelServer, number: int) -> list[str]:
-    """What the model was told by people in its n-th request."""
+async def user_texts(model: ModelServer, number: int) -> list[str]:
+    """Return the user messages in the model's n-th request."""
     async with asyncio.timeout(8):
         request = await model.request(number)
     return [str(each["content"]) for each in request.body["messages"] if each["role"] == "user"]
 
 
-# --- a message and its answer --------------------------------------------------------------------
+# --- messages and answers ------------------------------------------------------------------------
 
 
 async def test_addressed_messages_are_answered_once_and_others_never(
@@ -94,12 +94,14 @@ async def test_in_a_room_the_answer_is_visibly_a_reply(
                 await service.shows(place, answer)
                 await service.rests()
                 seen = service.seen(place)[-1]
-                shown = can(home, service, place).reply or service.name == "slack"  # in its thread
+                shown = (
+                    can(home, service, place).reply or service.name == "slack"
+                )  # replies are in its thread
                 assert seen.reply_to == (said if place == service.room and shown else ""), text
 
 
-async def _begins(service: Service, place: Place, text: str) -> None:
-    """Wait until something is seen, also if it is a preview."""
+async def _wait_for_beginning(service: Service, place: Place, text: str) -> None:
+    """Wait until a text with this beginning is visible, a preview included."""
     await service.until(lambda: any(text in each for each in service.screen(place)))
 
 
@@ -111,12 +113,12 @@ async def test_the_quoted_message_reaches_the_model(
         await service.shows(service.direct, "echo: the sky is green")
         answered = service.seen(service.direct)[-1].id
         await service.say(service.direct, "is it?", answers=answered if service.quotes else "")
-        told = "\n".join(await asked(model, 2))
+        told = "\n".join(await user_texts(model, 2))
         assert "is it?" in told
         if service.quotes:
             quoted = told.rpartition("is it?")[0]
             assert "echo: the sky is green" in quoted
-        else:  # the whole conversation is before the model anyway
+        else:  # the whole conversation is in the request anyway
             assert "the sky is green" in told
         await service.until(
             lambda: any("is it?" in text for text in service.screen(service.direct))
@@ -146,7 +148,7 @@ async def test_an_answer_grows_visibly_and_is_finally_shown_once(
 
 
 def _watch(service: Service, place: Place, states: list[Seen]) -> Callable[[], bool]:
-    """Keep every state of an answer; it is done when nothing about it is passing any more."""
+    """Record every state of an answer; return a function that is true once the answer is final."""
 
     def look() -> bool:
         seen = service.seen(place)
@@ -171,7 +173,7 @@ def _part(part: int, lines: int, rows: int) -> str:
 
 
 LONG = "\n\n".join(
-    # The first is longer than a message of any of the services may be.
+    # The first part is longer than a message on any platform.
     _part(part, *((460, 120) if part == 0 else (14, 3)))
     for part in range(PARTS)
 )
@@ -224,7 +226,7 @@ async def test_a_received_file_can_be_sent_back(tmp_path: Path, service: Service
         await service.rests()
 
 
-# --- what people change, and how they command ------------------------------------------------------
+# --- edits and commands --------------------------------------------------------------------------
 
 
 async def test_a_waiting_message_is_answered_in_its_edited_form(
@@ -276,7 +278,7 @@ async def test_a_streaming_answer_can_be_stopped_where_it_is_shown(
     async with house(tmp_path, service, model) as home:
         for number, place in enumerate(places(service)):
             await service.say(place, "hang")
-            await _begins(service, place, "so far")
+            await _wait_for_beginning(service, place, "so far")
             here = can(home, service, place)
             if here.live is Live.EDIT and here.buttons:
                 await service.until(partial(_can_be_stopped, service, place))
@@ -297,7 +299,7 @@ def _can_be_stopped(service: Service, place: Place) -> bool:
 async def test_an_interrupted_answer_continues_on_request_after_a_restart(
     tmp_path: Path, service: Service, model: ModelServer, word: str, crash: bool
 ) -> None:
-    """By a button where there are buttons, by the command that the notice names where not."""
+    """With a button, or with the command named in the notice where there are no buttons."""
     here = service.direct
     async with house(tmp_path, service, model) as home:
         await service.say(here, "hang on")
@@ -387,8 +389,8 @@ async def test_a_thread_is_a_separate_conversation(
         for number, place in enumerate([*places(service), await service.elsewhere()]):
             await service.say(place, f"hello {number}")
             await service.shows(place, f"hello {number}")
-            (told,) = await asked(model, number + 1)
-            for other in range(number):  # said by this person, but not here
+            (told,) = await user_texts(model, number + 1)
+            for other in range(number):  # from the same person, in other places
                 assert f"hello {other}" not in told.rpartition("\n\n")[2]
         await service.rests()
     assert len(service.seen(service.direct)) == 1
@@ -403,8 +405,8 @@ async def test_a_broken_connection_loses_and_duplicates_nothing(
 ) -> None:
     here = service.direct
     async with house(tmp_path, service, model) as home:
-        keeps = not can(home, service, here).delete  # what a terminal shows stays there
-        await service.say(here, "tell me")  # and it breaks while the answer is written
+        keeps = not can(home, service, here).delete  # a terminal cannot take text back
+        await service.say(here, "tell me")  # the connection breaks during the answer
         await service.until(lambda: any("one" in text for text in service.screen(here)))
         await service.cut(politely=politely)
         for number in range(3):
@@ -414,7 +416,7 @@ async def test_a_broken_connection_loses_and_duplicates_nothing(
         await service.send_again()
         await service.settled()
         await service.rests()
-    gone = re.compile("waiting|^…$")  # what was taken back
+    gone = re.compile("waiting|^…$")  # notices that were removed
     shown = [text for text in service.screen(here) if not (keeps and gone.search(text))]
     assert shown == [SLOWLY, *(f"echo: say {number}" for number in range(3))]
     assert len(model.requests) == 4
@@ -446,6 +448,6 @@ async def test_messages_sent_during_downtime_are_answered_once(
     for place in places(service):
         shown = [text for text in service.screen(place) if "echo: " in text]
         words, said = [text.split()[-1] for text in shown], ["one", "two", "three", "four"]
-        if place == service.room and service.opens_threads:  # none of which waits for another
+        if place == service.room and service.opens_threads:  # one thread does not wait for another
             words, said = sorted(words), sorted(said)
         assert words == said

@@ -1,6 +1,6 @@
-"""Markdown as models write it arrives whole and formatted on every platform.
+"""Markdown from models arrives complete and formatted on every platform.
 
-The short form of `make markdown`, which takes thousands of texts and every beginning of the samples.
+This is the short form of `make markdown`, which tests thousands of texts and every prefix.
 """
 
 import pytest
@@ -22,7 +22,7 @@ from tests.faults.markdown_texts import NASTY, text_of
 
 TEXTS = 60
 STEP = 17
-"""Between two beginnings of a sample."""
+"""Characters between the tested prefixes of a sample."""
 
 
 def _good(tally: Tally) -> None:

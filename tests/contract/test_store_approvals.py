@@ -1,4 +1,4 @@
-"""Questions whether a tool may run, on every database: asked once, answered once, used once."""
+"""Approvals on every database: asked once, answered once, used once."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ EXPIRED, USED = ApprovalState.EXPIRED, ApprovalState.USED
 
 @pytest.fixture(autouse=True)
 async def turn(store: SessionStore) -> None:
-    """A turn that asks."""
+    """Start a turn that asks."""
     await store.apply(opened("s1"), started("t1", "s1"))
 
 
@@ -158,7 +158,7 @@ async def test_exactly_one_of_many_concurrent_answers_counts(
     store: SessionStore, store_url: str
 ) -> None:
     stores = [store]
-    if store_url.startswith("postgresql"):  # where another process may write as well
+    if store_url.startswith("postgresql"):  # another process may write there as well
         stores.append(await SessionStore.open(store_url, clock=SystemClock()))
     winners: list[AnswerApproval] = []
     losers: list[AnswerApproval] = []
@@ -190,7 +190,7 @@ async def test_exactly_one_of_many_concurrent_answers_counts(
             await other.close()
 
 
-# --- finding a permission again --------------------------------------------------------------
+# --- finding a permission --------------------------------------------------------------------
 
 
 async def test_a_permission_is_found_only_for_exactly_its_call(store: SessionStore) -> None:

@@ -1,4 +1,4 @@
-"""What is held back for requests and what they use, on every database."""
+"""Budget reservations and their settlement, on every database."""
 
 import asyncio
 import itertools
@@ -29,9 +29,7 @@ async def counted(store: SessionStore, scope: str = "all", day: str = DAY) -> Bu
 async def test_a_reservation_counts_until_it_is_settled(store: SessionStore) -> None:
     assert await counted(store) == BudgetUsage()
     first = hold(400, ALL, ANN, cost=0.25)
-    assert (
-        await store.reserve_budget(first) == ANN
-    )  # more than its limit: nothing is held back anywhere
+    assert await store.reserve_budget(first) == ANN  # over one limit: reserved in none
     assert (await counted(store), await counted(store, "user ann")) == (
         BudgetUsage(),
         BudgetUsage(),
@@ -50,7 +48,9 @@ async def test_a_reservation_counts_until_it_is_settled(store: SessionStore) -> 
 async def test_a_reservation_must_fit_all_limits(store: SessionStore) -> None:
     assert await store.reserve_budget(hold(200, ALL, ANN)) is None
     assert await store.reserve_budget(hold(101, ALL, ANN)) == ANN
-    assert await counted(store) == BudgetUsage(200, 0.0, 200, 0.0)  # given back where it had fitted
+    assert await counted(store) == BudgetUsage(
+        200, 0.0, 200, 0.0
+    )  # the part that had fitted was released
     assert await store.reserve_budget(hold(100, ALL, ANN, cost=1.01)) == ANN
     assert await store.reserve_budget(hold(100, ALL, ANN, cost=1.0)) is None
     assert await store.reserve_budget(hold(0, ANN, cost=0.000_000_001)) == ANN
@@ -63,15 +63,13 @@ async def test_days_are_counted_separately(store: SessionStore) -> None:
     yesterday = hold(1000, day="2026-11-17")
     assert await store.reserve_budget(yesterday) is None
     assert await store.reserve_budget(hold(1000)) is None
-    await store.apply(
-        SettleBudget(yesterday, 10)
-    )  # which goes to the day on which it was held back
+    await store.apply(SettleBudget(yesterday, 10))  # counts on the day of the reservation
     assert await counted(store) == BudgetUsage(1000, 0.0, 1000, 0.0)
     assert await counted(store, day="2026-11-17") == BudgetUsage(10)
     await store.delete_budgets(DAY)
     assert await counted(store, day="2026-11-17") == BudgetUsage()
     assert (await counted(store)).tokens == 1000
-    await store.apply(SettleBudget(yesterday, 10))  # it is gone, which hurts nobody
+    await store.apply(SettleBudget(yesterday, 10))  # the record is gone, which does no harm
     assert await counted(store, day="2026-11-17") == BudgetUsage()
 
 
@@ -107,7 +105,7 @@ async def test_unconditional_changes_commit_even_if_the_reservation_is_refused(
 async def test_concurrent_requests_within_their_reservations_never_exceed_a_limit(
     store: SessionStore, limit: int, requests: list[tuple[int, int]]
 ) -> None:
-    """All at once; what each uses is at most what was held back for it."""
+    """Concurrent requests; each uses at most its reservation."""
     day = f"day {next(DAYS)}"
     used: list[int] = []
     most: list[int] = []
@@ -127,7 +125,7 @@ async def test_concurrent_requests_within_their_reservations_never_exceed_a_limi
 
 
 async def test_a_hundred_concurrent_reservations_never_exceed_a_limit(store: SessionStore) -> None:
-    """Also where each uses more than it said: then the limit is passed by what was under way."""
+    """Requests that use more than they reserved exceed the limit by that difference only."""
     got: list[BudgetReservation] = []
 
     async def request() -> None:
@@ -161,5 +159,5 @@ async def test_statements_per_reservation_depend_only_on_the_number_of_limits(
         assert await store.reserve_budget(mine) is None
         await store.apply(SettleBudget(mine, 5))
         counted_for[len(wants)] = counts.statements - counts.commits, counts.commits
-    begun = counted_for[1][0] - 2  # what goes with each transaction
+    begun = counted_for[1][0] - 2  # statements that belong to each transaction
     assert counted_for == {1: (begun + 2, 2), 3: (begun + 6, 2)}

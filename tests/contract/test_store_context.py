@@ -1,4 +1,4 @@
-"""What a model sees of a session, with and without a summary of its oldest rows."""
+"""The context of a model, with and without a summary of the oldest rows."""
 
 import random
 
@@ -36,7 +36,7 @@ async def test_a_long_history_is_complete_and_in_order(
     store: SessionStore,
 ) -> None:
     texts = ("plain", 'a "quoted", comma', "line\nbreak \x00 \\ end", "Grüße 🎉 讨论", "]},{[", "")
-    for number in range(300):  # two at a time, so that their rows lie between each other's
+    for number in range(300):  # two sessions in turn, so that their rows interleave
         for session in ("s1", "s2"):
             if number == 0:
                 await store.apply(opened(session, key=f"web:{session}"))
@@ -51,9 +51,9 @@ async def test_a_long_history_is_complete_and_in_order(
 @pytest.mark.parametrize(
     ("keep", "left"),
     [
-        pytest.param(2, questions(3, 4), id="some"),
-        pytest.param(0, [], id="none"),
-        pytest.param(5, questions(0, 1, 2, 3, 4), id="all there are"),
+        pytest.param(2, questions(3, 4), id="some rows"),
+        pytest.param(0, [], id="no rows"),
+        pytest.param(5, questions(0, 1, 2, 3, 4), id="all rows"),
     ],
 )
 async def test_a_summary_replaces_the_oldest_rows(
@@ -148,11 +148,11 @@ async def test_statements_per_summary_do_not_depend_on_the_covered_rows(
 
 
 class Model:
-    """What a model should see."""
+    """The expected context."""
 
     def __init__(self) -> None:
-        self.rows: list[tuple[str, str]] = []  # of which turn, what
-        self.gone: set[str] = set()  # turns taken back
+        self.rows: list[tuple[str, str]] = []  # (turn, text)
+        self.gone: set[str] = set()  # retracted turns
         self.summary, self.mark = "", 0
 
     def behind(self) -> list[int]:
@@ -180,7 +180,7 @@ STEPS = ("new", *["append"] * 3, "take back", *["compact"] * 2)
 async def test_random_histories_show_the_summary_and_the_rows_after_it(
     store: SessionStore, seed: int
 ) -> None:
-    chance, model, turn = random.Random(seed), Model(), "t0"  # noqa: S311 - the same every time
+    chance, model, turn = random.Random(seed), Model(), "t0"  # noqa: S311 - reproducible
     await store.apply(opened("s1"), opened("s2", key="web:a"), started(turn, "s1", said="0"))
     model.rows.append((turn, "0"))
     for number in range(1, 60):

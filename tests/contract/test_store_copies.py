@@ -1,4 +1,4 @@
-"""Copies of a whole database: while it is written, from engine to engine, before the tables change."""
+"""Copies of whole databases: during writes, between engines, and before migrations."""
 
 import asyncio
 import sqlite3
@@ -98,7 +98,7 @@ async def test_a_copy_is_identical_and_usable(
 async def test_a_copy_during_writes_is_one_snapshot(
     store: SessionStore, store_url: str, tmp_path: Path
 ) -> None:
-    """Two rows are always written together; no copy ever has one of them."""
+    """Two rows are always written together; a copy has both or neither."""
     await store.apply(opened("s1"), opened("s2", key="web:a"))
     enough = asyncio.Event()
     written = 0
@@ -166,7 +166,7 @@ async def test_rows_are_copied_from_sqlite_to_postgresql_and_back(
     with pytest.raises(StoreUnavailable, match="A Holdfast is connected to postgresql://"):
         copying.check_unused(where)
     before = max(each.seq for each in await store.timeline(ADDRESS, 0, 100))
-    await store.accept(entry("new"))  # numbers go on behind those that came along
+    await store.accept(entry("new"))  # numbers continue after the copied ones
     added = await store.inbox_entry_by_id("new")
     assert added
     assert added.seq > before
@@ -190,7 +190,7 @@ async def test_an_empty_postgresql_database_is_filled(new_url: str, tmp_path: Pa
 
 def test_a_failed_fill_keeps_the_old_rows(postgres_url: str, tmp_path: Path) -> None:
     prepare.prepare(parse_url(f"sqlite:///{tmp_path / 'a.db'}"))
-    with sqlite3.connect(tmp_path / "a.db") as raw:  # with a row that PostgreSQL does not take
+    with sqlite3.connect(tmp_path / "a.db") as raw:  # with a row that PostgreSQL rejects
         raw.execute("PRAGMA foreign_keys=OFF")
         raw.execute(
             "INSERT INTO messages (session_id, turn_id, at, taken_back, body) "
@@ -205,11 +205,11 @@ def test_a_failed_fill_keeps_the_old_rows(postgres_url: str, tmp_path: Path) -> 
         assert "aside_3" not in sa.inspect(connection).get_schema_names()
 
 
-# --- before the tables change ----------------------------------------------------------------
+# --- copies before a migration ---------------------------------------------------------------
 
 
 def at_first(folder: Path) -> tuple[str, Path]:
-    """A database as the first version wrote it."""
+    """Create a database as the first version wrote it."""
     file = folder / "holdfast.db"
     prepare.create_database(parse_url(f"sqlite:///{file}"), "0001")
     with sqlite3.connect(file) as raw:
@@ -228,8 +228,8 @@ def version_of(file: Path) -> tuple[str, int, set[str]]:
     return version, messages, tables
 
 
-class At:
-    """A clock that stands."""
+class FixedClock:
+    """A clock that stands still."""
 
     def __init__(self, now: int = NOW) -> None:
         self._now = now
@@ -244,7 +244,7 @@ class At:
 async def test_an_older_database_is_copied_before_its_migration(tmp_path: Path) -> None:
     url, file = at_first(tmp_path)
     keep_in = tmp_path / "backups"
-    store = await SessionStore.open(url, clock=At(), copy_folder=keep_in)
+    store = await SessionStore.open(url, clock=FixedClock(), copy_folder=keep_in)
     assert (await store.history("s1"))[0].content == "hello"
     await store.close()
     (copy,) = keep_in.iterdir()
@@ -252,7 +252,9 @@ async def test_an_older_database_is_copied_before_its_migration(tmp_path: Path) 
     assert (copy.stat().st_mode & 0o777, keep_in.stat().st_mode & 0o777) == (0o600, 0o700)
     assert version_of(copy)[:2] == ("0001", 1)
     assert version_of(file)[0] == HEAD
-    store = await SessionStore.open(url, clock=At(), copy_folder=keep_in)  # nothing to do: no copy
+    store = await SessionStore.open(
+        url, clock=FixedClock(), copy_folder=keep_in
+    )  # up to date: no copy
     await store.close()
     assert len(list(keep_in.iterdir())) == 1
 
@@ -281,15 +283,15 @@ async def test_a_full_disk_prevents_the_migration(
     before = file.read_bytes()
     monkeypatch.setattr(safety_copy, "MIN_FREE_BYTES", 2**62)
     with pytest.raises(StoreUnavailable, match=r"no room in .*holdfast db upgrade --no-backup"):
-        await SessionStore.open(url, clock=At(), copy_folder=tmp_path / "backups")
+        await SessionStore.open(url, clock=FixedClock(), copy_folder=tmp_path / "backups")
     (tmp_path / "file").touch()
     with pytest.raises(
         StoreUnavailable, match=r"cannot be copied to .*: File exists; .*--no-backup"
     ):
-        await SessionStore.open(url, clock=At(), copy_folder=tmp_path / "file")
+        await SessionStore.open(url, clock=FixedClock(), copy_folder=tmp_path / "file")
     assert version_of(file)[0] == "0001"
     assert len(before) == file.stat().st_size
-    store = await SessionStore.open(url, clock=At())
+    store = await SessionStore.open(url, clock=FixedClock())
     await store.close()
     assert version_of(file)[0] == HEAD
 
@@ -310,7 +312,7 @@ def test_postgresql_is_migrated_without_a_copy_and_logs_it(
 
 
 def test_a_failed_migration_leaves_the_database_unchanged(new_url: str) -> None:
-    """The second step goes well; the third meets a table that is there already."""
+    """The second migration succeeds; the third finds an existing table."""
     where = parse_url(new_url)
     prepare.create_database(where, "0001")
     engine = migration_engine(where)
@@ -395,13 +397,13 @@ def test_an_older_database_is_copied_without_migration(new_url: str, tmp_path: P
     prepare.check_current(parse_url(f"sqlite:///{copy}"))
 
 
-# --- room ------------------------------------------------------------------------------------
+# --- free space ------------------------------------------------------------------------------
 
 
 async def test_a_file_of_an_older_version_is_vacuumed_once(tmp_path: Path) -> None:
     file = tmp_path / "holdfast.db"
     where = parse_url(f"sqlite:///{file}")
-    with sqlite3.connect(file) as raw:  # as it was made before
+    with sqlite3.connect(file) as raw:  # as older versions created it
         raw.execute("PRAGMA journal_mode=WAL")
     raw.close()
     prepare.prepare(where)
@@ -425,7 +427,7 @@ def test_postgresql_is_not_vacuumed(postgres_url: str) -> None:
     assert vacuum.vacuum_database(parse_url(postgres_url)) is None
 
 
-# --- what a copy is when it comes back -------------------------------------------------------
+# --- restored copies -------------------------------------------------------------------------
 
 
 async def test_open_work_of_a_restored_copy_is_closed(store: SessionStore, store_url: str) -> None:

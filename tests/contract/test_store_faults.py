@@ -1,4 +1,4 @@
-"""The store when the database, the disk or the process dies under it."""
+"""The store when the database, the disk or the process fails."""
 
 import asyncio
 import os
@@ -50,7 +50,7 @@ asyncio.run(main())
 
 
 def killed_after(url: str, lines: int) -> list[tuple[str, str]]:
-    """Let a process write, kill it after so many lines; answers with what it had said by then."""
+    """Kill a writing process after this many lines of output; return what it had acknowledged."""
     command = [sys.executable, "-c", SENDER, url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
@@ -73,7 +73,7 @@ async def test_acknowledged_writes_survive_a_kill(store_url: str, lines: int) ->
                 assert await store.inbox_entry("telegram::1001", f"event of {name}")
         shown = {item.id for item in await store.undelivered_items()}
         assert shown >= {name for word, name in said if word == "answered"}
-        # A turn is there with its message and its entry, or not at all.
+        # A turn is stored with its message and its entry, or not at all.
         for session in await store.sessions():
             turns = await store.turns(session.id)
             assert session.messages == len(turns) == len(await store.history(session.id))
@@ -90,7 +90,7 @@ async def test_acknowledged_writes_survive_a_kill(store_url: str, lines: int) ->
 # --- SQLite ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shift", [0, 2048], ids=["whole pages", "halves of pages"])
+@pytest.mark.parametrize("shift", [0, 2048], ids=["aligned to pages", "in the middle of pages"])
 async def test_a_damaged_file_is_detected(tmp_path: Path, shift: int) -> None:
     file = tmp_path / "holdfast.db"
     store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock())
@@ -100,11 +100,11 @@ async def test_a_damaged_file_is_detected(tmp_path: Path, shift: int) -> None:
     await store.close()
     size = file.stat().st_size
     with file.open("r+b") as raw:
-        raw.seek(size * 3 // 4 // 4096 * 4096 + shift)  # among the rows
+        raw.seek(size * 3 // 4 // 4096 * 4096 + shift)  # in the area of rows
         raw.write(b"\xff" * 8192)
     store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock(), read_only=True)
     try:
-        # SQLite lists what it finds, or gives up, as the damage happens to lie.
+        # SQLite lists the damage or gives up, depending on its place.
         assert re.search("malformed|damaged", "".join(await store.find_problems()))
     finally:
         await store.close()
@@ -114,7 +114,7 @@ async def test_a_damaged_row_does_not_hide_other_rows(tmp_path: Path) -> None:
     file = tmp_path / "holdfast.db"
     store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock())
     for number in range(3):
-        # Neither in a row's first page nor in its last: what is lost is the way to the next.
+        # In the middle of an overflow chain, so that the link to the next page is lost.
         payload = f"{'x' * 5_000} mark {number} {'x' * 13_000}".encode()
         await store.accept(entry(f"i{number}", payload=payload))
     await store.close()

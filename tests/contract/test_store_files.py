@@ -1,4 +1,4 @@
-"""What came of files that people attached, on every database."""
+"""Download results of attachments, on every database."""
 
 import msgspec
 import pytest
@@ -70,7 +70,7 @@ async def test_the_cost_does_not_depend_on_the_history_length(store: SessionStor
         counts = store.count_queries()
         await store.apply(SetFileResults(session, 1, (FETCHED,)))
         costs.append((counts.statements, counts.commits))
-    assert costs[0] == costs[1] <= (3, 1)  # one of them begins the transaction
+    assert costs[0] == costs[1] <= (3, 1)  # one statement begins the transaction
 
 
 async def test_a_transcribed_request_renames_its_turn_and_session(

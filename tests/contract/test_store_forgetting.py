@@ -1,4 +1,4 @@
-"""What is taken out of the store: deleted sessions, old ones, what living ones need no more."""
+"""Deleting sessions, old rows and values."""
 
 import asyncio
 from pathlib import Path
@@ -60,7 +60,7 @@ def forgetting(store: SessionStore) -> DataRemoval:
 async def converse(
     store: SessionStore, session: str, *, key: str = KEY, address: str = ADDRESS, word: str = WORD
 ) -> None:
-    """A session with words in every place that has room for some."""
+    """Create a session with text in every column that can hold some."""
     turn, row = f"t_{session}", f"i_{session}"
     payload = f'{{"text": "{word}"}}'.encode()
     await store.accept(entry(row, key=key, address=address, payload=payload, received_at=NOW - 500))
@@ -94,7 +94,7 @@ async def converse(
 
 
 def rows(url: str) -> dict[str, str]:
-    """Everything that is in the tables, as text; but for what the writer notes of itself."""
+    """Return the content of all tables as text, without the writer's own rows."""
     engine = migration_engine(parse_url(url))
     with engine.connect() as connection:
         found = {
@@ -138,7 +138,7 @@ async def test_clearing_a_session_deletes_its_text_and_keeps_its_costs(
     )
     assert await store.usage_totals(key=KEY) == UsageTotals(input_tokens=7, cost=0.5, requests=1)
     assert await store.find_problems() == ()
-    await forgetting.clear_sessions("s1", now=NOW)  # again changes nothing
+    await forgetting.clear_sessions("s1", now=NOW)  # a repetition changes nothing
     await forgetting.clear_sessions(now=NOW)
 
 
@@ -150,8 +150,8 @@ async def test_received_events_are_recognised_for_a_week(
     kept = await store.inbox_entry("telegram::1001", "event of i_s1")
     assert kept
     assert (kept.state, kept.payload, kept.turn_id) == (InboxState.IGNORED, None, None)
-    assert not await store.accept(entry("i_s1"))  # the platform sends it once more
-    assert await store.inbox_entry("telegram::1001", "event of c_s1") is None  # older than that
+    assert not await store.accept(entry("i_s1"))  # a redelivery
+    assert await store.inbox_entry("telegram::1001", "event of c_s1") is None  # older than a week
     assert (await store.delete_ignored(NOW)).ignored == 1
     assert await store.accept(entry("i_s1"))
 
@@ -170,7 +170,7 @@ async def test_deleting_a_session_deletes_all_its_rows_and_no_others(
 async def test_in_a_room_only_rows_of_the_session_are_deleted(
     store: SessionStore, forgetting: DataRemoval
 ) -> None:
-    """Commands of several people stand at one address."""
+    """Commands of several people have the same address."""
     await converse(store, "s1", key="telegram:-1:u=1", address="telegram/-1")
     await talk(store, "s9", 1, key="telegram:-1:u=2")
     await store.apply(OpenSession("s8", "telegram:-1:u=3", "telegram/-1", 1))
@@ -231,10 +231,10 @@ async def test_old_rows_of_continuing_sessions_are_deleted_but_not_their_history
             SetItem(f"o{number}", ItemState.SENT, at),
             ended(turn, at=at),
         )
-    await store.accept(entry("i9", received_at=1000))  # waits
-    await store.apply(PutItem(item("o9")))  # is not delivered
+    await store.accept(entry("i9", received_at=1000))  # waiting
+    await store.apply(PutItem(item("o9")))  # not delivered
     await store.accept(entry("i8", received_at=1000))
-    await store.apply(SetInbox(("i8",), InboxState.REFUSED, 9500))  # late
+    await store.apply(SetInbox(("i8",), InboxState.REFUSED, 9500))  # settled too recently
     assert await forgetting.delete_older_than(9000, NOW) == 6
     assert [await store.inbox_entry_by_id(f"i{n}") is None for n in (0, 1, 2, 8, 9)] == [
         True,
@@ -302,6 +302,6 @@ async def test_deleting_a_big_history_shrinks_the_file(tmp_path: Path) -> None:
         await forgetting.release_free_pages()
     assert len(await store.history("s1")) == 3
     await store.close()
-    copy.merge_wal(file)  # which writes the journal back
+    copy.merge_wal(file)  # merges the WAL into the file
     assert file.stat().st_size < full / 2
     assert b"question 1400" not in file.read_bytes()

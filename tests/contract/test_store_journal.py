@@ -1,4 +1,4 @@
-"""What was received, done and shown, on every database."""
+"""Inbox, turns and outbox, on every database."""
 
 import asyncio
 
@@ -43,7 +43,7 @@ async def state_of(store: SessionStore, name: str) -> InboxState:
     return found.state
 
 
-# --- what was received -----------------------------------------------------------------------
+# --- inbox -----------------------------------------------------------------------------------
 
 
 async def test_an_entry_is_read_back_unchanged(store: SessionStore) -> None:
@@ -268,7 +268,7 @@ async def test_tool_runs_of_calls_are_found_across_turns_of_a_session(
     assert await store.tool_runs_of_calls("s2", ["c1"]) == ()
 
 
-# --- what is to be shown ---------------------------------------------------------------------
+# --- outbox ----------------------------------------------------------------------------------
 
 
 async def test_an_item_is_read_back_unchanged(store: SessionStore) -> None:

@@ -1,4 +1,4 @@
-"""PostgreSQL is lost in the middle of a commit, again and again: nothing twice, nothing missing."""
+"""PostgreSQL connections that break during commits: nothing is stored twice, nothing is lost."""
 
 import asyncio
 import contextlib
@@ -47,7 +47,7 @@ def url(postgres_server: postgres.Server) -> str:
 
 
 def story(name: str) -> list[Write]:
-    """What a conversation writes in two turns, commit by commit."""
+    """Return the writes of a conversation with two turns, one per commit."""
     key, session, first, second = f"web:{name}", f"s_{name}", f"t_{name}_1", f"t_{name}_2"
     call = ToolCall(f"call_{name}", "pay", "{}")
 
@@ -104,7 +104,7 @@ def story(name: str) -> list[Write]:
 
 
 async def tell(store: SessionStore, name: str) -> list[object]:
-    """Write it all; what could not be written is written again, as the owner of a turn does."""
+    """Perform all writes, repeating failed ones as an actor does."""
     gave = []
     for write in story(name):
         while True:
@@ -117,11 +117,11 @@ async def tell(store: SessionStore, name: str) -> list[object]:
     return gave
 
 
-_COUNTED = {"seq", "id of messages", "upto", "summary_upto"}  # by everybody together
+_COUNTED = {"seq", "id of messages", "upto", "summary_upto"}  # shared counters
 
 
 async def stored(store: SessionStore, name: str) -> dict[str, list[str]]:
-    """All rows of a story, under a name that is the same for all."""
+    """Return all rows of a story, with names independent of the story's name."""
 
     def rows(connection: sa.Connection, table: sa.Table) -> list[str]:
         columns = [
@@ -155,7 +155,7 @@ def names() -> Callable[[], str]:
 async def undisturbed(
     url: str, names: Callable[[], str]
 ) -> AsyncIterator[tuple[SessionStore, list[object], dict[str, list[str]]]]:
-    """A store that nobody cuts off, what the story gives there and what is stored then."""
+    """Return an undisturbed store, the results of a story there, and the stored rows."""
     store = await SessionStore.open(url, clock=SystemClock())
     name = names()
     gave = await tell(store, name)
@@ -214,7 +214,7 @@ async def test_a_write_in_doubt_waits_while_other_writes_are_refused_at_once(
         await store.apply(opened(f"s_{name}", key=name))
         cutter.plan, cutter.refuses = {cutter.commits: "after"}, True
         doubtful = tasks.create_task(store.apply(started(f"t_{name}", f"s_{name}", key=name)))
-        while not cutter.refused:  # noqa: ASYNC110 - only what comes then is sure to be refused
+        while not cutter.refused:  # noqa: ASYNC110 - only later writes are certain to be refused
             await asyncio.sleep(0)
         for number in range(3):
             with pytest.raises(StoreUnavailable, match="cannot be used"):
@@ -226,7 +226,9 @@ async def test_a_write_in_doubt_waits_while_other_writes_are_refused_at_once(
         await store.close()
 
 
-@pytest.mark.parametrize("comes_back", [True, False], ids=["the server is back", "it is not"])
+@pytest.mark.parametrize(
+    "comes_back", [True, False], ids=["the server is back", "the server stays away"]
+)
 async def test_closing_the_store_asks_once_more_for_the_commit(
     url: str, undisturbed: Undisturbed, names: Callable[[], str], comes_back: bool
 ) -> None:
@@ -255,7 +257,7 @@ async def seen(write: Coroutine[Any, Any, None]) -> StoreError | None:
 
 @contextlib.asynccontextmanager
 async def writer_held(store: SessionStore) -> AsyncIterator[asyncio.TaskGroup]:
-    """What is written in this block is taken by the writer all at once, when it ends."""
+    """Hold the writer, so that the writes of this block are taken at once when it ends."""
     reached, gate = threading.Event(), threading.Event()
 
     def hold(_connection: sa.Connection) -> None:
@@ -266,7 +268,7 @@ async def writer_held(store: SessionStore) -> AsyncIterator[asyncio.TaskGroup]:
         tasks.create_task(store.database.write(hold))
         await asyncio.to_thread(reached.wait, 5)
         yield tasks
-        await asyncio.sleep(0)  # let the tasks begin
+        await asyncio.sleep(0)  # let the tasks start
         gate.set()
 
 
@@ -279,11 +281,11 @@ async def test_later_writes_do_not_overtake_a_write_in_doubt(
         store = await SessionStore.open(through, clock=SystemClock())
         await store.apply(opened(f"s_{name}", key=name))
         async with writer_held(store) as tasks:
-            cutter.plan = {cutter.commits + 2: how}  # of "a": behind the one that holds it, and "0"
+            cutter.plan = {cutter.commits + 2: how}  # the commit of "a", after the held one and "0"
             for word in ("0", "a", "b", "c"):
                 said = AppendMessages(f"s_{name}", f"t_{name}", (Message("user", word),), 1)
                 tasks.create_task(store.apply(said))
-            missing = seen(store.apply(ended(f"t_{name}")))  # so that each is done by itself
+            missing = seen(store.apply(ended(f"t_{name}")))  # forces separate transactions
             refused = tasks.create_task(missing)
         assert isinstance(refused.result(), RecordNotFound)
         assert [row.content for row in await store.history(f"s_{name}")] == ["0", "a", "b", "c"]

@@ -1,4 +1,4 @@
-"""Making a database, bringing it up to date, and refusing one that is not ours to touch."""
+"""Creating, migrating and refusing databases."""
 
 import asyncio
 import re
@@ -39,7 +39,7 @@ def store_url(new_url: str) -> str:
 
 @pytest.fixture
 def connection(store_url: str) -> Iterator[sa.Connection]:
-    """To a database in which nothing was made yet."""
+    """Connect to an empty database."""
     where = parse_url(store_url)
     if where.file:
         where.file.touch()
@@ -50,11 +50,11 @@ def connection(store_url: str) -> Iterator[sa.Connection]:
 
 
 def shape(connection: sa.Connection) -> object:
-    """Everything the database knows about its tables."""
+    """Return everything the database knows about its tables."""
     connection.rollback()
     if connection.dialect.name == "sqlite":
         rows = connection.exec_driver_sql("SELECT name, sql FROM sqlite_schema")
-        # The two ways write columns and constraints in an order of their own.
+        # The two ways create columns and constraints in different orders.
         return {row.name: sorted(re.split(r"[\s(),]+", row.sql or "")) for row in rows}
     columns = "table_name, column_name, data_type, collation_name, is_nullable, column_default"
     questions = (
@@ -203,7 +203,7 @@ async def test_checking_compatibility_changes_nothing(
     connection: sa.Connection, store_url: str
 ) -> None:
     where = parse_url(store_url)
-    await SessionStore.check_compatible(store_url)  # nothing was made yet
+    await SessionStore.check_compatible(store_url)  # nothing exists yet
     assert prepare.current_revision(connection) is None
     connection.rollback()
     if where.file:

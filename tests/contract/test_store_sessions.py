@@ -278,11 +278,11 @@ async def test_fifty_concurrent_writers_lose_nothing_and_share_commits(store: Se
     assert {session.messages for session in await store.sessions()} == {5}
     assert len(await store.sessions()) == 50
     assert await store.running_turns() == ()
-    assert counts.commits < 50 * 12 / 2, "writes that wait together share a commit"
+    assert counts.commits < 50 * 12 / 2, "waiting writes must share commits"
 
 
 async def test_checking_writability_commits_a_write(store: SessionStore) -> None:
-    await store.check_writable()  # a new connection is made known to PostgreSQL first
+    await store.check_writable()  # registers the new connection's writer first on PostgreSQL
     counts = store.count_queries()
     await store.check_writable()
     assert counts.commits == 1

@@ -1,4 +1,4 @@
-"""`db check`: what must always be true of a database, and how it is told when it is not."""
+"""`db check`: the invariants of a database, and the report of violations."""
 
 import sqlite3
 from pathlib import Path
@@ -46,7 +46,7 @@ CALLS = Message("assistant", tool_calls=(ToolCall("c1", "look", "{}"), ToolCall(
 
 
 async def fill(store: SessionStore) -> None:
-    """A bit of everything, as it is while a daemon works."""
+    """Write records of every kind, as during normal work."""
     await talk(store, "s1", 3)
     for number in range(4):
         await store.accept(entry(f"i{number}"))
@@ -58,7 +58,7 @@ async def fill(store: SessionStore) -> None:
         ended("t1"),
         started("t2", "s1", "i1"),
         PutApproval(question("p1", turn="t2")),
-        AppendMessages("s1", "t2", (CALLS,), 2100),  # its calls are being carried out
+        AppendMessages("s1", "t2", (CALLS,), 2100),  # its calls are still running
         PutItem(item("o2", turn="t2", final=False)),
     )
     await talk(store, "s2", 2, key="web:a")
@@ -75,7 +75,7 @@ async def test_the_database_of_a_working_daemon_is_sound(store: SessionStore) ->
 
 
 def spoil(url: str, *statements: str) -> None:
-    engine = migration_engine(parse_url(url))  # which holds to no foreign keys on SQLite
+    engine = migration_engine(parse_url(url))  # does not enforce foreign keys on SQLite
     with engine.connect() as connection, connection.begin():
         for statement in statements:
             connection.execute(sa.text(statement))
@@ -88,32 +88,32 @@ def spoil(url: str, *statements: str) -> None:
         pytest.param(
             ["UPDATE turns SET state = 'running' WHERE key = 'telegram:1001'"],
             "Conversations have more than one running turn: telegram:1001",
-            id="two turns",
+            id="two running turns",
         ),
         pytest.param(
             ["UPDATE turns SET key = 'web:b' WHERE id = 't1'"],
             "Turns belong to a session of another conversation: t1",
-            id="a turn elsewhere",
+            id="turn of another conversation",
         ),
         pytest.param(
             ["DELETE FROM messages WHERE session_id = 's1'"],
             "The stored number of messages is wrong for sessions: s1",
-            id="lost rows",
+            id="wrong row count",
         ),
         pytest.param(
             ["UPDATE turns SET state = 'done' WHERE id = 't2'"],
             "Messages are marked as running without a running turn: i1",
-            id="nobody answers",
+            id="running message without turn",
         ),
         pytest.param(
             ["UPDATE inbox SET session_id = 'gone' WHERE id = 'i2'"],
             "Messages are held with a session that does not exist: i2",
-            id="kept nowhere",
+            id="message held without session",
         ),
         pytest.param(
             ["UPDATE outbox SET turn_id = 'gone' WHERE id = 'o2'"],
             "Undelivered items belong to a turn that does not exist: o2",
-            id="nobody's answer",
+            id="item without turn",
         ),
         pytest.param(
             [
@@ -121,7 +121,7 @@ def spoil(url: str, *statements: str) -> None:
                 "UPDATE inbox SET state = 'done' WHERE id = 'i1'",
             ],
             "Tool calls have no result after them: c1, c2",
-            id="no result",
+            id="call without result",
         ),
     ],
 )

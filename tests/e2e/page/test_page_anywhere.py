@@ -1,4 +1,4 @@
-"""What holds for every Holdfast: the stage of these tests, and a daemon with its demo model."""
+"""Behaviour of the page that needs only the demo model: on the stage and on a whole daemon."""
 
 import asyncio
 import os
@@ -12,14 +12,14 @@ import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
 from tests.e2e.daemon import Daemon
-from tests.e2e.page.hands import opened, ready, rows, send
+from tests.e2e.page.actions import opened, ready, rows, send
 from tests.e2e.stage import Place, staged
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 class DaemonPlace:
-    """A whole daemon as a place."""
+    """A whole daemon as the server of the page."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
@@ -33,7 +33,7 @@ class DaemonPlace:
         asked = await asyncio.create_subprocess_exec(
             Path(sys.executable).with_name("holdfast"),
             "link",
-            env={**os.environ, "HOLDFAST_HOME": home},  # noqa: TID251 - handed on, not read
+            env={**os.environ, "HOLDFAST_HOME": home},  # noqa: TID251 - passed on to the program
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
         )

@@ -1,4 +1,4 @@
-"""Talking through the page, with an agent that does as the message says (see stage.py)."""
+"""Chatting on the page, with an agent scripted by the message (see stage.py)."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ import pytest
 from playwright.async_api import Page, Route, expect
 
 from platforms.core.contract import Address, Button, Draft
-from tests.e2e.page.hands import chat_of, rows, send, words
+from tests.e2e.page.actions import chat_of, rows, send, words
 from tests.e2e.stage import Stage
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -24,7 +24,7 @@ async def test_an_answer_grows_visibly(stage: Stage, page: Page) -> None:
     await expect(answer).to_contain_text("and then the second part")
     await expect(answer.locator("strong")).to_have_text("second")
     await expect(draft).to_have_count(0)
-    # The draft became the answer: nothing vanished and came again in between.
+    # The draft turned into the answer; nothing disappeared in between.
     assert await answer.evaluate("(node) => node.mark") == "the same element"
     await expect(page.locator("#announce")).to_contain_text("and then the")
     await expect(page).to_have_title(
@@ -71,7 +71,7 @@ async def test_a_message_whose_receipt_was_lost_is_stored_once(stage: Stage, pag
     async def lose_first(route: Route) -> None:
         tries.append(route.request.post_data or "")
         if len(tries) == 1:
-            await route.fetch()  # it arrives, but the page never hears of it
+            await route.fetch()  # the request arrives, but the page gets no response
             await route.abort()
         else:
             await route.continue_()
@@ -96,7 +96,7 @@ async def test_a_message_that_was_not_stored_can_be_sent_again(stage: Stage, pag
     await send(page, "say important words")
     unsent = page.locator("#unsent .row")
     await expect(unsent).to_contain_text("could not be stored just now")
-    await page.reload()  # even now nothing is forgotten
+    await page.reload()  # the message survives a reload, too
     await expect(unsent).to_contain_text("important words")
     await expect(unsent).to_contain_text("could not be stored just now")
     stage.broken = False
@@ -153,7 +153,7 @@ async def test_a_status_without_text_disappears_at_once(stage: Stage, page: Page
     await page.clock.run_for(200)
     await expect(page.locator("#live .status")).to_have_text("⏳ no output")
     await stage.adapter.deliver(Draft("op", place, draft="i_2", text="", status=""))
-    await expect(page.locator("#live .row")).to_have_count(0)  # and no time has gone by
+    await expect(page.locator("#live .row")).to_have_count(0)  # immediately
 
 
 async def test_thoughts_without_an_answer_are_folded_and_not_announced(

@@ -1,9 +1,9 @@
-"""What an answer may contain: nothing that is more than words, and all of the words."""
+"""Content of answers: text is never more than text, and all of it is shown."""
 
 import pytest
 from playwright.async_api import BrowserContext, Page, expect
 
-from tests.e2e.page.hands import chat_of, overflow, rows, send, words
+from tests.e2e.page.actions import chat_of, overflow, rows, send, words
 from tests.e2e.stage import Stage
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -69,7 +69,7 @@ async def test_text_never_becomes_active_content(stage: Stage, page: Page) -> No
         if node["tag"] == "use":
             assert node["href"].startswith("#i-"), node
     assert links
-    # Pressing every link runs nothing either.
+    # Clicking every link runs nothing either.
     await page.evaluate("""() => document.querySelectorAll("#log a").forEach((link) => {
         link.addEventListener("click", (event) => event.preventDefault());
         link.click();

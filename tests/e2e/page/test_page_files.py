@@ -1,4 +1,4 @@
-"""Attaching files on the page, and getting some."""
+"""Attaching files and receiving files."""
 
 import base64
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 from playwright.async_api import FilePayload, Page, Route, expect
 
 from platforms.core.contract import File, InboundMessage
-from tests.e2e.page.hands import chat_of, rows, send
+from tests.e2e.page.actions import chat_of, rows, send
 from tests.e2e.stage import Stage
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

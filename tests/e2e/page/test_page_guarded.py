@@ -1,9 +1,9 @@
-"""What a real browser lets happen: nothing foreign runs, and the link leaves no trace."""
+"""Security in a real browser: no foreign code runs, and the sign-in link leaves no trace."""
 
 import pytest
 from playwright.async_api import Browser, BrowserContext, Page, Request, Route, expect
 
-from tests.e2e.page.hands import opened, ready
+from tests.e2e.page.actions import opened, ready
 from tests.e2e.stage import Stage
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
@@ -41,7 +41,7 @@ async def test_injected_scripts_do_not_run(browser: Browser, stage: Stage) -> No
     async with await browser.new_context() as context:
         await context.request.get(await stage.link())
         asked: list[Request] = []
-        context.on("request", lambda request: asked.append(request))  # noqa: PLW0108 - the library wants a function
+        context.on("request", lambda request: asked.append(request))  # noqa: PLW0108 - the library needs a function
         page = await context.new_page()
 
         async def inject(route: Route) -> None:
@@ -58,7 +58,7 @@ async def test_injected_scripts_do_not_run(browser: Browser, stage: Stage) -> No
         assert await page.evaluate("window.hacked") is None
         assert await page.evaluate("document.baseURI") == stage.url
         assert page.url.startswith(stage.url)
-        # What the policy stops is told as a request that failed for its sake.
+        # A request stopped by the policy is reported as a failed request.
         assert [each.url for each in asked if ":9/" in each.url and each.failure != "csp"] == []
 
 
@@ -66,11 +66,11 @@ async def test_injected_scripts_do_not_run(browser: Browser, stage: Stage) -> No
 async def test_the_policy_blocks_a_script_that_got_into_the_page(
     browser: Browser, stage: Stage, what: str
 ) -> None:
-    """Even if words did become a script, it could neither make more of them nor send them away."""
+    """Even a script in the page could neither add more scripts nor send data away."""
     async with await browser.new_context() as context:
         await context.request.get(await stage.link())
         page = await opened(context, stage.url)
-        # A debugger may do what the page may not, so a timer of the page tries it.
+        # The debugger may bypass the policy, so a timer of the page runs the attempts.
         refused = await page.evaluate(
             """() => new Promise((resolve) => {
                 document.addEventListener("securitypolicyviolation", (event) => {

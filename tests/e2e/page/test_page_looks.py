@@ -1,11 +1,11 @@
-"""Keyboard, phone, colours: whether a person can see and reach everything."""
+"""Keyboard, phone and colours: everything is visible and reachable."""
 
 from typing import Literal
 
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.e2e.page.hands import chat_of, overflow, rows, send
+from tests.e2e.page.actions import chat_of, overflow, rows, send
 from tests.e2e.stage import Stage
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -19,7 +19,7 @@ NAMELESS = """() => [...document.querySelectorAll("button, a, textarea, input")]
     !(node.getAttribute("aria-label") || node.textContent.trim() || node.labels?.length)
 ).map((node) => node.outerHTML)"""
 
-# Every element that holds words of its own: the contrast to what it stands on.
+# The contrast between the text of every element and its background.
 CONTRAST = """() => {
     const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
     const parse = (color) => {

@@ -1,4 +1,4 @@
-"""The terminal as a platform: what screens are shown, said and not shown twice."""
+"""The terminal as a platform: frames, messages and repeats."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -54,7 +54,7 @@ class Shelf:
 
 
 class Archive:
-    """Holds rows the way the store does; newest last."""
+    """An archive with rows in order of the store."""
 
     def __init__(self) -> None:
         self.rows: list[TranscriptRow] = []
@@ -77,8 +77,8 @@ class Archive:
         return []
 
 
-class Desk:
-    """A console with its surroundings, and a gateway's inbox."""
+class ConsoleStage:
+    """A console adapter with fake surroundings and an inbox."""
 
     def __init__(self, shelf: Shelf | None = None, archive: Archive | None = None) -> None:
         clock = SystemClock()
@@ -107,7 +107,7 @@ class Desk:
 
 
 async def _frames(screen: TerminalScreen) -> list[TerminalFrame]:
-    """Everything shown so far."""
+    """Return all frames shown so far."""
     screen.end()
     return [frame async for frame in screen.frames()]
 
@@ -121,7 +121,7 @@ def _edit(message: str, text: str, *, streaming: bool = False) -> Edit:
 
 
 async def test_a_line_is_received_as_a_message_of_the_owner() -> None:
-    desk = Desk()
+    desk = ConsoleStage()
     async with desk.running() as console, console.attach() as screen:
         await screen.send("hello\r\nthere\0", "c_1")
     (said,) = desk.heard
@@ -132,7 +132,7 @@ async def test_a_line_is_received_as_a_message_of_the_owner() -> None:
 
 
 async def test_messages_without_an_id_get_one_each() -> None:
-    desk = Desk()
+    desk = ConsoleStage()
     async with desk.running() as console, console.attach() as screen:
         await screen.send("one")
         await screen.send("two")
@@ -140,7 +140,7 @@ async def test_messages_without_an_id_get_one_each() -> None:
 
 
 async def test_messages_are_refused_unless_the_gateway_runs() -> None:
-    desk = Desk()
+    desk = ConsoleStage()
     async with desk.console.attach() as screen:
         with pytest.raises(Unavailable):
             await screen.send("too early")
@@ -152,7 +152,7 @@ async def test_messages_are_refused_unless_the_gateway_runs() -> None:
 
 
 async def test_a_growing_answer_is_printed_incrementally() -> None:
-    desk = Desk()
+    desk = ConsoleStage()
     async with desk.console.attach() as screen:
         receipt = await desk.console.deliver(_post("a.0", "Hel", streaming=True))
         await desk.console.deliver(_edit(receipt.message, "Hello", streaming=True))
@@ -165,7 +165,7 @@ async def test_a_growing_answer_is_printed_incrementally() -> None:
 
 
 async def test_a_rewritten_answer_is_printed_again_as_a_whole() -> None:
-    desk = Desk()
+    desk = ConsoleStage()
     async with desk.console.attach() as screen:
         await desk.console.deliver(_post("a.0", "Hallo", streaming=True))
         await desk.console.deliver(_edit("a.0", "Hello"))
@@ -173,12 +173,12 @@ async def test_a_rewritten_answer_is_printed_again_as_a_whole() -> None:
 
 
 async def test_a_restarted_gateway_sends_the_whole_answer_so_far() -> None:
-    """A terminal that outlived the last one may show some of it already."""
-    desk = Desk()
+    """A terminal attached before the restart may already show a part of the answer."""
+    desk = ConsoleStage()
     async with desk.console.attach() as screen:
         await desk.console.deliver(_post("a.0", "Hel", streaming=True))
         (frame,) = await _frames(screen)
-    after_restart = Desk(desk.shelf, desk.archive)
+    after_restart = ConsoleStage(desk.shelf, desk.archive)
     async with after_restart.console.attach() as screen:
         await after_restart.console.deliver(_post("a.0", "Hello"))
         (again,) = await _frames(screen)
@@ -189,7 +189,7 @@ async def test_a_restarted_gateway_sends_the_whole_answer_so_far() -> None:
 
 
 async def test_a_repeated_post_is_not_printed_twice() -> None:
-    desk = Desk()
+    desk = ConsoleStage()
     async with desk.console.attach() as screen:
         for _ in range(2):
             await desk.console.deliver(_post("a.0", "Hello"))
@@ -201,7 +201,7 @@ async def test_a_repeated_post_is_not_printed_twice() -> None:
 
 
 async def test_questions_and_notices_are_notes_and_typing_shows_nothing() -> None:
-    desk = Desk()
+    desk = ConsoleStage()
     async with desk.console.attach() as screen:
         await desk.console.deliver(Ask("q.0", HERE, "May I?", ()))
         await desk.console.deliver(Typing("t", HERE))
@@ -211,7 +211,7 @@ async def test_questions_and_notices_are_notes_and_typing_shows_nothing() -> Non
 
 
 async def test_the_status_is_shown_on_change_and_to_new_terminals() -> None:
-    console, other = Desk().console, Address("console", "other")
+    console, other = ConsoleStage().console, Address("console", "other")
     async with console.attach() as screen, console.attach("other") as elsewhere:
         await console.deliver(Typing("t", HERE))
         for words in ("slow", "slow", "slower"):
@@ -231,7 +231,7 @@ async def test_the_status_is_shown_on_change_and_to_new_terminals() -> None:
 
 
 async def test_an_answered_question_stays_a_note() -> None:
-    desk = Desk()
+    desk = ConsoleStage()
     async with desk.running() as console, console.attach() as screen:
         await console.deliver(Ask("p_1.0", HERE, "May I?", ()))
         await console.deliver(_edit("p_1.0", "Allowed."))
@@ -239,7 +239,7 @@ async def test_an_answered_question_stays_a_note() -> None:
 
 
 async def test_unsupported_ops_are_refused() -> None:
-    console = Desk().console
+    console = ConsoleStage().console
     with pytest.raises(Rejected):
         await console.deliver(Delete("d", HERE, "a.0"))
     with pytest.raises(Rejected):
@@ -247,7 +247,7 @@ async def test_unsupported_ops_are_refused() -> None:
 
 
 async def test_all_terminals_of_a_chat_show_the_same() -> None:
-    desk = Desk()
+    desk = ConsoleStage()
     async with desk.running() as console, console.attach() as one, console.attach() as two:
         async with console.attach("elsewhere") as other:
             await one.send("hello")
@@ -258,7 +258,7 @@ async def test_all_terminals_of_a_chat_show_the_same() -> None:
 
 
 async def test_a_new_terminal_sees_a_growing_answer_from_its_start() -> None:
-    desk = Desk()
+    desk = ConsoleStage()
     await desk.console.deliver(_post("a.0", "Hello", streaming=True))
     async with desk.console.attach() as screen:
         await desk.console.deliver(_edit("a.0", "Hello there"))
@@ -269,7 +269,7 @@ async def test_a_new_terminal_sees_a_growing_answer_from_its_start() -> None:
 
 
 async def test_unseen_rows_are_shown_once_to_the_next_terminal() -> None:
-    desk = Desk()
+    desk = ConsoleStage()
     desk.archive.add("c_1", "user", "question", "done")
     desk.archive.add("a", "answer", "Answer.", "sent")
     desk.archive.add("n", "notice", "By the way.", "sent")
@@ -279,14 +279,14 @@ async def test_unseen_rows_are_shown_once_to_the_next_terminal() -> None:
         assert await _frames(screen) == shown
     async with desk.console.attach() as screen:
         assert await _frames(screen) == []
-    after_restart = Desk(desk.shelf, desk.archive)
+    after_restart = ConsoleStage(desk.shelf, desk.archive)
     async with after_restart.console.attach() as screen:
         await after_restart.console.deliver(_post("a.0", "Answer."))
         assert await _frames(screen) == []
 
 
 async def test_only_the_unseen_answer_is_shown_without_earlier_questions() -> None:
-    desk = Desk()
+    desk = ConsoleStage()
     desk.archive.add("c_1", "user", "seen question", "done")
     desk.archive.add("a", "answer", "Seen.", "sent")
     async with desk.console.attach():
@@ -297,7 +297,7 @@ async def test_only_the_unseen_answer_is_shown_without_earlier_questions() -> No
 
 
 async def test_finishing_waits_for_answers_and_for_their_delivery() -> None:
-    desk = Desk()
+    desk = ConsoleStage()
     async with desk.running() as console, console.attach() as screen:
         await screen.send("hello", "c_1")
         async with asyncio.TaskGroup() as tasks:
@@ -317,7 +317,7 @@ async def test_finishing_waits_for_answers_and_for_their_delivery() -> None:
 
 
 async def test_finishing_does_not_wait_for_answers_that_cannot_come() -> None:
-    desk = Desk()
+    desk = ConsoleStage()
     async with desk.running() as console:
         async with console.attach() as silent:
             await silent.finish()
@@ -330,7 +330,7 @@ async def test_finishing_does_not_wait_for_answers_that_cannot_come() -> None:
 
 
 async def test_finishing_notices_an_end_without_output() -> None:
-    desk = Desk()
+    desk = ConsoleStage()
     async with desk.running() as console, console.attach() as screen:
         await screen.send("/quiet", "c_1")
         async with asyncio.TaskGroup() as tasks:
@@ -341,7 +341,7 @@ async def test_finishing_notices_an_end_without_output() -> None:
 
 
 async def test_the_end_of_the_gateway_ends_every_screen() -> None:
-    desk = Desk()
+    desk = ConsoleStage()
     async with desk.console.attach() as screen:
         async with desk.running():
             pass
@@ -350,7 +350,7 @@ async def test_the_end_of_the_gateway_ends_every_screen() -> None:
 
 
 async def test_a_terminal_that_does_not_read_is_disconnected() -> None:
-    desk = Desk()
+    desk = ConsoleStage()
     async with desk.console.attach() as screen:
         for number in range(10_010):
             screen.show(NoteFrame(str(number)))
@@ -361,7 +361,7 @@ async def test_a_terminal_that_does_not_read_is_disconnected() -> None:
 
 
 async def test_memory_of_printed_messages_is_bounded() -> None:
-    desk = Desk()
+    desk = ConsoleStage()
     async with desk.console.attach():
         for number in range(300):
             await desk.console.deliver(_post(f"a{number}.0", "Hello"))

@@ -1,4 +1,4 @@
-"""What platforms tell somebody who sets them up."""
+"""Setup guides of the platforms."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The test kit is tested too: a fake that overlooks a mistake would hide it everywhere."""
+"""Tests of the test kit, because a fake that misses a mistake would hide it everywhere."""
 
 import asyncio
 from collections.abc import Callable
@@ -33,8 +33,8 @@ from tests.fakes.memory import MemoryAdapter
 HERE = Address("memory", "1")
 
 
-class Hand:
-    """A clock that is turned by hand."""
+class ManualClock:
+    """A manually advanced clock."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -47,8 +47,8 @@ class Hand:
 
 
 @pytest.fixture
-def clock() -> Hand:
-    return Hand()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 def _post(op: str = "a.0", text: str = "Hello", *, again: bool = False) -> Post:
@@ -88,7 +88,7 @@ async def test_an_unsupported_op_is_a_violation(op: Op, complaint: str) -> None:
     assert any(complaint in violation for violation in adapter.violations())
 
 
-async def test_too_many_ops_are_a_violation(clock: Hand) -> None:
+async def test_too_many_ops_are_a_violation(clock: ManualClock) -> None:
     adapter = MemoryAdapter(clock=clock, burst=2, per_second=0.5)
     for op in ("a.0", "b.0"):
         await adapter.deliver(_post(op))
@@ -100,7 +100,7 @@ async def test_too_many_ops_are_a_violation(clock: Hand) -> None:
     assert adapter.violations() == ["1: Post d.0: over the documented pace"]
 
 
-async def test_an_op_during_a_retry_after_is_a_violation(clock: Hand) -> None:
+async def test_an_op_during_a_retry_after_is_a_violation(clock: ManualClock) -> None:
     adapter = MemoryAdapter(clock=clock)
     adapter.fail(memory.rate_limited(10.0))
     with pytest.raises(Unavailable) as caught:
@@ -120,7 +120,7 @@ async def test_a_rewritten_or_unfinished_stream_is_a_violation() -> None:
     assert adapter.violations() == ["1: Edit a.e: a stream may only grow, until its last edit"]
 
 
-async def test_an_abandoned_draft_is_a_violation_until_it_expires(clock: Hand) -> None:
+async def test_an_abandoned_draft_is_a_violation_until_it_expires(clock: ManualClock) -> None:
     adapter = MemoryAdapter(live=Live.DRAFT, clock=clock)
     await adapter.deliver(Draft("a.p", HERE, "a", "text", "status"))
     assert adapter.screen("1") == ["text status"]
@@ -130,7 +130,7 @@ async def test_an_abandoned_draft_is_a_violation_until_it_expires(clock: Hand) -
     assert adapter.violations() == []
 
 
-async def test_typing_after_the_final_message_is_a_violation(clock: Hand) -> None:
+async def test_typing_after_the_final_message_is_a_violation(clock: ManualClock) -> None:
     adapter = MemoryAdapter(clock=clock)
     await adapter.deliver(_post())
     await adapter.deliver(Typing("a.t", HERE))
@@ -165,7 +165,7 @@ async def test_an_op_in_a_lost_chat_is_a_violation() -> None:
     ],
 )
 async def test_repeats_are_recognised_according_to_the_capabilities(
-    clock: Hand, repeat: Repeat, again: bool, passed: float, copies: int
+    clock: ManualClock, repeat: Repeat, again: bool, passed: float, copies: int
 ) -> None:
     adapter = MemoryAdapter(repeat=repeat, clock=clock)
     await adapter.deliver(_post())
@@ -264,7 +264,7 @@ async def test_an_event_that_was_not_stored_is_not_acknowledged() -> None:
         raise OSError
 
     async def run() -> None:
-        with pytest.raises(OSError):  # noqa: PT011 - ours, from just above
+        with pytest.raises(OSError):  # noqa: PT011 - raised just above
             await adapter.run(full, lambda: None)
 
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:

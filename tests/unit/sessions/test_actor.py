@@ -1,4 +1,4 @@
-"""The owner of a conversation: what a dead process left, and what nobody can read any more."""
+"""The actor: recovery of interrupted turns, and damaged conversations."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -38,8 +38,8 @@ from tests.contract.store_kit import damage
 KEY = "web:a"
 
 
-class Witness:
-    """Hands that note whose turn was wrecked; a message was sent by who stands in its payload."""
+class RecordingHost:
+    """A host that records recovered turns; the payload of a message is its sender."""
 
     def __init__(self) -> None:
         self.found: list[RunningTurn] = []
@@ -53,7 +53,7 @@ class Witness:
         return ()
 
     def create_turn(self, key: str, start: StartTask, post: Callable[[Event], None]) -> TurnHandle:
-        msg = "here conversations are only looked at after a crash; no turn begins"
+        msg = "no turn starts in these tests"
         raise NotImplementedError(msg)
 
     async def recover_turn(self, turn: Turn, running: RunningTurn) -> TurnCrashed:
@@ -75,21 +75,21 @@ async def store(tmp_path: Path) -> AsyncIterator[SessionStore]:
     await store.close()
 
 
-async def awoken(store: SessionStore) -> tuple[Witness, ConversationState]:
-    """Let the owner of the conversation look at what is stored."""
-    hands = Witness()
+async def load_conversation(store: SessionStore) -> tuple[RecordingHost, ConversationState]:
+    """Load the conversation from the store; return its state."""
+    host = RecordingHost()
     async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
-        state = await carried_out(owner(store, hands, tasks), StartWaiting())
-    return hands, state
+        state = await handled_state(make_actor(store, host, tasks), StartWaiting())
+    return host, state
 
 
-def owner(store: SessionStore, hands: Witness, tasks: asyncio.TaskGroup) -> Actor:
+def make_actor(store: SessionStore, host: RecordingHost, tasks: asyncio.TaskGroup) -> Actor:
     clock = SystemClock()
-    shared = ActorServices(store, hands, clock, Ids(clock), ExpiryPolicy, lambda: 20, tasks)
+    shared = ActorServices(store, host, clock, Ids(clock), ExpiryPolicy, lambda: 20, tasks)
     return Actor(KEY, shared, draining=lambda: False, on_idle=lambda: None)
 
 
-async def carried_out(actor: Actor, event: Event) -> ConversationState:
+async def handled_state(actor: Actor, event: Event) -> ConversationState:
     handled: asyncio.Future[ConversationState] = asyncio.get_running_loop().create_future()
     actor.post(event, handled)
     return await handled
@@ -98,10 +98,14 @@ async def carried_out(actor: Actor, event: Event) -> ConversationState:
 @pytest.mark.parametrize(
     ("kept", "sent_by", "expected"),
     [
-        pytest.param("web:ann", None, "web:ann", id="brought back, without a message of its own"),
-        pytest.param("web:ann", "web:bob", "web:ann", id="joined by somebody else's message"),
-        pytest.param("", "web:bob", "web:bob", id="begun by a version that did not keep it"),
-        pytest.param("", None, "", id="nobody knows"),
+        pytest.param("web:ann", None, "web:ann", id="turn with a stored person and no message"),
+        pytest.param(
+            "web:ann", "web:bob", "web:ann", id="turn joined by a message of another person"
+        ),
+        pytest.param(
+            "", "web:bob", "web:bob", id="turn of an older version without a stored person"
+        ),
+        pytest.param("", None, "", id="neither person nor message"),
     ],
 )
 async def test_an_interrupted_turn_keeps_its_requester(
@@ -117,8 +121,8 @@ async def test_an_interrupted_turn_keeps_its_requester(
         OpenSession("s1", KEY, "there", 1),
         StartTurn("t1", "s1", KEY, "there", rows, (), "hello", 1, kept),
     )
-    hands, state = await awoken(store)
-    assert [turn.person for turn in hands.found] == [expected]
+    host, state = await load_conversation(store)
+    assert [turn.person for turn in host.found] == [expected]
     assert state.person == expected
 
 
@@ -130,8 +134,8 @@ async def test_two_interrupted_turns_keep_their_own_requesters(store: SessionSto
         OpenSession("s2", KEY, "there", 3),
         StartTurn("t2", "s2", KEY, "there", (), (), "hello", 3, "web:bob"),
     )
-    hands, state = await awoken(store)
-    assert [turn.person for turn in hands.found] == ["web:ann", "web:bob"]
+    host, state = await load_conversation(store)
+    assert [turn.person for turn in host.found] == ["web:ann", "web:bob"]
     assert state.person == "web:bob"
 
 
@@ -151,18 +155,18 @@ async def test_damage_is_reported_to_the_requester_and_not_retried(
     store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock())
     try:
         await store.accept(_received("i2", InboxState.COMMAND, b"/undo"))
-        hands = Witness()
+        host = RecordingHost()
         async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
-            actor = owner(store, hands, tasks)
+            actor = make_actor(store, host, tasks)
             with pytest.raises(EventNotHandled):
-                await carried_out(
+                await handled_state(
                     actor, UndoTurn(CommandContext("there", "web:ann", inbox="i2"), None)
                 )
-            assert [(say.notice, say.address) for say in hands.said] == [("damaged.here", "there")]
+            assert [(say.notice, say.address) for say in host.said] == [("damaged.here", "there")]
             done = await store.inbox_entry("web", "event of i2")
             assert done
             assert done.state is InboxState.DONE
-            await carried_out(actor, StartWaiting())  # what does not need it goes on
+            await handled_state(actor, StartWaiting())  # other events are still handled
     finally:
         await store.close()
 

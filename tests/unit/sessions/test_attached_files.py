@@ -1,4 +1,4 @@
-"""Files of messages: in words, in rows, and on their way through a conversation."""
+"""Attachments: as text, in history rows, and in the state machine."""
 
 import msgspec
 import pytest
@@ -54,10 +54,12 @@ def of(kind: type, result: Transition) -> list[object]:
 @pytest.mark.parametrize(
     ("content", "files", "request_"),
     [
-        pytest.param("look", (PHOTO, HEARD), "look", id="words come first"),
-        pytest.param(" \n", (PHOTO, HEARD), "Buy milk", id="then spoken words"),
-        pytest.param("", (PHOTO, VOICE), "photo.jpg, voice message", id="then names"),
-        pytest.param("", (PHOTO,) * 5, "photo.jpg, photo.jpg, photo.jpg and 2 more", id="many"),
+        pytest.param("look", (PHOTO, HEARD), "look", id="text first"),
+        pytest.param(" \n", (PHOTO, HEARD), "Buy milk", id="then transcripts"),
+        pytest.param("", (PHOTO, VOICE), "photo.jpg, voice message", id="then file names"),
+        pytest.param(
+            "", (PHOTO,) * 5, "photo.jpg, photo.jpg, photo.jpg and 2 more", id="many files"
+        ),
         pytest.param("", (), "", id="nothing"),
     ],
 )
@@ -96,7 +98,7 @@ def test_file_names_are_shortened_to_a_few() -> None:
     assert name_files((PHOTO, VOICE)) == "photo.jpg, voice message"
 
 
-# --- in a conversation -----------------------------------------------------------------------
+# --- in the state machine ------------------------------------------------------------------
 
 
 def test_a_turn_about_a_file_has_its_name_as_request() -> None:
@@ -140,9 +142,9 @@ def test_notices_use_the_transcript_of_a_spoken_request() -> None:
 @pytest.mark.parametrize(
     "turn",
     [
-        pytest.param(None, id="over"),
-        pytest.param(msgspec.structs.replace(TURN, cancelling=True), id="leaving"),
-        pytest.param(msgspec.structs.replace(TURN, id="t_other"), id="another"),
+        pytest.param(None, id="no turn"),
+        pytest.param(msgspec.structs.replace(TURN, cancelling=True), id="cancelling turn"),
+        pytest.param(msgspec.structs.replace(TURN, id="t_other"), id="another turn"),
     ],
 )
 def test_a_transcript_of_an_ended_turn_changes_nothing(turn: RunningTurn | None) -> None:

@@ -1,4 +1,4 @@
-"""The threads that talk to the database: shared commits, failures, cancellation, the end."""
+"""The database threads: shared commits, failures, cancellation, shutdown."""
 
 import asyncio
 import contextlib
@@ -44,7 +44,7 @@ def names(connection: Connection) -> list[str]:
 
 
 class Gate:
-    """Holds a thread up in the middle of a job, until it is opened."""
+    """Blocks a thread in the middle of a job until it is opened."""
 
     def __init__(self) -> None:
         self.reached = threading.Event()
@@ -60,13 +60,13 @@ class Gate:
 
 @contextlib.asynccontextmanager
 async def writer_held(database: Database) -> AsyncIterator[asyncio.TaskGroup]:
-    """What is written in this block waits until its end, and then shares one transaction."""
+    """Hold the writer, so that writes in this block share one transaction at its end."""
     gate = Gate()
     async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
         tasks.create_task(database.write(gate))
         await asyncio.to_thread(gate.reached.wait, 5)
         yield tasks
-        await asyncio.sleep(0)  # let the tasks begin
+        await asyncio.sleep(0)  # let the tasks start
         gate.open()
 
 
@@ -75,7 +75,7 @@ async def test_writes_waiting_together_share_one_commit(database: Database) -> N
     async with writer_held(database) as tasks:
         for number in range(20):
             tasks.create_task(database.write(putting(number)))
-    assert counts.commits == 2  # the one that held the writer up, and one for all that waited
+    assert counts.commits == 2  # the job that held the writer, and all waiting ones together
     assert len(await database.read(names)) == 20
 
 
@@ -238,7 +238,7 @@ async def test_a_busy_loop_blocks_for_a_late_thread(
     database: Database,
 ) -> None:
     async with writer_held(database) as tasks:
-        while not database._thread_yielder._fruitless_yields:  # noqa: ASYNC110 - that it never rests is the point
+        while not database._thread_yielder._fruitless_yields:  # noqa: ASYNC110 - the loop must stay busy
             await asyncio.sleep(0)
         left = tasks.create_task(database.write(putting(1)))
         await asyncio.sleep(0)
@@ -250,7 +250,7 @@ async def test_a_busy_loop_blocks_for_a_late_thread(
     )
 
 
-# --- what goes wrong -------------------------------------------------------------------------
+# --- failures --------------------------------------------------------------------------------
 
 
 async def test_a_full_disk_is_reported_and_recovers(database: Database) -> None:
@@ -284,7 +284,7 @@ async def test_a_lock_of_another_process_is_reported_and_recovers(tmp_path: Path
 
 async def test_a_failed_commit_fails_all_writes_in_it(database: Database) -> None:
     def orphan(connection: Connection) -> None:
-        # Checked at the commit, not before.
+        # This constraint is checked at the commit, not before.
         connection.exec_driver_sql("PRAGMA defer_foreign_keys=ON")
         connection.exec_driver_sql(
             "INSERT INTO messages (session_id, turn_id, at, body) VALUES ('none', 't', 1, '')"

@@ -1,4 +1,4 @@
-"""URLs and foreign errors."""
+"""Database URLs and error translation."""
 
 import sqlite3
 import subprocess

@@ -1,4 +1,4 @@
-"""The session machine: a table of cases, and random histories against a small model of the store."""
+"""The state machine: a table of cases, and random histories against a model of the store."""
 
 import itertools
 from typing import Any, TypeVar
@@ -73,13 +73,13 @@ def pending(
 
 
 def by() -> CommandContext:
-    """A command that was received, as every one is."""
+    """A command context with its own inbox row."""
     name = f"i_{next(counter)}"
     return msgspec.structs.replace(BY, inbox=name, origin=f"o.{name}")
 
 
 def after(state: ConversationState, *events: Event, limit: int = 20) -> Transition:
-    """Run events; the result of the last, on top of all state before it."""
+    """Apply events in order; return the last transition with the final state."""
     result = Transition(state)
     for event in events:
         result = step(result.state, event, env(limit))
@@ -105,11 +105,11 @@ def of(kind: type[T], result: Transition) -> list[T]:
     return [each for each in (*result.changes, *result.effects) if isinstance(each, kind)]
 
 
-# --- what answers something is named after it ----------------------------------------------------
+# --- origins ---------------------------------------------------------------------------------
 
 
 def origins(result: Transition) -> dict[str, str]:
-    """After what the turn that begins, and each notice, is named."""
+    """Return the origins of the started turn and of each notice."""
     turns = [start.turn.origin for start in of(StartTask, result)]
     named = {say.notice: say.origin or say.item_id for say in of(SendNotice, result)}
     return named | ({"turn": turns[0]} if turns else {})
@@ -236,7 +236,7 @@ def test_steering_messages_reach_the_running_turn_and_others_keep_waiting() -> N
 
 
 def replying(name: str, mode: BusyPolicy = BusyPolicy.QUEUE) -> PendingMessage:
-    """A message of a room, whose answer is to be a reply to it."""
+    """A message whose answer should be a reply to it."""
     return msgspec.structs.replace(pending(name, mode), reply_to=f"m_{name}")
 
 
@@ -537,14 +537,14 @@ def test_a_turn_to_be_resumed_stays_running_in_the_journal() -> None:
     assert said(result) == []
 
 
-def wreck(*, take_up: bool = False, stuck: bool = False) -> TurnCrashed:
+def crashed(*, resume: bool = False, stuck: bool = False) -> TurnCrashed:
     turn = RunningTurn("t_dead", "s_1", "there", "web:owner", "build it", 0)
     row = AppendMessages("s_1", "t_dead", (Message("assistant", content="par"),), 1)
-    return TurnCrashed(turn, (row,), {"k": 2}, resume=take_up, stuck=stuck)
+    return TurnCrashed(turn, (row,), {"k": 2}, resume=resume, stuck=stuck)
 
 
 def test_a_crashed_turn_suspends_its_session_with_a_notice() -> None:
-    result = after(idle(session="s_1"), wreck())
+    result = after(idle(session="s_1"), crashed())
     assert [type(change) for change in result.changes] == [AppendMessages, EndTurn, SetSession]
     assert of(SetSession, result)[0].reason is SessionReason.CRASH
     assert said(result) == ["N11"]
@@ -552,12 +552,12 @@ def test_a_crashed_turn_suspends_its_session_with_a_notice() -> None:
 
 
 def test_a_turn_resumed_too_often_is_stuck() -> None:
-    result = after(idle(session="s_1"), wreck(stuck=True))
+    result = after(idle(session="s_1"), crashed(stuck=True))
     assert of(SetSession, result)[0].reason is SessionReason.STUCK
 
 
 def test_a_resumed_turn_keeps_its_id() -> None:
-    result = after(idle(session="s_1"), wreck(take_up=True))
+    result = after(idle(session="s_1"), crashed(resume=True))
     (start,) = of(StartTurn, result)
     assert (start.id, start.person) == ("t_dead", "web:owner")
     assert of(StartTask, result)[0].resumed
@@ -572,7 +572,7 @@ def test_the_end_of_an_unknown_turn_changes_nothing() -> None:
 
 
 class Model:
-    """What the store would hold."""
+    """The content of the store, as the changes imply it."""
 
     def __init__(self) -> None:
         self.sessions: dict[str, tuple[SessionState, SessionReason | None]] = {}
@@ -580,7 +580,7 @@ class Model:
         self.holder: dict[str, str | None] = {}
         self.turns: dict[str, TurnState] = {}
         self.turn_of: dict[str, str] = {}
-        self.last: dict[str, StartTurn] = {}  # the newest turn of each session
+        self.last: dict[str, StartTurn] = {}  # newest turn of each session
         self.taken_back: set[str] = set()
 
     def apply(self, changes: list[Change]) -> None:
@@ -616,7 +616,7 @@ class Model:
 
 
 class Conversation(RuleBasedStateMachine):
-    """Random events; nothing lost, one turn at a time, order kept, no session left behind."""
+    """Random events: nothing is lost, one turn at a time, in order, no session left behind."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -625,7 +625,7 @@ class Conversation(RuleBasedStateMachine):
         self.rows: dict[str, PendingMessage] = {}
         self.tasks: list[str] = []  # turns whose task is alive
         self.told: set[str] = set()
-        self.names: set[str] = set()  # of all that was named after what it answers
+        self.names: set[str] = set()  # ids derived from origins
         self.now = 1_000
 
     def play(self, event: Event) -> Transition:
@@ -635,7 +635,7 @@ class Conversation(RuleBasedStateMachine):
         self.state = result.state
         for act in result.effects:
             if isinstance(act, StartTask):
-                assert not self.tasks, "two turns at a time"
+                assert not self.tasks, "two turns at the same time"
                 self.tasks.append(act.turn.id)
                 self.name(f"answer of {act.turn.origin}", act.turn.origin)
             elif isinstance(act, SendNotice) and not act.item_id:
@@ -643,7 +643,7 @@ class Conversation(RuleBasedStateMachine):
         return result
 
     def name(self, name: str, origin: object) -> None:
-        """Two things under one name would be one message; without one, twins show it twice."""
+        """Check that derived ids are unique, and that no origin is missing."""
         assert origin, name
         assert name.endswith(" of ") or name not in self.names
         self.names.add(name)
@@ -704,7 +704,7 @@ class Conversation(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
-        """The process dies; a new one reads the store."""
+        """Let the process die and a new one load the store."""
         self.tasks.clear()
         model = self.model
         active = [s for s, (state, _) in model.sessions.items() if state is SessionState.ACTIVE]
@@ -766,7 +766,7 @@ class Conversation(RuleBasedStateMachine):
         assert self.tasks == ([turn.id] if turn else [])
 
     def teardown(self) -> None:
-        """When all turns have ended, nothing waits any more."""
+        """Check that nothing waits when all turns have ended."""
         while self.tasks:
             self.end(TurnState.DONE)
         assert not self.state.waiting

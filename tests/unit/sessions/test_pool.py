@@ -1,4 +1,4 @@
-"""Which conversations stay in memory."""
+"""Eviction of idle actors."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from sessions.conversation.pool import SessionPool
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from sessions.values.ids import Ids
-from tests.unit.sessions.test_actor import Witness, store
+from tests.unit.sessions.test_actor import RecordingHost, store
 
 __all__ = ["store"]
 
@@ -17,7 +17,7 @@ __all__ = ["store"]
 async def test_the_least_recently_used_idle_actors_are_evicted(store: SessionStore) -> None:
     clock = SystemClock()
     async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
-        shared = ActorServices(store, Witness(), clock, Ids(clock), ExpiryPolicy, lambda: 20, tasks)
+        shared = ActorServices(store, RecordingHost(), clock, Ids(clock), ExpiryPolicy, lambda: 20, tasks)
         pool = SessionPool(shared, max_actors=3)
         for number in range(5):
             await pool.ask(f"web:{number}", StartWaiting())
@@ -26,9 +26,9 @@ async def test_the_least_recently_used_idle_actors_are_evicted(store: SessionSto
         rush = {f"chat:{number}": loop.create_future() for number in range(100)}
         for key, handled in rush.items():
             pool.post(key, StartWaiting(), handled)
-        assert set(pool._actors) == set(rush)  # each has something to do
+        assert set(pool._actors) == set(rush)  # all are busy
         states = [await handled for handled in rush.values()]
         assert [state.key for state in states] == list(rush)
-        for number in range(8):  # some more are let go with each new one
+        for number in range(8):  # each new actor evicts a few more
             await pool.ask(f"web:{number}", StartWaiting())
         assert list(pool._actors) == ["web:5", "web:6", "web:7"]

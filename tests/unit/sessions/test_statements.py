@@ -1,4 +1,4 @@
-"""No statement that a turn needs reads a whole table."""
+"""No statement of a turn scans a whole table."""
 
 import itertools
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ PARTIAL = {
     "ix_outbox_open",
     "ix_approvals_open",
 }
-"""Indexes of what is under way: as short as that is, so they may be read from end to end."""
+"""Partial indexes over open records; they are short, so scanning them is allowed."""
 
 LISTS = {
     "_CHATS": "all conversations of the web page or the terminal",
@@ -68,7 +68,7 @@ def plan(statement: sa.ClauseElement, database: sa.Connection) -> list[str]:
 
 
 FOUND = "SCAN anon_1"
-"""A walk over what a statement inside of this one has found."""
+"""A scan over the result of a subquery."""
 
 
 @pytest.mark.parametrize("name", sorted(ALL.keys() - LISTS.keys()))
@@ -91,7 +91,7 @@ NARROW = [
     names
     for count in range(1, len(FILTERS) + 1)
     for names in itertools.combinations(FILTERS, count)
-    if names != ("since",)  # of everybody: a person asks for everything
+    if names != ("since",)  # over all people: only used when a person asks
 ]
 
 

@@ -1,4 +1,4 @@
-"""Why a service could not be reached, found below what libraries make of it."""
+"""Descriptions of network errors wrapped by libraries."""
 
 import errno
 import socket
@@ -10,7 +10,7 @@ from sessions.values.unreached import describe_network_error
 
 
 class Wrapped(Exception):
-    """What a library makes of an error."""
+    """A library's error around another one."""
 
 
 def wrapped(error: BaseException) -> Wrapped:

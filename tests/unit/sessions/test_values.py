@@ -51,11 +51,11 @@ def test_a_secret_is_reread_from_its_source() -> None:
     secret.on_replaced(heard.append)
     assert secret.reread() is secret
     place[0] = ""
-    assert secret.reread() is secret, "nothing takes the place of a key that was there"
+    assert secret.reread() is secret, "an empty source keeps the old value"
     place[0] = "two"
     second = secret.reread()
     assert (second.reveal(), secret.reveal()) == ("two", "one")
-    assert heard == [], "reading alone puts nothing in use"
+    assert heard == [], "reading alone notifies no listener"
     second.notify_listeners()
     place[0] = "three"
     second.reread().notify_listeners()

@@ -1,5 +1,5 @@
-"""Meaning of Markdown texts, as the tree that all renderers draw."""
-# ruff: noqa: RUF001 - in all scripts
+"""Markdown texts parsed into the tree that all renderers draw."""
+# ruff: noqa: RUF001 - samples in many scripts
 
 import pytest
 
@@ -24,14 +24,14 @@ DOCS = Link("https://e.org/docs", (PlainText("docs"),))
 
 
 def inside(md: str) -> Inlines:
-    """The only paragraph of a text."""
+    """Return the inline nodes of a text with a single paragraph."""
     (block,) = parse(md)
     assert isinstance(block, Paragraph)
     return block.children
 
 
 def plain(md: str) -> str:
-    """The only paragraph of a text without any style."""
+    """Return the text of a single paragraph without styles."""
     (node,) = inside(md)
     assert isinstance(node, PlainText)
     return node.text
@@ -61,7 +61,7 @@ def test_a_reference_links_to_the_url_of_its_definition(definition: str, use: st
 
 
 def inside_all(blocks: tuple[Block, ...]) -> list[Inline]:
-    """Inline nodes of all top-level paragraphs."""
+    """Return the inline nodes of all top-level paragraphs."""
     return [node for block in blocks if isinstance(block, Paragraph) for node in block.children]
 
 

@@ -28,7 +28,7 @@ SPEC = PlatformSpec(name="{name}", config=Config, build=lambda config, around: N
 
 @pytest.fixture
 def other_distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Install something that offers three platforms: good, without its library, named as ours."""
+    """Install platforms that work, lack a library, and have the name of a built-in one."""
     modules = {
         "holdfast_irc": OURS.format(name="irc"),
         "holdfast_matrix": "import a_library_that_nobody_has\n",

@@ -36,7 +36,7 @@ def _check(md: str, limit: int, unit: Unit) -> None:
     assert all(text_length(part, unit) <= limit for part in parts)
     assert all(part.strip() for part in parts)
     assert not any(has_open_fence(part) for part in parts)
-    # Nothing is lost but blank space and closing lines that were written anyhow.
+    # Only blank space and closing lines that are added anyway may be lost.
     found = split_pieces(md, limit, unit)
     assert all(not re.sub("```+|~~~+", "", piece.gap).strip() for piece in found)
     kept = "".join(piece.text + piece.gap for piece in found)
@@ -247,7 +247,7 @@ def test_a_limit_too_small_to_cut_well_is_refused() -> None:
         ("x" * 47 + " C # what is it", ("x" * 47 + " C", "\u200b# what is it")),
     ],
     ids=[
-        *("table", "header", "list", "quote", "code in a quote", "code in a point"),
+        *("table", "header", "list", "quote", "code in a quote", "code in a list item"),
         *("link", "bold", "code", "number", "more than", "sharp"),
     ],
 )

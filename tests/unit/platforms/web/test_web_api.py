@@ -1,4 +1,4 @@
-"""The page's requests, over a real server: what is taken, what is refused, and with which words."""
+"""HTTP endpoints of the page, over a real server."""
 
 import asyncio
 from typing import Any
@@ -29,14 +29,14 @@ MESSAGE = {"id": "message-1", "text": "say hello"}
 
 
 def error_of(answer: httpx2.Response) -> str:
-    """The sentence of a refusal, which every refusal must have."""
+    """Return the sentence of a refusal; every refusal has one."""
     error = answer.json()["error"]
     assert error["type"]
     assert error["message"].endswith(".")
     return str(error["message"])
 
 
-# --- the door ----------------------------------------------------------------------------------
+# --- sign-in -----------------------------------------------------------------------------------
 
 
 async def test_without_a_cookie_the_front_page_explains_the_sign_in(stage: Stage) -> None:
@@ -58,7 +58,7 @@ async def test_a_link_becomes_a_cookie_that_scripts_and_other_sites_cannot_use(
         assert "httponly" in cookie
         assert "samesite=strict" in cookie
         assert f"max-age={90 * 24 * 3600}" in cookie
-        assert "secure" not in cookie  # plain http: the browser would throw it away
+        assert "secure" not in cookie  # over plain http a browser would discard a secure cookie
         assert "composer" in (await visitor.get("/")).text
 
 
@@ -66,7 +66,7 @@ async def test_a_link_signs_in_only_its_first_visitor(stage: Stage) -> None:
     link = await stage.link()
     async with httpx2.AsyncClient(base_url=stage.url, trust_env=False) as first:
         await first.get(link)
-        assert (await first.get(link)).status_code == 303  # the owner may open it again
+        assert (await first.get(link)).status_code == 303  # the owner may open the link again
     async with httpx2.AsyncClient(base_url=stage.url, trust_env=False) as second:
         answer = await second.get(link)
         assert answer.status_code == 403
@@ -91,7 +91,7 @@ async def test_behind_tls_the_cookie_is_secure(stage: Stage) -> None:
 async def test_a_link_that_still_works_is_not_logged(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It still opens the door."""
+    """The link can still be used."""
     link = await stage.link()
     token = link.rpartition("/")[2]
     async with httpx2.AsyncClient(base_url=stage.url, trust_env=False) as visitor:
@@ -178,7 +178,7 @@ async def test_signing_out_invalidates_the_cookie(client: httpx2.AsyncClient) ->
     kept = dict(client.cookies)
     answer = await client.delete("/web/session")
     assert answer.status_code == 204
-    client.cookies.update(kept)  # a browser that did not forget
+    client.cookies.update(kept)  # a browser that kept its cookie
     assert (await client.get("/web/chats")).status_code == 401
 
 
@@ -300,7 +300,7 @@ async def test_a_pressed_button_is_received_as_an_action(
     assert (action.action, action.message, action.sender.id) == ("/resume", "i_1", "owner")
 
 
-# --- reading -----------------------------------------------------------------------------------
+# --- rows and conversations --------------------------------------------------------------------
 
 
 async def test_conversations_are_listed_by_last_use(

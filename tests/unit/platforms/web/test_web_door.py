@@ -1,4 +1,4 @@
-"""Who may come in."""
+"""Sign-in by link and cookie."""
 
 import asyncio
 from itertools import count
@@ -76,7 +76,7 @@ async def test_a_visit_lasts_ninety_days(door: WebLogin, clock: Clock) -> None:
 @pytest.mark.parametrize("cookie", ["", "token-1", "token-2 ", "x" * 10_000, "☃"])
 async def test_an_unknown_cookie_is_not_signed_in(door: WebLogin, cookie: str) -> None:
     assert await door.redeem_link(await door.new_link()) == "token-2"
-    assert not await door.is_signed_in(cookie)  # not even the link's own token
+    assert not await door.is_signed_in(cookie)  # nor does the token of a link
 
 
 async def test_links_and_visits_survive_a_restart(
@@ -160,7 +160,7 @@ def test_the_csrf_token_depends_on_the_cookie() -> None:
 async def test_tokens_are_compared_in_constant_time(
     door: WebLogin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Links, cookies and the page's token: each is compared as a whole, and with all there are."""
+    """Links, cookies and CSRF tokens are compared with all stored hashes, each completely."""
     links = [await door.new_link() for _ in range(2)]
     compared: list[tuple[bytes, bytes]] = []
 
@@ -170,11 +170,13 @@ async def test_tokens_are_compared_in_constant_time(
 
     monkeypatch.setattr("hmac.compare_digest", comparing)
     cookie = await door.redeem_link(links[0]) or ""
-    assert len(compared) == len(links) * 2  # to see whether it opens, and to spend it
+    assert len(compared) == len(links) * 2  # once to check the link, once to use it up
     for shown in (cookie, "guessed"):
         compared.clear()
         assert await door.is_signed_in(shown) == (shown == cookie)
-        assert {len(each) for pair in compared for each in pair} == {64}  # never the token itself
+        assert {len(each) for pair in compared for each in pair} == {
+            64
+        }  # hashes, never the token itself
     compared.clear()
     assert is_same_secret(csrf_token(cookie), csrf_token(cookie))
     assert len(compared) == 1

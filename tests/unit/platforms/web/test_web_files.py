@@ -1,4 +1,4 @@
-"""Files on the page: handed over, named by a message, given back."""
+"""Uploads, attachments of messages, and downloads."""
 
 import os
 import time
@@ -46,7 +46,7 @@ async def test_an_uploaded_file_reaches_the_gateway_unchanged(
 
 
 async def test_an_upload_survives_a_concurrent_rename(tmp_path: Path) -> None:
-    """What was listed a moment ago may have another name by now; here it never had one."""
+    """A file listed a moment ago may have been renamed since; here it never existed."""
     (tmp_path / "another.part").symlink_to("nowhere")
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -127,7 +127,7 @@ async def test_no_other_file_of_a_message_can_be_requested(
         (message("0" * 32, type="text/html; charset=utf-8"), 400),
         ({"id": "message-1", "text": "x", "files": [message("0" * 32)["files"][0]] * 21}, 400),
     ],
-    ids=["not there", "a path", "no name", "no type", "too many"],
+    ids=["missing file", "path instead of reference", "no name", "no type", "too many"],
 )
 async def test_a_message_may_refer_only_to_uploaded_files(
     stage: Stage, client: httpx2.AsyncClient, named: dict[str, Any], status: int
@@ -169,7 +169,7 @@ async def test_an_unwritable_folder_is_reported_in_a_sentence(
 async def test_old_files_are_deleted(stage: Stage, client: httpx2.AsyncClient) -> None:
     old = await handed_over(client, b"old")
     folder = stage.folder / "web"
-    before = time.time() - RETENTION_SECONDS - 60  # noqa: TID251 - the file system's own time
+    before = time.time() - RETENTION_SECONDS - 60  # noqa: TID251 - the clock of the file system
     os.utime(folder / old, (before, before))
     new = await handed_over(client, b"new")
     assert [each.name for each in folder.iterdir()] == [new]

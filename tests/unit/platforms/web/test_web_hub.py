@@ -1,4 +1,4 @@
-"""Waking the open pages, and forgetting chats that nobody looks at."""
+"""Waking open pages, and dropping unused chat states."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The live stream, read by a real client: each thing once, in order, over every interruption."""
+"""The event stream, read by a real client across interruptions."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ class Reader:
         self.last_id = ""
 
     async def next(self) -> tuple[str, dict[str, Any]]:
-        """The next event; a comment is an event named ":"."""
+        """Return the next event; a comment is an event named ":"."""
         name, data = "", "{}"
         async with asyncio.timeout(5):
             async for line in self._lines:
@@ -65,9 +65,9 @@ def texts(events: list[tuple[str, dict[str, Any]]]) -> list[str]:
     return [data["text"] for name, data in events if name == "row"]
 
 
-async def nobody_watches(stage: Stage) -> None:
+async def wait_until_unwatched(stage: Stage) -> None:
     async with asyncio.timeout(5):
-        while stage.adapter._hub._watchers:  # noqa: ASYNC110 - leaving is announced to nobody
+        while stage.adapter._hub._watchers:  # noqa: ASYNC110 - there is no notification for the end of a watcher
             await asyncio.sleep(0)
 
 
@@ -182,7 +182,7 @@ async def test_silence_is_filled_with_keepalives() -> None:
     ):
         await reader.until("ready")
         assert [(await reader.next())[0] for _ in range(5)] == [":"] * 5
-        # Silence is also used to look for what nobody announced.
+        # Silence is also used to poll for changes that wake no page.
         stage.archive.put("chat1", "quiet", "unannounced")
         assert texts(await reader.until("row")) == ["unannounced"]
 
@@ -223,14 +223,14 @@ async def test_a_stream_ends_when_its_visit_expires() -> None:
     async with staged(keepalive=0.05) as stage, signed_in(stage) as client:
         async with reading(client) as reader:
             await reader.until(":")
-            stage.adapter._login._clock = Later()  # ninety days pass
+            stage.adapter._login._clock = ExpiredClock()  # ninety days later
             while (await reader.next())[0] == ":":
                 pass
         assert (await client.get("/web/chats")).status_code == 401
 
 
-class Later(SystemClock):
-    """A clock that is past the end of every visit."""
+class ExpiredClock(SystemClock):
+    """A clock past the end of every visit."""
 
     def now(self) -> int:
         return super().now() + VISIT_LIFETIME_MS + 1
@@ -241,8 +241,8 @@ async def test_stopping_does_not_wait_for_open_pages(
 ) -> None:
     async with reading(client) as reader:
         await reader.until("ready")
-        stage._serving[0].cancel()  # the server first: the pages are still open
-        async with asyncio.timeout(1):  # its grace for stuck responses is 2 s
+        stage._serving[0].cancel()  # the server stops first, while pages are open
+        async with asyncio.timeout(1):  # its grace period for open responses is 2 s
             await asyncio.wait([stage._serving[0]])
         assert await reader.next() == ("", {})
 
@@ -251,7 +251,7 @@ async def test_a_closed_page_is_forgotten(stage: Stage, client: httpx2.AsyncClie
     async with reading(client) as reader:
         await reader.until("ready")
         assert stage.adapter._hub._watchers
-    await nobody_watches(stage)
+    await wait_until_unwatched(stage)
 
 
 async def test_a_stalled_reader_is_disconnected_and_uses_no_memory(
@@ -263,12 +263,12 @@ async def test_a_stalled_reader_is_disconnected_and_uses_no_memory(
     request = f"GET {EVENTS} HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: {cookie}\r\n\r\n"
     writer.write(request.encode())
     async with asyncio.timeout(5):
-        await reader.readline()  # it has begun; from now on nothing is read
+        await reader.readline()  # the stream has begun; nothing more is read
         for number in range(40):
             await stage.post("chat1", str(number) * 300_000)
         reads = stage.archive.reads
-    await nobody_watches(stage)
-    assert stage.archive.reads <= reads + 1  # it was not even looked for more
+    await wait_until_unwatched(stage)
+    assert stage.archive.reads <= reads + 1  # the archive was not polled meanwhile
     writer.close()
 
 

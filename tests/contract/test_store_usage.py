@@ -1,4 +1,4 @@
-"""What requests to models used, on every database."""
+"""Totals of model usage, on every database."""
 
 import math
 from typing import Any
@@ -12,7 +12,7 @@ DAY = 86_400_000
 
 
 def request(turn: str, number: int, input_: int, cost: float | None = None) -> tuple[Change, ...]:
-    """A request whose other numbers follow from the first."""
+    """A request whose other numbers derive from the first."""
     return (
         StartAttempt(turn, number, "openai/one", 1),
         EndAttempt(
@@ -35,7 +35,7 @@ def used(
 
 
 async def fill(store: SessionStore) -> None:
-    """Two people, two conversations, two days; the third session belongs to the second of them."""
+    """Write turns of two people in two conversations on two days."""
     await store.apply(
         opened("s1", key="web:a"),
         opened("s2", key="web:b"),
@@ -55,16 +55,16 @@ NOTHING = UsageTotals()
 CASES: dict[str, tuple[dict[str, Any], UsageTotals]] = {
     "everything": ({}, ALL),
     "a turn": ({"turn_id": "t1"}, used(6, 2, 0.25, 3, 1)),
-    "a turn without a request": ({"turn_id": "t4"}, NOTHING),
+    "a turn without requests": ({"turn_id": "t4"}, NOTHING),
     "no turn": ({"turn_id": "t9"}, NOTHING),
     "a session": ({"session_id": "s1"}, used(14, 3, 0.75, 7, 1)),
     "a conversation": ({"key": "web:b"}, used(16, 1, None, 8, 1)),
     "a person": ({"person": "ann"}, used(22, 3, 0.25, 11, 2)),
-    "nobody": ({"person": ""}, NOTHING),
+    "no person": ({"person": ""}, NOTHING),
     "a day": ({"since": DAY}, used(24, 2, 0.5, 12, 1)),
     "a person's day": ({"person": "ann", "since": DAY}, used(16, 1, None, 8, 1)),
     "one of several": ({"key": "web:a", "person": "ann"}, used(6, 2, 0.25, 3, 1)),
-    "what does not fit together": ({"session_id": "s2", "key": "web:a"}, NOTHING),
+    "contradicting filters": ({"session_id": "s2", "key": "web:a"}, NOTHING),
     "all filters": (
         {"turn_id": "t1", "session_id": "s1", "key": "web:a", "person": "ann", "since": 1},
         used(6, 2, 0.25, 3, 1),

@@ -1,4 +1,4 @@
-"""Looking at a database from outside tells the same of every kind."""
+"""Inspection from outside gives the same result for both engines."""
 
 import asyncio
 
