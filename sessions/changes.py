@@ -38,7 +38,7 @@ class SetSession(msgspec.Struct, frozen=True):
     at: int
 
 
-class StartTurn(msgspec.Struct, frozen=True):
+class StartTurn(msgspec.Struct, frozen=True, kw_only=True):
     """Start a turn: mark its inbox rows as running and append its messages to the history."""
 
     id: str
@@ -90,7 +90,7 @@ class EndTurn(msgspec.Struct, frozen=True):
     cause: str | None = None
 
 
-class SetInbox(msgspec.Struct, frozen=True):
+class SetInbox(msgspec.Struct, frozen=True, kw_only=True):
     """Set the state of inbox rows.
 
     `session_id` is the session that holds the rows, `turn_id` the running turn that took them.
@@ -111,7 +111,7 @@ class TakeBackTurn(msgspec.Struct, frozen=True):
     at: int
 
 
-class PutSummary(msgspec.Struct, frozen=True):
+class PutSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Show the model `summary` in place of all but the newest `keep` rows.
 
     Only rows after an earlier summary are counted, so that a covered row never becomes visible
@@ -136,7 +136,7 @@ class StartAttempt(msgspec.Struct, frozen=True):
     at: int
 
 
-class EndAttempt(msgspec.Struct, frozen=True):
+class EndAttempt(msgspec.Struct, frozen=True, kw_only=True):
     """Record the end of a model request."""
 
     turn_id: str
@@ -161,7 +161,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
     text: str
 
 
-class StartTool(msgspec.Struct, frozen=True):
+class StartTool(msgspec.Struct, frozen=True, kw_only=True):
     """Record a tool run before its effect. A second start of the same call is refused."""
 
     turn_id: str
@@ -173,7 +173,7 @@ class StartTool(msgspec.Struct, frozen=True):
     attempt: int = 0  # model request of the turn that made the call; 0: unknown
 
 
-class EndTool(msgspec.Struct, frozen=True):
+class EndTool(msgspec.Struct, frozen=True, kw_only=True):
     """Record the result of a tool run."""
 
     turn_id: str
@@ -189,7 +189,7 @@ class PutApproval(msgspec.Struct, frozen=True):
     approval: Approval
 
 
-class AnswerApproval(msgspec.Struct, frozen=True):
+class AnswerApproval(msgspec.Struct, frozen=True, kw_only=True):
     """Answer an approval, or mark an allowed one as used.
 
     Only an open approval can be answered, and only an allowed one can be used; anything else is
@@ -209,7 +209,7 @@ class PutItem(msgspec.Struct, frozen=True):
     item: OutboxItem
 
 
-class SetItem(msgspec.Struct, frozen=True):
+class SetItem(msgspec.Struct, frozen=True, kw_only=True):
     """Update the delivery state of an item; fields that are None keep their value."""
 
     id: str

@@ -84,7 +84,7 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
     extra: bytes | None = None  # opaque data that the provider wants back, such as signatures
 
 
-class Attachment(msgspec.Struct, frozen=True, omit_defaults=True):
+class Attachment(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A file that came with a message.
 
     `path` is fixed when the message is received. The file is downloaded when its turn starts, and
@@ -116,7 +116,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     reasoning: bytes | None = None  # opaque; replayed to the provider that created it
 
 
-class Session(msgspec.Struct, frozen=True):
+class Session(msgspec.Struct, frozen=True, kw_only=True):
     """One stretch of a conversation, with its own history."""
 
     id: str
@@ -130,7 +130,7 @@ class Session(msgspec.Struct, frozen=True):
     updated_at: int
 
 
-class InboxEntry(msgspec.Struct, frozen=True):
+class InboxEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A received message, command or reaction, stored before its arrival is acknowledged.
 
     A redelivery repeats `source` (platform, account and chat) and `event` (the platform's own id).
@@ -152,7 +152,7 @@ class InboxEntry(msgspec.Struct, frozen=True):
     settled_at: int | None = None
 
 
-class Turn(msgspec.Struct, frozen=True):
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """The work from a user's message to the final answer."""
 
     id: str
@@ -170,7 +170,7 @@ class Turn(msgspec.Struct, frozen=True):
     person: str = ""  # requester
 
 
-class Attempt(msgspec.Struct, frozen=True):
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """One request to a model."""
 
     turn_id: str
@@ -182,7 +182,7 @@ class Attempt(msgspec.Struct, frozen=True):
     cause: str = ""
 
 
-class ToolRun(msgspec.Struct, frozen=True):
+class ToolRun(msgspec.Struct, frozen=True, kw_only=True):
     """One tool execution: recorded as started before its effect and as finished after it."""
 
     turn_id: str
@@ -197,7 +197,7 @@ class ToolRun(msgspec.Struct, frozen=True):
     attempt: int = 0  # model request of the turn that made the call; 0: unknown
 
 
-class Approval(msgspec.Struct, frozen=True):
+class Approval(msgspec.Struct, frozen=True, kw_only=True):
     """A request for permission to run one call with exactly these arguments, and its answer."""
 
     id: str
@@ -218,7 +218,7 @@ class Approval(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class UsageTotals(msgspec.Struct, frozen=True):
+class UsageTotals(msgspec.Struct, frozen=True, kw_only=True):
     """Sum of the usage of several model requests."""
 
     input_tokens: int = 0
@@ -248,7 +248,7 @@ class BudgetUsage(msgspec.Struct, frozen=True):
         return self.cost - self.held_cost
 
 
-class StoreCounts(msgspec.Struct, frozen=True):
+class StoreCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers of records in the store, by state."""
 
     active: int  # sessions
@@ -259,7 +259,7 @@ class StoreCounts(msgspec.Struct, frozen=True):
     to_show: int  # outbox items that are not delivered yet
 
 
-class OutboxItem(msgspec.Struct, frozen=True):
+class OutboxItem(msgspec.Struct, frozen=True, kw_only=True):
     """Content that a chat should show: an answer, a notice, a question or a file.
 
     `body` is the wanted content, `shown` the part already known to be shown; only gateway/delivery
@@ -283,7 +283,7 @@ class OutboxItem(msgspec.Struct, frozen=True):
     settled_at: int | None = None
 
 
-class ConversationSnapshot(msgspec.Struct, frozen=True):
+class ConversationSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Everything an actor needs to load a conversation."""
 
     active: Session | None = None
@@ -303,7 +303,7 @@ class MessageTrace(msgspec.Struct, frozen=True):
     items: tuple[OutboxItem, ...]
 
 
-class EntryContext(msgspec.Struct, frozen=True):
+class EntryContext(msgspec.Struct, frozen=True, kw_only=True):
     """Circumstances of an inbox entry that explain why it may still be waiting."""
 
     session: Session | None = None  # session of its turn, or the one that holds the entry

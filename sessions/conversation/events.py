@@ -10,6 +10,7 @@ import msgspec
 
 from sessions.changes import Change
 from sessions.records import Message, SessionReason, TurnState
+from sessions.values.notices import NoticeId
 
 
 class BusyPolicy(enum.StrEnum):
@@ -21,7 +22,7 @@ class BusyPolicy(enum.StrEnum):
     COLLECT = "collect"
 
 
-class PendingMessage(msgspec.Struct, frozen=True):
+class PendingMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A stored message that waits for its turn."""
 
     id: str  # of its inbox row
@@ -38,7 +39,7 @@ class PendingMessage(msgspec.Struct, frozen=True):
     continued_session: str = ""  # session to continue, even if it was closed
 
 
-class RunningTurn(msgspec.Struct, frozen=True):
+class RunningTurn(msgspec.Struct, frozen=True, kw_only=True):
     """The running turn; `cancelling` from its cancellation until its task has ended."""
 
     id: str
@@ -64,7 +65,7 @@ class ResumableSession(msgspec.Struct, frozen=True):
     held: int = 0
 
 
-class LastTurn(msgspec.Struct, frozen=True):
+class LastTurn(msgspec.Struct, frozen=True, kw_only=True):
     """The newest exchange of a session, for `/retry` and `/undo`."""
 
     id: str
@@ -85,7 +86,7 @@ class QueueNotice(msgspec.Struct, frozen=True):
     address: str
 
 
-class ConversationState(msgspec.Struct, frozen=True):
+class ConversationState(msgspec.Struct, frozen=True, kw_only=True):
     """The state of one conversation, held by its actor."""
 
     key: str
@@ -131,7 +132,7 @@ class TurnEnded(msgspec.Struct, frozen=True):
     changes: tuple[Change, ...] = ()
 
 
-class TurnCrashed(msgspec.Struct, frozen=True):
+class TurnCrashed(msgspec.Struct, frozen=True, kw_only=True):
     """The journal shows a running turn without a task, because the process died during it."""
 
     turn: RunningTurn
@@ -145,7 +146,7 @@ class StartWaiting(msgspec.Struct, frozen=True):
     """Start the next waiting message, after loading."""
 
 
-class CommandContext(msgspec.Struct, frozen=True):
+class CommandContext(msgspec.Struct, frozen=True, kw_only=True):
     """Requester of a command, and where to answer."""
 
     address: str
@@ -169,7 +170,7 @@ class NewSession(msgspec.Struct, frozen=True):
     context: CommandContext
 
 
-class ResumeSession(msgspec.Struct, frozen=True):
+class ResumeSession(msgspec.Struct, frozen=True, kw_only=True):
     """`/resume` of a session, as found in the store; None if there is none to resume."""
 
     context: CommandContext
@@ -303,10 +304,10 @@ class CancelTask(msgspec.Struct, frozen=True):
     resume_after_restart: bool = False
 
 
-class SendNotice(msgspec.Struct, frozen=True):
+class SendNotice(msgspec.Struct, frozen=True, kw_only=True):
     """Send a notice to a chat: an id of the notice catalogue and its fields."""
 
-    notice: str
+    notice: NoticeId
     address: str
     fields: dict[str, str | int] = {}
     urgent: bool = False

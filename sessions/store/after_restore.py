@@ -84,7 +84,7 @@ _END_QUESTIONS = (
 )
 
 
-class ClosedWork(msgspec.Struct, frozen=True):
+class ClosedWork(msgspec.Struct, frozen=True, kw_only=True):
     """Amount of open work that was closed in a copy."""
 
     turns: int = 0  # interrupted, with their sessions suspended

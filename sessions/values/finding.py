@@ -7,7 +7,7 @@ import msgspec
 FindingLevel = Literal["ok", "warn", "fail"]
 
 
-class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
+class Finding(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The result of one check.
 
     `fix` is one sentence of advice, for every level but ok. `mend` names the automatic repair that
@@ -24,18 +24,18 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def ok(subject: str, text: str, *, seconds: float | None = None) -> Finding:
     """Return a finding without a problem."""
-    return Finding("ok", subject, text, seconds=seconds)
+    return Finding(level="ok", subject=subject, text=text, seconds=seconds)
 
 
 def warn(
     subject: str, text: str, fix: str, *, mend: str = "", seconds: float | None = None
 ) -> Finding:
     """Return a finding about something that works, but not well."""
-    return Finding("warn", subject, text, fix, mend, seconds)
+    return Finding(level="warn", subject=subject, text=text, fix=fix, mend=mend, seconds=seconds)
 
 
 def fail(
     subject: str, text: str, fix: str, *, mend: str = "", seconds: float | None = None
 ) -> Finding:
     """Return a finding about something that cannot work."""
-    return Finding("fail", subject, text, fix, mend, seconds)
+    return Finding(level="fail", subject=subject, text=text, fix=fix, mend=mend, seconds=seconds)

@@ -31,7 +31,12 @@ def env(now: int = 5) -> StepContext:
 
 def pending(name: str = "i1", **more: Any) -> PendingMessage:
     return PendingMessage(
-        name, "there", "api:key", Message("user", name), origin=f"o_{name}", **more
+        id=name,
+        address="there",
+        person="api:key",
+        message=Message("user", name),
+        origin=f"o_{name}",
+        **more,
     )
 
 
@@ -44,7 +49,7 @@ def effects(result: Transition, kind: type) -> list[Any]:
 
 
 def begun(state: ConversationState | None = None, **more: Any) -> Transition:
-    return step(state or ConversationState(KEY), MessageArrived(pending(**more)), env())
+    return step(state or ConversationState(key=KEY), MessageArrived(pending(**more)), env())
 
 
 def test_prior_messages_open_the_session_and_are_added_once() -> None:
@@ -52,7 +57,7 @@ def test_prior_messages_open_the_session_and_are_added_once() -> None:
     (start,) = changes(begun(prior_messages=before), StartTurn)
     assert start.messages == (*before, Message("user", "i1"))
     assert start.request == "i1"
-    there = ConversationState(KEY, session="s1")
+    there = ConversationState(key=KEY, session="s1")
     (start,) = changes(begun(there, prior_messages=before), StartTurn)
     assert start.messages == (Message("user", "i1"),)
 
@@ -99,7 +104,7 @@ def test_a_client_leaving_the_queue_does_not_affect_the_running_turn() -> None:
     state = step(begun().state, MessageArrived(pending("i2")), env()).state
     result = step(state, RequestAbandoned("i2", "o_i2"), env())
     assert effects(result, CancelTask) == []
-    assert changes(result, SetInbox) == [SetInbox(("i2",), InboxState.DONE, 5)]
+    assert changes(result, SetInbox) == [SetInbox(ids=("i2",), state=InboxState.DONE, at=5)]
     assert result.state.waiting == ()
 
 
@@ -117,7 +122,7 @@ INTERRUPTED = [SessionReason.CRASH, SessionReason.RESTART, SessionReason.STUCK]
 def suspended(reason: SessionReason, *, auto_resume: bool) -> ConversationState:
     earlier = ResumableSession("s1", reason, "request")
     return ConversationState(
-        KEY, resumable=earlier, replaced_reason=reason, auto_resume=auto_resume
+        key=KEY, resumable=earlier, replaced_reason=reason, auto_resume=auto_resume
     )
 
 
@@ -196,7 +201,7 @@ def test_a_request_may_name_another_than_the_suspended_session() -> None:
 def test_an_active_session_continues_with_all_prior_messages() -> None:
     more = (Message("user", "a"),)
     result = begun(
-        ConversationState(KEY, session="s1"), continued_session="s1", prior_messages=more
+        ConversationState(key=KEY, session="s1"), continued_session="s1", prior_messages=more
     )
     assert changes(result, SetSession) == changes(result, OpenSession) == []
     (start,) = changes(result, StartTurn)
@@ -208,6 +213,6 @@ def test_an_expired_session_continues_only_if_a_request_names_it(
     after: str, auto_resume: bool
 ) -> None:
     asked = MessageArrived(pending(continued_session=after), expired=SessionReason.IDLE)
-    result = step(ConversationState(KEY, session="s1"), asked, env())
+    result = step(ConversationState(key=KEY, session="s1"), asked, env())
     (start,) = changes(result, StartTurn)
     assert (start.session_id == "s1") is auto_resume

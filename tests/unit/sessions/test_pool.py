@@ -17,7 +17,15 @@ __all__ = ["store"]
 async def test_the_least_recently_used_idle_actors_are_evicted(store: SessionStore) -> None:
     clock = SystemClock()
     async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
-        shared = ActorServices(store, RecordingHost(), clock, Ids(clock), ExpiryPolicy, lambda: 20, tasks)
+        shared = ActorServices(
+            store=store,
+            host=RecordingHost(),
+            clock=clock,
+            ids=Ids(clock),
+            expiry_policy=ExpiryPolicy,
+            queue_limit=lambda: 20,
+            tasks=tasks,
+        )
         pool = SessionPool(shared, max_actors=3)
         for number in range(5):
             await pool.ask(f"web:{number}", StartWaiting())
