@@ -45,7 +45,7 @@ class SessionSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     reset: Annotated[
         Literal["none", "idle", "daily", "both"],
         Meta(
-            description="When a conversation starts anew by itself: never, "
+            description="When a conversation is reset automatically: never, "
             "after `idle_minutes` of silence, every day at `daily_at`, or both."
         ),
     ] = "none"
@@ -74,16 +74,16 @@ class SessionSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     on_interrupted: Annotated[
         Literal["suspend", "resume"],
         Meta(
-            description="After a restart in the middle of a turn: tell the user and wait, "
-            "or take the turn up again (at most 3 times)."
+            description="After a restart during a turn: notify the user and wait, "
+            "or resume the turn (at most 3 times)."
         ),
     ] = "suspend"
     keep_days: Annotated[
         Annotated[int, Meta(ge=1)] | None,
         Meta(
-            description="Days after which a conversation that is closed or suspended, and was not "
-            "used since, is deleted with all that belongs to it; of those that go on the history "
-            "stays, and what was received, shown and run before is forgotten. Left out: never."
+            description="Days after which an unused conversation that is closed or suspended is deleted "
+            "with all its data. A conversation that continues keeps its history, but older records of "
+            "received messages, shown messages and tool runs are deleted. Left out: never."
         ),
     ] = None
 

@@ -16,6 +16,8 @@ its task has ended, although its session may be suspended or closed by then:
               ▲                 │  └─────suspend───────▶
               └──────close──────┘
 
+A suspended session can also be closed, and a request can reactivate a closed session by naming it.
+
 "Start next" starts a turn with the first waiting message, opening a session if none is active. It
 does nothing while a turn exists, while draining, or if no message waits. `-` is "no effect".
 
@@ -26,8 +28,8 @@ does nothing while a turn exists, while draining, or if no message waits. `-` is
     StartWaiting        start next                  -                          -
     TurnEnded           -                           end turn, start next (c)   start next
     TurnCrashed         resume it, or suspend (d)   the same                   the same
-    StopTurn            N10.idle                    cancel, hold queue,        N10.idle, but as for
-                                                    suspend (stop)             running if (e)
+    StopTurn            answer: nothing to stop     cancel, hold queue,        nothing to stop, but
+                                                    suspend (stop)             as for running if (e)
     NewSession          close (new), start next     cancel, close (new)        close (new)
     ResumeSession       switch, start next (f)      cancel, switch (f)         switch (f)
     RetryTurn           take back, start again (g)  refuse: busy               refuse: busy
@@ -43,9 +45,10 @@ does nothing while a turn exists, while draining, or if no message waits. `-` is
     MessageDeleted      unqueue the message         the same                   the same
     Drain               start no more turns         the same                   the same
 
-(a) A full queue refuses the message (N16). Without a turn, an expired session is closed first.
-    While draining, the first message is answered with N17.
-(b) In mode "interrupt" the turn is cancelled and the message moves to the front of the queue.
+(a) A full queue refuses the message with a notice. Without a turn, an expired session is closed
+    first. While draining, the first message is answered with a notice of the restart.
+(b) In mode "interrupt" the turn is cancelled and the message moves to the front of the queue,
+    unless draining.
 (c) A session for a single turn is closed with its turn.
 (d) Suspends (crash or stuck) only if the turn's session is still the active one.
 (e) A message waits in an active session: its start is about to happen and counts as running.

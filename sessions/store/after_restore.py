@@ -22,7 +22,7 @@ from sessions.store.schema import approvals, inbox, outbox, sessions, shelves, t
 
 RESTORED_REASON = "restored from a backup: it may have been done since"
 SHELF, MOMENT = "restored", "at"
-"""Name of the value with the restore time; older messages may already have been answered."""
+"""Shelf and name of the restore time; messages before it may already have been answered."""
 
 _OPEN_ITEMS = (ItemState.PENDING.value, ItemState.ATTEMPTING.value, ItemState.UNKNOWN.value)
 _NOW = given("now", type_=sa.BigInteger())
@@ -47,7 +47,7 @@ _END_RUNNING = (
     .where(inbox.c.state == InboxState.RUNNING.value)
     .values(state=InboxState.DONE.value, settled_at=_NOW)
 )
-# Messages waiting in a suspended session come back with it; others have nowhere to be kept.
+# Waiting messages are held with the session that was just suspended, if there is one.
 _suspended_session = (
     sa.select(sa.func.max(sessions.c.id))
     .where(

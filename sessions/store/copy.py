@@ -1,9 +1,9 @@
 """Copies whole databases: into a SQLite file, and from such a file into either engine.
 
-A copy is a SQLite file with the tables of this program, from either engine. It is one consistent
-snapshot, contains no deleted data, and is made while a daemon keeps writing: from SQLite by
-`VACUUM INTO`, which reads one snapshot (the backup API would restart at each commit of another
-process), from PostgreSQL row by row in one REPEATABLE READ transaction.
+A copy is always a SQLite file, whichever engine the rows come from. It is one consistent snapshot
+without deleted data, made while a daemon keeps writing: from SQLite by `VACUUM INTO`, which reads
+one snapshot (the backup API would restart at each commit of another process), from PostgreSQL row
+by row in one REPEATABLE READ transaction.
 """
 
 import sqlite3

@@ -30,7 +30,7 @@ from sessions.store.schema import (
 )
 
 BATCH_ROWS = 100
-"""Rows per write; the longest delay that deletion can cause another write."""
+"""Rows per write; other writes wait for one such write at most."""
 BATCH_SESSIONS = 50
 INBOX_ID_RETENTION_MS = 7 * 86_400_000
 """Milliseconds for which a received event is recognised; platforms redeliver for hours."""

@@ -213,7 +213,7 @@ turns = sa.Table(
     sa.Column("taken_back", sa.Boolean, nullable=False, server_default=sa.false()),
     _text("person", empty=True),
     sa.Index("ix_turns_session", "session_id", "id"),
-    sa.Index("ix_turns_person", "person", "started_at"),  # both columns never change
+    sa.Index("ix_turns_person", "person", "started_at"),  # neither column ever changes
     _partial("ix_turns_running", "key", "id", where="state = 'running'"),
 )
 

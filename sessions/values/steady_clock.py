@@ -12,7 +12,7 @@ NOTABLE_JUMP_MS = 30_000
 
 
 class SteadyClock:
-    """Wall time at the start plus the monotonic time since."""
+    """Wall time without forward jumps: never later than the time measured since the start."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

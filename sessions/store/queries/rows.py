@@ -59,7 +59,7 @@ ITEM_COLUMNS = _columns(schema.outbox, OutboxItem)
 def _record_reader(
     record: type[R], states: Mapping[str, enum.StrEnum]
 ) -> Callable[[Sequence[Any]], R]:
-    """Return a function that converts a row of the columns of a record with a `state`."""
+    """Return a function that makes a record from a row of its columns, converting `state`."""
     names = record.__struct_fields__
 
     def read(row: Sequence[Any]) -> R:
