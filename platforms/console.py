@@ -124,7 +124,7 @@ class TerminalScreen:
             yield frame
 
     async def send(self, text: str, message: str = "") -> None:
-        """Send a message and return once it is stored. A repeat carries the same id."""
+        """Send a message and return once stored. A repeat carries the same id."""
         self._sent_ids.append(await self._console.submit(self, text, message))
 
     async def finish(self, before: Iterable[str] = ()) -> None:
@@ -220,7 +220,7 @@ class ConsoleAdapter:
             self._screens.remove(screen)
 
     async def submit(self, screen: TerminalScreen, text: str, message: str) -> str:
-        """Store a message from a terminal and show it on the others."""
+        """Store a message from a terminal and show the text on the others."""
         if self._inbox is None:
             msg = "Holdfast is not accepting messages at the moment."
             raise Unavailable(msg)
@@ -280,7 +280,7 @@ class ConsoleAdapter:
         if len(self._printed) > _MAX_MESSAGES:
             self._printed.popitem(last=False)
         if before is None and item in await self._seen_items(chat):
-            return  # a terminal has shown it from the archive
+            return  # already shown from the archive
         for frame in _change_frames(item, before, text, done=not streaming, ours=ours):
             for screen in self._screens_of(chat):
                 screen.show(frame)
@@ -359,7 +359,7 @@ def _change_frames(
 
 
 def _unseen_frames(rows: list[TranscriptRow], seen: set[str]) -> Iterator[TerminalFrame]:
-    """Yield the unseen rows, each answer with its question."""
+    """Yield the unseen rows, each answer with the question."""
     asked: TranscriptRow | None = None
     for row in rows:
         if row.author == "user":

@@ -26,7 +26,7 @@ def name_files(files: Sequence[Attachment]) -> str:
 
 
 def is_fetch_finished(file: Attachment) -> bool:
-    """Return True if the file was downloaded or its download failed."""
+    """Return True if the download has succeeded or failed."""
     return file.fetched or bool(file.trouble)
 
 

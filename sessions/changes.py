@@ -39,7 +39,7 @@ class SetSession(msgspec.Struct, frozen=True):
 
 
 class StartTurn(msgspec.Struct, frozen=True, kw_only=True):
-    """Start a turn: mark its inbox rows as running and append its messages to the history."""
+    """Start a turn: mark the inbox rows as running and append the messages to the history."""
 
     id: str
     session_id: str
@@ -82,7 +82,7 @@ class SetRequest(msgspec.Struct, frozen=True):
 
 
 class EndTurn(msgspec.Struct, frozen=True):
-    """End a turn and mark its inbox rows as done."""
+    """End a turn and mark the inbox rows as done."""
 
     id: str
     state: TurnState
@@ -104,7 +104,7 @@ class SetInbox(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TakeBackTurn(msgspec.Struct, frozen=True):
-    """Remove a turn and its rows from the history; the rows stay in the database, marked."""
+    """Remove the rows of a turn from the history; they stay in the database, marked."""
 
     session_id: str
     turn_id: str
@@ -222,7 +222,7 @@ class SetItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BudgetLimit(msgspec.Struct, frozen=True):
-    """A budget that pays for a request, and its limits; None: no limit of that kind."""
+    """A budget that pays for a request, with limits; None: no limit of that kind."""
 
     scope: str
     tokens: int | None = None

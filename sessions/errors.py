@@ -3,7 +3,7 @@
 StoreError             the operation failed; nothing of it was stored
 ├── StoreUnavailable   locked, full, gone or missing: try again later
 │   └── CommitOutcomeUnknown  the connection broke during a commit, and the store was closed before
-│                      it could ask the server: the next start finds out
+│                      asking the server: the next start finds out
 ├── StoreTooNew        written by a newer version of the program: the operator must act
 ├── StoreTooOld        opened read-only and not migrated: start the gateway once
 ├── StoreCorrupt       the file is damaged: restore a backup

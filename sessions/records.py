@@ -37,9 +37,9 @@ class InboxState(enum.StrEnum):
 
     WAITING = "waiting"  # to be answered; no turn has started
     COMMAND = "command"  # a command that has not run yet
-    RUNNING = "running"  # its turn is running
+    RUNNING = "running"  # the turn is running
     HELD = "held"  # kept unanswered with a suspended session
-    DONE = "done"  # its turn ended, or the command ran
+    DONE = "done"  # the turn ended, or the command ran
     REFUSED = "refused"  # the queue was full; the sender has been told
     IGNORED = "ignored"  # not allowed or not addressed; no text is stored
 
@@ -76,7 +76,7 @@ class ApprovalState(enum.StrEnum):
 
 
 class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A tool call as the model made it; `arguments` is the exact text."""
+    """A tool call of the model; `arguments` is the exact text."""
 
     id: str
     name: str
@@ -131,7 +131,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InboxEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A received message, command or reaction, stored before its arrival is acknowledged.
+    """A received message, command or reaction, stored before the arrival is acknowledged.
 
     A redelivery repeats `source` (platform, account and chat) and `event` (the platform's own id).
     `seq` increases over inbox and outbox together, so that both form one timeline.
@@ -183,7 +183,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool execution: recorded as started before its effect and as finished after it."""
+    """One tool execution: recorded as started before the effect and as finished afterwards."""
 
     turn_id: str
     call_id: str
@@ -198,7 +198,7 @@ class ToolRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
-    """A request for permission to run one call with exactly these arguments, and its answer."""
+    """A request for permission to run one call with exactly these arguments, and the answer."""
 
     id: str
     key: str
@@ -296,7 +296,7 @@ class ConversationSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MessageTrace(msgspec.Struct, frozen=True):
-    """An inbox entry with its turn and its outbox items."""
+    """An inbox entry with turn and outbox items."""
 
     entry: InboxEntry
     turn: Turn | None
@@ -304,11 +304,11 @@ class MessageTrace(msgspec.Struct, frozen=True):
 
 
 class EntryContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Circumstances of an inbox entry that explain why it may still be waiting."""
+    """Circumstances of an inbox entry that explain why the entry may still be waiting."""
 
-    session: Session | None = None  # session of its turn, or the one that holds the entry
+    session: Session | None = None  # session of the turn, or the one that holds the entry
     attempt: Attempt | None = None
-    """Newest attempt of its turn, or of the running turn of its conversation."""
+    """Newest attempt of the turn, or of the running turn of the conversation."""
     runs: tuple[ToolRun, ...] = ()  # unfinished tool runs of the same turn
     questions: tuple[Approval, ...] = ()  # open approvals of the same turn
     running: Turn | None = None  # turn running in the conversation

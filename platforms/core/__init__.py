@@ -1,9 +1,9 @@
 """The parts shared by all platforms.
 
-contract  the adapter protocol and the records that pass through it
+contract  the adapter protocol and the records that adapters exchange
 errors    adapter errors, sorted by what the caller does about them
 registry  lookup of platforms by name
-guide     tokens to ask for during setup; probed: the result of a probe; asking: its deadline
+guide     tokens to ask for during setup; probed: probe results; asking: their deadline
 document  Markdown parsed into a tree that each platform renders
 markdown  code blocks and marks still open in Markdown text
 split     long texts cut into messages that each render correctly

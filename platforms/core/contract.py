@@ -1,8 +1,8 @@
 """The adapter contract: one attribute, three methods, and the records that pass through them.
 
-An adapter converts platform updates into `Inbound` events and `Op`s into API calls. It decides
-nothing about sessions, access or pacing, and raises only errors of `platforms.core.errors`. The
-core never asks which platform it talks to: everything it needs is in `Capabilities`.
+An adapter converts platform updates into `Inbound` events and `Op`s into API calls. An adapter
+decides nothing about sessions, access or pacing, and raises only errors of `platforms.core.errors`.
+The core never asks which platform it talks to: all differences are in `Capabilities`.
 """
 
 import enum
@@ -49,7 +49,7 @@ class Text(msgspec.Struct, frozen=True, tag="text"):
 
 
 class File(msgspec.Struct, frozen=True, tag="file", omit_defaults=True):
-    """An attachment; `ref` is what the adapter needs to download it later."""
+    """An attachment; `ref` is the adapter's reference for the download."""
 
     name: str
     media_type: str
@@ -72,18 +72,18 @@ class Quote(msgspec.Struct, frozen=True, omit_defaults=True):
 class InboundMessage(msgspec.Struct, frozen=True, tag="message", omit_defaults=True):
     """A message from a person. An album or a long text pasted in parts is one message."""
 
-    id: str  # platform id, unique in its chat; the same for a redelivery
+    id: str  # platform id, unique per chat; the same for a redelivery
     at: int  # time of sending, in milliseconds
     address: Address
     sender: Sender
     parts: tuple[Part, ...]
     direct: bool = False  # a private chat between this person and the bot
-    addressed: bool = False  # for the bot: a DM, a mention, a reply to it, or a command
+    addressed: bool = False  # for the bot: a DM, a mention, a reply to the bot, or a command
     reply_to: Quote | None = None
     context: tuple[Quote, ...] = ()  # earlier messages of the room; untrusted
     raw: bytes = b""  # the platform's original update
-    epoch: int = 0  # of the lease under which it was received; 0 on a single machine
-    wishes: bytes = b""  # options of an API request; its text is then never a command
+    epoch: int = 0  # of the lease at the time of receipt; 0 on a single machine
+    wishes: bytes = b""  # options of an API request; the text is then never a command
 
     @property
     def text(self) -> str:
@@ -119,7 +119,7 @@ class InboundDelete(msgspec.Struct, frozen=True, tag="delete", omit_defaults=Tru
 
 
 class InboundAction(msgspec.Struct, frozen=True, tag="action", omit_defaults=True):
-    """A person pressed a button; `action` is the value that was attached to it."""
+    """A person pressed a button; `action` is the value attached to the button."""
 
     id: str
     at: int
@@ -136,7 +136,7 @@ Inbound = InboundMessage | InboundEdit | InboundDelete | InboundAction
 
 
 class Accepted(enum.StrEnum):
-    """The result of handing in an event; every value means stored, so acknowledge it."""
+    """The result of handing in an event; every value means stored, so acknowledge the event."""
 
     STORED = "stored"
     DUPLICATE = "duplicate"
@@ -144,8 +144,8 @@ class Accepted(enum.StrEnum):
 
 
 Inbox = Callable[[Inbound], Awaitable[Accepted]]
-"""Stores an event and returns once it is committed; only then may the adapter acknowledge it.
-If it raises, nothing was stored and the event must not be acknowledged."""
+"""Stores an event and returns after the commit; only then may the adapter acknowledge the event.
+After an exception nothing was stored, and the event must not be acknowledged."""
 
 
 # --- outbound --------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ class Edit(msgspec.Struct, frozen=True, tag="edit", omit_defaults=True):
 class Draft(msgspec.Struct, frozen=True, tag="draft", omit_defaults=True):
     """Show a preview of an answer.
 
-    The preview expires by itself; it is removed when `text` and `status` are both empty, or when
+    The preview expires by itself, and is removed when `text` and `status` are both empty, or when
     the answer is posted.
     """
 
@@ -248,7 +248,7 @@ class Upload(msgspec.Struct, frozen=True, tag="upload", omit_defaults=True):
 
 
 class React(msgspec.Struct, frozen=True, tag="react"):
-    """Set the bot's reaction to a person's message; an empty one removes it."""
+    """Set the bot's reaction to a person's message; an empty one removes the reaction."""
 
     op: str
     address: Address
@@ -259,7 +259,7 @@ class React(msgspec.Struct, frozen=True, tag="react"):
 class Typing(msgspec.Struct, frozen=True, tag="typing", omit_defaults=True):
     """Show a typing indicator and, where supported, a status line.
 
-    A status replaces the previous one; an empty one removes it. `over` ends the indicator.
+    A status replaces the previous one; an empty one removes the line. `over` ends the indicator.
     """
 
     op: str
@@ -304,7 +304,7 @@ class Live(enum.StrEnum):
 
     NONE = "none"  # only the final text
     EDIT = "edit"  # a message that is edited
-    STREAM = "stream"  # a message that may only grow until its last edit
+    STREAM = "stream"  # a message that may only grow until the last edit
     DRAFT = "draft"  # a preview that is not a message; the final text is posted
 
 
@@ -412,7 +412,7 @@ class OffersLinks(Protocol):
     """An adapter whose page is opened with a one-time link."""
 
     async def new_link(self, base_url: str) -> str:
-        """Create a link that signs in its first visitor as the owner."""
+        """Create a link that signs in the first visitor as the owner."""
         ...
 
 
@@ -470,7 +470,7 @@ class Shelf(Protocol):
         ...
 
     async def put(self, name: str, value: str) -> None:
-        """Store a value; return once it is committed."""
+        """Store a value; return after the commit."""
         ...
 
 
@@ -493,7 +493,7 @@ class Surroundings(msgspec.Struct, frozen=True):
 
     `trouble` reports a problem that does not break the connection, such as another program using
     the same token: one sentence for people, or "" once the problem is over. The problem is shown in
-    the status and sent to the admins; the next start of `run` clears it.
+    the status and sent to the admins; the next start of `run` clears the report.
     """
 
     clock: Clock
@@ -515,7 +515,7 @@ class Surroundings(msgspec.Struct, frozen=True):
 
 
 class Probe(Protocol):
-    """Checks whether a bot can work, without connecting it."""
+    """Checks whether a bot can work, without a connection."""
 
     async def __call__(self, config: Any, *, alone: bool = False) -> ProbeResult:  # noqa: ANN401 - see `PlatformSpec.config`
         """Query the platform within seconds, changing nothing there.

@@ -1,4 +1,4 @@
-"""Sans-IO: a Markdown text parsed into a small tree, which each platform renders in its own way.
+"""Sans-IO: a Markdown text parsed into a small tree, rendered by each platform.
 
 The dialect is the one models write: CommonMark with tables, `~~`, `||spoilers||`, task lists,
 footnotes, formulas, and emphasis next to Chinese, Japanese and Korean text. HTML is plain text.
@@ -231,7 +231,7 @@ class _References:
         self.used: set[str] = set()
 
     def url(self, label: str) -> str | None:
-        """Look up a link target and mark its definition as used."""
+        """Look up a link target and mark the definition as used."""
         if len(label) > _LONGEST_LABEL:
             return None
         name = _label(label)
@@ -253,23 +253,23 @@ class _References:
         return (kept + text[place:]).strip() if place else text
 
     def begins_note(self, text: str) -> bool:
-        """True if a paragraph begins with the definition of a footnote."""
+        """Return True if a paragraph begins with the definition of a footnote."""
         found = _NOTE_DEFINITION.match(text)
         return found is not None and found[1] in self.notes
 
 
 def _label(text: str) -> str:
-    """Normalize a label: case and the width of blanks do not count."""
+    """Normalize a label, ignoring case and the width of spaces."""
     return " ".join(text.split()).casefold()
 
 
 def _may_define(md: str) -> bool:
-    """True if the text may define links, not only footnotes."""
+    """Return True if the text may define links, not only footnotes."""
     return md.count("]:") > len(_NOTE_DEFINITION.findall(md))
 
 
 def _footnotes(md: str) -> frozenset[str]:
-    """Labels of the footnotes that are both defined and referred to."""
+    """Return the labels of footnotes that are both defined and referred to."""
     if "[^" not in md:
         return frozenset()
     defined = Counter(_NOTE_DEFINITION.findall(md))
@@ -287,7 +287,7 @@ class _BlockParser:
         self._lines = lines
         self._depth = depth
         self._references = references
-        self._in_note = False  # the last paragraph was a footnote; indented lines continue it
+        self._in_note = False  # the last paragraph was a footnote; indented lines continue the note
         self._at = 0
         self._paragraph_lines: list[str] = []  # of the paragraph that is being read
 
@@ -475,7 +475,7 @@ class _BlockParser:
             return self._rest_of_table(line, columns)
         header, aligned = _cells(line), tuple(map(_alignment, _cells(columns)))
         if len(header) != len(aligned) or (len(header) == 1 and "|" not in columns):
-            return None  # a heading with its underline
+            return None  # a heading with an underline
         self._at += 2
         return Table(
             tuple(self._inlines(cell) for cell in header), aligned, self._rows(len(header))
@@ -547,7 +547,7 @@ def _cells(line: str) -> list[str]:
     cells, at = [], 0
     while at <= len(bare):
         match = _CELL.match(bare, at)
-        assert match is not None  # noqa: S101 - it also matches an empty text
+        assert match is not None  # noqa: S101 - an empty text matches as well
         cells.append(match[0].strip().replace("\\|", "|"))
         at = match.end() + 1
     if len(cells) > 1 and not cells[-1] and bare.endswith("|"):
@@ -593,7 +593,7 @@ _STYLES |= {("~", 2): "strikethrough", ("|", 2): "spoiler"}
 
 
 class _OpenMark:
-    """An opening mark that waits for its closing one, and the nodes after it."""
+    """An opening mark without a closing one so far, and the nodes that follow."""
 
     def __init__(self, char: str = "", count: int = 0, *, closes: bool = False) -> None:
         self.char = char
@@ -648,7 +648,7 @@ class _InlineParser:
             self._stack[-1].nodes.append(node)
 
     def _special(self, found: re.Match[str]) -> int:
-        """Parse the construct that begins with a special character; return the place after it."""
+        """Parse the construct that begins with a special character; return the end."""
         at, char = found.start(), found[0][0]
         match char:
             case "`":
@@ -742,7 +742,7 @@ class _InlineParser:
         return found.end()
 
     def _referenced(self, start: int, end: int, *, picture: bool) -> tuple[str, int] | None:
-        """Look up the reference between two brackets; return its URL and its end."""
+        """Look up the reference between two brackets; return URL and end."""
         if self._references is None or (self._in_link and not picture):
             return None
         label, after = self._text[start + 1 : end], end + 1
@@ -874,7 +874,7 @@ def _is_punctuation(char: str) -> bool:
 
 
 def _is_cjk(char: str) -> bool:
-    """True for Chinese, Japanese and Korean characters and punctuation, but not for emoji."""
+    """Return True for Chinese, Japanese and Korean characters and punctuation, but not emoji."""
     if not char or char.isascii() or unicodedata.east_asian_width(char) not in "WFH":
         return False
     return unicodedata.category(char)[0] != "S" or any(

@@ -19,12 +19,12 @@ class PlatformError(Exception):
 
 
 class Unavailable(PlatformError):
-    """The platform cannot take this now; it was not carried out."""
+    """The platform cannot take this now; nothing was carried out."""
 
     def __init__(self, message: str = "", retry_after: float | None = None) -> None:
         super().__init__(*([message] if message else []))
         self.retry_after = retry_after
-        """Seconds the platform asked to wait, if it named any."""
+        """Seconds the platform asked to wait, if any."""
 
 
 class Rejected(PlatformError):
@@ -36,7 +36,7 @@ class ChatGone(Rejected):
 
 
 class Unconfirmed(PlatformError):
-    """The connection broke or timed out during the request; it may have been carried out."""
+    """The connection broke or timed out during the request; the op may have been carried out."""
 
 
 class Unauthorized(PlatformError):

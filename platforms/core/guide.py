@@ -7,7 +7,7 @@ import msgspec
 
 
 class TokenGuide(msgspec.Struct, frozen=True, kw_only=True):
-    """One secret of a platform, as the setup asks for it."""
+    """One secret of a platform, as asked for by the setup."""
 
     key: str  # key in the platform's configuration
     label: str  # name of the token on the platform
@@ -33,4 +33,4 @@ class SetupGuide(msgspec.Struct, frozen=True):
 
     tokens: tuple[TokenGuide, ...]
     details: Callable[[], str] | None = None  # long instructions, shown only on request
-    link: str = ""  # text in front of `ProbeResult.link` that says why to open it
+    link: str = ""  # text in front of `ProbeResult.link` that explains the link

@@ -139,7 +139,7 @@ def has_open_fence(md: str) -> bool:
 
 
 def close_open_marks(md: str) -> str:
-    """Close the marks that a partial answer leaves open, so that it renders well while it grows.
+    """Close the marks that a partial answer leaves open, so that a growing answer renders well.
 
     Closes code blocks, code spans, `**`, `~~` and `||`. Holds back marks at the very end, whose
     meaning is still unknown, and the line below a table header until it is complete.
@@ -149,7 +149,7 @@ def close_open_marks(md: str) -> str:
     if last and not last.closed:
         if last.body < len(md):
             return f"{md.rstrip()}\n{last.closing}"
-        md = md[: last.start]  # its opening line is incomplete
+        md = md[: last.start]  # the opening line is incomplete
         last = found[-2] if len(found) > 1 else None
     while torn := _HALF_COLUMNS.search(md, last.after if last else 0):
         md = md[: torn.end(1)]
@@ -228,7 +228,7 @@ def find_open_mark(text: str, low: int) -> int | None:
 
 
 def _close_bracket(opened: list[tuple[str, int]], text: str, place: int) -> int:
-    """Close a bracket and skip the link target; a link cut inside its target stays open."""
+    """Close a bracket and skip the link target; a link cut inside the target stays open."""
     target = _TARGET.match(text, place)
     if target is None and text.startswith("(", place) and not re.search(r"\s", text[place:]):
         return place

@@ -1,7 +1,7 @@
 """Lookup of platforms: modules of this package and entry points of other distributions.
 
-A module is found by its name and exports `SPEC`; other distributions register theirs in the entry
-point group `holdfast.platforms`. A platform is imported only when it is looked up.
+A module is found by name and exports `SPEC`; other distributions register theirs in the entry
+point group `holdfast.platforms`. A platform is imported only on lookup.
 """
 
 import difflib
@@ -27,7 +27,7 @@ class UnknownPlatform(LookupError):
 
 
 class PlatformNotInstalled(LookupError):
-    """The platform exists, but a library it needs is not installed."""
+    """The platform exists, but a required library is not installed."""
 
 
 def known_names() -> tuple[str, ...]:
@@ -36,7 +36,7 @@ def known_names() -> tuple[str, ...]:
 
 
 def find_platform(name: str) -> PlatformSpec:
-    """Import a platform and return its spec; raise `UnknownPlatform` or `PlatformNotInstalled`."""
+    """Import a platform and return the spec; raise `UnknownPlatform` or `PlatformNotInstalled`."""
     try:
         if name in _modules():
             spec: PlatformSpec = import_module(f"platforms.{name}").SPEC

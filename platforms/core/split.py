@@ -1,11 +1,11 @@
 """Sans-IO: cutting a long Markdown text into messages that each render correctly.
 
 Cuts are made at the best border that fits: between paragraphs, else lines, else words; not between
-two matching marks, if both fit into one piece. A cut code block is closed and opened again with its
-language, a table continues below its header, a quote after its mark. Text indented below a list
-item of the previous piece is outdented, because it would otherwise render as code. All pieces but
-the last depend only on the text up to their end and a little beyond, so they stay unchanged while
-an answer grows.
+two matching marks, if both fit into one piece. A cut code block is closed and opened again with the
+language, a table continues below a repeated header, a quote after a repeated mark. Text indented
+below a list item of the previous piece is outdented, because it would render as code there. All
+pieces but the last depend only on the text up to their end and a little beyond, so they stay
+unchanged while an answer grows.
 """
 
 import re
@@ -63,7 +63,7 @@ class TextPiece(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unclosed(self) -> str:
-        """The message without its closing text."""
+        """The message without the closing text."""
         if not self.indent:
             return self.before + self.text
         first, end, rest = self.text.partition("\n") if self.mid_line else ("", "", self.text)
@@ -145,7 +145,7 @@ class IncrementalSplitter:
 
 
 class _Splitter:
-    """Cuts one text; holds the places of its code blocks."""
+    """Cuts one text; knows the places of code blocks."""
 
     def __init__(self, md: str, limit: int, unit: Unit) -> None:
         self.md = md
@@ -403,7 +403,7 @@ class _Splitter:
 
 
 def _spaces(line: str) -> int:
-    """Return the indentation of a line, inside its quote if it has one."""
+    """Return the indentation of a line, inside a quote if there is one."""
     start = _quote(line)
     return len(line) - start - len(line[start:].lstrip(" "))
 

@@ -105,11 +105,11 @@ class WebAdapter:
         return self._attachments.read(file.ref, file.name)
 
     def routes(self) -> Sequence[BaseRoute]:
-        """Return the routes of the page and its API; see `OffersRoutes`."""
+        """Return the routes of the page and the API; see `OffersRoutes`."""
         return self._api.routes()
 
     async def new_link(self, base_url: str) -> str:
-        """Create a link that signs in its first visitor as the owner, once, within an hour."""
+        """Create a link that signs in the first visitor as the owner, once, within an hour."""
         return f"{base_url.rstrip('/')}/enter/{await self._login.new_link()}"
 
 

@@ -52,7 +52,7 @@ _STORE_TIMEOUT_SECONDS = 30.0
 
 _UPLOAD_TIMEOUT_SECONDS = 600.0
 _FILE_HEADERS = {
-    # Opened in a browser, the file can do nothing here, whatever it contains.
+    # Opened in a browser, the file can do nothing here, whatever the content.
     "content-security-policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'",
     "x-content-type-options": "nosniff",
     "cache-control": "private, max-age=86400, immutable",
@@ -218,7 +218,7 @@ class WebApi:
         return File(normalize_text(file.name), file.type, ref=file.ref, size=path.stat().st_size)
 
     async def _save_upload(self, request: Request) -> WebResponse:
-        """Store a file; a following message refers to it."""
+        """Store a file; a following message refers to the file."""
         self._address(request)
         try:
             async with asyncio.timeout(_UPLOAD_TIMEOUT_SECONDS):
@@ -283,7 +283,7 @@ class WebApi:
             async with asyncio.timeout(_STORE_TIMEOUT_SECONDS):
                 accepted = await inbox(event)
         except Exception:  # noqa: BLE001 - the gateway's own failures, whatever they are
-            # The page keeps an unacknowledged message and repeats it under the same id.
+            # The page keeps an unacknowledged message for a repetition under the same id.
             _log.exception("web: a message from the page could not be stored")
             sentence = "Your message could not be stored just now. Please send it again."
             raise _RequestRefused(503, "not_stored", sentence) from None

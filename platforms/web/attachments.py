@@ -33,7 +33,7 @@ class UploadFolder:
         self._clock = clock
 
     async def save(self, chunks: AsyncIterator[bytes]) -> tuple[str, int]:
-        """Store a file; return its reference and its size."""
+        """Store a file; return reference and size."""
         if self._folder is None:
             msg = "No folder for files is configured."
             raise Rejected(msg)
@@ -48,7 +48,7 @@ class UploadFolder:
         return ref, size
 
     def path_of(self, ref: str) -> Path | None:
-        """Return the path of a file; None if it does not exist (any more)."""
+        """Return the path of a file; None if the file is missing."""
         if self._folder is None or not _REF.fullmatch(ref):
             return None
         path = self._folder / ref
@@ -71,7 +71,7 @@ class UploadFolder:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         before = self._clock.now() / 1000 - RETENTION_SECONDS
         for path in folder.iterdir():
-            with contextlib.suppress(FileNotFoundError):  # a concurrent upload may rename its file
+            with contextlib.suppress(FileNotFoundError):  # a concurrent upload may rename a file
                 if path.stat().st_mtime < before:
                     path.unlink()
 
@@ -98,6 +98,6 @@ async def _write_file(path: Path, chunks: AsyncIterator[bytes]) -> int:
 
 
 def _flush_to_disk(descriptor: int, flush: Callable[[], None]) -> None:
-    """Flush to disk, so that a stored message finds its file even after a power cut."""
+    """Flush to disk, so that a stored message finds the file even after a power cut."""
     flush()
     os.fsync(descriptor)

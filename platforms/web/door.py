@@ -1,6 +1,7 @@
 """Sign-in: a one-time link is exchanged for a cookie; only hashes of both are stored.
 
-The tokens are 256 random bits, so a plain hash is enough: the token cannot be guessed from it.
+The tokens are 256 random bits, so a plain hash is enough: the token cannot be guessed from the
+hash.
 """
 
 import asyncio

@@ -41,13 +41,13 @@ class PageFiles:
         }
 
     def page(self, name: str, status: int = 200) -> Response:
-        """Return an HTML page, uncached because it depends on the sign-in."""
+        """Return an HTML page, uncached because the content depends on the sign-in."""
         return Response(
             self._files[name], status, headers={**PAGE_HEADERS, "content-type": _TYPES[".html"]}
         )
 
     async def serve(self, request: Request) -> Response:
-        """Return a script, style or picture; the browser revalidates it on every load."""
+        """Return a script, style or picture; revalidated by the browser on every load."""
         name = request.path_params["name"]
         if name not in self._files or name.endswith(".html"):
             return Response("There is no such file.\n", 404, media_type="text/plain")

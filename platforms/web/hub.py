@@ -10,7 +10,7 @@ from sessions.values.clock import Clock
 
 
 class PageWatcher:
-    """One open page: woken for news, and told when its stream must end."""
+    """One open page: woken for news, and told when the stream must end."""
 
     def __init__(self) -> None:
         self.wakeup = asyncio.Event()
@@ -97,7 +97,7 @@ class PageHub:
         self._wake(chat)
 
     def on_typing(self, chat: str) -> None:
-        """Handle a typing sign, which may also mean that a message has changed its state."""
+        """Handle a typing sign, which may also mean that the state of a message has changed."""
         scene = self.state(chat)
         scene.typing_version += 1
         scene.rows_version += 1

@@ -1,8 +1,8 @@
-"""Sans-IO: live state of a chat beyond its archive, and the part of it each page has seen.
+"""Sans-IO: live state of a chat beyond the archive, and the part seen by each page.
 
 A `LiveChatState` is the current state of a chat; a `PageView` remembers what one page has received.
-The page is sent the difference. So a slow page has no growing queue: it receives the newest state
-once, whatever happened in between.
+The page is sent the difference. So a slow page has no growing queue: the page receives the newest
+state once, whatever happened in between.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,7 +46,7 @@ class LiveChatState:
         self._drafts: dict[str, DraftPreview] = {}
 
     def on_posted(self, item: str) -> None:
-        """Handle an item that is now in the archive, and drop its draft."""
+        """Handle an item that is now in the archive, and drop the draft."""
         self._drafts.pop(item, None)
         self.rows_version += 1
 

@@ -28,7 +28,7 @@ _HEADERS = [
 
 
 class EventStream(msgspec.Struct, frozen=True, kw_only=True):
-    """An ASGI response that lasts until its reader leaves or the adapter stops."""
+    """An ASGI response that lasts until the reader leaves or the adapter stops."""
 
     address: Address
     archive: Archive
@@ -57,7 +57,7 @@ class EventStream(msgspec.Struct, frozen=True, kw_only=True):
         chats, departures = self.hub.chats_version, self.hub.sign_outs
         async for chunk in self._new_events(viewer, scene):
             await _send(send, _body(chunk))
-        # The page is now up to date; any other draft it still shows is outdated.
+        # The page is now up to date; any other draft still shown is outdated.
         drafts = list(scene.drafts(self.hub.now()))
         await _send(send, _body(encode_event("ready", {"drafts": drafts})))
         silent = 0.0

@@ -18,7 +18,7 @@ MessageId = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
 
 
 class UploadRef(msgspec.Struct, frozen=True):
-    """A file that was uploaded before its message."""
+    """A file that was uploaded before the message."""
 
     ref: Annotated[str, msgspec.Meta(pattern=r"^[a-f0-9]{32}$")]
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]

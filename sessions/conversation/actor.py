@@ -1,6 +1,6 @@
-"""Owner of one conversation: handles its events one by one and carries out the machine's decisions.
+"""Owner of one conversation: handles events one by one and carries out the machine's decisions.
 
-The actor knows neither platforms nor models; it reaches them through `ActorHost`.
+The actor knows neither platforms nor models; `ActorHost` connects the actor to both.
 """
 
 import asyncio
@@ -101,7 +101,7 @@ class ActorHost(Protocol):
         ...
 
     def create_turn(self, key: str, start: StartTask, post: Callable[[Event], None]) -> TurnHandle:
-        """Create a turn, whose `run` is called next; it posts events to its actor with `post`."""
+        """Create a turn, whose `run` is called next; `post` sends events to the actor."""
         ...
 
     async def recover_turn(self, turn: Turn, running: RunningTurn) -> TurnCrashed:
@@ -153,7 +153,7 @@ class Actor:
         self._mailbox: deque[tuple[Event, asyncio.Future[ConversationState] | None]] = deque()
         self._working = self._abandoned = False
         self._worker: asyncio.Task[None] | None = None
-        self._turn: RunningTurn | None = None  # from its start until its end is handled
+        self._turn: RunningTurn | None = None  # from the start until the end is handled
         self._handle: TurnHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._crashed_turns: list[TurnCrashed] = []
@@ -274,7 +274,7 @@ class Actor:
             self._shared.host.on_committed((*done, *notices))
 
     def _release_turn(self, event: Event) -> None:
-        """Forget the turn once its end was handled or failed; the journal has its state."""
+        """Forget the turn once its end was handled or failed; the journal knows the state."""
         if isinstance(event, TurnEnded) and self._turn and self._turn.id == event.turn:
             self._turn = None
             self._unsaved_changes = ()
@@ -289,7 +289,7 @@ class Actor:
             await self._apply_event(await self._enrich(event, self.state), self.state)
 
     def _is_stale(self, event: Event, state: ConversationState) -> bool:
-        """Return True for a message that was loaded from the store and started before its event."""
+        """Return True for a message that was loaded from the store and started before the event."""
         if not isinstance(event, MessageArrived) or event.pending.id not in self._loaded_ids:
             return False
         self._loaded_ids -= {event.pending.id}
@@ -368,7 +368,7 @@ class Actor:
         earlier = await self._resumable_session(stored)
         turn = self._turn
         if turn and all(turn.id != running.id for running in stored.running):
-            turn = msgspec.structs.replace(turn, cancelling=True)  # its end is already stored
+            turn = msgspec.structs.replace(turn, cancelling=True)  # the end is already stored
             self._unsaved_changes = ()
         session = stored.active
         person = await self._last_person(stored)
@@ -473,7 +473,7 @@ class Actor:
         if event.turn:
             target = await self._session_of_last_turn(event.turn)
         session = await store.session(target) if target else None
-        # A failed turn leaves its session active; its button continues in place.
+        # A failed turn leaves the session active; the button continues in place.
         here = bool(event.turn) and event.resume_turn and session and session.id == state.session
         if session is None or not (here or session.state is SessionState.SUSPENDED):
             return msgspec.structs.replace(event, session=None)

@@ -1,7 +1,7 @@
-"""Sans-IO: the state of a conversation, its events and their effects.
+"""Sans-IO: state, events and effects of a conversation.
 
-`ConversationState` and its parts come first, then the events that `sessions.conversation.machine`
-decides about, then the effects it asks for.
+`ConversationState` comes first, then the events that `sessions.conversation.machine` decides about,
+then the effects.
 """
 
 import enum
@@ -23,9 +23,9 @@ class BusyPolicy(enum.StrEnum):
 
 
 class PendingMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored message that waits for its turn."""
+    """A stored message waiting for a turn."""
 
-    id: str  # of its inbox row
+    id: str  # of the inbox row
     address: str
     person: str
     message: Message
@@ -35,12 +35,12 @@ class PendingMessage(msgspec.Struct, frozen=True, kw_only=True):
     prior_messages: tuple[Message, ...] = ()
     """Messages that start the history of a new session, or extend that of `continued_session`."""
     request_options: bytes = b""  # how to answer; opaque here, read by the turn
-    single_turn: bool = False  # the session is for this message only and ends with its turn
+    single_turn: bool = False  # the session is for this message only and ends with the turn
     continued_session: str = ""  # session to continue, even if it was closed
 
 
 class RunningTurn(msgspec.Struct, frozen=True, kw_only=True):
-    """The running turn; `cancelling` from its cancellation until its task has ended."""
+    """The running turn; `cancelling` from the cancellation until the task has ended."""
 
     id: str
     session: str
@@ -61,7 +61,7 @@ class ResumableSession(msgspec.Struct, frozen=True):
 
     session: str
     reason: SessionReason
-    request: str = ""  # of its last turn
+    request: str = ""  # of the last turn
     held: int = 0
 
 
@@ -80,14 +80,14 @@ class LastTurn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueNotice(msgspec.Struct, frozen=True):
-    """The notice that shows the queue; edited as the queue changes, removed when it is empty."""
+    """The notice that shows the queue; edited as the queue changes, removed with the last message."""
 
     id: str
     address: str
 
 
 class ConversationState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one conversation, held by its actor."""
+    """The state of one conversation, held by the actor."""
 
     key: str
     session: str | None = None
@@ -109,14 +109,14 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MessageArrived(msgspec.Struct, frozen=True):
-    """A stored message waits for its turn; `expired` is set if the session is too old."""
+    """A stored message waits for a turn; `expired` is set if the session is too old."""
 
     pending: PendingMessage
     expired: SessionReason | None = None
 
 
 class MessageRedelivered(msgspec.Struct, frozen=True):
-    """A message was redelivered; if its stored row still waits and has no owner, it arrives now."""
+    """A message was redelivered; a stored row that still waits without an owner arrives now."""
 
     inbox: str
     source: str
@@ -124,7 +124,7 @@ class MessageRedelivered(msgspec.Struct, frozen=True):
 
 
 class TurnEnded(msgspec.Struct, frozen=True):
-    """The turn's task has ended; `changes` are to be committed with its end."""
+    """The turn's task has ended; `changes` are committed with the end."""
 
     turn: str
     state: TurnState
@@ -136,7 +136,7 @@ class TurnCrashed(msgspec.Struct, frozen=True, kw_only=True):
     """The journal shows a running turn without a task, because the process died during it."""
 
     turn: RunningTurn
-    changes: tuple[Change, ...]  # partial answer, and results of its unfinished calls
+    changes: tuple[Change, ...]  # partial answer, and results of unfinished calls
     fields: dict[str, str | int]  # of the notice
     resume: bool  # resume the turn automatically
     stuck: bool = False  # resumed too often
@@ -183,7 +183,7 @@ class ResumeSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RetryTurn(msgspec.Struct, frozen=True):
-    """`/retry`; `held` are the messages of a suspended session that is reactivated for it."""
+    """`/retry`; `held` are the messages of a suspended session that is reactivated."""
 
     context: CommandContext
     last: LastTurn | None
@@ -205,7 +205,7 @@ class MessageDeleted(msgspec.Struct, frozen=True):
 
 
 class RequestAbandoned(msgspec.Struct, frozen=True):
-    """The client of a request has left; its answer is not needed any more."""
+    """The client of a request has left; the answer is not needed any more."""
 
     inbox: str
     origin: str  # as in `PendingMessage`
@@ -236,7 +236,7 @@ class Drain(msgspec.Struct, frozen=True):
 
 
 class InterruptTurn(msgspec.Struct, frozen=True):
-    """Interrupt the running turn at the end of the grace period and suspend its session.
+    """Interrupt the running turn at the end of the grace period and suspend the session.
 
     With `resume_after_restart` the session stays active: the journal keeps the turn as running, and
     the next start resumes it.
@@ -248,7 +248,7 @@ class InterruptTurn(msgspec.Struct, frozen=True):
 
 
 class DeleteSession(msgspec.Struct, frozen=True):
-    """Close a session permanently, on behalf of its owner.
+    """Close a session permanently, on behalf of the owner.
 
     With `if_idle`, only if the session is neither active nor about to be continued.
     """
@@ -294,7 +294,7 @@ class StartTask(msgspec.Struct, frozen=True):
 
 
 class CancelTask(msgspec.Struct, frozen=True):
-    """Cancel a turn's task at once and keep its partial results under `cause`.
+    """Cancel a turn's task at once and keep the partial results under `cause`.
 
     With `resume_after_restart` the turn continues after a restart, so only a checkpoint is kept.
     """
@@ -305,15 +305,15 @@ class CancelTask(msgspec.Struct, frozen=True):
 
 
 class SendNotice(msgspec.Struct, frozen=True, kw_only=True):
-    """Send a notice to a chat: an id of the notice catalogue and its fields."""
+    """Send a notice to a chat: an id of the notice catalogue, with fields."""
 
     notice: NoticeId
     address: str
     fields: dict[str, str | int] = {}
     urgent: bool = False
-    item_id: str = ""  # id of the outbox item, if a later notice may replace it
+    item_id: str = ""  # id of the outbox item, if a later notice may replace this one
     turn: str | None = None
-    origin: str = ""  # of the message it answers, as in `PendingMessage`
+    origin: str = ""  # of the answered message, as in `PendingMessage`
 
 
 class DeliverSteers(msgspec.Struct, frozen=True):

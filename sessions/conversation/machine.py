@@ -1,6 +1,6 @@
 """Sans-IO: the state machine of one conversation.
 
-`step` takes the state and one event. It returns the next state, the changes that make this state
+`step` takes the state and one event. The result is the next state, the changes that make this state
 durable (one transaction) and the effects to carry out after the commit. Only one turn runs at a
 time, waiting messages are answered in order, no received message is dropped silently, and an
 interrupted session is suspended.
@@ -49,9 +49,9 @@ does nothing while a turn exists, while draining, or if no message waits. `-` is
     first. While draining, the first message is answered with a notice of the restart.
 (b) In mode "interrupt" the turn is cancelled and the message moves to the front of the queue,
     unless draining.
-(c) A session for a single turn is closed with its turn.
+(c) A session for a single turn is closed with the turn.
 (d) Suspends (crash or stuck) only if the turn's session is still the active one.
-(e) A message waits in an active session: its start is about to happen and counts as running.
+(e) A message waits in an active session: this message is about to start and counts as running.
 (f) The active session is suspended (switched) and holds its queue; the other one is reactivated
     with the messages it held, and its last turn continues if asked for and no turn exists. The
     button of a failed turn of the active session only continues that turn; it is refused (busy)
@@ -226,7 +226,7 @@ def _set_notice_origins(result: Transition, event: Event) -> None:
 def _on_message_arrived(result: Transition, event: MessageArrived, env: StepContext) -> None:
     state, pending = result.state, event.pending
     others = tuple(p for p in state.waiting if p.id != pending.id)
-    known = len(others) < len(state.waiting)  # loaded from the store before its event arrived
+    known = len(others) < len(state.waiting)  # loaded from the store before the event arrived
     if not known and len(others) >= env.queue_limit:
         result.changes.append(SetInbox(ids=(pending.id,), state=InboxState.REFUSED, at=env.now))
         result.effects.append(
@@ -237,7 +237,7 @@ def _on_message_arrived(result: Transition, event: MessageArrived, env: StepCont
             )
         )
         return
-    # A message that names its session does not ask for a fresh one.
+    # A message that names a session does not ask for a fresh one.
     continues = pending.continued_session == state.session
     if event.expired and state.turn is None and state.session and not continues:
         result.changes.append(
@@ -275,7 +275,7 @@ def _on_message_arrived(result: Transition, event: MessageArrived, env: StepCont
 
 
 def _update_queue_notice(result: Transition, before: ConversationState, env: StepContext) -> None:
-    """Update the queue notice to match the state after this step, or remove it."""
+    """Update the queue notice to match the state after this step, or remove the notice."""
     state = result.state
     line, turn = state.queue_notice, state.turn
     if line is None:
@@ -431,7 +431,7 @@ def _close_single_turn_session(result: Transition, turn: RunningTurn, env: StepC
 
 
 def _cancel_running(result: Transition, state: TurnState, cause: str, env: StepContext) -> None:
-    """Cancel the running turn; its later results do not count."""
+    """Cancel the running turn; later results do not count."""
     turn = result.state.turn
     if turn is None or turn.cancelling:
         return
@@ -613,7 +613,7 @@ def _continue_last_turn(
 def _activate_session(
     result: Transition, session: str, held: tuple[PendingMessage, ...], env: StepContext
 ) -> None:
-    """Reactivate a suspended session together with its held messages."""
+    """Reactivate a suspended session together with the held messages."""
     if result.state.session:
         count = _hold_waiting(result, env)
         _suspend(result, SessionReason.SWITCHED, "", env, count)

@@ -62,7 +62,7 @@ class SessionPool:
         return await handled
 
     def running_turns(self) -> tuple[tuple[str, RunningTurn], ...]:
-        """Return the running turns, each with the key of its conversation."""
+        """Return the running turns, each with the conversation's key."""
         return tuple(
             (key, turn) for key, actor in self._actors.items() if (turn := actor.running_turn)
         )

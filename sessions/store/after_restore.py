@@ -1,8 +1,8 @@
 """Closes the open work of a restored copy, which replaces a newer state.
 
-Since the copy was made, a daemon may have answered its waiting messages, delivered its items and
-run its allowed calls. None of that may happen twice, so the open work is closed, and the operator
-is told how much there was.
+Since the copy was made, a daemon may have answered waiting messages, delivered items and run
+allowed calls. None of that may happen twice, so the open work is closed, and the operator is told
+how much there was.
 """
 
 import msgspec
@@ -22,7 +22,7 @@ from sessions.store.schema import approvals, inbox, outbox, sessions, shelves, t
 
 RESTORED_REASON = "restored from a backup: it may have been done since"
 SHELF, MOMENT = "restored", "at"
-"""Shelf and name of the restore time; messages before it may already have been answered."""
+"""Shelf and name of the restore time; earlier messages may already have been answered."""
 
 _OPEN_ITEMS = (ItemState.PENDING.value, ItemState.ATTEMPTING.value, ItemState.UNKNOWN.value)
 _NOW = given("now", type_=sa.BigInteger())
@@ -116,7 +116,7 @@ def close_open_work(connection: Connection, now: int) -> ClosedWork:
 
 
 def record_restore_time(connection: Connection, now: int) -> None:
-    """Store the restore time; messages after it are certainly new."""
+    """Store the restore time; later messages are certainly new."""
     mark = (shelves.c.shelf == SHELF, shelves.c.name == MOMENT)
     connection.execute(sa.delete(shelves).where(*mark))
     connection.execute(sa.insert(shelves).values(shelf=SHELF, name=MOMENT, value=str(now)))

@@ -1,9 +1,9 @@
 """Determines the outcome of a PostgreSQL commit whose answer was lost.
 
-Every writer has a row with a number, and each of its commits increments that number. The UPDATE
-travels in one message with the COMMIT, so it costs no round trip. A new connection reads the
+Every writer has a row with a number, and each commit increments that number. The UPDATE
+travels in one message with the COMMIT and costs no round trip. A new connection reads the
 number first, and so learns whether the last commit happened. If not, the number is incremented
-once more before anything is repeated: should the lost commit still arrive, it finds an unexpected
+once more before anything is repeated: a lost commit that still arrives finds an unexpected
 number, has no value to write, and is rejected.
 """
 
@@ -27,7 +27,7 @@ _COMMIT = (
 
 
 class CommitTracker:
-    """The commits of one writer, one at a time, over all its connections."""
+    """The commits of one writer, one at a time, over all connections."""
 
     def __init__(self) -> None:
         self._writer = ""
@@ -36,7 +36,7 @@ class CommitTracker:
     def resume_on(self, connection: Connection) -> bool:
         """Take over a new connection; return True if the last commit had happened.
 
-        If this raises, the outcome is still unknown; call it again with another connection.
+        If this raises, the outcome is still unknown; call again with another connection.
         """
         with connection.begin():
             found = (

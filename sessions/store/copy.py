@@ -1,9 +1,9 @@
 """Copies whole databases: into a SQLite file, and from such a file into either engine.
 
-A copy is always a SQLite file, whichever engine the rows come from. It is one consistent snapshot
-without deleted data, made while a daemon keeps writing: from SQLite by `VACUUM INTO`, which reads
-one snapshot (the backup API would restart at each commit of another process), from PostgreSQL row
-by row in one REPEATABLE READ transaction.
+A copy is always a SQLite file, whichever engine the rows come from. The copy is one consistent
+snapshot without deleted data, made while a daemon keeps writing: from SQLite by `VACUUM INTO`,
+which reads one snapshot (the backup API would restart at each commit of another process), from
+PostgreSQL row by row in one REPEATABLE READ transaction.
 """
 
 import sqlite3
@@ -38,7 +38,7 @@ def sqlite_location(file: Path) -> DatabaseLocation:
 
 
 def copy_database(where: DatabaseLocation, target: Path) -> str:
-    """Copy a snapshot of a database into a new file; return its revision.
+    """Copy a snapshot of a database into a new file; return the revision.
 
     The database may be of an older version, and may be in use. Raises the errors of opening it.
     """

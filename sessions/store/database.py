@@ -1,15 +1,15 @@
 """Threads that talk to the database, so that the event loop never waits for the disk.
 
-One thread writes. It runs all waiting jobs in one transaction (group commit), which costs a single
+One thread writes, running all waiting jobs in one transaction (group commit), which costs a single
 sync to disk. Three threads read. A job is a plain function of a SQLAlchemy connection; a write may
-be run a second time after a rollback, so it must have no other effects.
+be run a second time after a rollback, so a write must have no other effects.
 
 Cancelling the task that awaits a write does not withdraw the write. Writes run in the order of
 their submission, each completely or not at all, and the successor of a cancelled task may rely on
 that.
 
-A write whose commit was not answered is in doubt: it waits until the server can be asked, then it
-is repeated or counts as done. Until then all other writes are refused, not kept.
+A write whose commit was not answered is in doubt: the write waits until the server can be asked,
+then is repeated or counts as done. Until then all other writes are refused, not kept.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class QueryCounts(msgspec.Struct):
 
 
 class _Job(Generic[T]):
-    """A function for one of the threads, and the future of its result."""
+    """A function for one of the threads, and the future of the result."""
 
     __slots__ = ("error", "future", "value", "work")
 
@@ -98,7 +98,7 @@ _Queue = queue.SimpleQueue["_Job[Any] | None"]
 
 
 class _DatabaseWorker:
-    """A thread with its own connection."""
+    """A thread with a separate connection."""
 
     max_batch = 1
     """Number of jobs per transaction."""
@@ -148,7 +148,7 @@ class _DatabaseWorker:
         return jobs
 
     def _execute(self, jobs: _Jobs) -> None:
-        """Run all jobs in one transaction; if one fails, run each in its own."""
+        """Run all jobs in one transaction; if one fails, run each separately."""
         failure = self._execute_in_one(jobs)
         if failure and (len(jobs) > 1 or is_disconnect(failure)):
             self._execute_separately(jobs)
@@ -221,7 +221,7 @@ class _WriterThread(_DatabaseWorker):
         super().__init__(engine, name, jobs, on_finished)
 
     def _run_batch(self) -> None:
-        # Unlike a read, a write counts even if its task was cancelled.
+        # Unlike a read, a write counts even after a cancellation.
         jobs = [*self._in_doubt, *self._deferred, *self._take_jobs(self._retry_seconds)]
         self._deferred = []
         if to_do := self._resolve_doubtful(jobs) if self._in_doubt else jobs:
@@ -252,7 +252,7 @@ class _WriterThread(_DatabaseWorker):
     def _execute_separately(self, jobs: _Jobs) -> None:
         for number, job in enumerate(jobs, 1):
             self._execute_in_one([job])
-            if self._in_doubt:  # later writes must not overtake it
+            if self._in_doubt:  # later writes must not overtake this one
                 self._deferred = jobs[number:]
                 break
 
@@ -325,9 +325,10 @@ class Database:
             )
 
     async def write(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` in the writer's next transaction and return once it is committed.
+        """Run `work` in the writer's next transaction and return after the commit.
 
-        If it raises, nothing of it is stored, and other jobs in the transaction are not affected.
+        If `work` raises, nothing of the job is stored, and other jobs in the transaction are not
+        affected.
         """
         if self._writes is None:
             msg = f"The database {self.name} was opened read-only"

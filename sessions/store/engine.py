@@ -53,7 +53,7 @@ _POSTGRESQL_ARGUMENTS: dict[str, Any] = {
 
 
 class DatabaseLocation(msgspec.Struct, frozen=True):
-    """A database, as named by its URL."""
+    """A database, as named by a URL."""
 
     url: sa.URL
     file: Path | None
@@ -95,7 +95,7 @@ def is_database_file(path: Path, file: Path | None) -> bool:
 
 
 def create_file(file: Path) -> None:
-    """Create an empty database file readable only by its owner; keep an existing file."""
+    """Create an empty database file readable only by the owner; keep an existing file."""
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
@@ -116,10 +116,10 @@ def migration_engine(where: DatabaseLocation) -> Engine:
     """Return an engine for migrations.
 
     SQLite alters a table by copying it and dropping the old one; with foreign keys enforced that
-    would delete all rows that refer to it.
+    would delete all rows that refer to the table.
     """
     if where.file:
-        # Must be set before the first page is written, else it needs a VACUUM to take effect.
+        # Must be set before the first page is written, else the setting needs a VACUUM to take effect.
         pragmas = ("auto_vacuum=INCREMENTAL", *_WRITER_PRAGMAS)
         return _sqlite(where.file, "rw", pragmas, "BEGIN IMMEDIATE")
     return _postgresql(where, MIGRATION_LOCK_TIMEOUT_SECONDS)
@@ -215,7 +215,7 @@ _POSTGRESQL_ERRORS = {  # by the first two characters of the SQLSTATE
     "53": StoreUnavailable,  # disk, memory, connections
     "55": StoreUnavailable,  # lock not available
     "57": StoreUnavailable,  # the server is shutting down
-    "58": StoreUnavailable,  # its disk
+    "58": StoreUnavailable,  # disk of the server
     "XX": StoreCorrupt,
 }
 

@@ -1,4 +1,4 @@
-"""Deletes data that is not kept any longer: the content of a session, or all of it.
+"""Deletes data that is not kept any longer: the content of a session, or the whole session.
 
 Deletion takes many small writes with pauses between them, each for a fixed number of rows, so that
 no turn is delayed. Searches through whole tables run in a reader thread. The ids of received

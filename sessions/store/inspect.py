@@ -25,7 +25,7 @@ class DatabaseInspection(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str  # display name, without password
     exists: bool = True
-    version: str | None = None  # revision of its tables; None: no tables of this program
+    version: str | None = None  # revision of the tables; None: no tables of this program
     damage: str = ""  # complaint of SQLite
     incomplete: bool = False  # the time was too short for a complete check
     error: str = ""  # reason why the inspection failed
@@ -77,7 +77,7 @@ def _inspect_sqlite(file: Path, timeout_seconds: float) -> DatabaseInspection:
         return DatabaseInspection(name=str(file), exists=False)
     log = file.with_name(f"{file.name}-wal")
     logged = log.stat().st_size if log.exists() else 0
-    # Without a WAL file no process has it open, so it cannot change during the check.
+    # Without a WAL file no process has the database open, so nothing changes during the check.
     how = "mode=ro" if log.exists() else "mode=ro&immutable=1"
     deadline = time.monotonic() + timeout_seconds
     connection = sqlite3.connect(

@@ -76,7 +76,7 @@ class Journal:
         self._next_numbers: itertools.count[int] | None = None
 
     def accept(self, connection: Connection, entry: InboxEntry) -> bool:
-        """Insert an inbox entry; return False if it is stored already."""
+        """Insert an inbox entry; return False for a redelivery."""
         row = msgspec.structs.asdict(entry)
         row["state"] = entry.state.value
         row["seq"] = self._next_seq(connection)
@@ -318,7 +318,7 @@ def _append_messages(
 
 
 def _title(request: str) -> str | None:
-    """Return the first line of a request, as the title of its session."""
+    """Return the first line of a request, as the title of the session."""
     line = next(iter(request.strip().splitlines()), "")
     return line[:TITLE_LENGTH].rstrip() or None
 

@@ -1,6 +1,6 @@
-"""Creates or migrates a database before it is used.
+"""Creates or migrates a database before use.
 
-Alembic is imported only if migrations are missing, because importing it costs 75 ms and 11 MB.
+Alembic is imported only if migrations are missing, because the import costs 75 ms and 11 MB.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from sessions.store.migrations import HEAD, REVISIONS
 from sessions.store.schema import metadata, set_partial_indexes
 
 _MIGRATION_LOCK = 0x686F6C65  # arbitrary, but different from other advisory locks
-_version = sa.Table(  # as Alembic creates it
+_version = sa.Table(  # as created by Alembic
     "alembic_version",
     sa.MetaData(),
     sa.Column("version_num", sa.String(32), nullable=False),
@@ -34,10 +34,10 @@ def prepare(
     where: DatabaseLocation,
     before_migration: Callable[[DatabaseLocation, str], None] = lambda *_: None,
 ) -> None:
-    """Create the database or migrate it to this version.
+    """Create the database or migrate to this version.
 
     `before_migration` is called with the found revision before the first missing migration runs; if
-    it raises, the database stays unchanged.
+    the callback raises, the database stays unchanged.
     """
     if where.file:
         create_file(where.file)
@@ -119,7 +119,7 @@ def create_tables(connection: Connection) -> None:
 
 
 def current_revision(connection: Connection) -> str | None:
-    """Return the revision of a database; None if it has no tables of this program."""
+    """Return the revision of a database; None without tables of this program."""
     if not sa.inspect(connection).has_table(_version.name):
         return None
     version: str | None = connection.scalar(sa.select(_version.c.version_num))

@@ -19,7 +19,7 @@ MIN_FREE_BYTES = 10_000_000
 
 
 def copy_before_migration(folder: Path | None, now: int) -> Callable[[DatabaseLocation, str], None]:
-    """Return the `before_migration` callback; without a folder it makes no copy."""
+    """Return the `before_migration` callback; without a folder, no copy is made."""
 
     def keep(where: DatabaseLocation, found: str) -> None:
         if folder is None:
@@ -82,7 +82,7 @@ _ADVICE = (
 
 
 def _fsync(path: Path) -> None:
-    """Flush a file or folder to disk, so that it survives a power cut."""
+    """Flush a file or folder to disk, so that the content survives a power cut."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,9 +1,10 @@
 """The tables, the same on SQLite and PostgreSQL.
 
 A change to a table needs a migration in `migrations/versions`, named in `migrations`; a test
-compares both. Times are milliseconds since 1970. Partial indexes keep frequent lookups small (active,
-waiting, running, undelivered), however large the tables are. The writes of a turn must cost the
-same with any length of history, so no index covers a column that changes with every message.
+compares both. Times are milliseconds since 1970. Partial indexes keep frequent lookups small
+(active, waiting, running, undelivered), however large the tables are. The writes of a turn must
+cost the same with any length of history, so no index covers a column that changes with every
+message.
 """
 
 import math
@@ -104,7 +105,7 @@ def _owner_column(table: str, name: str, *, primary_key: bool = False) -> sa.Col
 
 
 def _text(name: str, *, empty: bool = False) -> sa.Column[Any]:
-    """A text column; `empty` gives it an empty default."""
+    """A text column; `empty` sets an empty default."""
     return sa.Column(name, SafeText, nullable=False, server_default="" if empty else None)
 
 
@@ -276,8 +277,8 @@ approvals = sa.Table(
     _partial("ix_approvals_allowed", "session_id", "asked_at", "id", where="state = 'allowed'"),
 )
 
-# An item gets a number when it is created, and a new one when it becomes final, so that a reader of
-# the timeline does not miss an item that was created before its position and finished after.
+# An item gets a number when it is created, and a new one when final, so that a reader of the
+# timeline does not miss an item that was created before that reader's position and finished after.
 outbox = sa.Table(
     "outbox",
     metadata,

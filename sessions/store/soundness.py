@@ -1,6 +1,6 @@
-"""Checks whether a database is sound: the file, its references, and the invariants.
+"""Checks whether a database is sound: file, references and invariants.
 
-The check may run next to a daemon: it reads one snapshot, and every invariant holds after each
+The check may run next to a daemon: only one snapshot is read, and every invariant holds after each
 commit. Problems are reported as sentences.
 """
 
@@ -90,7 +90,7 @@ def find_problems(connection: Connection) -> tuple[str, ...]:
 def find_damage(connection: Connection) -> tuple[str, ...]:
     """Return the damage that the database itself reports.
 
-    PostgreSQL checks pages as it reads them.
+    PostgreSQL checks pages while reading.
     """
     if connection.dialect.name != "sqlite":
         connection.execute(sa.select(sa.literal(1)))

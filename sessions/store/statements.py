@@ -1,6 +1,6 @@
 """The SQL statements of a turn, built once and compiled once by SQLAlchemy.
 
-A parameter with a new value is named after its column; a parameter that selects the row has
+A parameter with a new value is named after the column; a parameter that selects the row has
 another name.
 """
 
@@ -96,7 +96,7 @@ _behind_summary = (
     messages.c.id > sa.func.coalesce(summaries.c.upto, 0),
     messages.c.taken_back == sa.false(),
 )
-# The mark of the summary, the number of rows after it, and the newest row to be covered.
+# The mark of the summary, the number of later rows, and the newest row to be covered.
 COMPACTION_BOUNDS = (
     sa.select(
         sa.func.coalesce(summaries.c.upto, 0),

@@ -1,8 +1,8 @@
 """The interface to the database.
 
-A write returns once it is committed (`synchronous=FULL`); concurrent writes share one commit. A
+A write returns after the commit (`synchronous=FULL`); concurrent writes share one commit. A
 write that raises was not stored and may be repeated; if the outcome of a commit is unknown, the
-write waits until it is known. A read sees one consistent snapshot that includes every write
+write waits for the answer. A read sees one consistent snapshot that includes every write
 returned before. Cancelling a task that waits for a write does not cancel the write.
 """
 
@@ -89,7 +89,7 @@ class SessionStore:
     async def open(
         cls, url: str, *, clock: Clock, read_only: bool = False, copy_folder: Path | None = None
     ) -> Self:
-        """Open a database, creating or migrating it if necessary.
+        """Open a database, creating or migrating where necessary.
 
         Before a migration a SQLite file is copied into `copy_folder`. A database opened read-only
         must exist and be up to date; other processes may use it. Raises `StoreUnavailable`,
@@ -119,9 +119,9 @@ class SessionStore:
     # --- writing ------------------------------------------------------------------------------
 
     async def accept(self, entry: InboxEntry) -> bool:
-        """Store an inbox entry, so that it may be acknowledged.
+        """Store an inbox entry, so that the event may be acknowledged.
 
-        Return False if it is stored already.
+        Return False for a redelivery.
         """
         new = await self.database.write(lambda c: self._journal.accept(c, entry))
         if self.observer:
@@ -164,7 +164,7 @@ class SessionStore:
         return refused
 
     async def replace_payload(self, inbox_id: str, payload: bytes | None) -> bool:
-        """Replace the payload of an edited message; return False if it waits no longer."""
+        """Replace the payload of an edited message; return False if the entry waits no longer."""
         row = {"row": inbox_id, "payload": payload}
         return await self.database.write(
             lambda c: c.execute(sql.REPLACE_PAYLOAD, row).rowcount == 1
@@ -193,14 +193,14 @@ class SessionStore:
         await self.put_value(_STORE_SHELF, "written_at", str(self._clock.now()))
 
     async def check_responsive(self) -> None:
-        """Wait for the writer thread without writing; raise `StoreError` if it cannot answer."""
+        """Wait for the writer thread without writing; raise `StoreError` without an answer."""
         await self.database.write(lambda _: None)
 
     @property
     def writer_transactions(self) -> int:
         """Number of transactions the writer thread has begun.
 
-        It grows while the thread makes progress.
+        The number grows while the thread makes progress.
         """
         return self.database.writer_transactions
 
@@ -372,7 +372,7 @@ class SessionStore:
     ) -> tuple[InboxEntry | OutboxItem, ...]:
         """Return the content of a chat by `seq`: the first rows after a number, or (0) the newest.
 
-        An item is placed where it became final, so that a reader never misses one.
+        An item is placed at the moment of becoming final, so that a reader never misses one.
         """
         try:
             return await self.database.read(

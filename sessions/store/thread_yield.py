@@ -1,10 +1,10 @@
 """Gives starved threads a chance to run while the event loop is busy.
 
 A thread that returns from the disk waits until the loop's thread releases the GIL. A loop that is
-never idle releases it on every pass, but only for a microsecond, too short for another thread to
-wake up. Measured: a commit of 0.3 ms then took up to 16 seconds, whatever `sys.setswitchinterval`
-was set to. So a loop that has waited too long for its threads blocks for a moment, until one of
-them has finished a job; the same commits then took at most 20 ms.
+never idle releases the GIL on every pass, but only for a microsecond, too short for another thread
+to wake up. Measured: a commit of 0.3 ms then took up to 16 seconds, whatever
+`sys.setswitchinterval` was set to. So a loop that has waited too long for threads blocks for a
+moment, until one of them has finished a job; the same commits then took at most 20 ms.
 """
 
 import threading

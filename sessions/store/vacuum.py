@@ -14,13 +14,13 @@ _MIN_FREE_SHARE = 10  # one tenth of the file
 
 
 def vacuum_database(where: DatabaseLocation) -> tuple[int, int] | None:
-    """Rewrite a file if that pays; return its size in bytes before and after."""
+    """Rewrite a file if that pays; return the size in bytes before and after."""
     if where.file is None:
         return None
     before = where.file.stat().st_size
     with prepare.connect(where, migration_engine(where)) as connection:
         raw = connection.connection.driver_connection
-        assert raw is not None  # noqa: S101 - it is connected
+        assert raw is not None  # noqa: S101 - the engine is connected
         try:
             mode, free, pages = (
                 raw.execute(f"PRAGMA {name}").fetchone()[0]

@@ -19,7 +19,7 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     text: str
     fix: str = ""
     mend: str = ""
-    seconds: float | None = None  # duration of the check, if it is informative
+    seconds: float | None = None  # duration of the check, if informative
 
 
 def ok(subject: str, text: str, *, seconds: float | None = None) -> Finding:

@@ -1,7 +1,7 @@
 """Ids of all notices, which are the messages that Holdfast itself sends to chats.
 
-The wording is in `gateway.notices.catalogue`. Values are parts of stored item ids and are sent to API
-clients, so a value never changes.
+The wording is in `gateway.notices.catalogue`. Values are parts of stored item ids and are sent to
+API clients, so a value never changes.
 """
 
 import enum

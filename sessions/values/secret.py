@@ -6,7 +6,7 @@ from collections.abc import Callable
 class Secret:
     """A password or key that shows as `***` when printed, logged or formatted.
 
-    `read_source` reads the value again from its source, and returns "" if there is none.
+    `read_source` reads the value again from the source, and returns "" without one.
     """
 
     __slots__ = ("_listeners", "_read_source", "_value")
@@ -17,7 +17,7 @@ class Secret:
         self._listeners: list[Callable[[Secret], None]] = []
 
     def reveal(self) -> str:
-        """Return the real value; call this only where the value is sent to its service."""
+        """Return the real value; call this only where the value is sent to the service."""
         return self._value
 
     def reread(self) -> "Secret":

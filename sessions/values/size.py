@@ -23,7 +23,7 @@ class Size(int):
 
     @classmethod
     def parse(cls, written: object) -> "Size":
-        """Parse a byte count; raise `ValueError` with a one-sentence message if it is not one."""
+        """Parse a byte count; raise `ValueError` with a one-sentence message for anything else."""
         if isinstance(written, int) and not isinstance(written, bool) and written >= 0:
             return cls(written)
         found = _PATTERN.fullmatch(written.strip().lower()) if isinstance(written, str) else None

@@ -1,8 +1,8 @@
 """Sans-IO: time that is not affected when the machine's clock is set forward.
 
-Wall time may jump, because an administrator sets it or because it was wrong until the network was
-up. A message counts as old only if both clocks agree; otherwise a machine whose clock is a day
-ahead would answer no message.
+Wall time may jump, because an administrator sets it or because the clock was wrong until the
+network was up. A message counts as old only if both clocks agree; otherwise a machine whose clock
+is a day ahead would answer no message.
 """
 
 from sessions.values.clock import Clock

@@ -11,7 +11,7 @@ context.configure(
     target_metadata=metadata,
     render_as_batch=connection.dialect.name == "sqlite",
     # All migrations or none, even where Alembic does not expect a database to support that: after a
-    # failure, the version that wrote the database can still use it.
+    # failure, the version that wrote the database can still use the database.
     transaction_per_migration=False,
     transactional_ddl=True,
 )

@@ -17,7 +17,7 @@ _ITEMS_OF_TURN = _ITEMS.where(
     schema.outbox.c.seq > given("after"), schema.outbox.c.turn_id == given("turn")
 )
 _ITEM_BY_ID = sa.select(*ITEM_COLUMNS).where(schema.outbox.c.id == given("item"))
-# Ids that `gateway` derives from the answered message: its answer, its notices.
+# Ids that `gateway` derives from the answered message: answer and notices.
 _ITEMS_BY_ORIGIN = _ITEMS.where(
     sa.or_(
         schema.outbox.c.id.in_([given("answer"), given("aside")]),
@@ -40,7 +40,7 @@ def undelivered_items(connection: Connection) -> tuple[OutboxItem, ...]:
 
 
 def items_of_turn(connection: Connection, turn_id: str, after: int) -> tuple[OutboxItem, ...]:
-    """Return the items of a turn after the number of the entry it answers."""
+    """Return the items of a turn after the number of the answered entry."""
     found = {"turn": turn_id, "after": after}
     return tuple(map(read_item, connection.execute(_ITEMS_OF_TURN, found)))
 

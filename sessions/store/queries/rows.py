@@ -43,7 +43,7 @@ LIMIT = given("limit", type_=sa.BigInteger())
 
 
 def _columns(table: sa.Table, record: type[msgspec.Struct]) -> list[sa.Column[Any]]:
-    """Return the columns of a record, in the order of its fields."""
+    """Return the columns of a record, in field order."""
     return [table.c[name] for name in record.__struct_fields__]
 
 
@@ -59,7 +59,7 @@ ITEM_COLUMNS = _columns(schema.outbox, OutboxItem)
 def _record_reader(
     record: type[R], states: Mapping[str, enum.StrEnum]
 ) -> Callable[[Sequence[Any]], R]:
-    """Return a function that makes a record from a row of its columns, converting `state`."""
+    """Return a function that makes a record from a row, converting `state`."""
     names = record.__struct_fields__
 
     def read(row: Sequence[Any]) -> R:

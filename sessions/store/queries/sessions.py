@@ -187,7 +187,7 @@ def read_history_up_to(
 
 
 def read_context(connection: Connection, session_id: str) -> tuple[str, tuple[Message, ...]]:
-    """Return the summary of the oldest rows and the rows after it."""
+    """Return the summary of the oldest rows and the later rows."""
     summary, mark = connection.execute(_SUMMARY, {"session": session_id}).first() or ("", 0)
     found = {"session": session_id, "mark": mark}
     if connection.dialect.name == "sqlite":

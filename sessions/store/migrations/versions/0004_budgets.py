@@ -16,7 +16,7 @@ NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
-    """Create an empty table: a limit counts from the day it is configured."""
+    """Create an empty table: a limit counts from the day of its configuration."""
     op.create_table(
         "budgets",
         sa.Column("day", NAME, nullable=False),
