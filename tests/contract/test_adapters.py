@@ -220,19 +220,19 @@ async def test_an_upload_of_an_unreadable_file_is_refused(stage: Stage, tmp_path
 async def test_a_message_is_received_and_acknowledged_once_stored(
     stage: Stage,
 ) -> None:
-    told: list[str] = []
+    stored: list[str] = []
 
     async def person() -> None:
         await stage.service.say(stage.place, "Hello")
         await stage.service.settled()
         await stage.inbox.wait(1)
-        told.append("stored")
+        stored.append("stored")
 
     stage.inbox.may_store.clear()
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
         said = group.create_task(person())
         await asyncio.sleep(0)
-        assert told == []
+        assert stored == []
         stage.inbox.may_store.set()
         await said
     (message,) = stage.inbox.events
@@ -352,7 +352,7 @@ async def test_a_thread_has_its_own_address(stage: Stage) -> None:
 async def test_a_received_file_can_be_downloaded_exactly(stage: Stage) -> None:
     if not stage.service.sends_files:
         with pytest.raises(PlatformError):
-            await _read(stage, File("x.png", "image/png", "nobody can send one"))
+            await _read(stage, File("x.png", "image/png", "unknown reference"))
         return
     await stage.service.say(stage.place, "look", file=("notes.txt", BYTES, "text/plain"))
     (message,) = await stage.inbox.messages(1)

@@ -113,13 +113,13 @@ async def test_the_quoted_message_reaches_the_model(
         await service.shows(service.direct, "echo: the sky is green")
         answered = service.seen(service.direct)[-1].id
         await service.say(service.direct, "is it?", answers=answered if service.quotes else "")
-        told = "\n".join(await user_texts(model, 2))
-        assert "is it?" in told
+        sent = "\n".join(await user_texts(model, 2))
+        assert "is it?" in sent
         if service.quotes:
-            quoted = told.rpartition("is it?")[0]
+            quoted = sent.rpartition("is it?")[0]
             assert "echo: the sky is green" in quoted
         else:  # the whole conversation is in the request anyway
-            assert "the sky is green" in told
+            assert "the sky is green" in sent
         await service.until(
             lambda: any("is it?" in text for text in service.screen(service.direct))
         )
@@ -317,8 +317,8 @@ async def test_an_interrupted_answer_continues_on_request_after_a_restart(
                 await service.say(here, "go on")
         await service.shows(here, "the rest")
         await service.rests()
-    told = model.requests[-1].body["messages"]
-    assert [each["role"] == "assistant" for each in told].count(True) == (word == "Continue")
+    sent = model.requests[-1].body["messages"]
+    assert [each["role"] == "assistant" for each in sent].count(True) == (word == "Continue")
 
 
 def _going_on(_: dict[str, Any]) -> Script:
@@ -389,9 +389,9 @@ async def test_a_thread_is_a_separate_conversation(
         for number, place in enumerate([*places(service), await service.elsewhere()]):
             await service.say(place, f"hello {number}")
             await service.shows(place, f"hello {number}")
-            (told,) = await user_texts(model, number + 1)
+            (sent,) = await user_texts(model, number + 1)
             for other in range(number):  # from the same person, in other places
-                assert f"hello {other}" not in told.rpartition("\n\n")[2]
+                assert f"hello {other}" not in sent.rpartition("\n\n")[2]
         await service.rests()
     assert len(service.seen(service.direct)) == 1
 

@@ -117,9 +117,9 @@ async def test_concurrent_requests_within_their_reservations_never_exceed_a_limi
             used.append(min(uses, most_it_takes))
             await store.apply(SettleBudget(mine, used[-1]))
 
-    async with asyncio.timeout(10), asyncio.TaskGroup() as crowd:
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
         for each in requests:
-            crowd.create_task(request(*each))
+            tasks.create_task(request(*each))
     assert max(most, default=0) <= limit
     assert await counted(store, day=day) == BudgetUsage(sum(used))
 
@@ -134,9 +134,9 @@ async def test_a_hundred_concurrent_reservations_never_exceed_a_limit(store: Ses
             got.append(mine)
             assert (await counted(store)).tokens <= 1000
 
-    async with asyncio.timeout(10), asyncio.TaskGroup() as crowd:
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
         for _ in range(100):
-            crowd.create_task(request())
+            tasks.create_task(request())
     assert len(got) == 11
     assert await counted(store) == BudgetUsage(990, 0.0, 990, 0.0)
     for mine in got:

@@ -265,7 +265,7 @@ def test_old_copies_and_unfinished_files_are_deleted(tmp_path: Path) -> None:
     keep_in.mkdir()
     (keep_in / "before-0002-20200101T000000Z.db").write_bytes(b"the oldest")
     (keep_in / ".before-0003-20200101T000000Z.db.part").write_bytes(b"half")
-    (keep_in / "mine.db").write_bytes(b"somebody's own")
+    (keep_in / "mine.db").write_bytes(b"unrelated")
     for day in range(3):
         safety_copy.keep_copy(file, keep_in, NOW + day * 86_400_000)
     assert sorted(each.name for each in keep_in.iterdir()) == [

@@ -115,8 +115,8 @@ class Wal:
 
     def empty(self) -> None:
         if self._file.exists():
-            with contextlib.closing(sqlite3.connect(self._database)) as beside:
-                beside.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            with contextlib.closing(sqlite3.connect(self._database)) as connection:
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def size(self) -> int:
         return self._file.stat().st_size if self._file.exists() else 0

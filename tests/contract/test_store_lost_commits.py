@@ -112,16 +112,16 @@ def story(name: str) -> list[Write]:
 
 async def tell(store: SessionStore, name: str) -> list[object]:
     """Perform all writes, repeating failed ones as an actor does."""
-    gave = []
+    results = []
     for write in story(name):
         while True:
             try:
-                gave.append(await write(store))
+                results.append(await write(store))
             except StoreUnavailable:
                 await asyncio.sleep(0)
             else:
                 break
-    return gave
+    return results
 
 
 _COUNTED = {"seq", "id of messages", "upto", "summary_upto"}  # shared counters
@@ -165,11 +165,11 @@ async def undisturbed(
     """Return an undisturbed store, the results of a story there, and the stored rows."""
     store = await SessionStore.open(url, clock=SystemClock())
     name = names()
-    gave = await tell(store, name)
+    results = await tell(store, name)
     rows = await stored(store, name)
     assert len(rows["messages"]) == 6
-    assert gave.count(True) == 2
-    yield store, gave, rows
+    assert results.count(True) == 2
+    yield store, results, rows
     await store.close()
 
 
@@ -180,16 +180,16 @@ Undisturbed = tuple[SessionStore, list[object], dict[str, list[str]]]
 async def test_every_lost_commit_takes_effect_exactly_once(
     url: str, undisturbed: Undisturbed, names: Callable[[], str], how: How
 ) -> None:
-    beside, gave, rows = undisturbed
-    for number in range(len(gave) + 1):
+    other, results, rows = undisturbed
+    for number in range(len(results) + 1):
         cutter, name = Cutter(url), names()
         async with asyncio.timeout(20), cutter.listening() as through:
             store = await SessionStore.open(through, clock=SystemClock())
             cutter.commits, cutter.plan = 0, {number: how}
-            assert await tell(store, name) == gave, number
+            assert await tell(store, name) == results, number
             assert cutter.commits > number
             await store.close()
-        assert await stored(beside, name) == rows, number
+        assert await stored(other, name) == rows, number
 
 
 @settings(
@@ -199,17 +199,17 @@ async def test_every_lost_commit_takes_effect_exactly_once(
 async def test_lost_commits_of_concurrent_conversations_take_effect_once(
     url: str, undisturbed: Undisturbed, names: Callable[[], str], plan: dict[int, How]
 ) -> None:
-    beside, gave, rows = undisturbed
+    other, results, rows = undisturbed
     cutter, together = Cutter(url), [names() for _ in range(3)]
     async with asyncio.timeout(20), cutter.listening() as through:
         store = await SessionStore.open(through, clock=SystemClock())
         cutter.commits, cutter.plan = 0, plan
         async with asyncio.TaskGroup() as tasks:
             telling = [tasks.create_task(tell(store, name)) for name in together]
-        assert [each.result() for each in telling] == [gave] * 3
+        assert [each.result() for each in telling] == [results] * 3
         await store.close()
     for name in together:
-        assert await stored(beside, name) == rows
+        assert await stored(other, name) == rows
 
 
 async def test_a_write_in_doubt_waits_while_other_writes_are_refused_at_once(
@@ -239,7 +239,7 @@ async def test_a_write_in_doubt_waits_while_other_writes_are_refused_at_once(
 async def test_closing_the_store_asks_once_more_for_the_commit(
     url: str, undisturbed: Undisturbed, names: Callable[[], str], comes_back: bool
 ) -> None:
-    beside, cutter, name = undisturbed[0], Cutter(url), names()
+    other, cutter, name = undisturbed[0], Cutter(url), names()
     async with asyncio.timeout(20), cutter.listening() as through, asyncio.TaskGroup() as tasks:
         store = await SessionStore.open(through, clock=SystemClock())
         await store.apply(opened(f"s_{name}", key=name))
@@ -251,7 +251,7 @@ async def test_closing_the_store_asks_once_more_for_the_commit(
         await store.close()
         outcome = await doubtful
         assert isinstance(outcome, CommitOutcomeUnknown) != comes_back
-        assert len(await beside.history(f"s_{name}")) == comes_back
+        assert len(await other.history(f"s_{name}")) == comes_back
 
 
 async def seen(write: Coroutine[Any, Any, None]) -> StoreError | None:
@@ -302,7 +302,7 @@ async def test_later_writes_do_not_overtake_a_write_in_doubt(
 async def test_the_last_commit_before_closing_is_also_resolved(
     url: str, undisturbed: Undisturbed, names: Callable[[], str]
 ) -> None:
-    beside, cutter, name = undisturbed[0], Cutter(url), names()
+    other, cutter, name = undisturbed[0], Cutter(url), names()
     async with asyncio.timeout(20), cutter.listening() as through:
         store = await SessionStore.open(through, clock=SystemClock())
         await store.apply(opened(f"s_{name}", key=name))
@@ -312,7 +312,7 @@ async def test_the_last_commit_before_closing_is_also_resolved(
             await asyncio.sleep(0)
             store.database.stop()
         await store.close()
-    assert len(await beside.history(f"s_{name}")) == 1
+    assert len(await other.history(f"s_{name}")) == 1
 
 
 async def test_a_closed_writer_removes_its_row(

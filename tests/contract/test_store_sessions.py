@@ -304,19 +304,19 @@ async def test_a_read_only_store_sees_the_writes_of_another_store(
     store: SessionStore, store_url: str
 ) -> None:
     await talk(store, "s1", 1)
-    beside = await SessionStore.open(store_url, clock=SystemClock(), read_only=True)
+    reader = await SessionStore.open(store_url, clock=SystemClock(), read_only=True)
     try:
-        assert await beside.sessions() == await store.sessions()
+        assert await reader.sessions() == await store.sessions()
         await talk(store, "s2", 1, key="web:a")
-        assert len(await beside.sessions()) == 2
+        assert len(await reader.sessions()) == 2
         with pytest.raises(StoreError, match="opened read-only"):
-            await beside.apply(opened("s3", key="web:b"))
+            await reader.apply(opened("s3", key="web:b"))
         with pytest.raises(StoreError, match="cannot be used"):
-            await beside.database.read(
+            await reader.database.read(
                 lambda c: c.exec_driver_sql("INSERT INTO shelves VALUES ('a', 'b', 'c')")
             )
     finally:
-        await beside.close()
+        await reader.close()
     assert await store.get_value("a", "b") is None
 
 

@@ -91,11 +91,11 @@ async def test_the_policy_blocks_a_script_that_got_into_the_page(
 
 async def test_the_sign_in_link_leaves_no_trace(browser: Browser, stage: Stage) -> None:
     async with await browser.new_context() as context:
-        told: list[str] = []
+        requests: list[str] = []
 
         async def note(request: Request) -> None:
             if "/enter/" not in request.url:
-                told.append(f"{request.url} {await request.all_headers()}")
+                requests.append(f"{request.url} {await request.all_headers()}")
 
         context.on("request", note)
         page = await context.new_page()
@@ -110,8 +110,8 @@ async def test_the_sign_in_link_leaves_no_trace(browser: Browser, stage: Stage) 
             " {...sessionStorage}, document.cookie, document.documentElement.outerHTML])"
         )
         assert token not in kept
-        assert told
-        assert not [each for each in told if token in each]
+        assert requests
+        assert not [each for each in requests if token in each]
         await page.go_back()
         assert page.url == "about:blank"
 

@@ -31,12 +31,12 @@ async def test_the_least_recently_used_idle_actors_are_evicted(store: SessionSto
             await pool.ask(f"web:{number}", StartWaiting())
         assert list(pool._actors) == ["web:2", "web:3", "web:4"]
         loop = asyncio.get_running_loop()
-        rush = {f"chat:{number}": loop.create_future() for number in range(100)}
-        for key, handled in rush.items():
+        busy = {f"chat:{number}": loop.create_future() for number in range(100)}
+        for key, handled in busy.items():
             pool.post(key, StartWaiting(), handled)
-        assert set(pool._actors) == set(rush)  # all are busy
-        states = [await handled for handled in rush.values()]
-        assert [state.key for state in states] == list(rush)
+        assert set(pool._actors) == set(busy)  # all are busy
+        states = [await handled for handled in busy.values()]
+        assert [state.key for state in states] == list(busy)
         for number in range(8):  # each new actor evicts a few more
             await pool.ask(f"web:{number}", StartWaiting())
         assert list(pool._actors) == ["web:5", "web:6", "web:7"]
