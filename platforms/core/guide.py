@@ -17,10 +17,7 @@ class TokenGuide(msgspec.Struct, frozen=True, kw_only=True):
     unless_mode: str = ""  # not needed if `mode` has this value
 
     def extract(self, pasted: str) -> str:
-        """Extract the token from pasted text, ignoring line breaks and surrounding words.
-
-        "" if none.
-        """
+        """Find the token in pasted text with line breaks and other words; return "" if none."""
         whole = "".join(pasted.split())
         if re.fullmatch(self.pattern, whole):
             return whole

@@ -89,10 +89,7 @@ def split(md: str, limit: int, unit: Unit = Unit.CHARACTERS) -> tuple[str, ...]:
 
 
 def split_pieces(md: str, limit: int, unit: Unit = Unit.CHARACTERS) -> list[TextPiece]:
-    """Cut a text into pieces that know the text added and dropped at each border.
-
-    CRLF becomes LF.
-    """
+    """Cut a text into pieces that record the text added and dropped; CRLF becomes LF."""
     return IncrementalSplitter().split(md, limit, unit)
 
 
@@ -208,8 +205,8 @@ class _Splitter:
             return _spaces(fence.lead + "x")
         line = self._line_at(start)
         above = start
-        while not line[_quote(line) :].strip() and start < self.end:  # a quote without words
-            start += len(line) + 1  # a quote line without text
+        while not line[_quote(line) :].strip() and start < self.end:  # a quote line without text
+            start += len(line) + 1
             line = self._line_at(start)
         indent = _spaces(line)
         while indent and above > 0:
@@ -352,10 +349,7 @@ class _Splitter:
         return best
 
     def _torn_header(self, cut: int) -> int:
-        """Return the start of a table header without any row before the cut.
-
-        -1 if there is none.
-        """
+        """Return the start of a table header without a row before the cut, or -1."""
         line = self.md.rfind("\n", 0, cut) + 1
         below = self._line_at(cut + 1)
         if "|" in below and "|" in self.md[line:cut] and _COLUMNS.match(below):
@@ -367,10 +361,7 @@ class _Splitter:
         return -1
 
     def _paragraph(self, low: int, high: int) -> int:
-        """Return the last border between paragraphs or next to a code block.
-
-        -1 if there is none.
-        """
+        """Return the last border between paragraphs or next to a code block, or -1."""
         best = -1
         for fence in self._fences:
             if low < fence.start - 1 <= high:

@@ -65,9 +65,8 @@ class LiveChatState:
             self._drafts.pop(draft, None)
             return
         if draft not in self._drafts:
-            self.rows_version += (
-                1  # a turn has started, so the state of the user's message has changed
-            )
+            # A turn has started, so the state of the user's message has changed.
+            self.rows_version += 1
         self._drafts[draft] = DraftPreview(text, status, now + _DRAFT_LIFETIME_SECONDS)
 
     def drafts(self, now: float) -> dict[str, DraftPreview]:

@@ -94,9 +94,8 @@ async def test_in_a_room_the_answer_is_visibly_a_reply(
                 await service.shows(place, answer)
                 await service.rests()
                 seen = service.seen(place)[-1]
-                shown = (
-                    can(home, service, place).reply or service.name == "slack"
-                )  # replies are in its thread
+                # On Slack replies are in the thread.
+                shown = can(home, service, place).reply or service.name == "slack"
                 assert seen.reply_to == (said if place == service.room and shown else ""), text
 
 

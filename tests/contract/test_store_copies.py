@@ -252,9 +252,8 @@ async def test_an_older_database_is_copied_before_its_migration(tmp_path: Path) 
     assert (copy.stat().st_mode & 0o777, keep_in.stat().st_mode & 0o777) == (0o600, 0o700)
     assert version_of(copy)[:2] == ("0001", 1)
     assert version_of(file)[0] == HEAD
-    store = await SessionStore.open(
-        url, clock=FixedClock(), copy_folder=keep_in
-    )  # up to date: no copy
+    # An up-to-date database is not copied.
+    store = await SessionStore.open(url, clock=FixedClock(), copy_folder=keep_in)
     await store.close()
     assert len(list(keep_in.iterdir())) == 1
 

@@ -242,9 +242,8 @@ async def test_old_rows_of_continuing_sessions_are_deleted_but_not_their_history
     await store.accept(entry("i9", received_at=1000))  # waiting
     await store.apply(PutItem(item("o9")))  # not delivered
     await store.accept(entry("i8", received_at=1000))
-    await store.apply(
-        SetInbox(ids=("i8",), state=InboxState.REFUSED, at=9500)
-    )  # settled too recently
+    # Settled too recently.
+    await store.apply(SetInbox(ids=("i8",), state=InboxState.REFUSED, at=9500))
     assert await forgetting.delete_older_than(9000, NOW) == 6
     assert [await store.inbox_entry_by_id(f"i{n}") is None for n in (0, 1, 2, 8, 9)] == [
         True,

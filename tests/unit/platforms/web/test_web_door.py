@@ -174,9 +174,8 @@ async def test_tokens_are_compared_in_constant_time(
     for shown in (cookie, "guessed"):
         compared.clear()
         assert await door.is_signed_in(shown) == (shown == cookie)
-        assert {len(each) for pair in compared for each in pair} == {
-            64
-        }  # hashes, never the token itself
+        # Only hashes are compared, never the token itself.
+        assert {len(each) for pair in compared for each in pair} == {64}
     compared.clear()
     assert is_same_secret(csrf_token(cookie), csrf_token(cookie))
     assert len(compared) == 1
