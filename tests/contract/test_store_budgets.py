@@ -48,9 +48,8 @@ async def test_a_reservation_counts_until_it_is_settled(store: SessionStore) -> 
 async def test_a_reservation_must_fit_all_limits(store: SessionStore) -> None:
     assert await store.reserve_budget(hold(200, ALL, ANN)) is None
     assert await store.reserve_budget(hold(101, ALL, ANN)) == ANN
-    assert await counted(store) == BudgetUsage(
-        200, 0.0, 200, 0.0
-    )  # the part that had fitted was released
+    # The part that had fitted was released.
+    assert await counted(store) == BudgetUsage(200, 0.0, 200, 0.0)
     assert await store.reserve_budget(hold(100, ALL, ANN, cost=1.01)) == ANN
     assert await store.reserve_budget(hold(100, ALL, ANN, cost=1.0)) is None
     assert await store.reserve_budget(hold(0, ANN, cost=0.000_000_001)) == ANN

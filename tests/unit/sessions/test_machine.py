@@ -107,11 +107,11 @@ def busy(*waiting: PendingMessage, **fields: Any) -> ConversationState:
     )
 
 
-def said(result: Transition) -> list[str]:
+def notices(result: Transition) -> list[str]:
     return [act.notice for act in result.effects if isinstance(act, SendNotice)]
 
 
-def of(kind: type[T], result: Transition) -> list[T]:
+def of_kind(kind: type[T], result: Transition) -> list[T]:
     return [each for each in (*result.changes, *result.effects) if isinstance(each, kind)]
 
 
@@ -120,8 +120,8 @@ def of(kind: type[T], result: Transition) -> list[T]:
 
 def origins(result: Transition) -> dict[str, str]:
     """Return the origins of the started turn and of each notice."""
-    turns = [start.turn.origin for start in of(StartTask, result)]
-    named = {say.notice: say.origin or say.item_id for say in of(SendNotice, result)}
+    turns = [start.turn.origin for start in of_kind(StartTask, result)]
+    named = {say.notice: say.origin or say.item_id for say in of_kind(SendNotice, result)}
     return named | ({"turn": turns[0]} if turns else {})
 
 
@@ -158,14 +158,14 @@ def test_a_repeated_turn_has_the_origin_of_the_command() -> None:
 def test_the_first_message_opens_a_session_and_starts_its_turn_in_one_transaction() -> None:
     result = after(idle(), MessageArrived(pending("a")))
     assert [type(change) for change in result.changes] == [OpenSession, StartTurn]
-    assert of(StartTurn, result)[0].inbox == ("a",)
-    assert of(StartTask, result)[0].replaced_reason is None
-    assert said(result) == []
+    assert of_kind(StartTurn, result)[0].inbox == ("a",)
+    assert of_kind(StartTask, result)[0].replaced_reason is None
+    assert notices(result) == []
 
 
 def test_a_turn_belongs_to_its_requester() -> None:
     result = after(idle(), MessageArrived(pending("a", person="web:ann")))
-    assert of(StartTurn, result)[0].person == "web:ann"
+    assert of_kind(StartTurn, result)[0].person == "web:ann"
     last = LastTurn(
         id="t_1",
         session="s_1",
@@ -175,20 +175,20 @@ def test_a_turn_belongs_to_its_requester() -> None:
         person="web:ann",
     )
     result = after(idle(session="s_1"), RetryTurn(BY, last))
-    assert of(StartTurn, result)[0].person == BY.person
+    assert of_kind(StartTurn, result)[0].person == BY.person
 
 
 def test_the_next_message_continues_the_same_session() -> None:
     result = after(idle(session="s_old"), MessageArrived(pending("a")))
     assert [type(change) for change in result.changes] == [StartTurn]
-    assert of(StartTurn, result)[0].session_id == "s_old"
+    assert of_kind(StartTurn, result)[0].session_id == "s_old"
 
 
 def test_a_message_during_a_turn_is_queued_and_the_user_notified() -> None:
     result = after(busy(), MessageArrived(pending("a")), MessageArrived(pending("b")))
     assert [p.id for p in result.state.waiting] == ["a", "b"]
     assert result.changes == []
-    (say,) = of(SendNotice, result)
+    (say,) = of_kind(SendNotice, result)
     assert result.state.queue_notice
     assert (say.notice, say.item_id, say.fields["n"]) == ("N15", result.state.queue_notice.id, 2)
 
@@ -198,19 +198,19 @@ def test_the_queue_notice_follows_the_queue_and_disappears_with_it() -> None:
     line = result.state.queue_notice
     assert line
     result = after(result.state, TurnEnded("t_now", TurnState.DONE))
-    (say,) = of(SendNotice, result)
+    (say,) = of_kind(SendNotice, result)
     assert (say.notice, say.item_id, say.fields["n"]) == ("N15", line.id, 1)
     assert say.fields["request"] == "say a"
-    (start,) = of(StartTask, result)
+    (start,) = of_kind(StartTask, result)
     result = after(result.state, TurnEnded(start.turn.id, TurnState.DONE))
-    (say,) = of(SendNotice, result)
+    (say,) = of_kind(SendNotice, result)
     assert (say.notice, say.item_id) == ("N15.gone", line.id)
     assert result.state.queue_notice is None
 
 
 def test_the_queue_notice_disappears_after_a_stop() -> None:
     result = after(busy(), MessageArrived(pending("a")), StopTurn(BY))
-    assert said(result) == ["N10", "N15.gone"]
+    assert notices(result) == ["N10", "N15.gone"]
 
 
 def test_the_end_of_a_turn_and_the_next_start_share_a_transaction() -> None:
@@ -225,15 +225,17 @@ def test_the_end_of_a_turn_and_the_next_start_share_a_transaction() -> None:
 
 def test_a_full_queue_refuses_with_a_notice_and_marks_the_row() -> None:
     result = after(busy(pending("a")), MessageArrived(pending("b")), limit=1)
-    assert said(result) == ["N16"]
-    assert of(SetInbox, result) == [SetInbox(ids=("b",), state=InboxState.REFUSED, at=1_000_000)]
+    assert notices(result) == ["N16"]
+    assert of_kind(SetInbox, result) == [
+        SetInbox(ids=("b",), state=InboxState.REFUSED, at=1_000_000)
+    ]
     assert [p.id for p in result.state.waiting] == ["a"]
 
 
 def test_collected_messages_are_joined_into_one_turn() -> None:
     state = busy(pending("a", BusyPolicy.COLLECT), pending("b", BusyPolicy.COLLECT), pending("c"))
     result = after(state, TurnEnded("t_now", TurnState.DONE))
-    (start,) = of(StartTurn, result)
+    (start,) = of_kind(StartTurn, result)
     assert start.inbox == ("a", "b")
     assert start.messages[0].content == "say a\n\nsay b"
     assert [p.id for p in result.state.waiting] == ["c"]
@@ -241,20 +243,20 @@ def test_collected_messages_are_joined_into_one_turn() -> None:
 
 def test_an_interrupting_message_cancels_the_turn_and_goes_first_in_the_same_session() -> None:
     result = after(busy(pending("a")), MessageArrived(pending("now", BusyPolicy.INTERRUPT)))
-    assert of(CancelTask, result)[0].turn.id == "t_now"
-    assert of(EndTurn, result)[0].state is TurnState.INTERRUPTED
-    assert of(SetSession, result) == []
+    assert of_kind(CancelTask, result)[0].turn.id == "t_now"
+    assert of_kind(EndTurn, result)[0].state is TurnState.INTERRUPTED
+    assert of_kind(SetSession, result) == []
     result = after(result.state, TurnEnded("t_now", TurnState.INTERRUPTED))
-    assert of(StartTurn, result)[0].inbox == ("now",)
-    assert of(StartTurn, result)[0].session_id == "s_now"
-    assert of(EndTurn, result) == []
+    assert of_kind(StartTurn, result)[0].inbox == ("now",)
+    assert of_kind(StartTurn, result)[0].session_id == "s_now"
+    assert of_kind(EndTurn, result) == []
 
 
 def test_steering_messages_reach_the_running_turn_and_others_keep_waiting() -> None:
     state = busy(pending("a"), pending("b", BusyPolicy.STEER))
     result = after(state, SteersRequested("t_now"))
-    assert of(DeliverSteers, result)[0].messages == (Message("user", content="say b"),)
-    assert of(SetInbox, result)[0].turn_id == "t_now"
+    assert of_kind(DeliverSteers, result)[0].messages == (Message("user", content="say b"),)
+    assert of_kind(SetInbox, result)[0].turn_id == "t_now"
     assert [p.id for p in result.state.waiting] == ["a"]
 
 
@@ -265,12 +267,12 @@ def replying(name: str, mode: BusyPolicy = BusyPolicy.QUEUE) -> PendingMessage:
 
 def test_a_turn_replies_to_the_last_of_its_messages() -> None:
     result = after(idle(), MessageArrived(replying("a")))
-    assert of(StartTask, result)[0].turn.reply_to == "m_a"
+    assert of_kind(StartTask, result)[0].turn.reply_to == "m_a"
     waiting = (replying("b", BusyPolicy.COLLECT), replying("c", BusyPolicy.COLLECT), replying("d"))
     result = after(busy(*waiting), TurnEnded("t_now", TurnState.DONE))
-    assert of(StartTask, result)[0].turn.reply_to == "m_c"
+    assert of_kind(StartTask, result)[0].turn.reply_to == "m_c"
     steering = busy(replying("e", BusyPolicy.STEER), replying("f", BusyPolicy.STEER))
-    assert of(DeliverSteers, after(steering, SteersRequested("t_now")))[0].reply_to == "m_f"
+    assert of_kind(DeliverSteers, after(steering, SteersRequested("t_now")))[0].reply_to == "m_f"
 
 
 def test_a_repeated_turn_replies_to_the_same_message_in_the_same_chat_only() -> None:
@@ -284,7 +286,7 @@ def test_a_repeated_turn_replies_to_the_same_message_in_the_same_chat_only() -> 
         (RetryTurn(msgspec.structs.replace(BY, address="elsewhere"), last), ""),
         (ResumeSession(context=BY, session="s_1", resume_turn=True, last=last), "m_a"),
     ):
-        assert of(StartTask, after(earlier, event))[0].turn.reply_to == reply_to
+        assert of_kind(StartTask, after(earlier, event))[0].turn.reply_to == reply_to
     turn = RunningTurn(
         id="t_1",
         session="s_1",
@@ -295,32 +297,32 @@ def test_a_repeated_turn_replies_to_the_same_message_in_the_same_chat_only() -> 
         reply_to="m_a",
     )
     result = after(idle(session="s_1"), TurnCrashed(turn=turn, changes=(), fields={}, resume=True))
-    assert of(StartTask, result)[0].turn.reply_to == "m_a"
+    assert of_kind(StartTask, result)[0].turn.reply_to == "m_a"
 
 
 def test_an_ended_turn_gets_no_steering_messages() -> None:
     result = after(busy(pending("b", BusyPolicy.STEER)), SteersRequested("t_other"))
-    assert of(DeliverSteers, result)[0].messages == ()
+    assert of_kind(DeliverSteers, result)[0].messages == ()
     assert result.changes == []
 
 
 def test_a_message_loaded_before_its_arrival_is_not_queued_twice() -> None:
     result = after(busy(pending("a")), MessageArrived(pending("a")))
     assert [p.id for p in result.state.waiting] == ["a"]
-    assert said(result) == ["N15"]
+    assert notices(result) == ["N15"]
     result = after(
         busy(pending("a"), pending("b", BusyPolicy.INTERRUPT)),
         MessageArrived(pending("b", BusyPolicy.INTERRUPT)),
     )
     assert [p.id for p in result.state.waiting] == ["b", "a"]
-    assert of(CancelTask, result)
+    assert of_kind(CancelTask, result)
 
 
 def test_an_expired_session_is_closed_and_the_user_notified() -> None:
     result = after(idle(session="s_old"), MessageArrived(pending("a"), expired=SessionReason.IDLE))
-    assert of(SetSession, result)[0].state is SessionState.CLOSED
-    assert of(OpenSession, result)
-    assert said(result) == [NoticeId.EXPIRED_IDLE]
+    assert of_kind(SetSession, result)[0].state is SessionState.CLOSED
+    assert of_kind(OpenSession, result)
+    assert notices(result) == [NoticeId.EXPIRED_IDLE]
 
 
 def test_a_deleted_message_leaves_the_queue_and_an_edited_one_changes() -> None:
@@ -328,7 +330,7 @@ def test_a_deleted_message_leaves_the_queue_and_an_edited_one_changes() -> None:
     state = busy(pending("a"), pending("b"))
     result = after(state, MessageEdited("b", changed), MessageDeleted("a"))
     assert [p.message for p in result.state.waiting] == [changed]
-    assert of(SetInbox, result)[0].state is InboxState.DONE
+    assert of_kind(SetInbox, result)[0].state is InboxState.DONE
     assert after(state, MessageDeleted("unknown")).changes == []
 
 
@@ -337,12 +339,12 @@ def test_a_deleted_message_leaves_the_queue_and_an_edited_one_changes() -> None:
 
 def test_stop_suspends_the_session_and_holds_the_queue() -> None:
     result = after(busy(pending("a"), pending("b")), StopTurn(BY))
-    assert of(CancelTask, result)[0].cause == "stop"
-    assert of(SetInbox, result)[0] == SetInbox(
+    assert of_kind(CancelTask, result)[0].cause == "stop"
+    assert of_kind(SetInbox, result)[0] == SetInbox(
         ids=("a", "b"), state=InboxState.HELD, at=1_000_000, session_id="s_now"
     )
-    assert of(SetSession, result)[0].reason is SessionReason.STOP
-    (say,) = of(SendNotice, result)
+    assert of_kind(SetSession, result)[0].reason is SessionReason.STOP
+    (say,) = of_kind(SendNotice, result)
     assert (say.notice, say.fields["n"], say.urgent) == ("N10", 2, True)
     assert result.state.session is None
 
@@ -350,19 +352,19 @@ def test_stop_suspends_the_session_and_holds_the_queue() -> None:
 def test_stop_with_nothing_running_suspends_nothing() -> None:
     for state in (idle(), idle(session="s_old")):
         result = after(state, StopTurn(BY))
-        assert said(result) == ["N10.idle"]
+        assert notices(result) == ["N10.idle"]
         assert result.changes == []
 
 
 def test_a_second_stop_answers_that_nothing_is_running() -> None:
-    assert said(after(busy(), StopTurn(BY), StopTurn(BY))) == ["N10.idle"]
+    assert notices(after(busy(), StopTurn(BY), StopTurn(BY))) == ["N10.idle"]
 
 
 def test_stop_also_stops_a_message_that_is_about_to_replace_a_turn() -> None:
     result = after(busy(), MessageArrived(pending("now", BusyPolicy.INTERRUPT)), StopTurn(BY))
-    assert said(result) == ["N10"]
-    assert of(SetInbox, result)[0].state is InboxState.HELD
-    assert of(EndTurn, result) == []
+    assert notices(result) == ["N10"]
+    assert of_kind(SetInbox, result)[0].state is InboxState.HELD
+    assert of_kind(EndTurn, result) == []
 
 
 def test_a_command_row_is_settled_in_the_same_transaction() -> None:
@@ -381,14 +383,14 @@ def test_a_command_row_is_settled_in_the_same_transaction() -> None:
 def test_the_message_after_a_stop_opens_a_fresh_session_with_one_notice() -> None:
     stopped = after(busy(), StopTurn(BY), TurnEnded("t_now", TurnState.STOPPED))
     result = after(stopped.state, MessageArrived(pending("a")))
-    assert said(result) == ["N14"]
-    (start,) = of(StartTask, result)
+    assert notices(result) == ["N14"]
+    (start,) = of_kind(StartTask, result)
     assert start.replaced_reason is SessionReason.STOP
     assert start.interrupted_request == ""
     result = after(
         result.state, TurnEnded(start.turn.id, TurnState.DONE), MessageArrived(pending("b"))
     )
-    assert said(result) == []
+    assert notices(result) == []
 
 
 def test_the_model_is_told_the_interrupted_request_after_a_crash() -> None:
@@ -396,16 +398,16 @@ def test_the_model_is_told_the_interrupted_request_after_a_crash() -> None:
         resumable=ResumableSession("s_1", SessionReason.CRASH, "build it"),
         replaced_reason=SessionReason.CRASH,
     )
-    (start,) = of(StartTask, after(state, MessageArrived(pending("a"))))
+    (start,) = of_kind(StartTask, after(state, MessageArrived(pending("a"))))
     assert start.interrupted_request == "build it"
 
 
 def test_a_message_during_cancellation_waits_for_its_end() -> None:
     result = after(busy(), StopTurn(BY), MessageArrived(pending("a")))
-    assert of(StartTurn, result) == []
+    assert of_kind(StartTurn, result) == []
     result = after(result.state, TurnEnded("t_now", TurnState.STOPPED))
-    assert of(StartTurn, result)[0].inbox == ("a",)
-    assert said(result) == ["N14"]
+    assert of_kind(StartTurn, result)[0].inbox == ("a",)
+    assert notices(result) == ["N14"]
 
 
 def test_resume_reactivates_the_session_with_its_held_messages() -> None:
@@ -416,15 +418,15 @@ def test_resume_reactivates_the_session_with_its_held_messages() -> None:
         state, ResumeSession(context=BY, session="s_1", held=(pending("a"), pending("b")))
     )
     assert SetSession("s_1", SessionState.ACTIVE, None, 1_000_000) in result.changes
-    assert of(StartTurn, result)[0].inbox == ("a",)
+    assert of_kind(StartTurn, result)[0].inbox == ("a",)
     assert [p.id for p in result.state.waiting] == ["b"]
-    assert said(result) == ["resumed"]
+    assert notices(result) == ["resumed"]
 
 
 def test_resume_suspends_the_active_session_as_switched() -> None:
     state = idle(session="s_2", resumable=ResumableSession("s_1", SessionReason.STOP))
     result = after(state, ResumeSession(context=BY, session="s_1"))
-    first, second = of(SetSession, result)
+    first, second = of_kind(SetSession, result)
     assert (first.id, first.reason) == ("s_2", SessionReason.SWITCHED)
     assert (second.id, second.state) == ("s_1", SessionState.ACTIVE)
     assert result.state.resumable == ResumableSession("s_2", SessionReason.SWITCHED)
@@ -433,14 +435,14 @@ def test_resume_suspends_the_active_session_as_switched() -> None:
 
 def test_resume_during_a_turn_cancels_it_first() -> None:
     result = after(busy(), ResumeSession(context=BY, session="s_1", held=(pending("a"),)))
-    assert of(CancelTask, result)
-    assert of(StartTurn, result) == []
+    assert of_kind(CancelTask, result)
+    assert of_kind(StartTurn, result) == []
     result = after(result.state, TurnEnded("t_now", TurnState.STOPPED))
-    assert of(StartTurn, result)[0].session_id == "s_1"
+    assert of_kind(StartTurn, result)[0].session_id == "s_1"
 
 
 def test_resume_without_an_earlier_session_sends_a_notice() -> None:
-    assert said(after(idle(), ResumeSession(context=BY, session=None))) == ["nothing_to_resume"]
+    assert notices(after(idle(), ResumeSession(context=BY, session=None))) == ["nothing_to_resume"]
 
 
 def test_continue_resumes_the_interrupted_turn_without_a_new_user_row() -> None:
@@ -455,9 +457,9 @@ def test_continue_resumes_the_interrupted_turn_without_a_new_user_row() -> None:
         resumable=ResumableSession("s_1", SessionReason.CRASH), replaced_reason=SessionReason.CRASH
     )
     result = after(state, ResumeSession(context=BY, session="s_1", resume_turn=True, last=last))
-    (start,) = of(StartTurn, result)
+    (start,) = of_kind(StartTurn, result)
     assert (start.inbox, start.messages) == ((), ())
-    assert of(StartTask, result)[0].resumed
+    assert of_kind(StartTask, result)[0].resumed
 
 
 def test_retry_repeats_the_interrupted_message_in_its_session() -> None:
@@ -472,11 +474,11 @@ def test_retry_repeats_the_interrupted_message_in_its_session() -> None:
         resumable=ResumableSession("s_1", SessionReason.CRASH), replaced_reason=SessionReason.CRASH
     )
     result = after(state, RetryTurn(BY, last))
-    assert of(SetSession, result)[0].state is SessionState.ACTIVE
-    assert of(TakeBackTurn, result)[0].turn_id == "t_1"
-    (start,) = of(StartTurn, result)
+    assert of_kind(SetSession, result)[0].state is SessionState.ACTIVE
+    assert of_kind(TakeBackTurn, result)[0].turn_id == "t_1"
+    (start,) = of_kind(StartTurn, result)
     assert (start.session_id, start.inbox, start.messages) == ("s_1", ("a",), last.messages)
-    assert said(result) == []
+    assert notices(result) == []
 
 
 @pytest.mark.parametrize(
@@ -488,7 +490,7 @@ def test_retry_repeats_the_interrupted_message_in_its_session() -> None:
 )
 def test_commands_without_a_target_send_a_notice(event: Event, notice: str) -> None:
     result = after(idle(session="s_1"), event)
-    assert said(result) == [notice]
+    assert notices(result) == [notice]
     assert result.changes == []
 
 
@@ -501,7 +503,7 @@ def test_retry_and_undo_are_refused_during_a_turn() -> None:
         messages=(Message("user", content="go"),),
     )
     for event in (RetryTurn(BY, last), UndoTurn(BY, last)):
-        assert said(after(busy(), event)) == ["busy"]
+        assert notices(after(busy(), event)) == ["busy"]
 
 
 def test_undo_retracts_the_last_turn() -> None:
@@ -513,18 +515,18 @@ def test_undo_retracts_the_last_turn() -> None:
         messages=(Message("user", content="go"),),
     )
     result = after(idle(session="s_1"), UndoTurn(BY, last))
-    assert of(TakeBackTurn, result) == [TakeBackTurn("s_1", "t_1", 1_000_000)]
-    assert said(result) == ["undone"]
+    assert of_kind(TakeBackTurn, result) == [TakeBackTurn("s_1", "t_1", 1_000_000)]
+    assert notices(result) == ["undone"]
 
 
 def test_new_closes_the_session_and_the_queue_moves_to_the_next_one() -> None:
     result = after(busy(pending("a")), NewSession(BY))
-    assert of(SetSession, result)[0].reason is SessionReason.NEW
-    assert said(result) == ["new"]
+    assert of_kind(SetSession, result)[0].reason is SessionReason.NEW
+    assert notices(result) == ["new"]
     result = after(result.state, TurnEnded("t_now", TurnState.STOPPED))
-    assert of(OpenSession, result)
-    assert of(StartTurn, result)[0].inbox == ("a",)
-    assert said(result) == []
+    assert of_kind(OpenSession, result)
+    assert of_kind(StartTurn, result)[0].inbox == ("a",)
+    assert notices(result) == []
 
 
 def test_only_the_last_requester_or_an_admin_may_reset_but_all_may_stop() -> None:
@@ -535,14 +537,14 @@ def test_only_the_last_requester_or_an_admin_may_reset_but_all_may_stop() -> Non
         UndoTurn(other, None),
         ResumeSession(context=other, session="s_1"),
     ):
-        assert said(after(busy(), event)) == ["not_yours"]
-    assert said(after(busy(), StopTurn(other))) == ["N10"]
+        assert notices(after(busy(), event)) == ["not_yours"]
+    assert notices(after(busy(), StopTurn(other))) == ["N10"]
 
 
 def test_deleting_the_active_session_cancels_its_turn() -> None:
     result = after(busy(), DeleteSession(BY, "s_now"))
-    assert of(CancelTask, result)
-    assert of(SetSession, result)[0].reason is SessionReason.DELETED
+    assert of_kind(CancelTask, result)
+    assert of_kind(SetSession, result)[0].reason is SessionReason.DELETED
     state = idle(
         resumable=ResumableSession("s_1", SessionReason.STOP), replaced_reason=SessionReason.STOP
     )
@@ -559,7 +561,7 @@ def test_retention_deletes_only_sessions_that_are_not_in_use() -> None:
         resumable=ResumableSession("s_1", SessionReason.STOP), replaced_reason=SessionReason.STOP
     )
     result = after(state, DeleteSession(BY, "s_1", if_idle=True))
-    assert of(SetSession, result)[0].reason is SessionReason.DELETED
+    assert of_kind(SetSession, result)[0].reason is SessionReason.DELETED
     assert result.state.resumable is None
 
 
@@ -568,10 +570,10 @@ def test_retention_deletes_only_sessions_that_are_not_in_use() -> None:
 
 def test_while_draining_messages_wait_and_their_sender_is_notified_once() -> None:
     result = after(idle(session="s_1"), Drain(), MessageArrived(pending("a")))
-    assert said(result) == ["N17"]
-    assert of(StartTurn, result) == []
+    assert notices(result) == ["N17"]
+    assert of_kind(StartTurn, result) == []
     result = after(result.state, MessageArrived(pending("b")))
-    assert said(result) == []
+    assert notices(result) == []
     assert [p.id for p in result.state.waiting] == ["a", "b"]
 
 
@@ -583,17 +585,17 @@ def test_a_turn_ending_while_draining_starts_no_other() -> None:
 
 def test_a_turn_outlasting_the_grace_period_is_suspended_with_a_notice() -> None:
     result = after(busy(pending("a")), Drain(), InterruptTurn(SessionReason.RESTART, {"k": 1}))
-    assert of(EndTurn, result)[0].state is TurnState.INTERRUPTED
-    assert of(SetSession, result)[0].reason is SessionReason.RESTART
-    assert said(result) == ["N11"]
+    assert of_kind(EndTurn, result)[0].state is TurnState.INTERRUPTED
+    assert of_kind(SetSession, result)[0].reason is SessionReason.RESTART
+    assert notices(result) == ["N11"]
     assert [p.id for p in result.state.waiting] == ["a"]  # answered after the restart
 
 
 def test_a_turn_to_be_resumed_stays_running_in_the_journal() -> None:
     result = after(busy(), Drain(), InterruptTurn(SessionReason.RESTART, resume_after_restart=True))
-    assert of(CancelTask, result)[0].resume_after_restart
+    assert of_kind(CancelTask, result)[0].resume_after_restart
     assert result.changes == []
-    assert said(result) == []
+    assert notices(result) == []
 
 
 def crashed(*, resume: bool = False, stuck: bool = False) -> TurnCrashed:
@@ -612,22 +614,22 @@ def crashed(*, resume: bool = False, stuck: bool = False) -> TurnCrashed:
 def test_a_crashed_turn_suspends_its_session_with_a_notice() -> None:
     result = after(idle(session="s_1"), crashed())
     assert [type(change) for change in result.changes] == [AppendMessages, EndTurn, SetSession]
-    assert of(SetSession, result)[0].reason is SessionReason.CRASH
-    assert said(result) == ["N11"]
+    assert of_kind(SetSession, result)[0].reason is SessionReason.CRASH
+    assert notices(result) == ["N11"]
     assert result.state.replaced_reason is SessionReason.CRASH
 
 
 def test_a_turn_resumed_too_often_is_stuck() -> None:
     result = after(idle(session="s_1"), crashed(stuck=True))
-    assert of(SetSession, result)[0].reason is SessionReason.STUCK
+    assert of_kind(SetSession, result)[0].reason is SessionReason.STUCK
 
 
 def test_a_resumed_turn_keeps_its_id() -> None:
     result = after(idle(session="s_1"), crashed(resume=True))
-    (start,) = of(StartTurn, result)
+    (start,) = of_kind(StartTurn, result)
     assert (start.id, start.person) == ("t_dead", "web:owner")
-    assert of(StartTask, result)[0].resumed
-    assert said(result) == []
+    assert of_kind(StartTask, result)[0].resumed
+    assert notices(result) == []
 
 
 def test_the_end_of_an_unknown_turn_changes_nothing() -> None:
@@ -736,7 +738,7 @@ class Conversation(RuleBasedStateMachine):
         was_running = self.state.turn is not None and not self.state.turn.cancelling
         result = self.play(StopTurn(by()))
         if was_running:
-            assert "N10" in said(result)
+            assert "N10" in notices(result)
 
     @rule()
     def new(self) -> None:
@@ -819,7 +821,7 @@ class Conversation(RuleBasedStateMachine):
                 started_at=0,
             )
             result = self.play(TurnCrashed(turn=left, changes=(), fields={}, resume=False))
-            assert said(result) == ["N11"]
+            assert notices(result) == ["N11"]
         self.play(StartWaiting())
 
     @invariant()
