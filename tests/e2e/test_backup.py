@@ -399,5 +399,5 @@ async def test_db_check_says_what_is_wrong(shell: Shell, tmp_path: Path) -> None
     await store.apply(SetInbox(ids=(), state=InboxState.DONE, at=1))
     await store.close()
     said = shell.says(1, "a", "db", "check")
-    assert "Things to be shown belong to a turn that is not there: x1." in said
+    assert "Undelivered items belong to a turn that does not exist: x1." in said
     assert "restore FILE" in said

@@ -171,7 +171,7 @@ async def test_where_nothing_listens_the_reason_is_told() -> None:
     found = await asked(gone)
     (service,) = found.findings
     assert (service.subject, service.level) == ("service", "fail")
-    assert "connection is refused" in service.text
+    assert "connection was refused" in service.text
 
 
 async def test_a_name_that_is_not_found_is_told() -> None:
