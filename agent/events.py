@@ -67,7 +67,7 @@ class TurnEnding(enum.StrEnum):
     FAILED = "failed"
 
 
-class TurnDone(msgspec.Struct, frozen=True):
+class TurnDone(msgspec.Struct, frozen=True, kw_only=True):
     """How every turn ends that is not cancelled: returned, not told."""
 
     ending: TurnEnding

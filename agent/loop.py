@@ -73,7 +73,7 @@ async def run_turn(task: TurnTask, resources: TurnResources) -> TurnDone:
         turn.release()
 
 
-class _StepAnswer(msgspec.Struct, frozen=True):
+class _StepAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A model answer whose calls are to be run."""
 
     text: str
@@ -290,7 +290,9 @@ class _TurnLoop:
                 self._notify_losses(salvage, drafts)
                 capped = isinstance(result.verdict, Capped) and bool(salvage.lost)
                 cap = self._route.raised_cap(step.cap, result) if capped else None
-                return _StepAnswer(step.text, result, salvage, drafts, cap)
+                return _StepAnswer(
+                    text=step.text, result=result, salvage=salvage, drafts=drafts, cap=cap
+                )
             case GiveUp():
                 return self._finish_failed(step.text, action, result)
 
@@ -577,8 +579,8 @@ class _TurnLoop:
 
     def _turn_done(self, ending: TurnEnding, text: str, message: Message | None) -> TurnDone:
         return TurnDone(
-            ending,
-            text,
+            ending=ending,
+            text=text,
             message=message,
             attempts=self._attempt_count,
             tools_run=tuple(self._runner.completed_summary),

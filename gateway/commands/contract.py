@@ -150,7 +150,7 @@ class CommandServices(Protocol):
         ...
 
 
-class CommandCall(msgspec.Struct, frozen=True):
+class CommandCall(msgspec.Struct, frozen=True, kw_only=True):
     """One use of a command."""
 
     key: str

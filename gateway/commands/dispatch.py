@@ -96,7 +96,7 @@ class Dispatcher:
             case ForwardEvent(event=act):
                 self._pool.post(entry.key, act)
             case NoticeReply(notice=notice, fields=fields, urgent=urgent):
-                done = SetInbox((entry.id,), InboxState.DONE, self._clock.now())
+                done = SetInbox(ids=(entry.id,), state=InboxState.DONE, at=self._clock.now())
                 origin = origin_of(entry)
                 await self.send_notice(
                     notice, entry.address, fields, done, origin=origin, urgent=urgent
@@ -150,7 +150,9 @@ class Dispatcher:
                     turn, who, role=allowed.role, allow=action == "approve"
                 )
             case "resume.go":
-                return ForwardEvent(ResumeSession(who, None, resume_turn=True, turn=turn))
+                return ForwardEvent(
+                    ResumeSession(context=who, session=None, resume_turn=True, turn=turn)
+                )
             case _:
                 return NoticeReply("text", {"text": "This button does nothing any more."})
 
@@ -229,7 +231,7 @@ class Dispatcher:
             turn = (await self.ask(key, StartWaiting())).turn
             if turn is None or turn.cancelling:
                 return False
-            by = CommandContext(turn.address, who.person, admin=True)
+            by = CommandContext(address=turn.address, person=who.person, admin=True)
             earlier = (await self.ask(key, StopTurn(by, quiet=True))).resumable
         except (TimeoutError, EventNotHandled) as error:
             log.warning("%s could not be stopped: %s", key, str(error) or "it took too long")

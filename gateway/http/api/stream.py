@@ -46,7 +46,7 @@ class AnswerEncoder(Protocol):
         ...
 
 
-class AnswerResponse(msgspec.Struct, frozen=True):
+class AnswerResponse(msgspec.Struct, frozen=True, kw_only=True):
     """An ASGI response that lasts as long as its turn, or until its reader leaves."""
 
     subscription: TurnSubscription

@@ -22,7 +22,7 @@ class BackupMember(msgspec.Struct, frozen=True):
     sha256: str
 
 
-class Manifest(msgspec.Struct, frozen=True):
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Everything needed to check a backup before it is restored."""
 
     version: str  # of Holdfast

@@ -32,7 +32,7 @@ from sessions.store.engine import (
 from sessions.store.migrations import REVISIONS
 
 
-class PreparedRestore(msgspec.Struct, frozen=True):
+class PreparedRestore(msgspec.Struct, frozen=True, kw_only=True):
     """A backup that is unpacked, checked and ready to replace the current state."""
 
     manifest: Manifest
@@ -87,7 +87,12 @@ def prepare_restore(
         aside = _choose_aside_name(home, now)
         ready = True
         return PreparedRestore(
-            manifest, ended_work, home, location, aside, _has_state(home, location)
+            manifest=manifest,
+            ended_work=ended_work,
+            home=home,
+            location=location,
+            aside_name=aside,
+            replaces_state=_has_state(home, location),
         )
     finally:
         if not ready:

@@ -38,7 +38,7 @@ _COMPRESSION_LEVEL = 3
 """Higher levels take several times as long and save little, because workspaces are mostly text."""
 
 
-class BackupSource(msgspec.Struct, frozen=True):
+class BackupSource(msgspec.Struct, frozen=True, kw_only=True):
     """The state to back up."""
 
     home: Path

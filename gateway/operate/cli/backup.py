@@ -56,10 +56,10 @@ def backup(
         msg = f"There is nothing to back up: the state folder {loaded.home} does not exist."
         raise CannotStart(msg)
     source = BackupSource(
-        loaded.home,
-        store_url(loaded),
-        version("holdfast"),
-        rfc3339(SystemClock().now()),
+        home=loaded.home,
+        store_url=store_url(loaded),
+        version=version("holdfast"),
+        made_at=rfc3339(SystemClock().now()),
         include_secrets=secrets,
     )
     with translate_store_errors():

@@ -26,7 +26,7 @@ def _always_complete(_: str) -> bool:
     return True
 
 
-class SetupQuestion(Struct, frozen=True):
+class SetupQuestion(Struct, frozen=True, kw_only=True):
     """A question that is answered with one short line."""
 
     key: str  # identifies the question for flags
@@ -63,7 +63,11 @@ def confirm(
     """Ask a yes/no question."""
     usual = "yes" if default else "no"
     question = SetupQuestion(
-        key, prompt, usual, "Y/n" if default else "y/N", missing_message=missing_message
+        key=key,
+        prompt=prompt,
+        default=usual,
+        shown_default="Y/n" if default else "y/N",
+        missing_message=missing_message,
     )
     while True:
         answer = prompter.ask(question).strip().lower()

@@ -61,9 +61,9 @@ class BotSetup:
         """Ask for the platforms to set up."""
         configured = [name for name in self._specs if self._is_configured(name)]
         question = SetupQuestion(
-            "platforms",
-            f"Platforms ({', '.join(self._specs)}, or {_NONE})",
-            ", ".join(configured or [*self._specs, _NONE][:1]),
+            key="platforms",
+            prompt=f"Platforms ({', '.join(self._specs)}, or {_NONE})",
+            default=", ".join(configured or [*self._specs, _NONE][:1]),
             missing_message="No platform is given: use --platform NAME once or more often "
             f"({_NONE}: only the web page and the terminal), or give a token.",
             must_be_given=not configured,
@@ -153,10 +153,10 @@ class _PlatformSetup:
     def _build_question(self, token: TokenGuide) -> SetupQuestion:
         exists = token.key in self._entered or token.key in self._table
         return SetupQuestion(
-            f"{self._spec.name}.{token.key}",
-            f"{self._title} {token.label}",
-            "" if exists else None,
-            "keep it" if exists else "",
+            key=f"{self._spec.name}.{token.key}",
+            prompt=f"{self._title} {token.label}",
+            default="" if exists else None,
+            shown_default="keep it" if exists else "",
             is_secret=True,
             missing_message=f"{self._title} needs its {token.label}: use {self._flag_name(token)} env:NAME, "
             f"file:PATH or -, or set {self._spec.secrets.get(token.key)}.",
@@ -261,7 +261,11 @@ def _default_guide(spec: PlatformSpec) -> SetupGuide:
     return SetupGuide(
         tuple(
             TokenGuide(
-                key, key.replace("_", " "), r"\S+", "one word", (f"You can also set it in {name}.",)
+                key=key,
+                label=key.replace("_", " "),
+                pattern=r"\S+",
+                example="one word",
+                steps=(f"You can also set it in {name}.",),
             )
             for key, name in spec.secrets.items()
         )

@@ -47,8 +47,8 @@ def ask_budget(
     """Ask for the limit; an empty answer keeps the current limit."""
     current = draft.get(DAILY_LIMIT_KEY)
     question = SetupQuestion(
-        "usd",
-        "Daily limit in dollars for all people together",
+        key="usd",
+        prompt="Daily limit in dollars for all people together",
         default="" if current is None else str(current),
         shown_default="no limit" if current is None else f"{current:g}",
     )
@@ -78,10 +78,10 @@ def _ask_price(prompter: Prompter, draft: ConfigDraft, model: TargetSettings) ->
         "or set model.price in the configuration."
     )
     question = SetupQuestion(
-        "price",
-        f"Price of {model.name} in dollars per million input and output tokens (such as 0.25 2)",
-        "",
-        "unknown: no limit",
+        key="price",
+        prompt=f"Price of {model.name} in dollars per million input and output tokens (such as 0.25 2)",
+        default="",
+        shown_default="unknown: no limit",
         missing_message=missing,
         must_be_given=True,
     )

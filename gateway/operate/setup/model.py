@@ -134,7 +134,11 @@ class ModelSetup:
         self._prompter.say("Which model should answer?")
         options = [*(candidate.label for candidate in found), _ANOTHER_OPTION, _DEMO_OPTION]
         question = SetupQuestion(
-            "model", "Number", options[0], "1", missing_message=_MISSING_MESSAGE
+            key="model",
+            prompt="Number",
+            default=options[0],
+            shown_default="1",
+            missing_message=_MISSING_MESSAGE,
         )
         answer = choose(self._prompter, question, options)
         if answer == _DEMO_OPTION:
@@ -179,10 +183,10 @@ class ModelSetup:
     def _ask_service(self) -> _Candidate:
         """Ask for a key, which identifies the service, or for a URL."""
         question = SetupQuestion(
-            "model",
-            "Key of OpenAI, Anthropic, OpenRouter …, or address of a server (http://…)",
-            "demo",
-            "none yet: the built-in demo",
+            key="model",
+            prompt="Key of OpenAI, Anthropic, OpenRouter …, or address of a server (http://…)",
+            default="demo",
+            shown_default="none yet: the built-in demo",
             is_secret=True,
             missing_message=_MISSING_MESSAGE,
             must_be_given=True,
@@ -203,7 +207,7 @@ class ModelSetup:
 
     def _ask_service_of_key(self) -> KnownService:
         question = SetupQuestion(
-            "base_url", "Address of the service that this key is for (https://…)"
+            key="base_url", prompt="Address of the service that this key is for (https://…)"
         )
         while True:
             answer = self._prompter.ask(question).strip()
@@ -250,7 +254,9 @@ class ModelSetup:
             return offered[0]
         if not offered:
             missing = "The server does not list its models: use --model NAME."
-            question = SetupQuestion("name", "Name of the model", missing_message=missing)
+            question = SetupQuestion(
+                key="name", prompt="Name of the model", missing_message=missing
+            )
             return self._prompter.ask(question).strip() or None
         best = preferred_model(offered)
         shown = [best, *(name for name in offered if name != best)][:_MAX_SHOWN]
@@ -258,13 +264,20 @@ class ModelSetup:
         missing = f"The server has several models, use --model NAME: {_abbreviate(offered)}."
         more = " or its name" if len(offered) > len(shown) else ""
         question = SetupQuestion(
-            "name", f"Number{more}", best, "1", missing_message=missing, must_be_given=True
+            key="name",
+            prompt=f"Number{more}",
+            default=best,
+            shown_default="1",
+            missing_message=missing,
+            must_be_given=True,
         )
         return choose(self._prompter, question, shown, unlisted=offered)
 
     def _ask_other_key(self, failed: Finding) -> str | None:
         """Ask for a working key; return None to choose another service."""
-        question = SetupQuestion("key", "Another key (Enter: another service)", "", is_secret=True)
+        question = SetupQuestion(
+            key="key", prompt="Another key (Enter: another service)", default="", is_secret=True
+        )
         self._prompter.reject(question, ConfigError(f"{failed.text}."))
         while True:
             answer = "".join(self._prompter.ask(question).split())
@@ -278,7 +291,7 @@ class ModelSetup:
         """Ask whether to keep a model whose check failed for a reason other than the key."""
         unreached = failed.subject == "service"
         who = "" if settings.base_url else f"{settings.provider}: "
-        refused = SetupQuestion("unchecked", "", hint=NO_CHECK_HINT)
+        refused = SetupQuestion(key="unchecked", prompt="", hint=NO_CHECK_HINT)
         self._prompter.reject(refused, CannotStart(f"{who}{failed.text}. {failed.fix}"))
         question = "Continue without the check" if unreached else "Use it anyway"
         if confirm(self._prompter, "unchecked", question, default=unreached):

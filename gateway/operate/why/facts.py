@@ -18,7 +18,7 @@ class RunningGateway(msgspec.Struct, frozen=True):
     platforms: Mapping[str, str] = {}  # "connected", or the problem
 
 
-class MessageReport(msgspec.Struct, frozen=True):
+class MessageReport(msgspec.Struct, frozen=True, kw_only=True):
     """A received message with everything that explains its state."""
 
     trace: MessageTrace

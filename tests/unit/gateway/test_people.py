@@ -43,7 +43,13 @@ async def people(store: SessionStore, clock: SetClock, **settings: object) -> Pe
 def said(text: str, sender: str = "7", *, direct: bool = True) -> InboundMessage:
     place = Address("telegram", sender if direct else "-100")
     return InboundMessage(
-        "1", 0, place, Sender(sender, "Eve"), (Text(text),), direct=direct, addressed=True
+        "1",
+        0,
+        address=place,
+        sender=Sender(sender, "Eve"),
+        parts=(Text(text),),
+        direct=direct,
+        addressed=True,
     )
 
 

@@ -187,9 +187,9 @@ def failed(
     notice: str = "N7", last: str = "", *, operator: bool = False, over_budget: bool = False
 ) -> TurnDone:
     return TurnDone(
-        TurnEnding.FAILED,
-        "",
-        "why",
+        ending=TurnEnding.FAILED,
+        text="",
+        cause="why",
         notice=notice,
         last_verdict=last,
         tell_operator=operator,
@@ -197,7 +197,7 @@ def failed(
     )
 
 
-ANSWERED = TurnDone(TurnEnding.ANSWERED, "x")
+ANSWERED = TurnDone(ending=TurnEnding.ANSWERED, text="x")
 
 
 @pytest.mark.parametrize(
