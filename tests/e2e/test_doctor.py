@@ -82,7 +82,7 @@ def configured(home: Path, telegram: TelegramServer, model: ModelServer, more: s
     return file
 
 
-def test_with_nothing_at_all_it_works_from_any_folder_and_fits_on_a_screen(
+def test_without_any_configuration_the_report_works_from_any_folder_and_fits_a_screen(
     tmp_path: Path,
 ) -> None:
     command = [str(PROGRAM), "doctor", "--set", "http.port=0"]
@@ -95,14 +95,14 @@ def test_with_nothing_at_all_it_works_from_any_folder_and_fits_on_a_screen(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_terminal_without_such_signs_gets_words(tmp_path: Path) -> None:
+def test_an_ascii_terminal_gets_words_instead_of_signs(tmp_path: Path) -> None:
     told = run(tmp_path, "--offline", "--all", charset="ascii")
     assert told.code == 0
     assert told.text.isascii()
     assert "ok   configuration" in told.text
 
 
-async def test_what_is_configured_is_asked_and_all_is_well(tmp_path: Path) -> None:
+async def test_configured_services_are_probed_and_all_checks_pass(tmp_path: Path) -> None:
     async with serving() as telegram, ModelServer(ok("ready"), CALLED) as model:
         configured(tmp_path, telegram, model)
         telegram.say(1001, WAITS)
@@ -116,7 +116,7 @@ async def test_what_is_configured_is_asked_and_all_is_well(tmp_path: Path) -> No
     assert TOKEN not in told.text
 
 
-async def test_while_the_daemon_runs_nobody_is_disturbed_and_it_is_named(tmp_path: Path) -> None:
+async def test_a_running_daemon_is_reported_and_not_disturbed(tmp_path: Path) -> None:
     async with serving() as telegram, ModelServer(ok("ready"), CALLED) as model:
         file = configured(tmp_path, telegram, model)
         daemon = Daemon(
@@ -137,10 +137,10 @@ async def test_while_the_daemon_runs_nobody_is_disturbed_and_it_is_named(tmp_pat
         assert left.about("gateway", "socket")["mendable"] is True
         mended = await asked(tmp_path, "--offline", "--fix")
         assert "removed" in mended.text
-        assert "none runs" in mended.text
+        assert "not running" in mended.text
 
 
-async def test_what_can_be_mended_is_and_what_cannot_is_told(tmp_path: Path) -> None:
+async def test_fix_repairs_what_it_can_and_reports_the_rest(tmp_path: Path) -> None:
     async with serving() as telegram, ModelServer(ok("ready"), CALLED) as model:
         telegram.webhook = {"url": "https://elsewhere.example/hook"}
         telegram.say(1001, WAITS)
@@ -167,7 +167,7 @@ async def test_what_can_be_mended_is_and_what_cannot_is_told(tmp_path: Path) -> 
     assert again.levels("configuration") == {"ok"}
 
 
-def test_a_configuration_that_cannot_work_does_not_hide_the_rest(tmp_path: Path) -> None:
+def test_an_invalid_configuration_does_not_hide_other_findings(tmp_path: Path) -> None:
     (tmp_path / "holdfast.toml").write_text("[gateway]\nbuzy = 1\n")
     told = run(tmp_path, "--json")
     assert told.code == 78

@@ -25,7 +25,7 @@ from sessions.values.clock import SystemClock
 
 
 @pytest.mark.timeout(120)
-def test_all_is_well_here_and_nothing_of_the_installation_is_touched(
+def test_all_trials_pass_and_the_installation_is_untouched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "own"))
@@ -40,7 +40,7 @@ def test_all_is_well_here_and_nothing_of_the_installation_is_touched(
     assert not (tmp_path / "own").exists()
 
 
-def test_what_failed_is_counted() -> None:
+def test_failed_trials_are_counted() -> None:
     well, not_well = (
         TrialResult("one", well=True, words="ok"),
         TrialResult("two", well=False, words="lost"),
@@ -49,7 +49,7 @@ def test_what_failed_is_counted() -> None:
     assert summary_line((well,), 1.0) == "All 1 well, in 1 s."
 
 
-async def test_a_gateway_that_does_not_start_is_one_sentence(tmp_path: Path) -> None:
+async def test_a_gateway_that_does_not_start_is_reported_in_one_sentence(tmp_path: Path) -> None:
     async with open_gateway(tmp_path, {}, SystemClock()) as stage:
         stage.home.write_text("a file where the state folder should be")
         with pytest.raises(CannotStart, match=r"does not start here: .*state"):
@@ -106,7 +106,7 @@ def test_each_question_is_counted(written: list[str], words: str) -> None:
     assert found.well == ("0 lost, 0 answered twice" in words)
 
 
-def test_a_chat_service_goes_wrong_once_and_counts_who_does_not_wait() -> None:
+def test_the_chat_service_injects_one_fault_and_counts_early_calls() -> None:
     bot = Bot()
     bot.service.fail_next_message(1001, ChatFault.TOO_MANY)
     bot.write("one")
@@ -121,12 +121,12 @@ def test_a_chat_service_goes_wrong_once_and_counts_who_does_not_wait() -> None:
     assert (bot.service.visible_texts(1003), bot.broken) == (["three"], 1)
 
 
-def test_an_older_server_knows_no_rich_messages() -> None:
+def test_the_chat_service_rejects_rich_messages_like_an_older_server() -> None:
     bot = Bot()
     bot.write("rich", method="sendRichMessage")
     assert bot.answers[0].startswith(b"404 ")
     assert question_text("a-1") == "tell me [a-1]"
 
 
-async def test_waiting_for_what_never_comes_ends() -> None:
+async def test_waiting_for_a_condition_times_out() -> None:
     assert not await Bot().service.wait_until(lambda: False, 0.01)

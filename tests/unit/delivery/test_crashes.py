@@ -136,7 +136,7 @@ def _platform(world: World, live: Live, repeat: Repeat) -> Platform:
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("repeat", SAFE)
 @pytest.mark.parametrize("live", Live)
-def test_wherever_the_process_dies_the_answer_is_shown_exactly_once(
+def test_after_a_crash_at_any_point_the_answer_is_shown_exactly_once(
     live: Live, repeat: Repeat, text: str
 ) -> None:
     async def scene(world: World, store: Store) -> None:
@@ -153,7 +153,7 @@ def test_wherever_the_process_dies_the_answer_is_shown_exactly_once(
 
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("live", Live)
-def test_where_a_repeat_cannot_be_told_it_is_marked_and_only_when_an_op_was_in_doubt(
+def test_without_idempotent_sends_only_an_op_in_doubt_is_repeated_with_a_mark(
     live: Live, text: str
 ) -> None:
     async def scene(world: World, store: Store) -> None:
@@ -184,7 +184,7 @@ def _faults(dice: random.Random) -> list[memory.DeliveryFault]:
 
 @pytest.mark.parametrize("repeat", Repeat)
 @pytest.mark.parametrize("live", Live)
-def test_whatever_the_platform_does_and_whenever_the_process_dies_one_answer_is_shown(
+def test_with_random_failures_and_crashes_exactly_one_answer_is_shown(
     live: Live, repeat: Repeat
 ) -> None:
     async def scene(world: World, store: Store) -> None:

@@ -35,7 +35,7 @@ from tests.unit.delivery.simulation import (
 
 
 @simulated
-async def test_an_answer_is_posted_and_then_written_down_as_sent(
+async def test_an_answer_is_posted_and_then_stored_as_sent(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world)
@@ -48,7 +48,7 @@ async def test_an_answer_is_posted_and_then_written_down_as_sent(
 
 
 @simulated
-async def test_a_long_answer_is_several_messages_with_the_buttons_under_the_last(
+async def test_a_long_answer_is_split_with_the_buttons_under_the_last_message(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world, text_limit=100, buttons=1)
@@ -115,7 +115,7 @@ def test_an_answer_costs_few_commits(live: Live, repeat: Repeat, commits: int) -
 
 
 @simulated
-async def test_a_question_and_a_file_are_shown_as_what_they_are(world: World, store: Store) -> None:
+async def test_questions_and_files_use_their_own_ops(world: World, store: Store) -> None:
     platform = Platform(clock=world)
     yes = (Button("Yes", "approve"),)
     async with running(store, platform) as delivery:
@@ -142,7 +142,7 @@ async def test_a_question_and_a_file_are_shown_as_what_they_are(world: World, st
 
 
 @simulated
-async def test_a_reply_is_one_only_with_its_first_message(world: World, store: Store) -> None:
+async def test_only_the_first_message_of_an_answer_is_a_reply(world: World, store: Store) -> None:
     platform = Platform(clock=world, text_limit=60)
     deaf = Platform("deaf", clock=world, reply=False)
     async with running(store, platform, deaf) as delivery:
@@ -155,7 +155,7 @@ async def test_a_reply_is_one_only_with_its_first_message(world: World, store: S
 
 
 @simulated
-async def test_everything_that_leaves_is_cleaned(world: World, store: Store) -> None:
+async def test_every_outgoing_text_is_redacted(world: World, store: Store) -> None:
     platform = Platform(clock=world, live=Live.DRAFT)
     async with running(
         store, platform, redact=lambda text: text.replace("sk-123", "***")
@@ -172,7 +172,7 @@ async def test_everything_that_leaves_is_cleaned(world: World, store: Store) -> 
 
 
 @simulated
-async def test_a_notice_put_again_changes_its_message(world: World, store: Store) -> None:
+async def test_a_notice_put_again_edits_its_message(world: World, store: Store) -> None:
     platform = Platform(clock=world)
     rigid = Platform("rigid", clock=world, edit=False)
     async with running(store, platform, rigid) as delivery:
@@ -188,7 +188,7 @@ async def test_a_notice_put_again_changes_its_message(world: World, store: Store
 
 
 @simulated
-async def test_a_notice_that_is_put_again_before_it_was_shown_is_shown_once(
+async def test_a_notice_put_again_before_it_was_shown_is_shown_once(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world)
@@ -202,7 +202,7 @@ async def test_a_notice_that_is_put_again_before_it_was_shown_is_shown_once(
 
 
 @simulated
-async def test_an_item_with_nothing_to_show_is_done_at_once(world: World, store: Store) -> None:
+async def test_an_item_without_content_is_done_at_once(world: World, store: Store) -> None:
     platform = Platform(clock=world)
     async with running(store, platform) as delivery:
         await put(store, delivery, item("a_1", " \n "))
@@ -214,7 +214,7 @@ async def test_an_item_with_nothing_to_show_is_done_at_once(world: World, store:
 
 
 @simulated
-async def test_what_an_earlier_process_left_is_counted_and_delivered(
+async def test_items_of_an_earlier_process_are_counted_and_delivered(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world)
@@ -229,7 +229,7 @@ async def test_what_an_earlier_process_left_is_counted_and_delivered(
 
 
 @simulated
-async def test_nothing_is_delivered_before_the_platform_is_connected_and_somebody_owns_the_tasks(
+async def test_nothing_is_delivered_before_the_platform_connects_and_run_starts(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world)
@@ -243,7 +243,7 @@ async def test_nothing_is_delivered_before_the_platform_is_connected_and_somebod
 
 
 @simulated
-async def test_settling_waits_until_what_was_delivered_is_written_down(
+async def test_flush_waits_until_the_results_are_stored(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world)
@@ -256,7 +256,7 @@ async def test_settling_waits_until_what_was_delivered_is_written_down(
 
 
 @simulated
-async def test_settling_ends_when_its_time_is_over(world: World, store: Store) -> None:
+async def test_flush_ends_after_its_timeout(world: World, store: Store) -> None:
     platform = Platform(clock=world)
     platform.fail(memory.unavailable(), times=1000)
     async with running(store, platform) as delivery:
@@ -268,7 +268,7 @@ async def test_settling_ends_when_its_time_is_over(world: World, store: Store) -
 
 @pytest.mark.parametrize("live", [Live.EDIT, Live.STREAM])
 @pytest.mark.parametrize("repeat", [Repeat.ALWAYS, Repeat.MARK])
-def test_an_answer_whose_writer_died_and_that_nobody_ends_is_left_as_it_looks_but_closed(
+def test_an_abandoned_answer_keeps_its_text_and_is_closed(
     live: Live, repeat: Repeat
 ) -> None:
     @simulated
@@ -293,7 +293,7 @@ def test_an_answer_whose_writer_died_and_that_nobody_ends_is_left_as_it_looks_bu
 
 
 @simulated
-async def test_an_answer_that_is_taken_up_again_goes_on_in_its_message(
+async def test_a_resumed_answer_continues_in_its_message(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world, live=Live.EDIT)
@@ -311,7 +311,7 @@ async def test_an_answer_that_is_taken_up_again_goes_on_in_its_message(
 
 
 @simulated
-async def test_the_final_form_of_an_answer_whose_writer_died_is_shown_at_once(
+async def test_the_final_form_of_an_abandoned_answer_is_shown_at_once(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world, live=Live.EDIT)
@@ -327,7 +327,7 @@ async def test_the_final_form_of_an_answer_whose_writer_died_is_shown_at_once(
 
 
 @simulated
-async def test_the_memory_of_idle_chats_is_bounded(world: World, store: Store) -> None:
+async def test_only_a_limited_number_of_idle_chats_is_remembered(world: World, store: Store) -> None:
     platform = Platform(clock=world)
     async with running(store, platform) as delivery:
         for number in range(300):
@@ -344,7 +344,7 @@ async def test_the_memory_of_idle_chats_is_bounded(world: World, store: Store) -
     assert platform.violations() == []
 
 
-def test_what_cannot_be_shown_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_item_without_an_adapter_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     @simulated
     async def scene(world: World, store: Store) -> None:
         platform = Platform(clock=world)
@@ -371,7 +371,7 @@ class Writer:
 
 
 @simulated
-async def test_whoever_wrote_an_answer_is_freed_with_it_and_not_by_the_collector(
+async def test_the_writer_of_a_finished_answer_is_freed_without_the_garbage_collector(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world)
