@@ -1,4 +1,4 @@
-"""A backup of a daemon at work, put back; and what a person then sees."""
+"""Backup of a running daemon, restore, and the result for people."""
 
 import asyncio
 import io
@@ -65,8 +65,10 @@ async def until(read: Callable[[], Awaitable[object]], *, wanted: bool = True) -
             pass
 
 
-async def test_a_backup_of_a_running_gateway_is_restored_and_nothing_happens_twice(tmp_path: Path) -> None:
-    """In one chat a turn runs and a message waits; in others people talk all the time."""
+async def test_a_backup_of_a_running_gateway_is_restored_and_nothing_happens_twice(
+    tmp_path: Path,
+) -> None:
+    """One chat has a running turn and a waiting message; others are constantly active."""
     here, there, file = tmp_path / "here", tmp_path / "there", tmp_path / "b.tar.gz"
     async with ModelServer(talkative) as model:
         async with gateway(here, model, allow=("memory:*",)) as house:
@@ -143,7 +145,7 @@ async def test_a_moved_gateway_continues_its_work(tmp_path: Path) -> None:
 
 
 async def test_unknown_messages_from_before_a_restore_are_not_answered(tmp_path: Path) -> None:
-    """A platform from which missed messages are read again shows what was answered since."""
+    """A platform that re-reads missed messages delivers messages answered after the backup."""
     here, file = tmp_path / "here", tmp_path / "b.tar"
     async with ModelServer(talkative) as model:
         async with gateway(here, model) as house:
@@ -170,7 +172,7 @@ def message(event: str, text: str, at: int) -> InboundMessage:
     )
 
 
-# --- what is not kept ------------------------------------------------------------------------
+# --- retention -------------------------------------------------------------------------------
 
 
 async def test_deleting_a_session_deletes_its_text(tmp_path: Path) -> None:
@@ -201,7 +203,7 @@ async def test_text_stored_by_a_running_turn_after_the_deletion_is_deleted_later
         await house.screen.shows(CHAT, "so far")
         (session,) = await store.sessions()
         await house.runner.operations["delete"](session=session.id)
-        await until(store.running_turns, wanted=False)  # it still ends
+        await until(store.running_turns, wanted=False)  # the turn is still ending
         await house.runner._conversations.retention.run_once()
         assert await store.data_removal.uncleared_sessions() == ()
         assert await store.history(session.id) == ()
@@ -232,7 +234,7 @@ async def test_old_conversations_are_deleted_and_used_ones_stay(tmp_path: Path) 
             async def left() -> bool:
                 return len(await store.sessions()) > 2
 
-            await until(left, wanted=False)  # it tidies up right after the start
+            await until(left, wanted=False)  # the cleanup runs right after the start
             assert {each.id for each in await store.sessions()} == {
                 by_key["active"],
                 by_key["young"],
@@ -247,7 +249,7 @@ async def test_old_conversations_are_deleted_and_used_ones_stay(tmp_path: Path) 
 
 
 async def test_a_conversation_resumed_during_the_deletion_stays(tmp_path: Path) -> None:
-    """The store says that a session is idle; its owner knows better."""
+    """The store considers a session idle although its actor is using it."""
     keep = SessionSettings(keep_days=1)
     async with ModelServer(talkative) as model, gateway(tmp_path, model, sessions=keep) as house:
         store = store_of(house)
@@ -274,15 +276,15 @@ async def test_without_keep_days_nothing_is_deleted(tmp_path: Path) -> None:
 
 
 class Shell:
-    """The command on state folders of its own; in this process, where it starts more quickly."""
+    """Run the command on temporary state folders, in this process for speed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def run(self, home: str, *words: str, said: str | None = None) -> tuple[int, bytes, str]:
-        """Its exit code, what it prints, and what it says beside that."""
+        """Return exit code, stdout and stderr."""
         places = {"HOME": str(self.folder), "HOLDFAST_HOME": str(self.folder / home)}
-        with ThreadPoolExecutor(1) as aside:  # the command has a loop of its own
+        with ThreadPoolExecutor(1) as aside:  # the command runs its own event loop
             done = aside.submit(CliRunner().invoke, root, words, env=places, input=said).result()
         error = done.exception
         if isinstance(error, HoldfastError):
@@ -319,7 +321,7 @@ async def test_the_commands_report_success_and_failures_in_one_sentence(
         assert re.match(r".*/b.tgz holds the database and 1 file, .* The file was read back", said)
         assert "Not included: api_key: a secret (--secrets includes it)." in said
         check = await asyncio.to_thread(says, 0, "a", "db", "check")
-        assert check == "The database is sound.\n"
+        assert check == "No damage found in the database.\n"
     assert "b.tgz is there already" in says(1, "a", "backup", "b.tgz")
     data: dict[str, Any] = json.loads(
         says(0, "a", "backup", "c.tar", "--json", "--secrets", "--set", "agent.workspace=/srv/x")
@@ -342,7 +344,7 @@ async def test_the_commands_report_success_and_failures_in_one_sentence(
     said = says(0, "a", "restore", "b.tgz", "--yes")
     assert "Restored the backup of 20" in said
     assert f"The previous contents are in {tmp_path / 'a' / 'before-restore-'}" in said
-    assert said.endswith("The database is sound.\n")
+    assert said.endswith("No damage found in the database.\n")
     for file in ("c.tar", "d.tgz"):
         home = f"new-{file}"
         data = json.loads(says(0, home, "restore", file, "--json"))
@@ -369,9 +371,7 @@ def test_a_backup_of_a_newer_version_exits_with_78(shell: Shell, tmp_path: Path)
     assert not (tmp_path / "fresh" / "holdfast.db").exists()
 
 
-async def test_unfinished_work_ended_by_a_restore_is_counted(
-    shell: Shell, tmp_path: Path
-) -> None:
+async def test_unfinished_work_ended_by_a_restore_is_counted(shell: Shell, tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path / "a", model) as house:
         store = store_of(house)
         await house.screen.say(CHAT, "hang on")

@@ -303,9 +303,7 @@ async def test_a_limit_in_dollars_counts_what_was_charged_and_shows_what_is_left
                 status = await asyncio.to_thread(send_request, path, "status")
                 monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path))
                 seen = await asyncio.to_thread(CliRunner().invoke, shown_status)
-                line = (
-                    "today, everyone  4,200 tokens and $0.06 of 1,000,000 tokens and $50.00"
-                )
+                line = "today, everyone  4,200 tokens and $0.06 of 1,000,000 tokens and $50.00"
                 assert line in seen.output
     assert status["today"] == [
         {

@@ -1,4 +1,4 @@
-"""The command `holdfast`, run the way people and scripts run it."""
+"""The command `holdfast`, run as people and scripts run it."""
 
 import contextlib
 import fcntl
@@ -26,7 +26,7 @@ RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
 class Place:
-    """A state folder of its own, and the command on it."""
+    """A temporary state folder, and the command on it."""
 
     def __init__(self, folder: Path, model: str) -> None:
         self.home = folder / "state"
@@ -81,7 +81,7 @@ class Place:
 
 @pytest.fixture(scope="module")
 def model() -> Iterator[str]:
-    """A model that repeats what it is told, a word every tenth of a second."""
+    """A model that echoes the message, a word every tenth of a second."""
     with subprocess.Popen(
         [sys.executable, "-m", "tests.fakes.model_server", "--delay", "0.1"],
         stdout=subprocess.PIPE,
@@ -120,7 +120,9 @@ def test_the_start_of_every_command_imports_little(command: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["status", "link"])
-def test_commands_that_only_ask_the_daemon_do_not_load_the_database(place: Place, command: str) -> None:
+def test_commands_that_only_ask_the_daemon_do_not_load_the_database(
+    place: Place, command: str
+) -> None:
     program = (
         "import sys; sys.argv = ['holdfast', sys.argv[1]]; import gateway.operate.cli\n"
         "try: gateway.operate.cli.main()\n"
@@ -228,7 +230,7 @@ def test_a_file_named_on_the_command_line_is_read(place: Place) -> None:
 
 def test_the_database_is_created_and_checked(place: Place) -> None:
     assert place.run("db", "upgrade").returncode == 0
-    assert place.run("db", "check").stdout == "The database is sound.\n"
+    assert place.run("db", "check").stdout == "No damage found in the database.\n"
     assert place.run("sessions", "list").stdout == "No sessions yet.\n"
     assert place.json("sessions", "list") == []
 
@@ -397,7 +399,7 @@ def test_after_kill_9_the_next_start_works(place: Place) -> None:
     with place.daemon() as first:
         first.kill()
         first.wait(PATIENCE)
-        assert (place.home / "control.sock").exists()  # what it could not clean up
+        assert (place.home / "control.sock").exists()  # left behind by kill -9
         assert place.run("status").returncode == 1
         with place.daemon():
             assert place.run("chat", said="back again\n").stdout == "echo: back again\n"
@@ -422,7 +424,7 @@ def _take_terminal() -> None:
 
 
 class Screen:
-    """A terminal with somebody in front of it."""
+    """A terminal with a person."""
 
     def __init__(self, place: Place, *args: str) -> None:
         self.seen = self.all = ""
@@ -441,7 +443,7 @@ class Screen:
         os.write(self.keyboard, keys.encode())
 
     def wait_for(self, text: str) -> None:
-        """Read until the text is seen; what was before it is forgotten."""
+        """Read until the text appears; drop everything before it."""
         until = time.monotonic() + PATIENCE
         while text not in self.seen:
             assert time.monotonic() < until, self.seen
@@ -456,7 +458,7 @@ class Screen:
         self.seen = self.seen[self.seen.index(text) + len(text) :]
 
     def code(self) -> int:
-        """Wait for the end and give the exit code."""
+        """Wait for the end and return the exit code."""
         code = self.process.wait(PATIENCE)
         os.close(self.keyboard)
         return code

@@ -1,4 +1,4 @@
-"""`holdfast doctor` as its user meets it: in front of real services, a real daemon, real trouble."""
+"""`holdfast doctor` with scripted services, a real daemon and real problems."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ CALLED = calls(("c1", "report_word", '{"word":"ready"}'))
 
 
 class Told:
-    """What it printed, and how it ended."""
+    """Output and exit code."""
 
     def __init__(self, code: int, text: str, errors: str = "") -> None:
         self.code = code
@@ -56,7 +56,7 @@ def environ_of(home: Path) -> dict[str, str]:
 
 
 def run(home: Path, *words: str, charset: str = "utf-8", **environ: str) -> Told:
-    """Give the command with nothing around it but what is named."""
+    """Run the command with only the given environment."""
     ours = {name: None for name in read_environment() if name.startswith(("HOLDFAST", "OPENAI"))}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(home)
@@ -156,7 +156,7 @@ async def test_fix_repairs_what_it_can_and_reports_the_rest(tmp_path: Path) -> N
         told = await asked(tmp_path, "--fix")
         assert not telegram.webhook
         again = await asked(tmp_path, "--json")
-    assert told.code == 1  # the key is still wrong
+    assert told.code == 1  # the key is still invalid
     assert "telegram: removed the webhook" in told.text
     assert f"{state} has mode 0700 now" in told.text
     assert file.stat().st_mode & 0o777 == 0o600

@@ -1,4 +1,4 @@
-"""Somebody who has just started the gateway with a bot becomes its owner by the link it prints."""
+"""The person who starts the gateway becomes its owner by the printed link."""
 
 import asyncio
 import re

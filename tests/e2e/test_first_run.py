@@ -1,4 +1,4 @@
-"""Somebody with a fresh machine and a bot's token gets an answer in Telegram."""
+"""From a fresh machine and a bot token to an answer in Telegram."""
 
 import stat
 import sys

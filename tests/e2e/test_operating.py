@@ -1,4 +1,4 @@
-"""What an operator sees over HTTP: figures, what is not ready, the key."""
+"""Metrics, readiness and the API key over HTTP."""
 
 import asyncio
 import contextlib
@@ -63,7 +63,7 @@ def value(found: Figures, name: str, **labels: str) -> float:
 
 
 async def until(house: House, enough: Callable[[Figures], bool]) -> Figures:
-    """What was delivered is noted a moment after the chat shows it."""
+    """Wait for the metrics, which are updated shortly after a delivery."""
     async with asyncio.timeout(8):
         found = await figures(house)
         while not enough(found):
@@ -72,7 +72,7 @@ async def until(house: House, enough: Callable[[Figures], bool]) -> Figures:
 
 
 def scripted(body: dict[str, Any]) -> Script:
-    """One answer is cut and has to be carried on; one cannot be had."""
+    """One answer is interrupted and continued; one fails."""
     said = [each["content"] for each in body["messages"] if each["role"] == "user"]
     if "fail" in said[-1]:
         return "S400"
@@ -87,7 +87,7 @@ async def model() -> AsyncIterator[ModelServer]:
         yield server
 
 
-# --- figures --------------------------------------------------------------------------------------
+# --- metrics --------------------------------------------------------------------------------------
 
 
 async def test_events_are_counted_in_metrics(tmp_path: Path, model: ModelServer) -> None:
@@ -95,7 +95,7 @@ async def test_events_are_counted_in_metrics(tmp_path: Path, model: ModelServer)
         screen = house.screen
         screen.fail(rate_limited(0.01), Post)
         await screen.say(CHAT, "hello", event="one")
-        await screen.say(CHAT, "hello", event="one")  # the platform sends it again
+        await screen.say(CHAT, "hello", event="one")  # the platform delivers it again
         await screen.say("7777", "let me in", sender=Sender(id="7777", name="A stranger"))
         await screen.say(CHAT, "/whoami")
         await screen.shows(CHAT, "the answer", "1001")
@@ -136,7 +136,9 @@ async def test_events_are_counted_in_metrics(tmp_path: Path, model: ModelServer)
     assert value(found, "build_info", **what) == 1
 
 
-async def test_an_interrupted_answer_counts_as_a_recovery_and_a_running_turn_is_visible(tmp_path: Path) -> None:
+async def test_an_interrupted_answer_counts_as_a_recovery_and_a_running_turn_is_visible(
+    tmp_path: Path,
+) -> None:
     scripts = ['H T"The beginning, " RST', 'H T"and the end." F stop D', 'H T"so far " HANG']
     async with ModelServer(*scripts) as model, gateway(tmp_path, model, **SERVED) as house:
         await house.screen.say(CHAT, "tell me")
@@ -253,7 +255,7 @@ async def not_ready(house: House) -> list[str]:
 
 
 class Slow(Screen):
-    """A platform that takes its time to connect, and then may break off."""
+    """A platform that connects slowly and may disconnect."""
 
     def __init__(self) -> None:
         super().__init__(live=Live.EDIT, repeat=Repeat.ALWAYS, live_interval=0.01, burst=1000)
@@ -281,7 +283,7 @@ async def test_a_platform_is_reported_until_it_connects(
         assert value(await figures(house), "platform_connected", platform="memory") == 0
         slow.connect.set()
         await ready_again(house)
-        slow.broken.set()  # it was connected, but deaf
+        slow.broken.set()  # connected, but without receiving
         await until_named(house, "memory: it is silent although connected")
         slow.connect.set()
         await ready_again(house)
@@ -336,9 +338,7 @@ async def test_a_store_that_cannot_write_is_reported_while_the_loop_is_alive(
         assert value(found, "platform_connected", platform="memory") == 1
 
 
-async def test_low_disk_space_is_reported(
-    tmp_path: Path, model: ModelServer
-) -> None:
+async def test_low_disk_space_is_reported(tmp_path: Path, model: ModelServer) -> None:
     much = GatewaySettings(drain_seconds=0, disk_low=Size(2**60))
     async with gateway(tmp_path, model, gateway=much, **SERVED) as house:
         (problem,) = await not_ready(house)
@@ -368,7 +368,7 @@ async def test_a_full_disk_is_reported_until_space_is_free(
 
 @contextlib.contextmanager
 def roomy(folder: Path) -> Iterator[Path]:
-    """A disk of our own where one may be made, else a folder like any other: the test is the same."""
+    """Yield a separate disk if one can be mounted, else an ordinary folder."""
     folder.mkdir()
     mounted = os.geteuid() == 0 and not os.system(  # noqa: S605 - a path of pytest's
         f"mount -t tmpfs -o size=64m tmpfs {folder} 2>/dev/null"
@@ -383,7 +383,9 @@ def roomy(folder: Path) -> Iterator[Path]:
 # --- the key --------------------------------------------------------------------------------------
 
 
-async def test_the_api_key_is_created_at_the_first_start_announced_once_and_never_shown(tmp_path: Path) -> None:
+async def test_the_api_key_is_created_at_the_first_start_announced_once_and_never_shown(
+    tmp_path: Path,
+) -> None:
     async with Daemon(tmp_path) as daemon:
         key = (tmp_path / "api_key").read_text().strip()
         assert re.fullmatch(r"hf-[\w-]{43}", key)
@@ -417,7 +419,9 @@ async def test_a_created_api_key_is_redacted(tmp_path: Path) -> None:
         await house.screen.shows(CHAT, "it is ***, keep it")
 
 
-async def test_a_configured_api_key_is_used_and_none_is_created(tmp_path: Path, model: ModelServer) -> None:
+async def test_a_configured_api_key_is_used_and_none_is_created(
+    tmp_path: Path, model: ModelServer
+) -> None:
     http = HttpSettings(port=0, api_key=Secret("configured-key-of-mine"))
     async with gateway(tmp_path, model, served=True, http=http) as house:
         assert not house.runner.created_api_key

@@ -1,4 +1,4 @@
-"""`holdfast selftest`: what it says when all is well, and when something is not."""
+"""`holdfast selftest`: its output for passed and failed trials."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ def test_all_trials_pass_and_the_installation_is_untouched(
     monkeypatch.setenv("TELEGRAM_BOT_TOKEN", "no token at all")
     ran = CliRunner().invoke(root, ["selftest", "--json"])
     told = json.loads(ran.stdout)
-    slow = "stopped after"  # how soon is measured elsewhere: this machine may be busy with tests
+    slow = "stopped after"  # the time is tested elsewhere, because this machine may be busy
     wrong = [each for each in told["trials"] if not each["well"] and slow not in each["words"]]
     assert wrong == []
     assert len(told["trials"]) == 14
@@ -56,11 +56,11 @@ async def test_a_gateway_that_does_not_start_is_reported_in_one_sentence(tmp_pat
             await stage.start()
 
 
-# --- what counts as lost and as twice ----------------------------------------------------------
+# --- lost and duplicated answers ---------------------------------------------------------------
 
 
 class Bot:
-    """Speaks to the service as the daemon does, and can do it wrongly."""
+    """A client that calls the service like the daemon, or incorrectly."""
 
     def __init__(self) -> None:
         self.service = FakeTelegram(SystemClock())

@@ -1,4 +1,4 @@
-"""`holdfast why`, asked at a terminal while the gateway runs and when it does not."""
+"""`holdfast why` with and without a running gateway."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ KEY = f"memory:{CHAT}"
 
 
 class Terminal:
-    """Where the operator asks."""
+    """The operator's terminal."""
 
     def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.home = home
@@ -53,7 +53,7 @@ class Terminal:
             yield house
 
     async def why(self, what: str, code: int = 0) -> str:
-        """What is printed, errors too."""
+        """Return the output, including errors."""
         found = await asyncio.to_thread(CliRunner().invoke, why, [what])
         if found.exception is not None and not isinstance(found.exception, SystemExit):
             assert code
@@ -62,7 +62,7 @@ class Terminal:
         return found.output
 
     async def until(self, what: str, now: str) -> dict[str, Any]:
-        """The one way of this name, once it stands like that."""
+        """Return the report of a message once it contains a text."""
         stands = ""
         for _ in range(100):
             (way,) = await self.data(what)
@@ -118,9 +118,7 @@ async def test_ignored_and_unknown_messages_are_explained(terminal: Terminal) ->
         assert "The last message from memory arrived 2" in told
         assert "memory:hall:u=5: not allowed\n" in told
         assert told.endswith("memory:hall:u=1001: not addressed")
-        assert "Nothing is known about zebra: no chat" in await terminal.why(
-            "zebra", 1
-        )
+        assert "Nothing is known about zebra: no chat" in await terminal.why("zebra", 1)
         told = await terminal.why("pigeon:1", code=1)
         assert "pigeon: pigeon is not configured, or its library is missing." in told
 
@@ -167,7 +165,9 @@ async def test_a_waiting_message_names_its_turn_and_its_end(terminal: Terminal) 
         told = await terminal.why(KEY)
         assert told.startswith(f"{KEY}: 2 messages not answered yet\n")
         running = await terminal.why("m1")
-        assert "now: its turn is waiting for the model (openai/scripted): request 1, sent 2" in running
+        assert (
+            "now: its turn is waiting for the model (openai/scripted): request 1, sent 2" in running
+        )
         assert "edited by its author; too late, its turn had started" in running
         waiting = await terminal.why("m2")
         assert "edited by its author while it was waiting" in waiting
@@ -176,7 +176,7 @@ async def test_a_waiting_message_names_its_turn_and_its_end(terminal: Terminal) 
         assert "continues when: that turn ends, or is stopped by /stop in the chat" in waiting
         refused = await terminal.why("m4")
         assert "not accepted: gateway.queue_limit messages were already waiting" in refused
-        assert "notice n_" in refused  # that its sender was told
+        assert "notice n_" in refused  # the notice to its sender
         (way,) = await terminal.data("m1")
         assert way["now"].startswith("its turn is waiting for the model")
         assert way["goes_on_when"]
@@ -195,7 +195,7 @@ async def test_a_waiting_message_names_its_turn_and_its_end(terminal: Terminal) 
         assert "now: it is kept unanswered with session s_" in held
         assert "command /stop m5 of memory:1001" in await terminal.why("m5")
         assert "now: it was processed\n" in await terminal.why("m5")
-    assert "it is kept unanswered" in await terminal.why("m2")  # also when no gateway runs
+    assert "it is kept unanswered" in await terminal.why("m2")  # also without a running gateway
 
 
 async def test_a_delayed_answer_names_the_cause(terminal: Terminal) -> None:

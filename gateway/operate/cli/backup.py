@@ -135,7 +135,7 @@ def restore(options: ConfigOptions, file: Path, *, yes: bool, moved: bool, as_js
     if findings:
         raise DatabaseDamaged(*(f"{finding}." for finding in findings), RESTORE_HINT)
     if not as_json:
-        click.echo("The database is sound.")
+        click.echo("No damage found in the database.")
 
 
 def _confirm(ready: PreparedRestore) -> None:

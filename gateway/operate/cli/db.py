@@ -64,4 +64,4 @@ def check(options: ConfigOptions) -> None:
     found = read_store(options, SessionStore.find_problems)
     if found:
         raise DatabaseDamaged(*(f"{problem}." for problem in found), RESTORE_HINT)
-    click.echo("The database is sound.")
+    click.echo("No damage found in the database.")

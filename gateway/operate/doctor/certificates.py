@@ -128,7 +128,7 @@ def _compare_libraries(
                 "libraries read it.",
             )
     if not missing:
-        extra = f"; all libraries trust your {len(own)} additional ones" if own else ""
+        extra = f"; local roots trusted by all libraries: {len(own)}" if own else ""
         yield ok("roots", f"public certificates are trusted{extra}")
 
 

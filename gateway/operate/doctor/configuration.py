@@ -53,7 +53,7 @@ def _find_misspelt(context: DoctorContext) -> Iterator[Finding]:
             yield warn(
                 "environment",
                 f"{name} is set, but Holdfast does not read it",
-                f"If you meant {near[0]}, set that instead.",
+                f"Set {near[0]}, if you meant that variable.",
             )
 
 

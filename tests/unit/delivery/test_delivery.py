@@ -1,4 +1,4 @@
-"""What a person sees of answers, notices and questions; the start and the end."""
+"""Delivery of answers, notices and questions; start and end."""
 
 import asyncio
 import gc
@@ -35,9 +35,7 @@ from tests.unit.delivery.simulation import (
 
 
 @simulated
-async def test_an_answer_is_posted_and_then_stored_as_sent(
-    world: World, store: Store
-) -> None:
+async def test_an_answer_is_posted_and_then_stored_as_sent(world: World, store: Store) -> None:
     platform = Platform(clock=world)
     async with running(store, platform) as delivery:
         await put(store, delivery, item("a_1", "Hello *you*"))
@@ -91,7 +89,7 @@ async def test_an_answer_that_is_ready_at_once_costs_one_op_and_one_commit(
         (Live.NONE, Repeat.MARK, 2),
         (Live.DRAFT, Repeat.MARK, 2),
         (Live.NONE, Repeat.NONCE, 2),
-        (Live.EDIT, Repeat.ALWAYS, 2),  # the first live message is on record before it is tried
+        (Live.EDIT, Repeat.ALWAYS, 2),  # the first live message is stored before the attempt
         (Live.EDIT, Repeat.NONCE, 2),
         (Live.EDIT, Repeat.MARK, 3),
     ],
@@ -108,7 +106,7 @@ def test_an_answer_costs_few_commits(live: Live, repeat: Repeat, commits: int) -
             answer.close()
             await put(store, delivery, item("a_1", "word " * 40))
             await delivery.flush(10)
-        assert store.commits == commits + 1  # and the turn's own
+        assert store.commits == commits + 1  # including the turn's own
         assert platform.screen(CHAT) == [("word " * 40).strip()]
 
     scene()
@@ -134,7 +132,7 @@ async def test_questions_and_files_use_their_own_ops(world: World, store: Store)
     assert shown == [
         ("", "Run it?", yes),
         ("x.png", "A picture", ()),
-        ("", "text text", ()),  # too long to stand under a file
+        ("", "text text", ()),  # too long for a caption
         ("x.png", "", ()),
         ("x.png", "", ()),
     ]
@@ -238,14 +236,12 @@ async def test_nothing_is_delivered_before_the_platform_connects_and_run_starts(
         await put(store, delivery, item("a_1", "Answer"))
         await asyncio.sleep(10)
         assert platform.ops == []
-        await delivery.flush(10)  # what cannot be delivered is not waited for
+        await delivery.flush(10)  # undeliverable items are not awaited
         assert world.monotonic() == 10
 
 
 @simulated
-async def test_flush_waits_until_the_results_are_stored(
-    world: World, store: Store
-) -> None:
+async def test_flush_waits_until_the_results_are_stored(world: World, store: Store) -> None:
     platform = Platform(clock=world)
     async with running(store, platform) as delivery:
         store.slow = 1.0
@@ -268,9 +264,7 @@ async def test_flush_ends_after_its_timeout(world: World, store: Store) -> None:
 
 @pytest.mark.parametrize("live", [Live.EDIT, Live.STREAM])
 @pytest.mark.parametrize("repeat", [Repeat.ALWAYS, Repeat.MARK])
-def test_an_abandoned_answer_keeps_its_text_and_is_closed(
-    live: Live, repeat: Repeat
-) -> None:
+def test_an_abandoned_answer_keeps_its_text_and_is_closed(live: Live, repeat: Repeat) -> None:
     @simulated
     async def scene(world: World, store: Store) -> None:
         platform = Platform(clock=world, live=live, repeat=repeat, text_limit=200)
@@ -293,9 +287,7 @@ def test_an_abandoned_answer_keeps_its_text_and_is_closed(
 
 
 @simulated
-async def test_a_resumed_answer_continues_in_its_message(
-    world: World, store: Store
-) -> None:
+async def test_a_resumed_answer_continues_in_its_message(world: World, store: Store) -> None:
     platform = Platform(clock=world, live=Live.EDIT)
     for text in ("The begin", "The beginning, and more"):
         async with running(store, platform) as delivery:
@@ -327,13 +319,15 @@ async def test_the_final_form_of_an_abandoned_answer_is_shown_at_once(
 
 
 @simulated
-async def test_only_a_limited_number_of_idle_chats_is_remembered(world: World, store: Store) -> None:
+async def test_only_a_limited_number_of_idle_chats_is_remembered(
+    world: World, store: Store
+) -> None:
     platform = Platform(clock=world)
     async with running(store, platform) as delivery:
         for number in range(300):
             await put(store, delivery, item(f"a_{number}", "text", chat=str(number)))
         await delivery.flush(10)
-        assert len(delivery._lanes) == 300  # all of them are still within their budgets' memory
+        assert len(delivery._lanes) == 300  # none has a rested budget yet
         await asyncio.sleep(100)
         await put(store, delivery, item("a_x", "text", chat="1"))
         await delivery.flush(10)
@@ -360,7 +354,7 @@ def test_an_item_without_an_adapter_is_logged(caplog: pytest.LogCaptureFixture) 
 
 
 class Writer:
-    """Writes an answer, and holds what shows it, as a turn does."""
+    """Writes an answer and holds its live item, as a turn does."""
 
     def __init__(self, delivery: Delivery) -> None:
         self.live = delivery.start_live(item("a_1", final=False))

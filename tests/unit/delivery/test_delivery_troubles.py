@@ -1,4 +1,4 @@
-"""What a person sees when platforms and stores fail."""
+"""Delivery when platforms and stores fail."""
 
 import asyncio
 
@@ -37,9 +37,7 @@ from tests.unit.delivery.simulation import (
 
 
 @simulated
-async def test_a_retry_after_is_waited_out_also_after_a_restart(
-    world: World, store: Store
-) -> None:
+async def test_a_retry_after_is_waited_out_also_after_a_restart(world: World, store: Store) -> None:
     platform = Platform(clock=world)
     platform.fail(memory.rate_limited(300.0), Post)
     async with running(store, platform) as delivery:
@@ -122,9 +120,7 @@ async def test_queued_items_are_sent_as_soon_as_the_platform_reconnects(
 
 
 @simulated
-async def test_a_rejected_item_is_dead_and_the_next_one_is_sent(
-    world: World, store: Store
-) -> None:
+async def test_a_rejected_item_is_dead_and_the_next_one_is_sent(world: World, store: Store) -> None:
     platform = Platform(clock=world)
     platform.fail(memory.rejected(), Post)
     async with running(store, platform) as delivery:
@@ -207,9 +203,7 @@ async def test_with_refused_credentials_an_answer_waits_and_the_gateway_is_infor
 
 
 @simulated
-async def test_an_op_is_retried_after_its_deadline(
-    world: World, store: Store
-) -> None:
+async def test_an_op_is_retried_after_its_deadline(world: World, store: Store) -> None:
     platform = Platform(clock=world)
     platform.fail(memory.hanging(carried_out=True), Post)
     async with running(store, platform, deadline_seconds=7.0) as delivery:
@@ -300,9 +294,7 @@ async def test_a_marked_copy_is_sent_only_after_the_platform_answered_a_harmless
 
 
 @simulated
-async def test_an_op_stays_in_doubt_until_its_repeat_succeeds(
-    world: World, store: Store
-) -> None:
+async def test_an_op_stays_in_doubt_until_its_repeat_succeeds(world: World, store: Store) -> None:
     platform = Platform(clock=world, repeat=Repeat.LOOKUP)
     platform.fail(memory.connection_lost_after(), Post)
     platform.fail(memory.unavailable(), Post, times=100)
@@ -325,9 +317,7 @@ async def test_marked_copies_are_limited(world: World, store: Store) -> None:
 
 
 @simulated
-async def test_a_marked_copy_keeps_its_mark_when_edited(
-    world: World, store: Store
-) -> None:
+async def test_a_marked_copy_keeps_its_mark_when_edited(world: World, store: Store) -> None:
     platform = Platform(clock=world, repeat=Repeat.MARK)
     platform.fail(memory.connection_lost_before(), Post)
     async with running(store, platform) as delivery:
@@ -360,9 +350,7 @@ async def test_an_answer_whose_message_cannot_be_edited_is_posted_again(
 
 
 @simulated
-async def test_an_already_deleted_message_need_not_be_deleted(
-    world: World, store: Store
-) -> None:
+async def test_an_already_deleted_message_need_not_be_deleted(world: World, store: Store) -> None:
     platform = Platform(clock=world, live=Live.EDIT)
     async with running(store, platform) as delivery:
         answer = await _begun_and_erased(delivery, platform)
@@ -373,7 +361,7 @@ async def test_an_already_deleted_message_need_not_be_deleted(
 
 
 class _Broken(Platform):
-    """An adapter with a mistake in it."""
+    """An adapter with a bug."""
 
     async def deliver(self, op: Op) -> Receipt:
         if op.address.chat == "broken":
@@ -383,9 +371,7 @@ class _Broken(Platform):
 
 
 @simulated
-async def test_an_adapter_error_affects_one_item_only(
-    world: World, store: Store
-) -> None:
+async def test_an_adapter_error_affects_one_item_only(world: World, store: Store) -> None:
     platform = _Broken(clock=world)
     async with running(store, platform) as delivery:
         await put(store, delivery, item("a_1", "Answer", chat="broken"), item("a_2", "Other"))

@@ -1,4 +1,4 @@
-"""What a person sees while an answer is written."""
+"""Live updates of an answer being written."""
 
 import asyncio
 from typing import Any
@@ -56,7 +56,9 @@ async def test_an_edited_answer_grows_at_the_interval_and_ends_complete(
 
 
 @simulated
-async def test_the_last_edit_waits_for_the_minimum_time_after_a_live_update(world: World, store: Store) -> None:
+async def test_the_last_edit_waits_for_the_minimum_time_after_a_live_update(
+    world: World, store: Store
+) -> None:
     platform = Platform(clock=world, live=Live.EDIT, live_interval=1.0, rest=1.0)
     async with running(store, platform) as delivery:
         answer = delivery.start_live(item("a_1", ""))
@@ -178,14 +180,12 @@ def _statuses(platform: Platform) -> list[str]:
 
 
 def _apart(clock: World, **more: Any) -> Platform:
-    """A platform with a line for the status apart from its messages."""
+    """A platform with a status line outside the messages."""
     return Platform(clock=clock, live=Live.STREAM, typing_interval=None, status=True, **more)
 
 
 @simulated
-async def test_a_separate_status_is_updated_when_it_changes(
-    world: World, store: Store
-) -> None:
+async def test_a_separate_status_is_updated_when_it_changes(world: World, store: Store) -> None:
     platform = _apart(world)
     async with running(store, platform) as delivery:
         answer = delivery.start_live(item("a_1", final=False))
@@ -259,7 +259,7 @@ async def test_a_status_is_redacted_and_shown_only_where_supported(
     assert _statuses(blind) == [""]
 
 
-# --- tasks, and the end of typing -------------------------------------------------------------
+# --- tasks and the end of typing --------------------------------------------------------------
 
 
 READING = Task("c1", "📖 key", TaskState.RUNNING)
@@ -354,9 +354,7 @@ async def test_a_message_without_text_is_known_after_a_crash_and_deleted(
 
 
 @simulated
-async def test_without_task_support_tasks_are_not_shown(
-    world: World, store: Store
-) -> None:
+async def test_without_task_support_tasks_are_not_shown(world: World, store: Store) -> None:
     platform = Platform(clock=world, live=Live.EDIT)
     async with running(store, platform) as delivery:
         answer = delivery.start_live(item("a_1", final=False))
@@ -393,9 +391,7 @@ async def test_typing_is_ended_once_where_the_platform_requires_it(
 
 
 @simulated
-async def test_a_failure_to_end_typing_delays_nothing(
-    world: World, store: Store
-) -> None:
+async def test_a_failure_to_end_typing_delays_nothing(world: World, store: Store) -> None:
     for fault in (memory.rejected(), memory.hanging(), memory.connection_lost_before()):
         platform = _with_cards(world)
         async with running(store, platform) as delivery:
@@ -411,9 +407,7 @@ async def test_a_failure_to_end_typing_delays_nothing(
 
 
 @simulated
-async def test_a_refused_live_update_is_the_last_one(
-    world: World, store: Store
-) -> None:
+async def test_a_refused_live_update_is_the_last_one(world: World, store: Store) -> None:
     for live in (Live.EDIT, Live.DRAFT):
         platform = Platform(live.value, clock=world, live=live)
         platform.fail(memory.rejected(), Edit if live is Live.EDIT else Draft)

@@ -1,4 +1,4 @@
-"""A text that grows with every token is put together only when there is room to show it."""
+"""A text that grows with every token is assembled only when it can be shown."""
 
 import asyncio
 

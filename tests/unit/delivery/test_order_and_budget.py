@@ -1,4 +1,4 @@
-"""Which of a chat's items is shown when."""
+"""Order and timing of a chat's items."""
 
 import asyncio
 
@@ -88,9 +88,7 @@ async def test_after_a_429_a_chat_is_updated_less_often(world: World, store: Sto
 
 
 @simulated
-async def test_a_waiting_final_answer_holds_back_later_items(
-    world: World, store: Store
-) -> None:
+async def test_a_waiting_final_answer_holds_back_later_items(world: World, store: Store) -> None:
     platform = Platform(clock=world, live=Live.EDIT)
     platform.fail(memory.unavailable(), Post, times=3)
     async with running(store, platform) as delivery:

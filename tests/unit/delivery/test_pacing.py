@@ -11,7 +11,7 @@ waits = st.lists(
 
 
 def _assert_within(moments: list[float], burst: int, per_second: float) -> None:
-    """No stretch of time holds more ops than the documented budget allows."""
+    """Assert that no period contains more ops than the documented budget allows."""
     for first, start in enumerate(moments):
         for last in range(first, len(moments)):
             assert last - first + 1 <= burst + (moments[last] - start) * per_second + 1e-6
@@ -140,7 +140,7 @@ def test_after_a_429_all_chats_together_stay_within_the_account_budget(
 def test_chats_take_turns_with_live_updates_and_use_the_account_budget() -> None:
     chats = _chats(100, AccountBudget(4, 25.0, 0.0))
     times = [0] * 100
-    for tick in range(2_000):  # 20 seconds; every chat asks all the time
+    for tick in range(2_000):  # 20 seconds; every chat asks constantly
         now = tick / 100
         for number, chat in enumerate(chats):
             if chat.ready_at(OpPriority.COSMETIC, now) <= now:
@@ -151,7 +151,7 @@ def test_chats_take_turns_with_live_updates_and_use_the_account_budget() -> None
 
 
 def test_chats_that_asked_and_left_delay_no_others() -> None:
-    """Answers that end give back no moment: after a rush the line would be a minute long."""
+    """Ended answers do not return their turns, so the queue could be a minute long."""
     *rush, late = _chats(2_001, AccountBudget(4, 25.0, 0.0))
     for chat in rush:
         if chat.ready_at(OpPriority.COSMETIC, 0.0) <= 0.0:
@@ -166,7 +166,7 @@ def test_far_too_many_chats_still_use_the_whole_account_budget(count: int) -> No
     chats = _chats(count, AccountBudget(4, 25.0, 0.0))
     asks = dict.fromkeys(range(count), 0.0)
     taken = 0
-    for tick in range(3_000):  # 30 seconds; every chat asks when it was told to
+    for tick in range(3_000):  # 30 seconds; every chat asks at its assigned turn
         now = tick / 100
         for number in [number for number, at in asks.items() if at <= now]:
             asks[number] = chats[number].ready_at(OpPriority.COSMETIC, now)
@@ -239,7 +239,7 @@ def test_final_ops_precede_live_updates_and_those_precede_trivial_ops() -> None:
     final, live, typing = _chats(3, AccountBudget(4, 10.0, 0.0))
     for _ in range(6):
         final.take(0.0)
-    assert live.ready_at(OpPriority.COSMETIC, 0.1) > 0.1  # a lot has just been said
+    assert live.ready_at(OpPriority.COSMETIC, 0.1) > 0.1  # many ops were just sent
     assert typing.ready_at(OpPriority.TRIVIAL, 0.5) > 0.5
     assert final.ready_at(OpPriority.FINAL, 0.5) == 0.5
     assert live.ready_at(OpPriority.COSMETIC, 0.7) == 0.7
@@ -249,7 +249,7 @@ def test_final_ops_precede_live_updates_and_those_precede_trivial_ops() -> None:
 
 
 def _sustained(pace: Pace, start: float) -> float:
-    """Seconds from one op to the next once the burst is spent."""
+    """Return the seconds between ops after the burst."""
     while pace.ready_at(OpPriority.URGENT, start) <= start:
         pace.take(start)
     return pace.ready_at(OpPriority.URGENT, start) - start

@@ -1,4 +1,4 @@
-"""One item, what is shown of it, and the op that follows."""
+"""The next op for an item and its shown state."""
 
 import msgspec
 import pytest
@@ -124,9 +124,7 @@ def test_notices_are_marked_in_posts_and_edits() -> None:
     assert _op(_next("new", kind="notice", shown=(_part(0, "one"),))) == edit
 
 
-def test_the_final_edit_is_made_even_if_the_text_is_unchanged() -> (
-    None
-):
+def test_the_final_edit_is_made_even_if_the_text_is_unchanged() -> None:
     live = _part(0, "one", streaming=True)
     assert _next("one", shown=(live,), phase=ItemPhase.LIVE) is None
     edit = _next("one two", shown=(live,), phase=ItemPhase.LIVE)
@@ -265,7 +263,7 @@ def test_a_caption_is_measured_in_platform_units_with_space_for_a_mark(
     assert more == ([] if fits else [WantedMessage(text="", kind=MessageKind.UPLOAD)])
 
 
-# --- what is shown afterwards ----------------------------------------------------------------
+# --- the shown state after an op -------------------------------------------------------------
 
 
 def _step(step: DeliveryStep | ItemResult | None) -> DeliveryStep:
@@ -303,7 +301,7 @@ def test_after_a_repeat_with_another_text_the_shown_content_is_uncertain() -> No
         assert (part.looks, part.since, part.repeats) == (known, 9, 1)
     copy = _step(_next("more", shown=shown.parts, can=MARKING))
     part = plan.record_attempt(shown, copy, 100).parts[0]
-    assert (part.looks, part.marked) == (_looks("more"), True)  # a message of its own
+    assert (part.looks, part.marked) == (_looks("more"), True)  # a separate message
 
 
 def test_edits_and_deletes_change_the_shown_state() -> None:

@@ -1,4 +1,4 @@
-"""One item's place in its chat's queue."""
+"""The order of a chat's items."""
 
 import msgspec
 
@@ -57,5 +57,5 @@ def test_answers_in_one_chat_take_turns() -> None:
         move = queue.next_move(urgent=False, now=now, pace=pace)
         assert isinstance(move, CarryOut)
         shown.append(move.entry.item.id)
-        move.entry.next_live_at = now  # as the lane sets it; there is always more to be shown
+        move.entry.next_live_at = now  # as the lane sets it; there is always new text
     assert shown == ["a_0", "a_1", "a_2"]

@@ -1,4 +1,4 @@
-"""Signs on people's messages: what a chat shows of them, and that nothing waits for them."""
+"""Reactions on people's messages, which never delay anything else."""
 
 import asyncio
 import contextlib
@@ -39,14 +39,14 @@ def signs(platform: Platform) -> list[tuple[str, str]]:
 
 @contextlib.asynccontextmanager
 async def signing(store: Store, *adapters: Platform, **options: Any) -> AsyncIterator[Delivery]:
-    """Delivery at work, and its own task begun."""
+    """Run delivery and wait until its task has started."""
     async with running(store, *adapters, **options) as delivery:
         await asyncio.sleep(0)
         yield delivery
 
 
 async def _quiet() -> None:
-    """Let everything that is under way come to its end."""
+    """Wait until all running work has ended."""
     await asyncio.sleep(MAX_WAIT_SECONDS * 2)
 
 
@@ -78,16 +78,14 @@ async def test_a_newer_reaction_replaces_a_waiting_one(world: World, store: Stor
 
 
 @simulated
-async def test_without_reaction_support_nothing_happens(
-    world: World, store: Store
-) -> None:
+async def test_without_reaction_support_nothing_happens(world: World, store: Store) -> None:
     plain, idle = Platform("plain", clock=world, reactions=False), Platform("idle", clock=world)
     async with signing(store, plain, idle) as delivery:
         for name in ("plain", "nowhere"):
             delivery.react(Address(name, CHAT), "m1", "👀")
         await _quiet()
         assert not delivery._lanes
-    delivery.react(Address("idle", CHAT), "m1", "👀")  # nobody owns tasks any more
+    delivery.react(Address("idle", CHAT), "m1", "👀")  # no task group is open any more
     assert [*plain.ops, *idle.ops] == []
 
 
@@ -125,9 +123,7 @@ async def test_a_hanging_reaction_does_not_delay_an_answer(world: World, store: 
 
 
 @simulated
-async def test_an_answer_is_shown_before_its_done_reaction(
-    world: World, store: Store
-) -> None:
+async def test_an_answer_is_shown_before_its_done_reaction(world: World, store: Store) -> None:
     platform = Platform(clock=world, text_limit=50, burst=3, per_second=0.5)
     async with signing(store, platform) as delivery:
         await put(store, delivery, item("a_1", "word " * 50))
@@ -160,9 +156,7 @@ def test_many_reactions_always_leave_budget_for_an_answer(budget: int) -> None:
 
 
 @simulated
-async def test_with_a_tiny_budget_there_are_no_reactions(
-    world: World, store: Store
-) -> None:
+async def test_with_a_tiny_budget_there_are_no_reactions(world: World, store: Store) -> None:
     platform = Platform(clock=world, burst=1, per_second=0.2)
     async with signing(store, platform) as delivery:
         delivery.react(HERE, "m1", "👀")
@@ -171,7 +165,9 @@ async def test_with_a_tiny_budget_there_are_no_reactions(
 
 
 @simulated
-async def test_beyond_the_limit_the_oldest_reactions_are_dropped(world: World, store: Store) -> None:
+async def test_beyond_the_limit_the_oldest_reactions_are_dropped(
+    world: World, store: Store
+) -> None:
     platform = Platform(clock=world, burst=1000)
     gate = asyncio.Event()
     platform.fail(memory.delayed(gate), React)
@@ -189,7 +185,9 @@ async def test_beyond_the_limit_the_oldest_reactions_are_dropped(world: World, s
 
 
 @simulated
-async def test_a_reaction_without_budget_is_dropped_after_a_while(world: World, store: Store) -> None:
+async def test_a_reaction_without_budget_is_dropped_after_a_while(
+    world: World, store: Store
+) -> None:
     platform = Platform(clock=world)
     platform.fail(memory.rate_limited(MAX_WAIT_SECONDS * 3), React)
     async with signing(store, platform) as delivery:
@@ -260,9 +258,7 @@ async def test_refused_credentials_stop_the_platform_and_drop_waiting_reactions(
 
 
 @simulated
-async def test_chats_with_reactions_only_are_forgotten(
-    world: World, store: Store
-) -> None:
+async def test_chats_with_reactions_only_are_forgotten(world: World, store: Store) -> None:
     platform = Platform(clock=world)
     async with signing(store, platform) as delivery:
         await _many_chats(delivery)
@@ -323,7 +319,7 @@ async def test_with_reactions_waiting_in_too_many_chats_the_oldest_are_dropped(
         delivery.on_disconnected("memory")
         for chat in chats:
             delivery.react(Address("memory", chat), "m1", "👀")
-        assert len(delivery._idle_lanes) == 20  # nothing waits in them any more
+        assert len(delivery._idle_lanes) == 20  # nothing is queued in them
         delivery.on_connected("memory")
         await _quiet()
         assert [op.address.chat for op in platform.ops if isinstance(op, React)] == chats[20:]

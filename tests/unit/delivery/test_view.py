@@ -117,11 +117,11 @@ def test_a_duplicate_mark_never_makes_a_message_too_long() -> None:
         (Live.EDIT, "**bold", "reading", ("**bold**\n\nreading",)),
         (Live.EDIT, "```py\nx", "reading", ("```py\nx\n```\n\nreading",)),
         (Live.EDIT, "word " * 38, "x" * 50, (("word " * 38).strip(),)),  # no room for the status
-        (Live.DRAFT, "**bold", "reading", ("**bold**",)),  # a draft has a place of its own for it
+        (Live.DRAFT, "**bold", "reading", ("**bold**",)),  # a draft shows the status separately
         (Live.STREAM, "**bold", "reading", ("**bold",)),
         (Live.STREAM, "```py\nx", "", ("```py\nx",)),
         (Live.EDIT, " \n", "reading", ("reading",)),
-        (Live.STREAM, " \n", "reading", ()),  # what was said there stays
+        (Live.STREAM, " \n", "reading", ()),  # streamed text cannot be removed
         (Live.EDIT, "**", "", ()),
     ],
 )

@@ -1,4 +1,4 @@
-"""The attack table: nobody gets in who was not named, whatever they call themselves."""
+"""The attack table: only listed people have access, regardless of their display names."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ GROUP = "-1001234"
 
 
 def message(platform: str = "telegram", **given: Any) -> InboundMessage:
-    """A DM from 1001 on Telegram, unless said otherwise."""
+    """Return a DM from 1001 on Telegram, unless changed by arguments."""
     sender = given.pop("sender", None) or Sender(
         id=given.pop("id", "1001"),
         name=given.pop("name", "Ann"),
@@ -113,9 +113,7 @@ MEMBER = Allowed("telegram:1001", Role.MEMBER)
         ),
     ],
 )
-def test_a_listed_person_is_a_member(
-    entry: str, event: InboundMessage, principal: str
-) -> None:
+def test_a_listed_person_is_a_member(entry: str, event: InboundMessage, principal: str) -> None:
     assert decide_access(let_in(entry), event) == Allowed(principal, Role.MEMBER)
 
 

@@ -14,7 +14,7 @@ OURS = "0123456789"
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """A workspace whose folder of received files is ours."""
+    """A workspace whose folder of received files has the marker."""
     folder = tmp_path / "w"
     with open_workspace(folder, create=True, opener=open_by_steps) as opened:
         opened.make_marked_folder(RECEIVED_FOLDER, MARKER_FILE)
@@ -82,9 +82,7 @@ def test_links_are_not_followed(tmp_path: Path, workspace: Path, where: str) -> 
     assert (tmp_path / "outside" / "b.pdf").exists()
 
 
-def test_a_link_is_removed_and_its_target_stays(
-    tmp_path: Path, workspace: Path
-) -> None:
+def test_a_link_is_removed_and_its_target_stays(tmp_path: Path, workspace: Path) -> None:
     target = put(tmp_path / "target")
     link = workspace / "received" / OURS / "a.pdf"
     link.parent.mkdir()

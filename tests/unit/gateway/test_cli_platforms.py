@@ -1,4 +1,4 @@
-"""What the command line prints for setting up Discord and Slack."""
+"""The commands that prepare Discord and Slack."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ PATIENCE = 10.0
 
 
 def ask(folder: Path, *words: str, **environ: str) -> Any:
-    """Give a command as somebody does who has set nothing but `environ`."""
+    """Run a command with no other variables than `environ`."""
     given: dict[str, str | None] = {
         "HOME": str(folder),
         "HOLDFAST_HOME": str(folder / "state"),
@@ -73,7 +73,7 @@ async def test_an_error_of_discord_is_reported_in_one_sentence(
     tmp_path: Path, fault: Fault, words: str
 ) -> None:
     async with discord_server() as server:
-        # A connection that breaks is tried again once by the library: what is asked changes nothing.
+        # The library retries a broken connection once, because the request changes nothing.
         server.fail("GET app", fault, times=2)
         found = await invited(server, tmp_path)
     assert isinstance(found.exception, CannotStart)
@@ -140,7 +140,7 @@ def test_a_missing_platform_package_is_named(
     tmp_path: Path, command: str, library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     platform = command.partition("-")[0]
-    monkeypatch.setitem(sys.modules, library, None)  # as if it were not there
+    monkeypatch.setitem(sys.modules, library, None)  # as if it were not installed
     monkeypatch.delitem(sys.modules, f"platforms.{platform}")
     found = ask(tmp_path, command)
     assert isinstance(found.exception, CannotStart)

@@ -1,4 +1,4 @@
-"""What a chat does when the daemon on the other side is gone."""
+"""A chat whose daemon ends and comes back."""
 
 import asyncio
 import contextlib
@@ -15,12 +15,12 @@ from platforms.console import AnswerFrame, StatusFrame, TerminalFrame
 
 
 class Other:
-    """The daemon's side of the connections that a chat opens, one after another."""
+    """The daemon's side of a chat's successive connections."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._met: asyncio.Queue[ControlConnection] = asyncio.Queue()
-        self._wires: list[ControlConnection] = []  # of both sides
+        self._wires: list[ControlConnection] = []  # both ends
 
     def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._met.put_nowait(self._kept(ControlConnection(reader, writer)))
@@ -59,12 +59,12 @@ async def hears(wire: ControlConnection) -> TerminalInput:
 
 @contextlib.asynccontextmanager
 async def reading(remote: RemoteChat) -> AsyncIterator[list[TerminalFrame]]:
-    """Read what the remote shows while the block runs, and then to the end."""
+    """Collect frames while the block runs, and then to the end."""
     shown: list[TerminalFrame] = []
 
     async def read() -> None:
         async for frame in remote.frames():
-            shown.append(frame)  # noqa: PERF401 - the list is looked at meanwhile
+            shown.append(frame)  # noqa: PERF401 - the list is read meanwhile
 
     async with asyncio.timeout(10), asyncio.TaskGroup() as group:
         group.create_task(read())

@@ -1,4 +1,4 @@
-"""`holdfast service restart` at the terminal: what it shows, asks, and waits for."""
+"""`holdfast service restart` at the terminal: output, questions and waiting."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -34,7 +34,7 @@ Row = dict[str, Any]
 
 
 class Played:
-    """A daemon's side of the socket that plays what it is told to, the last of it for ever."""
+    """A daemon stand-in that plays scripted states, repeating the last one."""
 
     def __init__(self, *states: Row, running: Sequence[list[Row]] = ([],)) -> None:
         self.states = list(states)
@@ -122,7 +122,7 @@ async def test_it_lists_interrupted_tasks_and_the_result(
         "Restarting; waiting for 1 task.",
         "Restarting.",
         "Back after 4 s.",
-        "Version 1.1 now, 1.0 before.",
+        "Updated from version 1.0 to 1.1.",
         "Interrupted: 1 task.",
         "  · pigeon:1001: “write a report” (3 min)",
         "The shutdown was not clean. See the log.",
@@ -158,9 +158,7 @@ async def test_when_idle_waits_and_shows_the_remaining_time(
         ({**draining(), "state": "stopping"}, "and is stopping"),
     ],
 )
-async def test_a_refused_restart_is_an_error(
-    tmp_path: Path, end: Row, words: str
-) -> None:
+async def test_a_refused_restart_is_an_error(tmp_path: Path, end: Row, words: str) -> None:
     async with daemon(tmp_path, Played(waiting(TASK), end)):
         error = await at_terminal(lambda: restart_daemon(30))
     assert words in str(error)
@@ -184,7 +182,7 @@ async def test_it_waits_for_the_new_daemon_but_not_forever(
         async with serve_control_socket(tmp_path / "control.sock", table):
             waits = group.create_task(at_terminal(restart_daemon))
             await gone.wait()
-        await asyncio.sleep(0.05)  # nobody answers for a while
+        await asyncio.sleep(0.05)  # no daemon answers for a while
         async with daemon(tmp_path, Played(BACK)):
             assert await waits is None
         monkeypatch.setattr(restarting, "RESTART_TIMEOUT_SECONDS", -10.0)
@@ -219,7 +217,9 @@ async def test_without_a_daemon_there_is_nothing_to_restart() -> None:
 # --- a person at the terminal -----------------------------------------------------------------
 
 
-async def test_the_person_at_the_terminal_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_person_at_the_terminal_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Terminal:
         def isatty(self) -> bool:
             return True

@@ -55,7 +55,7 @@ def test_a_first_start_prints_the_page_and_the_missing_settings(tmp_path: Path) 
 
 
 def owner(tmp_path: Path, *platforms: str, bot: str = "") -> list[str]:
-    """Give the lines that tell how to become the owner."""
+    """Return the lines that explain how to become the owner."""
     environ = {"HOME": str(tmp_path), "OPENAI_API_KEY": "sk-none"}
     for platform in platforms:
         environ |= TOKENS[platform]
@@ -69,7 +69,7 @@ def owner(tmp_path: Path, *platforms: str, bot: str = "") -> list[str]:
 def test_on_telegram_a_link_makes_its_user_the_owner(tmp_path: Path) -> None:
     (line,) = owner(tmp_path, "telegram", bot="ann_bot")
     assert line == "    Telegram:  open https://t.me/ann_bot?start=ABCD2345 and press Start"
-    assert find_claim_code("/start ABCD2345") == "ABCD2345"  # which is what Telegram then sends
+    assert find_claim_code("/start ABCD2345") == "ABCD2345"  # as sent by Telegram
 
 
 def test_a_telegram_bot_without_a_known_name_gets_a_message(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_on_discord_the_bot_must_be_invited_first(tmp_path: Path) -> None:
     line, more = owner(tmp_path, "discord")
     assert line.startswith("    Discord:   send “claim ABCD2345” to the bot in a direct message (")
     assert ".venv/bin/holdfast config discord-invite" in line
-    assert more.strip().endswith("server of yours)")
+    assert more.strip().endswith("to your server)")
 
 
 def test_only_configured_platforms_are_explained(tmp_path: Path) -> None:
@@ -110,5 +110,5 @@ def test_a_token_without_its_platform_package_is_reported() -> None:
     environ = {"TELEGRAM_BOT_TOKEN": "1:abc", "SLACK_APP_TOKEN": ""}
     (line,) = missing_platform_lines(environ, {"discord", "slack"})
     assert line.startswith("  TELEGRAM_BOT_TOKEN is set, but Telegram support is not")
-    assert line.endswith("install holdfast[telegram].")
+    assert line.endswith("Install holdfast[telegram].")
     assert missing_platform_lines(environ, {"telegram"}) == []

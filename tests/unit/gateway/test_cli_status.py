@@ -1,4 +1,4 @@
-"""What `holdfast status` shows a person."""
+"""The text output of `holdfast status`."""
 
 from typing import Any
 
@@ -22,9 +22,9 @@ def test_the_status_is_readable_at_a_glance() -> None:
     assert format_status(FOUND, NOW) == [
         "Running for 2 h 5 min (since 2026-09-21 12:08:20), version 1.2.3, pid 7.",
         "1 turn running.",
-        "  page                   http://127.0.0.1:8420/",
-        "  telegram               connected",
-        "  slack                  PROBLEM: Slack did not answer in time",
+        "  page             http://127.0.0.1:8420/",
+        "  telegram         connected",
+        "  slack            PROBLEM: Slack did not answer in time",
         "  today, everyone  $1.20 of $5.00",
     ]
 

@@ -1,4 +1,4 @@
-"""What is read and printed in `holdfast chat`."""
+"""Input and output of `holdfast chat`."""
 
 import asyncio
 import io
@@ -152,7 +152,7 @@ def test_lines_that_arrive_together_are_one_message_and_commands_are_separate(
 
 
 class Echo:
-    """A gateway that repeats what it hears, until it ends or all is said."""
+    """A gateway that echoes messages until it ends or the input does."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -229,11 +229,11 @@ async def test_a_closed_output_pipe_ends_the_chat() -> None:
     assert echo.said == ["hello"]
 
 
-# --- the line below -----------------------------------------------------------------------------
+# --- the status line ----------------------------------------------------------------------------
 
 
 class Glass:
-    """What somebody sees of what is written to a terminal, with all that has gone out above."""
+    """Return the visible text of a terminal, including the scrollback."""
 
     _SIGN = re.compile(r"\x1b(?:\[[0-9;]*[A-Za-z]|.)|.", re.DOTALL)
 
@@ -288,7 +288,7 @@ class Glass:
 
 
 async def _on_a_terminal(*frames: TerminalFrame, rows: int = 4) -> list[str]:
-    """Show frames on a real terminal, and look at it."""
+    """Show frames on a pseudo-terminal and return its screen."""
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (rows, 40))
     echo, glass = Echo(), Glass(rows)
@@ -377,7 +377,7 @@ async def test_a_pipe_gets_no_status() -> None:
 
 
 def _wait_for_keyboards() -> None:
-    """The reading threads end with their input; they must not outlast the test."""
+    """Wait for the reading threads, which end with their input."""
     for thread in threading.enumerate():
         if thread.name == "keyboard":
             thread.join(5)

@@ -1,4 +1,4 @@
-"""What can be configured about attached files and speech, and how that can be wrong."""
+"""Settings of attachments and voice, and their errors."""
 
 import pytest
 

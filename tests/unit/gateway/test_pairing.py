@@ -1,4 +1,4 @@
-"""Codes: shown once, kept as hashes, good for an hour and one use."""
+"""Codes: shown once, stored as hashes, valid for an hour and one use."""
 
 import itertools
 import secrets

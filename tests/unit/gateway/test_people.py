@@ -64,9 +64,7 @@ async def test_a_sender_without_an_id_gets_no_reply(
     assert known.list_people() == []
 
 
-async def test_a_stranger_gets_one_code_shown_once(
-    store: SessionStore, clock: SetClock
-) -> None:
+async def test_a_stranger_gets_one_code_shown_once(store: SessionStore, clock: SetClock) -> None:
     known = await people(store, clock)
     first = await known.handle_stranger(said("hi"), "telegram:7", direct=True)
     assert (first.notice, first.admin_notice) == ("pairing_code", "pair_request")
@@ -98,9 +96,7 @@ async def test_a_code_is_valid_for_an_hour(store: SessionStore, clock: SetClock)
     assert known.list_people() == []
 
 
-async def test_too_many_strangers_get_no_more_codes(
-    store: SessionStore, clock: SetClock
-) -> None:
+async def test_too_many_strangers_get_no_more_codes(store: SessionStore, clock: SetClock) -> None:
     known = await people(store, clock)
     for number in range(MAX_OPEN_PER_PLATFORM):
         await known.handle_stranger(said("hi", str(number)), f"telegram:{number}", direct=True)
@@ -114,7 +110,9 @@ async def test_without_pairing_strangers_get_no_reply(store: SessionStore, clock
     assert (greeting.notice, greeting.admin_notice) == ("", "")
 
 
-async def test_admins_are_notified_of_a_mention_once_a_day(store: SessionStore, clock: SetClock) -> None:
+async def test_admins_are_notified_of_a_mention_once_a_day(
+    store: SessionStore, clock: SetClock
+) -> None:
     known = await people(store, clock)
     mention = said("bot?", direct=False)
     assert (
@@ -145,7 +143,9 @@ async def test_a_claim_code_makes_one_admin_and_guessing_is_slowed(
     ).notice == ("claim_refused")
 
 
-async def test_a_new_claim_code_invalidates_the_older_one(store: SessionStore, clock: SetClock) -> None:
+async def test_a_new_claim_code_invalidates_the_older_one(
+    store: SessionStore, clock: SetClock
+) -> None:
     known = await people(store, clock)
     old, new = await known.create_claim_code(), await known.create_claim_code()
     assert not await known.claim("telegram:7", "Eve", old)

@@ -1,4 +1,4 @@
-"""What models cost, and what is said where nobody knows."""
+"""Prices of models, and the message for unknown ones."""
 
 import builtins
 import sys
@@ -86,7 +86,7 @@ def test_prices_of_unknown_services_are_unknown(settings: TargetSettings, model:
 
 @pytest.fixture
 def without_list(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The extra is not installed."""
+    """Hide the extra, as if it were not installed."""
     real = builtins.__import__
 
     def importing(name: str, *more: Any) -> Any:
@@ -119,9 +119,9 @@ def test_a_limit_in_dollars_needs_the_price_of_every_model() -> None:
         "model.price, or use tokens_per_day instead"
     )
     (problem,) = problems("model.name=own-7b", 'limits.chats={"telegram:-1"={usd_per_day=1}}')
-    assert 'so limits.chats."telegram:-1".usd_per_day could not be kept' in problem
+    assert 'so limits.chats."telegram:-1".usd_per_day cannot be enforced' in problem
     (problem,) = problems("model.name=own-7b", "limits.all.usd_per_day=1")
-    assert "so limits.all.usd_per_day could not be kept" in problem
+    assert "so limits.all.usd_per_day cannot be enforced" in problem
     fallback = (
         "model.fallback=[{name='own-7b', api_key='x', base_url='https://models.example.org'}]"
     )
@@ -142,7 +142,7 @@ def test_models_of_routes_are_checked_too() -> None:
 @pytest.mark.usefixtures("without_list")
 def test_without_the_price_list_the_message_names_the_extra() -> None:
     (problem,) = problems(MONEY)
-    assert f"is unknown {OPENAI_MODEL} costs" in problem
+    assert f"the price of {OPENAI_MODEL} is unknown" in problem
     assert problem.endswith("(the extra holdfast[prices] knows the usual models)")
     assert problems(MONEY, "model.provider=demo") == ()
 

@@ -1,4 +1,4 @@
-"""The signs on people's messages, without a platform."""
+"""The reactions on people's messages, without a platform."""
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +14,7 @@ HERE = Address("memory", "7", thread="3")
 
 
 class Board:
-    """What stands on which message."""
+    """The reaction shown on each message."""
 
     def __init__(self) -> None:
         self.shown: list[tuple[str, str]] = []
@@ -25,7 +25,7 @@ class Board:
 
 
 def entry(name: str, state: InboxState = InboxState.WAITING, turn: str | None = None) -> InboxEntry:
-    """A stored message; the platform's id of it is another than ours."""
+    """Return a stored message; the platform's id differs from the row's."""
     where = write_address(HERE)
     return InboxEntry(
         id=f"i_{name}",
@@ -63,7 +63,7 @@ def moved(name: str, state: InboxState, turn: str | None = None) -> SetInbox:
 
 
 def played(*changes: Change, names: str = "a") -> list[tuple[str, str]]:
-    """The signs that follow from changes, once these messages are taken in."""
+    """Return the reactions caused by changes after these messages were accepted."""
     board = Board()
     receipts = MessageReactions(board.react)
     for name in names:

@@ -1,4 +1,4 @@
-"""Which conversation a message belongs to, and what counts as a command."""
+"""Conversations of messages, routes and command parsing."""
 
 from typing import Literal
 

@@ -16,7 +16,7 @@ from tests.fakes.memory import MemoryAdapter
 
 
 class Moody(MemoryAdapter):
-    """Does at each start what a list says: fails, or connects and then fails."""
+    """An adapter that fails, or connects and then fails, as scripted."""
 
     def __init__(self, *moods: Exception | str) -> None:
         super().__init__("moody")
@@ -43,7 +43,7 @@ async def inbox(_: Inbound) -> Accepted:
 async def supervise(
     adapter: Moody, chance: float = 0.5
 ) -> tuple[SupervisedAdapter, list[float], list[str]]:
-    """Run until it stays connected or gives up; what it did meanwhile."""
+    """Run until the adapter stays connected or gives up; return the recorded events."""
     pauses: list[float] = []
     seen: list[str] = []
 
@@ -122,7 +122,7 @@ async def test_an_adapter_error_or_silent_end_is_survived(
 
 
 class Silent(Moody):
-    """Does not connect at first, and never says why."""
+    """An adapter that hangs at first without an error."""
 
     async def run(self, inbox: Inbox, ready: Callable[[], None]) -> None:
         if self._moods[0] == "hang":
@@ -145,14 +145,14 @@ async def test_a_platform_that_does_not_answer_is_reported_and_retried() -> None
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
         task = group.create_task(supervised.run(inbox))
         await adapter.over.wait()
-        await asyncio.sleep(0.05)  # longer than it may take to connect
+        await asyncio.sleep(0.05)  # longer than the time limit for connecting
         assert supervised.status_text == "connected"
         task.cancel()
     assert told[:2] == ["no answer within 0.02 s", "an error in its adapter (TimeoutError)"]
 
 
 class Stubborn(MemoryAdapter):
-    """Ends with an error of its own when it is cancelled, as a group of tasks may do."""
+    """An adapter that raises its own error when cancelled, as a task group may do."""
 
     def __init__(self) -> None:
         super().__init__("stubborn")
@@ -200,7 +200,7 @@ async def test_a_warning_is_logged_once_and_cleared_by_a_disconnect(
             supervised.set_warning(text)
         assert changes == ["", "two of us", "", "three of us"]
         assert caplog.messages.count("moody: two of us") == 1
-        assert "moody: this is over: two of us" in caplog.messages
+        assert "moody: resolved: two of us" in caplog.messages
         task.cancel()
     assert supervised.state is ConnectionState.CONNECTING
     assert supervised.problem == "connecting, no answer so far"

@@ -71,11 +71,13 @@ async def test_a_plain_text_response_is_accepted(server: TranscriptionServer) ->
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-async def test_a_transient_failure_is_retried_once(server: TranscriptionServer, status: int) -> None:
+async def test_a_transient_failure_is_retried_once(
+    server: TranscriptionServer, status: int
+) -> None:
     server.replies.append(Reply(status, "busy"))
     assert await heard(server.url) == "Buy milk and bread."
     server.replies.extend([Reply(status, "busy")] * 2)
-    with pytest.raises(TranscriptionFailed, match=f"not working at this moment .{status}."):
+    with pytest.raises(TranscriptionFailed, match=f"not working right now .{status}."):
         await heard(server.url)
     assert len(server.asked) == 4
 
@@ -87,14 +89,18 @@ REFUSED = '{"error": {"message": "no such model"}}'
     ("reply", "why", "log"),
     [
         pytest.param(Reply(401, "{}"), "does not accept the API key", "answered 401", id="key"),
-        pytest.param(Reply(413, "{}"), "too large for the transcription service", "413", id="too large"),
+        pytest.param(
+            Reply(413, "{}"), "too large for the transcription service", "413", id="too large"
+        ),
         pytest.param(Reply(400, REFUSED), "rejected it", "400: no such model", id="refused"),
         pytest.param(Reply(404, '{"error": "x"}'), "rejected it", "404: x", id="an error in words"),
-        pytest.param(Reply(text="<html>"), "cannot be read", "no JSON", id="no JSON"),
-        pytest.param(Reply(text='{"words": 1}'), "cannot be read", "no JSON", id="another JSON"),
-        pytest.param(Reply(text='{"text": " "}'), "no recognizable speech", "nothing", id="silence"),
+        pytest.param(Reply(text="<html>"), "unreadable response", "no JSON", id="no JSON"),
         pytest.param(
-            Reply(text='{"text": "' + "x" * 1_100_000 + '"}'), "endless", "endless", id="endless"
+            Reply(text='{"words": 1}'), "unreadable response", "no JSON", id="another JSON"
+        ),
+        pytest.param(Reply(text='{"text": " "}'), "no recognizable speech", "speech", id="silence"),
+        pytest.param(
+            Reply(text='{"text": "' + "x" * 1_100_000 + '"}'), "too long", "too long", id="too long"
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""`holdfast why` has words for every way that something received can take."""
+"""`holdfast why` has a text for every state of a message."""
 
 import itertools
 from typing import Any
@@ -130,7 +130,7 @@ def way(
     )
 
 
-# --- nothing is left out -----------------------------------------------------------------------
+# --- completeness ------------------------------------------------------------------------------
 
 DECISIONS = ("", "member", "stop", *InboxDecision)
 TURNS = (None, *itertools.product(TurnState, (None, "stop", "odd")))
@@ -161,14 +161,14 @@ def test_every_state_has_a_text(state: InboxState, daemon: RunningGateway | None
         assert all(what for _, what in timeline(found))
         assert "None" not in stands.current + stands.unblocked_by
         if state in {InboxState.WAITING, InboxState.RUNNING, InboxState.COMMAND}:
-            assert stands.unblocked_by  # what is to go on says when
+            assert stands.unblocked_by  # an unfinished message names the next event
 
 
 def test_no_command_is_named_like_a_decision() -> None:
     assert not COMMANDS.words & {*InboxDecision, *(role.name.lower() for role in Role)}
 
 
-# --- what they say -----------------------------------------------------------------------------
+# --- texts -------------------------------------------------------------------------------------
 
 RUNNING = entry(InboxState.RUNNING, turn="t1")
 DONE = entry(InboxState.DONE, turn="t1")
@@ -202,7 +202,11 @@ CASES: dict[str, tuple[MessageReport, str, str]] = {
         "its sender is a bot",
         "access.allow",
     ),
-    "its sender lost access": (way(entry(InboxState.IGNORED, "stop")), "its sender lost access", ""),
+    "its sender lost access": (
+        way(entry(InboxState.IGNORED, "stop")),
+        "its sender lost access",
+        "",
+    ),
     "stale": (way(entry(InboxState.REFUSED, InboxDecision.STALE)), "gateway.stale_after", "again"),
     "too many": (
         way(entry(InboxState.REFUSED, InboxDecision.TOO_MANY)),
@@ -216,7 +220,11 @@ CASES: dict[str, tuple[MessageReport, str, str]] = {
         "by /stop in the chat or by holdfast sessions stop s1",
     ),
     "in a queue": (way(WAITING, ahead=1), "1 message before it", "they are answered"),
-    "no gateway": (way(WAITING, daemon=None), "no gateway is running on this state folder", "is started"),
+    "no gateway": (
+        way(WAITING, daemon=None),
+        "no gateway is running on this state folder",
+        "is started",
+    ),
     "stopping": (way(WAITING, daemon=RunningGateway(stopping=True)), "is stopping", "is started"),
     "next in line": (way(WAITING), "it is about to be processed", "see the log"),
     "a command": (way(entry(InboxState.COMMAND, "btw")), "being processed", "starts again"),
@@ -358,7 +366,11 @@ CASES: dict[str, tuple[MessageReport, str, str]] = {
         "/retry",
     ),
     "deleted in time": (way(entry(InboxState.DONE)), "its author deleted it", ""),
-    "an edit": (way(entry(InboxState.DONE, InboxDecision.EDIT)), "applied to the message it changes", ""),
+    "an edit": (
+        way(entry(InboxState.DONE, InboxDecision.EDIT)),
+        "applied to the message it changes",
+        "",
+    ),
     "a command done": (way(entry(InboxState.DONE, "stop")), "it was processed", ""),
     "a button": (
         way(entry(InboxState.DONE, InboxDecision.BUTTON)),
@@ -438,7 +450,7 @@ def test_outgoing_messages_are_listed_when_settled() -> None:
         )
     )
     assert "answer sent after 2 tries" in shown
-    assert "notice given up: no cause is known" in shown
+    assert "notice not delivered: no cause is known" in shown
     assert [each for each in shown if each.startswith("upload")] == ["upload u_1 written"]
 
 

@@ -1,4 +1,4 @@
-"""A backup as a file: whole under its name or not there, whatever happens meanwhile."""
+"""Backup files: complete under their final name, or absent."""
 
 import fcntl
 import gzip
@@ -32,7 +32,7 @@ NOW = 1_800_000_000_000
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A state folder with a bit of everything."""
+    """A state folder with every kind of file."""
     home = tmp_path / "home"
     opening.prepare(parse_url(url(home)))
     own = home / "workspace" / "web%3Aowner"
@@ -73,7 +73,7 @@ def source(home: Path, *, secrets: bool = False) -> BackupSource:
 
 
 def tree(folder: Path) -> dict[str, Any]:
-    """What is in a folder: content, mode, target of a link."""
+    """Return content, mode and link target of every file in a folder."""
     found: dict[str, Any] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
@@ -132,8 +132,10 @@ def test_sockets_pipes_and_unreadable_files_do_not_stop_a_backup(
     assert {"notes.txt", "link", "folder"} <= names
 
 
-def test_a_file_that_changes_while_it_is_read_does_not_break_the_backup(home: Path, tmp_path: Path) -> None:
-    """The stream is slow: one file grows, one shrinks and one goes while they are read."""
+def test_a_file_that_changes_while_it_is_read_does_not_break_the_backup(
+    home: Path, tmp_path: Path
+) -> None:
+    """With a slow stream, one file grows, one shrinks and one disappears while being read."""
     own = home / "workspace" / "web%3Aowner"
     for name in ("grows", "shrinks"):
         (own / name).write_bytes(b"x" * 3_000_000)
@@ -163,7 +165,7 @@ def test_a_file_that_changes_while_it_is_read_does_not_break_the_backup(home: Pa
 def test_an_existing_file_is_overwritten_only_with_force(home: Path, tmp_path: Path) -> None:
     file = tmp_path / "b.tgz"
     file.write_text("mine")
-    with pytest.raises(CannotStart, match="already exists. Choose another name, or use --force"):
+    with pytest.raises(CannotStart, match=r"already exists\. Choose another name, or use --force"):
         write_backup_file(source(home), file)
     assert file.read_text() == "mine"
     write_backup_file(source(home), file, force=True)
@@ -190,19 +192,19 @@ def test_two_backups_to_the_same_file_exclude_each_other(home: Path, tmp_path: P
 
 
 def test_a_backup_contains_no_backups(home: Path) -> None:
-    with pytest.raises(CannotStart, match="is inside the state folder. Choose a place outside"):
+    with pytest.raises(CannotStart, match=r"is inside the state folder\. Choose a place outside"):
         write_backup_file(source(home), home / "workspace" / "b.tgz")
     for file in (home / "b.tgz", home / "backups" / "b.tgz"):
         manifest = write_backup_file(source(home), file)
         assert not [each for each in manifest.members if each.name.endswith((".tgz", ".part"))]
 
 
-# --- archives that are damaged, or made by somebody else -------------------------------------
+# --- damaged and malicious archives ----------------------------------------------------------
 
 
 def rewritten(file: Path, change: Callable[[tarfile.TarInfo, bytes], tuple[tarfile.TarInfo, bytes] | None],
               *more: tuple[tarfile.TarInfo, bytes]) -> Path:  # fmt: skip
-    """The same archive with members changed, left out or added; the manifest knows of it all."""
+    """Copy an archive with members changed, removed or added, and a matching manifest."""
     target = file.with_name(f"odd-{file.name}".removesuffix(".gz"))
     with tarfile.open(file) as old, tarfile.open(target, "w") as new:
         for info in old:
@@ -237,7 +239,7 @@ def file(home: Path, tmp_path: Path) -> Path:
     ("info", "expected"),
     [
         (odd("../../evil"), "is outside the state folder"),
-        (odd("/tmp/evil"), "is outside the state folder"),  # noqa: S108 - it is not made
+        (odd("/tmp/evil"), "is outside the state folder"),  # noqa: S108 - never created
         (odd("state/workspace/x", tarfile.SYMTYPE, "/etc"), "points outside its folder"),
         (odd("state/workspace/x", tarfile.LNKTYPE, "database.db"), "is neither a file"),
         (odd("state/workspace/x", tarfile.CHRTYPE), "is neither a file"),
@@ -269,7 +271,9 @@ def test_every_truncation_and_changed_byte_is_detected(file: Path, tmp_path: Pat
     bad = tmp_path / "bad"
     for end in (0, 1, 600, len(whole) // 2, len(whole) - 200):
         bad.write_bytes(whole[:end])
-        with pytest.raises((InvalidBackup, CannotStart), match=r"bad cannot be|bad is no backup"):
+        with pytest.raises(
+            (InvalidBackup, CannotStart), match=r"bad cannot be|bad is not a Holdfast backup"
+        ):
             verify(bad)
     noticed = 0
     for at in range(512, len(raw), len(raw) // 60):
@@ -281,10 +285,10 @@ def test_every_truncation_and_changed_byte_is_detected(file: Path, tmp_path: Pat
         except (InvalidBackup, CannotStart, ConfigError):
             noticed += 1
         else:
-            assert found == verify(file)  # what was changed is padding
+            assert found == verify(file)  # the changed byte is padding
     assert noticed > 40
     bad.write_bytes(b"a diary" * 1000)
-    with pytest.raises(InvalidBackup, match="bad is no backup of Holdfast, or a damaged one"):
+    with pytest.raises(InvalidBackup, match="bad is not a Holdfast backup, or it is damaged"):
         verify(bad)
 
 
@@ -357,7 +361,7 @@ def test_a_damaged_database_in_the_archive_is_refused(file: Path, home: Path) ->
         prepare_restore(bad, home, url(home), NOW, moved=False)
 
 
-# --- putting it in place ---------------------------------------------------------------------
+# --- applying a restore ----------------------------------------------------------------------
 
 
 def test_the_previous_state_is_moved_aside(file: Path, home: Path) -> None:
@@ -369,7 +373,7 @@ def test_the_previous_state_is_moved_aside(file: Path, home: Path) -> None:
     aside = home / "before-restore-20270115T080000Z"
     assert (home / "workspace/web%3Aowner/notes.txt").read_text() == "words"
     assert not (home / "workspace/newcomer").exists()
-    assert (home / "api_key").exists()  # the backup has none
+    assert (home / "api_key").exists()  # the backup contains none
     kept = tree(aside)
     for name in ("workspace/web%3Aowner/notes.txt", "holdfast.db", "drafts/web%3Aa/d1.text"):
         assert kept[name] == before[name]
@@ -390,7 +394,9 @@ def test_files_restored_by_root_belong_to_the_owner_of_the_state(file: Path, hom
     assert (home / "workspace/web%3Aowner/notes.txt").read_text() == "words"
 
 
-def test_a_database_outside_the_state_folder_is_restored_there(file: Path, home: Path, tmp_path: Path) -> None:
+def test_a_database_outside_the_state_folder_is_restored_there(
+    file: Path, home: Path, tmp_path: Path
+) -> None:
     elsewhere = tmp_path / "elsewhere" / "mine.db"
     where = f"sqlite:///{elsewhere}"
     for _ in range(2):
@@ -490,12 +496,10 @@ def test_a_killed_backup_leaves_no_partial_file(home: Path, tmp_path: Path) -> N
             verify(file)
         write_backup_file(source(home), file, force=True)
         assert {each.name for each in run.iterdir()} == {"b.tar", "home"}
-    assert {".b.tar.part", ".b.tar.work"} <= names  # some were killed while they wrote
+    assert {".b.tar.part", ".b.tar.work"} <= names  # some runs were killed while writing
 
 
-def test_a_killed_restore_leaves_the_old_or_the_new_state(
-    home: Path, tmp_path: Path
-) -> None:
+def test_a_killed_restore_leaves_the_old_or_the_new_state(home: Path, tmp_path: Path) -> None:
     runs_in = tmp_path / "runs"
     runs_in.mkdir()
     write_backup_file(source(home), runs_in / "b.tar")
@@ -503,7 +507,7 @@ def test_a_killed_restore_leaves_the_old_or_the_new_state(
     old = dict.fromkeys(new, "changed since")
     for name, text in old.items():
         (home / name).write_text(text)
-    (home / "holdfast.db-journal").touch()  # shows whose database it is
+    (home / "holdfast.db-journal").touch()  # marks the old database
     seen = set()
     for run in killed("restore", runs_in, home, 1):
         here = run / "home"
@@ -519,7 +523,7 @@ def test_a_killed_restore_leaves_the_old_or_the_new_state(
         if is_new:
             aside = here / "before-restore-20270115T080000Z"
             assert {name: (aside / name).read_text() for name in old} == old
-    assert {(False, True), (True, True), (True, False)} <= seen  # also ones killed half-way
+    assert {(False, True), (True, True), (True, False)} <= seen  # including runs killed halfway
 
 
 def test_a_restore_that_cannot_finish_is_reported(home: Path) -> None:

@@ -1,4 +1,4 @@
-"""What may come out of an archive, whoever made it."""
+"""Members that may be unpacked from an untrusted archive."""
 
 import pytest
 
@@ -51,7 +51,9 @@ OUT = "is a link that points outside its folder"
         ("state/workspace/link/a/x", "folder", "", "is inside a linked folder"),
     ],
 )
-def test_only_members_a_backup_can_contain_are_unpacked(name: str, kind: str, target: str, expected: str) -> None:
+def test_only_members_a_backup_can_contain_are_unpacked(
+    name: str, kind: str, target: str, expected: str
+) -> None:
     assert rejection_reason(name, kind, target, {"workspace/link"}) == expected
 
 

@@ -1,4 +1,4 @@
-"""What the doctor says of who is let in, and of what it may cost."""
+"""Doctor checks of access and spending."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -94,7 +94,7 @@ async def test_an_unreadable_access_state_is_not_reported_here(tmp_path: Path) -
     assert told(await looked(tmp_path)) == [("warn", "admins")]
 
 
-# --- what it may cost ------------------------------------------------------------------------
+# --- spending --------------------------------------------------------------------------------
 
 
 def nothing_to_come(_: Iterable[str | int]) -> bool:

@@ -1,4 +1,4 @@
-"""What the doctor says of the roots that the libraries trust."""
+"""Doctor checks of TLS roots."""
 
 import ssl
 from pathlib import Path
@@ -20,7 +20,7 @@ PUBLIC = Path(certifi.where())
 
 
 def private(folder: Path, name: str = "ca.internal") -> Path:
-    """A root of somebody's own, as a file."""
+    """Create the file of a local root certificate."""
     folder.mkdir(exist_ok=True)
     certified(folder, name)
     return (folder / "certificate.pem").rename(folder / f"{name}.crt")
@@ -42,7 +42,7 @@ def looked(environ: dict[str, str], folder: Path, *libraries: TlsLibrary) -> lis
 
 @pytest.fixture
 def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file in which the system's roots are."""
+    """Return the file with the system's roots."""
     bundle = tmp_path / "bundle.pem"
     bundle.write_bytes(PUBLIC.read_bytes())
     (tmp_path / "none").mkdir()
@@ -63,7 +63,7 @@ def test_equal_trust_in_all_libraries_is_ok(tmp_path: Path) -> None:
     own = private(tmp_path / "own")
     found = looked({}, tmp_path / "own", trusting(PUBLIC, own), trusting(PUBLIC, own))
     assert told(found) == [("ok", "roots")]
-    assert "1 of your own" in found[0].text
+    assert "local roots trusted by all libraries: 1" in found[0].text
     assert told(looked({}, tmp_path / "nothing", trusting(PUBLIC))) == [("ok", "roots")]
 
 

@@ -1,4 +1,4 @@
-"""What the doctor says of the configuration and of variables of the environment."""
+"""Doctor checks of the configuration and the environment variables."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the doctor says of the gateway that runs, and of what is left of one."""
+"""Doctor checks of the running gateway and of remains of a killed one."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ async def taken(home: Path) -> DoctorContext:
 
 @contextlib.asynccontextmanager
 async def running(home: Path, *troubles: str, **status: Any) -> AsyncIterator[None]:
-    """Something that holds the folder and answers as the gateway does."""
+    """A stand-in that locks the state folder and answers like the gateway."""
 
     async def ready(_: web.Request) -> web.Response:
         body = {"ready": not troubles, "not_ready": list(troubles)}
@@ -72,7 +72,9 @@ async def test_a_healthy_gateway_is_named_with_its_address(tmp_path: Path) -> No
     )
 
 
-async def test_readiness_problems_are_reported_except_those_checked_elsewhere(tmp_path: Path) -> None:
+async def test_readiness_problems_are_reported_except_those_checked_elsewhere(
+    tmp_path: Path,
+) -> None:
     async with running(
         tmp_path, "telegram: another program receives", "disk: full", "gateway: stopping, no new"
     ):
@@ -109,7 +111,7 @@ async def test_inspecting_the_lock_does_not_take_it(tmp_path: Path) -> None:
     assert find_lock_holder(tmp_path) == (False, "")
     with hold_state_folder(tmp_path):
         assert find_lock_holder(tmp_path) == (True, str(os.getpid()))
-        strange = tmp_path / "locks"  # a file system that counts devices in a way of its own
+        strange = tmp_path / "locks"  # a file system with unusual device numbers
         inode = (tmp_path / "lock").stat().st_ino
         strange.write_text(f"1: FLOCK  ADVISORY  WRITE {os.getpid()} ff:ff:{inode} 0 EOF\nx\n")
         assert find_lock_holder(tmp_path, strange)[0]
@@ -135,7 +137,7 @@ async def test_a_socket_that_cannot_be_removed_is_reported(tmp_path: Path) -> No
     case = await taken(tmp_path)
     socket_path(tmp_path, {}).mkdir()
     ((well, said),) = remove_stale_socket(case)
-    assert (well, "stays" in said) == (False, True)
+    assert (well, "could not be removed" in said) == (False, True)
 
 
 async def test_a_gateway_that_hangs_is_reported(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the doctor says of the database, and that it leaves no trace in it."""
+"""Doctor checks of the database, which leave the database unchanged."""
 
 import contextlib
 import os
@@ -41,16 +41,18 @@ async def looked(home: Path) -> list[Finding]:
 
 
 def traces(home: Path) -> dict[str, tuple[int, int]]:
-    """Also of files that came and went: they change the folder."""
+    """Include the folder itself, because temporary files change its time."""
     seen = (home, *home.iterdir())
     return {each.name: (each.stat().st_size, each.stat().st_mtime_ns) for each in seen}
 
 
-async def test_an_undamaged_database_is_reported_with_its_size_and_left_unchanged(home: Path) -> None:
+async def test_an_undamaged_database_is_reported_with_its_size_and_left_unchanged(
+    home: Path,
+) -> None:
     before = traces(home)
     found = await looked(home)
     assert told(found) == [("ok", "integrity")]
-    assert "sound, " in found[0].text
+    assert "no damage, " in found[0].text
     assert traces(home) == before
 
 
@@ -61,14 +63,14 @@ async def test_a_database_in_use_by_a_daemon_is_checked(home: Path) -> None:
         before = traces(home)
         assert told(await looked(home)) == [("ok", "integrity")]
         assert traces(home).keys() == before.keys()
-        await store.put_value("a", "b", "d")  # nothing of ours stands in the way
+        await store.put_value("a", "b", "d")  # the store is not locked
     finally:
         await store.close()
 
 
 async def test_a_missing_or_empty_database_is_ok(tmp_path: Path) -> None:
     (found,) = await looked(tmp_path)
-    assert (found.level, "is made" in found.text) == ("ok", True)
+    assert (found.level, "is created" in found.text) == ("ok", True)
     assert list(traces(tmp_path)) == [tmp_path.name]
     with opened(tmp_path) as connection:
         connection.execute("CREATE TABLE other (x)")

@@ -1,4 +1,4 @@
-"""The page that lists what the doctor finds says what it says."""
+"""The page of findings matches the doctor's messages."""
 
 import ast
 

@@ -1,4 +1,4 @@
-"""What the doctor says of the program itself and of what others add to it."""
+"""Doctor checks of the installed packages and plugins."""
 
 import base64
 import hashlib
@@ -50,7 +50,7 @@ print(json.dumps([[each.level, each.text] for each in _package_findings()]))
 
 
 def wheel_like(folder: Path) -> Path:
-    """An installation from a wheel, of as much as is looked at."""
+    """Build an installation from a wheel, limited to the files the check reads."""
     place = folder / "site"
     place.mkdir()
     rows = []
@@ -83,7 +83,9 @@ def test_an_overwritten_file_of_a_wheel_installation_is_found(tmp_path: Path) ->
     assert '["ok", "Holdfast 9.9.9;' in said_of(place)
     with (place / "agent" / "__init__.py").open("a") as file:
         file.write("# another agent\n")
-    assert "another program has installed a package named agent over Holdfast's own" in said_of(place)
+    assert "another program has installed a package named agent over Holdfast's own" in said_of(
+        place
+    )
     other = place / "other-1.dist-info"
     other.mkdir()
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1\n")
@@ -131,7 +133,9 @@ async def test_plugins_are_loaded_and_broken_ones_reported(
     offered(tmp_path, "holdfast.providers", "broken", "raise RuntimeError('oh no')\n")
     found = only(await check_plugins(case_of(tmp_path)), "additions")
     assert found.level == "fail"
-    assert "providers: broken from broken-others cannot be loaded: RuntimeError: oh no" in found.text
+    assert (
+        "providers: broken from broken-others cannot be loaded: RuntimeError: oh no" in found.text
+    )
     assert "uninstall" in found.fix
 
 

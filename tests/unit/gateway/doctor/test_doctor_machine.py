@@ -1,4 +1,4 @@
-"""What the doctor says of this machine: room, port, sandbox, the hour."""
+"""Doctor checks of this machine: disk, port, sandbox, clock."""
 
 import contextlib
 import socket
@@ -24,13 +24,13 @@ from sessions.values.secret import Secret
 from sessions.values.size import Size
 from tests.fakes.case import case_of, only, told
 
-# --- room ------------------------------------------------------------------------------------
+# --- disk ------------------------------------------------------------------------------------
 
 
 async def test_free_space_is_measured_where_the_state_folder_will_be(tmp_path: Path) -> None:
     found = await check_disk(case_of(tmp_path / "not" / "yet"))
     assert told(found) == [("ok", "room")]
-    assert f"left in {tmp_path}" in found[0].text
+    assert f"free in {tmp_path}" in found[0].text
 
 
 async def test_low_disk_space_is_reported_by_the_configured_limit(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def shell(sandbox: str = "auto") -> ToolSettings:
 
 
 def program(folder: Path, text: str) -> dict[str, str]:
-    """A PATH on which bwrap does what the text says."""
+    """Return a PATH with a bwrap that runs the given script."""
     (folder / "bwrap").write_text(f"#!/bin/sh\n{text}\n")
     (folder / "bwrap").chmod(0o755)
     return {"PATH": str(folder)}
@@ -131,11 +131,11 @@ async def test_a_disabled_sandbox_is_reported_with_its_risk(tmp_path: Path) -> N
     assert (await looked(case_of(tmp_path, tools=off))).level == "ok"
 
 
-# --- the hour --------------------------------------------------------------------------------
+# --- the clock -------------------------------------------------------------------------------
 
 
 class ShiftedClock(SystemClock):
-    """A clock that goes wrong by so many seconds."""
+    """A clock that is wrong by the given seconds."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -203,9 +203,7 @@ async def test_the_next_service_is_asked_if_the_first_sends_no_date(tmp_path: Pa
     [{"Age": "700", "Date": formatdate(0)}, {"Date": "yesterday, I think"}],
     ids=["out of a cache", "no moment"],
 )
-async def test_invalid_dates_are_not_compared(
-    tmp_path: Path, headers: dict[str, str]
-) -> None:
+async def test_invalid_dates_are_not_compared(tmp_path: Path, headers: dict[str, str]) -> None:
     async with service(headers) as url:
         found = only(await check_clock(with_model(tmp_path, url)), "clock")
     assert (found.level, "does not send the time" in found.text) == ("ok", True)

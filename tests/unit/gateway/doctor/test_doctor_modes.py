@@ -1,4 +1,4 @@
-"""What the doctor says of who may open what."""
+"""Doctor checks of file permissions."""
 
 import os
 import pwd
@@ -14,7 +14,7 @@ from tests.fakes.case import case_of, only, told
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A state folder as the gateway makes it."""
+    """A state folder as the gateway creates it."""
     folder = tmp_path / "state"
     folder.mkdir(mode=0o700)
     for name in ("holdfast.db", "api_key", "lock"):

@@ -1,4 +1,4 @@
-"""How checks are run, told and ended."""
+"""Running the checks, the report and the exit code."""
 
 import asyncio
 import threading
@@ -61,7 +61,7 @@ async def test_a_broken_or_hanging_check_is_a_finding_and_the_others_still_run(
         ("c", "fail", 1),
     ]
     broken = only(groups[1].findings, "the check")
-    assert broken.text == "broke: ZeroDivisionError: who would have thought"
+    assert broken.text == "the check failed to run: ZeroDivisionError: who would have thought"
     assert "longer than 0.05 s" in only(groups[2].findings, "the check").text
 
 
@@ -136,7 +136,9 @@ def test_a_passed_group_is_one_line_and_problems_follow_their_group() -> None:
         ),
     ],
 )
-def test_the_last_line_counts_problems_and_warnings(findings: tuple[Finding, ...], words: str) -> None:
+def test_the_last_line_counts_problems_and_warnings(
+    findings: tuple[Finding, ...], words: str
+) -> None:
     assert summary_line([FindingGroup("x", findings)]) == words
 
 
@@ -169,7 +171,7 @@ def test_json_contains_every_finding() -> None:
     ]
 
 
-# --- threads that keep nobody waiting --------------------------------------------------------
+# --- the executor ----------------------------------------------------------------------------
 
 
 def test_the_executor_returns_results_and_errors() -> None:

@@ -1,4 +1,4 @@
-"""What the doctor says of the service, in front of a systemd that answers as it is told."""
+"""Doctor checks of the service, with a scripted systemd."""
 
 import os
 import pwd
@@ -21,7 +21,7 @@ WELL = {"ActiveState": "active", "UnitFileState": "enabled", "StatusText": "Answ
 
 
 class Machine:
-    """A user's systemd, as far as the doctor asks it."""
+    """A stand-in for a user's systemd."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -70,7 +70,7 @@ class Machine:
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setenv("HOME", str(tmp_path))
     made = Machine(tmp_path)
-    # How `ServiceManager` finds programs: by the path of this process.
+    # `ServiceManager` finds programs on the PATH of this process.
     monkeypatch.setenv("PATH", made.environ["PATH"])
     return made
 
@@ -110,7 +110,7 @@ def test_the_first_different_line_is_named() -> None:
     ("shown", "level", "words"),
     [
         ({"ActiveState": "failed", "ExecMainStatus": "78"}, "fail", "exit code 78"),
-        ({"ActiveState": "inactive"}, "warn", "does not run (inactive)"),
+        ({"ActiveState": "inactive"}, "warn", "not running (inactive)"),
         ({"UnitFileState": "disabled"}, "warn", "does not start at boot"),
         ({"NRestarts": "7"}, "warn", "7 times after failures"),
     ],

@@ -1,4 +1,4 @@
-"""What the doctor says of platforms and models: their own probes, in its words."""
+"""Doctor checks of platforms and models, made by their own probes."""
 
 import asyncio
 import socket
@@ -150,7 +150,7 @@ async def test_fallback_models_are_probed(tmp_path: Path) -> None:
         )
         found = await visited(case_of(tmp_path, model=settings))
     assert only(found["model"], "tool call").level == "warn"
-    assert found["model"][0].subject == "service"  # it does not all work
+    assert found["model"][0].subject == "service"  # no summary, because a check failed
     assert only(found["fallback 1"], "key").level == "fail"
 
 
@@ -169,7 +169,7 @@ async def test_offline_contacts_no_service(tmp_path: Path) -> None:
 
 @pytest.mark.quick
 async def test_hanging_services_delay_the_report_by_half_a_minute_at_most(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, and no more
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections and never answers
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         slow = TargetSettings(provider="openai", name="m", base_url=f"{url}/v1")
         case = case_of(

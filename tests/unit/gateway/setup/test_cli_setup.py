@@ -1,4 +1,4 @@
-"""The command itself, as scripts give it."""
+"""`holdfast setup` as scripts call it."""
 
 import json
 import stat
@@ -18,12 +18,14 @@ ALONE = ("--non-interactive", "--no-check", "--no-service")
 
 
 def give(folder: Path, *words: str, said: str = "", **environ: str) -> Result:
-    """Give the command as somebody does who has set nothing but `environ`."""
+    """Run the command with no other variables than `environ`."""
     given: dict[str, str | None] = {
         "HOME": str(folder),
         "HOLDFAST_HOME": str(folder / "state"),
         "HOLDFAST_CONFIG": str(folder / "holdfast.toml"),
-        "CREDENTIALS_DIRECTORY": str(folder / "nothing"),  # or this machine's would count for root
+        "CREDENTIALS_DIRECTORY": str(
+            folder / "nothing"
+        ),  # or root would use this machine's credentials
         **dict.fromkeys(
             ("TELEGRAM_BOT_TOKEN", "OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY")
         ),
@@ -147,14 +149,14 @@ def test_piped_input_answers_the_questions(tmp_path: Path) -> None:
     found = give(tmp_path, "--no-check", "--no-service", "--provider", "demo", said="none\nno\n")
     assert found.exit_code == 0, found.output
     assert "Platforms (telegram, discord, slack, or none) [telegram]: \n" in found.stdout
-    assert "Start it: " in found.stdout
+    assert "Start Holdfast with: " in found.stdout
 
 
 def test_input_that_ends_too_early_changes_nothing(
     tmp_path: Path,
 ) -> None:
     found = give(tmp_path, "--no-check", said="telegram\n")
-    assert "nothing was changed" in told(found, InputEnded)
+    assert "Nothing was changed" in told(found, InputEnded)
     assert list(tmp_path.iterdir()) == []
 
 

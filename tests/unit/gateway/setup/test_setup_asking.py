@@ -61,5 +61,5 @@ def test_amounts_are_parsed_in_common_notations(typed: str, amount: float | None
 
 @pytest.mark.parametrize("typed", ["much", "-1", "inf", "nan", "1.2.3"])
 def test_an_invalid_amount_is_rejected(typed: str) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011 - whatever it says
+    with pytest.raises(ValueError):  # noqa: PT011 - the message does not matter
         parse_dollars(typed)

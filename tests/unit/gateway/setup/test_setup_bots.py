@@ -41,7 +41,7 @@ def bots(
     return BotSetup(person, draft or draft_of(), checks or Answers(), place, known or KNOWN)
 
 
-# --- which ---------------------------------------------------------------------------------------
+# --- choosing platforms --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,9 @@ def bots(
         ("telegrm slack telegram", ("telegram", "slack")),
     ],
 )
-def test_platform_names_can_be_abbreviated_or_misspelt(tmp_path: Path, typed: str, chosen: tuple[str, ...]) -> None:
+def test_platform_names_can_be_abbreviated_or_misspelt(
+    tmp_path: Path, typed: str, chosen: tuple[str, ...]
+) -> None:
     assert bots(Person(typed), tmp_path).choose_platforms() == chosen
 
 
@@ -70,7 +72,9 @@ def test_enter_selects_configured_platforms_and_those_with_a_token(tmp_path: Pat
 def test_an_unknown_platform_is_asked_again(tmp_path: Path) -> None:
     person = Person("irc", "telegram")
     assert bots(person, tmp_path).choose_platforms() == ("telegram",)
-    assert person.refused == ["There is no platform 'irc'. Choose from telegram, discord, slack, or none."]
+    assert person.refused == [
+        "There is no platform 'irc'. Choose from telegram, discord, slack, or none."
+    ]
 
 
 def test_a_platform_without_its_library_shows_what_to_install(tmp_path: Path) -> None:
@@ -92,7 +96,7 @@ def test_a_script_must_name_a_platform(tmp_path: Path) -> None:
     assert set_up.choose_platforms() == ("telegram",)
 
 
-# --- one -----------------------------------------------------------------------------------------
+# --- one platform --------------------------------------------------------------------------------
 
 
 def test_the_bots_name_is_shown_and_its_token_stored(tmp_path: Path) -> None:
@@ -256,7 +260,7 @@ def test_a_platform_without_a_guide_is_asked_for_its_secrets(
     assert person.words[0] == "Irc token"
 
 
-# --- without anybody -----------------------------------------------------------------------------
+# --- without a person ----------------------------------------------------------------------------
 
 
 def test_a_script_without_a_token_is_told_the_flag(tmp_path: Path) -> None:

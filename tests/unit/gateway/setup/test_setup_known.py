@@ -20,7 +20,9 @@ from gateway.operate.setup.services import (
         ("xai-x", "xAI", "openai", "https://api.x.ai/v1"),
     ],
 )
-def test_a_key_prefix_identifies_its_service(key: str, name: str, provider: str, base_url: str | None) -> None:
+def test_a_key_prefix_identifies_its_service(
+    key: str, name: str, provider: str, base_url: str | None
+) -> None:
     known = service_of_key(key)
     assert known
     assert (known.name, known.provider, known.base_url) == (name, provider, base_url)
@@ -84,7 +86,5 @@ def test_a_model_on_the_local_network_is_free(url: str | None, near: bool) -> No
         (("b", "a"), "b"),
     ],
 )
-def test_the_preferred_model_is_one_that_chats(
-    models: tuple[str, ...], chosen: str
-) -> None:
+def test_the_preferred_model_is_one_that_chats(models: tuple[str, ...], chosen: str) -> None:
     assert preferred_model(models) == chosen

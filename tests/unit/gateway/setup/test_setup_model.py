@@ -48,7 +48,7 @@ def written(draft: ConfigDraft) -> dict[str, object]:
 
 
 def lists(*models: str) -> Answers:
-    """A server with several models; it wants no key."""
+    """A server with several models and without a key."""
 
     def model(settings: TargetSettings) -> ProbedModel:
         if settings.name is None:
@@ -68,7 +68,7 @@ def wants_key(key: str) -> Answers:
     return Answers(model=model)
 
 
-# --- found by itself -----------------------------------------------------------------------------
+# --- found automatically -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_the_list_also_offers_another_model_and_the_demo(
     assert chosen.settings.provider == provider
 
 
-# --- pasted --------------------------------------------------------------------------------------
+# --- entered -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_with_the_demo_nothing_is_written(tmp_path: Path) -> None:
     assert written(draft) == {}
 
 
-# --- which of several ----------------------------------------------------------------------------
+# --- choosing among several ----------------------------------------------------------------------
 
 
 def test_one_of_several_models_is_chosen_by_number(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_one_of_several_models_is_chosen_by_number(tmp_path: Path) -> None:
     _, draft = choose(person, tmp_path, lists("embed-1", "alpha", "beta"))
     assert written(draft)["name"] == "embed-1"
     assert person.said == [
-        *("  It has 3 models:", "   1  alpha", "   2  embed-1", "   3  beta"),
+        *("  The server has 3 models:", "   1  alpha", "   2  embed-1", "   3  beta"),
         "  ✓ openai/embed-1 answers.",
     ]
 
@@ -229,7 +229,7 @@ def test_a_server_without_a_model_list_asks_for_the_name(tmp_path: Path) -> None
     assert written(draft)["name"] == "alpha"
 
 
-# --- it does not work ----------------------------------------------------------------------------
+# --- failures ------------------------------------------------------------------------------------
 
 
 def test_an_unreachable_service_can_be_used_unchecked(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_warnings_about_the_model_are_shown(tmp_path: Path) -> None:
     assert person.said == ["  ✓ openai/x answers.", "  ! it calls no tools. Choose another."]
 
 
-# --- what is configured --------------------------------------------------------------------------
+# --- an existing configuration -------------------------------------------------------------------
 
 PRESENT = """\
 [model]

@@ -18,7 +18,7 @@ def test_the_owner_is_the_newest_admin() -> None:
 
 
 class People:
-    """Let somebody in when they are looked at for the second time."""
+    """Add an admin at the second look."""
 
     def __init__(self, *after: dict[str, str]) -> None:
         self.looks = 0
@@ -50,7 +50,7 @@ async def test_waiting_inside_the_gateway_ends_with_an_owner_or_its_stop() -> No
 
 
 async def waited(folder: Path, people: People, *, keys: str | None) -> tuple[Owner | None, str]:
-    """Wait beside a running daemon; `keys` is what the person types, None for nobody."""
+    """Wait beside a running daemon; `keys` is the person's input, None without a person."""
     said: list[str] = []
     there, typed = os.pipe()
     with os.fdopen(there) as source, os.fdopen(typed, "w") as keyboard:

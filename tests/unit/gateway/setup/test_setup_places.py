@@ -42,9 +42,7 @@ def test_the_configuration_in_use_is_the_one_written(tmp_path: Path) -> None:
         pytest.param("elsewhere/holdfast.toml", "file:credentials/X", id="anywhere else"),
     ],
 )
-def test_secret_references_can_be_resolved(
-    tmp_path: Path, path: str, reference: str
-) -> None:
+def test_secret_references_can_be_resolved(tmp_path: Path, path: str, reference: str) -> None:
     place = ConfigTarget(tmp_path / path, {"HOME": str(tmp_path)}, 1000)
     assert place.secret_reference("X") == reference
 
@@ -53,7 +51,7 @@ def test_the_machines_secrets_can_be_resolved_by_its_service(tmp_path: Path) -> 
     environ = {"HOME": str(tmp_path)}
     place = ConfigTarget(SYSTEM_FOLDER / "holdfast.toml", environ, 0)
     assert place.secret_reference("X") == "credential:X"
-    (tmp_path / credentials.USER_FOLDER).mkdir(parents=True)  # which would be looked into first
+    (tmp_path / credentials.USER_FOLDER).mkdir(parents=True)  # searched first
     assert place.secret_reference("X") == "file:credentials/X"
 
 

@@ -32,4 +32,4 @@ async def test_only_servers_that_list_models_are_found() -> None:
         }
         found = await find_servers(SystemClock(), ports)
     assert found == (LocalModelServer("Ollama", model.url, ("qwen3:8b", "llama3.2")),)
-    assert model.requests == []  # none was asked to answer
+    assert model.requests == []  # no model request was made

@@ -44,12 +44,12 @@ def test_ended_input_starts_nothing() -> None:
 
 
 def test_an_impossible_service_is_an_error() -> None:
-    with pytest.raises(CannotStart, match=r"^Systemd does not run this machine.*`holdfast run`"):
+    with pytest.raises(CannotStart, match=r"^This machine does not run systemd.*`holdfast run`"):
         ask_start_mode(Person(), NO_SYSTEMD, wanted=True, non_interactive=True)
 
 
 class Steps:
-    """A machine that notes what is done."""
+    """Actions that are only recorded."""
 
     def __init__(self, *, runs: bool = False, serves: bool = True) -> None:
         self.done: list[str] = []
@@ -86,7 +86,9 @@ AS_BEFORE = "Holdfast keeps using the previous configuration until it is restart
             StartMode.SERVICE, False, True, [], ["installed", "greeted"], [], id="a service"
         ),
         pytest.param(StartMode.FOREGROUND, False, True, [], ["ran"], [], id="here"),
-        pytest.param(StartMode.LATER, False, True, [], [], ["Start Holdfast with: holdfast run"], id="later"),
+        pytest.param(
+            StartMode.LATER, False, True, [], [], ["Start Holdfast with: holdfast run"], id="later"
+        ),
         pytest.param(StartMode.LATER, True, False, [], ["greeted"], [], id="runs as it is"),
         pytest.param(
             StartMode.LATER,

@@ -17,7 +17,7 @@ TOKEN = SetupQuestion(
 
 
 class Screen(io.StringIO):
-    """Notes whether what is typed would be seen when something is shown."""
+    """Records whether echo is on when a prompt is shown."""
 
     def __init__(self, keyboard: TextIO) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ def echoes(keyboard: TextIO) -> bool:
 
 @pytest.fixture
 def line() -> Iterator[tuple[int, TextIO]]:
-    """Both ends of a terminal: what types into it, and what reads from it."""
+    """Yield both ends of a pseudo-terminal: the keyboard and the program's side."""
     typing, reading = pty.openpty()
     with os.fdopen(reading) as keyboard:
         yield typing, keyboard
@@ -61,7 +61,7 @@ def test_a_question_shows_its_default() -> None:
 
 def test_input_that_ends_too_early_reports_that_nothing_changed() -> None:
     terminal, _ = piped("")
-    with pytest.raises(InputEnded, match="nothing was changed"):
+    with pytest.raises(InputEnded, match="Nothing was changed"):
         terminal.ask(SetupQuestion(key="a", prompt="First", default="usual"))
 
 

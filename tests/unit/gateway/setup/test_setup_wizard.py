@@ -32,7 +32,7 @@ def files(place: ConfigTarget) -> dict[str, str]:
     return {str(each.relative_to(folder)): each.read_text() for each in folder.rglob("*.*")}
 
 
-# --- the conversation ----------------------------------------------------------------------------
+# --- the questions -------------------------------------------------------------------------------
 
 
 def test_platforms_tokens_and_model_are_asked_in_this_order(tmp_path: Path) -> None:
@@ -46,14 +46,14 @@ def test_platforms_tokens_and_model_are_asked_in_this_order(tmp_path: Path) -> N
     ]
     assert [bot.platform for bot in found.bots] == ["telegram"]
     assert found.model.checked
-    assert person.said[0] == f"The configuration will be {place.path}."
+    assert person.said[0] == f"The configuration will be written to {place.path}."
 
 
 def test_the_existing_configuration_is_shown_with_its_problems(tmp_path: Path) -> None:
     place = existing(tmp_path, "[platforms.discord]\n[http]\nprot = 1\n")
     person = Person("none", "")
     ask_all(person, place, read_draft(place, KNOWN), Answers(), KNOWN, RequestedModel())
-    assert "already, with discord; what you do not change stays." in person.said[0]
+    assert "exists, with discord. Settings that you do not change are kept." in person.said[0]
     assert "unknown key http.prot" in person.screen
 
 

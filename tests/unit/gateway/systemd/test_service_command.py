@@ -1,4 +1,4 @@
-"""`holdfast service`, with a systemctl that writes down what it is told."""
+"""`holdfast service` with a systemctl that records its calls."""
 
 import contextlib
 import json
@@ -45,7 +45,7 @@ STOPPED = "ActiveState=failed\nMainPID=0\nNRestarts=0\nUnitFileState=disabled\n"
 
 
 class Place:
-    """A machine in a folder."""
+    """A machine whose files are in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -82,7 +82,7 @@ class Place:
         (self.bin / "systemctl.fails").touch()
 
     def calls(self, command: str = "systemctl") -> list[str]:
-        """What was asked for since the last look, apart from mere questions."""
+        """Return the calls since the last look, except queries."""
         file = self.bin / f"{command}.calls"
         said = file.read_text().splitlines() if file.exists() else []
         file.unlink(missing_ok=True)
@@ -101,8 +101,8 @@ class Place:
 
 @contextlib.contextmanager
 def shown_to_all(text: str) -> Iterator[Path]:
-    """A configuration where a service of the machine sees it: not where tests keep their files."""
-    config = Path("/dev/shm") / f"holdfast-{os.getpid()}.toml"  # noqa: S108 - no service hides it
+    """A configuration that the machine's service can see, unlike the tests' temporary folder."""
+    config = Path("/dev/shm") / f"holdfast-{os.getpid()}.toml"  # noqa: S108 - visible to services
     config.write_text(text)
     config.chmod(0o644)
     try:
@@ -117,7 +117,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def trouble(result: Result) -> str:
-    """What the program would have said, and ended with."""
+    """Return the program's error message and exit code."""
     assert isinstance(result.exception, HoldfastError), result.output
     return str(result.exception)
 
@@ -141,7 +141,7 @@ def test_install_writes_the_unit_stores_the_secrets_and_starts_the_service(place
     scope = place.here.machine_scope
     text = scope.unit_path.read_text()
     assert "TimeoutStopSec=40" in text
-    assert "RestartSteps" in text  # this systemd knows it
+    assert "RestartSteps" in text  # supported by this systemd
     assert f"ExecStart={program.find_program()} run" in text
     assert mode(scope.unit_path) == 0o644
     assert mode(scope.credentials_folder) == 0o700
@@ -251,7 +251,7 @@ def test_a_private_configuration_is_refused(place: Place) -> None:
 
 
 def test_a_configuration_in_a_home_is_refused(place: Place) -> None:
-    config = Path("/tmp") / f"holdfast-{os.getpid()}.toml"  # noqa: S108 - which a service does not see
+    config = Path("/tmp") / f"holdfast-{os.getpid()}.toml"  # noqa: S108 - hidden from services
     config.write_text("")
     try:
         said = trouble(place.run("install", "--config", str(config)))
@@ -261,7 +261,7 @@ def test_a_configuration_in_a_home_is_refused(place: Place) -> None:
     assert place.calls() == []
 
 
-# --- who may, and where ------------------------------------------------------------------------
+# --- permissions and scopes --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("what", ["install", "uninstall", "start", "stop", "restart", "reload"])
@@ -296,7 +296,7 @@ def test_without_a_machine_service_the_users_service_is_used(place: Place) -> No
     assert place.calls() == ["systemctl --user restart holdfast.service"]
 
 
-# --- the installed one -------------------------------------------------------------------------
+# --- the installed service ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("what", ["start", "stop", "restart", "reload"])
@@ -365,7 +365,7 @@ def test_root_also_sees_the_daemons_status(place: Place) -> None:
     place.run("install")
     place.shows(RUNS)
     done = place.run("status", HOLDFAST_HOME=str(place.folder / "nobody"))
-    assert "Holdfast is not running on" in done.output  # the shown one runs only on paper
+    assert "Holdfast is not running on" in done.output  # the service exists only in the stand-in
     assert done.exit_code == 1
 
 
@@ -399,10 +399,10 @@ def test_an_unknown_systemd_version_counts_as_the_oldest_supported(place: Place)
     (place.bin / "systemctl").unlink()
     nowhere = {"PATH": str(place.bin)}
     assert manager_of(place, nowhere).systemd_version() == MIN_SYSTEMD_VERSION
-    with pytest.raises(StepFailed, match="systemctl is not here"):
+    with pytest.raises(StepFailed, match="systemctl was not found"):
         manager_of(place, nowhere).show_properties()
     (place.bin / "journalctl").unlink()
-    with pytest.raises(StepFailed, match="journalctl is not here"):
+    with pytest.raises(StepFailed, match="journalctl was not found"):
         manager_of(place, nowhere).show_log(lines=1, follow=False)
 
 
@@ -469,9 +469,7 @@ def test_the_real_context_is_detected_by_default() -> None:
     assert now.scope(user=True).unit_path.name == "holdfast.service"
 
 
-def test_errors_exit_with_their_code(
-    place: Place, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_errors_exit_with_their_code(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     def run() -> None:
         service(["start"], obj=replace(place.here, has_systemd=False), standalone_mode=False)
 

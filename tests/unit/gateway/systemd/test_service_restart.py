@@ -1,4 +1,4 @@
-"""`holdfast service restart`: by the daemon itself where that is enough, else by systemd."""
+"""`holdfast service restart`: by the daemon itself if that is enough, else by systemd."""
 
 import asyncio
 import os
@@ -33,7 +33,7 @@ def place(tmp_path: Path) -> Place:
 async def restarted(
     place: Place, played: Played, *words: str, booted: bool = True
 ) -> tuple[Result, list[str]]:
-    """What is printed, and what systemd is told, while a daemon runs."""
+    """Return the output and the systemd calls of a restart while a daemon runs."""
     home = place.here.machine_scope.unit_path.parents[3]
     here = replace(place.here, has_systemd=booted)
     async with daemon(home, played):

@@ -1,4 +1,4 @@
-"""The unit files as systemd's own checker sees them."""
+"""The unit files, checked by systemd-analyze."""
 
 import re
 import shutil
@@ -20,7 +20,7 @@ from gateway.runner import FLUSH_SECONDS
 from gateway.settings import GatewaySettings, max_stop_seconds
 
 ROOT = Path(__file__).parents[4]
-ROOMY, TIGHT = 24, 15  # tenths of systemd's measure of exposure
+ROOMY, TIGHT = 24, 15  # limits of systemd's exposure score, in tenths
 
 Text = Callable[[ServiceUnit], str]
 
