@@ -34,6 +34,7 @@ from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.drafts import FileDraft
 from agent.verdict import Complete, Cut, CutPhase
 from sessions.records import Message
+from sessions.values.notices import NoticeId
 from tests.fakes.agent_kit import LoopClock
 
 LAST = Message("user", "[last]")
@@ -487,7 +488,7 @@ def test_what_was_told_is_what_the_step_holds(pieces: list[str], may_replace: bo
 
 # --- news ----------------------------------------------------------------------------------------------
 
-NEWS = Notice("N3", {})
+NEWS = Notice(NoticeId.ANSWER_CONTINUES, {})
 
 
 async def passed(seconds: float) -> None:
@@ -536,7 +537,7 @@ async def test_time_is_counted_from_the_last_sign_of_life() -> None:
 async def test_newer_news_take_the_place_of_older_ones() -> None:
     shown = Shown()
     shown.clock.at = 0.97
-    shown.step.schedule_notice(Notice("N2", {}), 0.0, 1.0)
+    shown.step.schedule_notice(Notice(NoticeId.RECONNECTING, {}), 0.0, 1.0)
     shown.step.schedule_notice(NEWS, 0.0, 1.0)
     await passed(0.06)
     assert shown.events == [NEWS]
