@@ -2,12 +2,12 @@
 
 Only listed people have access. An entry of `access.allow` is one of
 
-telegram:1001            one person, by the platform's stable id
-slack:T1/U3003           the same, where ids belong to a workspace
-slack:T1/*               the full members of a workspace
-telegram:-1001234/*      the members of a group, only in that group
-discord:GUILD/role:ID    the holders of a role
-telegram:*               everyone on that platform
+    telegram:1001            one person, by the platform's stable id
+    slack:T1/U3003           the same, where ids belong to a workspace
+    slack:T1/*               the full members of a workspace
+    telegram:-1001234/*      the members of a group, only in that group
+    discord:GUILD/role:ID    the holders of a role
+    telegram:*               everyone on that platform
 
 An entry such as `telegram@work:1001` applies only under the account `work`. Everything is compared
 exactly as written: no case folding, no trimming, no display names.

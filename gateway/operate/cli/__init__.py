@@ -2,13 +2,13 @@
 
 Every command pays for the imports of this module, so it imports click and nothing slow.
 
-common, platforms      shared options, store access and output; the platform helpers of `config`
-run, chat, terminal, remote
-                       the daemon, and the chat in a terminal with or without one
-daemon, pair, sessions, restarting
-                       commands that talk to the running daemon
-why, doctor, selftest, db, backup, config, setup, service
-                       diagnosis, maintenance and installation
+    common, platforms      shared options, store access and output; the platform helpers of `config`
+    run, chat, terminal, remote
+                           the daemon, and the chat in a terminal with or without one
+    daemon, pair, sessions, restarting
+                           commands that talk to the running daemon
+    why, doctor, selftest, db, backup, config, setup, service
+                           diagnosis, maintenance and installation
 """
 
 import sys
