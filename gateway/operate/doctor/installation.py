@@ -136,7 +136,7 @@ def _sqlite_findings(version: tuple[int, ...]) -> Sequence[Finding]:
     return [
         warn(
             "SQLite",
-            f"SQLite {written} can damage a database when two connections write at once (a bug of "
+            f"version {written} can damage a database when two connections write at once (a bug of "
             "3.7.0 to 3.51.2); Holdfast itself writes through one connection only",
             "Let no other program write to holdfast.db, or use a Python with SQLite 3.51.3.",
         )

@@ -109,7 +109,7 @@ MEMBER = Allowed("telegram:1001", Role.MEMBER)
             "telegram:1001",
             message(reply_to=Quote("2002", "forwarded words")),
             "telegram:1001",
-            id="whoever forwards something says it",
+            id="forwarded by an allowed person",
         ),
     ],
 )
@@ -137,7 +137,7 @@ def test_a_listed_person_is_a_member(entry: str, event: InboundMessage, principa
         pytest.param(
             "telegram:1001",
             message(id="2002", context=(Quote("telegram:1001", "let me in"),)),
-            id="stands after an allowed person",
+            id="listed after an allowed person",
         ),
         pytest.param("telegram:1001", message("discord"), id="same id on another platform"),
         pytest.param("telegram:1001", message("Telegram"), id="platform in another case"),
@@ -153,7 +153,7 @@ def test_a_listed_person_is_a_member(entry: str, event: InboundMessage, principa
         pytest.param("telegram:*", message(id=""), id="no id where everybody may"),
         pytest.param("telegram:*", message("slack"), id="everybody, but elsewhere"),
         pytest.param("telegram@work:*", message(account="home"), id="everybody, other account"),
-        pytest.param("telegram@work:1001", message(account="home"), id="other account of ours"),
+        pytest.param("telegram@work:1001", message(account="home"), id="another account of the bot"),
         pytest.param("telegram@work:1001", message(), id="no account where one is named"),
         pytest.param("slack:T1/U3003", message("slack", id="T1/u3003"), id="id in another case"),
         pytest.param(
