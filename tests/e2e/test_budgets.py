@@ -135,7 +135,7 @@ async def test_who_has_used_up_a_day_is_told_and_is_answered_on_the_next(tmp_pat
             told = await answer_to(house, "1001", "two")
             assert re.fullmatch(
                 r"⛔ Not answered: the limit of 1,000 tokens a day for each person has only 50 tokens "
-                r"left, and this request may use \d+ tokens; a new day begins in 11 h 59 min\. "
+                r"left, and this request may use \d+ tokens; it resets in 11 h 59 min\. "
                 r"Your message is kept: /retry runs it then\.",
                 told,
             )
