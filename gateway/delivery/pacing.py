@@ -116,12 +116,8 @@ class Pace:
         self._per_second = per_second
         self._per_minute = per_minute
         self._account = account
-        self._assigned_turns: dict[
-            OpPriority, float
-        ] = {}  # this chat's turns in the account's budget
-        self._recent_ops: deque[float] | None = (
-            deque() if per_minute else None
-        )  # times of the last minute's ops
+        self._assigned_turns: dict[OpPriority, float] = {}  # turns given by the account
+        self._recent_ops: deque[float] | None = deque() if per_minute else None
         self._pace_share = 1.0  # share of the documented pace, reduced by 429s
         self._remaining_ops = self._burst
         self._refilled_at = now

@@ -29,9 +29,7 @@ class FakeModel:
 
     def __init__(self) -> None:
         self.request_counts: Counter[str] = Counter()  # number of requests, by question
-        self.hanging_connections: dict[
-            str, Connection
-        ] = {}  # requests left unanswered, by question
+        self.hanging_connections: dict[str, Connection] = {}  # unanswered, by question
         self.changed = asyncio.Event()
 
     def handle_request(self, connection: Connection, path: str, body: bytes) -> None:
