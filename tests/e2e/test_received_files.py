@@ -371,8 +371,8 @@ async def test_without_a_transcription_service_the_model_is_told_so(tmp_path: Pa
     path = PATH.search(asked)
     assert path
     assert asked == (
-        f"[Voice message: {path[0]} (audio/ogg, 3 bytes); it cannot be listened to, because no "
-        "service for that is set up]"
+        f"[Voice message: {path[0]} (audio/ogg, 3 bytes); it cannot be transcribed, because "
+        "no transcription service is configured]"
     )
     assert not any("📎" in each.text for each in screen.messages(CHAT))
 

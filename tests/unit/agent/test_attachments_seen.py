@@ -52,8 +52,8 @@ def of(file: Attachment, **fields: object) -> Attachment:
             id="heard",
         ),
         pytest.param(
-            of(VOICE, fetched=True, trouble="it cannot be listened to"),
-            "[Voice message: received/c/v.ogg (audio/ogg, 900 bytes); it cannot be listened to]",
+            of(VOICE, fetched=True, trouble="it cannot be transcribed"),
+            "[Voice message: received/c/v.ogg (audio/ogg, 900 bytes); it cannot be transcribed]",
             id="not heard",
         ),
         pytest.param(

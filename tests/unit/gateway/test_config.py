@@ -499,11 +499,11 @@ def test_what_is_wrong_in_a_file_is_named_with_line_and_key(
         ),
         (
             "[access]\nallow = ['telegram:*', 'telegram:@ann']",
-            'F:2: access.allow[1] "telegram:@ann" names somebody by a name that can be changed; use the id that /whoami shows',
+            'F:2: access.allow[1] "telegram:@ann" contains a name, which can change; use the id that /whoami shows',
         ),
         (
             "[access]\nadmins = ['telegram:*']",
-            'F:2: access.admins[0] "telegram:*" would make everybody there an admin; name each person, or a role',
+            'F:2: access.admins[0] "telegram:*" would make everyone there an admin; list each person, or a role',
         ),
         (
             "[limits.users.ann]\nusd_per_day=1",
