@@ -35,7 +35,7 @@ class Author:
         draft = re.search(r"kept as draft (d[0-9a-f]{6})", said)
         if draft is None:
             return self._cut("write_file", {"path": "long.txt"}, TEXT)
-        tail = said.partition("It ends with:\n«")[2].partition("»\nContinue with")[0]
+        tail = said.partition("The draft ends with:\n«")[2].partition("»\nContinue with")[0]
         at = TEXT.index(tail) + len(tail)
         rest = TEXT[at:]
         given = {"draft_id": draft[1], "final": len(rest) <= self._size}

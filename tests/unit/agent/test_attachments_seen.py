@@ -27,15 +27,15 @@ def of(file: Attachment, **fields: object) -> Attachment:
         pytest.param(PHOTO, "[Picture: received/b/photo.jpg (image/jpeg, 2 MB)]", id="a picture"),
         pytest.param(
             of(PDF, trouble="too large (35 MB, at most 20 MB)"),
-            "[File report.pdf could not be had: too large (35 MB, at most 20 MB).]",
+            "[File report.pdf is not available: too large (35 MB, at most 20 MB).]",
             id="too large",
         ),
         pytest.param(
             of(PDF, trouble="It is gone."),
-            "[File report.pdf could not be had: It is gone.]",
+            "[File report.pdf is not available: It is gone.]",
             id="a sentence as the reason",
         ),
-        pytest.param(PDF, "[File report.pdf was not fetched.]", id="not settled"),
+        pytest.param(PDF, "[File report.pdf was not downloaded.]", id="not settled"),
         pytest.param(
             of(VOICE, fetched=True, heard="Buy milk."),
             "[Voice message: “Buy milk.”]",
@@ -53,7 +53,7 @@ def of(file: Attachment, **fields: object) -> Attachment:
         ),
         pytest.param(
             of(PDF, name="a]\n[x\u202eb", trouble="no"),
-            "[File a) (xb could not be had: no.]",
+            "[File a) (xb is not available: no.]",
             id="a name that would forge a line",
         ),
     ],

@@ -101,7 +101,7 @@ async def test_a_request_whose_calls_fill_the_room_stays_in_view() -> None:
 async def test_without_a_whole_summary_the_requests_are_listed(author: Author) -> None:
     done = await shortened(author, *ROWS)
     assert done is not None
-    assert done.summary.startswith("Earlier messages are not in view")
+    assert done.summary.startswith("Earlier messages are no longer visible")
     assert "Tell me." in done.summary
     assert done.kept_rows == 1
 

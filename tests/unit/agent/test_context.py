@@ -307,7 +307,7 @@ def test_nothing_is_marked_as_cut(contents: list[str]) -> None:
 def test_what_an_earlier_summary_says_is_handed_on() -> None:
     rows = [make_summary_row("the key is under the mat"), user("more")]
     text = record(rows)
-    assert text.startswith("What was known before:\nthe key is under the mat\n\nThe record:")
+    assert text.startswith("Earlier summary:\nthe key is under the mat\n\nThe record:")
     assert "Summary of the conversation so far" not in text
     assert "known before" not in record(rows[1:])
 
@@ -385,7 +385,7 @@ def test_a_list_stays_short_when_it_is_made_again_and_again() -> None:
     listed = rows[0].content
     assert "request number 199 " in listed
     assert "request number 190 " in listed
-    assert listed.count("Earlier messages are not in view") == 1
+    assert listed.count("Earlier messages are no longer visible") == 1
 
 
 def test_a_list_keeps_what_a_model_had_summed_up() -> None:

@@ -49,7 +49,7 @@ async def test_without_a_summary_what_was_asked_for_is_listed(play: Play) -> Non
     assert (await stage.run(*OLD)).text == "done"
     ((keep, summary),) = stage.journal.summaries
     assert keep == 1
-    assert "Earlier messages are not in view" in summary
+    assert "Earlier messages are no longer visible" in summary
 
 
 async def test_what_is_known_to_be_too_long_is_not_even_sent(play: Play) -> None:

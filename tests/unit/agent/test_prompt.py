@@ -54,12 +54,12 @@ CUT_NOTE = "[Your answer above was cut short: stop.]"
         ),
         pytest.param(
             [U, CUT],
-            [U, CUT, user(f"{CUT_NOTE} Go on exactly where it ends.")],
+            [U, CUT, user(f"{CUT_NOTE} Continue exactly where it ends.")],
             id="cut short and taken up again",
         ),
         pytest.param([U, CUT, A], [U, CUT, user(CUT_NOTE), A], id="two answers, one cut short"),
         pytest.param(
-            [U, A, A], [U, A, user("[The conversation goes on.]"), A], id="two answers in a row"
+            [U, A, A], [U, A, user("[The conversation continues.]"), A], id="two answers in a row"
         ),
         pytest.param(
             [Message("user", "hi", sender="Ann [x]\n(telegram:1)")],
@@ -136,7 +136,7 @@ def test_what_else_is_to_be_said_follows() -> None:
 def test_a_lost_call_is_named_with_what_was_received_of_it() -> None:
     told = describe_lost_calls(LostCallReport((LostCall("write_file", 12345),), limit_kilotokens=4))
     assert told == (
-        "[This call was too large, timed out on the way and has not run: `write_file` (cut off "
+        "[This call was too large, timed out in transit and has not run: `write_file` (cut off "
         "after 12,345 bytes received). Do not make the same call with the same content again. "
         "Split the work into several smaller calls, each with less than about 4K tokens of "
         "arguments.]"

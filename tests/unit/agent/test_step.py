@@ -355,7 +355,7 @@ def test_what_was_repeated_without_end_is_taken_back() -> None:
     )
     assert shown.events[-1] == TextReplaced("Well: ")
     shown.step.prepare_retry(RetryRequest(), 0, 0)
-    assert "repeat the same words" in shown.asks()[-1].content
+    assert "repeating the same words" in shown.asks()[-1].content
 
 
 def test_a_loop_in_a_continuation_leaves_what_was_there_before() -> None:

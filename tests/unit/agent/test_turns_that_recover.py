@@ -257,7 +257,7 @@ async def test_text_that_repeats_itself_is_taken_back(play: Play) -> None:
     done = await stage.run()
     assert done.text == stage.shown == "Then it was over."
     assert any(isinstance(event, TextReplaced) for event in stage.events)
-    assert "repeat the same words" in stage.asked(2)
+    assert "repeating the same words" in stage.asked(2)
     assert block not in json.dumps(stage.sent(2))
 
 

@@ -98,7 +98,7 @@ async def test_the_next_model_gets_to_know_what_the_one_before_lost(play: Play) 
     done = await stage.run()
     assert (done.text, done.attempts) == ("done", 4)
     assert "`note` (cut off after 3,009 bytes" in second.requests[0].last_user_text
-    assert "Another model was asked before you" in second.requests[0].last_user_text
+    assert "came from another model" in second.requests[0].last_user_text
     assert "Another model" not in stage.asked(3)
 
 
