@@ -60,7 +60,7 @@ class UsageEstimate(msgspec.Struct, frozen=True):
 
 
 def compute_cost(usage: Usage, price: Price | None) -> float | None:
-    """Return the cost in dollars: reported by the service, else computed from the price, else None."""
+    """Return the cost in dollars: as reported, else computed from the price, else None."""
     if usage.cost is not None or price is None:
         return usage.cost
     fresh = usage.input_tokens - usage.cached_tokens

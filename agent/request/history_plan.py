@@ -82,7 +82,7 @@ def is_too_long(tokens: int, window: int | None, max_output: int | None) -> bool
 
 
 def has_shrunk_enough(before: int, after: int) -> bool:
-    """Return True if a round removed at least 5 %; otherwise another round would not help either."""
+    """Return True if a round removed at least 5 %; otherwise further rounds would not help."""
     return after <= before * _MAX_REMAINING_SHARE
 
 

@@ -19,8 +19,8 @@ brief unless asked for more. You may use Markdown. Use the available tools when 
 honestly when you could not do something or do not know."""
 
 EARLIER_NOT_IN_VIEW = (
-    "The previous session with this person was stopped or interrupted. This is a fresh conversation "
-    "and you cannot see the earlier one. Do not pretend to remember it."
+    "The previous session with this person was stopped or interrupted. This is a fresh "
+    "conversation, and you cannot see the earlier one. Do not pretend to remember it."
 )
 
 LAST_STEP_MESSAGE = Message(
@@ -42,8 +42,8 @@ ANNOUNCED_CALL_PROMPT = (
 )
 
 REPETITION_PROMPT = (
-    "[You were repeating the same words over and over, so your answer was stopped and the repetition "
-    "removed. Do not start repeating again.]"
+    "[You were repeating the same words over and over, so your answer was stopped and the "
+    "repetition removed. Do not start repeating again.]"
 )
 
 _QUOTED_CHARACTERS = 200  # characters of a cut text to quote

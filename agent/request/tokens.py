@@ -51,7 +51,7 @@ def _strip_random_runs(text: str) -> tuple[str, float]:
     """Remove keys, hashes and encoded bytes; return the rest and the tokens of the removed part."""
     removed = 0
 
-    def strip(match: re.Match[str]) -> str:
+    def out(match: re.Match[str]) -> str:
         nonlocal removed
         run = match.group()
         if not _is_random_run(run):
@@ -59,7 +59,7 @@ def _strip_random_runs(text: str) -> tuple[str, float]:
         removed += len(run)
         return " "
 
-    return _LONG_RUNS.sub(strip, text), removed * _TOKENS_PER_RANDOM_CHARACTER
+    return _LONG_RUNS.sub(out, text), removed * _TOKENS_PER_RANDOM_CHARACTER
 
 
 def _is_random_run(run: str) -> bool:

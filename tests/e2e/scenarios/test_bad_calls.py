@@ -129,7 +129,7 @@ async def test_three_answers_in_a_row_with_nothing_that_can_run_end_the_turn(
         turn = await scene.go()
         assert turn.state is TurnState.FAILED
         assert len(scene.requests) == 3
-        assert "cannot be carried out" in scene.shown()[-1]
+        assert "cannot be run" in scene.shown()[-1]
         assert scene.desk.ran == []
         await scene.check(readable=False)
 

@@ -270,7 +270,7 @@ async def test_a_text_before_the_cut_call_is_kept_and_not_said_again(
         assert shown["tool_calls"] == []
         assert "`write_file`" in asked["content"]
         assert "network error" not in asked["content"]
-        assert "repeating its last words, «Writing it now.»" in asked["content"]
+        assert "repeating these last words verbatim, «Writing it now.»" in asked["content"]
         rows = await scene.rows()
         assert rows[1].content == "Writing it now."
         assert [call.id for call in rows[1].tool_calls] == ["c2"]

@@ -187,7 +187,7 @@ async def test_a_wait_of_more_than_ten_minutes_is_not_waited(tmp_path: Path) -> 
     async with stage(tmp_path, "chat", 'S429:{"retry-after":"601"}') as scene:
         turn = await scene.go()
         assert turn.state is TurnState.FAILED
-        assert "slow down" in scene.shown()[0]
+        assert "limits the rate" in scene.shown()[0]
         assert len(scene.requests) == 1
         await scene.check()
 
@@ -196,7 +196,7 @@ async def test_a_rate_limit_that_does_not_end_ends_the_turn(tmp_path: Path) -> N
     async with stage(tmp_path, "chat", *['S429:{"retry-after-ms":"20"}'] * 3) as scene:
         await scene.go()
         assert len(scene.requests) == 3
-        assert "slow down" in scene.shown()[0]
+        assert "limits the rate" in scene.shown()[0]
         assert await scene.history() == ["U:go"]
         await scene.check()
 

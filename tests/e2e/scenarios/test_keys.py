@@ -107,7 +107,7 @@ async def test_a_new_key_that_is_refused_as_well_is_not_tried_again(
         assert turn.state is TurnState.FAILED
         assert shown(scene) == ["sk-first", "sk-second"]
         (said,) = scene.shown()
-        assert "does not accept our key" in said
+        assert "rejected the API key" in said
         assert "model.api_key" in said
         assert "sk-" not in said
         assert await scene.history() == ["U:go"]

@@ -285,7 +285,7 @@ async def test_a_half_of_an_answer_is_not_passed_off_as_a_whole_one(
         assert len(scene.requests) == 3
         text, notice = scene.shown()
         assert text == old.strip()
-        assert "began its answer anew" in notice
+        assert "started its answer over" in notice
         assert await scene.history() == ["U:go", f"A!:{old}"]
         await scene.check()
 

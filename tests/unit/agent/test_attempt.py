@@ -147,13 +147,13 @@ async def test_silence_after_the_end_is_no_fault() -> None:
 async def test_gives_up_on_silence(script: str, cause: str, after: float) -> None:
     seen = await attempt(script)
     assert seen.verdict_name == "cut"
-    assert seen.cause == f"Stalled: given up: {cause}"
+    assert seen.cause == f"Stalled: timeout: {cause}"
     assert after - 0.02 <= seen.took < after + 1.0
 
 
 async def test_gives_up_on_an_answer_that_never_ends() -> None:
     seen = await attempt('H [T"a" W.1]*', msgspec.structs.replace(CLOCKS, lifetime=0.7))
-    assert (seen.verdict_name, seen.cause) == ("cut", "Stalled: given up: lifetime")
+    assert (seen.verdict_name, seen.cause) == ("cut", "Stalled: timeout: lifetime")
     assert 0.68 <= seen.took < 1.7
     assert set(seen.shown) == {"a"}
 
@@ -166,7 +166,7 @@ async def test_a_slow_but_living_stream_is_left_alone() -> None:
 async def test_gives_up_on_an_answer_that_drips() -> None:
     slow = msgspec.structs.replace(CLOCKS, min_rate=10.0, min_rate_window=0.6)
     seen = await attempt('H [T"a" W.15]*', slow)
-    assert (seen.verdict_name, seen.cause) == ("cut", "Stalled: given up: min_rate")
+    assert (seen.verdict_name, seen.cause) == ("cut", "Stalled: timeout: min_rate")
     assert 0.58 <= seen.took < 1.5
 
 

@@ -399,7 +399,7 @@ class TestAnswersThatBeginAnew:
     def test_a_half_of_an_answer_is_not_passed_off_as_a_whole_one(self) -> None:
         end = play(self.ANEW, self.ANEW)[1]
         assert isinstance(end, GiveUp)
-        assert "anew" in end.cause
+        assert "started its answer over" in end.cause
 
     def test_others_may_know_how_to_go_on(self) -> None:
         other = seen(

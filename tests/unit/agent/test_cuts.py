@@ -147,8 +147,8 @@ def asked(*messages: tuple[str, str]) -> Asked:
 
 def test_the_model_goes_on_where_a_text_was_quoted() -> None:
     told = (
-        "[Your answer above was cut. What arrived of it ends with:\n«Dear rea»\nGo on exactly "
-        "there: start by repeating its last words, «rea», to the letter, and go on.]"
+        "[Your answer above was cut. The part that arrived ends with:\n«Dear rea»\nContinue "
+        "exactly there: start by repeating these last words verbatim, «rea», and then go on.]"
     )
     rest = rest_of([LETTER], asked(("assistant", "Dear rea"), ("user", told)))
     assert rest == Answer("reader, this is a letter.", calls=LETTER.calls)
@@ -156,8 +156,8 @@ def test_the_model_goes_on_where_a_text_was_quoted() -> None:
 
 def test_the_model_goes_on_behind_the_draft() -> None:
     told = (
-        "[The beginning of a was kept as draft d0a1b2c (4 characters, 1 line). Nothing of it "
-        "stands in the file yet. It ends with:\n«one»\nContinue with `write_file_continue`]"
+        "[The beginning of a was kept as draft d0a1b2c (4 characters, 1 line). The file "
+        "itself has not been written yet. The draft ends with:\n«one»\nContinue with `write_file_continue`]"
     )
     (call,) = rest_of([FILE], asked(("user", told))).calls
     assert call.name == "write_file_continue"

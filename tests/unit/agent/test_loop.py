@@ -178,7 +178,7 @@ async def test_a_model_that_only_makes_calls_which_cannot_run_is_stopped(play: P
     stage = await play(always(calls(("", "zzz", "{}"))))
     done = await stage.run()
     assert (done.ending, done.attempts) == (TurnEnding.FAILED, 3)
-    assert "tool calls that cannot be carried out" in done.cause
+    assert "tool calls that cannot be run" in done.cause
     assert done.message is None
 
 
@@ -212,7 +212,7 @@ async def test_the_last_step_asks_for_a_summary_without_tools(play: Play) -> Non
 @pytest.mark.parametrize(
     ("last", "ending", "words"),
     [
-        (calls(READ_A), TurnEnding.FAILED, "used up all its steps"),
+        (calls(READ_A), TurnEnding.FAILED, "used all its steps"),
         ('H T"so far" C(0,c9,read,{"path":"z"}) F tool_calls D', TurnEnding.ANSWERED, ""),
         ("S400", TurnEnding.FAILED, "refused"),
     ],

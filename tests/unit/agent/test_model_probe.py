@@ -106,7 +106,7 @@ async def test_a_service_without_a_list_is_asked_all_the_same() -> None:
     async with ModelServer(ok("ready"), CALLED) as server:
         url = server.url.replace("/v1", "/other/v1")
         found = await asked(settings(server, base_url=url))
-    assert "gives no list" in of(found, "service").text
+    assert "does not list its models" in of(found, "service").text
     assert found.works
 
 
@@ -119,7 +119,7 @@ async def test_a_service_without_a_list_is_asked_all_the_same() -> None:
             "support tools",
             id="refusal",
         ),
-        pytest.param(calls(("c", "report_word", '{"word"')), "not whole JSON", id="half a call"),
+        pytest.param(calls(("c", "report_word", '{"word"')), "incomplete JSON", id="half a call"),
     ],
 )
 async def test_a_model_that_does_not_call_tools_answers_all_the_same(
@@ -139,9 +139,11 @@ async def test_a_model_that_does_not_call_tools_answers_all_the_same(
         pytest.param("H EOF", "ended without an answer", id="nothing"),
         pytest.param(ok(" "), "the answer was empty", id="empty"),
         pytest.param("H F content_filter U D EOF", "declined", id="a filter"),
-        pytest.param((status(500, message="oops"),), "has failed", id="an error"),
-        pytest.param((status(402, message="insufficient_quota"),), "account is empty", id="money"),
-        pytest.param((status(429, message="rate limit"),), "slow down", id="too fast"),
+        pytest.param((status(500, message="oops"),), "service failed", id="an error"),
+        pytest.param(
+            (status(402, message="insufficient_quota"),), "no credit left", id="no_credit"
+        ),
+        pytest.param((status(429, message="rate limit"),), "limits the rate", id="rate_limited"),
         pytest.param("H HANG", "no answer within", id="silence"),
     ],
 )

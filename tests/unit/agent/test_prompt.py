@@ -190,7 +190,7 @@ def test_a_tool_that_is_withheld_is_not_asked_for() -> None:
     told = describe_lost_calls(
         LostCallReport((LostCall("write_file", 9),), withheld_tool="write_file")
     )
-    assert "`write_file` cannot be used for your next answer" in told
+    assert "`write_file` is not available for your next answer" in told
     assert "smaller" not in told
 
 

@@ -192,7 +192,7 @@ def test_lost_calls_are_told_alone_or_behind_the_text() -> None:
     shown.step.on_delta(TextDelta("I write."))
     answer, told = shown.asks()
     assert answer == Message("assistant", "I write.")
-    assert "repeating its last words, «I write.»" in told.content
+    assert "repeating these last words verbatim, «I write.»" in told.content
     assert "`write`" in told.content
 
 
@@ -286,7 +286,7 @@ def test_text_that_broke_off_behind_reported_losses_is_carried_on_with_the_repor
     shown.step.prepare_retry(RetryRequest(), 0, 0)
     answer, asked = shown.asks()
     assert answer == Message("assistant", FOX)
-    assert "repeating its last words" in asked.content
+    assert "repeating these last words" in asked.content
     assert "`pay`" in asked.content
 
 

@@ -70,7 +70,7 @@ async def test_after_two_repeats_the_turn_ends_with_the_cause(play: Play) -> Non
         ("S400", "refused the request (scripted error)", False),
         ("S401", "key", True),
         ("S402", "account", True),
-        ('S429:{"retry-after":"601"}', "slow down", False),
+        ('S429:{"retry-after":"601"}', "limits the rate", False),
         ('H J{"error":{"message":"x","code":"context_length_exceeded"}}', "too long", False),
     ],
 )
@@ -94,7 +94,7 @@ async def test_a_model_that_declines_is_quoted(play: Play) -> None:
 
 async def test_a_model_that_declines_without_a_word_says_so(play: Play) -> None:
     done = await (await play("H F content_filter D")).run()
-    assert (done.notice, done.cause, done.message) == ("N9", "it gave no reason", None)
+    assert (done.notice, done.cause, done.message) == ("N9", "no reason given", None)
 
 
 @pytest.mark.parametrize(

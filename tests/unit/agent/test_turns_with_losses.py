@@ -70,7 +70,7 @@ async def test_each_loss_asks_for_half_until_the_tool_is_held_back(play: Play) -
     assert "maxLength" not in json.dumps(stage.offered(4)["pay"])
     assert "note" not in stage.offered(5)
     assert "pay" in stage.offered(5)
-    assert "`note` cannot be used" in stage.asked(5)
+    assert "`note` is not available" in stage.asked(5)
 
 
 async def test_a_tool_that_is_lost_once_more_ends_the_turn(play: Play) -> None:
@@ -183,7 +183,7 @@ async def test_text_is_not_asked_for_again_with_a_lost_call(play: Play) -> None:
     stage = await play(f'H T"I pay. " {LOST_PAY} RST', calls(PAY), ok("done"))
     await stage.run()
     assert stage.sent(2)[-2] == {"role": "assistant", "content": "I pay. "}
-    assert "repeating its last words, «I pay. »" in stage.asked(2)
+    assert "repeating these last words verbatim, «I pay. »" in stage.asked(2)
     assert stage.shown == "I pay. done"
     assert [row.content for row in stage.journal.rows if row.role == "assistant"] == ["I pay. "]
 
