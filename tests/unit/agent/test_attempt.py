@@ -118,13 +118,13 @@ async def attempt(
         pytest.param("S401", "cut", "before-first", "", id="key refused"),
     ],
 )  # fmt: skip
-async def test_judges(script: str, verdict: str, phase: str, shown: str) -> None:
+async def test_an_attempt_is_judged(script: str, verdict: str, phase: str, shown: str) -> None:
     seen = await attempt(script)
     assert (seen.verdict_name, seen.phase, seen.shown) == (verdict, phase, shown)
     assert seen.requests == 1
 
 
-async def test_silence_after_the_end_is_no_fault() -> None:
+async def test_silence_after_the_finish_reason_is_not_an_error() -> None:
     seen = await attempt('H T"all" F stop HANG')
     assert (seen.verdict_name, seen.shown, seen.cause) == ("complete", "all", "")
 
@@ -144,26 +144,26 @@ async def test_silence_after_the_end_is_no_fault() -> None:
         pytest.param("H W.05 P HANG", "wire_dead", CLOCKS.wire_dead, id="the pings end"),
     ],
 )
-async def test_gives_up_on_silence(script: str, cause: str, after: float) -> None:
+async def test_a_silent_request_times_out(script: str, cause: str, after: float) -> None:
     seen = await attempt(script)
     assert seen.verdict_name == "cut"
     assert seen.cause == f"Stalled: timeout: {cause}"
     assert after - 0.02 <= seen.took < after + 1.0
 
 
-async def test_gives_up_on_an_answer_that_never_ends() -> None:
+async def test_an_endless_answer_hits_the_lifetime_limit() -> None:
     seen = await attempt('H [T"a" W.1]*', msgspec.structs.replace(CLOCKS, lifetime=0.7))
     assert (seen.verdict_name, seen.cause) == ("cut", "Stalled: timeout: lifetime")
     assert 0.68 <= seen.took < 1.7
     assert set(seen.shown) == {"a"}
 
 
-async def test_a_slow_but_living_stream_is_left_alone() -> None:
+async def test_a_slow_stream_with_progress_does_not_time_out() -> None:
     seen = await attempt('H [T"a " W.2]*5 F stop D')
     assert (seen.verdict_name, seen.shown) == ("complete", "a " * 5)
 
 
-async def test_gives_up_on_an_answer_that_drips() -> None:
+async def test_an_answer_below_the_minimum_rate_times_out() -> None:
     slow = msgspec.structs.replace(CLOCKS, min_rate=10.0, min_rate_window=0.6)
     seen = await attempt('H [T"a" W.15]*', slow)
     assert (seen.verdict_name, seen.cause) == ("cut", "Stalled: timeout: min_rate")
@@ -173,7 +173,7 @@ async def test_gives_up_on_an_answer_that_drips() -> None:
 # --- what it learns, costs and tells ---------------------------------------------------------------
 
 
-async def test_how_soon_a_model_begins_is_learned() -> None:
+async def test_the_time_to_the_first_token_is_learned() -> None:
     learned = LearnedTarget()
     for _ in range(4):
         learned.record_first_token(0.001)
@@ -192,9 +192,7 @@ async def test_how_soon_a_model_begins_is_learned() -> None:
         ('H T"a" W.1 T"b" F stop D', None),
     ],
 )
-async def test_only_long_silences_inside_an_answer_are_learned(
-    script: str, kind: str | None
-) -> None:
+async def test_only_long_gaps_are_learned(script: str, kind: str | None) -> None:
     learned = LearnedTarget()
     for each in ("text", "reasoning"):
         for _ in range(49):
@@ -205,7 +203,7 @@ async def test_only_long_silences_inside_an_answer_are_learned(
     assert all(gap is None or gap >= 2.4 for gap in gaps.values())
 
 
-async def test_a_model_that_always_begins_late_is_not_said_to_be_silent() -> None:
+async def test_a_slow_start_learned_earlier_delays_the_silence_notice() -> None:
     learned = LearnedTarget()
     early = msgspec.structs.replace(CLOCKS, notice_after=0.1)
     script = 'W.2 H T"x" F stop D'
@@ -215,7 +213,7 @@ async def test_a_model_that_always_begins_late_is_not_said_to_be_silent() -> Non
     assert (await attempt(script, early, learned=learned)).silences == []
 
 
-def test_the_clocks_follow_the_model_the_request_and_what_was_learned() -> None:
+def test_timeouts_depend_on_the_model_the_request_and_learned_gaps() -> None:
     learned = LearnedTarget()
     settings = TargetSettings(provider="openai", name="o1")
     target = Target(Tired(), "o1", settings)
@@ -234,7 +232,7 @@ def test_the_clocks_follow_the_model_the_request_and_what_was_learned() -> None:
     assert gaps[ProgressKind.TOOL] == 150
 
 
-async def test_a_service_that_never_says_its_texts_are_over_is_believed() -> None:
+async def test_text_without_an_end_marker_is_complete_for_a_service_known_to_omit_it() -> None:
     learned = LearnedTarget()
     assert (await attempt('H T"ok" EOF', learned=learned)).verdict_name == "cut"
     learned.record_unmarked_end()
@@ -243,25 +241,25 @@ async def test_a_service_that_never_says_its_texts_are_over_is_believed() -> Non
     assert (await attempt('H T"ok" RST', learned=learned)).verdict_name == "cut"
 
 
-async def test_says_what_it_cost_and_what_the_service_calls_it() -> None:
+async def test_the_result_contains_usage_and_request_id() -> None:
     seen = await attempt('H T"Hel" R"x" F stop U(7) D')
     assert seen.usage == Usage(10, 7)
     assert (seen.received_characters, seen.request_id, seen.cause) == (4, "req_scripted", "")
 
 
-async def test_a_listed_price_makes_it_money() -> None:
+async def test_a_configured_price_sets_the_cost() -> None:
     seen = await attempt(
         'H T"x" F stop U(7,100,60) D', price=PriceSettings(input=1.0, output=10.0, cached=0.5)
     )
     assert seen.usage == Usage(100, 7, 60, (40 * 1.0 + 60 * 0.5 + 7 * 10.0) / 1_000_000)
 
 
-async def test_what_was_not_counted_cost_nothing_that_is_known() -> None:
+async def test_the_cost_is_unknown_without_reported_usage() -> None:
     seen = await attempt('H T"x" D', price=PriceSettings(input=1.0, output=10.0))
     assert seen.usage == Usage()
 
 
-async def test_thoughts_are_kept_for_the_target_that_had_them() -> None:
+async def test_stored_reasoning_carries_the_targets_label() -> None:
     seen = await attempt('H R"hm " R"well" T"x" F stop D')
     row = seen.stored_reasoning("openai/m")
     assert decode_reasoning(row, "openai/m") == ReasoningBlocks("openai/m", "hm well")
@@ -269,7 +267,7 @@ async def test_thoughts_are_kept_for_the_target_that_had_them() -> None:
     assert (await attempt('H T"x" F stop D')).stored_reasoning("openai/m") is None
 
 
-async def test_only_a_cut_has_an_error() -> None:
+async def test_only_a_cut_verdict_has_an_error() -> None:
     assert isinstance((await attempt('H T"x" HANG')).error, Stalled)
     assert (await attempt('H T"x" EOF')).error is None
     assert (await attempt('H T"x" F stop D')).error is None
@@ -290,18 +288,20 @@ SOON = msgspec.structs.replace(CLOCKS, first_token_soft=0.2, notice_after=0.15, 
         pytest.param('H T"x" F stop W.3 D', [], id="nothing more is waited for"),
     ],
 )
-async def test_long_silence_is_told(script: str, expected: list[float]) -> None:
+async def test_long_silence_triggers_the_silence_callback(
+    script: str, expected: list[float]
+) -> None:
     seen = await attempt(script, SOON)
     assert [seconds for seconds, _ in seen.silences] == pytest.approx(expected, abs=0.04)
 
 
-async def test_a_silence_is_told_with_the_time_that_is_left() -> None:
+async def test_the_silence_callback_receives_the_remaining_time() -> None:
     seen = await attempt('H T"x" W.18 F stop D', SOON)
     ((seconds, remaining),) = seen.silences
     assert seconds + remaining == pytest.approx(0.8, abs=0.02)
 
 
-async def test_news_that_cannot_be_told_leaves_the_request_its_clocks() -> None:
+async def test_a_failing_silence_callback_leaves_the_timeouts_running() -> None:
     reported: list[str] = []
     asyncio.get_running_loop().set_exception_handler(
         lambda _loop, context: reported.append(str(context.get("exception")))
@@ -333,13 +333,13 @@ BLOCK = "".join(chr(97 + at * 7 % 26) for at in range(120)) + " end. "
 LOOP = BLOCK * 200
 
 
-async def test_a_text_that_repeats_itself_is_ended_and_the_repetition_is_not_kept() -> None:
+async def test_a_repeating_text_is_stopped_and_its_repetition_dropped() -> None:
     seen = await attempt((*steps("H"), text("Well then: "), text(LOOP), *steps("HANG")))
     assert isinstance(seen.error, Looping)
     assert (seen.verdict_name, seen.step.text, seen.step.calls) == ("cut", "Well then: ", ())
 
 
-async def test_what_was_shown_before_a_loop_was_noticed_is_no_part_of_the_answer() -> None:
+async def test_text_emitted_inside_a_loop_is_not_part_of_the_result() -> None:
     pieces = [text(LOOP[at : at + 500]) for at in range(0, len(LOOP), 500)]
     seen = await attempt((*steps('H C(0,c1,pay,{"amount":1}) T"So. "'), *pieces, *steps("HANG")))
     assert len(seen.shown) > 4000  # the loop itself did not tell from the start
@@ -347,7 +347,7 @@ async def test_what_was_shown_before_a_loop_was_noticed_is_no_part_of_the_answer
     assert seen.took < (CLOCKS.gap_text or 0)
 
 
-async def test_thoughts_that_repeat_themselves_are_ended_and_not_kept() -> None:
+async def test_repeating_reasoning_is_stopped_and_dropped() -> None:
     script = f'H R"First. " R"{LOOP}" HANG'
     seen = await attempt(script)
     assert isinstance(seen.error, Looping)
@@ -355,7 +355,7 @@ async def test_thoughts_that_repeat_themselves_are_ended_and_not_kept() -> None:
     assert seen.phase == "reasoning"
 
 
-async def test_arguments_that_repeat_themselves_are_ended() -> None:
+async def test_repeating_arguments_are_stopped() -> None:
     seen = await attempt(f'H C(0,c1,pay,\'{{"amount":"{LOOP}\') HANG')
     assert isinstance(seen.error, Looping)
     assert (seen.verdict_name, seen.phase) == ("cut", "tool-args")
@@ -410,7 +410,7 @@ class Tired:
         pass
 
 
-async def test_a_time_limit_of_somebody_else_is_not_taken_for_ours() -> None:
+async def test_a_foreign_timeout_error_is_not_treated_as_a_watchdog_timeout() -> None:
     target = Target(Tired(), "m", TargetSettings(timeouts=SCALED))
     with pytest.raises(TimeoutError):
         await run_attempt(

@@ -71,7 +71,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
         pytest.param('{"a":"b","a":"c', {"a": PartialString("c", complete=False)}, id="twice"),
     ],
 )
-def test_what_is_there_is_read(prefix: str, found: dict[str, PartialString]) -> None:
+def test_received_string_members_are_read(prefix: str, found: dict[str, PartialString]) -> None:
     assert read_string_members(prefix) == found
 
 
@@ -83,7 +83,7 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(TEXT, VALUES, max_size=5), st.booleans(), st.booleans(), st.data())
-def test_a_cut_anywhere_gives_beginnings_of_the_truth(
+def test_any_truncation_yields_prefixes_of_the_real_values(
     true: dict[str, Any], ascii_only: bool, spaced: bool, data: st.DataObject
 ) -> None:
     written = json.dumps(true, ensure_ascii=ascii_only, indent=2 if spaced else None)
@@ -119,7 +119,7 @@ STYLES = {
     ),
     st.floats(0, 1),
 )
-def test_exactly_the_characters_that_were_wholly_written_are_read(
+def test_only_completely_written_characters_are_read(
     written: list[tuple[str, str]], share: float
 ) -> None:
     head = '{"content":"'
@@ -136,7 +136,7 @@ def test_exactly_the_characters_that_were_wholly_written_are_read(
     }
 
 
-def test_a_very_long_text_is_read_in_one_go() -> None:
+def test_a_very_long_string_is_read_in_linear_time() -> None:
     text = 'a"\\\n😀' * 400_000
     written = json.dumps({"content": text})
     assert read_string_members(written[:-2])["content"] == PartialString(text, complete=False)

@@ -69,7 +69,7 @@ CUT_NOTE = "[Your answer above was cut short: stop.]"
         pytest.param([], [], id="nothing"),
     ],
 )
-def test_shows_a_history_to_the_model(history: list[Message], seen: list[Message]) -> None:
+def test_a_history_is_normalized(history: list[Message], seen: list[Message]) -> None:
     assert list(normalize_history(history)) == seen
 
 
@@ -79,7 +79,9 @@ ROWS = st.sampled_from(
 
 
 @given(st.lists(ROWS, max_size=12))
-def test_whatever_the_history_rows_alternate_and_calls_have_one_result(rows: list[Message]) -> None:
+def test_any_history_is_normalized_to_alternating_rows_with_one_result_per_call(
+    rows: list[Message],
+) -> None:
     seen = normalize_history(rows)
     at = 0
     before = ""
@@ -108,7 +110,7 @@ def test_an_interrupted_request_is_quoted_up_to_a_limit() -> None:
         (ContinuationReason.NETWORK, "network error", "length limit"),
     ],
 )
-def test_a_text_is_carried_on_with_its_real_cause(
+def test_a_continuation_prompt_names_the_real_cause(
     kind: ContinuationReason, said: str, unsaid: str
 ) -> None:
     answer, asked = continuation_messages("The quick brown ", kind)
@@ -119,7 +121,7 @@ def test_a_text_is_carried_on_with_its_real_cause(
     assert asked.content.count("«The quick brown »") == 2
 
 
-def test_of_a_long_text_only_the_end_is_quoted() -> None:
+def test_only_the_end_of_a_long_text_is_quoted() -> None:
     text = "".join(f"{number:04} " for number in range(200))
     answer, asked = continuation_messages(text, ContinuationReason.CAP)
     assert answer.content == text
@@ -128,12 +130,12 @@ def test_of_a_long_text_only_the_end_is_quoted() -> None:
     assert text[-201:] not in asked.content
 
 
-def test_what_else_is_to_be_said_follows() -> None:
+def test_extra_text_follows_the_continuation_prompt() -> None:
     _, asked = continuation_messages("x", ContinuationReason.CAP, "[And this.]")
     assert asked.content.endswith("\n\n[And this.]")
 
 
-def test_a_lost_call_is_named_with_what_was_received_of_it() -> None:
+def test_a_lost_call_is_reported_with_its_received_bytes() -> None:
     told = describe_lost_calls(LostCallReport((LostCall("write_file", 12345),), limit_kilotokens=4))
     assert told == (
         "[This call was too large, timed out in transit and has not run: `write_file` (cut off "
@@ -143,7 +145,7 @@ def test_a_lost_call_is_named_with_what_was_received_of_it() -> None:
     )
 
 
-def test_of_many_lost_calls_three_are_named() -> None:
+def test_at_most_three_lost_calls_are_listed() -> None:
     told = describe_lost_calls(
         LostCallReport(tuple(LostCall(f"tool{number}", number) for number in range(5)))
     )
@@ -151,27 +153,27 @@ def test_of_many_lost_calls_three_are_named() -> None:
     assert [f"`tool{number}`" in told for number in range(5)] == [True, True, True, False, False]
 
 
-def test_a_lost_call_without_a_name_is_named_somehow() -> None:
+def test_a_lost_call_without_a_name_is_called_a_tool() -> None:
     assert "`a tool` (cut off after 0 bytes" in describe_lost_calls(
         LostCallReport((LostCall("", 0),))
     )
 
 
-def test_what_was_done_is_not_to_be_repeated() -> None:
+def test_completed_calls_are_listed_as_not_to_be_repeated() -> None:
     told = describe_lost_calls(
         LostCallReport((LostCall("write_file", 1),), done_calls=("read (c1)", "pay (c2)"))
     )
     assert "read (c1), pay (c2). Do not repeat these." in told
 
 
-def test_a_call_that_nothing_proves_is_asked_for_as_it_was() -> None:
+def test_an_unsealed_call_is_requested_unchanged() -> None:
     told = describe_lost_calls(LostCallReport(unsealed_tools=("pay", "pay", "pay", "pay", "drop")))
     assert "your call of `pay`, `pay`, `pay`; it has not run" in told
     assert "make the same call again" in told
     assert "smaller" not in told
 
 
-def test_a_file_whose_beginning_was_kept_is_gone_on_with() -> None:
+def test_a_kept_draft_is_continued_instead_of_repeated() -> None:
     note = describe_draft("d1", "a.txt", 1234, 1, "the end")
     told = describe_lost_calls(LostCallReport((LostCall("write_file", 9, note),)))
     assert "draft d1 (1,234 characters, 1 line)" in told
@@ -181,12 +183,12 @@ def test_a_file_whose_beginning_was_kept_is_gone_on_with() -> None:
     assert "2 lines)" in describe_draft("d1", "a.txt", 5, 2, "x")
 
 
-def test_a_second_call_without_a_draft_is_still_not_to_be_repeated() -> None:
+def test_a_lost_call_without_a_draft_must_not_be_repeated() -> None:
     lost = (LostCall("write_file", 9, describe_draft("d1", "a", 5, 1, "x")), LostCall("pay", 3))
     assert "same content again" in describe_lost_calls(LostCallReport(lost))
 
 
-def test_a_tool_that_is_withheld_is_not_asked_for() -> None:
+def test_a_withheld_tool_is_not_requested() -> None:
     told = describe_lost_calls(
         LostCallReport((LostCall("write_file", 9),), withheld_tool="write_file")
     )
@@ -207,7 +209,7 @@ TEXTS = st.text(max_size=20)
         TEXTS,
     )
 )
-def test_whatever_is_reported_stands_in_one_pair_of_brackets(report: LostCallReport) -> None:
+def test_any_report_is_one_bracketed_text(report: LostCallReport) -> None:
     told = describe_lost_calls(report)
     assert told[0] == "["
     assert told[-1] == "]"

@@ -51,7 +51,7 @@ SORTED = [
 @pytest.mark.parametrize(
     ("made", "kind"), [row[1:] for row in SORTED], ids=[row[0] for row in SORTED]
 )
-def test_a_call_of_a_broken_answer_runs_only_if_it_may(
+def test_calls_of_an_incomplete_answer_are_sorted_by_safety(
     made: StepCall, kind: str, verdict: Verdict
 ) -> None:
     salvage = sort_calls([made], verdict, TOOLS)
@@ -60,12 +60,12 @@ def test_a_call_of_a_broken_answer_runs_only_if_it_may(
 
 
 @pytest.mark.parametrize("verdict", [Complete(), SoftComplete()], ids=["complete", "soft"])
-def test_all_calls_of_a_whole_answer_go_to_the_gate(verdict: Verdict) -> None:
+def test_all_calls_of_a_complete_answer_go_to_the_gate(verdict: Verdict) -> None:
     calls = tuple(made for _, made, _ in SORTED)
     assert sort_calls(calls, verdict, TOOLS) == Salvage(ready=calls)
 
 
-def test_each_kind_keeps_its_order() -> None:
+def test_calls_keep_their_order_within_each_group() -> None:
     calls = [
         call("look"),
         call("transfer", ArgumentsState.TRUNCATED),
@@ -83,7 +83,7 @@ CALLS = st.lists(
 
 
 @given(CALLS)
-def test_no_call_is_left_out_or_counted_twice(calls: list[StepCall]) -> None:
+def test_every_call_is_sorted_into_exactly_one_group(calls: list[StepCall]) -> None:
     salvage = sort_calls(calls, DROP, TOOLS)
     sorted_out = [*salvage.ready, *salvage.unsealed, *salvage.lost]
     assert sorted(map(id, sorted_out)) == sorted(map(id, calls))

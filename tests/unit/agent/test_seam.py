@@ -79,7 +79,7 @@ def overlap_of(old: str, new: str) -> int:
 
 
 @pytest.mark.parametrize("extra", [1, 13, 300], ids=["letters", "words", "lines"])
-def test_repeated_words_are_dropped_wherever_the_text_was_cut(extra: int) -> None:
+def test_the_overlap_is_trimmed_at_any_cut(extra: int) -> None:
     for cut in range(1, len(MARKDOWN)):
         new = MARKDOWN[max(0, cut - REPEATED) :]
         pieces = [new[at : at + extra] for at in range(0, len(new), extra)]
@@ -87,7 +87,7 @@ def test_repeated_words_are_dropped_wherever_the_text_was_cut(extra: int) -> Non
 
 
 @pytest.mark.parametrize("may_replace", [True, False])
-def test_an_answer_begun_anew_is_shown_once_wherever_it_was_cut(may_replace: bool) -> None:
+def test_a_restarted_answer_is_shown_once_at_any_cut(may_replace: bool) -> None:
     for cut in range(1, len(MARKDOWN)):
         shown, seam = joined(MARKDOWN[:cut], MARKDOWN, may_replace=may_replace)
         assert shown == MARKDOWN, cut
@@ -96,14 +96,14 @@ def test_an_answer_begun_anew_is_shown_once_wherever_it_was_cut(may_replace: boo
 
 
 @pytest.mark.parametrize(("said", "anew"), [(47, False), (48, True)])
-def test_forty_eight_characters_of_the_beginning_are_a_new_beginning(said: int, anew: bool) -> None:
+def test_forty_eight_repeated_leading_characters_count_as_a_restart(said: int, anew: bool) -> None:
     new = MARKDOWN[:said] + "\u2026 and something else"
     shown, seam = joined(MARKDOWN, new)
     assert seam.restarted is anew
     assert shown == (new if anew else MARKDOWN + new)
 
 
-def test_an_answer_that_simply_goes_on_is_whole_wherever_that_can_be_told() -> None:
+def test_a_continuation_without_overlap_is_joined_exactly_at_unambiguous_cuts() -> None:
     told = 0
     for cut in range(1, len(MARKDOWN)):
         old, new = MARKDOWN[:cut], MARKDOWN[cut:]
@@ -114,7 +114,7 @@ def test_an_answer_that_simply_goes_on_is_whole_wherever_that_can_be_told() -> N
     assert told > 800
 
 
-def test_a_text_longer_than_the_window_is_joined_and_recognised_as_well() -> None:
+def test_a_text_longer_than_the_overlap_window_is_joined() -> None:
     chance = random.Random(5)  # noqa: S311 - the same text each time
     text = " ".join(str(chance.randrange(10**6)) for _ in range(3000))
     assert result(text[:15_000], text[15_000 - REPEATED :]) == text
@@ -134,7 +134,7 @@ TEXTS = st.lists(st.sampled_from(PHRASES), min_size=1, max_size=60).map("".join)
 
 
 @given(TEXTS, st.data())
-def test_repeated_words_are_dropped_from_any_text(text: str, data: st.DataObject) -> None:
+def test_the_overlap_is_trimmed_in_any_text(text: str, data: st.DataObject) -> None:
     cut = data.draw(st.integers(1, len(text)))
     old, new = text[:cut], text[max(0, cut - REPEATED) :]
     # In a text of equal pieces more than was repeated may look repeated; it is dropped, too.
@@ -144,7 +144,7 @@ def test_repeated_words_are_dropped_from_any_text(text: str, data: st.DataObject
 
 
 @given(TEXTS, st.data())
-def test_any_text_begun_anew_is_shown_once(text: str, data: st.DataObject) -> None:
+def test_any_restarted_text_is_shown_once(text: str, data: st.DataObject) -> None:
     cut = data.draw(st.integers(1, len(text)))
     assert result(text[:cut], text) == text
 
@@ -156,7 +156,7 @@ def test_any_text_begun_anew_is_shown_once(text: str, data: st.DataObject) -> No
     st.lists(st.integers(0, 600), max_size=12),
     st.booleans(),
 )
-def test_every_way_to_cut_the_continuation_gives_the_same(
+def test_the_result_does_not_depend_on_how_the_continuation_is_split(
     old: str, new: str, repeated: int, cuts: list[int], may_replace: bool
 ) -> None:
     new = old[repeated:] + new
@@ -170,7 +170,7 @@ def test_every_way_to_cut_the_continuation_gives_the_same(
 
 
 @given(TEXTS, TEXTS, st.booleans())
-def test_what_is_shown_only_grows_unless_it_is_replaced(
+def test_the_visible_text_only_grows_unless_it_is_replaced(
     old: str, new: str, may_replace: bool
 ) -> None:
     seam = Seam(old, may_replace=may_replace)
@@ -190,20 +190,20 @@ def test_what_is_shown_only_grows_unless_it_is_replaced(
 # --- how long a start is held back --------------------------------------------------------------
 
 
-def test_what_cannot_be_a_repetition_is_shown_at_once() -> None:
+def test_text_that_cannot_be_an_overlap_is_shown_at_once() -> None:
     seam = Seam("The quick brown ")
     assert seam.feed("fox") == TextUpdate("fox")
     assert seam.feed(" jumps.") == TextUpdate(" jumps.")
     assert seam.close() == TextUpdate()
 
 
-def test_a_repetition_is_held_back_until_it_is_over() -> None:
+def test_an_overlap_is_held_back_until_it_ends() -> None:
     seam = Seam("The quick brown ")
     assert [seam.feed(piece) for piece in ("The", " quick", " brown ")] == [TextUpdate()] * 3
     assert seam.feed("fox") == TextUpdate("fox")
 
 
-def test_without_old_text_everything_passes_at_once() -> None:
+def test_without_old_text_everything_is_shown_at_once() -> None:
     seam = Seam("")
     assert seam.feed("The") == TextUpdate("The")
     assert seam.close() == TextUpdate()
@@ -211,7 +211,7 @@ def test_without_old_text_everything_passes_at_once() -> None:
     assert not seam.restarted
 
 
-def test_a_repetition_may_be_longer_than_a_line() -> None:
+def test_an_overlap_may_be_longer_than_a_line() -> None:
     text = "".join(f"line {number} of a long answer\n" for number in range(200))
     cut = len(text) - 1000
     seam = Seam(text[:cut])
@@ -220,7 +220,7 @@ def test_a_repetition_may_be_longer_than_a_line() -> None:
     assert seam.feed(text[cut : cut + 20]) == TextUpdate(text[cut : cut + 20])
 
 
-def test_what_is_held_back_comes_when_the_continuation_breaks_off_too() -> None:
+def test_held_text_is_released_on_close() -> None:
     seam = Seam("It was cold, and it was dark, and")
     assert seam.feed(" it was") == TextUpdate()
     assert seam.close() == TextUpdate(" it was")
@@ -247,11 +247,11 @@ def test_what_is_held_back_comes_when_the_continuation_breaks_off_too() -> None:
         pytest.param("the end.", "", "the end.", id="nothing"),
     ],
 )
-def test_the_longest_overlap_is_dropped(old: str, new: str, shown: str) -> None:
+def test_the_longest_overlap_is_trimmed(old: str, new: str, shown: str) -> None:
     assert result(old, new) == shown
 
 
-def test_an_overlap_farther_back_than_the_window_does_not_count() -> None:
+def test_an_overlap_beyond_the_window_is_not_trimmed() -> None:
     old = "".join(f"{number:05}," for number in range(1000))
     assert result(old, old[-4000:] + "end") == old + "end"
     assert result(old, old[-4001:] + "end") == f"{old} {old[-4001:]}end"
@@ -280,13 +280,13 @@ OLD = "The answer has five parts, and each of them matters. The first is that no
         ),
     ],
 )
-def test_an_answer_begun_anew(new: str, shown: str, no_op: bool, anew: bool) -> None:
+def test_a_restarted_answer_is_joined(new: str, shown: str, no_op: bool, anew: bool) -> None:
     found, seam = joined(OLD, new)
     assert found == shown
     assert (seam.added_nothing, seam.restarted) == (no_op, anew)
 
 
-def test_where_nothing_can_be_replaced_an_answer_that_says_something_else_is_not_shown() -> None:
+def test_a_different_restart_is_ignored_when_text_cannot_be_replaced() -> None:
     seam = Seam(OLD, may_replace=False)
     assert [seam.feed(OLD[:60]), seam.feed("XYZ"), seam.feed(" and more")] == [TextUpdate()] * 3
     assert seam.close() == TextUpdate()
@@ -294,7 +294,7 @@ def test_where_nothing_can_be_replaced_an_answer_that_says_something_else_is_not
     assert seam.restarted
 
 
-def test_after_it_was_replaced_the_text_grows() -> None:
+def test_text_is_appended_after_a_replacement() -> None:
     seam = Seam(OLD)
     assert seam.feed(OLD[:60]) == TextUpdate()
     assert seam.feed("XYZ") == TextUpdate(OLD[:60] + "XYZ", replaces=True)
@@ -302,7 +302,7 @@ def test_after_it_was_replaced_the_text_grows() -> None:
     assert not seam.added_nothing
 
 
-def test_most_of_a_short_text_said_again_is_a_new_beginning() -> None:
+def test_repeating_most_of_a_short_text_counts_as_a_restart() -> None:
     assert result("Let me have a look at it", "Let me have a look at that") == (
         "Let me have a look at itthat"
     )
@@ -311,7 +311,7 @@ def test_most_of_a_short_text_said_again_is_a_new_beginning() -> None:
     )
 
 
-def test_an_overlap_counts_before_a_new_beginning() -> None:
+def test_an_overlap_takes_precedence_over_a_restart() -> None:
     line = "- name: value of the setting, unit of the setting, default\n"
     old = line + "- other\n" + line[:50]
     new = line[:50] + " and more of it than there was before"
@@ -320,7 +320,7 @@ def test_an_overlap_counts_before_a_new_beginning() -> None:
     assert not seam.restarted
 
 
-def test_blanks_only_count_as_nothing() -> None:
+def test_a_continuation_of_blanks_adds_nothing() -> None:
     shown, seam = joined(OLD, OLD[-REPEATED:] + "\n")
     assert shown == OLD + "\n"
     assert seam.added_nothing
@@ -372,7 +372,9 @@ def test_blanks_only_count_as_nothing() -> None:
         pytest.param("```x``` is DC", "Bugs", " ", id="code in a line"),
     ],
 )
-def test_what_comes_between_two_texts_that_repeat_nothing(old: str, new: str, between: str) -> None:
+def test_texts_without_an_overlap_are_joined_with_the_right_separator(
+    old: str, new: str, between: str
+) -> None:
     assert result(old, new) == old + between + new
     assert joined(old, *new)[0] == old + between + new
 
@@ -389,7 +391,7 @@ def test_what_comes_between_two_texts_that_repeat_nothing(old: str, new: str, be
         pytest.param(MARKDOWN * 15, MARKDOWN * 16, id="an answer begun anew"),
     ],
 )
-def test_texts_full_of_repetition_are_joined_letter_by_letter(old: str, new: str) -> None:
+def test_repetitive_texts_can_be_fed_character_by_character(old: str, new: str) -> None:
     assert joined(old, *new)[0] == result(old, new)
 
 
@@ -397,7 +399,7 @@ def test_texts_full_of_repetition_are_joined_letter_by_letter(old: str, new: str
 
 
 @given(st.integers(50, len(MARKDOWN) - 1), st.integers(1, 200), st.integers(12, 60))
-def test_a_repetition_that_is_cut_off_adds_nothing(cut: int, said: int, repeated: int) -> None:
+def test_a_cut_off_overlap_adds_nothing(cut: int, said: int, repeated: int) -> None:
     old, rest = MARKDOWN[:cut], MARKDOWN[max(0, cut - repeated) :][:said]
     seam = Seam(old)
     shown = old + seam.feed(rest).text + seam.close(cut=True).text
@@ -417,7 +419,7 @@ def test_a_repetition_that_is_cut_off_adds_nothing(cut: int, said: int, repeated
         pytest.param("", False, id="nothing"),
     ],
 )
-def test_tells_whether_only_the_end_was_said_again(new: str, alike: bool) -> None:
+def test_repeated_ending_is_true_if_only_the_end_was_repeated(new: str, alike: bool) -> None:
     seam = Seam("The text begins and ends here.")
     seam.feed(new)
     seam.close(cut=True)
@@ -458,7 +460,7 @@ CHECK = "Sure. Let me check the file."
         pytest.param(CHECK, [], CHECK, id="nothing"),
     ],
 )
-def test_what_follows_a_whole_text_stands_apart_and_repeats_nothing(
+def test_text_after_a_complete_text_starts_a_new_paragraph(
     old: str, pieces: list[str], shown: str
 ) -> None:
     assert follow(old, *pieces) == shown
@@ -468,7 +470,9 @@ def test_what_follows_a_whole_text_stands_apart_and_repeats_nothing(
     st.sampled_from([CHECK, f"{CHECK}\n", "Let me look:"]),
     st.lists(st.sampled_from(["\n", " ", "Let me ", "check the file.", CHECK, "It", " says 4."])),
 )
-def test_how_it_comes_in_pieces_does_not_matter(old: str, pieces: list[str]) -> None:
+def test_a_new_paragraph_does_not_depend_on_how_the_text_is_split(
+    old: str, pieces: list[str]
+) -> None:
     whole = "".join(pieces)
     shown = follow(old, *pieces)
     assert shown.rstrip() == follow(old, whole).rstrip()

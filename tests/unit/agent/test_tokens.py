@@ -40,16 +40,16 @@ BYTES = base64.b64encode(b"".join(hashlib.sha256(bytes([n])).digest() for n in r
         pytest.param("Users/Dev2/aXb3/Q9zz/T7uuK4", 18, id="encoded bytes may hold slashes"),
     ],
 )
-def test_counts_the_pieces_that_tokenizers_make(text: str, tokens: int) -> None:
+def test_tokens_are_estimated_from_typical_pieces(text: str, tokens: int) -> None:
     assert estimate_tokens(text) == tokens
 
 
-def test_encoded_bytes_are_counted_by_their_length() -> None:
+def test_encoded_bytes_are_estimated_by_their_length() -> None:
     assert estimate_tokens(BYTES) == pytest.approx(len(BYTES) / 1.5, rel=0.1)
     assert estimate_tokens(f"key: {BYTES}.") == pytest.approx(len(BYTES) / 1.5 + 3, rel=0.1)
 
 
-def test_english_prose_is_near_four_and_a_half_characters_a_token() -> None:
+def test_english_prose_has_about_four_and_a_half_characters_per_token() -> None:
     prose = (
         "The harbour was quiet in the early morning, and only two fishing boats had come back. "
         "A man in a green coat counted the crates on the pier, wrote a number on each of them, "
@@ -73,7 +73,7 @@ def test_english_prose_is_near_four_and_a_half_characters_a_token() -> None:
         pytest.param("😀" * 75_000, id="emoji"),
     ],
 )
-def test_long_texts_of_any_kind_take_little_time(text: str) -> None:
+def test_long_texts_are_estimated_quickly(text: str) -> None:
     def once() -> float:
         before = time.process_time()
         estimate_tokens(text)
@@ -83,7 +83,7 @@ def test_long_texts_of_any_kind_take_little_time(text: str) -> None:
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
-def test_two_texts_are_hardly_more_together_than_apart(one: str, other: str) -> None:
+def test_joining_texts_hardly_changes_the_estimate(one: str, other: str) -> None:
     apart = estimate_tokens(one) + estimate_tokens(other)
     assert estimate_tokens(f"{one}\n{other}") <= apart + 1
     assert estimate_tokens(one) <= len(one) * 1.0 + 1
@@ -94,11 +94,11 @@ def test_any_text_can_be_estimated(text: str) -> None:
     assert estimate_tokens(text) >= (1 if any(c.isalnum() and c.isascii() for c in text) else 0)
 
 
-def test_half_characters_do_no_harm() -> None:
+def test_lone_surrogates_can_be_estimated() -> None:
     assert estimate_tokens("a \ud83d b") >= 2
 
 
-def test_calls_of_a_message_count_with_their_arguments() -> None:
+def test_tool_calls_count_with_their_arguments() -> None:
     plain = Message("assistant", "I look.")
     calling = Message("assistant", "I look.", tool_calls=(ToolCall("c1", "read", '{"path":"a"}'),))
     bigger = Message("assistant", "I look.", tool_calls=(ToolCall("c1", "read", '{"path":"a b"}'),))
@@ -107,13 +107,13 @@ def test_calls_of_a_message_count_with_their_arguments() -> None:
     assert sizes[0] >= estimate_tokens("I look.") + 3
 
 
-def test_tools_count_with_their_schema() -> None:
+def test_tool_definitions_count_with_their_schema() -> None:
     bare = ToolSchema("read", "Read a file.", {"type": "object"})
     more = ToolSchema("read", "Read a file.", {"type": "object", "required": ["path"]})
     assert estimate_tokens("Read a file.") < estimate_tool(bare) < estimate_tool(more)
 
 
-def test_a_request_is_the_sum_of_its_parts() -> None:
+def test_the_estimate_of_a_request_is_the_sum_of_its_parts() -> None:
     rows = (Message("user", "Hi there"), Message("assistant", "Hello"))
     tool = ToolSchema("read", "Read a file.", {"type": "object"})
     empty = estimate_request("", ())

@@ -205,7 +205,7 @@ WHOLE, BAD, CUT, NONE = (
         ),
     ],
 )
-def test_judges(step: StepResult, error: ProviderError | None, verdict: Verdict) -> None:
+def test_a_step_is_judged(step: StepResult, error: ProviderError | None, verdict: Verdict) -> None:
     judged = judge_attempt(step, error=error, cap=50)
     assert type(judged) is type(verdict)
     if isinstance(judged, Cut) and isinstance(verdict, Cut):
@@ -213,14 +213,14 @@ def test_judges(step: StepResult, error: ProviderError | None, verdict: Verdict)
         assert type(judged.error) is type(verdict.error)
 
 
-def test_our_own_stop_comes_before_everything_else() -> None:
+def test_our_own_cancellation_takes_precedence() -> None:
     assert (
         judge_attempt(StepResult("hi", finish_reason=FinishReason.STOP), stopped=True)
         == Interrupted()
     )
 
 
-def test_a_service_known_to_end_without_a_word_is_believed_for_text_only() -> None:
+def test_unmarked_ends_are_trusted_for_text_only() -> None:
     assert judge_attempt(StepResult("hi"), omits_end_marker=True) == SoftComplete()
     assert isinstance(judge_attempt(StepResult(calls=(WHOLE,)), omits_end_marker=True), Cut)
     assert isinstance(judge_attempt(StepResult("hi"), omits_end_marker=True, error=RESET), Cut)
@@ -228,7 +228,7 @@ def test_a_service_known_to_end_without_a_word_is_believed_for_text_only() -> No
     assert isinstance(judge_attempt(StepResult("hi", calls=(WHOLE,)), omits_end_marker=True), Cut)
 
 
-def test_every_verdict_has_a_word_for_the_journal() -> None:
+def test_every_verdict_has_a_journal_name() -> None:
     verdicts: list[Verdict] = [
         Interrupted(),
         Complete(),

@@ -58,7 +58,7 @@ def of(file: Attachment, **fields: object) -> Attachment:
         ),
     ],
 )
-def test_a_file_is_a_line_for_the_model(file: Attachment, said: str) -> None:
+def test_a_file_is_described_in_one_line(file: Attachment, said: str) -> None:
     assert format_file_line(file) == said
 
 
@@ -66,7 +66,7 @@ def test_a_file_is_a_line_for_the_model(file: Attachment, said: str) -> None:
     name=st.text(), path=st.text(), kind=st.text(), trouble=st.text(), heard=st.text(),
     fetched=st.booleans(), voice=st.booleans(),
 )  # fmt: skip
-def test_no_file_can_close_its_bracket_or_begin_a_line(
+def test_file_names_cannot_close_the_bracket_or_start_a_line(
     name: str, path: str, kind: str, trouble: str, heard: str, fetched: bool, voice: bool
 ) -> None:
     file = Attachment(name, kind, path, trouble=trouble, heard=heard, fetched=fetched, voice=voice)
@@ -77,12 +77,12 @@ def test_no_file_can_close_its_bracket_or_begin_a_line(
     assert len(said.splitlines()) == 1
 
 
-def test_all_that_is_said_in_a_long_message_reaches_the_model() -> None:
+def test_a_long_transcript_is_not_shortened() -> None:
     words = "word " * 5_000
     assert words.strip() in format_file_line(of(VOICE, fetched=True, heard=words))
 
 
-def test_lines_stand_behind_the_words() -> None:
+def test_file_lines_follow_the_text() -> None:
     assert append_file_lines("look", (PHOTO, PHOTO)).splitlines() == [
         "look",
         format_file_line(PHOTO),
@@ -92,14 +92,14 @@ def test_lines_stand_behind_the_words() -> None:
     assert append_file_lines("look", ()) == "look"
 
 
-def test_the_model_sees_the_files_of_a_row_and_the_row_keeps_them() -> None:
+def test_normalized_rows_contain_file_lines_and_keep_their_files() -> None:
     (row,) = normalize_history([Message("user", "look", files=(PHOTO,))])
     assert row == Message("user", f"look\n{format_file_line(PHOTO)}", files=(PHOTO,))
     (row,) = normalize_history([Message("user", "", sender="Ann (7)", files=(PHOTO,))])
     assert row == Message("user", f"[Ann (7)] {format_file_line(PHOTO)}", files=(PHOTO,))
 
 
-def test_rows_that_become_one_share_their_files() -> None:
+def test_merged_rows_combine_their_files() -> None:
     pdf = of(PDF, fetched=True)
     rows = [Message("user", "a", files=(PHOTO,)), Message("user", "b", files=(pdf,))]
     (row,) = normalize_history([*rows, Message("user", "c")])
@@ -107,7 +107,7 @@ def test_rows_that_become_one_share_their_files() -> None:
     assert row.content == f"a\n{format_file_line(PHOTO)}\n\nb\n{format_file_line(pdf)}\n\nc"
 
 
-def test_files_stay_with_a_row_that_follows_a_cut_answer() -> None:
+def test_a_row_after_an_interrupted_answer_keeps_its_files() -> None:
     cut = Message("assistant", "half", interrupted="stop")
     seen = normalize_history([Message("user", "go"), cut, Message("user", "this", files=(PHOTO,))])
     assert seen[-1].files == (PHOTO,)

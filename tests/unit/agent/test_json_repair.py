@@ -26,12 +26,12 @@ from agent.answer.json_repair import repair_json
         pytest.param('```json\n{"a": "```",}\n```', '{"a": "```"}', id="fence inside and outside"),
     ],
 )
-def test_what_leaves_no_doubt_is_put_right(arguments: str, strict: str) -> None:
+def test_unambiguous_mistakes_are_repaired(arguments: str, strict: str) -> None:
     assert repair_json(arguments) == strict
 
 
 @pytest.mark.parametrize("inside", ["True, None", ",]", ",}", "{,", "// x", '\\",}', "\\u000a"])
-def test_the_inside_of_strings_stays_as_it_is(inside: str) -> None:
+def test_string_contents_are_not_changed(inside: str) -> None:
     arguments = f'{{"a": "{inside}"}}'
     assert repair_json(arguments) == arguments
 
@@ -64,11 +64,11 @@ def test_the_inside_of_strings_stays_as_it_is(inside: str) -> None:
         pytest.param("", id="empty"),
     ],
 )
-def test_what_would_take_a_guess_stays_unreadable(arguments: str) -> None:
+def test_ambiguous_text_is_rejected(arguments: str) -> None:
     assert repair_json(arguments) is None
 
 
-def test_a_long_text_full_of_quotes_takes_no_longer_than_another() -> None:
+def test_quotes_do_not_slow_down_the_repair() -> None:
     assert repair_json('{"a": "' + '\\"' * 200_000 + "}") is None
     assert repair_json(" " * 200_000 + "}" + "," * 200_000) is None
 
@@ -98,7 +98,7 @@ def sloppy(value: Any) -> str:
 
 
 @given(OBJECTS)
-def test_slips_of_any_object_are_put_right_without_a_change_of_meaning(
+def test_mistakes_in_any_object_are_repaired_without_changing_its_meaning(
     value: dict[str, Any],
 ) -> None:
     strict = repair_json(f"```json\n{sloppy(value)}\n```")
@@ -109,9 +109,7 @@ def test_slips_of_any_object_are_put_right_without_a_change_of_meaning(
 
 @settings(deadline=None)  # each example is cut at every place
 @given(OBJECTS, st.data())
-def test_no_beginning_of_anything_is_ever_made_whole(
-    value: dict[str, Any], data: st.DataObject
-) -> None:
+def test_truncated_json_is_never_completed(value: dict[str, Any], data: st.DataObject) -> None:
     whole = data.draw(st.sampled_from([sloppy(value), json.dumps(value)]))
     for end in range(len(whole)):
         assert repair_json(whole[:end]) is None
@@ -119,7 +117,7 @@ def test_no_beginning_of_anything_is_ever_made_whole(
 
 
 @given(st.text(alphabet=st.sampled_from('{}[]",:\\ \n`1aTrueNone'), max_size=40))
-def test_braces_brackets_and_quotes_are_never_added_or_taken(text: str) -> None:
+def test_braces_brackets_and_quotes_are_never_added_or_removed(text: str) -> None:
     strict = repair_json(text)
     if strict is not None:
         marks = re.compile(r'[^{}\[\]"]')

@@ -48,7 +48,7 @@ def words(count: int, seed: int = 1) -> str:
         pytest.param(INTRO, "🙂" * 3 + "é" + words(20), 12_288, id="of any character"),
     ],
 )
-def test_a_repeated_block_is_cut_off_before_its_first_occurrence(
+def test_a_repeated_block_is_removed_including_its_first_occurrence(
     before: str, block: str, noticed_at: int | None
 ) -> None:
     found, fed = watched(before + block * (30_000 // len(block)))
@@ -58,16 +58,16 @@ def test_a_repeated_block_is_cut_off_before_its_first_occurrence(
 
 
 @pytest.mark.parametrize("shift", [0, 1, 13, 100])
-def test_it_does_not_matter_where_in_a_block_the_text_stands(shift: int) -> None:
+def test_a_loop_is_found_at_any_position_within_the_block(shift: int) -> None:
     text = (INTRO + PARAGRAPH * 200)[: 12_288 + shift]
     assert watched(text)[0] == len(INTRO)
 
 
-def test_the_end_of_the_sentence_before_stays_though_the_block_ends_alike() -> None:
+def test_punctuation_before_the_loop_is_kept() -> None:
     assert watched(INTRO + ".\n\n" + PARAGRAPH * 100)[0] == len(INTRO + ".\n\n")
 
 
-def test_a_block_of_nothing_but_marks_is_cut_off_as_well() -> None:
+def test_a_repeated_block_of_punctuation_is_removed() -> None:
     block = "." * 40 + " " * 30 + "\n"
     assert watched(INTRO + block * 300)[0] == len(INTRO)
 
@@ -90,11 +90,11 @@ def test_a_block_of_nothing_but_marks_is_cut_off_as_well() -> None:
         pytest.param((PARAGRAPH * 40)[:8000] + words(6000), id="a loop that ended"),
     ],
 )
-def test_what_is_no_loop_goes_on(text: str) -> None:
+def test_texts_without_a_loop_pass(text: str) -> None:
     assert watched(text)[0] is None
 
 
-def test_what_was_found_stays_found() -> None:
+def test_a_detected_loop_stays_detected() -> None:
     watch = RepetitionDetector()
     assert watch.feed(PARAGRAPH * 100) == 0
     assert watch.feed(words(9000)) == 0
@@ -118,7 +118,7 @@ def smallest_period(text: str) -> int:
     st.text("ab", min_size=1, max_size=100),
     st.integers(8192, 13_000),
 )
-def test_a_loop_is_found_exactly_where_there_is_one(
+def test_loops_are_found_exactly_where_they_exist(
     before: str, piece: str, times: int, rest: str, size: int
 ) -> None:
     block = piece * times + rest
@@ -137,7 +137,7 @@ def test_a_loop_is_found_exactly_where_there_is_one(
 
 
 @given(st.lists(st.integers(0, 30_000), max_size=30), st.booleans())
-def test_every_way_to_cut_the_text_gives_the_same(cuts: list[int], loops: bool) -> None:
+def test_the_result_does_not_depend_on_how_the_text_is_split(cuts: list[int], loops: bool) -> None:
     text = INTRO + (PARAGRAPH * 120 if loops else words(4000))
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     watch = RepetitionDetector()
@@ -156,7 +156,7 @@ def test_every_way_to_cut_the_text_gives_the_same(cuts: list[int], loops: bool) 
         pytest.param(words(800_000), id="words"),
     ],
 )
-def test_megabytes_are_watched_in_less_than_the_time_they_take_to_come(text: str) -> None:
+def test_megabytes_are_checked_faster_than_they_arrive(text: str) -> None:
     watch = RepetitionDetector()
     begun = time.process_time()
     for start in range(0, len(text), 40):

@@ -23,7 +23,9 @@ PRICE = Price(input=1.0, output=10.0, cached=0.25)
         pytest.param(Usage(5, 5, cost=0.0), PRICE, 0.0, id="the service says: nothing"),
     ],
 )
-def test_an_answer_has_its_cost(usage: Usage, price: Price | None, cost: float | None) -> None:
+def test_the_cost_of_an_answer_is_computed(
+    usage: Usage, price: Price | None, cost: float | None
+) -> None:
     assert compute_cost(usage, price) == (None if cost is None else pytest.approx(cost))
 
 
@@ -36,15 +38,13 @@ def test_an_answer_has_its_cost(usage: Usage, price: Price | None, cost: float |
         pytest.param(Usage(cost=0.0), Usage(), Usage(cost=0.0), id="known to be nothing"),
     ],
 )
-def test_what_several_requests_used_is_added_up(
-    first: Usage, second: Usage, together: Usage
-) -> None:
+def test_usage_of_several_requests_is_added(first: Usage, second: Usage, together: Usage) -> None:
     assert first + second == together
     assert second + first == together
 
 
 @given(st.integers(0, 10**9), st.integers(0, 10**9))
-def test_cached_input_is_a_part_of_the_input(fresh: int, cached: int) -> None:
+def test_cached_tokens_are_part_of_the_input_tokens(fresh: int, cached: int) -> None:
     usage = Usage(fresh + cached, 7, cached)
     assert usage.total_tokens == fresh + cached + 7
     cost = compute_cost(usage, PRICE)

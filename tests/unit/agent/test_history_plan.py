@@ -101,18 +101,18 @@ TWICE = [user("one"), said(), user("two"), user("and three"), calls("a"), result
         ),
     ],
 )
-def test_chooses_what_leaves(
+def test_the_plan_covers_the_expected_rows(
     rows: Sequence[Message], target: int, expected: tuple[int, int, str | None] | None
 ) -> None:
     assert texts(plan_history(rows, [10] * len(rows), target), rows) == expected
 
 
-def test_what_is_too_small_to_matter_does_not_leave() -> None:
+def test_a_plan_that_saves_too_little_is_rejected() -> None:
     assert plan_history(TALK[:4], [1, 1, 500, 500], 10) is None
     assert plan_history(TALK, [1, 1, 500, 500, 1, 1], 1001) == HistoryPlan(2, tuple(TALK[:4]))
 
 
-def test_a_long_request_in_front_of_short_calls_cannot_be_helped() -> None:
+def test_a_request_larger_than_its_calls_cannot_be_compacted() -> None:
     assert plan_history(WORK[2:], [9000, 1, 1, 1, 1, 1, 1, 1], 100) is None
 
 
@@ -124,7 +124,7 @@ def test_a_long_request_in_front_of_short_calls_cannot_be_helped() -> None:
         pytest.param(("Ann", None), "Ann: two\n\nand three", None, id="of somebody unnamed"),
     ],
 )
-def test_a_request_that_is_shown_again_keeps_who_said_it(
+def test_a_pinned_request_keeps_its_senders(
     senders: tuple[str | None, str | None], text: str, sender: str | None
 ) -> None:
     rows = [user("two", senders[0]), user("and three", senders[1]), *WORK[3:]]
@@ -133,7 +133,7 @@ def test_a_request_that_is_shown_again_keeps_who_said_it(
     assert chosen.pinned == user(text, sender)
 
 
-def test_every_row_has_a_size() -> None:
+def test_a_missing_row_size_is_an_error() -> None:
     with pytest.raises(ValueError, match="6 rows, but 1 sizes"):
         plan_history(TALK, [1], 1)
 
@@ -158,7 +158,7 @@ def histories(draw: st.DrawFn) -> list[Message]:
 
 @settings(max_examples=300)
 @given(histories(), st.data(), st.integers(0, 3000))
-def test_what_stays_is_a_valid_history_and_shorter_and_shows_the_last_request(
+def test_a_plan_leaves_a_shorter_valid_history_with_the_last_request(
     rows: list[Message], data: st.DataObject, target: int
 ) -> None:
     sizes = data.draw(st.lists(st.integers(1, 500), min_size=len(rows), max_size=len(rows)))
@@ -197,7 +197,7 @@ def test_a_smaller_target_never_keeps_more(rows: list[Message], data: st.DataObj
 
 
 @given(histories())
-def test_rounds_come_to_an_end_and_never_lose_the_request(rows: list[Message]) -> None:
+def test_repeated_compaction_terminates_and_keeps_the_last_request(rows: list[Message]) -> None:
     last = [row.content for row in rows if row.role == "user"][-1]
     for _ in range(20):
         chosen = plan_history(rows, [estimate_message(row) for row in rows], 0)
@@ -222,7 +222,7 @@ def test_rounds_come_to_an_end_and_never_lose_the_request(rows: list[Message]) -
         pytest.param(2048, 4096, 8192, 2048, id="configured below what the service has"),
     ],
 )
-def test_settles_the_window(
+def test_the_window_is_resolved_from_all_sources(
     configured: int | None, learned: int | None, known: int | None, window: int | None
 ) -> None:
     assert resolve_window(configured, learned, ModelFacts(context_window=known)) == window
@@ -242,14 +242,14 @@ def test_settles_the_window(
         pytest.param(1537, 2048, None, True, id="fewer than 512"),
     ],
 )
-def test_a_request_must_leave_room_for_its_answer(
+def test_a_request_without_room_for_its_answer_is_too_long(
     tokens: int, window: int | None, max_output: int | None, full: bool
 ) -> None:
     assert is_too_long(tokens, window, max_output) is full
 
 
 @pytest.mark.parametrize(("after", "enough"), [(950, True), (951, False), (0, True), (1100, False)])
-def test_a_round_must_save_a_twentieth(after: int, enough: bool) -> None:
+def test_a_round_must_save_five_percent(after: int, enough: bool) -> None:
     assert has_shrunk_enough(1000, after) is enough
 
 
@@ -261,7 +261,7 @@ def record(covered: Sequence[Message], budget: int | None = None) -> str:
     return message.content
 
 
-def test_the_record_is_plain_text_with_who_said_and_did_what() -> None:
+def test_the_record_is_plain_text_with_speakers_and_calls() -> None:
     rows = [
         user("look", "Ann"),
         Message("assistant", "I look.", tool_calls=(ToolCall("c", "read", '{"path":"ä.txt"}'),)),
@@ -280,7 +280,7 @@ def test_the_record_is_plain_text_with_who_said_and_did_what() -> None:
     )
 
 
-def test_long_results_and_arguments_are_left_out_whole() -> None:
+def test_long_results_and_arguments_are_omitted_entirely() -> None:
     arguments = '{"content":"' + "x" * 12_000 + '"}'
     text = record([user(), calls("a", arguments=arguments), result("a", "y" * 41_000), said()])
     assert "(result of 41,000 characters left out)" in text
@@ -290,7 +290,7 @@ def test_long_results_and_arguments_are_left_out_whole() -> None:
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="…"), max_size=40), max_size=4))
-def test_nothing_is_marked_as_cut(contents: list[str]) -> None:
+def test_no_text_contains_a_truncation_marker(contents: list[str]) -> None:
     rows = [user(), calls("a", arguments="z" * 5000), result("a", "y" * 5000), *map(said, contents)]
     system, (message,) = build_summary_request([make_summary_row("earlier"), *rows], budget=100)
     for text in (
@@ -304,7 +304,7 @@ def test_nothing_is_marked_as_cut(contents: list[str]) -> None:
     assert "..." not in system
 
 
-def test_what_an_earlier_summary_says_is_handed_on() -> None:
+def test_an_earlier_summary_is_included_in_the_record() -> None:
     rows = [make_summary_row("the key is under the mat"), user("more")]
     text = record(rows)
     assert text.startswith("Earlier summary:\nthe key is under the mat\n\nThe record:")
@@ -312,7 +312,7 @@ def test_what_an_earlier_summary_says_is_handed_on() -> None:
     assert "known before" not in record(rows[1:])
 
 
-def test_a_record_that_is_too_long_loses_its_longest_rows() -> None:
+def test_the_longest_rows_are_omitted_from_a_record_over_budget() -> None:
     rows = [user("short one"), said("word " * 5000), user("short two"), said("word " * 300)]
     text = record(rows, budget=1000)
     assert "(Assistant: 25,011 characters left out)" in text
@@ -325,7 +325,7 @@ def test_a_record_that_is_too_long_loses_its_longest_rows() -> None:
     assert record(rows, budget=10_000) == record(rows)
 
 
-def test_a_summary_row_can_be_taken_off_again() -> None:
+def test_a_summary_row_can_be_split_off() -> None:
     row = make_summary_row("  a [list] of things]\n")
     assert row == user("[Summary of the conversation so far: a [list] of things]]")
     assert split_summary([row, user("x")]) == ("a [list] of things]", (user("x"),))
@@ -333,7 +333,7 @@ def test_a_summary_row_can_be_taken_off_again() -> None:
     assert split_summary([]) == ("", ())
 
 
-def test_without_a_model_the_requests_and_the_tools_are_listed() -> None:
+def test_the_fallback_summary_lists_requests_and_tools() -> None:
     rows = [
         user("find  the\nfile"),
         calls("a", "b", "c"),
@@ -363,12 +363,12 @@ def test_without_a_model_the_requests_and_the_tools_are_listed() -> None:
         pytest.param("s" * 199 + ". more", "s" * 199 + ".", id="a sentence that just fits"),
     ],
 )
-def test_a_long_request_is_listed_by_its_beginning(text: str, kept: str) -> None:
+def test_a_long_request_is_listed_by_its_first_sentences(text: str, kept: str) -> None:
     listed = summarize_without_model([user(text), said("word " * 500)])
     assert listed.splitlines()[1:] == [f"- User: {kept}"]
 
 
-def test_the_list_is_short_and_its_newest_lines_stay() -> None:
+def test_the_fallback_summary_keeps_its_newest_lines() -> None:
     rows = [row for n in range(2000) for row in (user(f"request number {n}"), said("x" * 100))]
     listed = summarize_without_model(rows)
     assert len(listed) < 4200
@@ -376,7 +376,7 @@ def test_the_list_is_short_and_its_newest_lines_stay() -> None:
     assert "request number 0\n" not in listed
 
 
-def test_a_list_stays_short_when_it_is_made_again_and_again() -> None:
+def test_repeated_fallback_summaries_stay_short() -> None:
     rows: list[Message] = []
     for n in range(200):
         rows += [user(f"request number {n} " + "word " * 30), said("x" * 3000)]
@@ -388,7 +388,7 @@ def test_a_list_stays_short_when_it_is_made_again_and_again() -> None:
     assert listed.count("Earlier messages are no longer visible") == 1
 
 
-def test_a_list_keeps_what_a_model_had_summed_up() -> None:
+def test_the_fallback_summary_keeps_an_earlier_model_summary() -> None:
     rows = [make_summary_row("The key is under the mat.\n\nThe cat is out."), user("more"), said()]
     assert summarize_without_model(rows).splitlines()[:2] == [
         "The key is under the mat.",
@@ -396,7 +396,7 @@ def test_a_list_keeps_what_a_model_had_summed_up() -> None:
     ]
 
 
-def test_nothing_is_listed_twice_when_there_was_nothing_to_list() -> None:
+def test_an_empty_fallback_summary_does_not_accumulate_placeholders() -> None:
     rows = [make_summary_row(summarize_without_model([user("hi"), said()])), user("hi"), said()]
     once, twice = summarize_without_model([user("hi"), said()]), summarize_without_model(rows)
     assert once == twice
@@ -404,6 +404,6 @@ def test_nothing_is_listed_twice_when_there_was_nothing_to_list() -> None:
 
 
 @given(histories())
-def test_making_do_without_a_model_always_works_and_adds_little(rows: list[Message]) -> None:
+def test_the_fallback_summary_works_for_any_history_and_adds_little(rows: list[Message]) -> None:
     whole = sum(len(row.content) + sum(len(c.arguments) for c in row.tool_calls) for row in rows)
     assert len(summarize_without_model(rows)) < whole / 4 + 150

@@ -86,26 +86,26 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("text", ANNOUNCEMENTS)
-def test_a_promise_without_the_deed_is_seen(text: str) -> None:
+def test_an_announced_action_is_detected(text: str) -> None:
     assert is_only_announcement(text)
 
 
 @pytest.mark.parametrize("text", ANSWERS.values(), ids=ANSWERS)
-def test_what_stands_for_itself_is_an_answer(text: str) -> None:
+def test_an_ordinary_answer_is_not_an_announcement(text: str) -> None:
     assert not is_only_announcement(text)
 
 
 @pytest.mark.parametrize("mark", ["?", "？", "? …"])  # noqa: RUF001
 @pytest.mark.parametrize("text", ANNOUNCEMENTS)
-def test_whatever_asks_the_user_is_an_answer(text: str, mark: str) -> None:
+def test_a_question_to_the_user_is_not_an_announcement(text: str, mark: str) -> None:
     assert not is_only_announcement(text.rstrip(".:… ") + mark)
 
 
 @given(st.text(min_size=301).filter(lambda text: len(text.strip()) > 300))
-def test_a_long_text_is_an_answer(text: str) -> None:
+def test_a_long_text_is_not_an_announcement(text: str) -> None:
     assert not is_only_announcement(text)
 
 
 @given(st.text(alphabet="ailestmnr' .,:now", max_size=300))
-def test_any_text_is_judged_quickly_and_blanks_around_it_do_not_matter(text: str) -> None:
+def test_any_text_is_classified_quickly_regardless_of_surrounding_blanks(text: str) -> None:
     assert is_only_announcement(text) == is_only_announcement(f"\n {text}  ")
