@@ -31,7 +31,7 @@ def _tools(database: Path, ran: list[str]) -> tuple[Tool, ...]:
     return spoil, send
 
 
-async def test_a_call_that_ran_is_not_said_to_have_not(tmp_path: Path) -> None:
+async def test_a_completed_call_is_not_reported_as_not_run(tmp_path: Path) -> None:
     script = calls(("c1", "spoil", "{}"), ("c2", "send", "{}"), ("c3", "pay", '{"amount":5}'))
     ran: list[str] = []
     tools = _tools(tmp_path / "holdfast.db", ran)
@@ -48,7 +48,7 @@ async def test_a_call_that_ran_is_not_said_to_have_not(tmp_path: Path) -> None:
         assert any("I could not finish" in text for text in scene.shown())
 
 
-async def test_a_call_that_was_running_when_it_was_stopped_counts_as_unknown(
+async def test_a_call_running_at_the_stop_has_an_unknown_outcome(
     tmp_path: Path,
 ) -> None:
     script = calls(("c1", "sleepy", '{"s":30}'))

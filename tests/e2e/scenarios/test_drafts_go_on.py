@@ -68,7 +68,7 @@ def short(rows: list[str]) -> list[str]:
 
 @each_protocol
 @pytest.mark.parametrize("ending", ["EOF", "RST", "F length U D"], ids=["end", "reset", "limit"])
-async def test_a_long_file_is_written_from_many_cut_answers(
+async def test_a_long_file_is_assembled_from_many_cut_answers(
     tmp_path: Path, protocol: ProtocolName, ending: str
 ) -> None:
     author = Author(1800, ending)
@@ -88,7 +88,7 @@ async def test_a_long_file_is_written_from_many_cut_answers(
         await scene.check()
 
 
-async def test_a_draft_that_is_never_finished_is_named_when_the_turn_ends(tmp_path: Path) -> None:
+async def test_an_unfinished_draft_is_named_when_the_turn_ends(tmp_path: Path) -> None:
     begun = '{"path":"long.txt","content":"' + "some words of the file. " * 100
     cut = (*steps("H"), call_delta(0, "c1", "write_file", begun), *steps("RST"))
     async with stage(tmp_path, "chat", cut, "S401") as scene:
@@ -108,7 +108,7 @@ async def _again(scene: Stage) -> str:
     return scene.shown()[-1]
 
 
-async def test_a_continue_after_a_failed_turn_goes_on_from_what_is_known(tmp_path: Path) -> None:
+async def test_continue_after_a_failed_turn_resumes_from_the_draft(tmp_path: Path) -> None:
     begun = '{"path":"long.txt","content":"' + "some words of the file. " * 100
     cut = (*steps("H"), call_delta(0, "c1", "write_file", begun), *steps("RST"))
     small = calls(("c2", "write_file", '{"path":"long.txt","content":"short"}'))

@@ -64,7 +64,7 @@ def number_in(text: str) -> int:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_sixty_cut_answers_are_all_answered_whole_and_once(
+async def test_sixty_cut_answers_are_all_completed_exactly_once(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     model = Model(protocol, seed=1)
