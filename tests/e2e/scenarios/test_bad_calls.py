@@ -1,4 +1,4 @@
-"""Calls that arrive whole but cannot be carried out as they are, and how tools are run."""
+"""Complete calls that cannot run unchanged, and the execution of tools."""
 
 import asyncio
 import json
@@ -139,7 +139,7 @@ async def test_a_runnable_call_resets_the_count_of_refused_answers(tmp_path: Pat
         await scene.check(readable=False)
 
 
-# --- over and over -------------------------------------------------------------------------------
+# --- repeated calls ------------------------------------------------------------------------------
 
 
 @each_protocol
@@ -210,7 +210,7 @@ async def test_a_tool_that_keeps_failing_is_warned_about_and_then_halted(tmp_pat
         await scene.check()
 
 
-# --- how far a turn may go -----------------------------------------------------------------------
+# --- the step limit ------------------------------------------------------------------------------
 
 
 @each_protocol
@@ -224,7 +224,7 @@ async def test_a_turn_that_used_all_its_steps_ends_with_a_summary(
         turn = await scene.go()
         assert turn.state is TurnState.DONE
         assert scene.desk.ran == ["read a", "read b"]
-        if protocol == "anthropic":  # which wants a tool described where calls are in the history
+        if protocol == "anthropic":  # requires tool definitions if the history has calls
             assert scene.requests[2].body["tool_choice"] == {"type": "none"}
         else:
             assert scene.requests[2].tools == {}
@@ -250,7 +250,7 @@ async def test_a_turn_out_of_steps_without_a_summary_ends_with_its_cause(tmp_pat
 
 
 def meeting(parties: int) -> Tool:
-    """A tool that ends only when it runs beside others."""
+    """Return a tool that completes only if it runs concurrently with others."""
     barrier = asyncio.Barrier(parties)
 
     @tool(risk=Risk.READ, parallel=True)
@@ -371,7 +371,7 @@ def journal_of(order: list[str], look: Callable[[], list[str]]) -> Tool:
 
 
 async def test_a_call_is_journalled_before_it_takes_effect(tmp_path: Path) -> None:
-    import sqlite3  # noqa: PLC0415 - to look at the file from outside
+    import sqlite3  # noqa: PLC0415 - reads the database file directly
 
     seen: list[str] = []
 

@@ -1,4 +1,4 @@
-"""A turn that an error of ours ends: what it had done is neither denied nor done again."""
+"""Turns that an internal error ends: completed calls are neither denied nor repeated."""
 
 import sqlite3
 from pathlib import Path
@@ -16,7 +16,7 @@ WHEN NEW.call_id = 'c1' BEGIN SELECT RAISE(FAIL, 'the disk is full'); END"""
 def _tools(database: Path, ran: list[str]) -> tuple[Tool, ...]:
     @tool(risk=Risk.WRITE, parallel=True)
     async def spoil(_context: ToolContext) -> str:
-        """Make the journal refuse the end of this call."""
+        """Make the journal reject the end of this call."""
         with sqlite3.connect(database) as connection:
             connection.execute(_REFUSE)
         connection.close()
@@ -44,7 +44,7 @@ async def test_a_completed_call_is_not_reported_as_not_run(tmp_path: Path) -> No
         assert results["c2"].startswith("UNKNOWN")
         assert "may have taken effect" in results["c2"]
         assert results["c3"].startswith("Not run")
-        assert "user" not in results["c3"]  # nobody stopped it
+        assert "user" not in results["c3"]  # not stopped by the user
         assert any("I could not finish" in text for text in scene.shown())
 
 

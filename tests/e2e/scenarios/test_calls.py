@@ -1,4 +1,4 @@
-"""Tool calls that break off, on three protocols: what may run, what must not, and what is asked."""
+"""Tool calls that are cut off, on three protocols: which ones run and which are requested again."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
 def cut_call(call_id: str, name: str, arguments: str, ending: str, index: int = 0) -> Script:
-    """An answer that breaks off inside the arguments of a call."""
+    """Return a script that is cut off inside the arguments of a call."""
     return (*steps("H"), call_delta(index, call_id, name, arguments), *steps(ending))
 
 
@@ -30,7 +30,7 @@ def written(path: str, content: str) -> str:
 
 
 def files(scene: Stage) -> dict[str, str]:
-    """What stands in the workspace, without what we keep there ourselves."""
+    """Return the files in the workspace, without internal ones."""
     if not scene.workspace.exists():
         return {}
     found = (path for path in scene.workspace.rglob("*") if path.is_file())
@@ -42,7 +42,7 @@ def files(scene: Stage) -> dict[str, str]:
 
 
 def made(scene: Stage, number: int) -> list[tuple[str, str]]:
-    """The calls in the history that a request shows: name and arguments."""
+    """Return the calls in the history of a request as (name, arguments)."""
     return [
         (call["name"], call["arguments"])
         for message in scene.asked(number)
@@ -50,7 +50,7 @@ def made(scene: Stage, number: int) -> list[tuple[str, str]]:
     ]
 
 
-# --- only a name arrived -----------------------------------------------------------------------
+# --- calls with only a name --------------------------------------------------------------------
 
 
 @each_protocol
@@ -109,7 +109,7 @@ async def test_the_journal_records_the_attempt_of_each_call(tmp_path: Path) -> N
         await scene.check()
 
 
-# --- arguments that stop coming ------------------------------------------------------------------
+# --- stalled arguments ---------------------------------------------------------------------------
 
 
 CONTENT = "".join(f"line {number} of the file; " for number in range(150))[:3000]
@@ -160,7 +160,7 @@ async def test_a_stalled_long_call_is_requested_in_smaller_parts(
 
 
 def publishing() -> tuple[Tool, list[str]]:
-    """A tool whose calls may become long, and of which no draft is kept."""
+    """Return a tool with a long parameter and without drafts."""
     published: list[str] = []
 
     @tool(risk=Risk.WRITE, grows="text")
@@ -282,7 +282,7 @@ async def test_text_before_a_cut_call_is_kept_and_not_repeated(
 
 
 async def test_at_most_three_lost_calls_are_listed(tmp_path: Path) -> None:
-    # Calls without a proof of their end are lost together when the answer is cut at the limit.
+    # All unsealed calls are lost together when the answer is capped.
     names = ("pay", "noop", "sleepy", "write_file", "edit_file")
     begun = [call_delta(n, f"c{n}", name, '{"x": "') for n, name in enumerate(names)]
     first = (*steps("H"), *begun, *steps("F length U D"))
@@ -294,7 +294,7 @@ async def test_at_most_three_lost_calls_are_listed(tmp_path: Path) -> None:
         await scene.check()
 
 
-# --- a beginning that looks whole ----------------------------------------------------------------
+# --- truncated calls that look complete ----------------------------------------------------------
 
 
 REPAIRABLE = ["EOF", "RST", "F tool_calls U(64) D EOF"]
@@ -440,11 +440,11 @@ async def test_a_payment_is_not_repeated_when_the_following_answer_is_cut(
         await scene.check()
 
 
-# --- the output limit under another name ---------------------------------------------------------
+# --- relabelled output limit ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("reason", ["tool_calls", "stop", "length"])
-@pytest.mark.parametrize("streams", [True, False], ids=["stream", "one piece"])
+@pytest.mark.parametrize("streams", [True, False], ids=["streamed", "unstreamed"])
 @each_protocol
 async def test_a_capped_call_is_requested_smaller_and_with_a_higher_limit(
     tmp_path: Path, protocol: ProtocolName, streams: bool, reason: str
@@ -469,7 +469,7 @@ async def test_a_capped_call_is_requested_smaller_and_with_a_higher_limit(
         await scene.check()
 
 
-# --- whose call is it ----------------------------------------------------------------------------
+# --- call assembly -------------------------------------------------------------------------------
 
 
 def _chunk(delta: dict[str, Any]) -> Event:

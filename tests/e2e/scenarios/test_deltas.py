@@ -1,4 +1,4 @@
-"""How the pieces of an answer arrive: what each of them shows, counts and keeps alive."""
+"""Deltas of an answer: display, progress and timeouts."""
 
 import asyncio
 from pathlib import Path
@@ -18,7 +18,7 @@ each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
 def begun(scene: Stage) -> int:
-    """How often a turn of this gateway was noted to have its first text."""
+    """Return how often the gateway recorded the first text of a turn."""
     figure = scene.house.runner._metrics.first_text_seconds
     return sum(sum(counts) for _, counts, _ in figure.read())
 
@@ -61,7 +61,7 @@ ALIVE: dict[str, Script] = {
 async def test_every_delta_resets_the_gap_timeout(
     tmp_path: Path, protocol: ProtocolName, script: Script
 ) -> None:
-    """A gap may last 0.6 s in a text and 0.8 s in thoughts; the whole takes longer."""
+    """Gaps may last 0.6 s in text and 0.8 s in reasoning; the whole answer takes longer."""
     async with stage(tmp_path, protocol, script) as scene:
         turn = await scene.go()
         assert turn.attempts == 1
@@ -147,7 +147,7 @@ async def test_visible_text_is_checkpointed_after_two_seconds_or_a_kilobyte(
         await scene.house.screen.shows(CHAT, "xxx")
         began = now()
         async with asyncio.timeout(10):
-            while not (await scene.turns())[0].partial:  # noqa: ASYNC110 - the store tells nobody
+            while not (await scene.turns())[0].partial:  # noqa: ASYNC110 - the store sends no notification
                 await asyncio.sleep(0.1)
         assert least <= now() - began <= most
         assert (await scene.turns())[0].partial == "x" * size

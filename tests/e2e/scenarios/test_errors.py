@@ -1,4 +1,4 @@
-"""Errors that a service reports: inside an answer, as a status, and conversations that are too long."""
+"""Errors reported inside an answer or as a status, overflow, repetition and exhausted reasoning."""
 
 import json
 from collections.abc import Sequence
@@ -145,7 +145,7 @@ async def test_an_upstream_error_relayed_as_text_is_not_an_answer(tmp_path: Path
         await scene.check()
 
 
-# --- how long to wait ----------------------------------------------------------------------------
+# --- waits ---------------------------------------------------------------------------------------
 
 
 DATE = "Wed, 18 Nov 2026 16:00:0"
@@ -213,7 +213,7 @@ async def test_a_short_outage_is_retried_without_a_notice(tmp_path: Path, status
         await scene.check()
 
 
-# --- too long ------------------------------------------------------------------------------------
+# --- overflow ------------------------------------------------------------------------------------
 
 
 FULL = "This model's maximum context length is 1500 tokens. Your messages have 2600 tokens."
@@ -221,7 +221,7 @@ OLD = "words of an old answer that nobody needs any more. " * 40
 
 
 def _talk(*then: Script) -> Sequence[Script]:
-    """Two turns that fill the conversation, and what comes then."""
+    """Run two turns that fill the context window, then the turn under test."""
     long = f'H T"{OLD}" F stop U D'
     return (long, long, *then)
 
@@ -342,7 +342,7 @@ async def test_a_rejected_output_limit_is_lowered_without_compaction(
         await scene.check()
 
 
-# --- going round in circles ----------------------------------------------------------------------
+# --- repetition ----------------------------------------------------------------------------------
 
 
 PARAGRAPH = "The committee met again and, once more, came to the very same conclusion as before. "
@@ -404,7 +404,7 @@ async def test_repeating_arguments_are_stopped_and_not_kept(tmp_path: Path) -> N
         await scene.check()
 
 
-# --- thinking too much ---------------------------------------------------------------------------
+# --- reasoning -----------------------------------------------------------------------------------
 
 
 @each_protocol
@@ -429,7 +429,7 @@ async def test_reasoning_cut_twice_is_retried_with_less_effort(
 
 
 def _effort(body: dict[str, Any]) -> object:
-    """How long the model may think, in the words of its protocol."""
+    """Return the requested reasoning effort in the format of the protocol."""
     return (
         body.get("reasoning_effort")
         or body.get("reasoning")

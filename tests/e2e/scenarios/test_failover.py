@@ -1,4 +1,4 @@
-"""What happens when the model that is asked first does not answer, or not as it should."""
+"""Fallback to other models when the primary fails."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
 def within_two_gaps() -> float:
-    """How long a model that hangs may keep somebody, with a little for our own work."""
+    """Return the longest acceptable delay of a stalled model, with some tolerance."""
     assert QUICK.first_token is not None
     return 2 * QUICK.first_token + 0.2
 
@@ -230,7 +230,7 @@ async def test_a_duplicate_entry_of_the_same_model_is_not_a_fallback(tmp_path: P
         await scene.go()
         assert scene.shown() == ["done"]
         await scene.go()
-        assert len(f1.requests) == 4  # three tries of the second turn, and no fourth
+        assert len(f1.requests) == 4  # three attempts in the second turn
         assert "N5" not in scene.told.ids
         assert "❌" in scene.shown()[-1]
         await scene.check()
@@ -261,7 +261,7 @@ async def test_adjusted_limits_do_not_carry_over_to_the_fallback(tmp_path: Path)
         await scene.check()
 
 
-# --- nobody answers ------------------------------------------------------------------------------
+# --- no model answers ----------------------------------------------------------------------------
 
 
 OPERATORS = ["S401", "S402"]
@@ -332,7 +332,7 @@ async def test_the_same_rejected_request_is_never_sent_a_third_time(
 
 @each_protocol
 @pytest.mark.parametrize(
-    "fallback", [False, True], ids=["alone", "with another model that declines as well"]
+    "fallback", [False, True], ids=["no fallback", "fallback that declines as well"]
 )
 async def test_a_refusal_is_reported_with_the_text_so_far(
     tmp_path: Path, protocol: ProtocolName, fallback: bool

@@ -1,4 +1,4 @@
-"""Keys that are exchanged while the gateway runs: a real file, on three protocols."""
+"""Key rotation through a key file while the gateway runs, on three protocols."""
 
 import asyncio
 from pathlib import Path
@@ -26,7 +26,7 @@ def ok(_: object) -> Script:
 
 
 class KeyFile:
-    """A key in a file, as the configuration reads it."""
+    """API key in a file that the configuration refers to."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "key"
@@ -35,7 +35,7 @@ class KeyFile:
         self.secret = values.read_secret("file:key", ("model", "api_key"))
 
     def becomes(self, scene: Stage, key: str, *, known: bool = True) -> None:
-        """From now on the service takes this key only, and the file holds it, if it is `known`."""
+        """Rotate the key at the service, and in the file if `known`."""
         scene.house.model.key = key
         if known:
             self.path.write_text(f"{key}\n")
@@ -47,7 +47,7 @@ def key(tmp_path: Path) -> KeyFile:
 
 
 def shown(scene: Stage) -> list[str]:
-    """The keys that the service was shown, in order."""
+    """Return the keys that the service received, in order."""
     headers = [each.headers for each in scene.requests]
     return [
         (h.get("x-api-key") or h.get("authorization", "")).removeprefix("Bearer ") for h in headers

@@ -1,4 +1,4 @@
-"""A long file on a line that cuts every answer; all seeds: `make long-file`."""
+"""A long file over a connection that cuts every answer; `make long-file` runs all seeds."""
 
 import json
 from pathlib import Path

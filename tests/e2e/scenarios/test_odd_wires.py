@@ -1,4 +1,4 @@
-"""Services that say it in their own way: odd streams, odd words, odd ends; the answer is the same."""
+"""Unusual streams, field names and finish reasons of services."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
 def raw(*pieces: bytes) -> Script:
-    """A body of exactly these bytes, in pieces that arrive one by one."""
+    """Return a script that sends exactly these bytes, one piece at a time."""
     said: list[Step] = [Head(bare=True)]
     for piece in pieces:
         said += [Raw(piece), Wait(0.005)]
@@ -57,7 +57,7 @@ BODIES: dict[ProtocolName, bytes] = {
 }
 SHAPES = {
     "carriage returns": lambda body: body.replace(b"\n", b"\r\n"),
-    "no space behind the colon": lambda body: body.replace(b"data: ", b"data:"),
+    "no space after the colon": lambda body: body.replace(b"data: ", b"data:"),
     "a byte order mark": lambda body: b"\xef\xbb\xbf" + body,
     "comments everywhere": lambda body: b": hi\n\n" + body.replace(b"\n\n", b"\n\n:\n\n"),
     "null in between": lambda body: body.replace(b"\n\n", b"\n\ndata: null\n\n", 1),
@@ -150,7 +150,7 @@ async def test_data_after_the_end_marker_is_ignored(tmp_path: Path) -> None:
         await scene.check()
 
 
-# --- words ---------------------------------------------------------------------------------------
+# --- field values --------------------------------------------------------------------------------
 
 
 STOPS = ["stop", "STOP", "end_turn", "eos", "COMPLETED", "stop_sequence", "banana", 7, 1]
@@ -293,7 +293,7 @@ async def test_reasoning_details_are_merged_and_replayed(tmp_path: Path) -> None
         await scene.check()
 
 
-# --- without a stream ----------------------------------------------------------------------------
+# --- without streaming ---------------------------------------------------------------------------
 
 
 NO_STREAM = 'S400"Streaming is not supported for this model."'
@@ -366,7 +366,7 @@ async def test_a_service_without_stream_options_is_retried_without_them(
 
 
 def strict() -> Tool:
-    """A tool whose schema says more than its shape, as tools of other people do."""
+    """Return a tool whose schema has a pattern, as MCP tools may have."""
 
     @tool(risk=Risk.READ)
     async def find(_context: ToolContext, code: Annotated[str, Meta(pattern="^[a-z]+$")]) -> str:
@@ -394,7 +394,7 @@ async def test_a_schema_that_the_service_rejects_is_simplified(
         await scene.check()
 
 
-# --- who knows that a call is over ---------------------------------------------------------------
+# --- sealed calls --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("protocol", ["anthropic", "responses"])
@@ -422,7 +422,7 @@ async def test_text_after_a_call_does_not_seal_it(tmp_path: Path) -> None:
 
 
 def _stated(pieces: str, stated: str) -> Script:
-    """A call whose pieces and whose statement of the whole may differ."""
+    """Return a script whose argument deltas and final arguments may differ."""
     item = {"id": "fc_0", "type": "function_call", "call_id": "c1", "name": "pay"}
     place = {"item_id": "fc_0", "output_index": 0}
     whole = {**item, "arguments": stated, "status": "completed"}
@@ -451,7 +451,7 @@ def _stated(pieces: str, stated: str) -> Script:
         ('{"amount": 100}', '{"amount": 1', ["pay 100"]),
         ('{"amount": 1}', '{"amount": 2}', []),
     ],
-    ids=["statement goes on", "statement is a beginning", "they contradict"],
+    ids=["final is longer", "final is a prefix", "contradiction"],
 )
 async def test_both_statements_of_a_call_must_agree(
     tmp_path: Path, pieces: str, stated: str, ran: list[str]
@@ -463,7 +463,7 @@ async def test_both_statements_of_a_call_must_agree(
         await scene.check(readable=bool(ran))
 
 
-# --- going on ------------------------------------------------------------------------------------
+# --- continuation --------------------------------------------------------------------------------
 
 
 async def test_a_model_with_prefill_support_is_given_only_the_text(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Models that say what they will do, and stop: on three protocols."""
+"""Models that announce an action without making the call, on three protocols."""
 
 from pathlib import Path
 
@@ -49,7 +49,7 @@ async def test_an_announced_call_is_requested_and_the_answer_is_one_row(
         (PROMISE, PROMISE),
         ("Checking it now…", f"{PROMISE}\n\nChecking it now…"),
     ],
-    ids=["an answer", "the same promise", "another promise"],
+    ids=["answer", "same announcement", "other announcement"],
 )
 async def test_a_second_announcement_ends_the_turn(
     tmp_path: Path, protocol: ProtocolName, second: str, text: str
@@ -99,7 +99,7 @@ async def test_an_ordinary_text_is_the_answer(
 async def test_an_announcement_is_the_answer_when_no_tools_are_offered(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
-    # All steps are used up: the last request asks for words and offers no tools.
+    # All steps are used up: the last request asks for a summary and offers no tools.
     async with stage(
         tmp_path, protocol, READ, PROMISED, model=KNOWN, agent=AgentSettings(max_steps=1)
     ) as scene:
@@ -123,7 +123,7 @@ async def test_a_cut_after_the_announcement_is_recovered(
 
 
 async def test_a_call_repeated_after_an_announcement_runs_again(tmp_path: Path) -> None:
-    """Nothing was lost on the way, so a call that was made before is meant once more."""
+    """No call was lost, so an identical call is intended."""
     again = calls(("c3", "pay", '{"amount":5}'))
     async with stage(tmp_path, "chat", PAY, PROMISED, again, OK, model=KNOWN) as scene:
         await scene.go()

@@ -1,4 +1,4 @@
-"""Stop, wherever a turn happens to be, on three protocols; and words that come while it runs."""
+"""/stop in every phase of a turn, on three protocols, and steering."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
 async def stopped_then_fresh(scene: Stage, requests: int) -> None:
-    """Stop, and see that nothing goes on, and that the next message begins a new conversation."""
+    """Send /stop; assert that all work ends and that the next message starts a new session."""
     assert await scene.stop() <= AT_ONCE
     turn = await scene.ends()
     assert turn.state not in {TurnState.DONE, TurnState.RUNNING}

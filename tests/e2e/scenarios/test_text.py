@@ -1,4 +1,4 @@
-"""Answers of text that stall, break off, run on or end oddly, on three protocols."""
+"""Text answers that stall, are cut, never end or end unusually, on three protocols."""
 
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -51,7 +51,7 @@ async def test_a_model_without_a_first_token_is_asked_again(
 
 
 @each_protocol
-@pytest.mark.parametrize("sign", ["P", "B"], ids=["pings", "empty pieces"])
+@pytest.mark.parametrize("sign", ["P", "B"], ids=["pings", "empty deltas"])
 async def test_pings_and_empty_events_do_not_keep_a_dead_answer_alive(
     tmp_path: Path, protocol: ProtocolName, sign: str
 ) -> None:
@@ -93,7 +93,7 @@ async def test_a_dripping_or_endless_answer_is_cut_and_continued(
 
 @each_protocol
 @pytest.mark.parametrize(
-    "rest", ["fox jumps.", "The quick brown fox jumps."], ids=["goes on", "repeats the anchor"]
+    "rest", ["fox jumps.", "The quick brown fox jumps."], ids=["no overlap", "overlap"]
 )
 @pytest.mark.parametrize("ending", ["RST", "EOF"])
 async def test_a_cut_text_is_joined_exactly(
@@ -250,7 +250,7 @@ OTHERWISE = "Once upon a time there was a king who had three sons, but not for l
 
 
 def fixed() -> Screen:
-    """A platform on which nothing that was shown can be changed."""
+    """Return a screen on which sent text cannot be edited."""
     return Screen(live=Live.STREAM, repeat=Repeat.ALWAYS, live_interval=0.01, burst=1000)
 
 

@@ -174,7 +174,7 @@ def test_a_refusal_is_not_overwritten_by_a_later_finish_reason() -> None:
     [
         (DoneChunk(), True),
         (UsageChunk(1, 1, alone=True), True),
-        (UsageChunk(1, 1), False),  # some services count in every piece
+        (UsageChunk(1, 1), False),  # some services send usage in every chunk
         (FinishChunk("stop"), True),
         (PingChunk(), False),
     ],

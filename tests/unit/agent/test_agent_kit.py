@@ -1,4 +1,4 @@
-"""What the tests of the agent are given to reach a scripted server with."""
+"""Settings that connect the agent's tests to a scripted server."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""One request against a real server that fails in every way; real, scaled clocks."""
+"""One request to a real server that fails in every way, with scaled timeouts."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -35,12 +35,12 @@ class Seen(AttemptResult, frozen=True, kw_only=True):
     shown: str
     thought: str
     took: float
-    silences: list[tuple[float, float]]  # how long, and how much longer
+    silences: list[tuple[float, float]]  # (seconds of silence, seconds until the timeout)
     requests: int
 
 
 def never(_seconds: float, _remaining: float) -> None:
-    """For answers that come in time."""
+    """Fail the test: the answer must arrive in time."""
     raise AssertionError
 
 
@@ -51,7 +51,7 @@ async def attempt(
     learned: LearnedTarget | None = None,
     price: PriceSettings | None = None,
 ) -> Seen:
-    """One request; afterwards the server must have seen the connection close or be free again."""
+    """Send one request; for an endless script, wait until the server sees the connection close."""
     shown: list[TextDelta | ReasoningDelta] = []
     silences: list[tuple[float, float]] = []
     loop = asyncio.get_running_loop()
@@ -92,28 +92,28 @@ async def attempt(
 @pytest.mark.parametrize(
     ("script", "verdict", "phase", "shown"),
     [
-        pytest.param('H T"Hel" T"lo" F stop U D', "complete", "", "Hello", id="whole"),
+        pytest.param('H T"Hel" T"lo" F stop U D', "complete", "", "Hello", id="complete"),
         pytest.param('H T"all" F stop RST', "complete", "", "all", id="reset after the end"),
-        pytest.param('H T"ok" D', "soft-complete", "", "ok", id="only the end mark"),
-        pytest.param('H T"ok" U EOF', "soft-complete", "", "ok", id="only the count"),
+        pytest.param('H T"ok" D', "soft-complete", "", "ok", id="end marker only"),
+        pytest.param('H T"ok" U EOF', "soft-complete", "", "ok", id="usage only"),
         pytest.param('H T"ok" J{"choices":[],"lastOne":true} EOF', "soft-complete", "", "ok", id="lastOne"),
         pytest.param('H T"ok" D HANG', "soft-complete", "", "ok", id="the socket stays open"),
         pytest.param('H T"half" RST', "cut", "text", "half", id="reset in the text"),
         pytest.param('H T"half" FIN', "cut", "text", "half", id="closed in the text"),
-        pytest.param('H T"half" EOF', "cut", "text", "half", id="the text just ends"),
+        pytest.param('H T"half" EOF', "cut", "text", "half", id="end of stream in the text"),
         pytest.param("RST", "cut", "before-first", "", id="reset before the headers"),
         pytest.param("H RST", "cut", "before-first", "", id="reset after the headers"),
         pytest.param("H EOF", "cut", "before-first", "", id="an empty body"),
-        pytest.param('H R"hm" RST', "cut", "reasoning", "", id="reset while thinking"),
+        pytest.param('H R"hm" RST', "cut", "reasoning", "", id="reset in the reasoning"),
         pytest.param("H C(0,c1,pay,-) EOF", "cut", "tool-name", "", id="only a name"),
         pytest.param('H C(0,c1,pay,\'{"amount": 1\') EOF', "cut", "tool-args", "", id="half a call"),
-        pytest.param('H C(0,c1,pay,{"amount":1}) EOF', "cut", "call-whole-unsealed", "", id="unproven"),
-        pytest.param('H C(0,c1,pay,{"amount":1}) F tool_calls RST', "complete", "", "", id="call"),
-        pytest.param('H C(0,c1,pay,\'{"amount": 1\') F tool_calls U D', "capped", "", "", id="relabelled"),
-        pytest.param('H T"x" F length U D', "capped", "", "x", id="limit"),
+        pytest.param('H C(0,c1,pay,{"amount":1}) EOF', "cut", "call-whole-unsealed", "", id="unsealed call"),
+        pytest.param('H C(0,c1,pay,{"amount":1}) F tool_calls RST', "complete", "", "", id="complete call"),
+        pytest.param('H C(0,c1,pay,\'{"amount": 1\') F tool_calls U D', "capped", "", "", id="output limit relabelled as tool_calls"),
+        pytest.param('H T"x" F length U D', "capped", "", "x", id="output limit"),
         pytest.param('H T"no" F content_filter D', "refused", "", "no", id="refused"),
-        pytest.param("H F stop U D", "empty", "", "", id="nothing"),
-        pytest.param('H T"<th" D', "soft-complete", "", "<th", id="held back until the end"),
+        pytest.param("H F stop U D", "empty", "", "", id="empty"),
+        pytest.param('H T"<th" D', "soft-complete", "", "<th", id="held text released at the end"),
         pytest.param("S500", "cut", "before-first", "", id="server error"),
         pytest.param("S401", "cut", "before-first", "", id="key refused"),
     ],
@@ -129,19 +129,21 @@ async def test_silence_after_the_finish_reason_is_not_an_error() -> None:
     assert (seen.verdict_name, seen.shown, seen.cause) == ("complete", "all", "")
 
 
-# Windows: the clock of the table, and a little for a machine that is busy.
+# Each window is the timeout plus some tolerance for a busy machine.
 @pytest.mark.parametrize(
     ("script", "cause", "after"),
     [
         pytest.param("HANG", "first_token", CLOCKS.first_token, id="no headers"),
         pytest.param("H HANG", "first_token", CLOCKS.first_token, id="headers and silence"),
         pytest.param("H [P W.05]*", "first_token", CLOCKS.first_token, id="pings only"),
-        pytest.param("H [B W.05]*", "first_token", CLOCKS.first_token, id="empty pieces only"),
+        pytest.param("H [B W.05]*", "first_token", CLOCKS.first_token, id="empty deltas only"),
         pytest.param('H T"a" HANG', "gap_text", CLOCKS.gap_text, id="silence in the text"),
         pytest.param('H T"a" [P W.05]*', "gap_text", CLOCKS.gap_text, id="pings in the text"),
-        pytest.param('H R"a" HANG', "gap_reasoning", CLOCKS.gap_reasoning, id="silence in thought"),
+        pytest.param(
+            'H R"a" HANG', "gap_reasoning", CLOCKS.gap_reasoning, id="silence in the reasoning"
+        ),
         pytest.param("H C(0,c,pay,'{') HANG", "gap_tool", CLOCKS.gap_tool, id="silence in a call"),
-        pytest.param("H W.05 P HANG", "wire_dead", CLOCKS.wire_dead, id="the pings end"),
+        pytest.param("H W.05 P HANG", "wire_dead", CLOCKS.wire_dead, id="pings stop"),
     ],
 )
 async def test_a_silent_request_times_out(script: str, cause: str, after: float) -> None:
@@ -170,7 +172,7 @@ async def test_an_answer_below_the_minimum_rate_times_out() -> None:
     assert 0.58 <= seen.took < 1.5
 
 
-# --- what it learns, costs and tells ---------------------------------------------------------------
+# --- learned facts, cost and notices ---------------------------------------------------------------
 
 
 async def test_the_time_to_the_first_token_is_learned() -> None:
@@ -279,13 +281,13 @@ SOON = msgspec.structs.replace(CLOCKS, first_token_soft=0.2, notice_after=0.15, 
 @pytest.mark.parametrize(
     ("script", "expected"),
     [
-        # The first at its own time, then one each third of `notice_after` later.
-        pytest.param('W.33 H T"x" F stop D', [0.2, 0.25, 0.3], id="before the first sign"),
+        # The first notice has its own delay; more follow every third of `notice_after`.
+        pytest.param('W.33 H T"x" F stop D', [0.2, 0.25, 0.3], id="before the first token"),
         pytest.param('H T"x" W.22 T"y" F stop D', [0.15, 0.2], id="inside the text"),
-        pytest.param('H T"x" W.1 T"y" W.1 T"z" F stop D', [], id="never for long"),
-        pytest.param('H T"x" W.18 T"y" W.18 F stop D', [0.15, 0.15], id="each silence by itself"),
+        pytest.param('H T"x" W.1 T"y" W.1 T"z" F stop D', [], id="only short gaps"),
+        pytest.param('H T"x" W.18 T"y" W.18 F stop D', [0.15, 0.15], id="each gap on its own"),
         pytest.param('H T"x" [P W.05]*4 F stop D', [0.15, 0.2], id="pings are silence"),
-        pytest.param('H T"x" F stop W.3 D', [], id="nothing more is waited for"),
+        pytest.param('H T"x" F stop W.3 D', [], id="after the finish reason"),
     ],
 )
 async def test_long_silence_triggers_the_silence_callback(
@@ -327,7 +329,7 @@ async def test_a_failing_silence_callback_leaves_the_timeouts_running() -> None:
     assert set(reported) == {"no words for it"}
 
 
-# --- answers that repeat themselves ----------------------------------------------------------------
+# --- repetition ------------------------------------------------------------------------------------
 
 BLOCK = "".join(chr(97 + at * 7 % 26) for at in range(120)) + " end. "
 LOOP = BLOCK * 200
@@ -342,7 +344,7 @@ async def test_a_repeating_text_is_stopped_and_its_repetition_dropped() -> None:
 async def test_text_emitted_inside_a_loop_is_not_part_of_the_result() -> None:
     pieces = [text(LOOP[at : at + 500]) for at in range(0, len(LOOP), 500)]
     seen = await attempt((*steps('H C(0,c1,pay,{"amount":1}) T"So. "'), *pieces, *steps("HANG")))
-    assert len(seen.shown) > 4000  # the loop itself did not tell from the start
+    assert len(seen.shown) > 4000  # shown until the loop was detected
     assert (seen.step.text, seen.step.calls) == ("So. ", ())
     assert seen.took < (CLOCKS.gap_text or 0)
 
@@ -361,7 +363,7 @@ async def test_repeating_arguments_are_stopped() -> None:
     assert (seen.verdict_name, seen.phase) == ("cut", "tool-args")
 
 
-# --- how it ends from outside ----------------------------------------------------------------------
+# --- cancellation ----------------------------------------------------------------------------------
 
 
 async def test_cancelling_closes_the_connection_at_once() -> None:
@@ -394,7 +396,7 @@ async def test_cancelling_closes_the_connection_at_once() -> None:
 
 
 class Tired:
-    """A service whose own code ran out of time."""
+    """Provider whose own code raises `TimeoutError`."""
 
     name = "tired"
 

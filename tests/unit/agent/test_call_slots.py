@@ -16,7 +16,7 @@ TOOLS = (
 
 def d(
     index: int | None = None,
-    id: str | None = None,  # noqa: A002 - as on the wire
+    id: str | None = None,  # noqa: A002 - field name of the protocol
     name: str | None = None,
     args: str | None = None,
 ) -> CallChunk:
@@ -54,7 +54,7 @@ GEN0, GEN1 = "call_t_1_0", "call_t_1_1"
         pytest.param(
             [d(0, "c1", "read"), d(1, "c2", "write"), d(0, args=A), d(1, args=B)],
             [("c1", "read", A), ("c2", "write", B)],
-            id="1: pieces of two calls by turns",
+            id="1: interleaved pieces of two calls",
         ),
         pytest.param(
             [d(0, "x1", "read", '{"pa'), d(0, "x2", args='th":'), d(0, "x3", args='"a"}')],
@@ -69,12 +69,12 @@ GEN0, GEN1 = "call_t_1_0", "call_t_1_1"
         pytest.param(
             [d(0, "c1", "read", '{"pa'), d(0, "c2", "read", B)],
             [("c1", "read", '{"pa'), ("c2", "read", B)],
-            id="2: new id with a name behind a call that is not whole",
+            id="2: new id with a name after an incomplete call",
         ),
         pytest.param(
             [d(0, "c1", "read", A), d(0, "c2", args=B)],
             [("c1", "read", A), ("c2", "", B)],
-            id="2: new id without name after a whole call",
+            id="2: new id without a name after a complete call",
         ),
         pytest.param(
             [d(0, None, "read", A), d(0, None, "read", B)],
@@ -89,7 +89,7 @@ GEN0, GEN1 = "call_t_1_0", "call_t_1_1"
         pytest.param(
             [d(None, None, "read", A), d(None, None, "write", B)],
             [(GEN0, "read", A), (GEN1, "write", B)],
-            id="4: no index, names begin calls",
+            id="4: no index, a name starts a call",
         ),
         pytest.param(
             [
@@ -103,9 +103,9 @@ GEN0, GEN1 = "call_t_1_0", "call_t_1_1"
         pytest.param(
             [d(None, None, "read", '{"path"'), d(None, None, None, ':"a"}')],
             [(GEN0, "read", A)],
-            id="4: no index, id or name goes on with the last",
+            id="4: no index, id or name continues the last call",
         ),
-        pytest.param([d(None, None, None, A)], [(GEN0, "", A)], id="4: nothing to go by at all"),
+        pytest.param([d(None, None, None, A)], [(GEN0, "", A)], id="4: no index, id or name"),
         pytest.param(
             [d(0, "c1", "read", '{"path"'), d(0, None, "read", ':"a"}'), d(0, None, "read", "")],
             [("c1", "read", A)],
@@ -114,12 +114,12 @@ GEN0, GEN1 = "call_t_1_0", "call_t_1_1"
         pytest.param(
             [d(0, None, "read", A), d(0, None, "read", "")],
             [(GEN0, "read", A)],
-            id="5: the name repeated after the whole call",
+            id="5: the name repeated after the complete call",
         ),
         pytest.param(
             [d(0, "c1", "rea"), d(0, None, "read_file"), d(0, args=A)],
             [("c1", "read_file", A)],
-            id="5: a growing name replaces",
+            id="5: a cumulative name replaces",
         ),
         pytest.param(
             [d(0, "c1", "read_"), d(0, None, "file"), d(0, args=A)],
@@ -144,7 +144,7 @@ GEN0, GEN1 = "call_t_1_0", "call_t_1_1"
         pytest.param(
             [d(0, "c1", "read", A + '{"path":')],
             [("c1", "read", A + '{"path":')],
-            id="7: the second is not whole",
+            id="7: the second object is truncated",
         ),
         pytest.param(
             [d(0, "c1", "read", A + "[1]")], [("c1", "read", A + "[1]")], id="7: not an object"
@@ -157,15 +157,17 @@ GEN0, GEN1 = "call_t_1_0", "call_t_1_1"
             [("c1", "read", A), ("c1_2", "read", B)],
             id="8: the same id twice",
         ),
-        pytest.param(
-            [d(0, "", "read", A)], [(GEN0, "read", A)], id="8: an empty id gets one of ours"
-        ),
+        pytest.param([d(0, "", "read", A)], [(GEN0, "read", A)], id="8: an empty id is replaced"),
         pytest.param(
             [d(0, "c1", "noop"), d(1, "c2", "noop", "")],
             [("c1", "noop", "{}"), ("c2", "noop", "{}")],
-            id="11: nothing is an empty object where nothing is needed",
+            id="11: missing arguments are {} if none are required",
         ),
-        pytest.param([d(0, "c1", "read")], [("c1", "read", "")], id="11: but not elsewhere"),
+        pytest.param(
+            [d(0, "c1", "read")],
+            [("c1", "read", "")],
+            id="11: missing arguments stay empty otherwise",
+        ),
         pytest.param(
             [d(7, "c1", "read", A), d(2, "c2", "read", B)],
             [("c1", "read", A), ("c2", "read", B)],

@@ -1,4 +1,4 @@
-"""Rows of a conversation give way to a summary; who writes it is a function here."""
+"""Compaction of a conversation with a fake author for the summaries."""
 
 import pytest
 
@@ -22,7 +22,7 @@ ROWS = (U, A, U, A, GO)
 
 
 class Author:
-    """Writes what it was told to, and keeps what it was shown."""
+    """Fake model that returns a fixed summary and records its requests."""
 
     def __init__(self, said: str = "A story.", verdict: Verdict | None = None) -> None:
         self.requests: list[ModelRequest] = []
@@ -92,10 +92,10 @@ async def test_the_current_request_stays_visible_when_its_calls_are_summarized()
 @pytest.mark.parametrize(
     "author",
     [
-        pytest.param(Author("", Complete()), id="nothing was written"),
-        pytest.param(Author(" \n", SoftComplete()), id="blanks were written"),
-        pytest.param(Author("A st", Cut(CutPhase.TEXT)), id="it broke off"),
-        pytest.param(Author("A st", Capped()), id="it met the limit"),
+        pytest.param(Author("", Complete()), id="empty summary"),
+        pytest.param(Author(" \n", SoftComplete()), id="blank summary"),
+        pytest.param(Author("A st", Cut(CutPhase.TEXT)), id="cut summary"),
+        pytest.param(Author("A st", Capped()), id="capped summary"),
     ],
 )
 async def test_requests_are_listed_when_the_model_gives_no_complete_summary(author: Author) -> None:
@@ -115,7 +115,7 @@ async def test_a_soft_complete_summary_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("rows", "room"),
     [
-        pytest.param((), 10, id="nothing at all"),
+        pytest.param((), 10, id="empty conversation"),
         pytest.param((GO,), 10, id="only a request"),
         pytest.param((Message("user", STORY * 9),), 10, id="one long request"),
     ],

@@ -1,4 +1,4 @@
-"""What follows a judged request: one table for each verdict, and what holds for every sequence."""
+"""Recovery actions: tables by verdict, and properties of every sequence."""
 
 from typing import Any
 
@@ -71,21 +71,21 @@ def last(*story: RequestOutcome) -> RecoveryAction:
 
 DONE: list[tuple[str, RequestOutcome, type[RecoveryAction]]] = [
     ("an answer", seen(Complete(), has_text=True), FinishTurn),
-    ("an answer without a reason to stop", seen(SoftComplete(), has_text=True), FinishTurn),
+    ("an answer without a finish reason", seen(SoftComplete(), has_text=True), FinishTurn),
     ("calls", seen(Complete(), ready_calls=2), RunTools),
     (
-        "calls of an answer that was cut behind them",
+        "calls of an answer that was cut after them",
         cut(ARGS, ready_calls=1, lost_tools=("pay",)),
         RunTools,
     ),
-    ("a whole call that only reads", cut(WHOLE, ready_calls=1), RunTools),
+    ("a complete read-only call", cut(WHOLE, ready_calls=1), RunTools),
     (
-        "calls of a capped answer that had ended",
+        "sealed calls of a capped answer",
         seen(Capped(), ready_calls=1, lost_tools=("x",)),
         RunTools,
     ),
     ("stopped by us", seen(Interrupted()), GiveUp),
-    ("nothing to add to what is shown", seen(Empty(), text_visible=True), FinishTurn),
+    ("empty continuation of visible text", seen(Empty(), text_visible=True), FinishTurn),
 ]
 
 
@@ -393,7 +393,7 @@ class TestOutputLimit:
 
 
 class TestRestartedAnswers:
-    """Where what is shown cannot be changed, nobody sees what the model says instead."""
+    """Restarts on a platform where the visible text cannot be replaced."""
 
     ANEW = seen(Complete(), has_text=True, text_visible=True, ignored_rewrite=True)
 
@@ -561,7 +561,7 @@ def test_every_sequence_terminates_with_bounded_waits_and_a_cause(
         at for at, each in enumerate(actions) if isinstance(each, FinishTurn | RunTools | GiveUp)
     ]
     assert ends
-    assert ends[0] <= MAX_RECOVERIES + 3  # compactions beside
+    assert ends[0] <= MAX_RECOVERIES + 3  # plus compactions
     for action in actions:
         if isinstance(action, RetryRequest | RequestSmallerCalls):
             assert 0 <= action.wait_seconds <= 600

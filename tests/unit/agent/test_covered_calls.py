@@ -1,4 +1,4 @@
-"""What is still known of calls that a summary stands for."""
+"""Call ids of rows that a summary has replaced."""
 
 from agent.answer.accumulate import StepResult
 from agent.attempt import AttemptResult

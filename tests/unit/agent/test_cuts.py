@@ -1,4 +1,4 @@
-"""Answers cut anywhere, in a world whose clock jumps; see `tests.faults.cuts`."""
+"""Answers cut at any point, with simulated time; see `tests.faults.cuts`."""
 
 import itertools
 import random
@@ -31,7 +31,7 @@ from tests.faults.cuts import (
     tools_of,
 )
 
-SOME = 220  # of the cuts of an answer, three at each byte; `make every-byte` plays them all
+SOME = 220  # cuts per answer; `make every-byte` runs all of them, three at each byte
 TWICE = 50
 
 each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -44,7 +44,7 @@ each_subject = pytest.mark.parametrize("subject", SUBJECTS)
 def test_an_answer_cut_at_any_point_is_completed(protocol: ProtocolName, subject: Subject) -> None:
     cuts = list(every_cut(protocol, subject))
     step = len(cuts) // SOME
-    step += step % len(HOW) == 0  # so that the ways take turns
+    step += step % len(HOW) == 0  # alternate between the kinds of cut
     some = cuts[PROTOCOLS.index(protocol) * 5 + SUBJECTS.index(subject) * 2 :: step]
     assert {cut.how for cut in some} == {*HOW}
     assert play_all(protocol, subject, ((cut,) for cut in some)) > SOME * 0.9
@@ -56,7 +56,7 @@ def test_an_answer_cut_at_any_point_is_completed(protocol: ProtocolName, subject
 def test_two_consecutive_cut_answers_are_completed(
     protocol: ProtocolName, subject: Subject
 ) -> None:
-    chance = random.Random(f"{protocol} {subject}")  # noqa: S311 - to be repeated
+    chance = random.Random(f"{protocol} {subject}")  # noqa: S311 - deterministic
     size = len(recorded(protocol, subject))
 
     def pairs() -> Iterator[tuple[Cut, ...]]:
@@ -83,7 +83,7 @@ TOOLS = ToolRegistry(tools_of(lambda _: None))
 
 
 def collected(protocol: ProtocolName, pieces: Sequence[bytes]) -> tuple[StepResult, str, str]:
-    """What an answer comes to, and what of it was shown."""
+    """Return the result of an answer and the text shown of it."""
     reader, accumulator = READERS[protocol](), Accumulator(TOOLS.schemas, "call")
     shown: list[TextDelta | ReasoningDelta] = []
     for piece in pieces:

@@ -1,4 +1,4 @@
-"""Which texts only say what a model is about to do."""
+"""Detection of answers that only announce an action."""
 
 import pytest
 from hypothesis import given
@@ -8,7 +8,7 @@ from agent.answer.empty_promise import is_only_announcement
 
 ANNOUNCEMENTS = [
     "I'll now read the file:",
-    "I’ll now read the file:",  # noqa: RUF001 - as models write it
+    "I’ll now read the file:",  # noqa: RUF001 - typographic apostrophe
     "Let me check …",
     "Let me check if the file exists.",
     "Let me take a quick look at the logs...",

@@ -72,13 +72,13 @@ def test_equal_targets_fail_together() -> None:
 @pytest.mark.parametrize(
     ("keys", "failed", "index", "other"),
     [
-        pytest.param("a", "", 0, False, id="alone"),
-        pytest.param("ab", "", 0, True, id="two"),
-        pytest.param("aa", "", 0, False, id="twice the same"),
-        pytest.param("aa", "", 1, False, id="twice the same, the second"),
+        pytest.param("a", "", 0, False, id="one target"),
+        pytest.param("ab", "", 0, True, id="two targets"),
+        pytest.param("aa", "", 0, False, id="duplicate targets"),
+        pytest.param("aa", "", 1, False, id="second of duplicate targets"),
         pytest.param("ab", "b", 0, False, id="the other failed"),
         pytest.param("abc", "b", 0, True, id="a third is left"),
-        pytest.param("ab", "a", 0, True, id="asked about one that failed"),
+        pytest.param("ab", "a", 0, True, id="current target failed"),
     ],
 )
 def test_has_other_is_false_when_no_different_target_is_left(

@@ -67,30 +67,32 @@ TWICE = [user("one"), said(), user("two"), user("and three"), calls("a"), result
 @pytest.mark.parametrize(
     ("rows", "target", "expected"),
     [
-        pytest.param(TALK, 45, (2, 4, None), id="as little as possible leaves"),
-        pytest.param(TALK, 40, (2, 4, None), id="what stays may be as long as the target"),
-        pytest.param(TALK, 39, (4, 2, None), id="more leaves when it must"),
+        pytest.param(TALK, 45, (2, 4, None), id="as few rows as possible"),
+        pytest.param(TALK, 40, (2, 4, None), id="kept rows may have exactly the target size"),
+        pytest.param(TALK, 39, (4, 2, None), id="more rows if necessary"),
         pytest.param(TALK, 5, (4, 2, None), id="the last turn stays, even above the target"),
-        pytest.param(TALK, 1000, (2, 4, None), id="who asks gets something"),
+        pytest.param(TALK, 1000, (2, 4, None), id="at least one turn"),
         pytest.param(TALK[:2], 5, None, id="one short turn stays whole"),
         pytest.param(TALK[:1], 5, None, id="one request stays"),
-        pytest.param([], 5, None, id="nothing"),
+        pytest.param([], 5, None, id="empty conversation"),
         pytest.param([said(), calls("a"), result("a")], 5, None, id="no request to keep"),
-        pytest.param(WORK, 80, (2, 8, None), id="the present turn fits"),
-        pytest.param(WORK, 79, (5, 5, "two"), id="its first calls leave, it is asked again"),
-        pytest.param(WORK, 60, (5, 5, "two"), id="with their results"),
-        pytest.param(WORK, 59, (8, 2, "two"), id="calls made together leave together"),
+        pytest.param(WORK, 80, (2, 8, None), id="the current turn fits"),
+        pytest.param(WORK, 79, (5, 5, "two"), id="first calls of the current turn, request pinned"),
+        pytest.param(WORK, 60, (5, 5, "two"), id="calls with their results"),
+        pytest.param(WORK, 59, (8, 2, "two"), id="parallel calls together"),
         pytest.param(WORK, 1, (8, 2, "two"), id="the newest call stays with its result"),
-        pytest.param(WORK[2:5], 1, None, id="nothing older than the newest call"),
-        pytest.param(SUMMED, 40, (3, 2, None), id="a summary does not leave alone"),
-        pytest.param(SUMMED[:3], 1, None, id="nor from in front of the present turn"),
-        pytest.param(TWICE, 50, (2, 5, None), id="a request in two messages is one"),
-        pytest.param(TWICE, 30, (6, 1, "two\n\nand three"), id="and is shown again as one"),
+        pytest.param(WORK[2:5], 1, None, id="no calls before the newest one"),
+        pytest.param(SUMMED, 40, (3, 2, None), id="an earlier summary is not covered alone"),
+        pytest.param(SUMMED[:3], 1, None, id="an earlier summary before the current turn"),
+        pytest.param(TWICE, 50, (2, 5, None), id="two user messages are one request"),
+        pytest.param(
+            TWICE, 30, (6, 1, "two\n\nand three"), id="two user messages are pinned as one"
+        ),
         pytest.param(
             [*TWICE[2:4], said(), user("x"), said()],
             40,
             (3, 2, None),
-            id="nor is an older one split",
+            id="an older request of two messages is not split",
         ),
         pytest.param([*TALK, user("four")], 10, (6, 1, None), id="a new request stays alone"),
         pytest.param(
@@ -119,9 +121,9 @@ def test_a_request_larger_than_its_calls_cannot_be_compacted() -> None:
 @pytest.mark.parametrize(
     ("senders", "text", "sender"),
     [
-        pytest.param(("Ann", "Ann"), "two\n\nand three", "Ann", id="of one person"),
-        pytest.param(("Ann", "Ben"), "Ann: two\n\nBen: and three", None, id="of two"),
-        pytest.param(("Ann", None), "Ann: two\n\nand three", None, id="of somebody unnamed"),
+        pytest.param(("Ann", "Ann"), "two\n\nand three", "Ann", id="one sender"),
+        pytest.param(("Ann", "Ben"), "Ann: two\n\nBen: and three", None, id="two senders"),
+        pytest.param(("Ann", None), "Ann: two\n\nand three", None, id="one sender without a name"),
     ],
 )
 def test_a_pinned_request_keeps_its_senders(
@@ -212,13 +214,13 @@ def test_repeated_compaction_terminates_and_keeps_the_last_request(rows: list[Me
 @pytest.mark.parametrize(
     ("configured", "learned", "known", "window"),
     [
-        pytest.param(None, None, None, None, id="nobody knows"),
+        pytest.param(None, None, None, None, id="unknown"),
         pytest.param(None, None, 8192, 8192, id="known by its name"),
-        pytest.param(None, 4096, 8192, 4096, id="the service knows better"),
-        pytest.param(None, 16_384, 8192, 16_384, id="also when it has more"),
+        pytest.param(None, 4096, 8192, 4096, id="learned overrides known"),
+        pytest.param(None, 16_384, 8192, 16_384, id="learned overrides a smaller known window"),
         pytest.param(2048, None, 8192, 2048, id="configured"),
         pytest.param(16_384, None, 8192, 16_384, id="configured above what is known"),
-        pytest.param(16_384, 4096, 8192, 4096, id="configured, but the service has less"),
+        pytest.param(16_384, 4096, 8192, 4096, id="learned limits configured"),
         pytest.param(2048, 4096, 8192, 2048, id="configured below what the service has"),
     ],
 )
@@ -234,12 +236,12 @@ def test_the_window_is_resolved_from_all_sources(
         pytest.param(10**9, None, None, False, id="no window is known"),
         pytest.param(85_000, 100_000, None, False, id="85 %"),
         pytest.param(85_001, 100_000, None, True, id="more than 85 %"),
-        pytest.param(68_000, 100_000, 20_000, False, id="85 % beside the answer's room"),
-        pytest.param(68_001, 100_000, 20_000, True, id="more than that"),
-        pytest.param(42_500, 100_000, 90_000, False, id="the answer gets no more than a half"),
+        pytest.param(68_000, 100_000, 20_000, False, id="85 % without the answer's share"),
+        pytest.param(68_001, 100_000, 20_000, True, id="more than 85 % without the answer's share"),
+        pytest.param(42_500, 100_000, 90_000, False, id="the answer reserves at most half"),
         pytest.param(42_501, 100_000, 90_000, True, id="more than 85 % of the other half"),
         pytest.param(1536, 2048, None, False, id="512 tokens for the answer"),
-        pytest.param(1537, 2048, None, True, id="fewer than 512"),
+        pytest.param(1537, 2048, None, True, id="fewer than 512 tokens for the answer"),
     ],
 )
 def test_a_request_without_room_for_its_answer_is_too_long(
@@ -354,12 +356,12 @@ def test_the_fallback_summary_lists_requests_and_tools() -> None:
 @pytest.mark.parametrize(
     ("text", "kept"),
     [
-        pytest.param("a" * 200, "a" * 200, id="what fits stays"),
+        pytest.param("a" * 200, "a" * 200, id="short text"),
         pytest.param("One. " + "Two " * 60, "One.", id="whole sentences"),
-        pytest.param("Is 3.5 ok? " + "b" * 200, "Is 3.5 ok?", id="a number is no end"),
-        pytest.param("word " * 60, ("word " * 40)[:-1], id="no sentence: whole words"),
+        pytest.param("Is 3.5 ok? " + "b" * 200, "Is 3.5 ok?", id="decimal point"),
+        pytest.param("word " * 60, ("word " * 40)[:-1], id="whole words without a sentence"),
         pytest.param("第一句。" + "字" * 300, "第一句。", id="no blanks between sentences"),
-        pytest.param("字" * 300, "(a text of 300 characters)", id="nothing whole fits"),
+        pytest.param("字" * 300, "(a text of 300 characters)", id="no word fits"),
         pytest.param("s" * 199 + ". more", "s" * 199 + ".", id="a sentence that just fits"),
     ],
 )

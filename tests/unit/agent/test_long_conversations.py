@@ -1,4 +1,4 @@
-"""Turns of conversations that are too long for their model."""
+"""Turns of conversations that exceed their model's context window."""
 
 import json
 from typing import Any
@@ -26,7 +26,7 @@ async def test_a_conversation_that_is_too_long_is_compacted_and_sent_again(play:
     stage = await play(TOO_LONG, ok("An old story."), ok("done"))
     done = await stage.run(*OLD)
     assert (done.text, done.attempts) == ("done", 3)
-    assert done.usage == Usage(20, 10)  # the summary was paid for as well
+    assert done.usage == Usage(20, 10)  # includes the summary request
     assert stage.journal.summaries == [(1, "An old story.")]
     assert stage.journal.log == [
         "attempt 1 openai/scripted",
@@ -79,11 +79,11 @@ async def test_a_conversation_that_cannot_be_compacted_ends_the_turn(play: Play)
     done = await stage.run(Message("user", LONG * 3))
     assert (done.ending, done.attempts) == (TurnEnding.FAILED, 1)
     assert "too long for the model" in done.cause
-    assert stage.notices == []  # nobody was kept waiting for a summary
+    assert stage.notices == []  # no summary was requested
 
 
 async def test_a_conversation_is_checked_against_the_window_once_per_target(play: Play) -> None:
-    """What cannot be made short enough is sent all the same: the estimate may be wrong."""
+    """A conversation that stays too long is sent anyway, because the estimate may be wrong."""
     stage = await play(ok("An old story."), "H RST", "H RST", ok("done"))
     stage.settings = {"context_window": 1200}
     done = await stage.run(*OLD[:2], Message("user", LONG))

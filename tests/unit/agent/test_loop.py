@@ -1,4 +1,4 @@
-"""Whole turns, against scripted model servers: their steps, their news, their end."""
+"""Whole turns against scripted model servers: steps, notices and endings."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ from tests.unit.agent.turn_kit import (
 
 pytestmark = pytest.mark.quick
 
-# --- turns in which nothing goes wrong --------------------------------------------------------
+# --- turns without failures -------------------------------------------------------------------
 
 
 async def test_a_plain_answer_ends_the_turn(play: Play) -> None:
@@ -119,7 +119,7 @@ async def test_the_journal_records_the_attempt_of_each_call_and_request_hashes(
     await stage.run()
     assert stage.journal.brought == {"c1": 2, "c2": 4}
     hashes = [each.request_hash for each in stage.journal.attempts if each]
-    assert hashes[0] == hashes[1]  # the very same, once more
+    assert hashes[0] == hashes[1]  # identical requests
     assert hashes[2] == hashes[3]
     assert len(set(hashes)) == 3
     assert {len(each) for each in hashes} == {32}
@@ -188,7 +188,7 @@ async def test_a_runnable_call_resets_the_count_of_refused_steps(play: Play) -> 
     assert (await stage.run()).text == "done"
 
 
-# --- the end of the steps ---------------------------------------------------------------------
+# --- the step limit ---------------------------------------------------------------------------
 
 
 async def test_the_last_step_requests_a_summary_without_tools(play: Play) -> None:
@@ -228,7 +228,7 @@ async def test_calls_in_the_final_summary_are_ignored(
     assert stage.shop.effects == ["read a"]
 
 
-# --- news -------------------------------------------------------------------------------------
+# --- notices ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shown", ["", 'T"abc "'])
@@ -251,7 +251,7 @@ async def test_a_long_recovery_emits_one_notice(play: Play, shown: str, told: No
     done = await stage.run()
     assert done.text.endswith("done")
     assert [event for event in stage.events if isinstance(event, Notice)] == [told]
-    assert stage.events.index(told) == (1 if shown else 0)  # before the rest came
+    assert stage.events.index(told) == (1 if shown else 0)  # before the rest of the text
 
 
 async def test_a_silence_notice_contains_the_remaining_time(play: Play) -> None:
@@ -282,7 +282,7 @@ async def test_a_target_switch_cancels_the_retry_notice(play: Play) -> None:
     assert stage.notices == ["N5"]
 
 
-# --- patience ---------------------------------------------------------------------------------
+# --- budgets ----------------------------------------------------------------------------------
 
 
 @tool(risk=Risk.EXEC)
@@ -325,7 +325,7 @@ async def test_completed_tools_reset_the_compaction_limit(play: Play) -> None:
     assert len(stage.journal.summaries) == 4
 
 
-# --- stopping ---------------------------------------------------------------------------------
+# --- cancellation -----------------------------------------------------------------------------
 
 
 async def test_cancelling_the_turn_closes_the_connection(play: Play) -> None:

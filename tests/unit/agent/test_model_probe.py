@@ -1,4 +1,4 @@
-"""What is found out about a model before anybody talks to it."""
+"""Probe of a configured model."""
 
 import asyncio
 import socket
@@ -113,13 +113,15 @@ async def test_a_service_without_a_model_list_is_still_probed() -> None:
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        pytest.param(ok("I cannot."), "does not call tools", id="words instead"),
+        pytest.param(ok("I cannot."), "does not call tools", id="text instead"),
         pytest.param(
             (status(400, message="this model does not support tools"),),
             "support tools",
-            id="refusal",
+            id="tools not supported",
         ),
-        pytest.param(calls(("c", "report_word", '{"word"')), "incomplete JSON", id="half a call"),
+        pytest.param(
+            calls(("c", "report_word", '{"word"')), "incomplete JSON", id="truncated call"
+        ),
     ],
 )
 async def test_missing_tool_calls_are_only_a_warning(script: Any, words: str) -> None:
@@ -134,10 +136,10 @@ async def test_missing_tool_calls_are_only_a_warning(script: Any, words: str) ->
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        pytest.param("H EOF", "ended without an answer", id="nothing"),
+        pytest.param("H EOF", "ended without an answer", id="no answer"),
         pytest.param(ok(" "), "the answer was empty", id="empty"),
-        pytest.param("H F content_filter U D EOF", "declined", id="a filter"),
-        pytest.param((status(500, message="oops"),), "service failed", id="an error"),
+        pytest.param("H F content_filter U D EOF", "declined", id="content filter"),
+        pytest.param((status(500, message="oops"),), "service failed", id="server error"),
         pytest.param(
             (status(402, message="insufficient_quota"),), "no credit left", id="no_credit"
         ),
@@ -192,7 +194,7 @@ async def test_an_untrusted_certificate_is_reported(tmp_path: Path) -> None:
 
 
 async def test_a_silent_service_times_out() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, and no more
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections and never answers
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
         given = TargetSettings(provider="openai", name="m", base_url=url)
         found = await asked(given, timeouts=ProbeTimeouts(list=0.2))

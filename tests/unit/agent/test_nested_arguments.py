@@ -1,4 +1,4 @@
-"""Arguments that are nested deeper than any decoder follows."""
+"""Arguments nested too deeply for JSON decoders."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which files a model is shown, and how they are read."""
+"""Selection and loading of the pictures that a model is shown."""
 
 import base64
 from pathlib import Path
@@ -62,7 +62,7 @@ def test_the_media_type_is_detected_from_the_first_bytes(
         (picture("a", media_type="application/pdf"), False),
         (Attachment("a", "image/png", "a", size=10), False),
     ],
-    ids=["small", "as large as can be", "too large", "another format", "no picture", "not there"],
+    ids=["small", "largest", "too large", "other format", "not a picture", "not downloaded"],
 )
 def test_only_small_pictures_in_supported_formats_are_shown(file: Attachment, shown: bool) -> None:
     assert is_picture(file) is shown
@@ -114,7 +114,7 @@ def test_a_pinned_request_keeps_its_pictures() -> None:
     assert [file.path for file in planned.pinned.files] == ["a"]
 
 
-# --- reading them ---------------------------------------------------------------------------------
+# --- loading --------------------------------------------------------------------------------------
 
 
 def rows_of(*paths: str) -> list[Message]:

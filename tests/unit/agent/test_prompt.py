@@ -47,26 +47,28 @@ CUT_NOTE = "[Your answer above was cut short: stop.]"
         pytest.param([U, CALLS, R1, R1, R2], [U, CALLS, R1, R2], id="a result twice"),
         pytest.param([U, R1, A], [U, A], id="a result without its call"),
         pytest.param([U, A, R1, U], [U, A, U], id="a result after an answer without calls"),
-        pytest.param([U, user("more")], [user("go\n\nmore")], id="two user rows are one"),
+        pytest.param([U, user("more")], [user("go\n\nmore")], id="two user rows are merged"),
         pytest.param([U, Message("assistant", " "), U], [user("go\n\ngo")], id="an empty answer"),
         pytest.param(
-            [U, CUT, user("and?")], [U, CUT, user(f"{CUT_NOTE}\n\nand?")], id="cut short is said"
+            [U, CUT, user("and?")], [U, CUT, user(f"{CUT_NOTE}\n\nand?")], id="interrupted answer"
         ),
         pytest.param(
             [U, CUT],
             [U, CUT, user(f"{CUT_NOTE} Continue exactly where it ends.")],
-            id="cut short and taken up again",
+            id="interrupted answer at the end",
         ),
-        pytest.param([U, CUT, A], [U, CUT, user(CUT_NOTE), A], id="two answers, one cut short"),
+        pytest.param(
+            [U, CUT, A], [U, CUT, user(CUT_NOTE), A], id="two answers, the first interrupted"
+        ),
         pytest.param(
             [U, A, A], [U, A, user("[The conversation continues.]"), A], id="two answers in a row"
         ),
         pytest.param(
             [Message("user", "hi", sender="Ann [x]\n(telegram:1)")],
             [user("[Ann (x) (telegram:1)] hi")],
-            id="who speaks, and no way to forge it",
+            id="sender names cannot be forged",
         ),
-        pytest.param([], [], id="nothing"),
+        pytest.param([], [], id="empty"),
     ],
 )
 def test_a_history_is_normalized(history: list[Message], seen: list[Message]) -> None:
@@ -100,7 +102,7 @@ def test_an_interrupted_request_is_quoted_up_to_a_limit() -> None:
     assert len(describe_interrupted_request("x" * 5000)) < 1100
 
 
-# --- what is asked for in one request only --------------------------------------------------------
+# --- request-only messages ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -179,7 +181,7 @@ def test_a_kept_draft_is_continued_instead_of_repeated() -> None:
     assert "draft d1 (1,234 characters, 1 line)" in told
     assert "«the end»" in told
     assert '(draft_id "d1")' in told
-    assert "same content again" not in told  # the rest of it is just what is wanted
+    assert "same content again" not in told  # the draft is to be continued
     assert "2 lines)" in describe_draft("d1", "a.txt", 5, 2, "x")
 
 

@@ -58,17 +58,17 @@ def test_empty_reasoning_is_not_stored() -> None:
         pytest.param(
             [(0, {"summary": [{"text": "a"}]}), (0, {"summary": [{"text": "b"}]})],
             [{"summary": [{"text": "b"}]}],
-            id="what is no text is replaced",
+            id="values that are not text are replaced",
         ),
         pytest.param(
             [(0, {"text": None}), (0, {"text": "a"}), (0, {"text": None})],
             [{"text": None}],
-            id="nothing is no text",
+            id="null is replaced",
         ),
         pytest.param(
             [(1, {"text": "b"}), (0, {"text": "a"}), (1, {"text": "c"})],
             [{"text": "bc"}, {"text": "a"}],
-            id="parts by their index",
+            id="parts are separated by index",
         ),
     ],
 )

@@ -17,7 +17,7 @@ INTRO = "# What went wrong\n\nThe service did not start because a key was missin
 
 
 def watched(text: str, size: int = 7) -> tuple[int | None, int]:
-    """Feed a text in pieces; give what was found, and how much had been fed by then."""
+    """Feed a text in pieces; return the result and the number of characters fed by then."""
     watch = RepetitionDetector()
     for start in range(0, len(text), size):
         found = watch.feed(text[start : start + size])
@@ -27,7 +27,7 @@ def watched(text: str, size: int = 7) -> tuple[int | None, int]:
 
 
 def words(count: int, seed: int = 1) -> str:
-    chance = random.Random(seed)  # noqa: S311 - the same text each time
+    chance = random.Random(seed)  # noqa: S311 - deterministic
     known = ["alpha", "beta", "gamma", "delta", "omega", "sigma", "theta", "kappa", "zeta"]
     return " ".join(chance.choice(known) for _ in range(count))
 
@@ -35,17 +35,17 @@ def words(count: int, seed: int = 1) -> str:
 @pytest.mark.parametrize(
     ("before", "block", "noticed_at"),
     [
-        pytest.param("", PARAGRAPH, 8192, id="from the beginning"),
+        pytest.param("", PARAGRAPH, 8192, id="at the beginning"),
         pytest.param(INTRO, PARAGRAPH, 12_288, id="after an introduction"),
         pytest.param(words(900), PARAGRAPH, 16_384, id="after a page"),
         pytest.param(words(40_000), PARAGRAPH, None, id="after a book"),
         pytest.param(INTRO, "x" * 59 + "y", 12_288, id="shortest block"),
         pytest.param(INTRO, words(300, 2)[:1500] + "|", 12_288, id="long block"),
         pytest.param(INTRO, words(700, 3)[:3275] + "|", 20_480, id="longest block"),
-        pytest.param(INTRO, "=" * 100 + words(40), 12_288, id="a block with a rule of its own"),
-        pytest.param(INTRO, words(40) + "=" * 200, 12_288, id="a block that ends in a rule"),
+        pytest.param(INTRO, "=" * 100 + words(40), 12_288, id="block with a horizontal rule"),
+        pytest.param(INTRO, words(40) + "=" * 200, 12_288, id="block ending in a horizontal rule"),
         pytest.param(INTRO, '{\\"path\\": \\"a/b\\"}\\n' + words(20), 12_288, id="in arguments"),
-        pytest.param(INTRO, "🙂" * 3 + "é" + words(20), 12_288, id="of any character"),
+        pytest.param(INTRO, "🙂" * 3 + "é" + words(20), 12_288, id="non-ASCII block"),
     ],
 )
 def test_a_repeated_block_is_removed_including_its_first_occurrence(
@@ -76,15 +76,15 @@ def test_a_repeated_block_of_punctuation_is_removed() -> None:
     "text",
     [
         pytest.param("ha " * 10_000, id="a short phrase"),
-        pytest.param("=" * 50_000, id="a rule"),
+        pytest.param("=" * 50_000, id="horizontal rule"),
         pytest.param("| 0 | 0 | 0 |\n" * 3000, id="equal rows of a table"),
         pytest.param("x" * 58 + "\n", id="one short line"),
-        pytest.param(("x" * 58 + "\n") * 1000, id="lines just too short"),
+        pytest.param(("x" * 58 + "\n") * 1000, id="repeated lines just too short"),
         pytest.param(words(8000), id="words"),
         pytest.param(base64.b64encode(words(6000).encode()).decode(), id="base64"),
         pytest.param("".join(f"| {n:6} | {'ab' * 30} |\n" for n in range(600)), id="numbered rows"),
-        pytest.param((PARAGRAPH * 40)[:8191], id="half a window less one"),
-        pytest.param(words(3000) + PARAGRAPH * 20, id="too little of a loop"),
+        pytest.param((PARAGRAPH * 40)[:8191], id="one character less than half a window"),
+        pytest.param(words(3000) + PARAGRAPH * 20, id="loop shorter than the minimum"),
         pytest.param((words(900, 4)[:4000] + "|") * 20, id="too few blocks"),
         pytest.param((words(700, 3)[:3276] + "|") * 20, id="a block just too long"),
         pytest.param((PARAGRAPH * 40)[:8000] + words(6000), id="a loop that ended"),
@@ -101,7 +101,7 @@ def test_a_detected_loop_stays_detected() -> None:
 
 
 def smallest_period(text: str) -> int:
-    """By the textbook: from the longest border of every beginning."""
+    """Reference implementation: the period from the longest border of every prefix."""
     borders = [0]
     for at in range(1, len(text)):
         border = borders[-1]
@@ -130,7 +130,7 @@ def test_loops_are_found_exactly_where_they_exist(
         assert found is None
     else:
         assert found is not None
-        # What stands before may happen to fit, and marks before the loop are left standing.
+        # The text before may match by chance, and punctuation before the loop is kept.
         assert len(before) - len(block) <= found <= len(before) + len(block)
         for start in (found, found + 1000):
             assert text[start : start + 3000] == text[start + period : start + period + 3000]

@@ -1,4 +1,4 @@
-"""The mark of a request."""
+"""Hash of a model request."""
 
 import subprocess
 import sys
@@ -52,7 +52,7 @@ def test_equal_requests_have_the_same_hash_in_every_process() -> None:
         changed(reasoning_effort="low"),
         changed(stream=False),
     ],
-    ids=["model", "system", "a row less", "a sign more", "tools", "limit", "heat", "effort", "way"],
+    ids=["model", "system", "row", "text", "tools", "limit", "temperature", "effort", "stream"],
 )
 def test_different_requests_have_different_hashes(other: ModelRequest) -> None:
     assert hash_request(other) != hash_request(REQUEST)

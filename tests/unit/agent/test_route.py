@@ -1,4 +1,4 @@
-"""Whom a turn asks, and what it learns of them for all others."""
+"""Target selection of a turn, and the facts it records about targets."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def two(experience: LearnedTargets) -> Route:
 
 
 def hung_twice(experience: LearnedTargets) -> Route:
-    """A turn in which the first of two models was given up twice, after two seconds."""
+    """Return a route whose first target stalled twice."""
     route = two(experience)
     for now in (1.0, 2.0):
         route.record_result(result(STALLED), now, unmarked_end=False)
@@ -57,7 +57,7 @@ def test_a_target_that_stalled_twice_is_skipped_by_all_turns() -> None:
     assert second.choose_target(3.0) == "demo/a"
     assert second.target.model == "b"
     later = two(experience)
-    assert later.choose_target(70.0) is None  # one may look whether it is well again
+    assert later.choose_target(70.0) is None  # the probe
     other = two(experience)
     assert other.choose_target(70.0) == "demo/a"
     later.record_result(
@@ -99,7 +99,7 @@ def test_a_context_window_reported_by_the_service_is_remembered() -> None:
         result(Cut(CutPhase.BEFORE_FIRST, errors.CannotStream("no"))),
         result(Complete(), unstreamed=True, finish_reason=FinishReason.STOP),
     ],
-    ids=["it says so", "it answers in one piece"],
+    ids=["error", "unstreamed answer"],
 )
 def test_streaming_is_tried_again_after_ten_minutes(
     shown: AttemptResult,
@@ -109,7 +109,7 @@ def test_streaming_is_tried_again_after_ten_minutes(
     assert not route.should_stream(600.0)
     route.record_result(
         result(Complete(), unstreamed=True), 600.0, unmarked_end=False
-    )  # as it was asked for
+    )  # streaming was not requested
     assert route.should_stream(605.0)
 
 
@@ -125,10 +125,10 @@ def test_unmarked_ends_are_counted_until_an_end_marker_is_seen() -> None:
 
 
 CAPS = [
-    ("what was used doubles", {}, None, 5000, 10_000),
-    ("a small answer has room", {}, None, 10, 4096),
-    ("what was configured doubles", {"max_output_tokens": 900}, None, 900, 1800),
-    ("what was raised doubles again", {"max_output_tokens": 900}, 1800, 1800, 3600),
+    ("used tokens are doubled", {}, None, 5000, 10_000),
+    ("minimum after a small answer", {}, None, 10, 4096),
+    ("configured limit is doubled", {"max_output_tokens": 900}, None, 900, 1800),
+    ("raised limit is doubled again", {"max_output_tokens": 900}, 1800, 1800, 3600),
 ]
 
 

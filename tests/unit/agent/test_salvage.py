@@ -1,4 +1,4 @@
-"""Which calls of an answer may run."""
+"""Sorting of an answer's calls into ready, unsealed and lost ones."""
 
 import pytest
 from hypothesis import given
@@ -28,19 +28,19 @@ def call(
 
 
 SORTED = [
-    ("sealed, reads", call("look"), "ready"),
-    ("sealed, changes", call("transfer"), "ready"),
+    ("sealed, read-only", call("look"), "ready"),
+    ("sealed, side-effecting", call("transfer"), "ready"),
     ("sealed, unreadable", call("transfer", ArgumentsState.INVALID), "ready"),
     ("sealed, unknown", call("who"), "ready"),
-    ("unsealed, reads", call("look", sealed=False), "ready"),
-    ("unsealed, changes", call("transfer", sealed=False), "unsealed"),
+    ("unsealed, read-only", call("look", sealed=False), "ready"),
+    ("unsealed, side-effecting", call("transfer", sealed=False), "unsealed"),
     ("unsealed, unknown", call("who", sealed=False), "unsealed"),
-    ("unsealed, a file", call("write_file", sealed=False), "lost"),
-    ("unsealed, the rest of a file", call("write_file_continue", sealed=False), "lost"),
-    ("unsealed, a change of a file", call("edit_file", sealed=False), "unsealed"),
+    ("unsealed, file", call("write_file", sealed=False), "lost"),
+    ("unsealed, continued file", call("write_file_continue", sealed=False), "lost"),
+    ("unsealed, file edit", call("edit_file", sealed=False), "unsealed"),
     ("unsealed, unreadable", call("look", ArgumentsState.INVALID, sealed=False), "lost"),
-    ("cut", call("look", ArgumentsState.TRUNCATED, sealed=False), "lost"),
-    ("cut, sealed", call("transfer", ArgumentsState.TRUNCATED), "lost"),
+    ("truncated", call("look", ArgumentsState.TRUNCATED, sealed=False), "lost"),
+    ("truncated, sealed", call("transfer", ArgumentsState.TRUNCATED), "lost"),
     ("only a name", call("look", ArgumentsState.NONE, sealed=False), "lost"),
 ]
 

@@ -45,7 +45,7 @@ It was seen first on Tuesday, then every day after that, but never again since t
 
 
 def joined(old: str, *pieces: str, may_replace: bool = True) -> tuple[str, Seam]:
-    """Give what is shown in the end."""
+    """Return the final visible text, and the seam."""
     seam = Seam(old, may_replace=may_replace)
     shown = old
     for joint in [*map(seam.feed, pieces), seam.close()]:
@@ -54,7 +54,7 @@ def joined(old: str, *pieces: str, may_replace: bool = True) -> tuple[str, Seam]
 
 
 def follow(old: str, *pieces: str) -> str:
-    """Give what is shown when something is said after a text that was whole."""
+    """Return the visible text when new text follows a complete one."""
     seam = Seam(old, new_paragraph=True)
     return old + "".join(joint.text for joint in [*map(seam.feed, pieces), seam.close()])
 
@@ -64,7 +64,7 @@ def result(old: str, new: str, *, may_replace: bool = True) -> str:
 
 
 def overlap_of(old: str, new: str) -> int:
-    """By the letter of the rule: the longest end of the old text that the new one begins with."""
+    """Reference implementation: the longest old suffix that is a prefix of the new text."""
     if new.startswith(old):
         return len(old)
     sizes = range(min(len(old), len(new), 4000), 0, -1)
@@ -75,7 +75,7 @@ def overlap_of(old: str, new: str) -> int:
     )
 
 
-# --- the model repeats, begins anew, or simply goes on ------------------------------------------
+# --- overlap, restart, or plain continuation ----------------------------------------------------
 
 
 @pytest.mark.parametrize("extra", [1, 13, 300], ids=["letters", "words", "lines"])
@@ -115,7 +115,7 @@ def test_a_continuation_without_overlap_is_joined_exactly_at_unambiguous_cuts() 
 
 
 def test_a_text_longer_than_the_overlap_window_is_joined() -> None:
-    chance = random.Random(5)  # noqa: S311 - the same text each time
+    chance = random.Random(5)  # noqa: S311 - deterministic
     text = " ".join(str(chance.randrange(10**6)) for _ in range(3000))
     assert result(text[:15_000], text[15_000 - REPEATED :]) == text
     assert result(text[:15_000], text[15_000 - 4000 :]) == text
@@ -137,7 +137,7 @@ TEXTS = st.lists(st.sampled_from(PHRASES), min_size=1, max_size=60).map("".join)
 def test_the_overlap_is_trimmed_in_any_text(text: str, data: st.DataObject) -> None:
     cut = data.draw(st.integers(1, len(text)))
     old, new = text[:cut], text[max(0, cut - REPEATED) :]
-    # In a text of equal pieces more than was repeated may look repeated; it is dropped, too.
+    # In a text of equal pieces the apparent overlap may be longer; all of it is trimmed.
     assert result(old, new) == old + new[overlap_of(old, new) :]
     if overlap_of(old, new) == min(cut, REPEATED):
         assert result(old, new) == text
@@ -181,13 +181,13 @@ def test_the_visible_text_only_grows_unless_it_is_replaced(
     if replaced:
         assert added == new
     assert seam.added_nothing is not bool(added.strip())
-    assert new.endswith(added.lstrip())  # nothing but a blank is invented
+    assert new.endswith(added.lstrip())  # at most a separator is added
     overlap = overlap_of(old, new)
     if overlap:
         assert added == new[overlap:]
 
 
-# --- how long a start is held back --------------------------------------------------------------
+# --- holding back -------------------------------------------------------------------------------
 
 
 def test_text_that_cannot_be_an_overlap_is_shown_at_once() -> None:
@@ -236,14 +236,18 @@ def test_held_text_is_released_on_close() -> None:
         pytest.param("one two three four", "o three four five", "one two three four five", id="12"),
         pytest.param("a four", " four five", "a four four five", id="too short"),
         pytest.param("one two three", "three", "one two three", id="short, but all there is"),
-        pytest.param("I", "I think", "I think", id="all of a short text"),
-        pytest.param("Is", "It", "Is It", id="not all of a short text"),
+        pytest.param("I", "I think", "I think", id="repeats all of a short text"),
+        pytest.param("Is", "It", "Is It", id="repeats part of a short text"),
         pytest.param(
-            "say: abababababab", "abababababababab!", "say: abababababababab!", id="equal"
+            "say: abababababab", "abababababababab!", "say: abababababababab!", id="equal pieces"
         ),
-        pytest.param("a " + "xy" * 10, "xy" * 8 + "!", "a " + "xy" * 10 + "!", id="of several"),
-        pytest.param("=" * 20, "=" * 30, "=" * 30, id="a rule, as if it were said anew"),
-        pytest.param("x" + "=" * 20, "=" * 15, "x" + "=" * 20, id="a rule is never made longer"),
+        pytest.param(
+            "a " + "xy" * 10, "xy" * 8 + "!", "a " + "xy" * 10 + "!", id="longest of several"
+        ),
+        pytest.param("=" * 20, "=" * 30, "=" * 30, id="horizontal rule that looks like a restart"),
+        pytest.param(
+            "x" + "=" * 20, "=" * 15, "x" + "=" * 20, id="horizontal rule is never extended"
+        ),
         pytest.param("the end.", "", "the end.", id="nothing"),
     ],
 )
@@ -257,7 +261,7 @@ def test_an_overlap_beyond_the_window_is_not_trimmed() -> None:
     assert result(old, old[-4001:] + "end") == f"{old} {old[-4001:]}end"
 
 
-# --- an answer begun anew -----------------------------------------------------------------------
+# --- restarts -----------------------------------------------------------------------------------
 
 OLD = "The answer has five parts, and each of them matters. The first is that nothing is lost."
 
@@ -267,16 +271,22 @@ OLD = "The answer has five parts, and each of them matters. The first is that no
     [
         pytest.param(OLD[:60], OLD, True, True, id="ends within the old text"),
         pytest.param(OLD[:12], OLD, True, True, id="ends early within it"),
-        pytest.param(OLD[:11], OLD + " " + OLD[:11], False, False, id="too early to tell"),
+        pytest.param(OLD[:11], OLD + " " + OLD[:11], False, False, id="too short to tell"),
         pytest.param(OLD, OLD, True, True, id="ends with it"),
-        pytest.param(OLD + " More.", OLD + " More.", False, True, id="goes on behind it"),
+        pytest.param(
+            OLD + " More.", OLD + " More.", False, True, id="continues after the old text"
+        ),
         pytest.param(
             OLD[:75] + "; more.", OLD + "; more.", False, True, id="other words near the end"
         ),
         pytest.param(OLD[:75] + "So", OLD + " So", False, True, id="other words, and a blank"),
         pytest.param(OLD[:60] + "XYZ", OLD[:60] + "XYZ", False, True, id="other words before"),
         pytest.param(
-            OLD[:47] + "#", OLD + " " + OLD[:47] + "#", False, False, id="too little to tell"
+            OLD[:47] + "#",
+            OLD + " " + OLD[:47] + "#",
+            False,
+            False,
+            id="shorter than the restart threshold",
         ),
     ],
 )
@@ -326,28 +336,28 @@ def test_a_continuation_of_blanks_adds_nothing() -> None:
     assert seam.added_nothing
 
 
-# --- without a repetition -----------------------------------------------------------------------
+# --- without an overlap -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("old", "new", "between"),
     [
         pytest.param("Update DC ", "Bugs", "", id="blank before"),
-        pytest.param("Update DC", " Bugs", "", id="blank behind"),
-        pytest.param("Update DC\n", "Bugs", "", id="line before"),
-        pytest.param("Update DC", "\n\nBugs", "", id="line behind"),
+        pytest.param("Update DC", " Bugs", "", id="blank after"),
+        pytest.param("Update DC\n", "Bugs", "", id="line feed before"),
+        pytest.param("Update DC", "\n\nBugs", "", id="line feeds after"),
         pytest.param("Update DC", "Bugs", " ", id="a new word"),
         pytest.param("the expla", "nation", "", id="inside a word"),
         pytest.param("the end", ". Then", "", id="closing mark"),
         pytest.param("he said", "” Then", "", id="closing quote"),
-        pytest.param("in brackets (", "As here)", "", id="behind an opening mark"),
+        pytest.param("in brackets (", "As here)", "", id="after an opening mark"),
         pytest.param("about 3.1", "4159", "", id="inside a number"),
-        pytest.param("version", "2", " ", id="a number behind a word"),
+        pytest.param("version", "2", " ", id="number after a word"),
         pytest.param("缓存从", "未被清除", "", id="letters without case"),
-        pytest.param("Уже зн", "ает", "", id="small letters of any script"),
+        pytest.param("Уже зн", "ает", "", id="lower-case letters of any script"),
         pytest.param("👩", "\u200d👧", "", id="inside an emoji"),
-        pytest.param("👩\u200d", "👧", "", id="inside an emoji, behind the joiner"),
-        pytest.param("👍", "🏽", "", id="the colour of an emoji"),
+        pytest.param("👩\u200d", "👧", "", id="inside an emoji, after the joiner"),
+        pytest.param("👍", "🏽", "", id="skin tone of an emoji"),
         pytest.param("It is **bold", "** and", "", id="closing marks of bold words"),
         pytest.param("It is", "**bold**", " ", id="opening marks of bold words"),
         pytest.param("the `code", "` is", "", id="closing mark of code"),
@@ -356,7 +366,7 @@ def test_a_continuation_of_blanks_adds_nothing() -> None:
         pytest.param("text\n## Update DC", "Bugs", "\n", id="heading"),
         pytest.param("> Update DC", "Bugs", "\n", id="quote"),
         pytest.param("| a | b |", "Bugs", "\n", id="table row"),
-        pytest.param("- Update\n\nThen", "Bugs", " ", id="behind a list"),
+        pytest.param("- Update\n\nThen", "Bugs", " ", id="after a list"),
         pytest.param("- Update the expla", "nation", "", id="inside a word of a list item"),
         pytest.param("#hashtag", "Bugs", " ", id="no heading"),
         pytest.param("```py\nprint(X", "Y)", "", id="code"),
@@ -366,9 +376,9 @@ def test_a_continuation_of_blanks_adds_nothing() -> None:
         pytest.param("```\n~~~\nprint(X", "Y)", "", id="code with another fence in it"),
         pytest.param("```\n```py\nprint(X", "Y)", "", id="code with an opening fence in it"),
         pytest.param("1. a\n   ```\n   print(X", "Y)", "", id="code in a list"),
-        pytest.param("```\nx\n```\nUpdate DC", "Bugs", " ", id="behind code"),
-        pytest.param("```\nx\n```", "Then", "\n", id="right behind code"),
-        pytest.param("```\nx\n```", "then", "\n", id="small letters right behind code"),
+        pytest.param("```\nx\n```\nUpdate DC", "Bugs", " ", id="after code"),
+        pytest.param("```\nx\n```", "Then", "\n", id="directly after code"),
+        pytest.param("```\nx\n```", "then", "\n", id="lower-case letters directly after code"),
         pytest.param("```x``` is DC", "Bugs", " ", id="code in a line"),
     ],
 )
@@ -388,7 +398,7 @@ def test_texts_without_an_overlap_are_joined_with_the_right_separator(
         pytest.param("=" * 20_000, "=" * 20_000, id="one character"),
         pytest.param("ab" * 10_000, "ab" * 1999 + "c" + "ab" * 9000, id="one period"),
         pytest.param(("=" * 99 + "\n") * 200, ("=" * 99 + "\n") * 200, id="rules"),
-        pytest.param(MARKDOWN * 15, MARKDOWN * 16, id="an answer begun anew"),
+        pytest.param(MARKDOWN * 15, MARKDOWN * 16, id="restarted answer"),
     ],
 )
 def test_repetitive_texts_can_be_fed_character_by_character(old: str, new: str) -> None:
@@ -426,7 +436,7 @@ def test_repeated_ending_is_true_if_only_the_end_was_repeated(new: str, alike: b
     assert seam.repeated_ending is alike
 
 
-# --- what is said after a text that was whole ---------------------------------------------------------
+# --- text after a complete text -----------------------------------------------------------------------
 
 CHECK = "Sure. Let me check the file."
 
@@ -435,10 +445,12 @@ CHECK = "Sure. Let me check the file."
     ("old", "pieces", "shown"),
     [
         pytest.param(CHECK, ["It says 4."], f"{CHECK}\n\nIt says 4.", id="something else"),
-        pytest.param(CHECK, ["it says 4."], f"{CHECK}\n\nit says 4.", id="a small letter"),
-        pytest.param(CHECK, ["\n", "It says 4."], f"{CHECK}\n\nIt says 4.", id="behind blanks"),
-        pytest.param(f"{CHECK}\n", ["It says 4."], f"{CHECK}\n\nIt says 4.", id="behind a line"),
-        pytest.param(f"{CHECK}\n\n", ["It is 4."], f"{CHECK}\n\nIt is 4.", id="behind a paragraph"),
+        pytest.param(CHECK, ["it says 4."], f"{CHECK}\n\nit says 4.", id="lower-case letter"),
+        pytest.param(CHECK, ["\n", "It says 4."], f"{CHECK}\n\nIt says 4.", id="after blanks"),
+        pytest.param(
+            f"{CHECK}\n", ["It says 4."], f"{CHECK}\n\nIt says 4.", id="after a line feed"
+        ),
+        pytest.param(f"{CHECK}\n\n", ["It is 4."], f"{CHECK}\n\nIt is 4.", id="after a blank line"),
         pytest.param(CHECK, [CHECK], CHECK, id="the same again"),
         pytest.param(CHECK, ["\n\n", CHECK, "\n"], CHECK, id="the same again between blanks"),
         pytest.param(CHECK, [f"{CHECK} It is 4."], f"{CHECK} It is 4.", id="the same, and more"),
@@ -449,7 +461,7 @@ CHECK = "Sure. Let me check the file."
             CHECK, [CHECK, "\n\n", "It is 4."], f"{CHECK}\n\nIt is 4.", id="the same, a blank, more"
         ),
         pytest.param(f"{CHECK}\n", [CHECK], f"{CHECK}\n", id="the same without the line's end"),
-        pytest.param(CHECK, ["Let me check the file."], CHECK, id="its last sentence again"),
+        pytest.param(CHECK, ["Let me check the file."], CHECK, id="last sentence again"),
         pytest.param(
             CHECK,
             ["Sure. Let me check the file now."],

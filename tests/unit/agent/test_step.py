@@ -1,4 +1,4 @@
-"""What one answer shows over all requests that it takes, and what each of them asks for."""
+"""State of one step: visible text, request-only messages and notices."""
 
 import asyncio
 from typing import Any
@@ -63,7 +63,7 @@ class SetClock(LoopClock):
 
 
 class Shown:
-    """A step, and what it tells."""
+    """A step with its emitted events."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Shown:
     def answer(
         self, *pieces: str, cut: bool = False, prefill: bool = False, error: Looping | None = None
     ) -> AttemptResult:
-        """One request, and the text that came of it."""
+        """Play one request whose answer consists of these pieces."""
         self.step.request_messages(prefill=prefill)
         self.step.on_request()
         for piece in pieces:
@@ -177,7 +177,7 @@ def test_a_report_contains_received_bytes_and_drafts() -> None:
     )
     assert ["draft d2" in each for each in both.draft_notes] == [
         True
-    ]  # the first is told of anyway
+    ]  # d1 is reported with the lost call
 
 
 def test_lost_calls_are_reported_with_and_without_visible_text() -> None:
@@ -218,7 +218,7 @@ def test_offered_tools_are_restricted_after_losses(
     if limited:
         content = tools[0].parameters["properties"]["content"]
         assert content == {"type": "string", "maxLength": 6000}
-    assert "maxLength" not in str(TOOLS["write"].schema)  # the tool itself stays as it is
+    assert "maxLength" not in str(TOOLS["write"].schema)  # the tool itself is not modified
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_offered_tools_are_restricted_after_losses(
         ("high", 1, "medium"),
         ("high", 2, "low"),
         ("minimal", 3, "none"),
-        (None, 1, "low"),  # of what services take for usual
+        (None, 1, "low"),  # one below the usual default of services
         ("odd", 1, "low"),
     ],
 )
@@ -290,7 +290,7 @@ def test_a_text_cut_after_a_report_is_continued_with_the_report() -> None:
     assert "`pay`" in asked.content
 
 
-# --- while the answer comes ----------------------------------------------------------------------------
+# --- receiving the answer ------------------------------------------------------------------------------
 
 
 def test_a_first_answer_is_shown_as_it_arrives() -> None:
@@ -375,7 +375,7 @@ def test_a_loop_that_was_never_shown_replaces_nothing() -> None:
     assert shown.events == [TextDelta("Well.")]
 
 
-# --- models that go on from a text by themselves ---------------------------------------------------------
+# --- models with prefill support --------------------------------------------------------------------------
 
 
 def test_a_prefilled_request_contains_the_text_without_a_prompt() -> None:
@@ -418,7 +418,7 @@ def test_nothing_is_prefilled_without_visible_text() -> None:
     assert Shown(text=" ").asks(prefill=True) == []
 
 
-# --- what it came to -----------------------------------------------------------------------------------
+# --- the outcome ---------------------------------------------------------------------------------------
 
 
 def test_the_outcome_summarizes_the_request() -> None:
@@ -467,7 +467,7 @@ def test_emitted_events_reproduce_the_text_of_the_step(
     assert told == shown.step.text
 
 
-# --- news ----------------------------------------------------------------------------------------------
+# --- notices -------------------------------------------------------------------------------------------
 
 NEWS = Notice("N3", {})
 
@@ -524,7 +524,7 @@ async def test_a_newer_notice_replaces_an_older_one() -> None:
     assert shown.events == [NEWS]
 
 
-# --- a promise without the deed -------------------------------------------------------------------------
+# --- announced calls ------------------------------------------------------------------------------------
 
 PROMISE = "I'll now read the file:"
 

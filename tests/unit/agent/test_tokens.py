@@ -16,28 +16,26 @@ BYTES = base64.b64encode(b"".join(hashlib.sha256(bytes([n])).digest() for n in r
 @pytest.mark.parametrize(
     ("text", "tokens"),
     [
-        pytest.param("", 0, id="nothing"),
+        pytest.param("", 0, id="empty"),
         pytest.param("Hello world", 2, id="words"),
         pytest.param("Hello, world!", 4, id="punctuation"),
         pytest.param("if (a >= b) {", 7, id="code"),
-        pytest.param("2026", 2, id="three digits are a piece"),
+        pytest.param("2026", 2, id="three digits are one token"),
         pytest.param("123456", 2, id="six digits are two"),
         pytest.param("a b\nc", 3, id="single blanks belong to words"),
-        pytest.param("a:\n        b", 4, id="an indentation is a piece"),
+        pytest.param("a:\n        b", 4, id="indentation is one token"),
         pytest.param("你好世界", 3, id="chinese"),
         pytest.param("Привет", 2, id="russian"),
         pytest.param("😀😀", 2, id="emoji"),
-        pytest.param("x你", 2, id="both at once"),
+        pytest.param("x你", 2, id="two scripts"),
         pytest.param("src/platforms/core/markdown/split", 9, id="a path is words"),
-        pytest.param("lib/python3/site/packages/x86", 11, id="so is one with digits"),
+        pytest.param("lib/python3/site/packages/x86", 11, id="a path with digits is words"),
         pytest.param("1" * 60, 20, id="a long number is digits"),
         pytest.param("thisIsAnIdentifierOfThirtySix", 1, id="a long name is a word"),
         pytest.param("d41d8cd98f00b204e9800998ecf8427e", 22, id="a hash is not words"),
-        pytest.param(
-            '"d41d8cd98f00b204e9800998ecf8427e"', 24, id="nor are the quotes around it one"
-        ),
-        pytest.param("a" * 60, 40, id="no word is so long"),
-        pytest.param("Users/Dev2/aXb3/Q9zz/T7uuK4", 18, id="encoded bytes may hold slashes"),
+        pytest.param('"d41d8cd98f00b204e9800998ecf8427e"', 24, id="quotes around a hash"),
+        pytest.param("a" * 60, 40, id="a run too long for a word"),
+        pytest.param("Users/Dev2/aXb3/Q9zz/T7uuK4", 18, id="encoded bytes with slashes"),
     ],
 )
 def test_tokens_are_estimated_from_typical_pieces(text: str, tokens: int) -> None:
@@ -65,7 +63,7 @@ def test_english_prose_has_about_four_and_a_half_characters_per_token() -> None:
         pytest.param("        return self._value[0] or None\n" * 2000, id="code"),
         pytest.param("a" * 75_000, id="one letter"),
         pytest.param("a1" * 37_500, id="one long run"),
-        pytest.param("=" * 75_000, id="one line"),
+        pytest.param("=" * 75_000, id="horizontal rule"),
         pytest.param(" " * 75_000, id="blanks"),
         pytest.param("a/" * 37_500, id="slashes"),
         pytest.param("你好" * 37_500, id="chinese"),
@@ -79,7 +77,7 @@ def test_long_texts_are_estimated_quickly(text: str) -> None:
         estimate_tokens(text)
         return time.process_time() - before
 
-    assert min(once() for _ in range(5)) < 0.03  # a fifth of this on a quiet machine
+    assert min(once() for _ in range(5)) < 0.03  # takes a fifth of this on an idle machine
 
 
 @given(st.text(max_size=300), st.text(max_size=300))

@@ -1,4 +1,4 @@
-"""The conversation as a turn goes on with it."""
+"""Conversation of a turn and its compaction."""
 
 from agent.answer.accumulate import StepResult
 from agent.attempt import AttemptResult

@@ -1,4 +1,4 @@
-"""Turns of which somebody says what they may use."""
+"""Turns under a spending limit."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.quick
 
 
 class Purse(MemoryJournal):
-    """Asks what each request needs, and lets a number of them pass."""
+    """Journal that records each usage estimate and allows a number of requests."""
 
     def __init__(self, passing: int) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ async def test_retries_and_summaries_need_budget_too(play: Play) -> None:
     assert (done.text, len(purse.needs)) == ("done", 4)
     again, first, summary, last = (need.input_tokens for need in purse.needs)
     assert again == first > last
-    assert summary > 100  # it is shown what it sums up, and no tools
+    assert summary > 100  # contains the record, but no tools
 
 
 async def test_a_summary_over_budget_ends_the_turn(play: Play) -> None:

@@ -1,4 +1,4 @@
-"""Turns in which another model takes over."""
+"""Turns in which a fallback model takes over."""
 
 import asyncio
 from typing import Any
@@ -28,13 +28,13 @@ async def test_a_fallback_takes_over_with_one_notice(play: Play) -> None:
 @pytest.mark.parametrize(
     ("scripts", "requests"),
     [
-        pytest.param(["S401"], 1, id="key refused"),
-        pytest.param(["S402"], 1, id="account empty"),
-        pytest.param(["S400"], 1, id="request refused"),
+        pytest.param(["S401"], 1, id="key rejected"),
+        pytest.param(["S402"], 1, id="out of credit"),
+        pytest.param(["S400"], 1, id="request rejected"),
         pytest.param(["H F content_filter D"], 1, id="declined"),
-        pytest.param(['S429:{"retry-after":"61"}'], 1, id="told to wait for long"),
-        pytest.param(["S500"] * 3, 3, id="down"),
-        pytest.param(["H RST"] * 3, 3, id="drops"),
+        pytest.param(['S429:{"retry-after":"61"}'], 1, id="long retry-after"),
+        pytest.param(["S500"] * 3, 3, id="server errors"),
+        pytest.param(["H RST"] * 3, 3, id="dropped connections"),
         pytest.param(["H HANG"] * 2, 2, id="silence"),
         pytest.param(["H F stop D"] * 2, 2, id="empty answers"),
     ],
@@ -73,7 +73,7 @@ async def test_the_fallback_continues_the_visible_text(play: Play) -> None:
     done = await stage.run()
     assert done.text == stage.shown == "The quick brown fox."
     (request,) = second.requests
-    assert request.max_tokens is None  # the first one's limit was raised, it is no business of ours
+    assert request.max_tokens is None  # the raised limit of the primary does not carry over
     assert request.messages[-2]["content"] == "The quick brown "
 
 
@@ -130,7 +130,7 @@ async def test_a_target_with_an_open_breaker_is_skipped_at_once(play: Play) -> N
 
 
 async def test_a_turn_stays_with_the_model_that_answers(play: Play) -> None:
-    """The first one is tried again with the next turn."""
+    """The primary is tried again in the next turn."""
     stage = await play(ok("the first is back"))
 
     def later(body: dict[str, Any]) -> Script:
@@ -178,7 +178,7 @@ async def test_a_cancelled_probe_frees_the_probe(play: Play) -> None:
 async def test_a_probe_cancelled_before_its_request_frees_the_probe(
     play: Play,
 ) -> None:
-    stage = await play("H HANG")  # the request for a summary, before the one of the step
+    stage = await play("H HANG")  # the summary request precedes the step's request
     stage.settings = {"context_window": 2000}
     breaker = stage.learned().breaker
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Turns that lose calls and files on their way, or their process."""
+"""Turns that lose tool calls, file contents, or their process."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ from tests.unit.agent.turn_kit import CLOCKS, GO, LOST_PAY, PAY, Play, lost_file
 
 pytestmark = pytest.mark.quick
 
-# --- calls that were cut off ------------------------------------------------------------------
+# --- cut calls --------------------------------------------------------------------------------
 
 
 async def test_a_long_cut_call_is_requested_in_smaller_parts(play: Play) -> None:
@@ -43,7 +43,7 @@ async def test_a_short_cut_call_is_retried_silently_and_reported_the_second_time
     await stage.run()
     assert stage.sent(2) == stage.sent(1)
     assert "`pay`" in stage.asked(3)
-    assert stage.notices == ["N4"]  # smaller parts are asked for the second time only
+    assert stage.notices == ["N4"]  # smaller parts are requested only the second time
     assert stage.shop.effects == ["pay 5"]
 
 
@@ -168,7 +168,10 @@ async def test_a_completed_call_is_not_repeated_after_a_loss(play: Play) -> None
     again = ("c3", "pay", '{"amount": 5}')
     stage = await play(first, calls(again), calls(("c4", "pay", '{"amount": 5}')), ok("done"))
     await stage.run()
-    assert stage.shop.effects == ["pay 5", "pay 5"]  # the third is a decision, no repeat
+    assert stage.shop.effects == [
+        "pay 5",
+        "pay 5",
+    ]  # the third call is deliberate, not a repetition
     answered = [row.content for row in stage.journal.rows if row.tool_call_id == "c3"]
     assert answered[0].startswith("already done in this turn (call c1)")
 
@@ -199,7 +202,7 @@ async def test_a_payment_runs_at_most_once_for_any_cut(play: Play) -> None:
             assert done.text.endswith("done")
 
 
-# --- files that were cut off ------------------------------------------------------------------
+# --- cut files --------------------------------------------------------------------------------
 
 
 async def test_a_cut_file_is_kept_as_a_draft_and_finished(play: Play) -> None:
@@ -233,7 +236,7 @@ async def test_unfinished_files_are_named_at_the_end_of_the_turn(play: Play) -> 
 
 
 async def test_a_grown_draft_is_reported_with_its_current_size(play: Play) -> None:
-    """The end of it that the model is shown is where it has to go on."""
+    """The quoted end of the draft is the place to continue."""
 
     def go_on(body: dict[str, Any]) -> Script:
         last = body["messages"][-1]
@@ -261,7 +264,7 @@ async def test_unreadable_drafts_do_not_end_the_turn(play: Play) -> None:
 
     @tool(risk=Risk.WRITE)
     async def spoil(_context: ToolContext) -> str:
-        """Put a file where the drafts are."""
+        """Replace the drafts folder by a file."""
         shutil.rmtree(stage.folder / "drafts")
         (stage.folder / "drafts").touch()
         return "spoilt"
@@ -280,7 +283,7 @@ async def test_endless_repetition_is_not_kept_as_a_draft(play: Play) -> None:
     assert "`write_file`" in stage.asked(2)
 
 
-# --- turns that are taken up again ------------------------------------------------------------
+# --- resumed turns ----------------------------------------------------------------------------
 
 
 async def test_a_resumed_turn_continues_its_visible_text(play: Play) -> None:

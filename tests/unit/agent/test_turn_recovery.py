@@ -1,4 +1,4 @@
-"""Turns whose model fails, breaks off, or thinks to no end."""
+"""Turns whose model fails, is cut off, or exhausts its output on reasoning."""
 
 import json
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ from tests.unit.agent.turn_kit import CLOCKS, LOST_PAY, READ_A, Play
 
 pytestmark = pytest.mark.quick
 
-# --- asking again -----------------------------------------------------------------------------
+# --- retries ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -28,11 +28,11 @@ pytestmark = pytest.mark.quick
         pytest.param("RST", id="reset before headers"),
         pytest.param("H RST", id="reset after headers"),
         pytest.param("H EOF", id="empty body"),
-        pytest.param('H R"hm" RST', id="reset while thinking"),
+        pytest.param('H R"hm" RST', id="reset in the reasoning"),
         pytest.param(f"H {LOST_PAY} RST", id="half a call"),
         pytest.param("H C(0,c1,pay,-) EOF", id="only a name"),
         pytest.param("S500", id="server error"),
-        pytest.param('S429:{"retry-after":"0.01"}', id="slow down"),
+        pytest.param('S429:{"retry-after":"0.01"}', id="rate limit"),
         pytest.param("H F stop D", id="empty answer"),
         pytest.param("H HANG", id="silence"),
     ],
@@ -60,7 +60,7 @@ async def test_the_turn_ends_with_the_cause_after_two_retries(play: Play) -> Non
     done = await stage.run()
     assert (done.ending, done.text, done.message, done.attempts) == (TurnEnding.FAILED, "", None, 3)
     assert (done.cause, done.notice) == ("connection drops on the way to the model", "N7")
-    assert done.tell_operator  # nobody gets an answer
+    assert done.tell_operator  # an outage affects all users
     assert stage.journal.verdicts == ["cut", "cut", "cut"]
 
 
@@ -124,7 +124,7 @@ async def test_visible_text_is_kept_when_the_turn_fails(
 
 
 async def test_waits_have_jitter_unless_the_service_named_them(play: Play) -> None:
-    """Half of a wait is left to chance."""
+    """Half of each wait is random."""
     told = 'S429:{"retry-after":"0.3"}'
     for script, least, most in (("S500", 0.15, 0.28), (told, 0.3, 0.45)):
         stage = await play(script, ok("done"))
@@ -135,7 +135,7 @@ async def test_waits_have_jitter_unless_the_service_named_them(play: Play) -> No
         assert least <= round(second.at - first.at, 6) < most
 
 
-# --- a text that broke off --------------------------------------------------------------------
+# --- cut texts --------------------------------------------------------------------------------
 
 
 COUNTED = Event(
@@ -143,7 +143,7 @@ COUNTED = Event(
 )
 
 
-"""Some services count with every piece."""
+"""Some services send usage with every chunk."""
 
 
 async def test_a_cut_text_is_continued_exactly(play: Play) -> None:
@@ -261,7 +261,7 @@ async def test_repeating_text_is_removed(play: Play) -> None:
     assert block not in json.dumps(stage.sent(2))
 
 
-# --- services that do not stream --------------------------------------------------------------
+# --- services without streaming ---------------------------------------------------------------
 
 
 async def test_a_service_that_cannot_stream_is_asked_without_streaming(play: Play) -> None:
@@ -296,7 +296,7 @@ async def test_one_end_marker_makes_unmarked_ends_suspect_again(play: Play) -> N
     assert [(await stage.run()).attempts for _ in range(4)] == [2, 1, 2, 2]
 
 
-# --- news ----------------------------------------------------------------------------------------
+# --- notices -------------------------------------------------------------------------------------
 
 
 def clocks(**changed: float) -> dict[str, Timeouts]:
@@ -326,11 +326,11 @@ async def test_a_recovery_notice_is_emitted_after_a_sixth_of_notice_after(
     assert stage.notices == told
 
 
-# --- errors that are nobody's words -------------------------------------------------------------
+# --- unknown errors -----------------------------------------------------------------------------
 
 
 class Unsound:
-    """A provider that lets through what it should have put into our words."""
+    """Provider that raises an error it should have mapped to a `ProviderError`."""
 
     name = "unsound"
 
@@ -352,7 +352,7 @@ class Unsound:
         raise self.error
 
     async def aclose(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing: there is no connection."""
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ WHOLE, BAD, CUT, NONE = (
             StepResult(calls=(BAD,), finish_reason=FinishReason.TOOL_CALLS),
             None,
             Complete(),
-            id="a closed call that makes no sense is for the gate",
+            id="a closed call with invalid JSON is left to the gate",
         ),
         pytest.param(
             StepResult(calls=(NONE,), finish_reason=FinishReason.TOOL_CALLS),
@@ -80,7 +80,7 @@ WHOLE, BAD, CUT, NONE = (
             StepResult(" \n", reasoning="hm", finish_reason=FinishReason.STOP),
             None,
             Empty(),
-            id="only thinking",
+            id="reasoning only",
         ),
         pytest.param(StepResult(end_marker_seen=True), None, Empty(), id="done and nothing"),
         pytest.param(
@@ -99,19 +99,19 @@ WHOLE, BAD, CUT, NONE = (
             StepResult(calls=(WHOLE, CUT), finish_reason=FinishReason.TOOL_CALLS),
             None,
             Capped(),
-            id="the end is called ordinary, but a call is cut",
+            id="finish tool_calls with a truncated call",
         ),
         pytest.param(
             StepResult(calls=(NONE,), finish_reason=FinishReason.TOOL_CALLS, usage=COUNTED),
             None,
             Capped(),
-            id="the token count gives the limit away",
+            id="token count reveals the output limit",
         ),
         pytest.param(
             StepResult("hi", finish_reason=FinishReason.STOP, usage=COUNTED),
             None,
             Complete(),
-            id="just enough",
+            id="text at the output limit",
         ),
         pytest.param(
             StepResult(calls=(CUT,), finish_reason=FinishReason.STOP),
@@ -123,7 +123,7 @@ WHOLE, BAD, CUT, NONE = (
             StepResult("hi", calls=(BAD,), finish_reason=FinishReason.TOOL_CALLS, usage=COUNTED),
             None,
             Capped(),
-            id="the token count makes a bad end suspicious",
+            id="invalid JSON at the output limit",
         ),
         pytest.param(
             StepResult(
@@ -131,13 +131,13 @@ WHOLE, BAD, CUT, NONE = (
             ),
             None,
             Complete(),
-            id="the limit was not reached",
+            id="no arguments below the output limit",
         ),
         pytest.param(
             StepResult(reasoning="hm", finish_reason=FinishReason.LENGTH),
             None,
             Capped(),
-            id="length, thinking",
+            id="length, reasoning",
         ),
         pytest.param(
             StepResult(finish_reason=FinishReason.LENGTH), RESET, Capped(), id="length, nothing"
@@ -152,7 +152,7 @@ WHOLE, BAD, CUT, NONE = (
             StepResult(end_marker_seen=True),
             RESET,
             Cut(CutPhase.BEFORE_FIRST, RESET),
-            id="an error and nothing",
+            id="error and nothing",
         ),
         pytest.param(
             StepResult("x", calls=(WHOLE, NONE)),
@@ -174,7 +174,7 @@ WHOLE, BAD, CUT, NONE = (
             StepResult("hi", usage=UsageChunk(1, 1)),
             None,
             Cut(CutPhase.TEXT),
-            id="counted on the way",
+            id="usage in a content chunk",
         ),
         pytest.param(
             StepResult(calls=(BAD,), end_marker_seen=True),
@@ -182,18 +182,18 @@ WHOLE, BAD, CUT, NONE = (
             Cut(CutPhase.TOOL_ARGS),
             id="[DONE], bad call",
         ),
-        pytest.param(StepResult(), None, Cut(CutPhase.BEFORE_FIRST), id="nothing at all"),
+        pytest.param(StepResult(), None, Cut(CutPhase.BEFORE_FIRST), id="empty"),
         pytest.param(
             StepResult(),
             ApiKeyRejected(),
             Cut(CutPhase.BEFORE_FIRST, ApiKeyRejected()),
-            id="refused key",
+            id="rejected key",
         ),
         pytest.param(
-            StepResult(reasoning="hm"), None, Cut(CutPhase.REASONING), id="cut while thinking"
+            StepResult(reasoning="hm"), None, Cut(CutPhase.REASONING), id="cut in the reasoning"
         ),
         pytest.param(StepResult("half"), RESET, Cut(CutPhase.TEXT, RESET), id="cut in the text"),
-        pytest.param(StepResult("half"), None, Cut(CutPhase.TEXT), id="the body just ended"),
+        pytest.param(StepResult("half"), None, Cut(CutPhase.TEXT), id="end of stream in the text"),
         pytest.param(
             StepResult("x", calls=(NONE,)), None, Cut(CutPhase.TOOL_NAME), id="cut after the name"
         ),
@@ -201,7 +201,10 @@ WHOLE, BAD, CUT, NONE = (
             StepResult("x", calls=(CUT,)), None, Cut(CutPhase.TOOL_ARGS), id="cut in the arguments"
         ),
         pytest.param(
-            StepResult(calls=(WHOLE,)), None, Cut(CutPhase.CALL_UNSEALED), id="whole, but unproven"
+            StepResult(calls=(WHOLE,)),
+            None,
+            Cut(CutPhase.CALL_UNSEALED),
+            id="complete but unsealed call",
         ),
     ],
 )

@@ -24,7 +24,7 @@ LIMITS = WatchdogLimits(
     first_notice=4.0,
     notice_after=3.0,
 )
-# As the scenarios of slow answers have them: five characters a second over two seconds.
+# As in the scenarios of slow answers: five characters per second over two seconds.
 RATED = replace(
     LIMITS,
     gaps={ProgressKind.TEXT: 0.6, ProgressKind.TOOL: 0.8, ProgressKind.REASONING: 3.0},
@@ -93,7 +93,7 @@ def test_a_burst_of_empty_events_does_not_count_as_regular_pings() -> None:
 
 
 def test_structural_events_count_as_pings_only_after_several_pauses() -> None:
-    """Between the thoughts of a model that are not shown, a service says when each one ended."""
+    """While a model reasons invisibly, a service may send an event at the end of each thought."""
     dog = started()
     assert [dog.on_bytes(101.0 + at, ping=True) for at in (0.0, 1.0)] == [False, False]
     assert dog.deadline() == Deadline(110.0, TimeoutCause.FIRST_TOKEN)
@@ -115,13 +115,13 @@ def test_after_the_finish_reason_the_connection_has_two_seconds_to_close() -> No
     assert dog.deadline() == Deadline(104.0, TimeoutCause.LINGER)
 
 
-Pieces = list[tuple[float, int]]  # when, and how many characters
+Pieces = list[tuple[float, int]]  # (time, characters)
 
 
 def killed(
     pieces: Pieces, limits: WatchdogLimits, kind: ProgressKind = ProgressKind.TEXT
 ) -> Deadline:
-    """Feed pieces that come at times from the sending on, with one timer as an attempt has it."""
+    """Feed timed pieces, with a single timer as in an attempt; return the deadline that ends it."""
     dog = Watchdog(limits, 0.0)
     timer = dog.deadline().when
     for now, size in pieces:
@@ -142,11 +142,11 @@ def drip(interval: float, size: int, until: float) -> Pieces:
 @pytest.mark.parametrize(
     ("interval", "size", "window"),
     [
-        pytest.param(0.45, 1, 2.0, id="one character now and then"),
-        pytest.param(0.1, 1, 2.0, id="one missing in a hundred"),
-        pytest.param(0.45, 1, 0.5, id="hardly two of them in a span"),
-        pytest.param(0.3, 1, 0.5, id="more than half a span between two"),
-        pytest.param(0.01, 0, 2.0, id="names that count for nothing"),
+        pytest.param(0.45, 1, 2.0, id="single characters"),
+        pytest.param(0.1, 1, 2.0, id="just below the rate"),
+        pytest.param(0.45, 1, 0.5, id="two characters per window"),
+        pytest.param(0.3, 1, 0.5, id="gaps longer than half a window"),
+        pytest.param(0.01, 0, 2.0, id="pieces without characters"),
     ],
 )
 def test_a_dripping_answer_times_out_after_one_rate_window(
@@ -225,7 +225,7 @@ def test_the_rate_never_ends_an_answer_above_the_minimum(
     end = killed(pieces, RATED, kind)
     if end.cause is TimeoutCause.MIN_RATE:
         assert end.when >= pieces[0][0] + 2.0 - 1e-6
-        # The pieces that came until then, less those that had left the span.
+        # The pieces inside the window at the deadline.
         span = [size for at, size in pieces if end.when - 2.0 + 1e-6 < at <= end.when]
         assert sum(span) < 10
 
@@ -302,13 +302,13 @@ def limits(
     ("tokens", "effort", "url", "first"),
     [
         pytest.param(0, None, "", 90.0, id="short request"),
-        pytest.param(10_000, None, "", 90.0, id="as long as is free"),
+        pytest.param(10_000, None, "", 90.0, id="longest without extra time"),
         pytest.param(30_000, None, "", 120.0, id="longer request"),
-        pytest.param(1_000_000, None, "", 300.0, id="never more"),
-        pytest.param(0, "low", "", 90.0, id="thinks little"),
-        pytest.param(0, "high", "", 300.0, id="thinks long"),
-        pytest.param(0, "xhigh", "", 600.0, id="thinks very long"),
-        pytest.param(0, None, "http://127.0.0.1:11434/v1", 900.0, id="a machine of one's own"),
+        pytest.param(1_000_000, None, "", 300.0, id="maximum"),
+        pytest.param(0, "low", "", 90.0, id="low effort"),
+        pytest.param(0, "high", "", 300.0, id="high effort"),
+        pytest.param(0, "xhigh", "", 600.0, id="xhigh effort"),
+        pytest.param(0, None, "http://127.0.0.1:11434/v1", 900.0, id="local service"),
     ],
 )
 def test_the_first_token_timeout_adapts_to_the_request(
@@ -348,11 +348,11 @@ def test_known_pauses_of_a_model_extend_the_timeouts(
 @pytest.mark.parametrize(
     ("url", "learned", "gap"),
     [
-        pytest.param("", 10.0, 90.0, id="quicker than usual"),
-        pytest.param("", 200.0, 200.0, id="slower than usual"),
-        pytest.param("", 1000.0, 300.0, id="never more"),
-        pytest.param("http://localhost", 280.0, 280.0, id="a machine of one's own"),
-        pytest.param("http://localhost", 10.0, 270.0, id="which keeps its time"),
+        pytest.param("", 10.0, 90.0, id="faster than the default"),
+        pytest.param("", 200.0, 200.0, id="slower than the default"),
+        pytest.param("", 1000.0, 300.0, id="maximum"),
+        pytest.param("http://localhost", 280.0, 280.0, id="local service"),
+        pytest.param("http://localhost", 10.0, 270.0, id="fast local service"),
     ],
 )
 def test_learned_gaps_extend_the_gap_timeout(url: str, learned: float, gap: float) -> None:
@@ -371,11 +371,11 @@ def test_learned_gaps_extend_the_gap_timeout(url: str, learned: float, gap: floa
     ("timeouts", "soft", "notice"),
     [
         pytest.param(Timeouts(), None, 30.0, id="nothing learned"),
-        pytest.param(Timeouts(), 20.0, 30.0, id="quick"),
+        pytest.param(Timeouts(), 20.0, 30.0, id="fast"),
         pytest.param(Timeouts(), 45.0, 45.0, id="slow"),
         pytest.param(Timeouts(), 500.0, 60.0, id="very slow"),
-        pytest.param(Timeouts(notice_after=100.0), 500.0, 100.0, id="told late"),
-        pytest.param(Timeouts(notice_after=0.3), 0.1, 0.3, id="told early"),
+        pytest.param(Timeouts(notice_after=100.0), 500.0, 100.0, id="late notice configured"),
+        pytest.param(Timeouts(notice_after=0.3), 0.1, 0.3, id="early notice configured"),
         pytest.param(Timeouts(first_token_soft=2.0), 45.0, 2.0, id="configured"),
     ],
 )
