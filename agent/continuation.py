@@ -5,13 +5,13 @@ data, so a step can be replayed from its journal. Visible text is never requeste
 of retry has a limit, and progress resets the limits.
 """
 
-import enum
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from agent import errors
 from agent.errors import ProviderError
+from agent.request.prompt import ContinuationReason
 from agent.verdict import (
     Capped,
     Complete,
@@ -37,14 +37,6 @@ _MAX_BACKOFF_SECONDS = 30.0
 _SMALL_CALL_CHARACTERS = 2048  # a lost call below this size is simply requested again
 _LOSSES_UNTIL_SCHEMA_LIMIT = 2  # losses of a tool until its schema limits the long parameter
 _LOSSES_UNTIL_WITHHELD = 4  # losses of a tool until it is not offered for one step
-
-
-class ContinuationReason(enum.StrEnum):
-    """Reason that a continuation prompt gives to the model."""
-
-    CAP = "cap"  # the answer hit the output limit
-    NETWORK = "network"  # the connection broke
-    LOST_CALLS = "calls"  # a tool call after the text was lost
 
 
 class RequestOutcome(msgspec.Struct, frozen=True, kw_only=True):

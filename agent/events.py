@@ -67,7 +67,7 @@ class TurnEnding(enum.StrEnum):
     FAILED = "failed"
 
 
-class TurnDone(msgspec.Struct, frozen=True):
+class TurnDone(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a turn that was not cancelled; returned by `run_turn`, not emitted."""
 
     ending: TurnEnding

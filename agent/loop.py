@@ -12,7 +12,6 @@ from agent.attempt import AttemptResult, price_of, run_attempt
 from agent.continuation import (
     MAX_FAILURES,
     CompactHistory,
-    ContinuationReason,
     FinishTurn,
     GiveUp,
     Recovery,
@@ -32,7 +31,12 @@ from agent.model.usage import ASSUMED_ANSWER_TOKENS, Usage, UsageEstimate
 from agent.picture_loader import PictureLoader
 from agent.providers.registry import Target
 from agent.request import history_plan
-from agent.request.prompt import LAST_STEP_MESSAGE, LostCallReport, normalize_history
+from agent.request.prompt import (
+    LAST_STEP_MESSAGE,
+    ContinuationReason,
+    LostCallReport,
+    normalize_history,
+)
 from agent.request.tokens import estimate_request
 from agent.route import Route
 from agent.salvage import Salvage, sort_calls
@@ -70,7 +74,7 @@ async def run_turn(task: TurnTask, resources: TurnResources) -> TurnDone:
         turn.release()
 
 
-class _StepAnswer(msgspec.Struct, frozen=True):
+class _StepAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Model answer with calls to run."""
 
     text: str
@@ -284,7 +288,9 @@ class _TurnLoop:
                 self._notify_losses(salvage, drafts)
                 capped = isinstance(result.verdict, Capped) and bool(salvage.lost)
                 cap = self._route.raised_cap(step.cap, result) if capped else None
-                return _StepAnswer(step.text, result, salvage, drafts, cap)
+                return _StepAnswer(
+                    text=step.text, result=result, salvage=salvage, drafts=drafts, cap=cap
+                )
             case GiveUp():
                 return self._finish_failed(step.text, action, result)
 
@@ -572,8 +578,8 @@ class _TurnLoop:
 
     def _turn_done(self, ending: TurnEnding, text: str, message: Message | None) -> TurnDone:
         return TurnDone(
-            ending,
-            text,
+            ending=ending,
+            text=text,
             message=message,
             attempts=self._attempt_count,
             tools_run=tuple(self._runner.completed_summary),

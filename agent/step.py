@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from agent.answer.empty_promise import is_only_announcement
 from agent.answer.seam import Seam, TextUpdate
 from agent.attempt import AttemptResult
-from agent.continuation import ContinuationReason, RequestOutcome, RequestSmallerCalls, RetryRequest
+from agent.continuation import RequestOutcome, RequestSmallerCalls, RetryRequest
 from agent.errors import Looping
 from agent.events import (
     AgentEvent,
@@ -27,6 +27,7 @@ from agent.request.prompt import (
     ANNOUNCED_CALL_PROMPT,
     EMPTY_ANSWER_MESSAGE,
     REPETITION_PROMPT,
+    ContinuationReason,
     LostCall,
     LostCallReport,
     continuation_messages,
@@ -34,6 +35,7 @@ from agent.request.prompt import (
     describe_lost_calls,
 )
 from agent.salvage import Salvage
+from agent.settings import REASONING_EFFORTS
 from agent.tools.contract import Tool
 from agent.tools.drafts import FileDraft
 from agent.verdict import Cut
@@ -41,7 +43,7 @@ from sessions.records import Message
 from sessions.values.clock import Clock
 
 _MAX_PARAMETER_CHARACTERS = 6000  # schema limit for a tool whose calls keep being cut off
-_EFFORT_LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh")
+_EFFORT_LEVELS = tuple(REASONING_EFFORTS)
 
 
 class StepState:
@@ -318,12 +320,14 @@ class StepState:
             unsealed = ()
         reported = {draft.id for draft in drafts if draft}
         return LostCallReport(
-            lost,
-            tuple(call.name for call in unsealed),
-            tuple(done_calls),
-            smaller_calls.limit_kilotokens if smaller_calls else 8,
-            smaller_calls.withheld_tool if smaller_calls else "",
-            tuple(_draft_note(draft) for draft in unfinished_drafts if draft.id not in reported),
+            lost_calls=lost,
+            unsealed_tools=tuple(call.name for call in unsealed),
+            done_calls=tuple(done_calls),
+            limit_kilotokens=smaller_calls.limit_kilotokens if smaller_calls else 8,
+            withheld_tool=smaller_calls.withheld_tool if smaller_calls else "",
+            draft_notes=tuple(
+                _draft_note(draft) for draft in unfinished_drafts if draft.id not in reported
+            ),
         )
 
     # --- notices -------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ class Deadline(msgspec.Struct, frozen=True, order=True):
     cause: TimeoutCause
 
 
-class WatchdogLimits(msgspec.Struct, frozen=True):
+class WatchdogLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Timeouts of one request, in seconds."""
 
     first_token: float

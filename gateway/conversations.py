@@ -45,8 +45,7 @@ from gateway.side_requests.service import SideRequests
 from gateway.spending.budgets import Budgets
 from gateway.turns.choices import ModelChoices
 from gateway.turns.feeds import Feeds
-from gateway.turns.hands import ConversationHost
-from gateway.turns.host import TurnFactory
+from gateway.turns.host import ConversationHost, TurnFactory
 from gateway.turns.models import Models
 from gateway.turns.run import TurnServices
 from sessions.changes import SetInbox
@@ -250,7 +249,14 @@ class Conversations:
     def _interrupted_turn(self, key: str, turn: RunningTurn) -> InterruptedTurn:
         fields, waits = self._turns.notice_fields(turn), self._turns.is_waiting(turn)
         tool = str(fields.get("tool", ""))
-        return InterruptedTurn(turn.id, key, turn.request, int(fields["min"]), tool, waits)
+        return InterruptedTurn(
+            turn=turn.id,
+            key=key,
+            request=turn.request,
+            minutes=int(fields["min"]),
+            tool=tool,
+            waits=waits,
+        )
 
     # --- what others reach them by --------------------------------------------------------------
 
@@ -335,7 +341,12 @@ class Conversations:
         running = await store.running_turns()
         now = clock.now()
         self._crash_interrupted = [
-            InterruptedTurn(turn.id, turn.key, turn.request, (now - turn.started_at) // 60_000)
+            InterruptedTurn(
+                turn=turn.id,
+                key=turn.key,
+                request=turn.request,
+                minutes=(now - turn.started_at) // 60_000,
+            )
             for turn in running
         ]
         if running:
@@ -345,7 +356,7 @@ class Conversations:
             await close_abandoned_requests(store, clock, key)
         for entry in await store.pending_commands():
             if self._services.crash_count:  # one of these may be what it crashes of
-                done = SetInbox((entry.id,), InboxState.DONE, clock.now())
+                done = SetInbox(ids=(entry.id,), state=InboxState.DONE, at=clock.now())
                 await self._dispatcher.send_notice(
                     "not_now", entry.address, {}, done, origin=origin_of(entry)
                 )

@@ -37,6 +37,7 @@ from gateway.http.client_timeouts import ClientTimeouts
 from gateway.http.concurrency import ConcurrencyLimit
 from gateway.http.server import HttpServer, PortTaken
 from gateway.media.speech import SpeechToText
+from gateway.notices.catalogue import safe_mode_text
 from gateway.notices.compose import NoticeComposer
 from gateway.observe import loop_lag
 from gateway.observe.disk import DiskGauge
@@ -48,7 +49,6 @@ from gateway.process.handover import PORT
 from gateway.process.health import GatewayHealth, LifecycleEvents
 from gateway.process.operations import Operation
 from gateway.process.reload import ConfigReloader
-from gateway.process.safe_mode import safe_mode_text
 from gateway.process.successor import Successor
 from gateway.settings import Settings
 from gateway.turns.feeds import Feeds

@@ -5,7 +5,8 @@ is wrong with that key in view of the others.
 """
 
 import ipaddress
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -17,13 +18,22 @@ from agent.settings import (
     ToolSettings,
     VoiceSettings,
 )
-from gateway.access.policy import AccessEntry, PersonEntry, parse_admin_entry, parse_entry
+from gateway.access.policy import PersonEntry, parse_entry
+from gateway.access.settings import AccessSettings, parse_error
 from sessions.key import parse_key
 from sessions.settings import POSTGRESQL, SessionSettings, StoreSettings
 from sessions.values.duration import Duration
 from sessions.values.loopback import is_loopback
 from sessions.values.secret import Secret
 from sessions.values.size import Size
+
+KeyPath = tuple[str | int, ...]
+
+
+AFTER_DRAIN_SECONDS = 30.0
+"""Seconds from the end of the wait for running turns until systemd kills: what is to be shown gets
+out, connections close, the database takes its last writes."""
+
 
 _MAX_PORT = 65_535
 
@@ -192,46 +202,6 @@ def _is_header_value(key: str) -> bool:
     return key.isascii() and key.isprintable()
 
 
-class AccessSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who is let in; nobody who is not named here or paired."""
-
-    allow: Annotated[
-        tuple[str, ...],
-        Meta(
-            description='Who may talk to the agent, by stable id: `"telegram:1001"`, '
-            '`"slack:T1/U3003"`, `"slack:T1/*"` (full members of a workspace), '
-            '`"telegram:-1001234/*"` (members of a group, only there), '
-            '`"discord:GUILD/role:ID"`, `"telegram:*"` (everybody).'
-        ),
-    ] = ()
-    admins: Annotated[
-        tuple[str, ...],
-        Meta(description="Who may do everything and answers for the others; persons or roles."),
-    ] = ()
-    pairing: Annotated[
-        bool, Meta(description="Offer strangers in a DM a code that an admin can approve.")
-    ] = True
-
-    def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """See the module."""
-        for key, texts, parse in (
-            ("allow", self.allow, parse_entry),
-            ("admins", self.admins, parse_admin_entry),
-        ):
-            for index, text in enumerate(texts):
-                problem = _parse_error(parse, text)
-                if problem:
-                    yield (key, index), f'"{text}" {problem}'
-
-
-def _parse_error(parse: Callable[[str], AccessEntry], text: str) -> str:
-    try:
-        parse(text)
-    except ValueError as error:
-        return str(error)
-    return ""
-
-
 Tokens = Annotated[int, Meta(ge=0)]
 Dollars = Annotated[float, Meta(ge=0, le=1_000_000)]
 
@@ -301,7 +271,7 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """See the module."""
         for text in self.users:
-            problem = _parse_error(parse_entry, text)
+            problem = parse_error(parse_entry, text)
             if problem:
                 yield ("users", text), problem
             elif not isinstance(parse_entry(text), PersonEntry):
@@ -393,3 +363,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         for index, name in enumerate(names):
             if name in names[:index]:
                 yield ("mcp", index, "name"), f'"{name}" is taken by another [[mcp]]'
+
+
+def max_stop_seconds(drain_seconds: float) -> int:
+    """How long a daemon may take to stop, at most."""
+    return math.ceil(drain_seconds + AFTER_DRAIN_SECONDS)

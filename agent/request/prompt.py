@@ -5,13 +5,22 @@ roles, a result for every call, and continuation prompts, is added here for one 
 stored.
 """
 
+import enum
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from agent.continuation import ContinuationReason
 from agent.request.file_lines import append_file_lines
 from sessions.records import Message, ToolCall
+
+
+class ContinuationReason(enum.StrEnum):
+    """Reason that a continuation prompt gives to the model."""
+
+    CAP = "cap"  # the answer hit the output limit
+    NETWORK = "network"  # the connection broke
+    LOST_CALLS = "calls"  # a tool call after the text was lost
+
 
 SYSTEM_PROMPT = """\
 You are a helpful assistant. People talk to you in a chat. Answer in the language of the user. Be \
@@ -67,7 +76,7 @@ class LostCall(msgspec.Struct, frozen=True):
     draft_note: str = ""  # note for the model about the part that was kept
 
 
-class LostCallReport(msgspec.Struct, frozen=True):
+class LostCallReport(msgspec.Struct, frozen=True, kw_only=True):
     """Report to the model about the calls of its last answer."""
 
     lost_calls: tuple[LostCall, ...] = ()

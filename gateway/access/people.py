@@ -24,7 +24,7 @@ from gateway.access.pairing import (
     redeem_code,
 )
 from gateway.access.policy import PersonEntry, Policy, build_policy, parse_admin_entry
-from gateway.settings import AccessSettings
+from gateway.access.settings import AccessSettings
 from platforms.core.contract import InboundMessage
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock, rfc3339
@@ -161,9 +161,16 @@ class People:
                 case OfferCode():
                     text = new_code(self._choose)
                     code = PairingCode(
-                        "pair", self._hash_code(text), platform, principal, now, name
+                        kind="pair",
+                        digest=self._hash_code(text),
+                        platform=platform,
+                        principal=principal,
+                        created_at=now,
+                        name=name,
                     )
-                    await self._update(codes=(*self._open_codes(), code))
+                    await self._save(
+                        msgspec.structs.replace(self._state, codes=(*self._open_codes(), code))
+                    )
                     fields: dict[str, str | int] = {
                         "name": name,
                         "principal": principal,
@@ -184,9 +191,15 @@ class People:
         """Make a code by which the first admin shows up; an older one is void from now on."""
         async with self._lock:
             text = new_code(self._choose)
-            code = PairingCode("claim", self._hash_code(text), "", "", self._clock.now())
+            code = PairingCode(
+                kind="claim",
+                digest=self._hash_code(text),
+                platform="",
+                principal="",
+                created_at=self._clock.now(),
+            )
             kept = tuple(each for each in self._open_codes() if each.kind != "claim")
-            await self._update(codes=(*kept, code))
+            await self._save(msgspec.structs.replace(self._state, codes=(*kept, code)))
             return text
 
     async def claim(self, principal: str, name: str, code_text: str) -> bool:
@@ -216,7 +229,7 @@ class People:
             codes = tuple(each for each in self._open_codes() if each.principal != principal)
             if len(left) == len(self._state.friends) and codes == self._open_codes():
                 return False
-            await self._update(friends=left, codes=codes)
+            await self._save(msgspec.structs.replace(self._state, friends=left, codes=codes))
             return True
 
     def list_people(self) -> list[dict[str, str]]:
@@ -252,7 +265,7 @@ class People:
                 recent = {
                     name: each for name, each in failures.items() if now - each.last < _DAY_MS
                 }
-                await self._update(failures=recent)
+                await self._save(msgspec.structs.replace(self._state, failures=recent))
         return None
 
     async def _grant_access(self, person: PairedPerson, code: PairingCode) -> None:
@@ -260,7 +273,11 @@ class People:
         others = tuple(each for each in self._state.friends if each.principal != person.principal)
         codes = tuple(each for each in self._open_codes() if each.digest != code.digest)
         failures = {k: v for k, v in self._state.failures.items() if k != person.principal}
-        await self._update(friends=(*others, person), codes=codes, failures=failures)
+        await self._save(
+            msgspec.structs.replace(
+                self._state, friends=(*others, person), codes=codes, failures=failures
+            )
+        )
 
     # --- the book -------------------------------------------------------------------------------
 
@@ -270,9 +287,6 @@ class People:
     def _open_codes(self) -> tuple[PairingCode, ...]:
         now = self._clock.now()
         return tuple(code for code in self._state.codes if now < code.expires_at)
-
-    async def _update(self, **fields: object) -> None:
-        await self._save(msgspec.structs.replace(self._state, **fields))
 
     async def _save(self, state: AccessState) -> None:
         await self._store.put_value(_SHELF, _NAME, msgspec.json.encode(state).decode())

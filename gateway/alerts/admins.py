@@ -14,8 +14,8 @@ import msgspec
 
 from agent.events import TurnDone
 from agent.verdict import CUT
+from gateway.access.policy import admin_addresses
 from gateway.alerts.alarms import Alarm, AlarmRaised, Alarms
-from gateway.approvals.rules import admin_addresses
 from gateway.delivery.view import write_address
 from gateway.inbound.routing import connection_name
 from gateway.notices.catalogue import NoticeFields
@@ -50,7 +50,7 @@ class BudgetAlert(msgspec.Struct, frozen=True):
     over: bool  # that it is used up; else that it nearly is
 
 
-class AlertState(msgspec.Struct, frozen=True, omit_defaults=True):
+class AlertState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What the admins were told and has not ended, as it is kept."""
 
     models: dict[str, Alarm] = {}  # by the kind of the trouble
@@ -236,11 +236,11 @@ class AdminAlerts:
         """What was told and has not ended."""
         models = {kind: each.alarm for kind, each in self._model_failures.items()}
         return AlertState(
-            models,
-            self.alarms.announced,
-            self._disk_alarm,
-            self._safe_mode_alarm,
-            dict(self._budget_alerts),
+            models=models,
+            platforms=self.alarms.announced,
+            disk=self._disk_alarm,
+            safe_mode=self._safe_mode_alarm,
+            budgets=dict(self._budget_alerts),
         )
 
     def restore(self, state: AlertState) -> None:

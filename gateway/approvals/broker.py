@@ -15,7 +15,7 @@ import msgspec
 
 from agent.tools.contract import Tool
 from gateway.access.people import People
-from gateway.access.policy import Role
+from gateway.access.policy import Role, admin_addresses
 from gateway.approvals import rules, wording
 from gateway.approvals.rules import Answerer, AnswerRefusal, approval_code, can_answer
 from gateway.commands.contract import CommandCall, CommandOutcome, NoticeReply
@@ -43,7 +43,7 @@ _ENDED_STATES = {TurnState.DONE, TurnState.FAILED, TurnState.STOPPED}
 log = logging.getLogger(__name__)
 
 
-class RequestingTurn(msgspec.Struct, frozen=True):
+class RequestingTurn(msgspec.Struct, frozen=True, kw_only=True):
     """The turn in which a tool wants to run."""
 
     key: str
@@ -119,7 +119,9 @@ class ApprovalBroker:
             await self._remember_denial(settled, None)  # it has counted now
         if settled.state is not ApprovalState.ALLOWED:
             return wording.refusal_text(settled)
-        use = AnswerApproval(settled.id, ApprovalState.USED, settled.answered_by, self._clock.now())
+        use = AnswerApproval(
+            id=settled.id, state=ApprovalState.USED, by=settled.answered_by, at=self._clock.now()
+        )
         try:
             await self._store.apply(use)
         except Conflict:
@@ -150,7 +152,7 @@ class ApprovalBroker:
         return rules.is_admin(self._people.current_policy(), person, read_address(address))
 
     def _reachable_admins(self) -> list[str]:
-        places = rules.admin_addresses(self._people.admins())
+        places = admin_addresses(self._people.admins())
         return [write_address(place) for place in places if self._capabilities(place)]
 
     # --- the question -----------------------------------------------------------------------------
@@ -263,7 +265,7 @@ class ApprovalBroker:
         return NoticeReply("ask.may" if allow else "ask.may_not", {"tool": found.tool})
 
     async def on_button(
-        self, question_id: str, who: CommandContext, _address: Address, *, role: Role, allow: bool
+        self, question_id: str, who: CommandContext, *, role: Role, allow: bool
     ) -> CommandOutcome:
         """Take in a button under a question, wherever that was shown."""
         found = await self._store.approval(question_id)
@@ -321,7 +323,7 @@ class ApprovalBroker:
         )
         items = await self._updated_items(settled)
         try:
-            answer = AnswerApproval(approval.id, state, by, now, reason)
+            answer = AnswerApproval(id=approval.id, state=state, by=by, at=now, reason=reason)
             await self._delivery.put(answer, *map(PutItem, items))
         except Conflict:
             return None
@@ -386,7 +388,9 @@ class ApprovalBroker:
             elif asked.state is ApprovalState.ALLOWED:  # and never run: it must not count later
                 now = self._clock.now()
                 await self._store.apply(
-                    AnswerApproval(question_id, ApprovalState.USED, asked.answered_by, now)
+                    AnswerApproval(
+                        id=question_id, state=ApprovalState.USED, by=asked.answered_by, at=now
+                    )
                 )
         except StoreError as error:
             log.warning("the question %s stays open until its time is over: %s", question_id, error)

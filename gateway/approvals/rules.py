@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from agent.tools.risk import Risk
-from gateway.access.policy import OWNERS, PersonEntry, Policy, RoleEntry, parse_admin_entry
+from gateway.access.policy import OWNERS, PersonEntry, Policy, RoleEntry
 from gateway.delivery.view import read_address
 from gateway.notices.catalogue import NoticeFields
 from platforms.core.contract import Address
@@ -78,18 +78,6 @@ def has_admin_roles(policy: Policy, place: Address) -> bool:
     """Whether people whom no list names may turn out to be admins there."""
     return any(
         isinstance(entry, RoleEntry) and entry.platform == place.platform for entry in policy.admins
-    )
-
-
-def admin_addresses(admins: Iterable[str]) -> tuple[Address, ...]:
-    """Where admins are written to in private, each once."""
-    found = (parse_admin_entry(entry) for entry in admins)
-    return tuple(
-        dict.fromkeys(
-            Address(each.platform, each.id, each.account)
-            for each in found
-            if isinstance(each, PersonEntry)
-        )
     )
 
 

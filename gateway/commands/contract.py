@@ -48,6 +48,12 @@ class ApprovalCommands(Protocol):
         """Allow or deny a tool call: the one whose code is given, or the only open one here."""
         ...
 
+    async def on_button(
+        self, question_id: str, who: CommandContext, *, role: Role, allow: bool
+    ) -> CommandOutcome:
+        """Allow or deny the tool call whose button was pressed."""
+        ...
+
 
 class SideRequestCommands(Protocol):
     """What is asked beside the conversation; see `gateway.side_requests.service`."""
@@ -144,7 +150,7 @@ class CommandServices(Protocol):
         ...
 
 
-class CommandCall(msgspec.Struct, frozen=True):
+class CommandCall(msgspec.Struct, frozen=True, kw_only=True):
     """One use of a command."""
 
     key: str

@@ -10,7 +10,7 @@ from gateway.commands.contract import (
     ForwardEvent,
     NoticeReply,
 )
-from gateway.process.safe_mode import safe_mode_text
+from gateway.notices.catalogue import safe_mode_text
 from sessions.conversation.events import (
     NewSession,
     ResumeSession,
@@ -48,7 +48,7 @@ async def _undo(call: CommandCall) -> CommandOutcome:
 
 async def _resume(call: CommandCall) -> CommandOutcome:
     if not call.args:
-        return ForwardEvent(ResumeSession(call.context, None))
+        return ForwardEvent(ResumeSession(context=call.context, session=None))
     earlier = _suspended_sessions(await call.services.list_sessions(call.key))
     wanted = call.args.split()[0]
     found = [session for session in earlier if session.id.startswith(wanted)]
@@ -56,7 +56,7 @@ async def _resume(call: CommandCall) -> CommandOutcome:
         found = [earlier[int(wanted) - 1]]
     if len(found) != 1:
         return NoticeReply("nothing_to_resume")
-    return ForwardEvent(ResumeSession(call.context, found[0].id))
+    return ForwardEvent(ResumeSession(context=call.context, session=found[0].id))
 
 
 async def _sessions(call: CommandCall) -> CommandOutcome:

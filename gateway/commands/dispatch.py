@@ -5,15 +5,16 @@ import logging
 from collections.abc import Callable, Sequence
 
 from gateway.access.people import People
-from gateway.access.policy import Allowed, Stranger
-from gateway.approvals.broker import ApprovalBroker
-from gateway.approvals.rules import admin_addresses
+from gateway.access.policy import Allowed, Stranger, admin_addresses
 from gateway.commands.contract import (
+    ApprovalCommands,
     CommandCall,
     CommandOutcome,
     ForwardEvent,
     NoticeReply,
     ReplyLater,
+    RestartCommands,
+    SideRequestCommands,
 )
 from gateway.commands.registry import COMMANDS
 from gateway.delivery.outbox import Delivery
@@ -23,8 +24,6 @@ from gateway.inbound.reception import command_context
 from gateway.inbound.routing import ParsedCommand, UnknownCommand, parse_command
 from gateway.notices.catalogue import NoticeFields
 from gateway.notices.compose import NoticeComposer, command_template
-from gateway.process.restart import Restarter
-from gateway.side_requests.service import SideRequests
 from platforms.core.contract import Address, Capabilities, Inbound, InboundAction, InboundMessage
 from sessions.changes import Change, PutItem, SetInbox
 from sessions.conversation.actor import EventNotHandled
@@ -63,9 +62,9 @@ class Dispatcher:
         delivery: Delivery,
         capabilities: Callable[[Address], Capabilities | None],
         stopping: asyncio.Event,
-        approvals: ApprovalBroker,
-        side_requests: SideRequests,
-        restart: Restarter,
+        approvals: ApprovalCommands,
+        side_requests: SideRequestCommands,
+        restart: RestartCommands,
         crash_count: int = 0,
     ) -> None:
         self.restart = restart
@@ -97,7 +96,7 @@ class Dispatcher:
             case ForwardEvent(event=act):
                 self._pool.post(entry.key, act)
             case NoticeReply(notice=notice, fields=fields, urgent=urgent):
-                done = SetInbox((entry.id,), InboxState.DONE, self._clock.now())
+                done = SetInbox(ids=(entry.id,), state=InboxState.DONE, at=self._clock.now())
                 origin = origin_of(entry)
                 await self.send_notice(
                     notice, entry.address, fields, done, origin=origin, urgent=urgent
@@ -148,10 +147,12 @@ class Dispatcher:
                 return ForwardEvent(RetryTurn(who, None, turn=turn))
             case "approve" | "deny":
                 return await self.approvals.on_button(
-                    turn, who, event.address, role=allowed.role, allow=action == "approve"
+                    turn, who, role=allowed.role, allow=action == "approve"
                 )
             case "resume.go":
-                return ForwardEvent(ResumeSession(who, None, resume_turn=True, turn=turn))
+                return ForwardEvent(
+                    ResumeSession(context=who, session=None, resume_turn=True, turn=turn)
+                )
             case _:
                 return NoticeReply("text", {"text": "This button does nothing any more."})
 
@@ -230,7 +231,7 @@ class Dispatcher:
             turn = (await self.ask(key, StartWaiting())).turn
             if turn is None or turn.cancelling:
                 return False
-            by = CommandContext(turn.address, who.person, admin=True)
+            by = CommandContext(address=turn.address, person=who.person, admin=True)
             earlier = (await self.ask(key, StopTurn(by, quiet=True))).resumable
         except (TimeoutError, EventNotHandled) as error:
             log.warning("%s could not be stopped: %s", key, str(error) or "it took too long")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from gateway.access.policy import Role
-from gateway.commands import beside, conversation, operating, people
+from gateway.commands import conversation, people, system
 from gateway.commands.contract import Command, CommandCall, CommandOutcome, NoticeReply
 from platforms.core.contract import MenuEntry
 
@@ -66,8 +66,8 @@ COMMANDS = CommandRegistry(
         *people.COMMANDS[:1],
         Command("help", "this list", _help, role=Role.GUEST),
         *conversation.COMMANDS,
-        *beside.COMMANDS,
+        *system.MODEL_COMMANDS,
         *people.COMMANDS[1:],
-        *operating.COMMANDS,
+        *system.GATEWAY_COMMANDS,
     )
 )

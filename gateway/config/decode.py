@@ -14,7 +14,7 @@ import msgspec
 from msgspec import NODEFAULT, Meta, Struct
 
 from gateway.config.layers import UnquotedValue, format_path
-from gateway.config.toml_lines import KeyPath
+from gateway.settings import KeyPath
 from sessions.values.spelling import did_you_mean
 
 ValueReader = Callable[[Any, KeyPath], object]

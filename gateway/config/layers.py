@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from gateway.config.toml_lines import KeyPath
+from gateway.settings import KeyPath
 
 
 class ValueOrigin(Struct, frozen=True):

@@ -28,12 +28,11 @@ from gateway.config import credentials
 from gateway.config.decode import ConfigDecoder, Problem
 from gateway.config.layers import ConfigTree, UnquotedValue, ValueOrigin, format_path, parse_setting
 from gateway.config.model_defaults import fill_model_defaults
-from gateway.config.toml_lines import KeyPath, locate_keys
+from gateway.config.toml_lines import locate_keys
 from gateway.config.unsupported import SUPPORTED_TOOL_FAMILIES, is_unsupported
 from gateway.config.values import ConfigValues, is_readable_by_others, read_text
 from gateway.errors import ConfigError
-from gateway.process.handover import HANDOVER_VARIABLE
-from gateway.settings import Settings
+from gateway.settings import KeyPath, Settings
 from gateway.spending.prices import check_prices
 from platforms.core.contract import PlatformSpec
 from sessions.key import parse_key
@@ -41,6 +40,10 @@ from sessions.values.duration import Duration
 from sessions.values.secret import Secret
 from sessions.values.size import Size
 from sessions.values.spelling import did_you_mean
+
+HANDOVER_VARIABLE = "HOLDFAST_HANDOVER"
+"""`PID lock=5 port=7`; another process than that one must not believe it."""
+
 
 PlatformSpecs = Mapping[str, PlatformSpec]
 
@@ -52,7 +55,7 @@ class ConfigOptions(Struct, frozen=True):
     overrides: tuple[str, ...] = ()  # each `dotted.key=VALUE`
 
 
-class LoadedConfig(Struct, frozen=True):
+class LoadedConfig(Struct, frozen=True, kw_only=True):
     """A configuration that works."""
 
     settings: Settings
@@ -198,7 +201,13 @@ class _Loader:
         origins = self._tree.origins().items()
         sources = {path: origin.label for path, origin in origins if origin.kind != "default"}
         home = state_folder(self._environ)
-        return LoadedConfig(settings, home, self._path, sources, tuple(self._warnings))
+        return LoadedConfig(
+            settings=settings,
+            home=home,
+            path=self._path,
+            sources=sources,
+            warnings=tuple(self._warnings),
+        )
 
     def load_platform(self, name: str, table: Mapping[str, object]) -> Struct:
         path = ("platforms", name)

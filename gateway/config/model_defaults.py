@@ -10,7 +10,7 @@ from typing import Any
 from agent.settings import SERVICES, ModelServiceDefaults
 from gateway.config.decode import Problem
 from gateway.config.layers import ConfigTree, ValueOrigin, format_path
-from gateway.config.toml_lines import KeyPath
+from gateway.settings import KeyPath
 
 _DEFAULT_ORIGIN = ValueOrigin("default", "default")
 _PROVIDER_BY_VARIABLE = (

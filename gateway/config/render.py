@@ -14,9 +14,8 @@ from msgspec.structs import FieldInfo, fields
 
 from gateway.config.decode import describe_type, iter_metas, unwrap_type
 from gateway.config.layers import format_path, quote_toml
-from gateway.config.toml_lines import KeyPath
 from gateway.config.unsupported import is_unsupported
-from gateway.settings import Settings
+from gateway.settings import KeyPath, Settings
 from platforms.core.contract import PlatformSpec
 from sessions.values.duration import Duration
 from sessions.values.secret import Secret

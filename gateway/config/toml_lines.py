@@ -9,7 +9,7 @@ import re
 import tomllib
 from typing import Any
 
-KeyPath = tuple[str | int, ...]
+from gateway.settings import KeyPath
 
 _BLANK = re.compile(r"(?:[ \t\n]+|#[^\n]*)*")
 _KEY = re.compile(r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*'|[ \t]*\.[ \t]*)+""")

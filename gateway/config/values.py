@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gateway.config import credentials
-from gateway.config.toml_lines import KeyPath
+from gateway.settings import KeyPath
 from sessions.values.duration import Duration
 from sessions.values.secret import Secret
 from sessions.values.size import Size

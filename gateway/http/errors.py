@@ -10,7 +10,7 @@ RATE_LIMIT_ERROR = "rate_limit_error"
 _FIRST_SERVER_ERROR = 500  # from here on it is not the request's fault
 
 
-class Error(msgspec.Struct, frozen=True):
+class Error(msgspec.Struct, frozen=True, kw_only=True):
     """Why something was not done."""
 
     message: str
@@ -42,7 +42,9 @@ class HttpFailure(msgspec.Struct, frozen=True, kw_only=True):
     def to_error(self, *, partial: bool = False) -> Error:
         """Give what stands under `error`; `partial` where a part of the answer was given."""
         mark = partial or msgspec.UNSET
-        return Error(self.message, self.type, self.param, self.code, mark)
+        return Error(
+            message=self.message, type=self.type, param=self.param, code=self.code, partial=mark
+        )
 
     def encode_body(self) -> bytes:
         """Write the body of a response."""

@@ -149,7 +149,7 @@ class Reception:
         if isinstance(decision, Allowed):
             await self._dispatch(entry, event, decision)
         else:
-            done = SetInbox((entry.id,), InboxState.IGNORED, self._clock.now())
+            done = SetInbox(ids=(entry.id,), state=InboxState.IGNORED, at=self._clock.now())
             await self._store.apply(done)
 
     # --- let in -------------------------------------------------------------------------------
@@ -321,4 +321,10 @@ def _is_claim(event: Inbound) -> bool:
 def command_context(entry: InboxEntry, allowed: Allowed) -> CommandContext:
     """Who gave a command, in the words of the session machine."""
     admin = allowed.role is Role.ADMIN
-    return CommandContext(entry.address, allowed.principal, admin, entry.id, origin_of(entry))
+    return CommandContext(
+        address=entry.address,
+        person=allowed.principal,
+        admin=admin,
+        inbox=entry.id,
+        origin=origin_of(entry),
+    )

@@ -224,3 +224,11 @@ def _excerpt(text: str, max_length: int = 80) -> str:
     """Quote a request in a notice: one line, not too long."""
     line = " ".join(text.split())
     return line if len(line) <= max_length else line[: max_length - 1].rstrip() + "…"
+
+
+def safe_mode_text(crashes: int) -> str:
+    """Say in one line that a start is careful, and what ends that."""
+    return (
+        f"Safe mode after {crashes} crashes in a row: no tools, nothing interrupted goes on by "
+        "itself; a restart by hand ends it."
+    )

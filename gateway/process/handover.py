@@ -10,8 +10,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-HANDOVER_VARIABLE = "HOLDFAST_HANDOVER"
-"""`PID lock=5 port=7`; another process than that one must not believe it."""
+from gateway.config.loader import HANDOVER_VARIABLE
 
 LOCK, PORT = "lock", "port"
 

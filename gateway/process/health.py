@@ -12,9 +12,8 @@ import msgspec
 
 from gateway.connections.directory import AdapterDirectory
 from gateway.http.concurrency import ConcurrencyLimit
+from gateway.notices.catalogue import safe_mode_text
 from gateway.observe.disk import DiskGauge
-from gateway.process.glance import format_status_summary
-from gateway.process.safe_mode import safe_mode_text
 from gateway.settings import Settings
 from sessions.conversation.pool import SessionPool
 from sessions.errors import StoreError
@@ -56,7 +55,7 @@ class GatewayHealth:
         self._disk_gauge = disk_gauge
         self._concurrency = concurrency
 
-    # --- the service manager: see `gateway.process.bulletin.ManagedDaemon` -------------------------------------
+    # --- the service manager: see `gateway.process.systemd_notify.ManagedDaemon` -------------------------------------
 
     @property
     def drain_seconds(self) -> float:
@@ -158,3 +157,46 @@ class GatewayHealth:
             "platforms": self.platform_states(),
             "running": self.running_turns(),
         }
+
+
+MAX_PROBLEM_LENGTH = 80
+"""Characters of one trouble; `holdfast status` has all of it."""
+
+
+CONNECTED = "connected"
+
+
+def format_status_summary(
+    platforms: Mapping[str, str],
+    running: int,
+    *,
+    stopping: bool = False,
+    restarting: bool = False,
+) -> str:
+    """Say where it answers, where it does not and why, and what it is working on.
+
+    `platforms` says of each how it stands: `connected`, or what is wrong.
+    """
+    turns = f"{running} turn{'' if running == 1 else 's'}"
+    if stopping:
+        ending = "Restarting" if restarting else "Stopping"
+        return f"{ending}; {turns} still running." if running else f"{ending}."
+    well = [name for name, standing in platforms.items() if standing == CONNECTED]
+    ill = [f"{name}: {_single_line(how)}" for name, how in platforms.items() if how != CONNECTED]
+    first = f"Answering on {_join_names(well)}" if well else "Nobody can be reached"
+    return "; ".join([first, *ill, f"{turns} running" if running else "idle"]) + "."
+
+
+def _join_names(names: Sequence[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _single_line(text: str) -> str:
+    # A platform's words stand in it: a line break would begin another message to the manager.
+    line = " ".join("".join(each if each.isprintable() else " " for each in text).split())
+    return (
+        line.rstrip(".")
+        if len(line) <= MAX_PROBLEM_LENGTH
+        else f"{line[: MAX_PROBLEM_LENGTH - 1]}…"
+    )

@@ -139,7 +139,9 @@ class Operations:
     async def stop_all(self) -> dict[str, int]:
         """Stop everything that runs; says how much it was."""
         return {
-            "stopped": await self._dispatcher.stop_all(CommandContext("", _OPERATOR, admin=True))
+            "stopped": await self._dispatcher.stop_all(
+                CommandContext(address="", person=_OPERATOR, admin=True)
+            )
         }
 
     async def resume(self, session: str) -> dict[str, str]:
@@ -151,7 +153,7 @@ class Operations:
             )
             raise OperationRefused(msg)
         await self._dispatcher.ask(
-            found.key, ResumeSession(self._operator_context(found), found.id)
+            found.key, ResumeSession(context=self._operator_context(found), session=found.id)
         )
         return {"id": found.id, "state": (await self._find_session(found.id)).state.value}
 
@@ -208,4 +210,4 @@ class Operations:
         return found
 
     def _operator_context(self, session: Session) -> CommandContext:
-        return CommandContext(session.address, _OPERATOR, admin=True)
+        return CommandContext(address=session.address, person=_OPERATOR, admin=True)

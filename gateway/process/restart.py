@@ -49,7 +49,7 @@ class RestartRefused(HoldfastError):
     """It is not restarted."""
 
 
-class _IdleRestart(msgspec.Struct):
+class _IdleRestart(msgspec.Struct, kw_only=True):
     """A restart that waits for the moment in which nothing runs."""
 
     id: str
@@ -161,7 +161,7 @@ class Restarter:
         item = self._announcer.notice_item(
             notice, context.address, fields, urgent=True, origin=context.origin
         )
-        done = SetInbox((context.inbox,), InboxState.DONE, self._clock.now())
+        done = SetInbox(ids=(context.inbox,), state=InboxState.DONE, at=self._clock.now())
         await self._delivery.put(*((done,) if context.inbox else ()), PutItem(item))
 
     # --- going ----------------------------------------------------------------------------------
@@ -175,7 +175,9 @@ class Restarter:
         waits = wait is not None and wait.state == "waiting"
         id_ = wait.id if wait and waits else self._ids.new("r")  # who waits is told by that id
         askers = (RestartRequester(call.context.address, call.direct),) if call else ()
-        self._pending = asked = PendingRestart(id_, self._clock.now(), successor.version, askers)
+        self._pending = asked = PendingRestart(
+            id=id_, at=self._clock.now(), version=successor.version, askers=askers
+        )
         if wait and wait.task and wait.task is not asyncio.current_task():
             wait.task.cancel()
         try:
@@ -264,7 +266,7 @@ class Restarter:
             return self.state(self._pending.id)
         until = self._clock.monotonic() + when_idle * 60
         if self._idle_restart is None or self._idle_restart.state != "waiting":
-            self._idle_restart = _IdleRestart(self._ids.new("r"), until)
+            self._idle_restart = _IdleRestart(id=self._ids.new("r"), deadline=until)
             self._idle_restart.task = self._start_task(self._restart_when_idle(self._idle_restart))
         self._idle_restart.deadline = until
         return self.state(self._idle_restart.id)

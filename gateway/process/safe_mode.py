@@ -71,11 +71,3 @@ def seconds_until_next_phase(
     """Seconds until it has come further; None when that is as far as it goes."""
     ahead = [seconds - ready_seconds for seconds in thresholds if seconds > ready_seconds]
     return ahead[0] if ahead else None
-
-
-def safe_mode_text(crashes: int) -> str:
-    """Say in one line that a start is careful, and what ends that."""
-    return (
-        f"Safe mode after {crashes} crashes in a row: no tools, nothing interrupted goes on by "
-        "itself; a restart by hand ends it."
-    )

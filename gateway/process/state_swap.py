@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 
 from gateway.errors import CannotStart
-from gateway.operate.backup.contents import WORK_FOLDER
 
 _PLAN_FILE = "plan.json"
 
@@ -102,3 +101,9 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+WORK_FOLDER = ".restore"
+
+
+ASIDE_PREFIX = "before-restore-"

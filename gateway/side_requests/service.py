@@ -14,6 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from agent.events import TurnEnding
+from agent.settings import REASONING_EFFORTS
 from gateway.commands.contract import CommandCall, CommandOutcome, NoticeReply, ReplyLater
 from gateway.delivery.outbox import Delivery
 from gateway.notices.catalogue import NoticeFields
@@ -41,7 +42,7 @@ DEADLINE_SECONDS = 180.0
 MAX_OPEN_QUESTIONS = 3
 """Questions on the side that one conversation may have open."""
 
-REASONING_LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh")
+REASONING_LEVELS = tuple(REASONING_EFFORTS)
 _DEFAULT = "default"
 _STORE_ATTEMPTS = 5  # to store a summary while a turn adds rows
 
@@ -306,7 +307,13 @@ class SideRequests:
             log.info("%s: %d tokens were used outside of a conversation", call.key, side.tokens)
         request = f"(on the side) {call.args}".strip()
         return side.usage_changes(
-            SideQuestion(call.key, session, call.context.address, call.principal, request)
+            SideQuestion(
+                key=call.key,
+                session_id=session,
+                address=call.context.address,
+                person=call.principal,
+                request=request,
+            )
         )
 
     def _timeout_cause(self) -> str:
@@ -319,7 +326,7 @@ class SideRequests:
 
     async def _commit(self, call: CommandCall, item: OutboxItem, *changes: Change) -> None:
         """The answer and the end of the command are one: it is neither lost nor given twice."""
-        done = SetInbox((call.context.inbox,), InboxState.DONE, self._clock.now())
+        done = SetInbox(ids=(call.context.inbox,), state=InboxState.DONE, at=self._clock.now())
         await self._delivery.put(*changes, done, PutItem(item))
 
     def _item(self, call: CommandCall, notice: str, fields: NoticeFields) -> OutboxItem:

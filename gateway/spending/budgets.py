@@ -203,7 +203,10 @@ class Budgets:
         return [scope for scope in found if _has_limit(scope.limit)]
 
     def _chat_scopes(self, key: SessionKey) -> Sequence[BudgetScope]:
-        names = {str(SessionKey(key.platform, key.chat, account)) for account in ("", key.account)}
+        names = {
+            str(SessionKey(platform=key.platform, chat=key.chat, account=account))
+            for account in ("", key.account)
+        }
         return [
             _make_scope(_chat_row(parse_key(name)), "this chat", limits)
             for name, limits in self._limits.chats.items()

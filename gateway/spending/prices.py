@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from agent.settings import ModelSettings, PriceSettings, TargetSettings
-from gateway.config.toml_lines import KeyPath
-from gateway.settings import Settings
+from gateway.settings import KeyPath, Settings
 from sessions.values.loopback import is_loopback
 
 _FREE = PriceSettings(input=0.0, output=0.0)

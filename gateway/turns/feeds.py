@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 
 from agent.events import TurnDone
-from gateway.turns.news import FeedEnd, FeedEvent, FeedOutcome
+from gateway.turns.feed_events import FeedEnd, FeedEvent, FeedOutcome
 from sessions.changes import Change, EndTurn, SetInbox
 from sessions.records import InboxState, TurnState
 

@@ -1,11 +1,15 @@
 """Sans-IO: what a Markdown text says, as a small tree, which platforms draw in their own ways.
 
-The dialect is the one models write: CommonMark with tables, `~~`, `||spoilers||`, task lists and
-formulas. HTML is text like any other. A line break is kept as one. No text fails to be read.
+The dialect is the one models write: CommonMark with tables, `~~`, `||spoilers||`, task lists,
+footnotes, formulas and emphasis beside Chinese, Japanese and Korean. HTML is text like any other. A
+line break is kept as one. No text fails to be read. Unused definitions stay visible, because the
+reference may be in another message of the same answer.
 """
 
 import html
 import re
+import unicodedata
+from collections import Counter
 from collections.abc import Iterator
 
 import msgspec
@@ -140,10 +144,29 @@ def parse(md: str) -> tuple[Block, ...]:
     """Read a Markdown text."""
     md = md.replace("\r\n", "\n").replace("\r", "\n")
     if not _HAS_MARKUP.search(md):
-        lines = (line.strip() for line in md.strip().split("\n"))
-        paragraphs = re.split(r"\n{2,}", "\n".join(lines))
+        bare = "\n".join(line.strip() for line in md.strip().split("\n"))
+        paragraphs = re.split(r"\n{2,}", bare)
         return tuple(Paragraph((PlainText(text),)) for text in paragraphs if text)
-    return tuple(_BlockParser(_expand_tabs(md).split("\n"), 0).blocks())
+    lines = _expand_tabs(md).split("\n")
+    if "]:" not in md:
+        return tuple(_BlockParser(lines, 0, None).blocks())
+    return _parse_with_references(lines, _footnotes(md), defines=_may_define(md))
+
+
+def _parse_with_references(
+    lines: list[str], notes: frozenset[str], *, defines: bool
+) -> tuple[Block, ...]:
+    """Parse a text that may define links or footnotes: first the definitions, then the references."""
+    collected = _References({}, notes, collecting=True)
+    if defines:
+        for _ in _BlockParser(lines.copy(), 0, collected).blocks():
+            pass
+    references = _References(collected.urls, notes)
+    blocks = tuple(_BlockParser(lines.copy(), 0, references).blocks())
+    if len(references.used) == len(references.urls):
+        return blocks
+    used = {label: url for label, url in references.urls.items() if label in references.used}
+    return tuple(_BlockParser(lines, 0, _References(used, notes)).blocks())
 
 
 def _expand_tabs(md: str) -> str:
@@ -176,15 +199,95 @@ _LIST_MARKER = re.compile(r"(?P<indent> {0,3})(?P<mark>[-*+]|(?P<number>\d{1,9})
 _TASK = re.compile(r"\[(?P<mark>[ xX])\][ ]+")
 _COLUMNS = re.compile(r"[ ]*\|?[ ]*:?-+:?[ ]*(?:\|[ ]*:?-+:?[ ]*)*\|?[ ]*$")
 _DISPLAY = {"$$": "$$", "\\[": "\\]"}
+_ENVIRONMENT = re.compile(
+    r"\\begin\{((?:align|alignat|eqnarray|equation|flalign|gather|multline)\*?)\}"
+)
 _CELL = re.compile(r"(?:\\.|`[^`]*`|[^|\\`]|`|\\)*")
+
+
+# --- definitions -----------------------------------------------------------------------------
+
+_DEFINITION = re.compile(
+    r"\[(?P<label>(?!\^)(?:[^\[\]\\]|\\.){1,999})\]:[ ]*\n?[ ]*"
+    r"(?:<(?P<braced>[^<>\n]*)>|(?P<bare>[^\s<]\S*))"
+    r"(?:(?:[ ]+|[ ]*\n[ ]*)"
+    r"(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|\((?:[^()\\]|\\.)*\)))?[ ]*(?:\n|\Z)",
+    re.DOTALL,
+)
+_LONGEST_LABEL = 999
+_NOTE = re.compile(r"\[\^([^\[\]^\s]{1,99})\]")
+_NOTE_DEFINITION = re.compile(r"^[ >]{0,9}\[\^([^\[\]^\s]{1,99})\]:", re.MULTILINE)
+
+
+class _References:
+    """Link definitions and footnote labels of one text, and the labels of used definitions."""
+
+    def __init__(
+        self, urls: dict[str, str], notes: frozenset[str], *, collecting: bool = False
+    ) -> None:
+        self.urls = urls
+        self.notes = notes
+        self.collecting = collecting  # fill `urls`; inline syntax is not read
+        self.used: set[str] = set()
+
+    def url(self, label: str) -> str | None:
+        """Look up a link target and mark its definition as used."""
+        if len(label) > _LONGEST_LABEL:
+            return None
+        name = _label(label)
+        if (url := self.urls.get(name)) is not None:
+            self.used.add(name)
+        return url
+
+    def without_definitions(self, text: str) -> str:
+        """Remove the definitions at the start of a paragraph; keep those that `urls` lacks."""
+        kept, place = "", 0
+        while found := _DEFINITION.match(text, place):
+            label = _label(found["label"])
+            url = html.unescape(found["bare"] or found["braced"])
+            if self.collecting and label:
+                self.urls.setdefault(label, url)
+            elif not label or self.urls.get(label) != url:
+                kept += f"&#91;{found[0][1:]}"  # its own label must not become a link
+            place = found.end()
+        return (kept + text[place:]).strip() if place else text
+
+    def begins_note(self, text: str) -> bool:
+        """True if a paragraph begins with the definition of a footnote."""
+        found = _NOTE_DEFINITION.match(text)
+        return found is not None and found[1] in self.notes
+
+
+def _label(text: str) -> str:
+    """Normalize a label: case and the width of blanks do not count."""
+    return " ".join(text.split()).casefold()
+
+
+def _may_define(md: str) -> bool:
+    """True if the text may define links, not only footnotes."""
+    return md.count("]:") > len(_NOTE_DEFINITION.findall(md))
+
+
+def _footnotes(md: str) -> frozenset[str]:
+    """Labels of the footnotes that are both defined and referred to."""
+    if "[^" not in md:
+        return frozenset()
+    defined = Counter(_NOTE_DEFINITION.findall(md))
+    named = Counter(_NOTE.findall(md))
+    return frozenset(label for label in defined if named[label] > defined[label])
+
+
+# --- blocks of lines -------------------------------------------------------------------------
 
 
 class _BlockParser:
     """Reads blocks out of lines, from the first to the last."""
 
-    def __init__(self, lines: list[str], depth: int) -> None:
+    def __init__(self, lines: list[str], depth: int, references: _References | None) -> None:
         self._lines = lines
         self._depth = depth
+        self._references = references
+        self._in_note = False  # the last paragraph was a footnote; indented lines continue it
         self._at = 0
         self._paragraph_lines: list[str] = []  # of the paragraph that is being read
 
@@ -195,6 +298,9 @@ class _BlockParser:
                 self._at += 1
                 yield from self._paragraph()
                 continue
+            if self._in_note and not self._paragraph_lines:
+                self._outdent_note()
+                line = self._lines[self._at]
             block = self._block(line)
             if block is None:
                 self._paragraph_lines.append(line.strip())
@@ -209,7 +315,25 @@ class _BlockParser:
             *words, last = self._paragraph_lines  # a backslash at the very end breaks no line
             text = "\n".join((*(word.removesuffix("\\").rstrip() for word in words), last))
             self._paragraph_lines = []
-            yield Paragraph(parse_inlines(text))
+            if self._references and text.startswith("["):
+                text = self._references.without_definitions(text)
+                self._in_note = self._references.begins_note(text)
+            if text:
+                yield Paragraph(self._inlines(text))
+
+    def _inlines(self, text: str) -> Inlines:
+        if self._references and self._references.collecting:
+            return ()
+        return parse_inlines(text, self._references)
+
+    def _outdent_note(self) -> None:
+        """Remove the indentation of a footnote's further paragraphs, which would make them code."""
+        self._in_note = False
+        for number in range(self._at, len(self._lines)):
+            line = self._lines[number]
+            if line.strip() and not line.startswith("    "):
+                break
+            self._lines[number] = line[4:]
 
     def _block(self, line: str) -> Block | None:
         """Read the block that begins with this line, if one other than a paragraph does."""
@@ -217,12 +341,15 @@ class _BlockParser:
             return self._code(fence)
         if self._paragraph_lines and (underline := _UNDERLINE.match(line)):
             title = "\n".join(self._paragraph_lines)
+            if self._references and title.startswith("["):
+                title = self._references.without_definitions(title)
             self._paragraph_lines = []
-            self._at += 1
-            return Heading(1 if underline[1][0] == "=" else 2, parse_inlines(title))
+            if title:
+                self._at += 1
+                return Heading(1 if underline[1][0] == "=" else 2, self._inlines(title))
         if heading := _HEADING.match(line):
             self._at += 1
-            return Heading(len(heading["marks"]), parse_inlines((heading["text"] or "").strip()))
+            return Heading(len(heading["marks"]), self._inlines((heading["text"] or "").strip()))
         if _RULE.match(line):
             self._at += 1
             return HorizontalRule()
@@ -270,7 +397,10 @@ class _BlockParser:
                 break
             inside.append(self._lines[self._at][mark.end() :])
             self._at += 1
-        return BlockQuote(tuple(_BlockParser(inside, self._depth + 1).blocks()))
+        return BlockQuote(tuple(self._nested(inside)))
+
+    def _nested(self, lines: list[str]) -> Iterator[Block]:
+        return _BlockParser(lines, self._depth + 1, self._references).blocks()
 
     def _listing(self, first: re.Match[str]) -> ListBlock:
         numbered = first["number"] is not None
@@ -294,7 +424,7 @@ class _BlockParser:
             if task := _TASK.match(lines[0]):
                 done = task["mark"] != " "
                 lines[0] = lines[0][task.end() :]
-            entries.append(ListItem(tuple(_BlockParser(lines, self._depth + 1).blocks()), done))
+            entries.append(ListItem(tuple(self._nested(lines)), done))
         return ListBlock(tuple(entries), int(first["number"]) if numbered else None, loose)
 
     def _list_continues(self, kind: str) -> bool:
@@ -348,7 +478,7 @@ class _BlockParser:
             return None  # the latter is a title with its underline
         self._at += 2
         return Table(
-            tuple(parse_inlines(cell) for cell in header), aligned, self._rows(len(header))
+            tuple(self._inlines(cell) for cell in header), aligned, self._rows(len(header))
         )
 
     def _rest_of_table(self, line: str, following: str) -> Table | None:
@@ -368,15 +498,20 @@ class _BlockParser:
             cells = _cells(self._lines[self._at])
             last = width - 1  # takes what is too much, which must not be lost
             cells = [*cells[:last], " | ".join(cells[last:]), *[""] * width][:width]
-            rows.append(tuple(parse_inlines(cell) for cell in cells))
+            rows.append(tuple(self._inlines(cell) for cell in cells))
             self._at += 1
         return tuple(rows)
 
     def _display(self, line: str) -> MathBlock | None:
-        closing = _DISPLAY.get(line.strip()[:2])
-        if closing is None:
+        bare = line.strip()
+        closing = _DISPLAY.get(bare[:2])
+        environment = _ENVIRONMENT.match(bare) if bare[0] == "\\" else None
+        if environment:
+            closing, text = f"\\end{{{environment[1]}}}", [bare]
+        elif closing:
+            text = [bare[2:]]
+        else:
             return None
-        text = [line.strip()[2:]]
         for number in range(self._at, len(self._lines)):
             if number > self._at:
                 text.append(self._lines[number])
@@ -384,7 +519,7 @@ class _BlockParser:
             if found:
                 if rest.strip(" .,"):
                     return None
-                text[-1] = inside
+                text[-1] = inside + closing if environment else inside
                 self._at = number + 1
                 return MathBlock("\n".join(text).strip())
             if not text[-1].strip() and number > self._at:
@@ -448,7 +583,9 @@ _TARGET = re.compile(
 )
 _BRACKET = re.compile(r"\\.|(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)|[\[\]]", re.DOTALL)
 _DOLLARS = re.compile(r"\$(?=[^\s$])(?P<tex>[^$`\n]{0,300}?[^\s$`\\])\$(?![\w$])")
+_DOUBLE_DOLLARS = re.compile(r"\$\$(?P<tex>[^$`]{1,1000})\$\$(?![\w$])")
 _TEX = re.compile(r"[\\^_={}+*/<>]|^[A-Za-z]$")
+_CJK_SYMBOLS = (("\u2e80", "\u33ff"), ("\ufe30", "\ufe6f"), ("\uff00", "\uffef"))
 _PAIR = 2
 _SAFE_SCHEMES = ("http://", "https://", "mailto:", "tel:")
 _STYLES = {("*", 1): "italic", ("_", 1): "italic", ("*", 2): "bold", ("_", 2): "bold"}
@@ -466,18 +603,22 @@ class _OpenMark:
         self.nodes: list[Inline] = []
 
 
-def parse_inlines(text: str) -> Inlines:
-    """Read what stands inside a paragraph."""
-    return (
-        _InlineParser(text).read() if _SPECIAL.search(text) else (PlainText(text),) if text else ()
-    )
+def parse_inlines(
+    text: str, references: _References | None = None, *, in_link: bool = False
+) -> Inlines:
+    """Parse the text of a paragraph; in a link only pictures are looked up in `references`."""
+    if not _SPECIAL.search(text):
+        return (PlainText(text),) if text else ()
+    return _InlineParser(text, references, in_link=in_link).read()
 
 
 class _InlineParser:
     """Reads one paragraph from left to right."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, references: _References | None, *, in_link: bool) -> None:
         self._text = text
+        self._references = references
+        self._in_link = in_link
         self._stack = [_OpenMark()]
         self._partner: dict[int, int] | None = None  # of brackets, found when first needed
         self._unclosed_runs: set[int] = set()  # lengths of backtick runs that nothing closes
@@ -569,20 +710,48 @@ class _InlineParser:
         start = at + 1 if self._text[at] == "!" else at
         if self._text[start : start + 1] != "[":
             return 0
+        if start == at and (note := self._note(at)):
+            return note
         end = self._brackets().get(start)
-        target = _TARGET.match(self._text, end + 1) if end else None
-        if end is None or target is None:
+        if end is None:
             return 0
-        url = html.unescape(target["braced"] if target["braced"] is not None else target["bare"])
-        inside = parse_inlines(self._text[start + 1 : end])
+        picture = start > at
+        if target := _TARGET.match(self._text, end + 1):
+            bare = target["braced"] if target["braced"] is not None else target["bare"]
+            url, after = html.unescape(bare), target.end()
+        elif found := self._referenced(start, end, picture=picture):
+            url, after = found
+        else:
+            return 0
+        inside = parse_inlines(self._text[start + 1 : end], self._references, in_link=not picture)
         if not url.lower().startswith(_SAFE_SCHEMES) or not url.partition(":")[2].strip("/"):
             # Nothing that a phone can open: the words alone, and where they would lead.
             for node in inside:
                 self._add(node)
             self._add_text(f" ({url})" if url else "")
         else:
-            self._add(Link(url, inside or (PlainText(url),), is_image=start > at))
-        return target.end()
+            self._add(Link(url, inside or (PlainText(url),), is_image=picture))
+        return after
+
+    def _note(self, at: int) -> int:
+        """Parse the label of a footnote."""
+        found = _NOTE.match(self._text, at) if self._references else None
+        if found is None or self._references is None or found[1] not in self._references.notes:
+            return 0
+        self._add_text(f"[{found[1]}]")
+        return found.end()
+
+    def _referenced(self, start: int, end: int, *, picture: bool) -> tuple[str, int] | None:
+        """Look up the reference between two brackets; return its URL and its end."""
+        if self._references is None or (self._in_link and not picture):
+            return None
+        label, after = self._text[start + 1 : end], end + 1
+        closing = self._brackets().get(after)
+        if closing is not None:
+            label = self._text[after + 1 : closing].strip() or label
+            after = closing + 1
+        url = self._references.url(label)
+        return None if url is None else (url, after)
 
     def _brackets(self) -> dict[int, int]:
         """Find for each opening bracket the closing one."""
@@ -614,10 +783,11 @@ class _InlineParser:
         return found.end()
 
     def _dollars(self, at: int) -> int:
-        found = _DOLLARS.match(self._text, at)
-        if found is None or not _TEX.search(found["tex"]):
+        found = _DOLLARS.match(self._text, at) or _DOUBLE_DOLLARS.match(self._text, at)
+        tex = found["tex"].strip() if found else ""
+        if found is None or not _TEX.search(tex):
             return 0
-        self._add(InlineMath(found["tex"]))
+        self._add(InlineMath(tex))
         return found.end()
 
     # --- marks on both sides of words
@@ -686,8 +856,10 @@ def _can_open_and_close(before: str, after: str, char: str) -> tuple[bool, bool]
     """Tell whether a mark between these characters may open, and may close."""
     blank_before, blank_after = not before or before.isspace(), not after or after.isspace()
     sign_before, sign_after = _is_punctuation(before), _is_punctuation(after)
-    left = not blank_after and (not sign_after or blank_before or sign_before)
-    right = not blank_before and (not sign_before or blank_after or sign_after)
+    # Chinese, Japanese and Korean have no blanks between words, so punctuation stops no mark there.
+    cjk = (sign_before or sign_after) and (_is_cjk(before) or _is_cjk(after))
+    left = not blank_after and (not sign_after or blank_before or sign_before or cjk)
+    right = not blank_before and (not sign_before or blank_after or sign_after or cjk)
     if char == "*" and before.isdigit() and after.isdigit():
         return False, False  # 2*3*4 is a sum, whatever CommonMark says
     if char == "_":
@@ -696,4 +868,15 @@ def _can_open_and_close(before: str, after: str, char: str) -> tuple[bool, bool]
 
 
 def _is_punctuation(char: str) -> bool:
-    return bool(char) and not char.isalnum() and not char.isspace()
+    if not char or char.isalnum() or char.isspace():
+        return False
+    return char.isascii() or unicodedata.category(char)[0] != "M"  # accents and vowel signs
+
+
+def _is_cjk(char: str) -> bool:
+    """True for Chinese, Japanese and Korean characters and punctuation, but not for emoji."""
+    if not char or char.isascii() or unicodedata.east_asian_width(char) not in "WFH":
+        return False
+    return unicodedata.category(char)[0] != "S" or any(
+        first <= char <= last for first, last in _CJK_SYMBOLS
+    )

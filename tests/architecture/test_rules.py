@@ -16,8 +16,7 @@ BOUNDARIES = {
     "agent/tools/mcp/link.py": "a connection to a server of tools",
     "gateway/http/guard.py": "a web request",
     "gateway/process/control_socket.py": "a request of the command line",
-    "gateway/operate/doctor/run.py": "a check of the doctor",
-    "gateway/operate/doctor/aside.py": "work in a thread of the doctor's, whose error its caller gets",
+    "gateway/operate/doctor/run.py": "a check of the doctor, and its threads, whose errors the caller gets",
     "platforms/web/api.py": "a web request that stores a message",
 }
 """Where one broken thing must not take others down; nowhere else is every exception caught."""

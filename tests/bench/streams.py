@@ -27,9 +27,10 @@ from msgspec.structs import replace
 
 from agent.events import AgentEvent, TextDelta
 from agent.settings import ModelSettings
+from gateway.access.settings import AccessSettings
 from gateway.operate.cli.run import tune_garbage_collector
 from gateway.runner import GatewayRunner
-from gateway.settings import AccessSettings, GatewaySettings, LimitSettings, Settings
+from gateway.settings import GatewaySettings, LimitSettings, Settings
 from gateway.turns.run import TurnRun
 from platforms.core.contract import Live, PlatformSpec, Repeat
 from sessions.records import TurnState

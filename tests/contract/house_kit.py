@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from gateway.access.settings import AccessSettings
 from gateway.runner import GatewayRunner
-from gateway.settings import AccessSettings
 from platforms.core.contract import Adapter
 from tests.contract.services.contract import PATIENCE, Service
 from tests.e2e.house import talkative

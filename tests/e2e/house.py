@@ -10,9 +10,10 @@ import msgspec
 
 from agent.settings import ModelSettings, Timeouts
 from agent.tools.contract import Tool
+from gateway.access.settings import AccessSettings
 from gateway.process.successor import Successor
 from gateway.runner import GatewayRunner
-from gateway.settings import AccessSettings, GatewaySettings, LimitSettings, Settings
+from gateway.settings import GatewaySettings, LimitSettings, Settings
 from platforms.core.contract import Live, Op, PlatformSpec, Receipt, Repeat
 from sessions.settings import SessionSettings
 from sessions.store.store import SessionStore

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from agent.settings import ModelSettings, PriceSettings, TargetSettings, Timeouts
-from gateway.settings import AccessSettings, GatewaySettings, RouteSettings, Settings
+from gateway.access.settings import AccessSettings
+from gateway.settings import GatewaySettings, RouteSettings, Settings
 from platforms.core.contract import Live
 from sessions.records import InboxState, TurnState
 from sessions.values.secret import Secret

@@ -13,16 +13,10 @@ from click.testing import CliRunner
 from agent.settings import AgentSettings, ModelSettings, PriceSettings, Timeouts, ToolSettings
 from agent.tools.contract import Risk, ToolContext
 from agent.tools.define import tool
+from gateway.access.settings import AccessSettings
 from gateway.operate.cli.daemon import status as shown_status
 from gateway.process.control_socket import send_request, serve_control_socket, socket_path
-from gateway.settings import (
-    AccessSettings,
-    BudgetSettings,
-    GatewaySettings,
-    LimitSettings,
-    Settings,
-    UserLimits,
-)
+from gateway.settings import BudgetSettings, GatewaySettings, LimitSettings, Settings, UserLimits
 from gateway.spending.budgets import Budgets
 from gateway.spending.days import day_of
 from platforms.core.contract import Live, Sender

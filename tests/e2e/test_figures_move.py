@@ -12,13 +12,8 @@ import aiohttp
 import pytest
 
 from agent.settings import ModelSettings, PriceSettings, Timeouts
-from gateway.settings import (
-    AccessSettings,
-    GatewaySettings,
-    HttpSettings,
-    LimitSettings,
-    Settings,
-)
+from gateway.access.settings import AccessSettings
+from gateway.settings import GatewaySettings, HttpSettings, LimitSettings, Settings
 from platforms.core.contract import Post, Sender
 from sessions.values.duration import Duration
 from sessions.values.secret import Secret

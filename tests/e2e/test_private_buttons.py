@@ -16,8 +16,9 @@ import pytest
 from msgspec import Struct
 
 from agent.settings import ModelSettings, Timeouts
+from gateway.access.settings import AccessSettings
 from gateway.runner import GatewayRunner
-from gateway.settings import AccessSettings, GatewaySettings, Settings
+from gateway.settings import GatewaySettings, Settings
 from platforms.core.registry import find_platform
 from platforms.discord import DiscordConfig
 from sessions.values.duration import Duration

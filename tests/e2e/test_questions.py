@@ -11,7 +11,8 @@ import pytest
 from agent.settings import ModelSettings, ToolSettings
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
-from gateway.settings import AccessSettings, GatewaySettings, Settings
+from gateway.access.settings import AccessSettings
+from gateway.settings import GatewaySettings, Settings
 from platforms.core.contract import Live, Sender
 from sessions.records import ApprovalState
 from sessions.settings import SessionSettings

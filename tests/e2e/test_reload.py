@@ -2,13 +2,15 @@
 
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from agent.settings import ModelSettings
+from gateway.access.settings import AccessSettings
 from gateway.errors import ConfigError
-from gateway.settings import AccessSettings, GatewaySettings, LimitSettings, Settings
+from gateway.settings import GatewaySettings, LimitSettings, Settings
 from platforms.core.contract import Sender
 from sessions.values.secret import Secret
 from tests.e2e.daemon import Daemon, Page
@@ -37,7 +39,7 @@ class Written:
             raise ConfigError(self.wrong)
         return self.settings
 
-    def change(self, **changes: object) -> None:
+    def change(self, **changes: Any) -> None:
         self.settings = replace(self.settings, **changes)
 
 

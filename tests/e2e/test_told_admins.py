@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from gateway.settings import AccessSettings
+from gateway.access.settings import AccessSettings
 from platforms.core.contract import Live, Sender
 from tests.e2e.house import House, Screen, gateway, opened, talkative
 from tests.fakes.model_script import Script

@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 
 from agent.settings import ModelSettings, Timeouts
-from gateway.settings import AccessSettings, GatewaySettings, HttpSettings, LimitSettings, Settings
+from gateway.access.settings import AccessSettings
+from gateway.settings import GatewaySettings, HttpSettings, LimitSettings, Settings
 from sessions.values.secret import Secret
 from tests.fakes.model_server import ModelServer
 

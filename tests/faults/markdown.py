@@ -188,6 +188,8 @@ async def try_live(stage: Stage, name: str, md: str, tally: Tally) -> None:
     seen = joined(messages)
     # What is being typed may become anything: of that only the words count.
     settled = md[: md.rstrip().rfind("\n\n") + 1]
+    if "]:" in md[len(settled) :]:  # a new definition changes what stands above it
+        settled = ""
     verdict = compare(tree(settled, stage.dialect)[0], seen, set())
     verdict.literal.clear()
     spoken = md[: found.start()] if (found := _TYPED.search(md)) else md

@@ -76,6 +76,7 @@ class Dialect:
     names: bool = False  # __init__
     addresses: bool = False  # nothing in a bare address is a mark
     breaks: bool = False  # <br>
+    references: bool = False  # [a][b] with [b]: address, and [^1] with [^1]: note
 
 
 # --- the parser ------------------------------------------------------------------------------
@@ -94,7 +95,9 @@ _BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
 def parser(dialect: Dialect) -> MarkdownIt:
     md = MarkdownIt("commonmark", {"html": False, "maxNesting": 60})
     md.enable(["table", "strikethrough"])
-    md.disable(["reference", "html_block", "html_inline"])
+    md.disable(["html_block", "html_inline"])
+    if not dialect.references:
+        md.disable("reference")
     md.validateLink = lambda url: True  # type: ignore[method-assign]  # noqa: ARG005
     md.normalizeLink = lambda url: url  # type: ignore[method-assign]
     rules = md.inline.ruler
@@ -173,6 +176,21 @@ def _address(state: StateInline, silent: bool) -> bool:
     return bool(found) and _said(state, silent, found.end() if found else 0)
 
 
+_NOTE = re.compile(r"\[\^(\w+)\]")
+
+
+def _notes(md: str) -> set[str]:
+    """Footnotes that are both defined and referred to."""
+    defined = re.findall(r"^[ >]*\[\^(\w+)\]:", md, re.MULTILINE)
+    named = _NOTE.findall(md)
+    return {label for label in defined if named.count(label) > defined.count(label)}
+
+
+def _bracketed(notes: set[str], found: re.Match[str]) -> str:
+    """Write the label of a footnote as text in brackets that is no reference."""
+    return f"&#91;{'' if found[1] in notes else '^'}{found[1]}&#93;"
+
+
 # --- the meaning of a text -------------------------------------------------------------------
 
 _BLOCKS = {
@@ -204,6 +222,8 @@ class Tree:
             md = re.sub(
                 r"^( *)\$\$\n(.+?)\n *\$\$ *$", r"\1$$\2$$", md, flags=re.MULTILINE | re.DOTALL
             )
+        if self._dialect.references:
+            md = _NOTE.sub(functools.partial(_bracketed, _notes(md)), md)
         self._walk(parser(self._dialect).parse(md))
         return self._page.signs, self._targets
 

@@ -37,7 +37,15 @@ from tests.fakes.telegram.server import _INTEGERS, _JSON_FIELDS, TOKEN, Shown, T
 from tests.faults.markdown_seen import SLACK_CALLS, discord, slack, telegram_rich, telegram_text
 from tests.faults.markdown_signs import Dialect, Sign
 
-FULL = Dialect(formulas=True, spoilers=True, sums=True, names=True, addresses=True, breaks=True)
+FULL = Dialect(
+    formulas=True,
+    spoilers=True,
+    sums=True,
+    names=True,
+    addresses=True,
+    breaks=True,
+    references=True,
+)
 UNSAFE = ("tg:", "javascript:", "data:", "file:")
 
 
@@ -152,7 +160,7 @@ class TelegramStage:
         *done, last = parts
         found = await self.post(done)
         address = Address("telegram", str(next(self._chats)))
-        await self._show.deliver(Draft("d", address, "draft", last))
+        await self._show.deliver(Draft("d", address, draft="draft", text=last))
         given, self._draft = self._draft, {}
         html = (given.get("rich_message") or {}).get("html", "")
         return [
@@ -288,7 +296,7 @@ class SlackStage:
         """In a thread, where a message grows; gives what was seen at each moment."""
         self.workspace.channels["C1"] = []
         place, address = (
-            SlackPlace("C1", "1.0", user="U1", team="T1"),
+            SlackPlace(channel="C1", thread="1.0", user="U1", team="T1"),
             Address("slack", "C1", thread="1.0"),
         )
         name = f"op {next(self._numbers)}"
@@ -297,13 +305,13 @@ class SlackStage:
         for text in texts[:-1]:
             if message:
                 await self._show.edit(
-                    Edit(f"{name}.e", address, message, text, streaming=True), "C1"
+                    Edit(f"{name}.e", address, message=message, text=text, streaming=True), "C1"
                 )
             elif text.strip():
                 op = Post(name, address, text, streaming=True)
                 message = (await self._show.post(op, "C1", place, "U0BOT")).message
             moments.append("".join(each.shown for each in self.workspace.channels["C1"]))
-        await self._show.edit(Edit(f"{name}.e", address, message, texts[-1]), "C1")
+        await self._show.edit(Edit(f"{name}.e", address, message=message, text=texts[-1]), "C1")
         (shown,) = self._take("C1")
         return moments, shown
 

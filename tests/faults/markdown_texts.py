@@ -350,6 +350,10 @@ NASTY = {
     "line ends": "one\r\ntwo\r\n\r\n# Title\r\n\r\n- a\r\n- **b**\r\n\r\n```c\r\nint x;\r\n```\r\nend\n\nmixed\r\n",
     "breaks": "line one\nline two  \nline three\\\nline four<br>line five\n\n\n\n\nfar\n\n***\n\nend",
     "footnotes": "A claim[^1] and [^two].\n\n[^1]: The **source**.\n[^two]: https://e.org/a_b\n",
+    "references": "See [docs], [the **manual**][man] and ![a picture][pic], not [this][one] or `[docs]`.\n\n"
+    "> [quoted][docs]\n\n[docs]: https://e.org/a_b 'Title'\n[man]: <https://e.org/man>\n"
+    "[pic]:\n  https://e.org/p.png\n\nend",
+    "unused definitions": "Words.\n\n[1]: https://e.org/a_b_c\n[2]: https://e.org/*\n\nSee [two][2].",
     "escapes": "\\# no heading\n\n\\- no point\n\n1\\. no number\n\n\\> no quote, C:\\dir\\*.txt, \\`no code\\`, \\[no](link), a\\|b",
     "half": "**bold\n\n*italic\n\n`code\n\n[link](https://e.org\n\n| a | b |\n|--\n\n- [ \n\n~~gone ||secret",
     "no border": "**" + "x" * 60 + "** " + "y" * 70 + " `" + "z" * 60 + "`",

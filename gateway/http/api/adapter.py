@@ -11,18 +11,17 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from gateway.http.api.asking import subscribe_to_answer
 from gateway.http.api.chat_form import ChatEncoder, read_request
 from gateway.http.api.failures import NOT_READY, NOT_STORED, RequestRefused, model_not_found
-from gateway.http.api.listing import Model, ModelList
-from gateway.http.api.requests import PLATFORM, ApiRequests
+from gateway.http.api.models import Model, ModelList
+from gateway.http.api.requests import PLATFORM, ApiRequests, subscribe_to_answer
 from gateway.http.api.responses_routes import ResponsesRoutes
 from gateway.http.api.stream import AnswerResponse
 from gateway.http.auth import INVALID_API_KEY, has_valid_key
 from gateway.http.responses import failure_response
 from gateway.observe.redact import Redactor
+from gateway.turns.feed_events import FeedNotice
 from gateway.turns.feeds import Feeds
-from gateway.turns.news import FeedNotice
 from platforms.core.contract import (
     Capabilities,
     File,
@@ -139,10 +138,10 @@ class ApiAdapter:
             chunk_like="x-stainless-lang" in request.headers,
         )
         return AnswerResponse(
-            following,
-            form,
-            self._clock,
-            self._keepalive_seconds,
+            subscription=following,
+            encoder=form,
+            clock=self._clock,
+            keepalive_seconds=self._keepalive_seconds,
             stream=asked.stream,
             redactor=self._redactor,
         )

@@ -15,7 +15,7 @@ from gateway.http.api.failures import HttpFailure, RequestRefused
 from gateway.inbound.reader import read_event
 from gateway.inbound.request_options import RequestOptions, decode_options
 from gateway.turns.answer import CAPPED
-from gateway.turns.news import FeedEnd, FeedOutcome
+from gateway.turns.feed_events import FeedEnd, FeedOutcome
 from platforms.core.contract import Address, InboundMessage
 from sessions.records import InboxEntry, InboxState, OutboxItem, SessionReason, Turn, TurnState
 from sessions.store.store import SessionStore
@@ -35,7 +35,7 @@ _END_BY_TURN_STATE = {
 _END_WITHOUT_TURN = {InboxState.REFUSED: FeedOutcome.REFUSED}
 
 
-class StoredAnswer(msgspec.Struct, frozen=True):
+class StoredAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked, and what came of it as far as it is stored."""
 
     id: str
@@ -75,7 +75,9 @@ class StoredAnswers:
         if turn and await self._is_session_deleted(turn):
             return None
         text, end = await self.read_ending(entry, turn)
-        return StoredAnswer(answer_id, entry, asked, wishes, turn, text, end)
+        return StoredAnswer(
+            id=answer_id, entry=entry, message=asked, options=wishes, turn=turn, text=text, end=end
+        )
 
     async def get(self, answer_id: str) -> StoredAnswer:
         """Find an answer; raises `Refused` when there is none."""
@@ -105,9 +107,9 @@ class StoredAnswers:
         spent = await self._store.usage_totals(turn_id=turn.id)
         usage = Usage(spent.input_tokens, spent.output_tokens, spent.cached_tokens)
         done = TurnDone(
-            TurnEnding.ANSWERED if over is FeedOutcome.ANSWERED else TurnEnding.FAILED,
-            text,
-            turn.cause or "",
+            ending=TurnEnding.ANSWERED if over is FeedOutcome.ANSWERED else TurnEnding.FAILED,
+            text=text,
+            cause=turn.cause or "",
             usage=usage,
             notice=_last_notice_name(items),
             last_verdict="capped" if over is FeedOutcome.ANSWERED and turn.cause == CAPPED else "",

@@ -7,7 +7,7 @@ import msgspec
 from sessions.records import ToolCall
 
 
-class RequestPicture(msgspec.Struct, frozen=True):
+class RequestPicture(msgspec.Struct, frozen=True, kw_only=True):
     """A picture that came inside of a request, or that it says where to find."""
 
     name: str
@@ -17,7 +17,7 @@ class RequestPicture(msgspec.Struct, frozen=True):
     param: str = ""  # where that stands in the request
 
 
-class RequestMessage(msgspec.Struct, frozen=True):
+class RequestMessage(msgspec.Struct, frozen=True, kw_only=True):
     """One message of a conversation."""
 
     role: str  # "user", "assistant" or "tool"

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from agent.events import TurnDone
 from agent.model.usage import Usage
 from gateway.http.api.failures import RATE_LIMIT_ERROR, SERVER_ERROR, HttpFailure, over_budget
-from gateway.turns.news import FeedEnd, FeedOutcome
+from gateway.turns.feed_events import FeedEnd, FeedOutcome
 
 FinishReason = Literal["stop", "length", "content_filter", "error"]
 

@@ -1,6 +1,10 @@
 """Which model a request means, and which there are."""
 
 from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
 
 from gateway.http.api.failures import HttpFailure, RequestRefused, model_not_found
 from gateway.turns.model_names import ModelAmbiguous, ModelFound, find_model, quote_names
@@ -53,3 +57,19 @@ class ModelResolver:
             self._offered_names = await self._models.list_offered()
             self._fetched_at = now
         return self._offered_names
+
+
+class Model(msgspec.Struct, frozen=True, kw_only=True):
+    """A model that may be asked for by its name."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: Annotated[int, Meta(description="Since when the gateway runs, in seconds of 1970.")]
+    owned_by: Annotated[str, Meta(description="Over which provider it is reached.")]
+
+
+class ModelList(msgspec.Struct, frozen=True, kw_only=True):
+    """The configured model, and those of the routes."""
+
+    object: Literal["list"] = "list"
+    data: list[Model]

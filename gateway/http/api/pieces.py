@@ -12,7 +12,7 @@ from agent.events import (
 from gateway.observe.redact import Redactor
 from gateway.observe.redact_stream import RedactingStream
 from gateway.turns.answer import join_step_texts
-from gateway.turns.news import FeedEvent, FeedNotice
+from gateway.turns.feed_events import FeedEvent, FeedNotice
 
 _STEP_SEPARATOR = "\n\n"  # two steps of an answer
 

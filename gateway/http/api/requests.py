@@ -8,6 +8,7 @@ from typing import Self
 from weakref import WeakValueDictionary
 
 import msgspec
+from starlette.requests import Request
 
 from agent.events import TextDelta
 from gateway.http.api.answers import OPEN_STATES, StoredAnswer, StoredAnswers
@@ -30,8 +31,8 @@ from gateway.inbound.request_options import (
     decode_options,
     encode_options,
 )
+from gateway.turns.feed_events import FeedEnd
 from gateway.turns.feeds import Feed, Feeds
-from gateway.turns.news import FeedEnd
 from platforms.core.contract import Address, File, InboundMessage, Sender, Text
 from sessions.changes import SetInbox
 from sessions.conversation.events import (
@@ -59,7 +60,7 @@ _MAX_TRIES_PER_KEY = 20  # of one Idempotency-Key, where none came to an answer
 _RESUMABLE_REASONS = {SessionReason.CRASH, SessionReason.RESTART, SessionReason.STUCK}
 
 
-class TurnSubscription(msgspec.Struct, frozen=True):
+class TurnSubscription(msgspec.Struct, frozen=True, kw_only=True):
     """A turn that somebody waits for; it is let go of at the end of a `with`."""
 
     feed: Feed
@@ -82,7 +83,7 @@ class TurnSubscription(msgspec.Struct, frozen=True):
         self.unsubscribe()
 
 
-class _Destination(msgspec.Struct, frozen=True):
+class _Destination(msgspec.Struct, frozen=True, kw_only=True):
     """In which conversation something is asked, and what it knows of what was said before."""
 
     address: Address
@@ -100,7 +101,7 @@ class _Destination(msgspec.Struct, frozen=True):
     @property
     def key(self) -> str:
         """Of the conversation."""
-        return str(SessionKey(self.address.platform, self.address.chat))
+        return str(SessionKey(platform=self.address.platform, chat=self.address.chat))
 
 
 class ApiRequests:
@@ -187,7 +188,9 @@ class ApiRequests:
         await self.stored_answers.mark_deleted(answer, self._clock.now())
         turn, own = answer.turn, answer.address.chat.startswith(_GENERATED_PREFIX)
         if turn and own and await self.stored_answers.are_all_deleted(turn.session_id):
-            by = CommandContext(answer.entry.address, f"{PLATFORM}:{_SENDER.id}", admin=True)
+            by = CommandContext(
+                address=answer.entry.address, person=f"{PLATFORM}:{_SENDER.id}", admin=True
+            )
             await self._apply_event(answer.entry.key, DeleteSession(by, turn.session_id))
             await self._erase_session(turn.session_id)
 
@@ -217,8 +220,10 @@ class ApiRequests:
         self, request: ApiRequest, address: Address, session_id: str
     ) -> _Destination:
         if session_id:  # the store knows better than the program what was said
-            return _Destination(address, session_state=await self._read_session_state(address))
-        return _Destination(address, single_turn=True, history=request.history)
+            return _Destination(
+                address=address, session_state=await self._read_session_state(address)
+            )
+        return _Destination(address=address, single_turn=True, history=request.history)
 
     async def _destination_after(
         self, request: ApiRequest, previous: StoredAnswer, fresh: Address, event: str
@@ -228,11 +233,11 @@ class ApiRequests:
         `event` names what may be asked twice: where it went on before, it is found again.
         """
         there = _Destination(
-            previous.address,
+            address=previous.address,
             single_turn=previous.address.chat.startswith(_GENERATED_PREFIX),
             history=request.history,
         )
-        branch = _Destination(fresh, single_turn=True, history=request.history)
+        branch = _Destination(address=fresh, single_turn=True, history=request.history)
         turn = previous.turn
         if event and await self._store.inbox_entry(there.source, event):
             return there
@@ -297,7 +302,15 @@ class ApiRequests:
         model = wishes.called or wishes.model or self.model_resolver.default_model(entry.key)
         if entry.state in OPEN_STATES:
             feed.inbox_id = entry.id
-            return TurnSubscription(feed, feed.origin, entry, created, model, session_state, leave)
+            return TurnSubscription(
+                feed=feed,
+                id=feed.origin,
+                entry=entry,
+                created=created,
+                model=model,
+                session_state=session_state,
+                unsubscribe=leave,
+            )
         turn = await self._store.turn(entry.turn_id) if entry.turn_id else None
         if turn is None or turn.state is not TurnState.DONE:
             return None
@@ -307,7 +320,13 @@ class ApiRequests:
         stored = _replay(feed.origin, text, end)
         self._unsubscribe(feed, "")
         return TurnSubscription(
-            stored, feed.origin, entry, created, model, session_state, lambda: None
+            feed=stored,
+            id=feed.origin,
+            entry=entry,
+            created=created,
+            model=model,
+            session_state=session_state,
+            unsubscribe=lambda: None,
         )
 
     def _unsubscribe(self, feed: Feed, key: str) -> None:
@@ -357,7 +376,11 @@ class ApiRequests:
     async def _build_row(self, message: RequestMessage) -> EarlierMessage:
         files = await self._store_files(message.pictures)
         return EarlierMessage(
-            message.role, message.text, files, message.tool_calls, message.tool_call_id
+            role=message.role,
+            text=message.text,
+            files=files,
+            tool_calls=message.tool_calls,
+            tool_call_id=message.tool_call_id,
         )
 
     async def _store_files(self, pictures: tuple[RequestPicture, ...]) -> tuple[File, ...]:
@@ -368,10 +391,12 @@ class ApiRequests:
             yield picture.content
 
         ref, size = await self._store_picture(pieces())
-        return File(picture.name, picture.media_type, ref, size)
+        return File(picture.name, picture.media_type, ref=ref, size=size)
 
     async def _read_session_state(self, address: Address) -> str:
-        stored = await self._store.conversation(str(SessionKey(address.platform, address.chat)))
+        stored = await self._store.conversation(
+            str(SessionKey(platform=address.platform, chat=address.chat))
+        )
         if stored.active:
             return "continued"
         last = stored.newest
@@ -389,7 +414,7 @@ async def close_abandoned_requests(store: SessionStore, clock: Clock, key: str) 
     waiting = (await store.conversation(key)).waiting
     gone = tuple(entry.id for entry in waiting if not _options_of(entry).keyed)
     if gone:
-        await store.apply(SetInbox(gone, InboxState.DONE, clock.now()))
+        await store.apply(SetInbox(ids=gone, state=InboxState.DONE, at=clock.now()))
 
 
 def auto_resumes(key: str) -> bool:
@@ -425,3 +450,17 @@ def _accepted_entry(entry: InboxEntry | MessageRejected) -> InboxEntry:
 def _options_of(entry: InboxEntry) -> RequestOptions:
     event = read_event(entry)
     return decode_options(event.wishes) if isinstance(event, InboundMessage) else RequestOptions()
+
+
+_LARGE_BODY_BYTES = 200_000  # bytes of a body that is read beside the loop
+
+
+async def subscribe_to_answer(
+    request: Request, requests: ApiRequests, decode: Callable[[bytes], ApiRequest]
+) -> tuple[ApiRequest, TurnSubscription]:
+    """Have a request answered; raises what `Requests.begin` raises."""
+    body = await request.body()
+    asked = await asyncio.to_thread(decode, body) if len(body) > _LARGE_BODY_BYTES else decode(body)
+    headers = request.headers
+    session, key = headers.get("x-session-id", ""), headers.get("idempotency-key", "")
+    return asked, await requests.begin(asked, session, key)

@@ -7,10 +7,9 @@ from starlette.types import ASGIApp
 
 from gateway.http.api import input_items
 from gateway.http.api.answers import StoredAnswer, response_id, response_not_found
-from gateway.http.api.asking import subscribe_to_answer
 from gateway.http.api.endings import outcome_of, redact_outcome
 from gateway.http.api.failures import invalid_request
-from gateway.http.api.requests import ApiRequests
+from gateway.http.api.requests import ApiRequests, subscribe_to_answer
 from gateway.http.api.responses_body import read_request
 from gateway.http.api.responses_form import ResponsesEncoder
 from gateway.http.api.responses_shapes import ResponseDeleted
@@ -44,10 +43,10 @@ class ResponsesRoutes:
             javascript=request.headers.get("x-stainless-lang") == "js",
         )
         return AnswerResponse(
-            following,
-            form,
-            self._clock,
-            self._keepalive_seconds,
+            subscription=following,
+            encoder=form,
+            clock=self._clock,
+            keepalive_seconds=self._keepalive_seconds,
             stream=asked.stream,
             redactor=self._redactor,
         )

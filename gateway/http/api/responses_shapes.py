@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from gateway.http.api.chat_shapes import TOOLS_SCHEMA, ReasoningEffort, Temperature, TokenLimit
+from agent.settings import ReasoningEffort
+from gateway.http.api.chat_shapes import TOOLS_SCHEMA, Temperature, TokenLimit
 from gateway.http.api.pictures import PICTURE_URL_SCHEMA
 
 # --- what it takes -----------------------------------------------------------------------------
@@ -29,7 +30,7 @@ class InputPart(msgspec.Struct, frozen=True):
 InputContent = str | list[InputPart] | None
 
 
-class InputItem(msgspec.Struct, frozen=True):
+class InputItem(msgspec.Struct, frozen=True, kw_only=True):
     """A message, a call of a tool, what came of one, or a thought (which is passed over)."""
 
     type: str | None = None
@@ -69,7 +70,7 @@ _NOT_SUPPORTED = Meta(
 )
 
 
-class ResponseRequest(msgspec.Struct, frozen=True):
+class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request for an answer. What is not named here is let pass and means nothing.
 
     The last item must be a message of role `user` with something in it.

@@ -12,8 +12,8 @@ from gateway.http.api.failures import HttpFailure
 from gateway.http.api.pieces import AnswerPiece, PieceBuilder
 from gateway.http.api.requests import TurnSubscription
 from gateway.observe.redact import Redactor
+from gateway.turns.feed_events import FeedEnd, FeedEvent, join_text
 from gateway.turns.feeds import FeedReader
-from gateway.turns.news import FeedEnd, FeedEvent, join_text
 from sessions.values.clock import Clock
 
 KEEPALIVE_COMMENT = b": keepalive\n\n"
@@ -46,7 +46,7 @@ class AnswerEncoder(Protocol):
         ...
 
 
-class AnswerResponse(msgspec.Struct, frozen=True):
+class AnswerResponse(msgspec.Struct, frozen=True, kw_only=True):
     """An ASGI response that lasts as long as its turn, or until its reader leaves."""
 
     subscription: TurnSubscription

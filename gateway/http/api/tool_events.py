@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from gateway.http.api.pieces import ToolEndPiece, ToolStartPiece
-from gateway.turns.news import FeedNotice
+from gateway.turns.feed_events import FeedNotice
 
 TOOL_PROGRESS_EVENT, NOTICE_EVENT = "hermes.tool.progress", "holdfast.notice"
 

@@ -6,7 +6,7 @@ from gateway.http.api.chat_form import ChatEncoder
 from gateway.http.api.chat_shapes import ChatAnswer, ChatChunk, ChatRequest
 from gateway.http.api.endings import AnswerOutcome
 from gateway.http.api.failures import model_not_found
-from gateway.http.api.listing import Model, ModelList
+from gateway.http.api.models import Model, ModelList
 from gateway.http.api.pieces import AnswerTextPiece, ToolEndPiece, ToolStartPiece
 from gateway.http.api.requests import MAX_IDEMPOTENCY_KEY_LENGTH, SESSION_ID_PATTERN
 from gateway.http.api.tool_events import EVENT_TYPES
@@ -20,20 +20,20 @@ from gateway.http.openapi.terms import (
     ParameterSpec,
     ResponseSpec,
 )
-from gateway.turns.news import FeedNotice
+from gateway.turns.feed_events import FeedNotice
 
 SESSION_ID = ParameterSpec(
-    "X-Session-Id",
-    "A conversation that is kept. The last message of the request is added to it; what the request "
+    name="X-Session-Id",
+    description="A conversation that is kept. The last message of the request is added to it; what the request "
     "says of earlier ones counts only where there is no conversation of that name yet.",
-    {"type": "string", "pattern": f"^({SESSION_ID_PATTERN})?$"},
-    "team-notes",
+    schema={"type": "string", "pattern": f"^({SESSION_ID_PATTERN})?$"},
+    example="team-notes",
 )
 IDEMPOTENCY_KEY = ParameterSpec(
-    "Idempotency-Key",
-    "Sent again with the same body, it joins the turn that runs, or gets the answer that there is.",
-    {"type": "string", "maxLength": MAX_IDEMPOTENCY_KEY_LENGTH},
-    "9d3c3a54-6d0f-4c0e-8a73-1f6f0e6a2b11",
+    name="Idempotency-Key",
+    description="Sent again with the same body, it joins the turn that runs, or gets the answer that there is.",
+    schema={"type": "string", "maxLength": MAX_IDEMPOTENCY_KEY_LENGTH},
+    example="9d3c3a54-6d0f-4c0e-8a73-1f6f0e6a2b11",
 )
 _CREATED = 1_795_000_000
 _MODEL = "gpt-5"
@@ -142,7 +142,11 @@ OPERATIONS = (
             (
                 "path",
                 ParameterSpec(
-                    "name", "As it is listed.", {"type": "string"}, _MODEL, required=True
+                    name="name",
+                    description="As it is listed.",
+                    schema={"type": "string"},
+                    example=_MODEL,
+                    required=True,
                 ),
             )
         ],

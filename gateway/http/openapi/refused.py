@@ -18,27 +18,31 @@ from gateway.http.errors import (
 from gateway.http.openapi.terms import JSON, ContentSpec, ParameterSpec, ResponseSpec
 
 SESSION_STATE = ParameterSpec(
-    "X-Session-State",
-    "What became of the session that was named: it is `new`, goes on (`continued`), or goes on "
+    name="X-Session-State",
+    description="What became of the session that was named: it is `new`, goes on (`continued`), or goes on "
     "after a restart has interrupted it (`resumed`).",
-    {"type": "string", "enum": ["new", "continued", "resumed"]},
-    "continued",
+    schema={"type": "string", "enum": ["new", "continued", "resumed"]},
+    example="continued",
 )
 _RETRY_AFTER = ParameterSpec(
-    "Retry-After",
-    "Seconds after which it is worth another try.",
-    {"type": "integer", "minimum": 1},
-    RETRY_AFTER_SECONDS,
+    name="Retry-After",
+    description="Seconds after which it is worth another try.",
+    schema={"type": "integer", "minimum": 1},
+    example=RETRY_AFTER_SECONDS,
 )
 _SHOULD_RETRY = ParameterSpec(
-    "X-Should-Retry",
-    "`false` where a client should not repeat it by itself: a turn may lie behind it, whose tools "
+    name="X-Should-Retry",
+    description="`false` where a client should not repeat it by itself: a turn may lie behind it, whose tools "
     "have run.",
-    {"type": "string", "enum": ["false"]},
-    "false",
+    schema={"type": "string", "enum": ["false"]},
+    example="false",
 )
 _AUTHENTICATE = ParameterSpec(
-    "WWW-Authenticate", "What is to be shown.", {"type": "string"}, "Bearer", required=True
+    name="WWW-Authenticate",
+    description="What is to be shown.",
+    schema={"type": "string"},
+    example="Bearer",
+    required=True,
 )
 
 _INVALID_REQUEST = failures.invalid_request(

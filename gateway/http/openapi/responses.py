@@ -54,7 +54,11 @@ def _stream_example() -> str:
 _ANSWER_EXAMPLE = msgspec.json.decode(_encoder().encode_answer("Hello.", AnswerOutcome("stop")))
 _PATH = "/v1/responses/{id}"
 _ID_PARAMETER = ParameterSpec(
-    "id", "As the answer is called.", {"type": "string"}, _ID, required=True
+    name="id",
+    description="As the answer is called.",
+    schema={"type": "string"},
+    example=_ID,
+    required=True,
 )
 _ANSWER_CONTENT = ContentSpec(JSON, Response, {"an answer": _ANSWER_EXAMPLE})
 _NOT_FOUND = response_not_found("resp_unknown").failure
@@ -110,9 +114,9 @@ OPERATIONS = (
             (
                 "query",
                 ParameterSpec(
-                    "stream",
-                    "An answer is not streamed again: `true` is refused.",
-                    {"type": "string", "not": {"pattern": "^[Tt][Rr][Uu][Ee]$"}},
+                    name="stream",
+                    description="An answer is not streamed again: `true` is refused.",
+                    schema={"type": "string", "not": {"pattern": "^[Tt][Rr][Uu][Ee]$"}},
                 ),
             ),
         ],
@@ -158,14 +162,29 @@ OPERATIONS = (
             (
                 "query",
                 ParameterSpec(
-                    "limit", "How many.", {"type": "integer", "minimum": 1, "maximum": 100}, 20
+                    name="limit",
+                    description="How many.",
+                    schema={"type": "integer", "minimum": 1, "maximum": 100},
+                    example=20,
                 ),
             ),
             (
                 "query",
-                ParameterSpec("order", "`asc`: the oldest first.", {"type": "string"}, "desc"),
+                ParameterSpec(
+                    name="order",
+                    description="`asc`: the oldest first.",
+                    schema={"type": "string"},
+                    example="desc",
+                ),
             ),
-            ("query", ParameterSpec("after", "The item before the first one.", {"type": "string"})),
+            (
+                "query",
+                ParameterSpec(
+                    name="after",
+                    description="The item before the first one.",
+                    schema={"type": "string"},
+                ),
+            ),
         ],
         responses=[
             ResponseSpec(

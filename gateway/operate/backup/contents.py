@@ -9,8 +9,6 @@ MANIFEST_NAME = "holdfast-backup.json"
 STATE_PREFIX = "state/"
 """The names in an archive: the database, what the archive says of itself, and the state folder."""
 
-WORK_FOLDER = ".restore"
-ASIDE_PREFIX = "before-restore-"
 
 _EXCLUDED = re.compile(
     r"lock|control\.sock|holdfast\.db.*|backups|\.restore|before-restore-.*"

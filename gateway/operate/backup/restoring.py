@@ -9,16 +9,10 @@ from pathlib import Path
 import msgspec
 
 from gateway.errors import CannotStart, ConfigError
-from gateway.operate.backup.contents import (
-    ASIDE_PREFIX,
-    DATABASE_NAME,
-    STATE_PREFIX,
-    is_excluded,
-    is_secret,
-)
+from gateway.operate.backup.contents import DATABASE_NAME, STATE_PREFIX, is_excluded, is_secret
 from gateway.operate.backup.manifest import InvalidBackup, Manifest
 from gateway.operate.backup.reading import unpack
-from gateway.process.state_swap import Move, apply_moves, work_folder
+from gateway.process.state_swap import ASIDE_PREFIX, Move, apply_moves, work_folder
 from sessions.errors import StoreCorrupt, StoreTooNew
 from sessions.store import copy as copying
 from sessions.store import prepare as opening
@@ -38,7 +32,7 @@ from sessions.store.engine import (
 from sessions.store.migrations import REVISIONS
 
 
-class PreparedRestore(msgspec.Struct, frozen=True):
+class PreparedRestore(msgspec.Struct, frozen=True, kw_only=True):
     """A backup that is unpacked, sound and ready to take the place of what is there."""
 
     manifest: Manifest
@@ -92,7 +86,14 @@ def prepare_restore(
             copying.check_unused(where)
         aside = _choose_aside_name(home, now)
         ready = True
-        return PreparedRestore(manifest, over, home, where, aside, _has_state(home, where))
+        return PreparedRestore(
+            manifest=manifest,
+            ended_work=over,
+            home=home,
+            location=where,
+            aside_name=aside,
+            replaces_state=_has_state(home, where),
+        )
     finally:
         if not ready:
             discard_prepared(home)

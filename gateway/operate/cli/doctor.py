@@ -13,21 +13,20 @@ from gateway.config.loader import ConfigOptions, read_environment
 from gateway.observe.redact import Redactor, find_secrets
 from gateway.operate.cli.common import config_options, json_option, print_json
 from gateway.operate.cli.service import ServiceContext, unit_text
-from gateway.operate.doctor.aside import DaemonThreadExecutor
 from gateway.operate.doctor.checks import all_checks
 from gateway.operate.doctor.context import DoctorContext, collect_context
 from gateway.operate.doctor.fixes import apply_fixes
-from gateway.operate.doctor.found import FindingGroup
 from gateway.operate.doctor.report import (
     ASCII_SIGNS,
     SIGNS,
+    FindingGroup,
     ReportLine,
     exit_code,
     finding_records,
     report_lines,
     summary_line,
 )
-from gateway.operate.doctor.run import run_checks
+from gateway.operate.doctor.run import DaemonThreadExecutor, run_checks
 from gateway.operate.doctor.service import ServiceCheck
 from platforms.core.registry import load_specs
 from sessions.values.clock import SystemClock

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import msgspec
 
 from gateway.errors import CannotStart
+from gateway.process.chat_stream import ChatFinished, InputStored, TerminalInput
 from gateway.process.control_socket import (
     ControlConnection,
     NotAnswering,
     NotRunning,
     read_response,
 )
-from gateway.process.service import ChatFinished, InputStored, TerminalInput
 from platforms.console import AnswerFrame, NoteFrame, StatusFrame, TerminalFrame, UserFrame
 from sessions.values.clock import SystemClock
 from sessions.values.ids import Ids

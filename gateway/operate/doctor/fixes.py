@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from gateway.operate.doctor import daemon, permissions
 from gateway.operate.doctor.context import DoctorContext
-from gateway.operate.doctor.found import FindingGroup
-from gateway.operate.doctor.report import FIXED_GROUP
+from gateway.operate.doctor.report import FIXED_GROUP, FindingGroup
 from platforms.core.errors import PlatformError
 from sessions.values.finding import Finding, ok, warn
 

@@ -19,8 +19,8 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from gateway.operate.doctor.aside import DaemonThreadExecutor
 from gateway.operate.doctor.context import DoctorContext
+from gateway.operate.doctor.run import DaemonThreadExecutor
 from sessions.store.inspect import has_wal_bug
 from sessions.values.finding import Finding, fail, ok, warn
 

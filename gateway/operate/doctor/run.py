@@ -1,12 +1,15 @@
 """Runs checks side by side, each with its deadline; one that breaks is a finding like others."""
 
 import asyncio
+import concurrent.futures
 import logging
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from gateway.operate.doctor.check import Check
 from gateway.operate.doctor.context import DoctorContext
-from gateway.operate.doctor.found import FindingGroup
+from gateway.operate.doctor.report import FindingGroup
 from sessions.values.finding import Finding, fail, ok
 
 log = logging.getLogger(__name__)
@@ -46,3 +49,34 @@ async def _run_check(check: Check, context: DoctorContext) -> tuple[Finding, ...
         log.debug("a check of %s broke", check.group, exc_info=error)
         what = f"{type(error).__name__}: {error}".partition("\n")[0]
         return (fail("the check", f"broke: {what}", "Report this to those who make Holdfast."),)
+
+
+T = TypeVar("T")
+
+
+class DaemonThreadExecutor(concurrent.futures.ThreadPoolExecutor):
+    """A pool for `loop.set_default_executor` whose threads end with the program."""
+
+    def submit(
+        self,
+        fn: Callable[..., T],
+        /,
+        *args: Any,  # noqa: ANN401 - as the pool it stands in for
+        **kwargs: Any,  # noqa: ANN401 - likewise
+    ) -> concurrent.futures.Future[T]:
+        """Start a thread for it."""
+        promised: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+        def work() -> None:
+            if not promised.set_running_or_notify_cancel():
+                return
+            try:
+                promised.set_result(fn(*args, **kwargs))
+            except BaseException as error:  # noqa: BLE001 - whoever waits for it is given it
+                promised.set_exception(error)
+
+        threading.Thread(target=work, name="doctor", daemon=True).start()
+        return promised
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Wait for nobody."""

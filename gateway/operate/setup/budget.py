@@ -10,11 +10,10 @@ from msgspec.structs import fields
 
 from agent.settings import TargetSettings
 from gateway.config.decode import unwrap_type
-from gateway.config.toml_lines import KeyPath
 from gateway.config.unsupported import is_unsupported
 from gateway.operate.setup.asking import AnswerError, Prompter, SetupQuestion, parse_dollars
 from gateway.operate.setup.draft import ConfigDraft
-from gateway.settings import Settings
+from gateway.settings import KeyPath, Settings
 
 DAILY_LIMIT_KEY: KeyPath = ("limits", "all", "usd_per_day")
 _PRICES = "gateway.spending.prices"
@@ -48,8 +47,8 @@ def ask_budget(
     """Ask for the limit; what is there already stays when nothing is said."""
     present = draft.get(DAILY_LIMIT_KEY)
     question = SetupQuestion(
-        "usd",
-        "Spend at most how many dollars a day, all people together",
+        key="usd",
+        prompt="Spend at most how many dollars a day, all people together",
         default="" if present is None else str(present),
         shown_default="no limit" if present is None else f"{present:g}",
     )
@@ -79,10 +78,10 @@ def _ask_price(prompter: Prompter, draft: ConfigDraft, model: TargetSettings) ->
         "or set model.price in the configuration."
     )
     question = SetupQuestion(
-        "price",
-        f"What {model.name} costs, in dollars for a million tokens read and written (as: 0.25 2)",
-        "",
-        "unknown: no limit",
+        key="price",
+        prompt=f"What {model.name} costs, in dollars for a million tokens read and written (as: 0.25 2)",
+        default="",
+        shown_default="unknown: no limit",
         missing_message=missing,
         must_be_given=True,
     )

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from agent.probe import ProbedModel, probe_model
 from agent.settings import TargetSettings
-from gateway.operate.setup.servers import SERVER_PORTS, LocalModelServer, find_servers
+from gateway.operate.setup.local_servers import SERVER_PORTS, LocalModelServer, find_servers
 from platforms.core.contract import PlatformSpec
 from platforms.core.probed import ProbeResult
 from sessions.values.clock import Clock

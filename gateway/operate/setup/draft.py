@@ -9,8 +9,8 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable
 
 from gateway.config.layers import format_path
-from gateway.config.toml_lines import KeyPath
 from gateway.errors import ConfigError
+from gateway.settings import KeyPath
 
 _HEADER = """\
 # Made by `holdfast setup`. What you add or change stays as it is when that runs again.

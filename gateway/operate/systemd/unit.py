@@ -4,17 +4,15 @@ Every key is known to systemd 252 (Debian 12); what is newer is written only for
 an unknown key is a warning at each start.
 """
 
-import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
 
+from gateway.settings import max_stop_seconds
+
 UNIT_NAME = "holdfast.service"
 
-AFTER_DRAIN_SECONDS = 30.0
-"""Seconds from the end of the wait for running turns until systemd kills: what is to be shown gets
-out, connections close, the database takes its last writes."""
 
 MIN_SYSTEMD_VERSION = 252
 _RESTART_STEPS_VERSION = 254  # knows RestartSteps=
@@ -43,11 +41,6 @@ class ServiceUnit(Struct, frozen=True, kw_only=True):
     hidden_folders: tuple[Path, ...] = ()
     """Folders of the program that lie where a service of the machine sees nothing: in a home."""
     systemd_version: int = MIN_SYSTEMD_VERSION
-
-
-def max_stop_seconds(drain_seconds: float) -> int:
-    """How long a daemon may take to stop, at most."""
-    return math.ceil(drain_seconds + AFTER_DRAIN_SECONDS)
 
 
 def render_system_unit(unit: ServiceUnit) -> str:

@@ -20,7 +20,8 @@ from sqlalchemy.engine import Connection
 from agent.settings import ModelSettings, TargetSettings, Timeouts
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
-from gateway.settings import AccessSettings, GatewaySettings, LimitSettings, Settings
+from gateway.access.settings import AccessSettings
+from gateway.settings import GatewaySettings, LimitSettings, Settings
 from platforms.core.contract import Edit, Live, Post, Repeat
 from sessions.records import Message, ToolRun, Turn, TurnState
 from sessions.store.schema import attempts

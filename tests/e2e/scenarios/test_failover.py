@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.settings import AccessSettings
+from gateway.access.settings import AccessSettings
 from sessions.records import TurnState
 from tests.e2e.scenarios.stage import CHAT, SCALED, now, stage
 from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName

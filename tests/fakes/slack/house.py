@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from agent.tools.contract import Tool
+from gateway.access.settings import AccessSettings
 from gateway.runner import GatewayRunner
-from gateway.settings import AccessSettings
 from platforms.slack import SPEC
 from sessions.values.clock import Clock
 from tests.fakes.gateway_settings import scripted

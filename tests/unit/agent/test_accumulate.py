@@ -77,7 +77,7 @@ def test_held_text_is_emitted_on_close() -> None:
 def test_text_and_a_tool_call_are_both_kept() -> None:
     step, shown = collect(
         TextChunk("Let me see. "),
-        CallChunk(0, "c1", "read", '{"path":'),
+        CallChunk(0, "c1", name="read", arguments='{"path":'),
         CallChunk(0, arguments='"a"}'),
         TextChunk("ok"),
         FinishChunk("tool_calls"),
@@ -180,15 +180,15 @@ def test_a_refusal_is_not_overwritten_by_a_later_finish_reason() -> None:
     ],
 )
 def test_ended_is_true_after_terminal_evidence(last: Chunk, ended: bool) -> None:
-    step, _ = collect(CallChunk(0, "c1", "read", '{"path":"a"}'), last)
+    step, _ = collect(CallChunk(0, "c1", name="read", arguments='{"path":"a"}'), last)
     assert step.ended is ended
     assert step.calls[0].sealed is ended
 
 
 def test_finish_reason_length_does_not_seal_the_last_call() -> None:
     step, _ = collect(
-        CallChunk(0, "c1", "read", '{"path":"a"}'),
-        CallChunk(1, "c2", "read", '{"path":"a"}'),
+        CallChunk(0, "c1", name="read", arguments='{"path":"a"}'),
+        CallChunk(1, "c2", name="read", arguments='{"path":"a"}'),
         FinishChunk("length"),
         DoneChunk(),
     )
@@ -207,9 +207,9 @@ def test_opaque_parts_are_merged_by_index() -> None:
 
 def test_a_call_with_an_end_marker_is_sealed_in_an_unfinished_answer() -> None:
     step, _ = collect(
-        CallChunk(0, "c1", "read", '{"path":"a"}'),
+        CallChunk(0, "c1", name="read", arguments='{"path":"a"}'),
         CallChunk(0, ended=True),
-        CallChunk(1, "c2", "read", '{"path":"b"}'),
+        CallChunk(1, "c2", name="read", arguments='{"path":"b"}'),
     )
     assert [call.sealed for call in step.calls] == [True, False]
     assert not step.ended

@@ -12,7 +12,6 @@ from agent.continuation import (
     MAX_SECONDS_WITHOUT_PROGRESS,
     PROGRESS_CHARACTERS,
     CompactHistory,
-    ContinuationReason,
     FinishTurn,
     GiveUp,
     Recovery,
@@ -28,6 +27,7 @@ from agent.continuation import (
     describe_error,
 )
 from agent.errors import ProviderError
+from agent.request.prompt import ContinuationReason
 from agent.verdict import (
     Capped,
     Complete,

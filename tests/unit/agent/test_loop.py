@@ -44,8 +44,8 @@ async def test_a_plain_answer_ends_the_turn(play: Play) -> None:
     stage = await play('H T"Hel" T"lo" F stop U D')
     done = await stage.run()
     assert done == TurnDone(
-        TurnEnding.ANSWERED,
-        "Hello",
+        ending=TurnEnding.ANSWERED,
+        text="Hello",
         message=Message("assistant", "Hello"),
         attempts=1,
         usage=Usage(10, 5),

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.continuation import ContinuationReason
 from agent.request.prompt import (
     NO_RESULT,
+    ContinuationReason,
     LostCall,
     LostCallReport,
     continuation_messages,
@@ -138,7 +138,9 @@ def test_extra_text_follows_the_continuation_prompt() -> None:
 
 
 def test_a_lost_call_is_reported_with_its_received_bytes() -> None:
-    told = describe_lost_calls(LostCallReport((LostCall("write_file", 12345),), limit_kilotokens=4))
+    told = describe_lost_calls(
+        LostCallReport(lost_calls=(LostCall("write_file", 12345),), limit_kilotokens=4)
+    )
     assert told == (
         "[This call was too large, timed out in transit and has not run: `write_file` (cut off "
         "after 12,345 bytes received). Do not make the same call with the same content again. "
@@ -149,7 +151,7 @@ def test_a_lost_call_is_reported_with_its_received_bytes() -> None:
 
 def test_at_most_three_lost_calls_are_listed() -> None:
     told = describe_lost_calls(
-        LostCallReport(tuple(LostCall(f"tool{number}", number) for number in range(5)))
+        LostCallReport(lost_calls=tuple(LostCall(f"tool{number}", number) for number in range(5)))
     )
     assert told.startswith("[These calls were too large")
     assert [f"`tool{number}`" in told for number in range(5)] == [True, True, True, False, False]
@@ -157,13 +159,15 @@ def test_at_most_three_lost_calls_are_listed() -> None:
 
 def test_a_lost_call_without_a_name_is_called_a_tool() -> None:
     assert "`a tool` (cut off after 0 bytes" in describe_lost_calls(
-        LostCallReport((LostCall("", 0),))
+        LostCallReport(lost_calls=(LostCall("", 0),))
     )
 
 
 def test_completed_calls_are_listed_as_not_to_be_repeated() -> None:
     told = describe_lost_calls(
-        LostCallReport((LostCall("write_file", 1),), done_calls=("read (c1)", "pay (c2)"))
+        LostCallReport(
+            lost_calls=(LostCall("write_file", 1),), done_calls=("read (c1)", "pay (c2)")
+        )
     )
     assert "read (c1), pay (c2). Do not repeat these." in told
 
@@ -177,7 +181,7 @@ def test_an_unsealed_call_is_requested_unchanged() -> None:
 
 def test_a_kept_draft_is_continued_instead_of_repeated() -> None:
     note = describe_draft("d1", "a.txt", 1234, 1, "the end")
-    told = describe_lost_calls(LostCallReport((LostCall("write_file", 9, note),)))
+    told = describe_lost_calls(LostCallReport(lost_calls=(LostCall("write_file", 9, note),)))
     assert "draft d1 (1,234 characters, 1 line)" in told
     assert "«the end»" in told
     assert '(draft_id "d1")' in told
@@ -187,12 +191,12 @@ def test_a_kept_draft_is_continued_instead_of_repeated() -> None:
 
 def test_a_lost_call_without_a_draft_must_not_be_repeated() -> None:
     lost = (LostCall("write_file", 9, describe_draft("d1", "a", 5, 1, "x")), LostCall("pay", 3))
-    assert "same content again" in describe_lost_calls(LostCallReport(lost))
+    assert "same content again" in describe_lost_calls(LostCallReport(lost_calls=lost))
 
 
 def test_a_withheld_tool_is_not_requested() -> None:
     told = describe_lost_calls(
-        LostCallReport((LostCall("write_file", 9),), withheld_tool="write_file")
+        LostCallReport(lost_calls=(LostCall("write_file", 9),), withheld_tool="write_file")
     )
     assert "`write_file` is not available for your next answer" in told
     assert "smaller" not in told
@@ -204,11 +208,13 @@ TEXTS = st.text(max_size=20)
 @given(
     st.builds(
         LostCallReport,
-        st.lists(st.builds(LostCall, TEXTS, st.integers(0, 10**6), TEXTS), max_size=5).map(tuple),
-        st.lists(TEXTS, max_size=4).map(tuple),
-        st.lists(TEXTS, max_size=4).map(tuple),
-        st.integers(1, 8),
-        TEXTS,
+        lost_calls=st.lists(
+            st.builds(LostCall, TEXTS, st.integers(0, 10**6), TEXTS), max_size=5
+        ).map(tuple),
+        unsealed_tools=st.lists(TEXTS, max_size=4).map(tuple),
+        done_calls=st.lists(TEXTS, max_size=4).map(tuple),
+        limit_kilotokens=st.integers(1, 8),
+        withheld_tool=TEXTS,
     )
 )
 def test_any_report_is_one_bracketed_text(report: LostCallReport) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agent.answer.accumulate import StepResult
 from agent.answer.call_slots import ArgumentsState, StepCall
 from agent.attempt import AttemptResult
-from agent.continuation import ContinuationReason, RequestSmallerCalls, RetryRequest
+from agent.continuation import RequestSmallerCalls, RetryRequest
 from agent.errors import Looping
 from agent.events import (
     AgentEvent,
@@ -22,7 +22,12 @@ from agent.events import (
     TextReplaced,
 )
 from agent.model.contract import ToolSchema
-from agent.request.prompt import ANNOUNCED_CALL_PROMPT, EMPTY_ANSWER_MESSAGE, LostCallReport
+from agent.request.prompt import (
+    ANNOUNCED_CALL_PROMPT,
+    EMPTY_ANSWER_MESSAGE,
+    ContinuationReason,
+    LostCallReport,
+)
 from agent.salvage import Salvage
 from agent.step import StepState
 from agent.tools.contract import Risk, Tool, ToolContext
@@ -41,7 +46,7 @@ async def nothing(_arguments: object, _context: ToolContext) -> str:
 
 def made(name: str, grows: str = "", **properties: Any) -> Tool:
     schema = ToolSchema(name, "", {"type": "object", "properties": properties, "required": []})
-    return Tool(name, Risk.WRITE, schema, dict, nothing, grows=grows)
+    return Tool(name, Risk.WRITE, schema=schema, arguments=dict, call=nothing, grows=grows)
 
 
 TOOLS = {
@@ -96,7 +101,7 @@ class Shown:
             self.step.on_delta(TextDelta(piece))
         broken = cut or error is not None
         verdict = Cut(CutPhase.TEXT, error) if broken else Complete()
-        result = AttemptResult(verdict, StepResult(text="".join(pieces)))
+        result = AttemptResult(verdict=verdict, step=StepResult(text="".join(pieces)))
         self.step.on_result(result)
         return result
 
@@ -148,9 +153,21 @@ def test_a_nudge_asks_for_the_missing_answer() -> None:
     assert shown.asks() == []
 
 
-LOST = StepCall("c1", "write", '{"path":"ä', ArgumentsState.TRUNCATED, sealed=False)
-UNSEALED = StepCall("c2", "pay", '{"amount":5}', ArgumentsState.COMPLETE, sealed=False)
-DRAFT = FileDraft("d1", "a.txt", 9, 1, "the end", 9)
+LOST = StepCall(
+    id="c1",
+    name="write",
+    arguments='{"path":"ä',
+    arguments_state=ArgumentsState.TRUNCATED,
+    sealed=False,
+)
+UNSEALED = StepCall(
+    id="c2",
+    name="pay",
+    arguments='{"amount":5}',
+    arguments_state=ArgumentsState.COMPLETE,
+    sealed=False,
+)
+DRAFT = FileDraft(id="d1", path="a.txt", size=9, lines=1, tail="the end", added_characters=9)
 
 
 def test_a_report_contains_received_bytes_and_drafts() -> None:
@@ -208,7 +225,9 @@ def test_offered_tools_are_restricted_after_losses(
     form: RequestSmallerCalls | None, offered: list[str], limited: list[str]
 ) -> None:
     lost = tuple(
-        StepCall("c", name, "{", ArgumentsState.TRUNCATED, sealed=False)
+        StepCall(
+            id="c", name=name, arguments="{", arguments_state=ArgumentsState.TRUNCATED, sealed=False
+        )
         for name in ("write", "odd")
     )
     report = StepState.build_report(Salvage(lost=lost), [None, None], form)
@@ -351,7 +370,9 @@ def test_endless_repetition_is_removed_from_the_visible_text() -> None:
     shown.step.on_request()
     shown.step.on_delta(TextDelta("Well: la la la la"))
     shown.step.on_result(
-        AttemptResult(Cut(CutPhase.TEXT, Looping()), StepResult(text="Well: "))  # without the loop
+        AttemptResult(
+            verdict=Cut(CutPhase.TEXT, Looping()), step=StepResult(text="Well: ")
+        )  # without the loop
     )
     assert shown.events[-1] == TextReplaced("Well: ")
     shown.step.prepare_retry(RetryRequest(), 0, 0)
@@ -364,7 +385,7 @@ def test_a_loop_in_a_continuation_keeps_the_text_before_it() -> None:
     shown.step.on_request()
     shown.step.on_delta(TextDelta(f"{FOX}fox. la la la la"))
     shown.step.on_result(
-        AttemptResult(Cut(CutPhase.TEXT, Looping()), StepResult(text=f"{FOX}fox. "))
+        AttemptResult(verdict=Cut(CutPhase.TEXT, Looping()), step=StepResult(text=f"{FOX}fox. "))
     )
     assert shown.step.text == f"{FOX}fox. "
 
@@ -426,7 +447,8 @@ def test_the_outcome_summarizes_the_request() -> None:
     shown.step.on_request()
     shown.step.on_delta(TextDelta("ab"))
     result = AttemptResult(
-        Cut(CutPhase.TOOL_ARGS), StepResult(text="ab", reasoning="hm", calls=(LOST, UNSEALED))
+        verdict=Cut(CutPhase.TOOL_ARGS),
+        step=StepResult(text="ab", reasoning="hm", calls=(LOST, UNSEALED)),
     )
     shown.step.on_result(result)
     found = shown.step.build_outcome(
@@ -554,8 +576,10 @@ def test_an_announcement_is_detected_only_for_models_known_for_it(announces: boo
 def test_an_announcement_with_its_call_is_an_ordinary_answer() -> None:
     shown = Shown()
     shown.answer(PROMISE)
-    made_ = StepCall("c1", "pay", "{}", ArgumentsState.COMPLETE, sealed=True)
-    result = AttemptResult(Complete(), StepResult(text=PROMISE, calls=(made_,)))
+    made_ = StepCall(
+        id="c1", name="pay", arguments="{}", arguments_state=ArgumentsState.COMPLETE, sealed=True
+    )
+    result = AttemptResult(verdict=Complete(), step=StepResult(text=PROMISE, calls=(made_,)))
     seen_ = shown.step.build_outcome(
         result,
         Salvage(ready=(made_,)),

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import ssl
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -234,6 +235,83 @@ async def test_a_name_service_that_says_nothing_is_not_waited_for() -> None:
         await Fetcher(resolve=silent, seconds=0.1).get("http://pictures/", MOST)
 
 
+BROKEN_CONNECTIONS = {
+    "before an answer": b"",
+    "inside a head": b"HTTP/1.1 200 OK\r\nContent-",
+    "inside a body": answer(PNG)[:-5],
+}
+
+
+@pytest.mark.parametrize("sent", BROKEN_CONNECTIONS.values(), ids=BROKEN_CONNECTIONS)
+async def test_a_reset_connection_is_reported_as_broken(sent: bytes) -> None:
+    async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(sent)
+        await writer.drain()
+        linger = struct.pack("ii", 1, 0)  # the socket closes with RST
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        writer.transport.abort()
+
+    async with await asyncio.start_server(reset, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        rules = FetchRules(extra_addresses={("127.0.0.1", port)})
+        with pytest.raises(FetchError, match="the connection broke"):
+            await Fetcher(rules).get(f"http://127.0.0.1:{port}/", MOST)
+
+
+async def test_an_answer_that_switches_protocols_is_refused() -> None:
+    switching = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"
+    async with Shelf({"/": switching}).open() as shelf:
+        with pytest.raises(FetchError, match="does not speak HTTP"):
+            await fetcher(shelf).get(f"http://pictures:{shelf.port}/", MOST)
+
+
+async def test_a_redirect_carries_no_cookies() -> None:
+    leading = answer(status="302 Found", location="/b", set_cookie="a=b; Path=/")
+    async with Shelf({"/": leading, "/b": answer(PNG)}).open() as shelf:
+        await fetcher(shelf).get(f"http://pictures:{shelf.port}/", MOST)
+        assert "cookie" not in shelf.asked[1].lower()
+
+
+async def test_every_connection_is_closed_after_its_answer() -> None:
+    closed = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer(PNG))  # and keeps the connection open
+        await reader.read()
+        writer.close()
+        closed.set()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        rules = FetchRules(extra_addresses={("127.0.0.1", port)})
+        found = await Fetcher(rules).get(f"http://127.0.0.1:{port}/", MOST)
+        assert found.content == PNG
+        async with asyncio.timeout(5):
+            await closed.wait()
+
+
+async def test_a_fetch_that_is_cancelled_closes_its_connection() -> None:
+    asked, closed = asyncio.Event(), asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        asked.set()
+        await reader.read()
+        writer.close()
+        closed.set()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        rules = FetchRules(extra_addresses={("127.0.0.1", port)})
+        async with asyncio.TaskGroup() as tasks, asyncio.timeout(5):
+            getting = tasks.create_task(Fetcher(rules).get(f"http://127.0.0.1:{port}/", MOST))
+            await asked.wait()
+            getting.cancel()
+            await closed.wait()
+
+
 # --- TLS -------------------------------------------------------------------------------------
 
 
@@ -252,3 +330,30 @@ async def test_a_server_must_be_the_one_that_was_asked_for(tmp_path: Path) -> No
         ):
             with pytest.raises(FetchError, match="cannot prove"):
                 await trusting.get(f"https://{name}:{shelf.port}/", MOST)
+
+
+async def test_a_dot_behind_a_name_is_not_part_of_its_certificate(tmp_path: Path) -> None:
+    server, client = certified(tmp_path, "pictures.example")
+    async with Shelf({"/": answer(PNG)}).open(server) as shelf:
+        names = Names(**{"pictures.example.": ("127.0.0.1",)})
+        rules = FetchRules(extra_addresses={("127.0.0.1", shelf.port)})
+        fetching = Fetcher(rules, resolve=names, tls=lambda: client)
+        found = await fetching.get(f"https://pictures.example.:{shelf.port}/", MOST)
+        assert found.content == PNG
+
+
+async def test_a_server_without_tls_is_reported_as_unproven(tmp_path: Path) -> None:
+    _, client = certified(tmp_path, "pictures.example")
+    async with await asyncio.start_server(_speak_plainly, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        rules = FetchRules(extra_addresses={("127.0.0.1", port)})
+        names = Names(**{"pictures.example": ("127.0.0.1",)})
+        fetching = Fetcher(rules, resolve=names, tls=lambda: client)
+        with pytest.raises(FetchError, match="cannot prove"):
+            await fetching.get(f"https://pictures.example:{port}/", MOST)
+
+
+async def _speak_plainly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(1)
+    writer.write(answer(PNG))
+    writer.close()

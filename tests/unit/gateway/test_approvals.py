@@ -13,6 +13,7 @@ from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from gateway.access.people import People
 from gateway.access.policy import Role
+from gateway.access.settings import AccessSettings
 from gateway.approvals.broker import ApprovalBroker, RequestingTurn
 from gateway.approvals.rules import approval_code
 from gateway.approvals.wording import NO_ADMIN, PERMISSION_USED, UNATTENDED, refusal_text
@@ -21,7 +22,6 @@ from gateway.delivery.outbox import Delivery
 from gateway.delivery.view import write_address
 from gateway.notices.catalogue import render_notice
 from gateway.notices.compose import NoticeComposer
-from gateway.settings import AccessSettings
 from platforms.core.contract import Address, Capabilities, Op, Receipt
 from sessions.changes import AnswerApproval, EndTurn, OpenSession, PutItem, StartTurn
 from sessions.conversation.events import CommandContext
@@ -157,7 +157,13 @@ class Office:
     ) -> asyncio.Task[str | None]:
         """Let a tool ask; the task ends when it knows."""
         where = write_address(Address("memory", chat))
-        asking = RequestingTurn(key or f"memory:{chat}", session, turn, where, person)
+        asking = RequestingTurn(
+            key=key or f"memory:{chat}",
+            session_id=session,
+            turn_id=turn,
+            address=where,
+            person=person,
+        )
         return self.tasks.create_task(
             self.approvals.request_approval(asking, how, call or call_of())
         )
@@ -197,7 +203,7 @@ class Office:
         call = CommandCall(
             key=f"memory:{chat or person.partition(':')[2]}",
             args=args,
-            context=CommandContext(where, person, admin, "i1"),
+            context=CommandContext(address=where, person=person, admin=admin, inbox="i1"),
             role=Role.ADMIN if admin else Role.MEMBER,
             principal=person,
             name="",
@@ -213,8 +219,7 @@ class Office:
         place = Address("memory", person.partition(":")[2])
         return await self.approvals.on_button(
             id_,
-            CommandContext(write_address(place), person, admin),
-            place,
+            CommandContext(address=write_address(place), person=person, admin=admin),
             role=Role.ADMIN if admin else Role.MEMBER,
             allow=word == YES,
         )
@@ -247,7 +252,17 @@ async def office(
         address = write_address(Address("memory", "1"))
         await store.apply(
             OpenSession("s1", "memory:1", address, 1),
-            StartTurn("t1", "s1", "memory:1", address, (), (Message("user", "go"),), "go", 1, ANN),
+            StartTurn(
+                id="t1",
+                session_id="s1",
+                key="memory:1",
+                address=address,
+                inbox=(),
+                messages=(Message("user", "go"),),
+                request="go",
+                at=1,
+                person=ANN,
+            ),
         )
 
     def capabilities(place: Address) -> Capabilities | None:
@@ -559,7 +574,9 @@ async def test_an_answer_in_the_moment_in_which_the_time_is_over_counts(tmp_path
         task = desk.asks(NET)
         asked = await desk.asked()
         now = desk.clock.now()  # as another writer would: nobody tells who waits
-        await desk.store.apply(AnswerApproval(asked.id, ApprovalState.ALLOWED, ANN, now))
+        await desk.store.apply(
+            AnswerApproval(id=asked.id, state=ApprovalState.ALLOWED, by=ANN, at=now)
+        )
         assert await said(task) is None
         assert await desk.state(asked.id) is ApprovalState.USED
 
@@ -582,7 +599,7 @@ async def test_a_permission_that_somebody_else_used_up_serves_no_second_call(
         now = desk.clock.now()
         allowed = msgspec.structs.replace(asked, state=ApprovalState.ALLOWED, answered_at=now)
         for state in (ApprovalState.ALLOWED, ApprovalState.USED):
-            await desk.store.apply(AnswerApproval(asked.id, state, ANN, now))
+            await desk.store.apply(AnswerApproval(id=asked.id, state=state, by=ANN, at=now))
         desk.approvals._waiters[asked.id].set_result(allowed)
         assert await said(task) == PERMISSION_USED
 
@@ -626,7 +643,9 @@ async def test_a_permission_that_a_stop_overtook_does_not_count_later(tmp_path: 
         task = desk.asks(NET)
         asked = await desk.asked()
         now = desk.clock.now()
-        await desk.store.apply(AnswerApproval(asked.id, ApprovalState.ALLOWED, ANN, now))
+        await desk.store.apply(
+            AnswerApproval(id=asked.id, state=ApprovalState.ALLOWED, by=ANN, at=now)
+        )
         await cut(desk, task, TurnState.STOPPED)
         assert await desk.state(asked.id) is ApprovalState.USED
 
@@ -936,7 +955,14 @@ async def test_a_chat_that_is_asked_much_is_shown_each_answer_in_its_place(tmp_p
 
 async def tell(desk: Office, note: str) -> None:
     address = write_address(Address("memory", "1"))
-    item = OutboxItem(note, address, "notice", ItemState.PENDING, b'{"text":"a note"}', 1)
+    item = OutboxItem(
+        id=note,
+        address=address,
+        kind="notice",
+        state=ItemState.PENDING,
+        body=b'{"text":"a note"}',
+        created_at=1,
+    )
     await desk.store.apply(PutItem(item))
     desk.delivery.enqueue([item])
     async with asyncio.timeout(PATIENCE):

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.process.bulletin import feed_watchdog, notify_lifecycle
-from gateway.process.systemd_notify import SystemdNotifier
+from gateway.process.systemd_notify import SystemdNotifier, feed_watchdog, notify_lifecycle
 from sessions.errors import StoreUnavailable
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config.toml_lines import KeyPath, locate_keys
+from gateway.config.toml_lines import locate_keys
+from gateway.settings import KeyPath
 
 
 def paths_of(node: object, path: KeyPath = ()) -> set[KeyPath]:

@@ -1,6 +1,7 @@
 """Who may answer which question, how it is shown, and what the model reads."""
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -8,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.tools.risk import Risk
-from gateway.access.policy import build_policy
+from gateway.access.policy import admin_addresses, build_policy
 from gateway.approvals.rules import (
     Answerer,
     AnswerRefusal,
-    admin_addresses,
     approval_code,
     can_answer,
     can_requester_answer,
@@ -300,5 +300,5 @@ def test_shown_arguments_mean_the_same_and_never_leave_their_block(value: str) -
         ),
     ],
 )
-def test_the_model_reads_why_a_call_did_not_run(changes: dict[str, object], said: str) -> None:
+def test_the_model_reads_why_a_call_did_not_run(changes: dict[str, Any], said: str) -> None:
     assert refusal_text(msgspec.structs.replace(A, **changes)) == said

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from agent.events import StepDone, TextDelta
+from gateway.turns.feed_events import FeedEnd, FeedEvent, FeedOutcome, join_text
 from gateway.turns.feeds import Feed, Feeds
-from gateway.turns.news import FeedEnd, FeedEvent, FeedOutcome, join_text
 from sessions.changes import EndTurn, SetInbox
 from sessions.records import InboxState, TurnState
 
@@ -88,7 +88,7 @@ def test_what_is_never_begun_ends_as_well(state: InboxState, over: FeedOutcome |
     feeds = Feeds()
     feed = feeds.acquire("o1")
     feed.inbox_id = "i1"
-    feeds.on_committed([SetInbox(("i0", "i1"), state, 0)])
+    feeds.on_committed([SetInbox(ids=("i0", "i1"), state=state, at=0)])
     assert (feed.end and feed.end.outcome) == over
 
 

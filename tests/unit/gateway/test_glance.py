@@ -1,6 +1,6 @@
 import pytest
 
-from gateway.process.glance import MAX_PROBLEM_LENGTH, format_status_summary
+from gateway.process.health import MAX_PROBLEM_LENGTH, format_status_summary
 
 
 @pytest.mark.parametrize(

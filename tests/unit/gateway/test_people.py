@@ -6,7 +6,7 @@ import pytest
 from gateway.access.pairing import CODE_LIFETIME_MS, MAX_OPEN_PER_PLATFORM
 from gateway.access.people import People, StrangerNotices
 from gateway.access.policy import Allowed, Role, Stranger, decide_access
-from gateway.settings import AccessSettings
+from gateway.access.settings import AccessSettings
 from platforms.core.contract import Address, InboundMessage, Sender, Text
 from sessions.store.store import SessionStore
 
@@ -43,7 +43,13 @@ async def people(store: SessionStore, clock: SetClock, **settings: object) -> Pe
 def said(text: str, sender: str = "7", *, direct: bool = True) -> InboundMessage:
     place = Address("telegram", sender if direct else "-100")
     return InboundMessage(
-        "1", 0, place, Sender(sender, "Eve"), (Text(text),), direct=direct, addressed=True
+        "1",
+        0,
+        address=place,
+        sender=Sender(sender, "Eve"),
+        parts=(Text(text),),
+        direct=direct,
+        addressed=True,
     )
 
 

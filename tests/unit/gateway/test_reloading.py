@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from agent.settings import ModelSettings, Timeouts
+from gateway.access.settings import AccessSettings
 from gateway.config.diff import RESTART_GATEWAY_KEYS, RESTART_TABLES, plan_reload
 from gateway.settings import (
-    AccessSettings,
     BusSettings,
     GatewaySettings,
     HttpSettings,

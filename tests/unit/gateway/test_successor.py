@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.loader import read_environment, take_handover
+from gateway.config.loader import HANDOVER_VARIABLE, read_environment, take_handover
 from gateway.errors import CannotStart
 from gateway.http.server import HttpServer
-from gateway.process.handover import HANDOVER_VARIABLE, LOCK, PORT, Handover
+from gateway.process.handover import LOCK, PORT, Handover
 from gateway.process.lock import hold_state_folder
 from gateway.process.successor import Successor, describe_failure, restart_command
 

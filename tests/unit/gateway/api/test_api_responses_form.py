@@ -18,7 +18,7 @@ from gateway.http.api.pieces import AnswerPiece, AnswerTextPiece, ToolEndPiece, 
 from gateway.http.api.responses_body import read_request
 from gateway.http.api.responses_form import ResponsesEncoder
 from gateway.inbound.request_options import EarlierMessage, RequestOptions
-from gateway.turns.news import FeedNotice
+from gateway.turns.feed_events import FeedNotice
 from platforms.core.contract import Address, File, InboundMessage, Sender, Text
 from sessions.records import ToolCall
 from tests.fakes.responses_order import from_wire
@@ -322,9 +322,9 @@ SENT = InboundMessage(
 )
 BEFORE = RequestOptions(
     before=(
-        EarlierMessage("user", "one"),
-        EarlierMessage("assistant", "two", tool_calls=(ToolCall("c1", "read", "{}"),)),
-        EarlierMessage("tool", "result", tool_call_id="c1"),
+        EarlierMessage(role="user", text="one"),
+        EarlierMessage(role="assistant", text="two", tool_calls=(ToolCall("c1", "read", "{}"),)),
+        EarlierMessage(role="tool", text="result", tool_call_id="c1"),
     )
 )
 

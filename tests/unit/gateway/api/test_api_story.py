@@ -28,7 +28,7 @@ from gateway.http.api.pieces import (
 )
 from gateway.observe.redact import Redactor
 from gateway.turns.answer import join_step_texts
-from gateway.turns.news import FeedEnd, FeedEvent, FeedNotice, FeedOutcome
+from gateway.turns.feed_events import FeedEnd, FeedEvent, FeedNotice, FeedOutcome
 
 STARTED = ToolStarted("c1", "read", "a", "📖")
 FINISHED = ToolFinished("c1", "read", ok=True)
@@ -187,9 +187,9 @@ def failed(
     notice: str = "N7", last: str = "", *, operator: bool = False, over_budget: bool = False
 ) -> TurnDone:
     return TurnDone(
-        TurnEnding.FAILED,
-        "",
-        "why",
+        ending=TurnEnding.FAILED,
+        text="",
+        cause="why",
         notice=notice,
         last_verdict=last,
         tell_operator=operator,
@@ -197,7 +197,7 @@ def failed(
     )
 
 
-ANSWERED = TurnDone(TurnEnding.ANSWERED, "x")
+ANSWERED = TurnDone(ending=TurnEnding.ANSWERED, text="x")
 
 
 @pytest.mark.parametrize(

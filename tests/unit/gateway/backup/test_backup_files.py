@@ -64,7 +64,11 @@ def url(home: Path) -> str:
 
 def source(home: Path, *, secrets: bool = False) -> BackupSource:
     return BackupSource(
-        home, url(home), "1.2.3", "2027-01-15T08:00:00.000Z", include_secrets=secrets
+        home=home,
+        store_url=url(home),
+        version="1.2.3",
+        made_at="2027-01-15T08:00:00.000Z",
+        include_secrets=secrets,
     )
 
 

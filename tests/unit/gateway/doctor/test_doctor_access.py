@@ -9,9 +9,10 @@ import pytest
 
 from agent.settings import AgentSettings, ModelSettings, TargetSettings
 from gateway.access.people import AccessState, PairedPerson
+from gateway.access.settings import AccessSettings
 from gateway.operate.doctor.access import check_access
 from gateway.operate.doctor.spending import _limit_findings, check_spending, is_paid
-from gateway.settings import AccessSettings, LimitSettings, Settings, UserLimits
+from gateway.settings import LimitSettings, Settings, UserLimits
 from platforms.telegram import TelegramConfig
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock

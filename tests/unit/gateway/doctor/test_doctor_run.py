@@ -9,20 +9,19 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gateway.operate.doctor.aside import DaemonThreadExecutor
 from gateway.operate.doctor.check import Check
 from gateway.operate.doctor.checks import all_checks
 from gateway.operate.doctor.context import DoctorContext
-from gateway.operate.doctor.found import FindingGroup
 from gateway.operate.doctor.report import (
     ASCII_SIGNS,
     SIGNS,
+    FindingGroup,
     exit_code,
     finding_records,
     report_lines,
     summary_line,
 )
-from gateway.operate.doctor.run import run_checks
+from gateway.operate.doctor.run import DaemonThreadExecutor, run_checks
 from sessions.values.finding import Finding, fail, ok, warn
 from tests.fakes.case import case_of, only, told
 

@@ -11,8 +11,8 @@ from agent.settings import TargetSettings
 from gateway.errors import HoldfastError
 from gateway.operate.setup.asking import SetupQuestion
 from gateway.operate.setup.draft import ConfigDraft
+from gateway.operate.setup.local_servers import LocalModelServer
 from gateway.operate.setup.places import ConfigTarget
-from gateway.operate.setup.servers import LocalModelServer
 from platforms.core.contract import PlatformSpec
 from platforms.core.probed import ProbeResult
 from sessions.values.finding import fail, ok

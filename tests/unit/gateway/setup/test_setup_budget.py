@@ -1,10 +1,10 @@
 import pytest
 
 from agent.settings import TargetSettings
-from gateway.config.toml_lines import KeyPath
 from gateway.operate.setup.asking import AnswerError
 from gateway.operate.setup.budget import DAILY_LIMIT_KEY, ask_budget, has_price, is_supported
 from gateway.operate.setup.flags import FlagPrompter
+from gateway.settings import KeyPath
 from tests.unit.gateway.setup.setup_kit import Person, draft_of
 
 MODEL = TargetSettings(provider="openai", name="m")

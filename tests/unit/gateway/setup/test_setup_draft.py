@@ -5,8 +5,8 @@ import tomlkit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config.toml_lines import KeyPath
 from gateway.errors import ConfigError
+from gateway.settings import KeyPath
 from tests.unit.gateway.setup.setup_kit import draft_of
 
 WRITTEN = """\

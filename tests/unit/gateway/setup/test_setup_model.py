@@ -9,8 +9,8 @@ from gateway.errors import CannotStart, ConfigError
 from gateway.operate.setup.asking import AnswerError, Prompter
 from gateway.operate.setup.draft import ConfigDraft
 from gateway.operate.setup.flags import FlagPrompter
+from gateway.operate.setup.local_servers import LocalModelServer
 from gateway.operate.setup.model import ChosenModel, ModelSetup, RequestedModel
-from gateway.operate.setup.servers import LocalModelServer
 from sessions.values.finding import fail, ok, warn
 from sessions.values.secret import Secret
 from tests.unit.gateway.setup.setup_kit import (

@@ -1,6 +1,6 @@
 import asyncio
 
-from gateway.operate.setup.servers import LocalModelServer, find_servers
+from gateway.operate.setup.local_servers import LocalModelServer, find_servers
 from sessions.values.clock import SystemClock
 from tests.fakes.model_server import ModelServer
 

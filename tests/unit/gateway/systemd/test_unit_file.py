@@ -13,12 +13,11 @@ from msgspec.structs import replace
 from gateway.operate.systemd.unit import (
     UNIT_NAME,
     ServiceUnit,
-    max_stop_seconds,
     render_system_unit,
     render_user_unit,
 )
 from gateway.runner import FLUSH_SECONDS
-from gateway.settings import GatewaySettings
+from gateway.settings import GatewaySettings, max_stop_seconds
 
 ROOT = Path(__file__).parents[4]
 ROOMY, TIGHT = 24, 15  # tenths of systemd's measure of exposure

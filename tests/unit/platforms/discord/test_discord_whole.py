@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
+from gateway.access.settings import AccessSettings
 from gateway.runner import GatewayRunner
-from gateway.settings import AccessSettings
 from platforms.core.contract import PlatformSpec, Surroundings
 from platforms.discord import DiscordConfig
 from platforms.discord.adapter import DiscordAdapter

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from gateway.access.settings import AccessSettings
 from gateway.runner import GatewayRunner
-from gateway.settings import AccessSettings
 from platforms.core.contract import Adapter, PlatformSpec, Surroundings
 from platforms.telegram.adapter import TelegramAdapter
 from platforms.telegram.config import TelegramConfig

@@ -1,4 +1,4 @@
-"""Sans-IO: what is told of a turn to those who wait for it, and how that ends."""
+"""Sans-IO: what the readers of a turn receive, and how it ends."""
 
 import enum
 from collections.abc import Iterable, Iterator

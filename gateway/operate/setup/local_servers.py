@@ -1,4 +1,4 @@
-"""Looks for model servers on this machine, at the ports where they usually are."""
+"""Model servers on this machine, found at their usual ports."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,10 @@ SERVER_PORTS: Mapping[int, str] = {
     8000: "vLLM",
 }
 
+
 _CONNECT_SECONDS = 0.5
+
+
 _LIST_SECONDS = 2.0
 
 

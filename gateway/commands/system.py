@@ -1,5 +1,6 @@
-"""Commands about what goes on beside the conversation: models, costs, questions of tools."""
+"""Commands about models, costs, approvals and the gateway as a whole."""
 
+from gateway.access.policy import Role
 from gateway.commands.contract import Command, CommandCall, CommandOutcome
 
 
@@ -31,7 +32,11 @@ async def _deny(call: CommandCall) -> CommandOutcome:
     return await call.services.approvals.answer(call, allow=False)
 
 
-COMMANDS = (
+async def _restart(call: CommandCall) -> CommandOutcome:
+    return await call.services.restart.request_restart(call)
+
+
+MODEL_COMMANDS = (
     Command("model", "show or switch the model", _model, args="[NAME]"),
     Command("reasoning", "how long the model may think", _reasoning, args="[LEVEL]"),
     Command("usage", "tokens and cost", _usage),
@@ -40,3 +45,4 @@ COMMANDS = (
     Command("approve", "let a tool do what it asks for", _approve, args="[CODE]"),
     Command("deny", "do not let it", _deny, args="[CODE] [REASON]"),
 )
+GATEWAY_COMMANDS = (Command("restart", "restart the gateway", _restart, role=Role.ADMIN),)
