@@ -4,7 +4,7 @@ loop            the steps of a turn: request, tool calls, recovery, final answer
 turn            contract between the loop and its caller; `events` and `errors` of a turn
 step            visible text and next request of one model answer
 attempt         one request to the model under the `watchdog`'s timeouts
-verdict         judgment of an attempt; `salvage` sorts its calls, `continuation` chooses what follows
+verdict         judgment of an attempt; `salvage` sorts its calls, `continuation` picks an action
 route           target of the next request; `transcript` is the conversation sent to it
 compaction      replaces the oldest rows of a conversation by a summary
 picture_loader  reads attached pictures from the workspace

@@ -43,7 +43,7 @@ class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def phase(self) -> str:
-        """Phase in which the answer was cut; empty if it was not."""
+        """Phase in which the answer was cut; empty for other verdicts."""
         return str(self.verdict.phase) if isinstance(self.verdict, Cut) else ""
 
     @property
@@ -102,8 +102,8 @@ async def run_attempt(
                 ping = chunk if type(chunk) is PingChunk else None
                 watch.on_chunk(accumulator, new_characters=size, ping=ping)
     except ProviderError as raised:
-        # Drop the traceback: it refers to this frame, which refers to the error, and that cycle
-        # would keep the whole request and response alive until the next garbage collection.
+        # Drop the traceback: traceback, frame and error form a reference cycle, which
+        # would keep the request and the response alive until the next garbage collection.
         error = raised.with_traceback(None)
     except TimeoutError:
         if watch.cause is None:
@@ -176,9 +176,9 @@ class _RepetitionGuard:
 
 
 class _WatchdogTimer:
-    """Context manager that applies the watchdog's deadlines to its block.
+    """Context manager that applies the watchdog's deadlines to the enclosed block.
 
-    It raises `TimeoutError` when a deadline passes, and calls `on_silence` before that. A single
+    `TimeoutError` is raised when a deadline passes; `on_silence` is called before that. A single
     timer is rescheduled only when a deadline moves closer; a timer that fires early reschedules
     itself. A stream of thousands of chunks therefore does not create a timer for each chunk.
     """

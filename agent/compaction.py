@@ -35,7 +35,7 @@ async def compact_history(
     send_request: SendSummaryRequest,
     record_tokens: int | None = None,
 ) -> Compacted | None:
-    """Shorten a conversation to `room_tokens` if possible; return None if it would not help.
+    """Shorten a conversation to `room_tokens` if possible; return None if that would not help.
 
     `earlier_summary` covers the messages before `rows`. `record_tokens` limits the size of the
     summary request's record; the default is `room_tokens`. Without a complete answer from the

@@ -35,8 +35,8 @@ MAX_WAIT_SECONDS_WITHOUT_FALLBACK = 600.0  # longest accepted Retry-After otherw
 CALL_LIMIT_KILOTOKENS = 8  # requested limit for a call's arguments, in thousands of tokens
 _MAX_BACKOFF_SECONDS = 30.0
 _SMALL_CALL_CHARACTERS = 2048  # a lost call below this size is simply requested again
-_LOSSES_UNTIL_SCHEMA_LIMIT = 2  # losses of a tool until its schema limits the long parameter
-_LOSSES_UNTIL_WITHHELD = 4  # losses of a tool until it is not offered for one step
+_LOSSES_UNTIL_SCHEMA_LIMIT = 2  # losses of a tool until the schema limits the long parameter
+_LOSSES_UNTIL_WITHHELD = 4  # losses of a tool until one request omits the tool
 
 
 class RequestOutcome(msgspec.Struct, frozen=True, kw_only=True):

@@ -107,7 +107,7 @@ class _TurnLoop:
         self._loss_report: LostCallReport | None = None  # for the next step's first request
         self._smaller_calls: RequestSmallerCalls | None = None  # restrictions for the next step
         self._cap: int | None = None  # output limit of the next step; None: the route's default
-        self._after_recovery = task.resumed  # the next answer is the first after a recovery
+        self._after_recovery = task.resumed  # True if the next answer is the first after a recovery
         self._refused_steps = 0
         self._runner = ToolRunner(
             resources.tools,
@@ -135,7 +135,7 @@ class _TurnLoop:
     # --- steps ---------------------------------------------------------------------------------
 
     async def run_step(self, number: int) -> _StepAnswer | TurnDone:
-        """Get one model answer; return it if it contains calls, else the end of the turn."""
+        """Get one model answer; return the answer if there are calls, else the end of the turn."""
         return await self._run_new_step(number, self._tools.schemas, ())
 
     async def run_last_step(self, number: int) -> TurnDone:
@@ -435,7 +435,7 @@ class _TurnLoop:
         return not history_plan.is_too_long(tokens, window, step.cap or self._route.max_output)
 
     async def _compact_history(self, limit: int | None) -> bool:
-        """Shorten the conversation; return False if it cannot be shortened."""
+        """Shorten the conversation; return False if that is impossible."""
         room = limit or self._route.window
         compacted = await self._transcript.compact(room, self._route.target, self._request_summary)
         if compacted is not None:
@@ -444,7 +444,7 @@ class _TurnLoop:
         return compacted is not None
 
     async def _request_summary(self, request: ModelRequest) -> AttemptResult:
-        """Request a summary; it is not shown to the user and does not count as a step.
+        """Request a summary, which is not shown to the user and does not count as a step.
 
         A target that stalls or is overloaded is excluded for the rest of the turn, so that the user
         does not wait for it twice.

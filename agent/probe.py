@@ -1,6 +1,6 @@
 """Probe of a configured model: service, API key, model name, streaming and tool calls.
 
-It uses the same provider as a turn, with minimal requests that cost a few tokens.
+The probe uses the same provider as a turn, with minimal requests that cost a few tokens.
 """
 
 import asyncio
@@ -110,7 +110,7 @@ async def probe_model(
 
 
 class _ModelProbe:
-    """One run of all checks; it stops after a failure that makes further checks pointless."""
+    """One run of all checks, up to a failure that makes further checks pointless."""
 
     def __init__(
         self, provider: Provider, settings: TargetSettings, clock: Clock, timeouts: ProbeTimeouts
@@ -145,7 +145,7 @@ class _ModelProbe:
         try:
             async with asyncio.timeout(self._timeouts.list):
                 self._listed_models = await self._provider.list_models()
-        except BadRequest as error:  # no model list; the answer check will show whether it works
+        except BadRequest as error:  # no model list; the answer check decides
             self._add_finding(ok("service", f"reached; it does not list its models ({error})"))
             return True
         except (ProviderError, TimeoutError) as error:

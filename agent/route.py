@@ -91,7 +91,7 @@ class Route:
 
     @property
     def max_output(self) -> int | None:
-        """Output limit to request: the configured one, or less if it was rejected in this turn."""
+        """Output limit to request: the configured one, or a lower one after a rejection."""
         limits = (self.target.settings.max_output_tokens, self._output_limit)
         return min((limit for limit in limits if limit is not None), default=None)
 

@@ -1,4 +1,4 @@
-"""Sans-IO: decision which calls of an incomplete answer may run."""
+"""Sans-IO: sorting of an incomplete answer's calls by whether they may run."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +13,7 @@ _DRAFTED_TOOLS = frozenset({"write_file", "write_file_continue"})
 
 
 class Salvage(msgspec.Struct, frozen=True):
-    """Calls of one answer, sorted."""
+    """Calls of one answer, sorted by whether they may run."""
 
     ready: tuple[StepCall, ...] = ()  # may go to the gate
     unsealed: tuple[StepCall, ...] = ()  # complete, but not proven to have ended
@@ -25,7 +25,7 @@ def sort_calls(
 ) -> Salvage:
     """Sort the calls: complete read-only calls may run, other calls only if they are sealed too.
 
-    A file write that is complete but unsealed counts as lost: its content is kept as a draft, which
+    A complete but unsealed file write counts as lost: the content is kept as a draft, which
     one short call finishes, while repeating the long call might fail again.
     """
     if isinstance(verdict, Complete | SoftComplete):

@@ -27,7 +27,7 @@ GAP_REASONING_SECONDS = 180.0
 
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 REASONING_EFFORTS: dict[str, ReasoningEffort] = {each: each for each in get_args(ReasoningEffort)}
-"""Efforts by name, the shortest first."""
+"""Levels of reasoning effort, lowest first."""
 
 
 class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,6 +1,6 @@
-"""State of one step: its visible text, and the request-only messages of its next request.
+"""State of one step: the visible text, and the request-only messages of the next request.
 
-This module keeps track of the visible text and builds the continuation; it makes no decisions.
+The recovery decisions are made in `agent.continuation`; this module carries them out.
 """
 
 import asyncio
@@ -262,7 +262,7 @@ class StepState:
     # --- the next request ----------------------------------------------------------------------
 
     def prepare_retry(self, action: RetryRequest, raised_cap: int, lowered_cap: int) -> None:
-        """Prepare the same request again; it continues the visible text."""
+        """Prepare the same request again, as a continuation of any visible text."""
         self._continuation_reason = action.reason
         if action.raise_cap:
             self.cap = raised_cap
@@ -335,7 +335,7 @@ class StepState:
     def schedule_notice(self, notice: Notice, wait_seconds: float, after_seconds: float) -> None:
         """Emit the notice unless output arrives within `after_seconds` of the last output.
 
-        `wait_seconds` is the planned wait; if it is certain to exceed the limit, emit at once.
+        If the planned wait (`wait_seconds`) already exceeds that limit, emit the notice at once.
         """
         self.cancel_notice()
         silent = self._clock.monotonic() - self._last_output_at

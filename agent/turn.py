@@ -1,4 +1,4 @@
-"""Contract between the agent loop and its caller: task, journal, limits and resources of a turn."""
+"""Contract between the agent loop and the caller: task, journal, limits and resources of a turn."""
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
@@ -25,8 +25,8 @@ class TurnJournal(ToolJournal, Protocol):
 
     The final assistant row is not written here: the caller commits `TurnDone.message` together with
     the end of the turn. A cancelled turn leaves its last attempt and its running tools open; the
-    caller closes them. The caller also stores the visible text of the current step, which it
-    receives as events.
+    caller closes them. The caller also stores the visible text of the current step, which
+    arrives as events.
     """
 
     async def attempt_started(

@@ -46,7 +46,7 @@ class TimeoutCause(enum.StrEnum):
 
 
 class Deadline(msgspec.Struct, frozen=True, order=True):
-    """Time at which to end the request unless it makes progress, and the cause."""
+    """Time at which a request without progress ends, and the cause."""
 
     when: float
     cause: TimeoutCause
@@ -91,8 +91,8 @@ def compute_limits(
     """Compute the timeouts of one request; configured values are used unchanged.
 
     `min_silence` is a known pause of this model, which the defaults must allow.
-    `learned_first_token` and `learned_gaps` come from earlier requests: its slow time to the first
-    token, and its longest usual gaps inside an answer.
+    `learned_first_token` and `learned_gaps` come from earlier requests to the model: a slow time to
+    the first token, and the longest usual gaps inside an answer.
     """
     local = base_url is not None and is_local(base_url)
     first = timeouts.first_token or _first_token_seconds(

@@ -27,7 +27,7 @@ class ArgumentsState(enum.Enum):
 
 
 class StepCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool call as far as it was received."""
+    """Received part of a tool call."""
 
     id: str
     name: str
@@ -110,7 +110,7 @@ class CallSlots:
         return bool(self._slots)
 
     def feed(self, piece: CallChunk) -> bool:
-        """Add a piece; return True if it contained anything new."""
+        """Add a piece; return True if anything was new."""
         self._fed_count += 1
         slot = self._slot_for(piece)
         if piece.id and not slot.id:

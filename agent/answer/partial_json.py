@@ -63,13 +63,13 @@ def _skip_blanks(text: str, at: int) -> int:
 
 
 def _skip_past(text: str, at: int, mark: str) -> int | None:
-    """Return the position after `mark` if it is the next non-blank character, else None."""
+    """Return the position after `mark` if that is the next non-blank character, else None."""
     at = _skip_blanks(text, at)
     return at + 1 if text.startswith(mark, at) else None
 
 
 def _read_string(text: str, at: int) -> tuple[PartialString | None, int]:
-    """Return the string at `at` and the position after it; None if no string starts there."""
+    """Return the string at `at` and the following position; None if no string starts there."""
     if not text.startswith('"', at):
         return None, at
     inside = _STRING_PREFIX.match(text, at + 1)

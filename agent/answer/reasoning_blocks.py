@@ -2,7 +2,7 @@
 
 Services that support reasoning across several requests expect it back unchanged: signed,
 encrypted or in parts of their own format. Only the service and model that produced the reasoning
-can read it, so it is stored under the target's label and replayed to no other target.
+can use it, so it is stored under the target's label and replayed to no other target.
 """
 
 from collections.abc import Mapping

@@ -2,7 +2,7 @@
 
 Only exact repetition of blocks of at least 60 characters counts, because tables, drawings and
 horizontal rules legitimately repeat short pieces. An endlessly repeated short phrase is therefore
-not detected here; the output limit ends it.
+not detected here; the output limit ends such an answer.
 """
 
 _MIN_PERIOD = 60  # characters of one block
@@ -11,7 +11,7 @@ _WINDOW = 16_384  # characters at the end of the text
 _MIN_LOOP_LENGTH = _WINDOW // 2
 _CHECK_INTERVAL = 4096  # characters between two checks
 _MAX_PERIOD = _WINDOW // _MIN_REPEATS
-# A loop is detected at the first check after it reaches the minimum length, so it fits into this.
+# A loop is detected at the first check after reaching the minimum length, so this is enough.
 _KEPT_CHARACTERS = _WINDOW + _CHECK_INTERVAL
 
 _SENTENCE_ENDS = frozenset(" \t\r\n.,;:!?)]}")
@@ -70,7 +70,7 @@ def _find_loop(text: str) -> int | None:
 def _find_period(text: str) -> int:
     """Return the smallest period of the text's prefix; -1 if there is none.
 
-    The sample is longer than any period, so its next occurrence is exactly one period further.
+    The sample is longer than any period, so the next occurrence is exactly one period further.
     """
     sample = text[: _MIN_LOOP_LENGTH - _MAX_PERIOD]
     return text.find(sample, 1, _MAX_PERIOD + len(sample))

@@ -1,4 +1,4 @@
-"""Sans-IO: seam between the text of a cut answer and the model's continuation of it.
+"""Sans-IO: seam between the text of a cut answer and the model's continuation.
 
 The continuation prompt asks the model to start by repeating the last words, so that the join is
 exact to the character. The model may repeat more or fewer words, none, or restart the whole answer.
@@ -20,7 +20,7 @@ import msgspec
 _OVERLAP_WINDOW = 4000  # characters at the end of the old text that may be repeated
 _MIN_OVERLAP = 12  # characters; shorter matches occur by chance
 _MIN_RESTART = 48
-_KEEP_OLD_SHARE = 0.8  # a restart that repeats this share of the old text does not replace it
+_KEEP_OLD_SHARE = 0.8  # a restart that repeats this share keeps the old text
 
 _CLOSING = frozenset(".,;:!?)]}»›”’…%'。、，．：；！？）】」』》")  # noqa: RUF001 - Chinese marks
 _OPENING = frozenset("([{«‹“„¿¡（【「『《")  # noqa: RUF001
@@ -126,7 +126,7 @@ class Seam:
 
     def _is_undecided(self) -> bool:
         # Either the held text occurs near the end of the old text, so the overlap may still grow,
-        # or it is a prefix of the old text, so the model may be repeating all of it.
+        # or the held text is a prefix of the old text, so the model may be repeating everything.
         return self._overlap_at >= 0 or self._restart_characters == self._held_characters
 
     def _join(self, held: str, *, closed: bool = False) -> TextUpdate:

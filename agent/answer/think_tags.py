@@ -15,7 +15,7 @@ _MAX_TAG_LENGTH = 200
 
 
 class ThinkSplitter:
-    """Stream splitter: each piece of text yields its reasoning and its answer part."""
+    """Stream splitter: each piece of text yields a reasoning part and an answer part."""
 
     def __init__(self) -> None:
         self._held = ""

@@ -1,6 +1,6 @@
 """Contract of a model provider: a `ModelRequest` in, a stream of `Chunk`s out.
 
-A provider converts in both directions and owns its connection. It does not retry, judge answers,
+A provider converts in both directions and owns its connection, but does not retry, judge answers,
 apply progress timeouts, or know about sessions. Closing the stream closes the connection at once.
 """
 

@@ -33,7 +33,7 @@ class FallbackChain:
         The `current` target comes first: a turn does not return to an earlier target that has
         recovered in the meantime.
 
-        `is_allowed` asks the target's circuit breaker. It is called at most once per target, in
+        `is_allowed` asks the target's circuit breaker, at most once per target, in
         order, until one is accepted. If all remaining targets are rejected, the first of them is
         returned, because an attempt may still succeed. Return None if every target has failed.
         """

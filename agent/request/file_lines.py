@@ -21,7 +21,7 @@ def append_file_lines(text: str, files: tuple[Attachment, ...]) -> str:
 
 
 def format_file_line(file: Attachment) -> str:
-    """Return the line for one file: its kind, path, type and size, or the reason it is missing."""
+    """Return the line for one file: kind, path, type and size, or why the file is missing."""
     if file.heard:
         return f"[Voice message: “{_to_single_line(file.heard)}”]"
     kind = _describe_kind(file)

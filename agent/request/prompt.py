@@ -101,8 +101,8 @@ def continuation_messages(
     asked = (
         f"[Your answer above {reason_text}. The part that arrived ends with:\n"
         f"«{text[-_QUOTED_CHARACTERS:]}»\n"
-        f"Continue exactly there: start by repeating these last words verbatim, «{start}», and then "
-        "go on with the rest of the answer. Do not start over, and do not mention the "
+        f"Continue exactly there: start by repeating these last words verbatim, «{start}», and "
+        "then go on with the rest of the answer. Do not start over, and do not mention the "
         "interruption.]"
     )
     return Message("assistant", text), Message(
@@ -160,8 +160,8 @@ def describe_draft(draft_id: str, path: str, size: int, lines: int, tail: str) -
     """Return the instructions for continuing a file whose beginning was kept as a draft."""
     return (
         f"The beginning of {path} was kept as draft {draft_id} ({size:,} characters, {lines:,} "
-        f"{'line' if lines == 1 else 'lines'}). The file itself has not been written yet. The draft "
-        f"ends with:\n«{tail}»\n"
+        f"{'line' if lines == 1 else 'lines'}). The file itself has not been written yet. "
+        f"The draft ends with:\n«{tail}»\n"
         f'Continue with `write_file_continue` (draft_id "{draft_id}"): send only the text that '
         "follows these characters, without repeating them, in several calls if necessary, and set "
         "`final` in the last one."

@@ -299,7 +299,7 @@ async def test_an_interrupted_turn_is_taken_up_again_where_that_is_configured(
             await screen.shows(CHAT, "abc and the rest")
             *_, shown, asked = await house.asked(2)
             assert shown == {"role": "assistant", "content": "abc"}
-            assert "to the letter" in asked["content"]
+            assert "verbatim" in asked["content"]
     assert texts(screen) == ["abc and the rest"]
     async with opened(tmp_path) as store:
         (session,) = await store.sessions()
