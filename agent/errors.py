@@ -19,6 +19,8 @@ ToolError              text for the model, as the call's result
 └── ToolUnknownOutcome started but never finished; it may have taken effect
 """
 
+from sessions.values.notices import NoticeId
+
 
 class ProviderError(Exception):
     """The model service failed to answer."""
@@ -102,7 +104,11 @@ class BudgetExceeded(Exception):
     """A spending limit leaves no room for the request, which was not sent."""
 
     def __init__(
-        self, cause: str, *, notice: str = "budget", retry_in_seconds: int | None = None
+        self,
+        cause: str,
+        *,
+        notice: NoticeId = NoticeId.BUDGET_USED_UP,
+        retry_in_seconds: int | None = None,
     ) -> None:
         super().__init__(cause)
         self.notice = notice  # notice to show if the turn has not sent any request yet

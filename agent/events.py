@@ -6,6 +6,7 @@ import msgspec
 
 from agent.model.usage import Usage
 from sessions.records import Message
+from sessions.values.notices import NoticeId
 
 
 class TextDelta(msgspec.Struct, frozen=True):
@@ -52,7 +53,7 @@ class ToolFinished(msgspec.Struct, frozen=True):
 class Notice(msgspec.Struct, frozen=True):
     """Notice for the status line: an id from the notice catalogue, and its fields."""
 
-    id: str
+    id: NoticeId
     fields: dict[str, str | int]
 
 
@@ -77,7 +78,7 @@ class TurnDone(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int = 0  # requests sent to the model
     tools_run: tuple[str, ...] = ()  # completed calls in order, as readable labels
     usage: Usage = Usage()
-    notice: str = "N7"  # catalogue id of the notice for a failed turn
+    notice: NoticeId = NoticeId.TURN_FAILED  # notice for a failed turn
     unfinished_drafts: tuple[str, ...] = ()  # unfinished files, as readable labels
     tell_operator: bool = False  # only an administrator can fix the cause
     too_long: bool = False  # the conversation no longer fits; only a fresh one helps

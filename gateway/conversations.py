@@ -60,6 +60,7 @@ from sessions.store import after_restore
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
 from sessions.values.ids import Ids
+from sessions.values.notices import NoticeId
 
 log = logging.getLogger(__name__)
 
@@ -358,7 +359,7 @@ class Conversations:
             if self._services.crash_count:  # one of these may be what it crashes of
                 done = SetInbox(ids=(entry.id,), state=InboxState.DONE, at=clock.now())
                 await self._dispatcher.send_notice(
-                    "not_now", entry.address, {}, done, origin=origin_of(entry)
+                    NoticeId.NOT_NOW, entry.address, {}, done, origin=origin_of(entry)
                 )
             else:
                 await reception.redo_command(entry, read_event(entry))

@@ -28,6 +28,7 @@ from gateway.access.settings import AccessSettings
 from platforms.core.contract import InboundMessage
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock, rfc3339
+from sessions.values.notices import NoticeId
 
 _SHELF, _NAME = "people", "book"
 _DAY_MS = 86_400_000
@@ -63,9 +64,9 @@ class AccessState(msgspec.Struct, frozen=True):
 class StrangerNotices(msgspec.Struct, frozen=True):
     """What a stranger is told, and what the admins are told about it; either may be empty."""
 
-    notice: str = ""
+    notice: NoticeId | None = None
     fields: dict[str, str | int] = {}
-    admin_notice: str = ""
+    admin_notice: NoticeId | None = None
     admin_fields: dict[str, str | int] = {}
 
 
@@ -139,7 +140,7 @@ class People:
         code = find_claim_code(message.text)
         if code:
             claimed = await self.claim(principal, name, code)
-            return StrangerNotices("claimed" if claimed else "claim_refused")
+            return StrangerNotices(NoticeId.CLAIMED if claimed else NoticeId.CLAIM_REFUSED)
         if not self._settings.pairing:
             return StrangerNotices()
         return await self._request_pairing(message.address.platform, principal, name)
@@ -152,7 +153,7 @@ class People:
             self._last_mentions.clear()
         self._last_mentions[principal] = now
         fields: dict[str, str | int] = {"name": name, "principal": principal, "chat": chat}
-        return StrangerNotices(admin_notice="refused_mention", admin_fields=fields)
+        return StrangerNotices(admin_notice=NoticeId.REFUSED_MENTION, admin_fields=fields)
 
     async def _request_pairing(self, platform: str, principal: str, name: str) -> StrangerNotices:
         async with self._lock:
@@ -176,14 +177,16 @@ class People:
                         "principal": principal,
                         "code": text,
                     }
-                    return StrangerNotices("pairing_code", {"code": text}, "pair_request", fields)
+                    return StrangerNotices(
+                        NoticeId.PAIRING_CODE, {"code": text}, NoticeId.PAIR_REQUEST, fields
+                    )
                 case PairingFull():
                     return StrangerNotices(
-                        admin_notice="refused_mention",
+                        admin_notice=NoticeId.REFUSED_MENTION,
                         admin_fields={"name": name, "principal": principal, "chat": platform},
                     )
                 case _:
-                    return StrangerNotices("pairing_pending")
+                    return StrangerNotices(NoticeId.PAIRING_PENDING)
 
     # --- codes ----------------------------------------------------------------------------------
 

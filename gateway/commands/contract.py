@@ -18,12 +18,13 @@ from sessions.conversation.events import (
     RunningTurn,
 )
 from sessions.records import Session
+from sessions.values.notices import NoticeId
 
 
 class NoticeReply(msgspec.Struct, frozen=True):
     """Answer with a notice."""
 
-    notice: str
+    notice: NoticeId
     fields: NoticeFields = {}
     urgent: bool = False  # goes first in its chat
 

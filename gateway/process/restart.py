@@ -36,6 +36,7 @@ from sessions.records import InboxState
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
 from sessions.values.ids import Ids
+from sessions.values.notices import NoticeId
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +130,7 @@ class Restarter:
         told = await self._refusal_notice(call)
         if told is None and cause:
             log.warning("not restarted: %s", cause)
-            told = NoticeReply("restart_refused", {"cause": cause})
+            told = NoticeReply(NoticeId.RESTART_REFUSED, {"cause": cause})
         try:
             if told:
                 await self._reply(call.context, told.notice, told.fields)
@@ -142,22 +143,26 @@ class Restarter:
     async def _refusal_notice(self, call: CommandCall) -> NoticeReply | None:
         """What somebody is told instead of a restart."""
         if self._successor is None:
-            return NoticeReply("restart_cannot")
+            return NoticeReply(NoticeId.RESTART_CANNOT)
         if not self._lifecycle.ready.is_set():  # said before this process began: it has had its way
-            return NoticeReply("restart_fresh")
+            return NoticeReply(NoticeId.RESTART_FRESH)
         if self._pending is None:
-            return NoticeReply("restart_stopping") if self._lifecycle.stopping.is_set() else None
+            return (
+                NoticeReply(NoticeId.RESTART_STOPPING)
+                if self._lifecycle.stopping.is_set()
+                else None
+            )
         if self._lifecycle.stopping.is_set() and not self._lifecycle.restarting.is_set():
-            return NoticeReply("restart_stopping")  # called off
+            return NoticeReply(NoticeId.RESTART_STOPPING)  # called off
         try:
             await self._save_pending(
                 self._pending.with_requester(RestartRequester(call.context.address, call.direct))
             )
         except StoreError as error:
             log.warning("who asked for a restart as well cannot be kept: %s", error)
-        return NoticeReply("restart_already", {"n": len(self._running_tasks())})
+        return NoticeReply(NoticeId.RESTART_ALREADY, {"n": len(self._running_tasks())})
 
-    async def _reply(self, context: CommandContext, notice: str, fields: NoticeFields) -> None:
+    async def _reply(self, context: CommandContext, notice: NoticeId, fields: NoticeFields) -> None:
         item = self._announcer.notice_item(
             notice, context.address, fields, urgent=True, origin=context.origin
         )
@@ -184,7 +189,7 @@ class Restarter:
             await self._save_pending(asked)
             if call:
                 fields = {"n": n, "s": round(self._drain_seconds())}
-                await self._reply(call.context, "restarting", fields)
+                await self._reply(call.context, NoticeId.RESTARTING, fields)
         except StoreError as error:  # a store that does not write is a reason to restart
             log.warning("of this restart nothing will be told: %s", error)
         if self._lifecycle.stopping.is_set():
@@ -232,7 +237,7 @@ class Restarter:
         for asker in asked.askers:
             fields = {**restart_fields(over, direct=asker.direct), "resumed": resumed}
             name = f"n_{asked.id}.{asked.askers.index(asker)}.back"
-            item = self._announcer.notice_item("restarted", asker.address, fields, name=name)
+            item = self._announcer.notice_item(NoticeId.RESTARTED, asker.address, fields, name=name)
             await self._delivery.put(PutItem(item))
         await self._store.put_value(_SHELF, _COMPLETED_KEY, msgspec.json.encode(over).decode())
         await self._store.put_value(_SHELF, _PENDING_KEY, None)

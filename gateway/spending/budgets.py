@@ -25,11 +25,13 @@ from sessions.key import SessionKey, parse_key
 from sessions.records import BudgetUsage
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
+from sessions.values.notices import NoticeId
 
 log = logging.getLogger(__name__)
 
 EVERYONE_ROW = "all"
-TOO_LARGE_NOTICE, NEVER_ALLOWED_NOTICE = "budget.large", "budget.never"
+TOO_LARGE_NOTICE = NoticeId.BUDGET_TOO_SMALL_FOR_REQUEST
+NEVER_ALLOWED_NOTICE = NoticeId.BUDGET_ZERO
 RETENTION_DAYS = 31
 """Days after which what was spent is forgotten."""
 

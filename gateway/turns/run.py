@@ -68,6 +68,7 @@ from sessions.errors import StoreCorrupt, StoreError
 from sessions.records import Attachment, Message, OutboxItem, ToolCall, ToolRun, TurnState
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
+from sessions.values.notices import NoticeId
 
 log = logging.getLogger(__name__)
 
@@ -359,7 +360,7 @@ class TurnRun:
         if lost := [f"{file.name}: {file.trouble}" for file in found if not file.fetched]:
             fields = {"list": "; ".join(lost)}
             item = self._announcer.notice_item(
-                "not_fetched", self._turn.address, fields, turn=self._turn.id
+                NoticeId.FILES_NOT_FETCHED, self._turn.address, fields, turn=self._turn.id
             )
             changes.append(PutItem(item))
         await self._save(*changes)
@@ -478,7 +479,9 @@ class TurnRun:
     async def tool_late(self, call: ToolCall, result: str) -> None:
         """See `agent.tools.run.LateResultJournal`: people and journal are told, the conversation is not."""
         fields = {"tool": call.name, "result": " ".join(result.split())[:MAX_LATE_RESULT_CHARS]}
-        item = self._announcer.notice_item("late", self._turn.address, fields, turn=self._turn.id)
+        item = self._announcer.notice_item(
+            NoticeId.LATE_RESULT, self._turn.address, fields, turn=self._turn.id
+        )
         ended = EndTool(
             turn_id=self._turn.id, call_id=call.id, ok=True, result=result, at=self._clock.now()
         )

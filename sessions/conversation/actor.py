@@ -52,6 +52,7 @@ from sessions.records import (
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
 from sessions.values.ids import Ids
+from sessions.values.notices import NoticeId
 
 log = logging.getLogger(__name__)
 
@@ -256,7 +257,7 @@ class Actor:
         else:
             return  # nobody waits for it
         told = self._shared.host.notice_changes(
-            (SendNotice(notice="damaged.here", address=place, origin=origin),)
+            (SendNotice(notice=NoticeId.DATABASE_DAMAGED_HERE, address=place, origin=origin),)
         )
         try:
             await self._shared.store.apply(*done, *told)

@@ -10,6 +10,7 @@ import msgspec
 
 from sessions.changes import Change
 from sessions.records import Message, SessionReason, TurnState
+from sessions.values.notices import NoticeId
 
 
 class BusyPolicy(enum.StrEnum):
@@ -309,7 +310,7 @@ class CancelTask(msgspec.Struct, frozen=True):
 class SendNotice(msgspec.Struct, frozen=True, kw_only=True):
     """Tell the people of a chat: an id of the notice catalogue and its fields."""
 
-    notice: str
+    notice: NoticeId
     address: str
     fields: dict[str, str | int] = {}
     urgent: bool = False

@@ -57,10 +57,16 @@ from sessions.conversation.events import (
     UndoTurn,
 )
 from sessions.records import InboxState, Message, SessionReason, SessionState, TurnState
+from sessions.values.notices import NoticeId
 
 MAX_REQUEST_CHARS = 1000
 
 _INTERRUPTION_REASONS = {SessionReason.CRASH, SessionReason.RESTART, SessionReason.STUCK}
+
+_EXPIRED_NOTICES = {
+    SessionReason.IDLE: NoticeId.EXPIRED_IDLE,
+    SessionReason.DAILY: NoticeId.EXPIRED_DAILY,
+}
 
 
 class StepContext(msgspec.Struct, frozen=True):
@@ -167,7 +173,11 @@ def _on_message_arrived(result: Transition, event: MessageArrived, env: StepCont
     if not known and len(others) >= env.queue_limit:
         result.changes.append(SetInbox(ids=(pending.id,), state=InboxState.REFUSED, at=env.now))
         result.effects.append(
-            SendNotice(notice="N16", address=pending.address, fields={"limit": env.queue_limit})
+            SendNotice(
+                notice=NoticeId.QUEUE_FULL,
+                address=pending.address,
+                fields={"limit": env.queue_limit},
+            )
         )
         return
     meant = (
@@ -178,9 +188,7 @@ def _on_message_arrived(result: Transition, event: MessageArrived, env: StepCont
             SetSession(state.session, SessionState.CLOSED, event.expired, env.now)
         )
         result.effects.append(
-            SendNotice(
-                notice="expired", address=pending.address, fields={"reason": event.expired.value}
-            )
+            SendNotice(notice=_EXPIRED_NOTICES[event.expired], address=pending.address)
         )
         result.state = msgspec.structs.replace(result.state, session=None)
     if not known:
@@ -195,7 +203,9 @@ def _on_message_arrived(result: Transition, event: MessageArrived, env: StepCont
     if state.draining:
         if not state.draining_announced:
             result.state = msgspec.structs.replace(result.state, draining_announced=True)
-            result.effects.append(SendNotice(notice="N17", address=pending.address))
+            result.effects.append(
+                SendNotice(notice=NoticeId.RESTARTING_SOON, address=pending.address)
+            )
     elif (
         state.turn
         and not state.turn.cancelling
@@ -215,7 +225,9 @@ def _update_queue_notice(result: Transition, before: ConversationState, env: Ste
     if line is None:
         return
     if turn is None or turn.cancelling or not state.waiting:
-        result.effects.append(SendNotice(notice="N15.gone", address=line.address, item_id=line.id))
+        result.effects.append(
+            SendNotice(notice=NoticeId.QUEUE_DONE, address=line.address, item_id=line.id)
+        )
         result.state = msgspec.structs.replace(result.state, queue_notice=None)
     elif (before.queue_notice, before.turn, len(before.waiting)) != (
         line,
@@ -228,7 +240,7 @@ def _update_queue_notice(result: Transition, before: ConversationState, env: Ste
             "min": (env.now - turn.started_at) // 60_000,
         }
         result.effects.append(
-            SendNotice(notice="N15", address=line.address, fields=fields, item_id=line.id)
+            SendNotice(notice=NoticeId.QUEUED, address=line.address, fields=fields, item_id=line.id)
         )
 
 
@@ -255,7 +267,11 @@ def _start_next(result: Transition, env: StepContext) -> None:
         result.state = msgspec.structs.replace(result.state, session=session, replaced_reason=None)
         if fresh_after:
             result.effects.append(
-                SendNotice(notice="N14", address=taken[-1].address, origin=taken[-1].origin)
+                SendNotice(
+                    notice=NoticeId.FRESH_SESSION,
+                    address=taken[-1].address,
+                    origin=taken[-1].origin,
+                )
             )
     else:
         fresh_after = None
@@ -395,7 +411,12 @@ def _on_crashed_turn(result: Transition, event: TurnCrashed, env: StepContext) -
     if result.state.session == turn.session:
         _suspend(result, reason, turn.request, env)
         result.effects.append(
-            SendNotice(notice="N11", address=turn.address, fields=event.fields, turn=turn.id)
+            SendNotice(
+                notice=NoticeId.TURN_INTERRUPTED,
+                address=turn.address,
+                fields=event.fields,
+                turn=turn.id,
+            )
         )
 
 
@@ -433,14 +454,16 @@ def _on_stop(result: Transition, event: StopTurn, env: StepContext) -> None:
     turn = state.turn
     if event.turn and (turn is None or turn.id != event.turn):
         result.effects.append(
-            SendNotice(notice="N10.idle", address=event.context.address, urgent=True)
+            SendNotice(notice=NoticeId.NOTHING_TO_STOP, address=event.context.address, urgent=True)
         )
         return
     # A turn that is leaving to make room for the next message counts as that message's start.
     if turn is None or state.session is None or (turn.cancelling and not state.waiting):
         if not event.quiet:
             result.effects.append(
-                SendNotice(notice="N10.idle", address=event.context.address, urgent=True)
+                SendNotice(
+                    notice=NoticeId.NOTHING_TO_STOP, address=event.context.address, urgent=True
+                )
             )
         return
     request = request_text(state.waiting[0].message) if turn.cancelling else turn.request
@@ -449,7 +472,7 @@ def _on_stop(result: Transition, event: StopTurn, env: StepContext) -> None:
     _suspend(result, SessionReason.STOP, request[:MAX_REQUEST_CHARS], env, held)
     result.effects.append(
         SendNotice(
-            notice="N10",
+            notice=NoticeId.STOPPED,
             address=event.context.address,
             fields={"n": held},
             urgent=True,
@@ -462,7 +485,7 @@ def _check_permission(result: Transition, by: CommandContext) -> bool:
     """Whether somebody may change the course of the conversation: its last requester, an admin."""
     if by.admin or result.state.person in {"", by.person}:
         return True
-    result.effects.append(SendNotice(notice="not_yours", address=by.address))
+    result.effects.append(SendNotice(notice=NoticeId.NOT_YOURS, address=by.address))
     return False
 
 
@@ -479,7 +502,7 @@ def _on_new_session(result: Transition, event: NewSession, env: StepContext) -> 
     )
     result.effects.append(
         SendNotice(
-            notice="new",
+            notice=NoticeId.NEW_SESSION,
             address=event.context.address,
             fields={"n": len(result.state.waiting)},
             urgent=True,
@@ -495,13 +518,15 @@ def _on_resume(result: Transition, event: ResumeSession, env: StepContext) -> No
         _continue_last_turn(result, event.last, event, env)
         return
     if event.session is None or event.session == result.state.session:
-        result.effects.append(SendNotice(notice="nothing_to_resume", address=event.context.address))
+        result.effects.append(
+            SendNotice(notice=NoticeId.NOTHING_TO_RESUME, address=event.context.address)
+        )
         return
     _cancel_running(result, TurnState.STOPPED, "switched", env)
     _activate_session(result, event.session, event.held, env)
     result.effects.append(
         SendNotice(
-            notice="resumed",
+            notice=NoticeId.RESUMED,
             address=event.context.address,
             fields={"n": len(event.held), "title": event.title},
         )
@@ -519,9 +544,11 @@ def _continue_last_turn(
 ) -> None:
     """Take up the last turn of the active session, which failed."""
     if result.state.turn:
-        result.effects.append(SendNotice(notice="busy", address=event.context.address))
+        result.effects.append(SendNotice(notice=NoticeId.BUSY, address=event.context.address))
     elif result.state.draining:
-        result.effects.append(SendNotice(notice="N17", address=event.context.address))
+        result.effects.append(
+            SendNotice(notice=NoticeId.RESTARTING_SOON, address=event.context.address)
+        )
     else:
         source = msgspec.structs.replace(last, person=event.context.person)
         _start_turn(result, (), (), source, env, origin=event.context.origin, resumed=True)
@@ -551,13 +578,17 @@ def _on_retry(result: Transition, event: RetryTurn, env: StepContext) -> None:
     if not _check_permission(result, event.context):
         return
     if state.turn:
-        result.effects.append(SendNotice(notice="busy", address=event.context.address))
+        result.effects.append(SendNotice(notice=NoticeId.BUSY, address=event.context.address))
         return
     if last is None or not last.messages:
-        result.effects.append(SendNotice(notice="nothing_to_retry", address=event.context.address))
+        result.effects.append(
+            SendNotice(notice=NoticeId.NOTHING_TO_RETRY, address=event.context.address)
+        )
         return
     if state.draining:
-        result.effects.append(SendNotice(notice="N17", address=event.context.address))
+        result.effects.append(
+            SendNotice(notice=NoticeId.RESTARTING_SOON, address=event.context.address)
+        )
         return
     if state.session != last.session:
         _activate_session(result, last.session, event.held, env)
@@ -576,15 +607,17 @@ def _on_undo(result: Transition, event: UndoTurn, env: StepContext) -> None:
     if not _check_permission(result, event.context):
         return
     if result.state.turn:
-        result.effects.append(SendNotice(notice="busy", address=event.context.address))
+        result.effects.append(SendNotice(notice=NoticeId.BUSY, address=event.context.address))
     elif event.last is None or event.last.session != result.state.session:
-        result.effects.append(SendNotice(notice="nothing_to_undo", address=event.context.address))
+        result.effects.append(
+            SendNotice(notice=NoticeId.NOTHING_TO_UNDO, address=event.context.address)
+        )
     else:
         result.changes.append(TakeBackTurn(event.last.session, event.last.id, env.now))
         request = request_text(event.last.messages[-1]) if event.last.messages else ""
         result.effects.append(
             SendNotice(
-                notice="undone",
+                notice=NoticeId.UNDONE,
                 address=event.context.address,
                 fields={"request": request[:MAX_REQUEST_CHARS]},
             )
@@ -690,5 +723,10 @@ def _on_interrupt(result: Transition, event: InterruptTurn, env: StepContext) ->
     _cancel_running(result, TurnState.INTERRUPTED, event.reason.value, env)
     _suspend(result, event.reason, turn.request, env)
     result.effects.append(
-        SendNotice(notice="N11", address=turn.address, fields=event.fields, turn=turn.id)
+        SendNotice(
+            notice=NoticeId.TURN_INTERRUPTED,
+            address=turn.address,
+            fields=event.fields,
+            turn=turn.id,
+        )
     )

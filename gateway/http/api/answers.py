@@ -19,6 +19,7 @@ from gateway.turns.feed_events import FeedEnd, FeedOutcome
 from platforms.core.contract import Address, InboundMessage
 from sessions.records import InboxEntry, InboxState, OutboxItem, SessionReason, Turn, TurnState
 from sessions.store.store import SessionStore
+from sessions.values.notices import NoticeId
 
 OPEN_STATES = {InboxState.WAITING, InboxState.RUNNING}
 DELETED_ANSWERS = "api.forgotten"
@@ -26,6 +27,7 @@ DELETED_ANSWERS = "api.forgotten"
 
 _RESPONSE_ID = re.compile(r"resp_([0-9a-z]{1,40})")
 _ANSWER, _NOTICE = "answer", "notice"
+_NOTICES = {notice.value: notice for notice in NoticeId}
 _END_BY_TURN_STATE = {
     TurnState.DONE: FeedOutcome.ANSWERED,
     TurnState.FAILED: FeedOutcome.FAILED,
@@ -111,7 +113,7 @@ class StoredAnswers:
             text=text,
             cause=turn.cause or "",
             usage=usage,
-            notice=_last_notice_name(items),
+            notice=_last_notice(items),
             last_verdict="capped" if over is FeedOutcome.ANSWERED and turn.cause == CAPPED else "",
         )
         return text, FeedEnd(over, done, turn.cause or "")
@@ -151,7 +153,8 @@ def response_not_found(answer_id: str) -> RequestRefused:
     return RequestRefused(HttpFailure(status=404, message=message, code="response_not_found"))
 
 
-def _last_notice_name(items: tuple[OutboxItem, ...]) -> str:
-    """Which notice ended a turn that failed: it is called after the origin and its own name."""
+def _last_notice(items: tuple[OutboxItem, ...]) -> NoticeId:
+    """Return the notice that ended a failed turn; it is the suffix of the item's id."""
     names = [item.id.partition(".")[2] for item in items if item.kind == _NOTICE]
-    return next((name for name in reversed(names) if name), "")
+    known = (_NOTICES[name] for name in reversed(names) if name in _NOTICES)
+    return next(known, NoticeId.TURN_FAILED)

@@ -21,6 +21,7 @@ from gateway.http.openapi.terms import (
     ResponseSpec,
 )
 from gateway.turns.feed_events import FeedNotice
+from sessions.values.notices import NoticeId
 
 SESSION_ID = ParameterSpec(
     name="X-Session-Id",
@@ -45,7 +46,9 @@ _STREAM_EXAMPLE = b"".join(
         _ENCODER.encode_piece(ToolStartPiece(_TOOL, "read", "notes.txt", "📄")),
         _ENCODER.encode_piece(ToolEndPiece(_TOOL, "read")),
         _ENCODER.encode_piece(AnswerTextPiece("Two things are left.")),
-        _ENCODER.encode_piece(FeedNotice("N17", "The gateway is about to restart.")),
+        _ENCODER.encode_piece(
+            FeedNotice(NoticeId.RESTARTING_SOON, "The gateway is about to restart.")
+        ),
         _ENCODER.encode_end(AnswerOutcome("stop")),
     ]
 ).decode()

@@ -22,6 +22,7 @@ from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from agent.turn import TurnLimits
 from sessions.records import Message, ToolCall
+from sessions.values.notices import NoticeId
 from tests.fakes.model_script import Script, calls, ok
 from tests.fakes.model_server import always
 from tests.unit.agent.turn_kit import (
@@ -241,8 +242,8 @@ async def test_a_short_recovery_emits_no_notice(play: Play, shown: str) -> None:
 @pytest.mark.parametrize(
     ("shown", "told"),
     [
-        ("", Notice("N2", {"provider": "openai", "k": 1, "max": 2})),
-        ('T"abc "', Notice("N3", {})),
+        ("", Notice(NoticeId.RECONNECTING, {"provider": "openai", "k": 1, "max": 2})),
+        ('T"abc "', Notice(NoticeId.ANSWER_CONTINUES, {})),
     ],
 )
 async def test_a_long_recovery_emits_one_notice(play: Play, shown: str, told: Notice) -> None:
@@ -258,13 +259,13 @@ async def test_a_silence_notice_contains_the_remaining_time(play: Play) -> None:
     stage = await play('W.25 H T"done" F stop D')
     stage.settings = {"timeouts": msgspec.structs.replace(CLOCKS, notice_after=0.2)}
     await stage.run()
-    assert stage.events[0] == Notice("N1", {"model": "scripted", "n": 0, "d": 0})
+    assert stage.events[0] == Notice(NoticeId.NO_OUTPUT, {"model": "scripted", "n": 0, "d": 0})
 
 
 async def test_a_rate_limit_wait_emits_a_notice(play: Play) -> None:
     stage = await play('S429:{"retry-after":"0.01"}', ok("done"))
     await stage.run()
-    assert stage.events[0] == Notice("N6", {"provider": "openai", "n": 0})
+    assert stage.events[0] == Notice(NoticeId.RATE_LIMITED, {"provider": "openai", "n": 0})
 
 
 async def test_a_slow_compaction_emits_no_retry_notice(play: Play) -> None:
@@ -363,8 +364,14 @@ async def test_cancelling_the_turn_cancels_the_running_tool(play: Play) -> None:
 @pytest.mark.parametrize(
     ("script", "notice"),
     [
-        ('S429:{"retry-after":"50"}', Notice("N6", {"provider": "openai", "n": 50})),
-        ('S503:{"retry-after":"50"}', Notice("N2", {"provider": "openai", "k": 1, "max": 2})),
+        (
+            'S429:{"retry-after":"50"}',
+            Notice(NoticeId.RATE_LIMITED, {"provider": "openai", "n": 50}),
+        ),
+        (
+            'S503:{"retry-after":"50"}',
+            Notice(NoticeId.RECONNECTING, {"provider": "openai", "k": 1, "max": 2}),
+        ),
     ],
 )
 async def test_a_long_wait_emits_a_notice_and_can_be_cancelled(

@@ -34,6 +34,7 @@ from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.drafts import FileDraft
 from agent.verdict import Complete, Cut, CutPhase
 from sessions.records import Message
+from sessions.values.notices import NoticeId
 from tests.fakes.agent_kit import LoopClock
 
 LAST = Message("user", "[last]")
@@ -491,7 +492,7 @@ def test_emitted_events_reproduce_the_text_of_the_step(
 
 # --- notices -------------------------------------------------------------------------------------------
 
-NEWS = Notice("N3", {})
+NEWS = Notice(NoticeId.ANSWER_CONTINUES, {})
 
 
 async def passed(seconds: float) -> None:
@@ -540,7 +541,7 @@ async def test_the_notice_delay_counts_from_the_last_output() -> None:
 async def test_a_newer_notice_replaces_an_older_one() -> None:
     shown = Shown()
     shown.clock.at = 0.97
-    shown.step.schedule_notice(Notice("N2", {}), 0.0, 1.0)
+    shown.step.schedule_notice(Notice(NoticeId.RECONNECTING, {}), 0.0, 1.0)
     shown.step.schedule_notice(NEWS, 0.0, 1.0)
     await passed(0.06)
     assert shown.events == [NEWS]

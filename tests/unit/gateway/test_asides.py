@@ -29,6 +29,7 @@ from sessions.records import InboxEntry, InboxState, Message, OutboxItem
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from sessions.values.ids import Ids
+from sessions.values.notices import NoticeId
 from sessions.values.secret import Secret
 from tests.contract.store_kit import ended, opened, started
 from tests.fakes.model_script import Script, ok
@@ -297,9 +298,9 @@ async def test_nothing_is_shortened_while_a_turn_runs_or_without_a_conversation(
             id="t1", session="s1", address=ADDRESS, person=PERSON, request="go", started_at=1
         )
         made.state = ConversationState(key=KEY, session="s1", turn=turn)
-        assert await made.call("compact") == NoticeReply("busy")
+        assert await made.call("compact") == NoticeReply(NoticeId.BUSY)
         made.state = ConversationState(key=KEY)
-        assert await made.call("compact") == NoticeReply("compact_nothing")
+        assert await made.call("compact") == NoticeReply(NoticeId.COMPACT_NOTHING)
 
 
 async def test_a_level_of_reasoning_that_is_none_changes_nothing(tmp_path: Path) -> None:
@@ -310,7 +311,7 @@ async def test_a_level_of_reasoning_that_is_none_changes_nothing(tmp_path: Path)
             assert outcome.notice == "reasoning_unknown"
             assert (outcome.fields["name"], outcome.fields["nearest"]) == (written, near)
         assert await made.call("reasoning") == NoticeReply(
-            "reasoning", {"level": "low", "levels": ", ".join(REASONING_LEVELS)}
+            NoticeId.REASONING_LEVEL, {"level": "low", "levels": ", ".join(REASONING_LEVELS)}
         )
         leaving = RunningTurn(
             id="t1",
@@ -323,7 +324,7 @@ async def test_a_level_of_reasoning_that_is_none_changes_nothing(tmp_path: Path)
         )
         made.state = ConversationState(key=KEY, session="s1", turn=leaving)
         assert await made.call("reasoning", "XHIGH") == NoticeReply(
-            "reasoning_set", {"level": "xhigh", "running": 0}
+            NoticeId.REASONING_SET, {"level": "xhigh", "running": 0}
         )
 
 

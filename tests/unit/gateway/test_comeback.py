@@ -13,6 +13,7 @@ from gateway.process.restart_report import (
     format_turns,
     restart_fields,
 )
+from sessions.values.notices import NoticeId
 
 ANN = InterruptedTurn(
     turn="t_1", key="pigeon:1001", request="write a\nlong \x1b[31mreport", minutes=3, tool="shell"
@@ -23,7 +24,7 @@ ASKED = PendingRestart(id="r_1", at=10_000, version="1.0", askers=(RestartReques
 
 def told(over: CompletedRestart, *, direct: bool = True, resumed: int = 0) -> str:
     return render_notice(
-        "restarted", {**restart_fields(over, direct=direct), "resumed": resumed}, "/{word}"
+        NoticeId.RESTARTED, {**restart_fields(over, direct=direct), "resumed": resumed}, "/{word}"
     )
 
 

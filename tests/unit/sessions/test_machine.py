@@ -54,6 +54,7 @@ from sessions.conversation.machine import (
     step,
 )
 from sessions.records import InboxState, Message, SessionReason, SessionState, TurnState
+from sessions.values.notices import NoticeId
 
 T = TypeVar("T")
 KEY = "web:abc"
@@ -319,7 +320,7 @@ def test_an_over_aged_session_is_closed_and_the_user_told() -> None:
     result = after(idle(session="s_old"), MessageArrived(pending("a"), expired=SessionReason.IDLE))
     assert of(SetSession, result)[0].state is SessionState.CLOSED
     assert of(OpenSession, result)
-    assert said(result) == ["expired"]
+    assert said(result) == [NoticeId.EXPIRED_IDLE]
 
 
 def test_a_deleted_message_leaves_the_queue_and_an_edited_one_changes() -> None:

@@ -452,7 +452,7 @@ for number in range(1, 2000, step):
         store = f"sqlite:///{here / 'holdfast.db'}"
         if what == "backup":
             sys.addaudithook(hook)
-            write_backup_file(BackupSource(here, store, "1", "now"), copy / "b.tar")
+            write_backup_file(BackupSource(home=here, store_url=store, version="1", made_at="now"), copy / "b.tar")
         else:
             with hold_state_folder(here):
                 ready = prepare_restore(folder / "b.tar", here, store, 1_800_000_000_000, moved=True)
