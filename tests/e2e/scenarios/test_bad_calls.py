@@ -255,7 +255,7 @@ def meeting(parties: int) -> Tool:
 
     @tool(risk=Risk.READ, parallel=True)
     async def meet(_context: ToolContext, who: str) -> str:
-        """Meet somebody."""
+        """Wait for the other calls."""
         async with asyncio.timeout(2):
             await barrier.wait()
         return f"met {who}"

@@ -7,21 +7,21 @@ from hypothesis import strategies as st
 from agent.model.fallback import FallbackChain
 
 
-def everybody(_index: int) -> bool:
+def all_closed(_index: int) -> bool:
     return True
 
 
-def nobody(_index: int) -> bool:
+def all_open(_index: int) -> bool:
     return False
 
 
 def test_the_primary_target_is_picked_first() -> None:
-    assert FallbackChain(3).pick(everybody) == 0
+    assert FallbackChain(3).pick(all_closed) == 0
 
 
 def test_failed_targets_are_replaced_in_order_until_none_is_left() -> None:
     chain, asked = FallbackChain(3), []
-    while (index := chain.pick(everybody)) is not None:
+    while (index := chain.pick(all_closed)) is not None:
         asked.append(index)
         chain.mark_failed(index)
     assert asked == [0, 1, 2]
@@ -32,20 +32,20 @@ def test_a_target_with_an_open_breaker_is_skipped() -> None:
 
 
 def test_the_first_target_is_picked_when_all_breakers_are_open() -> None:
-    assert FallbackChain(2).pick(nobody) == 0
+    assert FallbackChain(2).pick(all_open) == 0
 
 
 def test_the_first_remaining_target_is_picked_when_all_others_failed_or_are_open() -> None:
     chain = FallbackChain(3)
     chain.mark_failed(0)
-    assert chain.pick(nobody) == 1
+    assert chain.pick(all_open) == 1
 
 
 def test_a_failed_target_is_not_picked_even_if_its_breaker_allows_it() -> None:
     chain = FallbackChain(2)
     chain.mark_failed(1)
     chain.mark_failed(0)
-    assert chain.pick(everybody) is None
+    assert chain.pick(all_closed) is None
 
 
 def test_each_breaker_is_asked_at_most_once_until_one_allows() -> None:
@@ -64,9 +64,9 @@ def test_each_breaker_is_asked_at_most_once_until_one_allows() -> None:
 def test_equal_targets_fail_together() -> None:
     chain = FallbackChain(3, ("a", "a", "b"))
     chain.mark_failed(1)
-    assert chain.pick(everybody) == 2
+    assert chain.pick(all_closed) == 2
     chain.mark_failed(2)
-    assert chain.pick(everybody) is None
+    assert chain.pick(all_closed) is None
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ CAPS = [
 def test_an_output_limit_that_was_hit_is_doubled(
     settings: dict[str, Any], cap: int | None, used: int, raised: int
 ) -> None:
-    route = Route([target("nobody knows", **settings)], LearnedTargets())
+    route = Route([target("unknown", **settings)], LearnedTargets())
     seen = result(Complete(), Usage(output_tokens=used))
     assert route.raised_cap(cap, seen) == raised
 
@@ -173,7 +173,7 @@ def test_a_rejected_output_limit_is_not_used_again_in_this_turn() -> None:
 def test_a_rejected_output_limit_without_a_named_maximum_is_halved(
     settings: dict[str, Any], cap: int | None, lowered: int
 ) -> None:
-    assert Route([target("nobody knows", **settings)], LearnedTargets()).lowered_cap(cap) == lowered
+    assert Route([target("unknown", **settings)], LearnedTargets()).lowered_cap(cap) == lowered
 
 
 def test_a_duplicate_target_is_not_a_fallback() -> None:

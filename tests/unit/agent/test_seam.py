@@ -95,12 +95,14 @@ def test_a_restarted_answer_is_shown_once_at_any_cut(may_replace: bool) -> None:
         assert not seam.added_nothing or not MARKDOWN[cut:].strip()
 
 
-@pytest.mark.parametrize(("said", "anew"), [(47, False), (48, True)])
-def test_forty_eight_repeated_leading_characters_count_as_a_restart(said: int, anew: bool) -> None:
+@pytest.mark.parametrize(("said", "restarted"), [(47, False), (48, True)])
+def test_forty_eight_repeated_leading_characters_count_as_a_restart(
+    said: int, restarted: bool
+) -> None:
     new = MARKDOWN[:said] + "\u2026 and something else"
     shown, seam = joined(MARKDOWN, new)
-    assert seam.restarted is anew
-    assert shown == (new if anew else MARKDOWN + new)
+    assert seam.restarted is restarted
+    assert shown == (new if restarted else MARKDOWN + new)
 
 
 def test_a_continuation_without_overlap_is_joined_exactly_at_unambiguous_cuts() -> None:
@@ -267,7 +269,7 @@ OLD = "The answer has five parts, and each of them matters. The first is that no
 
 
 @pytest.mark.parametrize(
-    ("new", "shown", "no_op", "anew"),
+    ("new", "shown", "no_op", "restarted"),
     [
         pytest.param(OLD[:60], OLD, True, True, id="ends within the old text"),
         pytest.param(OLD[:12], OLD, True, True, id="ends early within it"),
@@ -290,10 +292,10 @@ OLD = "The answer has five parts, and each of them matters. The first is that no
         ),
     ],
 )
-def test_a_restarted_answer_is_joined(new: str, shown: str, no_op: bool, anew: bool) -> None:
+def test_a_restarted_answer_is_joined(new: str, shown: str, no_op: bool, restarted: bool) -> None:
     found, seam = joined(OLD, new)
     assert found == shown
-    assert (seam.added_nothing, seam.restarted) == (no_op, anew)
+    assert (seam.added_nothing, seam.restarted) == (no_op, restarted)
 
 
 def test_a_different_restart_is_ignored_when_text_cannot_be_replaced() -> None:
