@@ -238,7 +238,7 @@ def test_discord_shows_the_link_that_lets_the_bot_in(tmp_path: Path) -> None:
     person = Person("client-secret-32-characters-long", token)
     checks = Answers({token: ProbeResult("Ada", "@ada", "https://discord.com/oauth2/x")})
     bots(person, tmp_path, checks).set_up("discord")
-    assert "  Let it into a server of yours: https://discord.com/oauth2/x" in person.said
+    assert "  Add the bot to one of your servers: https://discord.com/oauth2/x" in person.said
     assert "Message Content Intent" in person.screen
     assert len(person.refused) == 1
 

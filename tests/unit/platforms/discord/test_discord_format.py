@@ -1,4 +1,4 @@
-"""Markdown as Discord shows it."""
+"""Tests of rendering Markdown for Discord."""
 
 import random
 import re
@@ -16,15 +16,15 @@ _WORDS = re.compile(r"[^\W\d_]+")
 
 
 def words(text: str) -> str:
-    """What there is to read, in order, whatever it looks like; lists are counted anew."""
-    plain = re.sub(r"\[([ xX])\](?=[ \t])", " ", text)  # boxes become signs
+    """Return the letters of a text in order, without markup and without list numbers."""
+    plain = re.sub(r"\[([ xX])\](?=[ \t])", " ", text)  # rendered as ☐ and ☑
     plain = re.sub(r"<br\s*/?>", " ", plain, flags=re.IGNORECASE)
     plain = re.sub(r"^(\s*(?:`{3,}|~{3,})[^\s`]*)[^\n`]*$", r"\1", plain, flags=re.MULTILINE)
     return "".join(_WORDS.findall(plain))
 
 
 def shows(shown: str, md: str) -> bool:
-    """Tell whether all words are there, in order; addresses and settings of code may be added."""
+    """Return whether all letters of `md` are shown in order; URLs may be added in between."""
     left = iter(words(shown))
     return all(char in left for char in words(md))
 
@@ -78,12 +78,12 @@ def shows(shown: str, md: str) -> bool:
         ("#### ", "#### "),
     ],
 )  # fmt: skip
-def test_what_discord_does_not_draw_is_written_so_that_it_can_be_read(md: str, shown: str) -> None:
+def test_markdown_is_rendered_in_discords_dialect(md: str, shown: str) -> None:
     assert render(md) == shown
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_nothing_of_a_sample_is_lost_in_any_of_its_pieces(name: str) -> None:
+def test_no_word_of_a_sample_is_lost_when_split(name: str) -> None:
     for piece in split(SAMPLES[name], MAX_CHARS):
         shown = render(piece)
         assert len(shown) <= MAX_CHARS
@@ -92,7 +92,7 @@ def test_nothing_of_a_sample_is_lost_in_any_of_its_pieces(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in SAMPLES if len(SAMPLES[name]) < 1500])
-def test_no_beginning_of_a_sample_leaves_a_code_block_open_or_loses_a_word(name: str) -> None:
+def test_no_word_of_any_prefix_of_a_sample_is_lost(name: str) -> None:
     md = SAMPLES[name]
     for end in range(len(md)):
         piece = close_open_marks(md[:end])
@@ -101,7 +101,7 @@ def test_no_beginning_of_a_sample_leaves_a_code_block_open_or_loses_a_word(name:
         assert shows(shown, piece), piece
 
 
-def test_a_table_that_would_grow_too_wide_is_shown_narrow_and_never_cut() -> None:
+def test_a_table_too_wide_when_aligned_is_rendered_compact() -> None:
     wide = "| a | b |\n|---|---|\n" + "| " + "w" * 300 + " | x |\n" + "| x | y |\n" * 100
     (piece,) = split(wide, MAX_CHARS)
     shown = render(piece)
@@ -110,7 +110,7 @@ def test_a_table_that_would_grow_too_wide_is_shown_narrow_and_never_cut() -> Non
     assert shown.startswith("```\na | b\n")
 
 
-def test_what_would_grow_too_long_in_any_form_stays_as_it_was_written() -> None:
+def test_text_too_long_in_every_layout_is_sent_as_written() -> None:
     md = "a || b " * 285
     assert len(md) <= MAX_CHARS
     assert render(md) == md
@@ -131,15 +131,15 @@ _PIECES = st.lists(
 
 @settings(max_examples=1_500, deadline=None)
 @given(_PIECES)
-def test_whatever_a_model_writes_arrives_whole(pieces: list[str]) -> None:
+def test_no_word_of_random_markdown_is_lost(pieces: list[str]) -> None:
     md = "".join(pieces)
     shown = render(md)
     assert shows(shown, md)
     assert len(shown) <= max(MAX_CHARS, len(md))
 
 
-def test_a_long_document_takes_no_time_to_speak_of() -> None:
-    rng = random.Random(7)  # noqa: S311 - the same every time
+def test_long_random_texts_are_rendered_quickly() -> None:
+    rng = random.Random(7)  # noqa: S311 - a fixed seed keeps the texts the same
     signs = "`*_~|[]()#>-\\ \n a"
     for _ in range(300):
         render("".join(rng.choice(signs) for _ in range(MAX_CHARS)))

@@ -1,6 +1,6 @@
-"""A bot token and a model key in the environment, no file: from the first start to a second person.
+"""First start with only a bot token and a model key in the environment, up to a second person.
 
-Addresses are given, because the services are on loopback here, and one server of tools.
+The settings given are the addresses of the fake services and one MCP server.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ CALLS = {
 
 
 def obedient(body: dict[str, Any]) -> Script:
-    """Calls a tool when asked to, else repeats what was said."""
+    """Model script that calls the tool named by the first word, else echoes the message."""
     last = body["messages"][-1]
     word = str(last["content"]).split()[0] if last["role"] == "user" else ""
     return CALLS.get(word) or talkative(body)
 
 
 class Started:
-    """The program as somebody starts it who has read only the first lines of the manual."""
+    """The installed program, run with defaults in an empty home folder."""
 
     def __init__(
         self, home: Path, telegram: TelegramServer, model: ModelServer, *, tools: bool = False
@@ -71,7 +71,7 @@ class Started:
 
     @property
     def files(self) -> dict[str, str]:
-        """What the agent has written."""
+        """Content of the files in the workspace, by relative path."""
         state = self.home / ".local" / "share" / "holdfast" / "workspace"
         return {
             str(each.relative_to(state)): each.read_text()
@@ -81,7 +81,7 @@ class Started:
 
     @property
     def effects(self) -> list[str]:
-        """What the server of tools has done, without the keys of the calls."""
+        """Calls that the MCP server carried out, without their keys."""
         lines = self.effects_file.read_text().splitlines() if self.effects_file.exists() else []
         return [line.rpartition(" ")[0] for line in lines]
 
@@ -101,17 +101,17 @@ class Started:
         await self._process.wait()
 
     async def prints(self, pattern: str) -> str:
-        """Wait for a line; gives what the pattern's group stands for."""
+        """Wait for a line of output that matches; return the pattern's first group."""
         assert self._process.stdout is not None
         while line := (await self._process.stdout.readline()).decode():
             self.printed.append(line)
             if found := re.search(pattern, line):
                 return found[1]
-        msg = f"it ended without it: {self.printed}"
+        msg = f"the program ended without printing {pattern!r}: {self.printed}"
         raise AssertionError(msg)
 
     async def run(self, *words: str) -> list[str]:
-        """Another command of the program."""
+        """Run another command of the program; return its output lines."""
         asked = await asyncio.create_subprocess_exec(
             *(HOLDFAST, *words), stdout=asyncio.subprocess.PIPE, cwd=self.home, env=self._env
         )
@@ -127,7 +127,7 @@ def question(messages: list[Shown]) -> Shown:
     return next(each for each in messages if each.buttons)
 
 
-async def test_from_nothing_to_an_owner_with_tools_and_a_second_person(tmp_path: Path) -> None:
+async def test_first_start_leads_to_an_owner_with_tools_and_a_second_person(tmp_path: Path) -> None:
     async with ModelServer(obedient) as model, serving() as telegram, asyncio.timeout(PATIENCE):
         async with Started(tmp_path, telegram, model, tools=True) as daemon:
             code = await daemon.prints(rf"https://t\.me/{BOT_NAME}\?start=([A-Z0-9]{{8}}) ")
@@ -148,7 +148,7 @@ async def test_from_nothing_to_an_owner_with_tools_and_a_second_person(tmp_path:
             allow, _ = asked.actions
             telegram.press(ANN, asked, allow)
             await telegram.shows(ANN, f"✅ Allowed by telegram:{ANN}.", "echo: tell bob")
-            telegram.press(ANN, asked, allow)  # a second time
+            telegram.press(ANN, asked, allow)  # a repeated press has no effect
             await telegram.shows(ANN, "This was answered already.")
             assert daemon.effects == ["send bob tea is here"]
 
@@ -174,7 +174,7 @@ async def test_from_nothing_to_an_owner_with_tools_and_a_second_person(tmp_path:
         assert telegram.complaints() == []
 
 
-async def test_a_new_claim_is_printed_as_a_link_where_the_name_of_the_bot_is_known(
+async def test_a_new_claim_is_printed_as_a_link_to_the_bot(
     tmp_path: Path,
 ) -> None:
     async with (

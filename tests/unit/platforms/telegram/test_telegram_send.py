@@ -1,4 +1,4 @@
-"""What ops look like on Telegram, and what becomes of refusals and broken connections."""
+"""Tests of sending: how each op appears on Telegram, and how refusals and failures are handled."""
 
 import asyncio
 from pathlib import Path
@@ -43,13 +43,15 @@ ME, GROUP = Address("telegram", "1001"), Address("telegram", "-1001234")
 TABLE = "# Costs\n\n| a | b |\n|---|---|\n| 1 | **2** |"
 
 
-async def test_a_table_is_shown_as_one(adapter: TelegramAdapter, server: TelegramServer) -> None:
+async def test_a_table_is_sent_as_a_rich_message(
+    adapter: TelegramAdapter, server: TelegramServer
+) -> None:
     await adapter.deliver(Post("a.0", ME, TABLE))
     (shown,) = server.messages(1001)
     assert "<table bordered><tr><th>a</th>" in shown.html
 
 
-async def test_words_alone_are_sent_so_that_every_client_shows_them(
+async def test_simple_text_is_sent_with_entities(
     adapter: TelegramAdapter, server: TelegramServer
 ) -> None:
     await adapter.deliver(Post("a.0", ME, "Some **words**"))
@@ -59,7 +61,7 @@ async def test_words_alone_are_sent_so_that_every_client_shows_them(
     assert server.called("sendMessage")[0]["link_preview_options"] == {"is_disabled": True}
 
 
-async def test_a_server_that_does_not_know_rich_messages_is_asked_once() -> None:
+async def test_a_server_without_rich_messages_is_tried_once() -> None:
     async with serving(rich=False) as server, telegram(server) as adapter:
         for number in range(3):
             await adapter.deliver(Post(f"a.{number}", ME, TABLE))
@@ -67,7 +69,7 @@ async def test_a_server_that_does_not_know_rich_messages_is_asked_once() -> None
         assert all("│" in shown.text for shown in server.messages(1001))
 
 
-async def test_what_is_refused_in_one_form_is_shown_in_a_plainer_one(
+async def test_a_refused_form_falls_back_to_a_plainer_one(
     adapter: TelegramAdapter, server: TelegramServer
 ) -> None:
     server.fail("sendRichMessage", refused("can't parse rich message"))
@@ -80,7 +82,7 @@ async def test_what_is_refused_in_one_form_is_shown_in_a_plainer_one(
     assert server.messages(1001)[1].entities == []
 
 
-async def test_a_table_that_grows_too_long_when_aligned_is_not_aligned() -> None:
+async def test_a_table_too_long_when_aligned_is_sent_compact() -> None:
     row = "| " + "x" * 400 + " | y |\n"
     short = "| a | b |\n" * 60
     async with serving(rich=False) as server, telegram(server) as adapter:
@@ -89,7 +91,7 @@ async def test_a_table_that_grows_too_long_when_aligned_is_not_aligned() -> None
     assert "a | b" in shown.text
 
 
-async def test_an_edit_that_changes_nothing_has_done_its_work(
+async def test_an_edit_without_changes_succeeds(
     adapter: TelegramAdapter, server: TelegramServer
 ) -> None:
     message = (await adapter.deliver(Post("a.0", ME, "Same"))).message
@@ -97,7 +99,7 @@ async def test_an_edit_that_changes_nothing_has_done_its_work(
     assert len(server.called("editMessageText")) == 1
 
 
-async def test_an_edit_may_turn_words_into_a_table_and_back(
+async def test_an_edit_can_turn_text_into_a_table_and_back(
     adapter: TelegramAdapter, server: TelegramServer
 ) -> None:
     message = (await adapter.deliver(Post("a.0", ME, "First"))).message
@@ -107,7 +109,7 @@ async def test_an_edit_may_turn_words_into_a_table_and_back(
     assert server.screen(1001) == ["Last"]
 
 
-async def test_buttons_stand_below_and_go_with_an_edit(
+async def test_buttons_are_shown_and_removed_by_an_edit(
     adapter: TelegramAdapter, server: TelegramServer
 ) -> None:
     buttons = (Button("Approve", "approve:1"), Button("Deny", "deny:1"))
@@ -119,7 +121,7 @@ async def test_buttons_stand_below_and_go_with_an_edit(
     assert server.messages(1001)[0].actions == []
 
 
-async def test_a_button_that_carries_too_much_is_refused_before_it_is_sent(
+async def test_a_button_with_too_much_data_is_rejected_before_sending(
     adapter: TelegramAdapter, server: TelegramServer
 ) -> None:
     with pytest.raises(Rejected, match="64 bytes"):
@@ -127,7 +129,7 @@ async def test_a_button_that_carries_too_much_is_refused_before_it_is_sent(
     assert server.messages(1001) == []
 
 
-async def test_an_answer_hangs_below_its_question_in_its_topic(
+async def test_an_answer_replies_to_its_question_in_the_same_topic(
     adapter: TelegramAdapter, server: TelegramServer
 ) -> None:
     topic = Address("telegram", "-1001234", thread="7")
@@ -138,24 +140,24 @@ async def test_an_answer_hangs_below_its_question_in_its_topic(
     assert (second.thread, second.reply_to) == (7, 56)
 
 
-async def test_a_draft_can_be_stopped_and_says_what_is_going_on(
+async def test_a_draft_has_a_stop_button_and_shows_the_status(
     adapter: TelegramAdapter, server: TelegramServer
 ) -> None:
     await adapter.deliver(Draft("a.p", ME, draft="a", text="So far", status="reading a file"))
     assert server.screen(1001) == ["So far\n\n*reading a file*"]
     await adapter.deliver(Draft("a.p", ME, draft="a", text=TABLE))
-    assert len(server.room(1001).drafts) == 1  # the same draft, changed
+    assert len(server.room(1001).drafts) == 1  # the draft was updated
     assert server.called("sendRichMessageDraft")[0]["can_stop"] is True
 
 
-async def test_chats_say_what_they_can_show(adapter: TelegramAdapter) -> None:
+async def test_only_private_chats_show_drafts(adapter: TelegramAdapter) -> None:
     assert adapter.capabilities_in(ME).live is Live.DRAFT
     assert adapter.capabilities_in(GROUP).live is Live.EDIT
     with pytest.raises(Rejected):
         await adapter.deliver(Draft("a.p", GROUP, draft="a", text="So far"))
 
 
-async def test_a_receipt_is_a_sign_that_telegram_knows(
+async def test_receipts_are_replaced_by_reactions_telegram_accepts(
     adapter: TelegramAdapter, server: TelegramServer
 ) -> None:
     for emoji, shown in (("👀", "👀"), ("✅", "👍"), ("❌", "👎"), ("", "")):
@@ -163,11 +165,13 @@ async def test_a_receipt_is_a_sign_that_telegram_knows(
         assert server.room(1001).reactions[5] == shown
 
 
-async def test_typing_and_deleting(adapter: TelegramAdapter, server: TelegramServer) -> None:
+async def test_typing_is_shown_and_deleting_twice_succeeds(
+    adapter: TelegramAdapter, server: TelegramServer
+) -> None:
     await adapter.deliver(Typing("a.t", ME))
     assert server.room(1001).typing
     message = (await adapter.deliver(Post("a.0", ME, "Oops"))).message
-    for _ in range(2):  # what is gone need not be deleted
+    for _ in range(2):  # the second delete finds no message
         await adapter.deliver(Delete("a.0.d", ME, message))
     assert server.screen(1001) == []
 
@@ -185,7 +189,7 @@ async def test_typing_and_deleting(adapter: TelegramAdapter, server: TelegramSer
         ("a.mp4", "video/mp4", "video"),
     ],
 )
-async def test_files_are_sent_as_what_they_are(
+async def test_files_are_sent_as_the_kind_of_their_media_type(
     adapter: TelegramAdapter,
     server: TelegramServer,
     tmp_path: Path,
@@ -203,7 +207,7 @@ async def test_files_are_sent_as_what_they_are(
     assert receipt.message == str(shown.id)
 
 
-async def test_a_picture_that_is_none_is_sent_as_a_file(
+async def test_an_invalid_picture_is_sent_as_a_document(
     adapter: TelegramAdapter, server: TelegramServer, tmp_path: Path
 ) -> None:
     path = tmp_path / "a.png"
@@ -213,7 +217,7 @@ async def test_a_picture_that_is_none_is_sent_as_a_file(
     assert (shown.file, shown.content) == ("document", path.read_bytes())
 
 
-async def test_a_caption_that_is_too_long_does_not_keep_the_file_back(
+async def test_a_caption_over_the_limit_is_cut(
     adapter: TelegramAdapter, server: TelegramServer, tmp_path: Path
 ) -> None:
     path = tmp_path / "a.pdf"
@@ -232,14 +236,14 @@ async def test_a_caption_that_is_too_long_does_not_keep_the_file_back(
     assert shown.text.endswith("😀…")
 
 
-async def test_a_file_that_is_not_there_is_refused(adapter: TelegramAdapter) -> None:
+async def test_a_missing_file_is_rejected(adapter: TelegramAdapter) -> None:
     with pytest.raises(Rejected, match=r"a\.pdf cannot be read"):
         await adapter.deliver(
             Upload("a.0", ME, path="/nowhere/a.pdf", name="a.pdf", media_type="application/pdf")
         )
 
 
-async def test_a_large_upload_does_not_hold_up_other_chats(
+async def test_a_large_upload_does_not_delay_other_chats(
     adapter: TelegramAdapter, server: TelegramServer, tmp_path: Path
 ) -> None:
     path = tmp_path / "a.bin"
@@ -265,7 +269,7 @@ async def test_a_large_upload_does_not_hold_up_other_chats(
     assert sorted(waits)[len(waits) // 2] < 0.5
 
 
-# --- what goes wrong ---------------------------------------------------------------------------
+# --- failures ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -286,7 +290,7 @@ async def test_a_large_upload_does_not_hold_up_other_chats(
     ],
     ids=lambda value: getattr(value, "description", "") or getattr(value, "__name__", "cut"),
 )
-async def test_what_goes_wrong_says_what_to_do_about_it(
+async def test_each_failure_becomes_its_contract_error(
     adapter: TelegramAdapter, server: TelegramServer, fault: Fault, error: type[PlatformError]
 ) -> None:
     server.fail("sendMessage", fault)
@@ -300,7 +304,7 @@ async def test_what_goes_wrong_says_what_to_do_about_it(
         server.room(1001).blocked_until = 0.0
 
 
-async def test_the_same_form_is_not_tried_twice(
+async def test_a_refused_plain_text_is_not_sent_again(
     adapter: TelegramAdapter, server: TelegramServer
 ) -> None:
     server.fail("sendMessage", refused("something is wrong with this"))
@@ -309,7 +313,9 @@ async def test_the_same_form_is_not_tried_twice(
     assert len(server.called("sendMessage")) == 1
 
 
-async def test_no_error_tells_the_token(adapter: TelegramAdapter, server: TelegramServer) -> None:
+async def test_no_error_contains_the_token(
+    adapter: TelegramAdapter, server: TelegramServer
+) -> None:
     for fault in (cut_after(), gateway_page(), Fault(401, "Unauthorized"), failed()):
         server.fail("sendMessage", fault)
         with pytest.raises(PlatformError) as caught:
@@ -317,7 +323,7 @@ async def test_no_error_tells_the_token(adapter: TelegramAdapter, server: Telegr
         assert "AAFake" not in str(caught.value)
 
 
-async def test_when_telegram_cannot_be_reached_nothing_was_sent() -> None:
+async def test_an_unreachable_telegram_is_unavailable() -> None:
     async with serving() as other, telegram(other) as left:
         await left.deliver(Post("a.0", ME, "Hello"))
     with pytest.raises(Unavailable, match="cannot be reached"):
@@ -325,7 +331,7 @@ async def test_when_telegram_cannot_be_reached_nothing_was_sent() -> None:
     await left.aclose()
 
 
-async def test_a_group_that_became_a_supergroup_is_followed(
+async def test_posts_follow_a_group_that_became_a_supergroup(
     adapter: TelegramAdapter, server: TelegramServer
 ) -> None:
     server.room(-55).moved_to = -10055
@@ -335,7 +341,7 @@ async def test_a_group_that_became_a_supergroup_is_followed(
     assert [each["chat_id"] for each in server.called("sendMessage")] == [-55, -10055, -10055]
 
 
-async def test_an_edit_of_what_is_gone_is_not_tried_in_other_forms(
+async def test_an_edit_of_a_deleted_message_is_not_retried_in_other_forms(
     adapter: TelegramAdapter, server: TelegramServer
 ) -> None:
     with pytest.raises(Rejected, match="not found"):
@@ -343,7 +349,7 @@ async def test_an_edit_of_what_is_gone_is_not_tried_in_other_forms(
     assert len(server.called("editMessageText")) == 1
 
 
-async def test_a_message_that_cannot_become_rich_is_not_asked_to_again(
+async def test_a_message_that_refused_the_rich_form_is_edited_as_text(
     adapter: TelegramAdapter, server: TelegramServer
 ) -> None:
     message = (await adapter.deliver(Post("a.0", ME, "First"))).message

@@ -1,4 +1,4 @@
-"""Services send requests under the daemon's public name, which nobody has to configure twice."""
+"""Webhooks of Telegram and Slack arrive under the daemon's public host without further settings."""
 
 import json
 import time
@@ -25,7 +25,7 @@ async def posted(daemon: Daemon, path: str, host: str, body: str, headers: dict[
         return response.status
 
 
-async def test_telegram_and_slack_reach_their_own_paths_by_a_public_name_and_nothing_else(
+async def test_webhooks_are_accepted_only_under_their_own_path_and_public_host(
     tmp_path: Path,
 ) -> None:
     async with ModelServer(talkative) as model, serving() as telegram, SlackServer() as slack:
@@ -48,16 +48,16 @@ async def test_telegram_and_slack_reach_their_own_paths_by_a_public_name_and_not
             },
         )
         async with daemon:
-            said = telegram.message(1001, "by webhook", date=int(time.time()))  # noqa: TID251 - of the machine
-            update = json.dumps({"update_id": 1, "message": said})
-            shown = {"X-Telegram-Bot-Api-Secret-Token": SECRET}
-            ways = [
+            message = telegram.message(1001, "by webhook", date=int(time.time()))  # noqa: TID251 - the daemon uses the machine's clock
+            update = json.dumps({"update_id": 1, "message": message})
+            headers = {"X-Telegram-Bot-Api-Secret-Token": SECRET}
+            hosts = [
                 ("bot.example.org", 200),
                 ("bot.example.org:8443", 200),
                 ("evil.example.org", 403),
             ]
-            for host, status in ways:
-                assert await posted(daemon, "/telegram", host, update, shown) == status
+            for host, status in hosts:
+                assert await posted(daemon, "/telegram", host, update, headers) == status
             await telegram.shows(1001, "echo: by webhook")
 
             ts = f"{time.time():.6f}"  # noqa: TID251 - likewise

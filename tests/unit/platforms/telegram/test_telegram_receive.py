@@ -1,4 +1,4 @@
-"""What comes in: nothing lost, nothing acknowledged before it is stored, trouble named."""
+"""Tests of receiving by polling and webhook: no update is lost or acknowledged before storage."""
 
 import asyncio
 import contextlib
@@ -42,7 +42,7 @@ GROUP = -1001234
 
 
 class WatchedShelf(MemoryShelf):
-    """A shelf that can be waited for."""
+    """Shelf on which a test can await a key."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ async def running(adapter: TelegramAdapter, inbox: Inbox) -> AsyncIterator[None]
 
 
 async def ends(adapter: TelegramAdapter, inbox: Inbox | None = None) -> BaseException:
-    """Give the error with which the adapter stops."""
+    """Run the adapter and return the error that ends it."""
     with pytest.raises((PlatformError, OSError)) as caught:
         async with asyncio.timeout(5):
             await adapter.run(inbox or Inbox(), lambda: None)
@@ -86,7 +86,7 @@ async def ends(adapter: TelegramAdapter, inbox: Inbox | None = None) -> BaseExce
 # --- polling -----------------------------------------------------------------------------------
 
 
-async def test_what_waited_before_the_start_comes_in_order(
+async def test_updates_pending_before_the_start_arrive_in_order(
     server: TelegramServer, adapter: TelegramAdapter, inbox: Inbox
 ) -> None:
     last = 0
@@ -97,7 +97,7 @@ async def test_what_waited_before_the_start_comes_in_order(
     assert inbox.said == [f"{number}" for number in range(150)]
 
 
-async def test_chats_do_not_wait_for_each_other_and_each_keeps_its_order(
+async def test_chats_are_processed_independently_and_each_in_order(
     server: TelegramServer, adapter: TelegramAdapter, inbox: Inbox
 ) -> None:
     last = 0
@@ -111,7 +111,7 @@ async def test_chats_do_not_wait_for_each_other_and_each_keeps_its_order(
         assert [each.text for each in mine if isinstance(each, InboundMessage)] == [*"01234"]
 
 
-async def test_nothing_is_acknowledged_that_could_not_be_stored(
+async def test_an_update_that_could_not_be_stored_is_not_acknowledged(
     server: TelegramServer, adapter: TelegramAdapter, inbox: Inbox
 ) -> None:
     inbox.fails = 1
@@ -123,7 +123,7 @@ async def test_nothing_is_acknowledged_that_could_not_be_stored(
     assert inbox.said == ["hello"]
 
 
-async def test_an_update_that_cannot_be_read_does_not_hold_up_the_others(
+async def test_a_malformed_update_does_not_block_the_others(
     server: TelegramServer, adapter: TelegramAdapter, inbox: Inbox
 ) -> None:
     server.say(1001, "before")
@@ -134,7 +134,7 @@ async def test_an_update_that_cannot_be_read_does_not_hold_up_the_others(
     assert inbox.said == ["before", "after"]
 
 
-async def test_the_place_is_kept_and_used_only_for_the_same_bot_and_day(
+async def test_the_stored_offset_is_used_only_for_the_same_bot_and_within_a_day(
     server: TelegramServer, inbox: Inbox
 ) -> None:
     shelf = MemoryShelf()
@@ -158,7 +158,7 @@ async def test_the_place_is_kept_and_used_only_for_the_same_bot_and_day(
         assert "offset" not in server.called("getUpdates")[before]
 
 
-async def test_a_passing_failure_is_bridged(
+async def test_polling_continues_after_a_transient_failure(
     server: TelegramServer, adapter: TelegramAdapter, inbox: Inbox
 ) -> None:
     faults = (failed(), gateway_page(), cut_before(), cut_after())
@@ -170,7 +170,7 @@ async def test_a_passing_failure_is_bridged(
     assert inbox.said == [*"0123"]
 
 
-async def test_after_a_failure_the_question_is_asked_over_a_new_connection(
+async def test_polling_uses_a_new_connection_after_a_failure(
     server: TelegramServer, adapter: TelegramAdapter, inbox: Inbox
 ) -> None:
     async with running(adapter, inbox):
@@ -180,14 +180,14 @@ async def test_after_a_failure_the_question_is_asked_over_a_new_connection(
     assert len(set(peers)) > 1
 
 
-async def test_an_outage_is_named(server: TelegramServer, adapter: TelegramAdapter) -> None:
+async def test_an_outage_ends_the_adapter_as_unavailable(
+    server: TelegramServer, adapter: TelegramAdapter
+) -> None:
     server.fail("getUpdates", failed(), times=2)
     assert isinstance(await ends(adapter), Unavailable)
 
 
-async def test_a_connection_that_is_up_but_deaf_is_made_anew(
-    server: TelegramServer, inbox: Inbox
-) -> None:
+async def test_a_dead_but_open_connection_is_replaced(server: TelegramServer, inbox: Inbox) -> None:
     never = asyncio.Event()
     async with telegram(server, patience=1.0, grace=0.1) as adapter, running(adapter, inbox):
         server.fail("getUpdates", hanging(never))
@@ -196,15 +196,17 @@ async def test_a_connection_that_is_up_but_deaf_is_made_anew(
     assert inbox.said == ["can you hear me"]
 
 
-async def test_a_telegram_that_stays_deaf_is_named(server: TelegramServer) -> None:
+async def test_a_server_that_stays_silent_ends_the_adapter_as_unavailable(
+    server: TelegramServer,
+) -> None:
     async with telegram(server, grace=0.1) as adapter:
         server.fail("getUpdates", hanging(asyncio.Event()), times=2)
         error = await ends(adapter)
     assert isinstance(error, Unavailable)
-    assert "silent" in str(error)
+    assert "does not respond" in str(error)
 
 
-async def test_two_programs_with_the_same_token_name_it_and_lose_nothing(
+async def test_two_pollers_with_one_token_report_it_and_lose_no_message(
     server: TelegramServer, inbox: Inbox
 ) -> None:
     one: list[str] = []
@@ -229,7 +231,7 @@ async def test_two_programs_with_the_same_token_name_it_and_lose_nothing(
     server.violations.clear()
 
 
-async def test_a_token_that_does_not_work_stops_the_adapter(
+async def test_a_refused_token_stops_the_adapter(
     server: TelegramServer, adapter: TelegramAdapter
 ) -> None:
     server.token_works = False
@@ -239,7 +241,7 @@ async def test_a_token_that_does_not_work_stops_the_adapter(
     assert "AAFake" not in str(error)
 
 
-async def test_an_address_where_no_telegram_is_is_named(
+async def test_a_server_that_is_not_telegram_is_reported_with_base_url(
     server: TelegramServer, adapter: TelegramAdapter
 ) -> None:
     server.fail("getMe", Fault(404, "Not Found"))
@@ -248,7 +250,7 @@ async def test_an_address_where_no_telegram_is_is_named(
     assert "base_url" in str(error)
 
 
-async def test_a_token_that_is_revoked_is_noticed_at_the_next_start(
+async def test_a_revoked_token_is_noticed_at_the_next_start(
     server: TelegramServer, adapter: TelegramAdapter, inbox: Inbox
 ) -> None:
     async with running(adapter, inbox):
@@ -257,7 +259,7 @@ async def test_a_token_that_is_revoked_is_noticed_at_the_next_start(
     assert isinstance(await ends(adapter), Unauthorized)
 
 
-async def test_a_limit_on_asking_is_passed_on(
+async def test_a_rate_limit_on_polling_carries_its_retry_after(
     server: TelegramServer, adapter: TelegramAdapter
 ) -> None:
     server.fail("getUpdates", too_many(9))
@@ -266,7 +268,7 @@ async def test_a_limit_on_asking_is_passed_on(
     assert error.retry_after == 9
 
 
-async def test_a_webhook_of_another_program_is_named_and_left_alone(
+async def test_a_foreign_webhook_is_reported_and_left_alone(
     server: TelegramServer, adapter: TelegramAdapter
 ) -> None:
     server.webhook = {"url": "https://elsewhere.example/hook"}
@@ -275,7 +277,7 @@ async def test_a_webhook_of_another_program_is_named_and_left_alone(
     assert server.webhook
 
 
-async def test_our_own_webhook_of_an_earlier_start_is_removed(
+async def test_a_webhook_set_by_an_earlier_run_is_removed(
     server: TelegramServer, inbox: Inbox
 ) -> None:
     shelf = MemoryShelf()
@@ -288,10 +290,10 @@ async def test_our_own_webhook_of_an_earlier_start_is_removed(
     assert inbox.said == ["hello"]
 
 
-# --- what people do ----------------------------------------------------------------------------
+# --- actions of people -------------------------------------------------------------------------
 
 
-async def test_a_button_is_answered_before_what_it_does_is_stored(
+async def test_a_button_press_is_answered_before_it_is_stored(
     server: TelegramServer, adapter: TelegramAdapter, inbox: Inbox
 ) -> None:
     inbox.may_store.clear()
@@ -305,7 +307,7 @@ async def test_a_button_is_answered_before_what_it_does_is_stored(
     assert event.action == "stop:t_1"
 
 
-async def test_a_button_whose_press_is_too_old_to_answer_still_works(
+async def test_a_button_press_too_old_to_answer_still_works(
     server: TelegramServer, adapter: TelegramAdapter, inbox: Inbox
 ) -> None:
     server.fail("answerCallbackQuery", Fault(400, "Bad Request: query is too old"))
@@ -315,7 +317,7 @@ async def test_a_button_whose_press_is_too_old_to_answer_still_works(
     server._unanswered.clear()
 
 
-async def test_an_album_and_a_pasted_text_are_one_message_each(
+async def test_an_album_and_a_split_text_become_one_message_each(
     server: TelegramServer, adapter: TelegramAdapter, inbox: Inbox
 ) -> None:
     photo = [{"file_id": "p", "file_unique_id": "p", "width": 9, "height": 9}]
@@ -334,9 +336,7 @@ async def test_an_album_and_a_pasted_text_are_one_message_each(
     assert text.text == "a" * 4096 + "b"
 
 
-async def test_pieces_that_were_acknowledged_survive_the_end_of_the_process(
-    server: TelegramServer, inbox: Inbox
-) -> None:
+async def test_acknowledged_pieces_survive_a_restart(server: TelegramServer, inbox: Inbox) -> None:
     shelf = MemoryShelf()
     async with telegram(server, shelf=shelf, joining=1000.0) as adapter, running(adapter, inbox):
         number = server.say(1001, "a" * 4000)
@@ -348,7 +348,7 @@ async def test_pieces_that_were_acknowledged_survive_the_end_of_the_process(
     assert shelf.values["held"] == "[]"
 
 
-async def test_pieces_are_kept_until_they_are_stored_whatever_else_comes_in(
+async def test_held_pieces_survive_while_other_messages_are_stored(
     server: TelegramServer, inbox: Inbox
 ) -> None:
     shelf, refused = MemoryShelf(), asyncio.Event()
@@ -356,7 +356,7 @@ async def test_pieces_are_kept_until_they_are_stored_whatever_else_comes_in(
     async def picky(event: Inbound) -> Accepted:
         if isinstance(event, InboundMessage) and len(event.text) == 4000:
             refused.set()
-            await asyncio.Event().wait()  # the process ends before this is stored
+            await asyncio.Event().wait()  # the process ends before the message is stored
         return await inbox(event)
 
     async with telegram(server, shelf=shelf) as adapter, asyncio.TaskGroup() as group:
@@ -372,7 +372,7 @@ async def test_pieces_are_kept_until_they_are_stored_whatever_else_comes_in(
     assert shelf.values["held"] == "[]"
 
 
-async def test_a_piece_is_handed_in_when_nothing_follows(
+async def test_a_held_piece_is_submitted_when_no_other_follows(
     server: TelegramServer, adapter: TelegramAdapter, inbox: Inbox
 ) -> None:
     async with running(adapter, inbox):
@@ -380,7 +380,7 @@ async def test_a_piece_is_handed_in_when_nothing_follows(
         await inbox.wait(1)
 
 
-async def test_an_edit_follows_what_it_changes(
+async def test_an_edit_arrives_after_the_message_it_changes(
     server: TelegramServer, adapter: TelegramAdapter, inbox: Inbox
 ) -> None:
     first = server.message(1001, "old")
@@ -392,7 +392,7 @@ async def test_an_edit_follows_what_it_changes(
     assert edit.message == message.id
 
 
-async def test_an_edit_of_a_piece_is_an_edit_of_the_whole(
+async def test_an_edit_of_a_stored_piece_edits_the_joined_message(
     server: TelegramServer, adapter: TelegramAdapter, inbox: Inbox
 ) -> None:
     pieces = [server.message(1001, text) for text in ("a" * 4096, "end")]
@@ -407,7 +407,7 @@ async def test_an_edit_of_a_piece_is_an_edit_of_the_whole(
     assert edit.parts == (Text("a" * 4096 + "END"),)
 
 
-async def test_who_belongs_to_a_group_is_asked_once_and_only_of_whom_means_us(
+async def test_group_membership_is_looked_up_once_and_only_for_addressed_messages(
     server: TelegramServer, adapter: TelegramAdapter, inbox: Inbox
 ) -> None:
     server.room(GROUP).members[1001] = "member"
@@ -421,7 +421,7 @@ async def test_who_belongs_to_a_group_is_asked_once_and_only_of_whom_means_us(
     assert len(server.called("getChatMember")) == 2
 
 
-async def test_nobody_asks_who_belongs_to_a_group_where_nobody_needs_to_know(
+async def test_group_membership_is_not_looked_up_when_no_rule_needs_it(
     server: TelegramServer, inbox: Inbox
 ) -> None:
     server.room(GROUP).members[1001] = "member"
@@ -433,7 +433,7 @@ async def test_nobody_asks_who_belongs_to_a_group_where_nobody_needs_to_know(
     assert server.called("getChatMember") == []
 
 
-async def test_what_was_said_before_in_the_room_goes_along_once(
+async def test_earlier_room_messages_are_passed_as_context_once(
     server: TelegramServer, adapter: TelegramAdapter, inbox: Inbox
 ) -> None:
     async with running(adapter, inbox):
@@ -449,7 +449,7 @@ async def test_what_was_said_before_in_the_room_goes_along_once(
     assert second.context == ()
 
 
-async def test_a_topic_in_which_we_were_addressed_is_listened_to_after_a_restart_too(
+async def test_an_active_topic_stays_active_after_a_restart(
     server: TelegramServer, inbox: Inbox
 ) -> None:
     shelf = MemoryShelf()
@@ -468,14 +468,14 @@ async def test_a_topic_in_which_we_were_addressed_is_listened_to_after_a_restart
     ]
 
 
-async def test_our_commands_are_told_when_they_have_changed(
+async def test_the_command_menu_is_published_only_when_it_changed(
     server: TelegramServer, inbox: Inbox
 ) -> None:
     shelf = WatchedShelf()
     commands = (
         MenuEntry("start", "begins"),
         MenuEntry("stop", "stops"),
-        MenuEntry("restart", "starts anew", admin=True),
+        MenuEntry("restart", "restarts", admin=True),
     )
     for _ in range(2):
         async with (
@@ -494,14 +494,16 @@ async def read(adapter: TelegramAdapter, file: File) -> list[bytes]:
     return [piece async for piece in adapter.fetch(file)]
 
 
-async def test_a_file_is_read_in_pieces(server: TelegramServer, adapter: TelegramAdapter) -> None:
+async def test_a_file_is_downloaded_in_chunks(
+    server: TelegramServer, adapter: TelegramAdapter
+) -> None:
     server.offer("abc", b"0123456789" * 100_000)
     found = await read(adapter, File("a.bin", "application/octet-stream", "abc"))
     assert b"".join(found) == b"0123456789" * 100_000
     assert len(found) > 1
 
 
-async def test_a_file_that_is_too_large_is_refused_with_the_reason(
+async def test_a_file_over_the_download_limit_is_rejected(
     server: TelegramServer, adapter: TelegramAdapter
 ) -> None:
     with pytest.raises(Rejected, match="20 MB"):
@@ -514,7 +516,7 @@ async def test_a_file_that_is_too_large_is_refused_with_the_reason(
         await read(adapter, File("a.bin", "x/y", "abc"))
 
 
-async def test_being_told_to_end_is_obeyed_whatever_fails_in_that_moment(
+async def test_cancellation_wins_over_a_simultaneous_failure(
     server: TelegramServer, adapter: TelegramAdapter
 ) -> None:
     storing = asyncio.Event()
@@ -528,7 +530,7 @@ async def test_being_told_to_end_is_obeyed_whatever_fails_in_that_moment(
             raise OSError(msg) from None
         return Accepted.STORED
 
-    for chat in (1, 2):  # side by side, each in a task of its own
+    for chat in (1, 2):  # two chats, so that a task group runs them concurrently
         server.say(chat, "hello", user=chat)
     task = asyncio.ensure_future(adapter.run(breaks_when_cancelled, lambda: None))  # noqa: TID251 - ended below
     async with asyncio.timeout(5):
@@ -545,7 +547,10 @@ async def test_being_told_to_end_is_obeyed_whatever_fails_in_that_moment(
 async def hooked(
     server: TelegramServer, inbox: Inbox, **more: Any
 ) -> AsyncIterator[tuple[TelegramAdapter, str, Callable[[], asyncio.Task[PlatformError | None]]]]:
-    """Run the adapter with an HTTP port in front."""
+    """Yield an adapter in webhook mode, its webhook URL, and a function that runs the adapter.
+
+    The adapter's routes are served on a local HTTP port.
+    """
     http = HttpServer("127.0.0.1", 0)
     http.bind()
     url = f"{http.url}telegram"
@@ -569,7 +574,7 @@ async def hooked(
         port.cancel()
 
 
-async def test_what_is_sent_to_the_webhook_is_answered_when_it_is_stored(
+async def test_a_webhook_request_is_answered_after_the_update_is_stored(
     server: TelegramServer, inbox: Inbox
 ) -> None:
     inbox.may_store.clear()
@@ -586,7 +591,9 @@ async def test_what_is_sent_to_the_webhook_is_answered_when_it_is_stored(
     assert len(server.webhook["secret_token"]) == 64
 
 
-async def test_without_the_secret_nothing_is_taken(server: TelegramServer, inbox: Inbox) -> None:
+async def test_a_webhook_request_with_a_wrong_secret_is_refused(
+    server: TelegramServer, inbox: Inbox
+) -> None:
     async with hooked(server, inbox, webhook_secret=Secret("right")) as (_, url, start):
         task = start()
         await server.until(lambda: server.webhook.get("url") == url)
@@ -600,7 +607,9 @@ async def test_without_the_secret_nothing_is_taken(server: TelegramServer, inbox
     assert inbox.said == ["hello"]
 
 
-async def test_what_could_not_be_stored_is_sent_again(server: TelegramServer, inbox: Inbox) -> None:
+async def test_a_webhook_update_that_could_not_be_stored_is_delivered_again(
+    server: TelegramServer, inbox: Inbox
+) -> None:
     inbox.fails = 1
     async with hooked(server, inbox) as (_, _url, start):
         task = start()
@@ -613,7 +622,7 @@ async def test_what_could_not_be_stored_is_sent_again(server: TelegramServer, in
     assert inbox.said == ["hello"]
 
 
-async def test_a_webhook_that_somebody_else_took_is_named(
+async def test_a_webhook_replaced_by_another_program_is_reported(
     server: TelegramServer, inbox: Inbox
 ) -> None:
     async with hooked(server, inbox) as (adapter, url, start):

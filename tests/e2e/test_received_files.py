@@ -1,4 +1,4 @@
-"""What people attach reaches the agent, in the whole gateway and through every interruption."""
+"""Attachments reach the agent, through the whole gateway and across interruptions."""
 
 import asyncio
 import base64
@@ -44,28 +44,28 @@ PATH = re.compile(r"received/[0-9a-z]{10}/[^ ]+")
 NOTES = b"the notes of Monday\n"
 
 
-class Post(Screen):
-    """A platform in memory with which people send files."""
+class FileScreen(Screen):
+    """In-memory platform whose people send files."""
 
     def __init__(self) -> None:
         super().__init__(live=Live.EDIT, live_interval=0.01, burst=1000)
         self.fetched: list[str] = []
-        self.hangs: set[str] = set()  # refs whose content does not come
-        self.asked_for = asyncio.Condition()
+        self.hangs: set[str] = set()  # refs whose download hangs
+        self.fetch_started = asyncio.Condition()
 
     async def fetch(self, file: File) -> AsyncIterator[bytes]:
         self.fetched.append(file.ref)
-        async with self.asked_for:
-            self.asked_for.notify_all()
+        async with self.fetch_started:
+            self.fetch_started.notify_all()
         if file.ref in self.hangs:
             yield self.files[file.ref][:5]
             await asyncio.Event().wait()
         async for piece in super().fetch(file):
             yield piece
 
-    async def is_asked_for(self, ref: str) -> None:
-        async with asyncio.timeout(5), self.asked_for:
-            await self.asked_for.wait_for(lambda: ref in self.fetched)
+    async def wait_for_fetch(self, ref: str) -> None:
+        async with asyncio.timeout(5), self.fetch_started:
+            await self.fetch_started.wait_for(lambda: ref in self.fetched)
 
     def offers(
         self,
@@ -78,7 +78,7 @@ class Post(Screen):
         self.files[ref] = content
         return File(name, media_type, ref, **{"size": len(content), **more})
 
-    def speaks(self, ref: str) -> File:
+    def voice_message(self, ref: str) -> File:
         return self.offers(ref, b"Ogg", "voice.ogg", "audio/ogg", voice=True)
 
     async def send(self, *parts: Part, chat: str = CHAT, event: str = "") -> Accepted:
@@ -95,13 +95,13 @@ class Post(Screen):
         )
 
 
-def lying(home: Path) -> list[Path]:
-    """All received files, and those that are on their way."""
+def received_files(home: Path) -> list[Path]:
+    """Return the received files, including partial downloads."""
     return sorted(home.glob(RECEIVED))
 
 
 def reader(body: dict[str, Any]) -> Script:
-    """Reads the file that it is told of, and says what stands in it."""
+    """Model script that reads the attached file and answers with its content."""
     last = body["messages"][-1]
     if last["role"] == "tool":
         return words("it says: " + str(last["content"]).partition("\n")[2].strip())
@@ -110,33 +110,33 @@ def reader(body: dict[str, Any]) -> Script:
     return f"H C(0,c1,read_file,{json.dumps({'path': path[0]})}) F tool_calls D"
 
 
-async def said(house: House, number: int) -> str:
-    """The last thing that the model's n-th request shows of people."""
+async def last_content(house: House, number: int) -> str:
+    """Return the content of the last row of the model's n-th request."""
     asked = await house.asked(number)
     return str(asked[-1]["content"])
 
 
-async def first(house: House, number: int) -> str:
-    """The first thing that the model's n-th request shows of people."""
+async def first_content(house: House, number: int) -> str:
+    """Return the content of the first row of the model's n-th request."""
     return str((await house.asked(number))[0]["content"])
 
 
 # --- documents -----------------------------------------------------------------------------------
 
 
-async def test_a_document_is_named_to_the_model_which_can_read_it(tmp_path: Path) -> None:
-    screen = Post()
+async def test_the_model_gets_the_path_of_a_document_and_can_read_it(tmp_path: Path) -> None:
+    screen = FileScreen()
     async with ModelServer(reader) as model, gateway(tmp_path, model, screen) as house:
         await screen.send(Text("what does it say?"), screen.offers("r1"))
         await screen.shows(CHAT, "it says: the notes of Monday")
-        request = await said(house, 1)
+        request = await last_content(house, 1)
         path = PATH.search(request)
         assert path
         line = f"[File: {path[0]} (text/plain, 20 bytes)]"
         assert request == f"what does it say?\n{line}"
         after = await house.asked(2)
         assert after[0] == (await house.asked(1))[0]
-    (file,) = lying(tmp_path)
+    (file,) = received_files(tmp_path)
     assert file.name == "notes.txt"
     assert file.read_bytes() == NOTES
     assert screen.fetched == ["r1"]
@@ -148,22 +148,22 @@ async def test_a_document_is_named_to_the_model_which_can_read_it(tmp_path: Path
         assert session.title == "what does it say?"
 
 
-async def test_an_album_without_words_is_named_after_its_files(tmp_path: Path) -> None:
-    screen = Post()
+async def test_an_album_without_text_is_called_by_its_file_names(tmp_path: Path) -> None:
+    screen = FileScreen()
     async with ModelServer(talkative) as model, gateway(tmp_path, model, screen) as house:
         await screen.send(screen.offers("r1"), screen.offers("r2", b"other"))
         await screen.shows(CHAT, "echo: ")
-        assert [line.partition(" ")[0] for line in (await said(house, 1)).splitlines()] == [
+        assert [line.partition(" ")[0] for line in (await last_content(house, 1)).splitlines()] == [
             "[File:",
             "[File:",
         ]
         await screen.say(CHAT, "/undo")
         await screen.shows(CHAT, "“notes.txt, notes.txt”")
-    assert [each.name for each in lying(tmp_path)] == ["notes-2.txt", "notes.txt"]
+    assert [each.name for each in received_files(tmp_path)] == ["notes-2.txt", "notes.txt"]
 
 
-async def test_what_cannot_be_had_is_told_to_the_model_and_to_the_person(tmp_path: Path) -> None:
-    screen = Post()
+async def test_missing_files_are_reported_to_the_model_and_the_person(tmp_path: Path) -> None:
+    screen = FileScreen()
     small = MediaSettings(largest=Size(1000))
     async with (
         ModelServer(talkative) as model,
@@ -175,7 +175,7 @@ async def test_what_cannot_be_had_is_told_to_the_model_and_to_the_person(tmp_pat
             CHAT,
             "📎 Not received: notes.txt: too large (2.4 KB, at most 1 KB); gone.txt: There is no",
         )
-        assert (await said(house, 1)).splitlines() == [
+        assert (await last_content(house, 1)).splitlines() == [
             "look",
             "[File notes.txt is not available: too large (2.4 KB, at most 1 KB).]",
             "[File gone.txt is not available: There is no file nowhere.]",
@@ -187,8 +187,8 @@ async def test_what_cannot_be_had_is_told_to_the_model_and_to_the_person(tmp_pat
     assert screen.violations() == []
 
 
-async def test_an_edit_of_what_waits_brings_other_files(tmp_path: Path) -> None:
-    screen = Post()
+async def test_editing_a_queued_message_replaces_its_files(tmp_path: Path) -> None:
+    screen = FileScreen()
     async with ModelServer(talkative) as model, gateway(tmp_path, model, screen) as house:
         await screen.say(CHAT, "hang")
         await house.asked(1)
@@ -206,16 +206,18 @@ async def test_an_edit_of_what_waits_brings_other_files(tmp_path: Path) -> None:
         )
         await screen.inject(edit)
         await screen.say(CHAT, "/new")
-        assert "better.txt" in await said(house, 2)
+        assert "better.txt" in await last_content(house, 2)
     assert screen.fetched == ["r2"]
 
 
-async def test_a_file_that_steers_reaches_the_model_after_the_tool(tmp_path: Path) -> None:
-    screen = Post()
+async def test_a_file_in_a_steering_message_reaches_the_model_after_the_tool(
+    tmp_path: Path,
+) -> None:
+    screen = FileScreen()
     begun, go = asyncio.Event(), asyncio.Event()
 
     @tool(risk=Risk.READ)
-    async def ponder(context: ToolContext) -> str:  # noqa: ARG001 - every tool has one
+    async def ponder(context: ToolContext) -> str:  # noqa: ARG001 - required of every tool
         """Take some time.
 
         Args:
@@ -240,7 +242,7 @@ async def test_a_file_that_steers_reaches_the_model_after_the_tool(tmp_path: Pat
         await screen.send(Text("with this"), screen.offers("r1"))
         go.set()
         await screen.shows(CHAT, "seen")
-        steered = await said(house, 2)
+        steered = await last_content(house, 2)
         assert re.fullmatch(r"with this\n\[File: received/\S+ \(text/plain, 20 bytes\)\]", steered)
     async with opened(tmp_path) as store:
         (session,) = await store.sessions()
@@ -257,7 +259,7 @@ PIXEL = b"\x89PNG\r\n\x1a\n" + b"a pixel"
 
 
 def pictures(row: dict[str, Any]) -> list[bytes]:
-    """The pictures that a row of a request shows."""
+    """Return the decoded pictures in one row of a request."""
     content = row["content"]
     urls = [
         each["image_url"]["url"]
@@ -271,8 +273,8 @@ def sees(body: dict[str, Any]) -> Script:
     return words(f"pictures: {len(pictures(body['messages'][-1]))}")
 
 
-async def test_a_picture_is_shown_to_the_model_and_stays_in_view(tmp_path: Path) -> None:
-    screen = Post()
+async def test_a_picture_is_shown_to_the_model_in_all_later_requests(tmp_path: Path) -> None:
+    screen = FileScreen()
     async with ModelServer(sees) as model, gateway(tmp_path, model, screen) as house:
         await screen.send(Text("what is it?"), screen.offers("r1", PIXEL, "dot.jpg", "image/jpeg"))
         await screen.shows(CHAT, "pictures: 1")
@@ -288,18 +290,18 @@ async def test_a_picture_is_shown_to_the_model_and_stays_in_view(tmp_path: Path)
         assert screen.fetched == ["r1"]
 
 
-async def test_a_file_that_only_says_that_it_is_a_picture_is_no_picture(tmp_path: Path) -> None:
-    screen = Post()
+async def test_a_file_with_a_false_picture_type_is_treated_as_a_file(tmp_path: Path) -> None:
+    screen = FileScreen()
     async with ModelServer(sees) as model, gateway(tmp_path, model, screen) as house:
         await screen.send(screen.offers("r1", b"%PDF-1.7", "dot.png", "image/png"))
         await screen.shows(CHAT, "pictures: 0")
-        assert "[File: received/" in await said(house, 1)
+        assert "[File: received/" in await last_content(house, 1)
 
 
-async def test_an_answer_that_is_taken_up_after_a_crash_still_sees_its_picture(
+async def test_a_retry_after_a_crash_still_shows_the_picture(
     tmp_path: Path,
 ) -> None:
-    screen = Post()
+    screen = FileScreen()
     hangs = "H HANG"
     async with ModelServer(hangs) as model, gateway(tmp_path, model, screen) as house:
         await screen.send(screen.offers("r1", PIXEL, "dot.png", "image/png"))
@@ -315,57 +317,57 @@ async def test_an_answer_that_is_taken_up_after_a_crash_still_sees_its_picture(
 
 
 @pytest.fixture
-async def ears() -> AsyncIterator[TranscriptionServer]:
+async def transcription() -> AsyncIterator[TranscriptionServer]:
     async with transcription_server() as server:
         yield server
 
 
-async def test_a_voice_message_is_what_is_said_in_it(
-    tmp_path: Path, ears: TranscriptionServer
+async def test_a_voice_message_is_transcribed_once(
+    tmp_path: Path, transcription: TranscriptionServer
 ) -> None:
-    screen = Post()
-    voice = VoiceSettings(transcription_url=ears.url)
+    screen = FileScreen()
+    voice = VoiceSettings(transcription_url=transcription.url)
     async with (
         ModelServer(talkative) as model,
         gateway(tmp_path, model, screen, voice=voice) as house,
     ):
-        await screen.send(screen.speaks("r1"))
+        await screen.send(screen.voice_message("r1"))
         await screen.shows(CHAT, "echo: [Voice message: “Buy milk and bread.”]")
-        assert await said(house, 1) == "[Voice message: “Buy milk and bread.”]"
+        assert await last_content(house, 1) == "[Voice message: “Buy milk and bread.”]"
         await screen.say(CHAT, "/retry")
         await house.asked(2)
-        assert await said(house, 2) == "[Voice message: “Buy milk and bread.”]"
+        assert await last_content(house, 2) == "[Voice message: “Buy milk and bread.”]"
         await screen.until(CHAT, lambda shown: sum("echo" in each.text for each in shown) == 2)
         await screen.say(CHAT, "/undo")
         await screen.shows(CHAT, "Taken back: “Buy milk and bread.”")
-    assert (len(ears.asked), screen.fetched) == (1, ["r1"])
+    assert (len(transcription.asked), screen.fetched) == (1, ["r1"])
     async with opened(tmp_path) as store:
         (session,) = await store.sessions()
         assert session.title == "Buy milk and bread."
         assert {turn.request for turn in await store.turns(session.id)} == {"Buy milk and bread."}
 
 
-async def test_what_waits_behind_a_voice_message_is_told_what_was_said_in_it(
-    tmp_path: Path, ears: TranscriptionServer
+async def test_the_queue_notice_quotes_the_transcript_of_a_voice_message(
+    tmp_path: Path, transcription: TranscriptionServer
 ) -> None:
-    screen = Post()
-    voice = VoiceSettings(transcription_url=ears.url)
+    screen = FileScreen()
+    voice = VoiceSettings(transcription_url=transcription.url)
     async with (
         ModelServer(lambda _: 'H T"so far " HANG') as model,
         gateway(tmp_path, model, screen, voice=voice),
     ):
-        await screen.send(screen.speaks("r1"))
+        await screen.send(screen.voice_message("r1"))
         await screen.shows(CHAT, "so far")
         await screen.say(CHAT, "more")
         await screen.shows(CHAT, "1 waiting. Working on “Buy milk and bread.”")
 
 
-async def test_without_a_service_the_model_is_told_that_it_cannot_listen(tmp_path: Path) -> None:
-    screen = Post()
+async def test_without_a_transcription_service_the_model_is_told_so(tmp_path: Path) -> None:
+    screen = FileScreen()
     async with ModelServer(talkative) as model, gateway(tmp_path, model, screen) as house:
-        await screen.send(screen.speaks("r1"))
+        await screen.send(screen.voice_message("r1"))
         await screen.shows(CHAT, "echo: ")
-        asked = await said(house, 1)
+        asked = await last_content(house, 1)
     path = PATH.search(asked)
     assert path
     assert asked == (
@@ -375,40 +377,42 @@ async def test_without_a_service_the_model_is_told_that_it_cannot_listen(tmp_pat
     assert not any("📎" in each.text for each in screen.messages(CHAT))
 
 
-# --- while files are on their way -----------------------------------------------------------------
+# --- slow downloads -------------------------------------------------------------------------------
 
 
-async def test_stop_ends_a_fetch_that_hangs_within_300_ms(tmp_path: Path) -> None:
-    screen = Post()
+async def test_stop_cancels_a_hanging_download(tmp_path: Path) -> None:
+    screen = FileScreen()
     async with ModelServer(talkative) as model, gateway(tmp_path, model, screen) as house:
         screen.hangs.add("r1")
         await screen.send(screen.offers("r1"))
-        await screen.is_asked_for("r1")
+        await screen.wait_for_fetch("r1")
         began = time.perf_counter()
         await screen.say(CHAT, "/stop")
         await screen.shows(CHAT, "⏹ Stopped.")
         took = time.perf_counter() - began
-        assert took < 1.0, f"{took:.3f} s"  # the disk may be busy with other tests
+        assert took < 1.0, f"{took:.3f} s"  # 300 ms, with a margin for a busy disk
         await screen.say(CHAT, "still there?")
         await screen.shows(CHAT, "echo: still there?")
         assert await house.asked(1) == [{"role": "user", "content": "still there?"}]
-        # What was not there then is fetched when the conversation goes on, and is there for good.
+        # Resuming the conversation downloads the missing file once.
         screen.hangs.clear()
         for number, text in ((2, "again?"), (3, "and now?")):
             await screen.say(CHAT, "/resume" if number == 2 else "and this")
             await screen.say(CHAT, text)
             await screen.shows(CHAT, f"echo: {text}")
-            assert re.match(r"\[File: \S+ \(text/plain, 20 bytes\)\]", await first(house, number))
+            assert re.match(
+                r"\[File: \S+ \(text/plain, 20 bytes\)\]", await first_content(house, number)
+            )
     assert screen.fetched == ["r1", "r1"]
-    assert [each.name for each in lying(tmp_path)] == ["notes.txt"]
+    assert [each.name for each in received_files(tmp_path)] == ["notes.txt"]
 
 
-async def test_ten_chats_go_on_while_the_files_of_one_hang(tmp_path: Path) -> None:
-    screen = Post()
+async def test_ten_chats_continue_while_the_downloads_of_one_hang(tmp_path: Path) -> None:
+    screen = FileScreen()
     async with ModelServer(talkative) as model, gateway(tmp_path, model, screen):
         screen.hangs |= {f"bad {number}" for number in range(20)}
         await screen.send(*(screen.offers(ref) for ref in sorted(screen.hangs)), chat="bad")
-        await screen.is_asked_for("bad 0")
+        await screen.wait_for_fetch("bad 0")
         async with asyncio.timeout(5):
             for number in range(10):
                 chat = f"good {number}"
@@ -419,11 +423,11 @@ async def test_ten_chats_go_on_while_the_files_of_one_hang(tmp_path: Path) -> No
         await screen.shows("bad", "⏹ Stopped.")
 
 
-async def test_a_file_that_takes_its_time_is_shown_to_be_on_its_way(
+async def test_a_slow_download_is_shown_in_the_status(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "FETCH_NOTICE_SECONDS", 0.05)
-    screen = Post()
+    screen = FileScreen()
     async with ModelServer(talkative) as model, gateway(tmp_path, model, screen):
         screen.hangs.add("r1")
         await screen.send(screen.offers("r1"))
@@ -436,15 +440,15 @@ async def test_a_file_that_takes_its_time_is_shown_to_be_on_its_way(
 # --- interruptions -------------------------------------------------------------------------------
 
 
-async def test_after_a_crash_while_fetching_going_on_fetches_what_is_missing(
+async def test_continue_after_a_crash_downloads_the_missing_file(
     tmp_path: Path,
 ) -> None:
-    screen = Post()
+    screen = FileScreen()
     screen.hangs.add("r1")
     async with ModelServer(reader) as model:
         async with gateway(tmp_path, model, screen) as house:
             await screen.send(Text("read this"), screen.offers("r1"))
-            await screen.is_asked_for("r1")
+            await screen.wait_for_fetch("r1")
             await house.crash()
         screen.hangs.clear()
         async with gateway(tmp_path, model, screen):
@@ -453,10 +457,10 @@ async def test_after_a_crash_while_fetching_going_on_fetches_what_is_missing(
             await screen.press(CHAT, button.action)
             await screen.shows(CHAT, "it says: the notes of Monday")
     assert screen.fetched == ["r1", "r1"]
-    assert [each.name for each in lying(tmp_path)] == ["notes.txt"]
+    assert [each.name for each in received_files(tmp_path)] == ["notes.txt"]
 
 
-async def test_a_daemon_that_is_killed_while_it_fetches_answers_once_with_the_file(
+async def test_a_daemon_killed_during_a_download_answers_once_with_the_file(
     tmp_path: Path,
 ) -> None:
     gate = asyncio.Event()
@@ -486,20 +490,20 @@ async def test_a_daemon_that_is_killed_while_it_fetches_answers_once_with_the_fi
             assert await daemon.stop() == 0
         texts = [each.markdown for each in telegram.messages(1001)]
     assert sum("it says" in text for text in texts) == 1
-    (file,) = lying(tmp_path)
+    (file,) = received_files(tmp_path)
     assert (file.name, file.read_bytes()) == ("n.txt", NOTES)
 
 
-async def test_what_is_old_is_removed_at_the_start(tmp_path: Path) -> None:
-    screen = Post()
+async def test_old_received_files_are_removed_at_the_start(tmp_path: Path) -> None:
+    screen = FileScreen()
     async with ModelServer(talkative) as model:
         async with gateway(tmp_path, model, screen):
             await screen.send(screen.offers("r1"))
             await screen.shows(CHAT, "echo: ")
-        (file,) = lying(tmp_path)
+        (file,) = received_files(tmp_path)
         month_ago = time.time() - 31 * 86400  # noqa: TID251
         os.utime(file, (month_ago, month_ago))
         async with gateway(tmp_path, model, screen):
             async with asyncio.timeout(5):
-                while lying(tmp_path):  # noqa: ASYNC110 - the disk tells nobody
+                while received_files(tmp_path):  # noqa: ASYNC110 - no event for changes on disk
                     await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""What updates say."""
+"""Tests of decoding updates and of joining split messages."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def read(reader: UpdateDecoder = READER, **update: Any) -> Any:
     return reader.decode(read_update(raw), 1_000, {("-100", "3")})
 
 
-def test_a_private_message_is_meant_for_us() -> None:
+def test_a_private_message_is_addressed_to_the_bot() -> None:
     event = read(message=message("hi"))
     assert isinstance(event, InboundMessage)
     assert (event.id, event.at, event.text) == ("5", 100_000, "hi")
@@ -79,7 +79,7 @@ FROM_US = {"message_id": 2, "date": 1, "chat": GROUP, "from": {"id": 7, "is_bot"
     ],
     ids=lambda value: value[:20] if isinstance(value, str) else "",
 )
-def test_in_a_group_it_is_clear_who_is_meant(
+def test_group_messages_are_addressed_by_mention_reply_command_or_known_topic(
     text: str, more: dict[str, Any], addressed: bool, said: str | None
 ) -> None:
     event = read(message=message(text, GROUP, **more))
@@ -89,20 +89,20 @@ def test_in_a_group_it_is_clear_who_is_meant(
     assert event.text == (text if said is None else said)
 
 
-def test_without_a_need_to_be_mentioned_all_but_others_commands_are_meant_for_us() -> None:
+def test_without_require_mention_all_but_other_bots_commands_are_addressed() -> None:
     reader = msgspec.structs.replace(READER, require_mention=False)
     assert read(reader, message=message("hello all", GROUP)).addressed
     assert not read(reader, message=message("/stop@other_bot", GROUP)).addressed
 
 
-def test_a_topic_is_a_thread_and_an_answer_outside_of_topics_is_none() -> None:
+def test_only_topics_become_threads() -> None:
     topic = {"message_thread_id": 3, "is_topic_message": True}
     assert read(message=message("x", GROUP, **topic)).address.thread == "3"
     assert read(message=message("x", GROUP, message_thread_id=3)).address.thread == ""
     assert read(message=message("x", PRIVATE, **topic)).address.thread == "3"
 
 
-def test_the_first_message_of_a_topic_is_not_what_is_answered() -> None:
+def test_a_message_in_a_topic_does_not_quote_the_topics_first_message() -> None:
     created = {**FROM_US, "message_id": 4, "forum_topic_created": {"name": "T"}}
     topic = {"message_thread_id": 4, "is_topic_message": True}
     event = read(message=message("x", GROUP, reply_to_message=created, **topic))
@@ -110,7 +110,7 @@ def test_the_first_message_of_a_topic_is_not_what_is_answered() -> None:
     assert not event.addressed
 
 
-def test_an_answer_quotes_what_it_answers_or_the_part_it_names() -> None:
+def test_a_reply_quotes_the_whole_message_or_the_selected_part() -> None:
     answered = {**FROM_US, "text": "The whole", "from": {**ADA, "id": 7}}
     event = read(message=message("x", reply_to_message=answered))
     assert event.reply_to == Quote("Ada L.", "The whole", "2")
@@ -118,14 +118,14 @@ def test_an_answer_quotes_what_it_answers_or_the_part_it_names() -> None:
     assert event.reply_to == Quote("Ada L.", "whole", "2")
 
 
-def test_what_is_passed_on_is_said_to_be_and_is_no_command() -> None:
+def test_a_forward_is_labelled_and_never_a_command() -> None:
     origin = {"type": "hidden_user", "date": 1, "sender_user_name": "Eve"}
     event = read(message=message("/stop", GROUP, forward_origin=origin))
     assert event.text == "[Forwarded from Eve]\n/stop"
     assert not event.addressed
 
 
-def test_code_and_links_are_given_as_they_were_typed() -> None:
+def test_code_and_links_are_restored_to_markdown() -> None:
     spans = [
         {"type": "code", "offset": 3, "length": 1},
         {"type": "text_link", "offset": 5, "length": 4, "url": "https://e.org"},
@@ -135,7 +135,7 @@ def test_code_and_links_are_given_as_they_were_typed() -> None:
     assert event.text == "👍 `x` [here](https://e.org) ```py\nx=1\n```"
 
 
-def test_the_largest_picture_is_taken_with_its_words() -> None:
+def test_the_largest_photo_size_is_taken_with_its_caption() -> None:
     sizes = [
         {"file_id": "small", "width": 90, "height": 90, "file_size": 1},
         {"file_id": "large", "width": 900, "height": 900, "file_size": 9},
@@ -168,11 +168,11 @@ def test_the_largest_picture_is_taken_with_its_words() -> None:
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_what_is_attached_becomes_a_part(more: dict[str, Any], part: Any) -> None:
+def test_each_attachment_becomes_a_part(more: dict[str, Any], part: Any) -> None:
     assert read(message=message(**more)).parts == (part,)
 
 
-def test_who_writes_as_a_group_is_that_group_and_what_a_channel_posts_is_a_programs() -> None:
+def test_anonymous_admins_are_their_group_and_channel_posts_are_from_bots() -> None:
     as_group = {"sender_chat": GROUP, "from": {"id": 1087968824, "is_bot": True}}
     assert read(message=message("x", GROUP, **as_group)).sender == Sender("-100", "Us")
     posted = {"sender_chat": {"id": -5, "type": "channel"}, "is_automatic_forward": True}
@@ -181,13 +181,13 @@ def test_who_writes_as_a_group_is_that_group_and_what_a_channel_posts_is_a_progr
     assert not event.addressed
 
 
-def test_an_edit_names_the_message_and_has_an_id_of_its_own() -> None:
+def test_an_edit_names_the_edited_message_and_has_its_own_id() -> None:
     event = read(edited_message=message("new", edit_date=200))
     assert isinstance(event, InboundEdit)
     assert (event.id, event.message, event.at, event.parts) == ("u9", "5", 200_000, (Text("new"),))
 
 
-def test_a_button_says_what_we_put_behind_it() -> None:
+def test_a_button_press_carries_the_action_of_the_button() -> None:
     pressed = {"id": "77", "from": ADA, "message": message("x", GROUP), "data": "stop:t"}
     event = read(callback_query=pressed)
     assert isinstance(event, InboundAction)
@@ -195,7 +195,7 @@ def test_a_button_says_what_we_put_behind_it() -> None:
     assert event.sender.id == "1001"
 
 
-def test_the_stop_below_a_draft_is_a_button_of_whom_the_chat_belongs_to() -> None:
+def test_stop_below_a_draft_is_a_press_by_the_chats_person() -> None:
     event = read(stopped_message_generation={"chat": PRIVATE, "draft_id": 4})
     assert isinstance(event, InboundAction)
     assert (event.action, event.sender.id, event.direct) == ("stop", "1001", True)
@@ -211,7 +211,7 @@ def test_the_stop_below_a_draft_is_a_button_of_whom_the_chat_belongs_to() -> Non
     ],
     ids=["service", "channel", "poll", "game"],
 )
-def test_what_means_nothing_to_us_is_nothing(update: dict[str, Any]) -> None:
+def test_irrelevant_updates_give_no_event(update: dict[str, Any]) -> None:
     assert read(**update) is None
 
 
@@ -224,13 +224,13 @@ def said(number: int, text: str = "x", **more: Any) -> InboundMessage:
     return event
 
 
-def test_what_cannot_go_on_is_given_at_once() -> None:
+def test_a_message_that_cannot_continue_is_released_at_once() -> None:
     joiner = MessageJoiner()
     assert joiner.add(MessagePiece(said(1)), 0.0) == [said(1)]
     assert joiner.next_due is None
 
 
-def test_an_album_is_one_message() -> None:
+def test_an_album_becomes_one_message() -> None:
     joiner = MessageJoiner()
     for number in (1, 2, 3):
         assert joiner.add(MessagePiece(said(number, f"{number}"), album="a"), number / 10) == []
@@ -240,7 +240,7 @@ def test_an_album_is_one_message() -> None:
     assert whole.text == "1\n2\n3"
 
 
-def test_a_text_that_the_client_cut_is_put_together_again() -> None:
+def test_a_text_split_by_the_client_is_joined() -> None:
     joiner = MessageJoiner()
     first, second = "a" * 4096, "b" * 4090
     assert joiner.add(MessagePiece(said(1, first)), 0.0) == []
@@ -249,20 +249,20 @@ def test_a_text_that_the_client_cut_is_put_together_again() -> None:
     assert whole.parts == (Text(f"{first}{second}\nend"),)
 
 
-def test_a_long_text_alone_is_given_when_its_time_is_over() -> None:
+def test_a_single_long_text_is_released_when_its_window_closes() -> None:
     joiner = MessageJoiner()
     assert joiner.add(MessagePiece(said(1, "a" * 4000)), 5.0) == []
     assert joiner.next_due == 5.0 + JOIN_SECONDS
     assert [each.id for each in joiner.release_due(5.0 + JOIN_SECONDS)] == ["1"]
 
 
-def test_a_command_is_no_part_of_a_long_text() -> None:
+def test_a_command_is_not_joined_to_a_long_text() -> None:
     joiner = MessageJoiner()
     joiner.add(MessagePiece(said(1, "a" * 4000)), 0.0)
     assert [each.id for each in joiner.add(MessagePiece(said(2, "/stop")), 0.1)] == ["1", "2"]
 
 
-def test_forwards_sent_together_are_one_message() -> None:
+def test_forwards_sent_together_become_one_message() -> None:
     joiner = MessageJoiner()
     for number in (1, 2):
         assert joiner.add(MessagePiece(said(number), forwarded=True), 0.0) == []
@@ -272,7 +272,7 @@ def test_forwards_sent_together_are_one_message() -> None:
     assert other.id == "3"
 
 
-def test_pieces_of_different_people_are_not_mixed() -> None:
+def test_pieces_from_different_people_are_not_joined() -> None:
     joiner = MessageJoiner()
     eve: dict[str, Any] = {"from": {**ADA, "id": 1002}}
     joiner.add(MessagePiece(said(1), album="a"), 0.0)
@@ -280,7 +280,7 @@ def test_pieces_of_different_people_are_not_mixed() -> None:
     assert [each.id for each in joiner.release_due(9.0)] == ["1", "2"]
 
 
-def test_the_edit_of_a_piece_is_one_of_the_whole() -> None:
+def test_an_edit_of_a_piece_becomes_an_edit_of_the_joined_message() -> None:
     joiner = MessageJoiner()
     joiner.add(MessagePiece(said(1, "a" * 4096)), 0.0)
     joiner.add(MessagePiece(said(2, "end")), 0.0)
@@ -290,14 +290,14 @@ def test_the_edit_of_a_piece_is_one_of_the_whole() -> None:
     assert changed.parts == (Text("a" * 4096 + "END"),)
 
 
-def test_what_is_still_held_is_edited_where_it_is() -> None:
+def test_an_edit_changes_a_held_piece() -> None:
     joiner = MessageJoiner()
     joiner.add(MessagePiece(said(5, "old"), album="a"), 0.0)
     joiner.redirect_edit(read(edited_message=message("new")))
     assert [each.text for each in joiner.release_due(9.0)] == ["new"]
 
 
-def test_what_an_earlier_run_held_is_given_at_once() -> None:
+def test_pieces_held_by_an_earlier_run_are_released_at_once() -> None:
     joiner = MessageJoiner()
     joiner.add(MessagePiece(said(1, "one"), album="a"), 0.0)
     joiner.add(MessagePiece(said(2, "two"), album="a"), 0.0)

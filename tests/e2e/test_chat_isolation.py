@@ -1,4 +1,4 @@
-"""What hangs in one chat holds up no other, and each chat keeps its order."""
+"""A hanging turn and download in one chat neither block nor reorder another chat."""
 
 import asyncio
 import json
@@ -25,12 +25,12 @@ def scripted(body: dict[str, Any]) -> Script:
 
 
 def answers(people: Crowd) -> list[str]:
-    """The answers that the second person was given, in the order in which they stand there."""
+    """Return the answers in the second person's chat, in order."""
     return [text for text in people.shown(1) if text in map(whole, MESSAGES)]
 
 
 @pytest.mark.parametrize("platform", ["telegram", "discord", "slack"])
-def test_a_turn_and_a_download_that_hang_hold_up_nobody_and_ten_messages_keep_their_order(
+def test_a_hanging_turn_and_download_do_not_block_or_reorder_other_chats(
     tmp_path: Path, platform: str
 ) -> None:
     async def play() -> None:

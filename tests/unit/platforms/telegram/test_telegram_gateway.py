@@ -1,4 +1,4 @@
-"""The whole gateway behind a Telegram of our own: what people see."""
+"""Tests of the whole gateway against the fake Telegram server."""
 
 import asyncio
 import contextlib
@@ -67,10 +67,10 @@ async def server() -> AsyncIterator[TelegramServer]:
 
 
 def now() -> int:
-    return clock_here().now() // 1000  # the gateway's own clock tells what is stale
+    return clock_here().now() // 1000  # the gateway's clock decides which messages are stale
 
 
-async def test_an_answer_is_seen_growing_and_can_be_stopped_where_it_is_shown(
+async def test_an_answer_streams_in_a_draft_that_can_be_stopped(
     server: TelegramServer, tmp_path: Path
 ) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model, server):
@@ -92,16 +92,14 @@ def _ends_with(server: TelegramServer, texts: list[str]) -> bool:
     return server.screen(ME) == texts and not server.complaints()
 
 
-@pytest.mark.parametrize("why", ["the server knows none", "not in this chat"])
-async def test_where_there_are_no_drafts_an_answer_grows_in_its_message(
-    tmp_path: Path, why: str
-) -> None:
+@pytest.mark.parametrize("why", ["server without drafts", "chat without drafts"])
+async def test_without_drafts_an_answer_streams_by_edits(tmp_path: Path, why: str) -> None:
     whole = "one two three four five six seven eight"
 
     def slowly(_: dict[str, Any]) -> Script:
         return words(whole, 0.5)
 
-    known = why != "the server knows none"
+    known = why != "server without drafts"
     async with serving(rich=known, drafts=known) as server, ModelServer(slowly) as model:
         if known:
             refused = Fault(status=400, description="Bad Request: TEXTDRAFT_PEER_INVALID")
@@ -112,12 +110,12 @@ async def test_where_there_are_no_drafts_an_answer_grows_in_its_message(
                 await server.until(partial(_shows, server, number + 1))
                 assert server.screen(ME)[-1] != whole
                 await server.until(partial(_ends_with, server, [whole] * (number + 1)))
-        assert len(server.called("sendMessageDraft")) == 1  # it is not asked for again
+        assert len(server.called("sendMessageDraft")) == 1  # drafts are tried only once
         assert len(server.called("editMessageText")) >= 4
         assert server.complaints() == []
 
 
-async def test_in_a_group_an_answer_grows_in_its_message(
+async def test_in_a_group_an_answer_streams_by_edits(
     server: TelegramServer, tmp_path: Path
 ) -> None:
     def slowly(_: dict[str, Any]) -> Script:
@@ -131,7 +129,7 @@ async def test_in_a_group_an_answer_grows_in_its_message(
     assert not server.called("sendRichMessageDraft")
 
 
-async def test_a_command_is_obeyed_in_a_group_when_it_names_us(
+async def test_a_command_naming_the_bot_works_in_a_group(
     server: TelegramServer, tmp_path: Path
 ) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model, server):
@@ -144,14 +142,14 @@ async def test_a_command_is_obeyed_in_a_group_when_it_names_us(
     assert not model.requests
 
 
-async def test_many_chats_are_shown_live_at_a_pace_that_telegram_takes(tmp_path: Path) -> None:
+async def test_many_chats_stream_within_telegrams_rate_limits(tmp_path: Path) -> None:
     whole = " ".join((*(f"word{each}" for each in range(19)), "end."))
 
     def slowly(body: dict[str, Any]) -> Script:
-        """Answer as fast as the chat says: they end one after the other.
+        """Answer at a pace that differs per chat, so that the answers end one after the other.
 
-        All take turns, so that everybody's second update comes when 80 have been shown. Telegram
-        takes that many in 3.1 s, and who comes last has 2 more before the shortest answer ends.
+        The 40 chats take turns, so each chat's second update follows 80 updates in total. Telegram
+        accepts 80 updates in 3.1 s; the last chat has 2 s more before the shortest answer ends.
         """
         number = int(_NUMBER.findall(json.dumps(body["messages"][-1]["content"]))[-1])
         return words(whole, 0.27 + number / 200)
@@ -184,7 +182,7 @@ async def test_many_chats_are_shown_live_at_a_pace_that_telegram_takes(tmp_path:
     ("entry", "asked"),
     [("telegram:1001", 0), (f"telegram:{GROUP}/*", 1), ("discord:1/role:2", 0)],
 )
-async def test_telegram_is_asked_about_a_group_only_where_access_depends_on_it(
+async def test_group_membership_is_looked_up_only_where_access_depends_on_it(
     server: TelegramServer, tmp_path: Path, entry: str, asked: int
 ) -> None:
     server.room(GROUP).members[ME] = "member"
@@ -195,12 +193,14 @@ async def test_telegram_is_asked_about_a_group_only_where_access_depends_on_it(
     assert len(server.called("getChatMember")) == asked
 
 
-async def test_two_programs_on_one_token_are_named(server: TelegramServer, tmp_path: Path) -> None:
+async def test_two_gateways_with_one_token_report_the_conflict(
+    server: TelegramServer, tmp_path: Path
+) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path / "a", model, server) as first:
         async with gateway(tmp_path / "b", model, server) as second, asyncio.timeout(5):
             for runner in (first, second):
                 problems = runner.condition.problems
-                while not any("another program" in each for each in await problems()):  # noqa: ASYNC110 - the runner tells only who asks
+                while not any("another program" in each for each in await problems()):  # noqa: ASYNC110 - the runner has no event for this
                     await asyncio.sleep(0.02)
         server.say(ME, "hello", date=now())
         await server.shows(ME, "echo: hello")

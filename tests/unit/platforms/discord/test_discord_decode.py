@@ -1,4 +1,4 @@
-"""What Discord sends, read without a connection."""
+"""Tests of Discord's pure modules: decoding, payloads, read marks, context and rate limit."""
 
 import msgspec
 import pytest
@@ -68,7 +68,7 @@ def message(content: str, **more: object) -> Payload:
         ("a < b > c", "a < b > c"),
     ],
 )
-def test_a_text_has_names_in_place_of_ids(content: str, plain: str) -> None:
+def test_mentions_are_shown_with_names_instead_of_ids(content: str, plain: str) -> None:
     told = message(content, mentions=[ANN])
     assert read_message(told, reading()).text == plain
 
@@ -95,11 +95,13 @@ def test_a_text_has_names_in_place_of_ids(content: str, plain: str) -> None:
         (message("x"), reading(require_mention=False), True),
     ],
 )
-def test_what_is_meant_for_us(told: Payload, how: MessageContext, addressed: bool) -> None:
+def test_messages_are_addressed_by_mention_role_reply_or_thread(
+    told: Payload, how: MessageContext, addressed: bool
+) -> None:
     assert read_message(told, how).addressed is addressed
 
 
-def test_a_sender_goes_by_the_name_used_there_and_by_the_id_that_lasts() -> None:
+def test_a_sender_has_the_server_nickname_and_the_permanent_id() -> None:
     told = message("x", member={"nick": "Annie", "roles": ["7"]})
     found = read_message(told, reading()).sender
     assert found == Sender("1", "Annie", memberships=("5/*", "5/role:7"))
@@ -107,12 +109,12 @@ def test_a_sender_goes_by_the_name_used_there_and_by_the_id_that_lasts() -> None
     assert membership_of("5", {"roles": []}) == ("5/*",)
 
 
-def test_a_hook_cannot_borrow_a_membership() -> None:
+def test_a_webhook_has_no_memberships() -> None:
     told = message("x", webhook_id="4", member={"roles": ["7"]})
     assert read_message(told, reading()).sender == Sender("1", "Ann", is_bot=True)
 
 
-def test_forwarded_words_stickers_and_files_are_given_along() -> None:
+def test_forwarded_text_stickers_and_files_are_included() -> None:
     inner = {"content": "far away", "attachments": [{"id": "3", "url": "u", "filename": "f"}]}
     told = message("", message_snapshots=[{"message": inner}], sticker_items=[{"name": "Yay"}])
     found = read_message(told, reading())
@@ -122,21 +124,21 @@ def test_forwarded_words_stickers_and_files_are_given_along() -> None:
     assert read_message(message(""), reading()).parts == (Text(""),)
 
 
-def test_a_preview_is_no_edit() -> None:
+def test_an_added_preview_is_not_an_edit() -> None:
     assert read_edit(message("x", edited_timestamp=None), reading()) is None
     edit = read_edit(message("x", edited_timestamp="2026-11-18T12:00:00.5+00:00"), reading())
     assert edit
     assert edit.id.endswith(f".e{edit.at}")
 
 
-def test_parts_of_a_long_text_become_one_message_under_the_first_id() -> None:
+def test_pieces_of_a_long_text_become_one_message_with_the_first_id() -> None:
     first = read_message(message("one", id="1"), reading())
     second = read_message(message("two", id="2", mention_roles=["77"]), reading())
     both = join_messages([first, second])
     assert (both.id, both.text, both.addressed) == ("1", "one\ntwo", True)
 
 
-def test_what_was_read_again_is_joined_by_its_times() -> None:
+def test_messages_from_history_are_joined_by_their_timestamps() -> None:
     long, at = "x" * 1_950, 1_700_000_000_000
     other = {"id": "2", "username": "bob"}
     page = [
@@ -151,7 +153,7 @@ def test_what_was_read_again_is_joined_by_its_times() -> None:
     assert [len(each) for each in group_parts(page, 1.0)] == [2, 1, 1, 1, 1, 1]
 
 
-def test_own_roles_are_those_that_discord_made_for_the_bot() -> None:
+def test_own_roles_are_the_bots_managed_roles() -> None:
     roles = [
         {"id": "7", "tags": {"bot_id": "900"}},
         {"id": "8", "tags": {"bot_id": "901"}},
@@ -163,7 +165,7 @@ def test_own_roles_are_those_that_discord_made_for_the_bot() -> None:
 # --- interactions ------------------------------------------------------------------------------
 
 
-def test_a_command_is_the_message_that_it_stands_for() -> None:
+def test_a_slash_command_becomes_a_text_message() -> None:
     given: Payload = {
         "id": "99", "token": "secret", "type": 2, "member": {"user": ANN, "roles": ["7"]},
         "data": {"name": "model", "options": [{"name": "text", "value": " big one "}]},
@@ -174,7 +176,7 @@ def test_a_command_is_the_message_that_it_stands_for() -> None:
     assert b"secret" not in found.raw
 
 
-def test_only_our_buttons_do_something() -> None:
+def test_presses_of_foreign_buttons_are_ignored() -> None:
     pressed: Payload = {"id": "99", "type": 3, "user": ANN, "data": {"custom_id": "hf:deny:c1"}}
     found = read_press(pressed, PLACE, DiscordChannel())
     assert found
@@ -182,10 +184,10 @@ def test_only_our_buttons_do_something() -> None:
     assert read_press({**pressed, "data": {"custom_id": "other"}}, PLACE, DiscordChannel()) is None
 
 
-# --- what we send ------------------------------------------------------------------------------
+# --- payloads ----------------------------------------------------------------------------------
 
 
-def test_a_message_carries_a_nonce_of_its_op_and_rings_for_nobody() -> None:
+def test_a_message_carries_the_nonce_of_its_op_and_mentions_no_one() -> None:
     payload = payloads.message_payload("@everyone", op="a.0", reply_to="12")
     assert payload["nonce"] == payloads.message_nonce("a.0") != payloads.message_nonce("a.1")
     assert len(payload["nonce"]) <= 25
@@ -196,7 +198,7 @@ def test_a_message_carries_a_nonce_of_its_op_and_rings_for_nobody() -> None:
     assert "message_reference" not in payloads.message_payload("x", reply_to="i_notdiscord")
 
 
-def test_buttons_are_laid_out_in_rows_and_named_after_what_they_do() -> None:
+def test_buttons_are_laid_out_in_rows_with_their_action_as_id() -> None:
     rows = payloads.button_rows([Button(f"{number}" * 90, f"do:{number}") for number in range(7)])
     assert [len(row["components"]) for row in rows] == [5, 2]
     first = rows[0]["components"][0]
@@ -206,7 +208,7 @@ def test_buttons_are_laid_out_in_rows_and_named_after_what_they_do() -> None:
         payloads.custom_id("x" * 98)
 
 
-def test_the_menu_leaves_out_what_discord_would_refuse() -> None:
+def test_the_command_menu_omits_names_discord_refuses() -> None:
     menu = payloads.command_payloads(
         [MenuEntry("pair", "let people in", "list | approve CODE"), MenuEntry("Ü", "no")]
     )
@@ -218,7 +220,7 @@ def test_the_menu_leaves_out_what_discord_would_refuse() -> None:
     )
 
 
-def test_the_invitation_asks_for_no_rights_over_others() -> None:
+def test_the_invite_link_asks_for_no_moderation_rights() -> None:
     link = payloads.invite_link("901")
     permissions = int(link.rpartition("=")[2])
     assert "client_id=901" in link
@@ -228,7 +230,7 @@ def test_the_invitation_asks_for_no_rights_over_others() -> None:
 # --- rooms and marks ---------------------------------------------------------------------------
 
 
-def test_a_thread_stands_in_its_channel() -> None:
+def test_a_thread_is_addressed_within_its_channel() -> None:
     rooms = ChannelDirectory()
     thread = {"id": "11", "type": 11, "parent_id": "10", "name": "t"}
     text = {"id": "10", "type": 0, "parent_id": "3", "name": "general"}
@@ -243,7 +245,7 @@ def test_a_thread_stands_in_its_channel() -> None:
     assert rooms.find("12", "") == DiscordChannel()
 
 
-def test_marks_only_move_forward_and_only_where_a_channel_is_in_use() -> None:
+def test_read_marks_only_advance_and_only_for_channels_in_use() -> None:
     marks = ReadMarks()
     marks.mark_read("1", 50)
     assert marks.get("1") is None
@@ -261,7 +263,7 @@ def test_marks_only_move_forward_and_only_where_a_channel_is_in_use() -> None:
     assert load_marks(None).channels() == {}
 
 
-def test_authors_of_the_newest_messages_are_known_after_a_restart() -> None:
+def test_authors_of_the_newest_messages_survive_a_restart() -> None:
     authors = load_authors(None)
     for number in range(150):
         authors.add(str(number), Sender(f"9{number}"))
@@ -271,7 +273,7 @@ def test_authors_of_the_newest_messages_are_known_after_a_restart() -> None:
     assert [number for number in range(150) if again.find(str(number))] == list(range(50, 150))
 
 
-def test_the_channels_longest_unused_are_forgotten() -> None:
+def test_marks_of_the_least_recently_used_channels_are_dropped() -> None:
     marks = ReadMarks()
     for number in range(MAX_CHANNELS):
         marks.start(str(number), DiscordChannel(), 1)
@@ -281,13 +283,13 @@ def test_the_channels_longest_unused_are_forgotten() -> None:
     assert "1" not in marks
 
 
-def test_ids_tell_the_time() -> None:
+def test_ids_convert_to_times_and_back() -> None:
     assert sent_at(175928847299117063) == 1462015105796
     assert sent_at(id_at(1_700_000_000_123)) == 1_700_000_000_123
     assert id_at(0) == 0
 
 
-def test_context_is_what_a_conversation_does_not_hold_yet() -> None:
+def test_context_contains_only_messages_outside_the_conversation() -> None:
     listening = RecentMessages()
     said = [
         RecentMessage(id="1", author="ann", name="Ann", text="hi"),
@@ -312,10 +314,10 @@ def test_context_is_what_a_conversation_does_not_hold_yet() -> None:
     assert texts("ann") == ["before", "bot, what?", "that", "look"]
 
 
-# --- pace --------------------------------------------------------------------------------------
+# --- rate limit --------------------------------------------------------------------------------
 
 
-def test_a_bucket_waits_for_its_window_only_when_it_is_used_up() -> None:
+def test_a_bucket_waits_for_its_reset_only_when_empty() -> None:
     bucket = RouteBucket()
     assert bucket.wait_seconds(0.0) == 0.0
     bucket.take()
@@ -323,14 +325,14 @@ def test_a_bucket_waits_for_its_window_only_when_it_is_used_up() -> None:
     assert bucket.wait_seconds(1.0) == 0.0
     bucket.take()
     assert bucket.wait_seconds(1.0) == 3.0
-    bucket.update(3, 3.0, 1.0)  # an answer that was overtaken
+    bucket.update(3, 3.0, 1.0)  # a response that arrives out of order
     assert bucket.wait_seconds(1.0) == 3.0
     assert bucket.wait_seconds(4.0) == 0.0
 
 
 @pytest.mark.parametrize("busy", [0.0, 0.4])
-def test_all_calls_together_stay_below_fifty_in_any_second(busy: float) -> None:
-    """Also when our loop was `busy` for a while in every second, and only then looks again."""
+def test_calls_stay_below_fifty_in_any_second(busy: float) -> None:
+    """The limit also holds if the event loop is `busy` for part of every second."""
     gate, now = RestRateLimit(0.0), 0.0
     moments: list[float] = []
     while len(moments) < 500:
@@ -343,14 +345,14 @@ def test_all_calls_together_stay_below_fifty_in_any_second(busy: float) -> None:
     assert moments[-1] <= 500 / PER_SECOND / (1 - busy) + 1
 
 
-def test_who_stands_in_line_is_counted_until_it_goes() -> None:
+def test_waiting_calls_are_counted_until_they_go_out() -> None:
     gate = RestRateLimit(0.0)
     with gate.queued(), gate.queued():
         assert gate.queue_seconds() == 2 / PER_SECOND
     assert gate.queue_seconds() == 0.0
 
 
-def test_a_429_for_everything_blocks_until_its_end() -> None:
+def test_a_global_429_blocks_until_its_end() -> None:
     gate = RestRateLimit(0.0)
     gate.block(5.0, 10.0)
     gate.block(1.0, 10.0)
@@ -371,12 +373,10 @@ def test_a_429_for_everything_blocks_until_its_end() -> None:
         (503, 0, "Unavailable"),
     ],
 )
-def test_an_answer_is_sorted_by_what_the_caller_does_about_it(
-    status: int, code: int, kind: str
-) -> None:
+def test_each_error_response_becomes_its_contract_error(status: int, code: int, kind: str) -> None:
     assert type(error_for_response(status, code, "words")).__name__ == kind
 
 
-def test_messages_keep_what_discord_sent() -> None:
+def test_messages_keep_the_raw_payload() -> None:
     told = message("x")
     assert msgspec.json.decode(read_message(told, reading()).raw) == told

@@ -1,4 +1,4 @@
-"""What a Markdown text looks like on Telegram."""
+"""Tests of formatting Markdown as entities and as rich HTML."""
 
 import random
 import re
@@ -34,7 +34,7 @@ ALL = (*NASTY, *SAMPLES)
 
 
 def wrong(md: str) -> list[str]:
-    """What Telegram would refuse, or mend, of a text with entities."""
+    """Return the violations of Telegram's entity rules in the formatted text."""
     drawn = format_entities.format_text(document.parse(md))
     made = [
         {"type": each.type, "offset": each.offset, "length": each.length, "url": each.url}
@@ -44,14 +44,14 @@ def wrong(md: str) -> list[str]:
     found = overlaps(made)
     for each in drawn.entities:
         if not 0 <= each.offset < each.offset + each.length <= len(units) // 2:
-            found.append(f"{each} is outside of the text")
+            found.append(f"{each} is outside the text")
         elif is_low(units, each.offset) or is_low(units, each.offset + each.length):
-            found.append(f"{each} tears a character")
+            found.append(f"{each} splits a surrogate pair")
     return found
 
 
 def letters(text: str) -> str:
-    """What must never be lost: words and figures."""
+    """Return only the letters and digits, which formatting must never lose."""
     return "".join(re.findall(r"[^\W_]", text))
 
 
@@ -108,12 +108,12 @@ def shown(md: str) -> str:
     ],
     ids=lambda value: repr(value)[:30],
 )
-def test_markdown_becomes_what_people_see(md: str, expected: str) -> None:
+def test_markdown_becomes_text_with_entities(md: str, expected: str) -> None:
     assert shown(md) == expected
 
 
 @pytest.mark.parametrize("md", ALL, ids=range(len(ALL)))
-def test_no_word_is_lost_and_nothing_is_malformed(md: str) -> None:
+def test_no_letter_is_lost_and_entities_are_valid(md: str) -> None:
     assert wrong(md) == []
     said = letters(re.sub(r"```\w*|~~~\w*|\[x\]|\]\([^)]*\)+|&\w+;|<br ?/?>", " ", md))
     drawn = letters(format_entities.format_text(document.parse(md)).text)
@@ -122,7 +122,7 @@ def test_no_word_is_lost_and_nothing_is_malformed(md: str) -> None:
 
 
 @pytest.mark.parametrize("md", ALL, ids=range(len(ALL)))
-def test_every_beginning_of_a_text_can_be_shown(md: str) -> None:
+def test_every_prefix_of_a_text_can_be_shown(md: str) -> None:
     for end in range(1, min(len(md), 600)):
         part = close_open_marks(md[:end])
         assert wrong(part) == [], part
@@ -132,17 +132,17 @@ def test_every_beginning_of_a_text_can_be_shown(md: str) -> None:
 
 
 @pytest.mark.parametrize("md", ALL, ids=range(len(ALL)))
-def test_a_rich_message_says_the_same_in_tags_that_telegram_knows(md: str) -> None:
+def test_a_rich_message_has_the_same_text_in_supported_tags(md: str) -> None:
     blocks = document.parse(md)
     html = checked_html({"html": format_rich.format_html(blocks) or "<p>x</p>"})
     plain = letters(
         format_entities.format_text(blocks, compact=True).text.replace("☑", "").replace("☐", "")
     )
-    numbers = re.sub(r"\d", "", plain)  # lists are counted by Telegram itself
-    assert re.sub(r"\d", "", letters(words_of(html))) == numbers or "———" in plain
+    expected = re.sub(r"\d", "", plain)  # Telegram numbers list items itself
+    assert re.sub(r"\d", "", letters(words_of(html))) == expected or "———" in plain
 
 
-def test_html_of_a_model_is_only_text() -> None:
+def test_html_written_by_the_model_is_escaped() -> None:
     html = format_rich.format_html(
         document.parse('# A\n<tg-button type="callback_data" data="x">Yes</tg-button>')
     )
@@ -162,11 +162,11 @@ def test_html_of_a_model_is_only_text() -> None:
         ("$$x$$", True),
     ],
 )
-def test_a_rich_message_is_used_only_for_what_needs_it(md: str, gains: bool) -> None:
+def test_only_texts_with_rich_elements_use_a_rich_message(md: str, gains: bool) -> None:
     assert format_rich.needs_rich_format(document.parse(md)) is gains
 
 
-def test_what_is_too_much_for_a_rich_message_is_known() -> None:
+def test_texts_over_the_rich_limits_are_detected() -> None:
     assert format_rich.fits_limits(document.parse("# a\n\nb"))
     assert not format_rich.fits_limits(document.parse("\n\n".join("x*y*" for _ in range(501))))
     wide = "|".join("a" * 21)
@@ -198,8 +198,8 @@ PIECES = (
 )
 
 
-def test_whatever_is_written_is_shown_whole_and_well_formed() -> None:
-    dice = random.Random(7)  # noqa: S311 - always the same texts
+def test_random_markdown_is_shown_completely_and_well_formed() -> None:
+    dice = random.Random(7)  # noqa: S311 - a fixed seed keeps the texts the same
     for _ in range(3000):
         md = "".join(dice.choice(PIECES) for _ in range(dice.randrange(1, 40)))
         blocks = document.parse(md)
@@ -213,7 +213,7 @@ def test_whatever_is_written_is_shown_whole_and_well_formed() -> None:
 
 
 def _visible(md: str) -> int:
-    """Words that stand in a text, and not behind the marks of a code block as its language."""
+    """Count "word", except where it is the language of a code fence."""
     return re.sub(r"(?:`{3,}|~{3,})[\w+#.-]*", "", md).count("word")
 
 
@@ -222,11 +222,11 @@ def _visible(md: str) -> int:
     ["[" * 4000, "*a " * 1300, "`" * 4000, "_a*b" * 1000, "> " * 2000, "[a](b" * 800, "\\(" * 2000],
     ids=lambda text: text[:4],
 )
-def test_no_text_takes_long_to_read(text: str) -> None:
+def test_pathological_markdown_is_formatted_quickly(text: str) -> None:
     assert format_entities.format_text(document.parse(text * 3)).text
 
 
-def test_pieces_of_a_long_text_are_each_within_the_limit() -> None:
+def test_each_piece_of_a_long_text_fits_the_limit() -> None:
     md = "\n\n".join(NASTY) * 20
     for piece in split(md, 4096, Unit.UTF16):
         assert wrong(piece) == []

@@ -1,4 +1,4 @@
-"""A platform that does not let us in is named plainly, stops alone, and holds nobody back."""
+"""A platform that refuses the bot is reported plainly, stops, and does not affect the others."""
 
 from pathlib import Path
 
@@ -16,18 +16,18 @@ from tests.fakes.telegram.server import serving
 ALLOWED = 'access.allow=["telegram:1001", "slack:T1/U1"]'
 
 
-async def the_page_answers(running: Daemon) -> None:
+async def wait_for_page_answer(running: Daemon) -> None:
     async with Page(running) as page:
         assert await page.send("chat-1", "are you there?", "message-1") == 202
         await page.until("chat-1", lambda rows: "echo: are you there?" in answers(rows))
 
 
-def told_in_the_log(running: Daemon, words: str) -> int:
-    """How often it was tried; what is refused for good is tried once."""
+def count_in_log(running: Daemon, words: str) -> int:
+    """Return the number of attempts; a permanent refusal must be tried only once."""
     return sum(words in line for line in running.said)
 
 
-async def test_revoked_tokens_and_a_missing_intent_stop_each_its_platform_only(
+async def test_revoked_tokens_and_a_missing_intent_stop_only_their_platform(
     tmp_path: Path,
 ) -> None:
     async with (
@@ -40,9 +40,9 @@ async def test_revoked_tokens_and_a_missing_intent_stop_each_its_platform_only(
         async with daemon(tmp_path, model, telegram, discord, slack, ALLOWED) as running:
             telegram.say(1001, "are you there?")
             await telegram.shows(1001, "echo: are you there?")
-            told = await running.standing()
-            assert told["status"] == 503
-            intent, revoked = told["not_ready"]
+            state = await running.standing()
+            assert state["status"] == 503
+            intent, revoked = state["not_ready"]
             assert intent == (
                 "discord: Discord refuses the connection because the bot's Message Content Intent "
                 "is switched off. Switch it on at https://discord.com/developers/applications "
@@ -50,22 +50,22 @@ async def test_revoked_tokens_and_a_missing_intent_stop_each_its_platform_only(
             )
             assert revoked == "slack: Slack does not accept the token (token_revoked)"
 
-            telegram.token_works = False  # while it runs; seen when it next asks for messages
+            telegram.token_works = False  # noticed at the next poll
             telegram.say(1001, "too late")
             assert await running.in_trouble("telegram") == (
                 "telegram: Telegram does not accept the token (platforms.telegram.token, "
                 "TELEGRAM_BOT_TOKEN)"
             )
-            await the_page_answers(running)
+            await wait_for_page_answer(running)
             for line in (await running.standing())["not_ready"]:
                 assert line.partition(": ")[2] in await running.run("status")
-                assert told_in_the_log(running, line) == 1
+                assert count_in_log(running, line) == 1
             assert discord.identified == 0
             assert await running.stop() == 0
 
 
 @pytest.mark.parametrize("when", ["at the start", "while it runs"])
-async def test_a_discord_token_that_is_refused_is_named_and_not_tried_again(
+async def test_a_refused_discord_token_is_reported_and_not_retried(
     tmp_path: Path, when: str
 ) -> None:
     async with ModelServer(talkative) as model, discord_server() as discord:
@@ -83,6 +83,6 @@ async def test_a_discord_token_that_is_refused_is_named_and_not_tried_again(
                 await discord.close_gateway(4004)
             words = "Discord does not accept the bot's token; set platforms.discord.token to a new"
             assert (await running.in_trouble(words)).startswith("discord: ")
-            await the_page_answers(running)
-            assert told_in_the_log(running, words) == 1
+            await wait_for_page_answer(running)
+            assert count_in_log(running, words) == 1
             assert await running.stop() == 0

@@ -1,6 +1,6 @@
-"""A platform whose connections stay open while nothing comes over them any more.
+"""Platforms whose connections stay open but go silent.
 
-Each is the real adapter against a server of ours behind a door; only its patience is shorter.
+Each real adapter talks to a fake server through a proxy; only its timeouts are shorter.
 """
 
 import asyncio
@@ -84,12 +84,12 @@ def table(people: Crowd, url: str) -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("telegram", "Telegram is silent although connected"),
+        ("telegram", "Telegram is connected but does not respond"),
         ("discord", "Discord's gateway has been gone for 0.5 s"),
         ("slack", "Slack did not answer in time"),
     ],
 )
-async def test_a_platform_that_hears_nothing_any_more_is_named_until_it_does(
+async def test_a_silent_connection_is_reported_until_it_recovers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, sentence: str
 ) -> None:
     monkeypatch.setattr("platforms.slack.socket_mode.PING_SECONDS", 0.2)
@@ -97,7 +97,7 @@ async def test_a_platform_that_hears_nothing_any_more_is_named_until_it_does(
     monkeypatch.setattr("gateway.connections.supervision.FIRST_PAUSE_SECONDS", 0.05)
     monkeypatch.setattr("gateway.connections.supervision.MAX_PAUSE_SECONDS", 0.1)
     async with crowd(name, 1, together=False) as people, ModelServer(brief) as model:
-        server: Any = people.server  # type: ignore[attr-defined]  # each of them has one
+        server: Any = people.server  # type: ignore[attr-defined]  # every implementation has one
         server.heartbeat = 0.1
         async with door(people.config()["base_url"]) as between:
             server.door = between.port

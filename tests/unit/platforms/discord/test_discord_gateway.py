@@ -1,4 +1,4 @@
-"""The whole gateway with Discord as its only platform: the real library, a server of ours."""
+"""Tests of the whole gateway with the real library against the fake Discord server."""
 
 import asyncio
 import contextlib
@@ -21,8 +21,8 @@ from tests.fakes.gateway_settings import scripted
 from tests.fakes.model_server import ModelServer
 
 
-class House:
-    """A gateway, and one person who may talk to it."""
+class RunningGateway:
+    """A running gateway and the private channel of its only person."""
 
     def __init__(self, task: asyncio.Task[None], discord: DiscordServer, person: Payload) -> None:
         self._task = task
@@ -30,11 +30,11 @@ class House:
         self.direct = discord.world.direct(person)
 
     def kill(self) -> None:
-        """End without a word: nothing is drained, told or suspended."""
+        """Cancel the gateway without draining, notices or suspension, as a crash would."""
         self._task.cancel()
 
     async def shows(self, channel: Channel, *texts: str) -> None:
-        """Wait until each of these is a part of some message of ours."""
+        """Wait until each text is part of some message of the bot."""
         await self.discord.until(
             lambda: all(
                 any(text in shown for shown in self.discord.screen(channel)) for text in texts
@@ -43,14 +43,14 @@ class House:
         )
 
     async def settled(self) -> None:
-        """Wait until nothing is being written any more."""
+        """Wait until no answer is streaming, which the server would report as a violation."""
         await self.discord.until(lambda: self.discord.violations() == [], PATIENCE)
 
 
 @contextlib.asynccontextmanager
-async def house(
+async def running_gateway(
     home: Path, discord: DiscordServer, model: ModelServer, person: Payload, **limits: Any
-) -> AsyncIterator[House]:
+) -> AsyncIterator[RunningGateway]:
     def build(config: DiscordConfig, given: Surroundings) -> DiscordAdapter:
         adapter = DiscordAdapter(config, given, join_seconds=0.05, reidentify_seconds=0.0)
         adapter.capabilities = msgspec.structs.replace(adapter.capabilities, **limits)
@@ -66,16 +66,16 @@ async def house(
         async with asyncio.timeout(PATIENCE):
             await runner.ready.wait()
         try:
-            yield House(task, discord, person)
+            yield RunningGateway(task, discord, person)
         finally:
             runner.stopping.set()
             runner.skip_drain.set()
 
 
-async def test_the_stop_button_under_an_answer_ends_it(tmp_path: Path) -> None:
+async def test_the_stop_button_ends_an_answer(tmp_path: Path) -> None:
     async with discord_server() as discord, ModelServer(talkative) as model:
         ann = discord.world.user("Ann")
-        async with house(tmp_path, discord, model, ann) as home:
+        async with running_gateway(tmp_path, discord, model, ann) as home:
             await discord.say(home.direct, ann, "hang")
             await home.shows(home.direct, "so far")
             pressed = await discord.press(home.direct, ann, "Stop")
@@ -84,10 +84,10 @@ async def test_the_stop_button_under_an_answer_ends_it(tmp_path: Path) -> None:
         assert pressed.seconds is not None
 
 
-async def test_a_command_of_the_menu_is_obeyed(tmp_path: Path) -> None:
+async def test_a_slash_command_is_executed(tmp_path: Path) -> None:
     async with discord_server() as discord, ModelServer(talkative) as model:
         ann = discord.world.user("Ann")
-        async with house(tmp_path, discord, model, ann) as home:
+        async with running_gateway(tmp_path, discord, model, ann) as home:
             await discord.until(lambda: bool(discord.world.commands))
             await discord.command(home.direct, ann, "whoami")
             await home.shows(home.direct, f"discord:{ann['id']}")
@@ -95,20 +95,20 @@ async def test_a_command_of_the_menu_is_obeyed(tmp_path: Path) -> None:
         assert {"stop", "new", "help", "approve"} <= {c["name"] for c in discord.world.commands}
 
 
-async def test_an_answer_cut_off_by_the_end_of_the_process_is_not_posted_twice(
+async def test_an_answer_in_flight_when_the_process_dies_is_not_posted_twice(
     tmp_path: Path,
 ) -> None:
     async with discord_server() as discord, ModelServer(talkative) as model:
         ann = discord.world.user("Ann")
         gate = asyncio.Event()
-        async with house(tmp_path, discord, model, ann) as home:
+        async with running_gateway(tmp_path, discord, model, ann) as home:
             discord.fail("POST message", Fault(cut_after=True, gate=gate), channel=home.direct)
             await discord.say(home.direct, ann, "Hello")
             await discord.until(lambda: "POST message" in discord.called())
             gate.set()
             await home.shows(home.direct, "echo: Hello")
             home.kill()
-        async with house(tmp_path, discord, model, ann) as home:
+        async with running_gateway(tmp_path, discord, model, ann) as home:
             await discord.say(home.direct, ann, "again")
             await home.shows(home.direct, "again")
         assert sum("echo: Hello" in text for text in discord.screen(home.direct)) == 1

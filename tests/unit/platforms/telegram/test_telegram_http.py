@@ -1,4 +1,4 @@
-"""The library's requests over our own connections."""
+"""Tests of the aiohttp request backend for the library."""
 
 import asyncio
 from pathlib import Path
@@ -22,7 +22,7 @@ def given(**parameters: object) -> RequestData:
     return RequestData([RequestParameter.from_input(*each) for each in parameters.items()])
 
 
-async def test_a_request_goes_through_the_proxy_of_the_environment(
+async def test_requests_use_the_proxy_from_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[str] = []
@@ -41,7 +41,7 @@ async def test_a_request_goes_through_the_proxy_of_the_environment(
     assert asked == [URL]
 
 
-async def test_texts_arrive_as_a_form_and_files_beside_them(tmp_path: Path) -> None:
+async def test_texts_are_sent_as_a_form_and_files_as_multipart(tmp_path: Path) -> None:
     bodies: list[bytes] = []
 
     def handle(connection: Connection, _path: str, body: bytes) -> None:
@@ -66,7 +66,7 @@ async def test_texts_arrive_as_a_form_and_files_beside_them(tmp_path: Path) -> N
     assert b"the content" in parts
 
 
-async def test_a_redirection_is_not_followed() -> None:
+async def test_redirects_are_not_followed() -> None:
     def handle(connection: Connection, _path: str, _body: bytes) -> None:
         connection.write(
             b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"
@@ -79,7 +79,7 @@ async def test_a_redirection_is_not_followed() -> None:
     assert status == 302
 
 
-async def test_a_limit_says_for_how_long() -> None:
+async def test_a_429_carries_its_retry_after() -> None:
     def handle(connection: Connection, _path: str, _body: bytes) -> None:
         connection.answer(b'{"ok": false, "parameters": {"retry_after": 7}}', 429)
 
@@ -107,12 +107,12 @@ def _half(connection: Connection, _path: str, _body: bytes) -> None:
 @pytest.mark.parametrize(
     ("handle", "raised"),
     [
-        pytest.param(_silent, TimedOut, id="silent"),
-        pytest.param(_cut, NetworkError, id="cut off"),
-        pytest.param(_half, NetworkError, id="half an answer"),
+        pytest.param(_silent, TimedOut, id="no response"),
+        pytest.param(_cut, NetworkError, id="connection closed"),
+        pytest.param(_half, NetworkError, id="truncated response"),
     ],
 )
-async def test_what_may_have_arrived_is_not_said_to_be_lost(
+async def test_a_request_that_may_have_arrived_is_unconfirmed(
     handle: object, raised: type[NetworkError]
 ) -> None:
     asked: list[str] = []
@@ -130,11 +130,11 @@ async def test_what_may_have_arrived_is_not_said_to_be_lost(
         with pytest.raises(Unconfirmed) as told, translate_errors():
             raise caught.value
         await connections.shutdown()
-    assert asked == ["/secret"]  # once
+    assert asked == ["/secret"]  # the request is not repeated
     assert "secret" not in f"{caught.value} {told.value}"
 
 
-async def test_what_never_left_is_said_to_be_lost() -> None:
+async def test_a_request_that_was_never_sent_is_unavailable() -> None:
     async with serve(_silent) as port:
         pass
     connections = AiohttpRequest(trusted=False, now=SystemClock().monotonic)
@@ -145,7 +145,7 @@ async def test_what_never_left_is_said_to_be_lost() -> None:
     assert "secret" not in str(told.value)
 
 
-async def test_waiting_for_a_free_connection_has_an_end_and_nothing_was_sent() -> None:
+async def test_waiting_for_a_free_connection_times_out_as_unavailable() -> None:
     asked = asyncio.Event()
 
     def handle(_connection: Connection, _path: str, _body: bytes) -> None:
