@@ -153,7 +153,9 @@ def test_a_listed_person_is_a_member(entry: str, event: InboundMessage, principa
         pytest.param("telegram:*", message(id=""), id="no id where everybody may"),
         pytest.param("telegram:*", message("slack"), id="everybody, but elsewhere"),
         pytest.param("telegram@work:*", message(account="home"), id="everybody, other account"),
-        pytest.param("telegram@work:1001", message(account="home"), id="another account of the bot"),
+        pytest.param(
+            "telegram@work:1001", message(account="home"), id="another account of the bot"
+        ),
         pytest.param("telegram@work:1001", message(), id="no account where one is named"),
         pytest.param("slack:T1/U3003", message("slack", id="T1/u3003"), id="id in another case"),
         pytest.param(

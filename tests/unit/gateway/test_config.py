@@ -470,7 +470,7 @@ def test_what_is_wrong_in_a_file_is_named_with_line_and_key(
         ),
         (
             "[agent]\nsystem_prompt='x'\nsystem_prompt_file='y'",
-            "F:3: agent.system_prompt_file cannot stand beside agent.system_prompt; keep one",
+            "F:3: agent.system_prompt_file cannot be combined with agent.system_prompt; keep one",
         ),
         (
             "[model]\nname = 'gpt'",

@@ -24,7 +24,9 @@ def test_a_service_needs_systemd(tmp_path: Path) -> None:
     ("answers", "why_not", "wanted", "alone", "how"),
     [
         pytest.param([""], "", None, False, StartMode.SERVICE, id="Enter installs it"),
-        pytest.param(["no", ""], "", None, False, StartMode.FOREGROUND, id="start in the foreground"),
+        pytest.param(
+            ["no", ""], "", None, False, StartMode.FOREGROUND, id="start in the foreground"
+        ),
         pytest.param(["no", "no"], "", None, False, StartMode.LATER, id="neither"),
         pytest.param([""], NO_SYSTEMD, None, False, StartMode.FOREGROUND, id="without systemd"),
         pytest.param([""], "", False, False, StartMode.FOREGROUND, id="a flag says no service"),
@@ -99,7 +101,15 @@ AS_BEFORE = "Holdfast keeps using the previous configuration until it is restart
             [],
             id="runs and is restarted",
         ),
-        pytest.param(StartMode.LATER, True, True, ["no"], [], [AS_BEFORE], id="running with changes, not restarted"),
+        pytest.param(
+            StartMode.LATER,
+            True,
+            True,
+            ["no"],
+            [],
+            [AS_BEFORE],
+            id="running with changes, not restarted",
+        ),
     ],
 )
 def test_the_chosen_start_mode_is_carried_out(
