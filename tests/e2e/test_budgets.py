@@ -137,7 +137,7 @@ async def test_a_person_over_the_daily_limit_is_informed_and_answered_the_next_d
             told = await answer_to(house, "1001", "two")
             assert re.fullmatch(
                 r"⛔ Not answered: the limit of 1,000 tokens a day for each person has only 50 tokens "
-                r"left, and this request may take \d+ tokens; a new day begins in 11 h 59 min\. "
+                r"left, and this request may use \d+ tokens; it resets in 11 h 59 min\. "
                 r"Your message is saved; /retry runs it then\.",
                 told,
             )
@@ -223,7 +223,7 @@ async def test_a_hundred_concurrent_turns_stay_within_the_budget(tmp_path: Path)
             }
             counted = await settled(house, "all")
     answered = sum(text == "fine" for text in shown.values())
-    assert answered + sum("a day for everybody here" in text for text in shown.values()) == 100
+    assert answered + sum("a day for everyone" in text for text in shown.values()) == 100
     assert answered == len(server.requests)
     assert counted == BudgetUsage(answered * 120)
     assert most - 130 < counted.tokens <= most  # the budget is used as far as it fits
@@ -297,7 +297,7 @@ async def test_a_dollar_limit_counts_charged_costs_and_shows_the_remainder(
             shown = await answer_to(house, "1001", "/usage")
             assert shown.splitlines()[-1] == (
                 "left for today: 997,900 tokens and $49.97 of 1,000,000 tokens and $50.00 for "
-                "everybody here · $0.03 of $0.06 for each person; limits reset in 11 h 59 min"
+                "everyone · $0.03 of $0.06 for each person; limits reset in 11 h 59 min"
             )
             assert await answer_to(house, "1001", "two") == "fine"
             told = await answer_to(house, "1001", "three")
@@ -307,13 +307,11 @@ async def test_a_dollar_limit_counts_charged_costs_and_shows_the_remainder(
                 status = await asyncio.to_thread(send_request, path, "status")
                 monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path))
                 seen = await asyncio.to_thread(CliRunner().invoke, shown_status)
-                line = (
-                    "today, everybody here  4,200 tokens and $0.06 of 1,000,000 tokens and $50.00"
-                )
+                line = "today, everyone  4,200 tokens and $0.06 of 1,000,000 tokens and $50.00"
                 assert line in seen.output
     assert status["today"] == [
         {
-            "for": "everybody here",
+            "for": "everyone",
             "used": "4,200 tokens and $0.06",
             "limit": "1,000,000 tokens and $50.00",
             "tokens": 4200,
@@ -333,7 +331,7 @@ async def test_a_request_larger_than_the_daily_limit_is_refused_permanently(tmp_
         async with gateway(tmp_path, server, settings=usual) as house:
             told = await answer_to(house, "1001", "one")
             assert re.fullmatch(
-                r"⛔ Not answered: this request may take 1\d\d tokens, and the limit for each person "
+                r"⛔ Not answered: this request may use 1\d\d tokens, and the limit for each person "
                 r"is 100 tokens a day\. /new starts a conversation that needs less\.",
                 told,
             )
@@ -454,7 +452,7 @@ async def test_api_clients_get_the_error_of_the_service_they_know(tmp_path: Path
             error = body["error"]
             assert (error["type"], error["code"]) == ("insufficient_quota",) * 2
             assert error["message"].startswith(
-                "The limit of 1,000 tokens a day for everybody here has only 50 tokens left"
+                "The limit of 1,000 tokens a day for everyone has only 50 tokens left"
             )
             async with there.wire.opened("three") as streamed:  # no turn started
                 assert streamed.status == 429
@@ -475,6 +473,6 @@ async def test_a_model_without_a_known_price_is_not_used_under_a_dollar_limit(
             await answer_to(house, "1001", "/model other")
             told = await answer_to(house, "1001", "one")
     assert told == (
-        "⛔ Not answered: nobody knows what other costs, so limits.usd_per_day could not be kept; "
+        "⛔ Not answered: the price of other is unknown, so limits.usd_per_day cannot be enforced; "
         "set model.price, or use tokens_per_day instead."
     )

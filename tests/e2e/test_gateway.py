@@ -103,7 +103,7 @@ async def test_after_a_stop_the_next_message_starts_a_session_and_resume_returns
         await screen.say(CHAT, "fresh one")
         await screen.shows(CHAT, "🆕 New conversation", "echo: fresh one")
         assert await house.asked(2) == [{"role": "user", "content": "fresh one"}]
-        assert "not in view" in house.system(2)
+        assert "cannot see the earlier one" in house.system(2)
         await screen.say(CHAT, "/resume")
         await screen.shows(CHAT, "↩️ Back in the earlier conversation", "echo: this waits")
         asked = await house.asked(3)
@@ -185,7 +185,7 @@ async def test_new_stops_the_running_turn_and_starts_an_empty_session(tmp_path: 
         await house.screen.say(CHAT, "hello")
         await house.screen.shows(CHAT, "echo: hello")
         assert await house.asked(2) == [{"role": "user", "content": "hello"}]
-        assert "not in view" not in house.system(2)
+        assert "cannot see the earlier one" not in house.system(2)
     assert model.requests[0].left
 
 
@@ -299,7 +299,7 @@ async def test_an_interrupted_turn_resumes_by_itself_if_configured(
             await screen.shows(CHAT, "abc and the rest")
             *_, shown, asked = await house.asked(2)
             assert shown == {"role": "assistant", "content": "abc"}
-            assert "to the letter" in asked["content"]
+            assert "verbatim" in asked["content"]
     assert texts(screen) == ["abc and the rest"]
     async with opened(tmp_path) as store:
         (session,) = await store.sessions()
