@@ -339,7 +339,7 @@ async def test_a_voice_message_is_transcribed_once(
         assert await last_content(house, 2) == "[Voice message: “Buy milk and bread.”]"
         await screen.until(CHAT, lambda shown: sum("echo" in each.text for each in shown) == 2)
         await screen.say(CHAT, "/undo")
-        await screen.shows(CHAT, "Taken back: “Buy milk and bread.”")
+        await screen.shows(CHAT, "Undone: I removed “Buy milk and bread.”")
     assert (len(transcription.asked), screen.fetched) == (1, ["r1"])
     async with opened(tmp_path) as store:
         (session,) = await store.sessions()

@@ -171,7 +171,7 @@ async def test_it_goes_by_what_a_reload_has_changed(tmp_path: Path, model: Model
     async with house(tmp_path, model, screen, **resumes):
         await screen.shows(CHIEF, BACK)
     (told,) = texts(screen, CHIEF, BACK)
-    assert "1 task was interrupted and taken up again." in told
+    assert "1 task was interrupted and resumed." in told
 
 
 async def test_two_who_ask_at_the_same_moment_get_one_restart(
@@ -285,7 +285,7 @@ async def test_a_program_that_could_not_start_is_not_changed_to_and_nothing_is_i
         await says(first, CHIEF, "/restart")
         await screen.shows(
             CHIEF,
-            "⛔ Not restarted, and nothing was interrupted: "
+            "⛔ I did not restart, and nothing was interrupted: "
             "holdfast.toml:3: http.prot: unknown key.",
         )
         with pytest.raises(RestartRefused, match="nothing was interrupted"):
@@ -505,4 +505,4 @@ async def test_a_command_that_was_left_is_not_carried_out_in_safe_mode(
     async with house(tmp_path, model, screen) as usual:
         await says(usual, CHIEF, "hello")
         await screen.shows(CHIEF, "echo: hello")
-    assert len(texts(screen, CHIEF, "could not be done")) == 1
+    assert len(texts(screen, CHIEF, "that didn't work just now")) == 1

@@ -307,7 +307,6 @@ async def test_a_service_that_refuses_connections_is_tried_three_times(tmp_path:
         assert turn.attempts == 3
         (notice,) = scene.shown()
         assert "cannot be reached" in notice
-        assert "3 tries" in notice
         assert scene.requests == []
         assert await scene.history() == ["U:go"]
         await scene.check()
