@@ -151,7 +151,7 @@ class Delivery:
         now = self.clock.now()
         pauses = await read_pauses(self.store)
         self._pauses = {key: until for key, until in pauses.items() if until > now}
-        items = await self.store.undelivered_items()
+        items = await self.store.outbox.undelivered()
         for item in items:
             entry = QueueEntry(
                 item, ItemPhase.FINAL if item.final else ItemPhase.ABANDONED, stored=True

@@ -141,7 +141,7 @@ class Reception:
             self._post(entry.key, MessageArrived(self._reader.read_pending(entry)))
             return entry
         await self._recheck_stored(entry)
-        return await self._store.inbox_entry(entry.source, entry.event) or entry
+        return await self._store.inbox.find(entry.source, entry.event) or entry
 
     async def redo_command(self, entry: InboxEntry, event: Inbound) -> None:
         """Carry out a command that was stored but not carried out before the process died."""
@@ -185,7 +185,7 @@ class Reception:
 
         The process that stored the message may have died before it posted the event.
         """
-        known = await self._store.inbox_entry(entry.source, entry.event)
+        known = await self._store.inbox.find(entry.source, entry.event)
         if known and known.state is InboxState.WAITING:
             self._post(known.key, MessageRedelivered(known.id, known.source, known.event))
 
@@ -194,7 +194,7 @@ class Reception:
         accepted = Accepted.STORED
         if not await self._store.accept(entry):
             accepted = Accepted.DUPLICATE
-            known = await self._store.inbox_entry(entry.source, entry.event)
+            known = await self._store.inbox.find(entry.source, entry.event)
             if (
                 known is None
                 or known.state is not InboxState.COMMAND
@@ -244,9 +244,9 @@ class Reception:
         for the bot.
         """
         source = source_of(event)
-        if await self._store.inbox_entry(source, event.id):
+        if await self._store.inbox.find(source, event.id):
             return Accepted.DUPLICATE
-        old = await self._store.inbox_entry(source, event.message)
+        old = await self._store.inbox.find(source, event.message)
         if old and old.state in {InboxState.WAITING, InboxState.HELD}:
             await self._apply_correction(old, event)
         known = old is not None and old.state is not InboxState.IGNORED

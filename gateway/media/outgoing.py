@@ -123,7 +123,7 @@ class OutgoingFiles:
 
     async def remove_old_copies(self) -> None:
         """Remove copies that are no longer needed."""
-        open_items = {item.id for item in await self._store.undelivered_items()}
+        open_items = {item.id for item in await self._store.outbox.undelivered()}
         before = self._clock.now() / 1000 - _KEPT_SECONDS
         await run_in_thread(lambda _: _remove_folders(self._sending_folder, open_items, before))
         if self._keep_seconds:

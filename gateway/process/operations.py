@@ -203,7 +203,7 @@ class Operations:
         return self._restart.cancel(restart)
 
     async def _find_session(self, text: str) -> Session:
-        found = await self._store.find_session(text)
+        found = await self._store.sessions.find(text)
         if found is None:
             msg = f"No session has the id {text}; “holdfast sessions list” shows them."
             raise OperationRefused(msg)

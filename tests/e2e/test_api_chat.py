@@ -77,8 +77,8 @@ async def test_the_messages_of_a_request_are_the_conversation(tmp_path: Path) ->
         assert system.endswith("Speak like a pirate.\n\nBe brief.")
         assert len(system) > len("Speak like a pirate.\n\nBe brief.")
         assert api.house.runner._store
-        (session,) = await api.house.runner._store.sessions()
-        history = await api.house.runner._store.history(session.id)
+        (session,) = await api.house.runner._store.sessions.list()
+        history = await api.house.runner._store.sessions.history(session.id)
         assert [row.content for row in history] == ["one", "two", "three", "echo: three"]
 
 
@@ -386,7 +386,7 @@ async def test_a_tool_that_is_stopped_is_completed_before_the_end_is_told(tmp_pa
         async with asyncio.timeout(8):
             await shop.entered.wait()
             assert api.house.runner._store
-            (session,) = await api.house.runner._store.sessions()
+            (session,) = await api.house.runner._store.sessions.list()
             await api.house.runner.operations["stop"](session=session.id)
             found = [event async for event in events(response)]
         assert [each["status"] for each in named(found, PROGRESS)] == ["running", "completed"]
@@ -710,8 +710,8 @@ async def test_a_client_that_leaves_ends_its_turn_and_not_its_session(tmp_path: 
         assert answer["choices"][0]["message"]["content"] == "echo: next"
         assert await api.sessions() == [("active", None)]
         assert api.house.runner._store
-        (turn, _) = await api.house.runner._store.turns(
-            (await api.house.runner._store.sessions())[0].id
+        (turn, _) = await api.house.runner._store.turns.of_session(
+            (await api.house.runner._store.sessions.list())[0].id
         )
         assert (turn.state, turn.cause) == ("stopped", "left")
         said = [each["content"] for each in await api.house.asked(2)]

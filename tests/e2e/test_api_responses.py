@@ -327,10 +327,10 @@ async def test_what_is_not_to_be_kept_leaves_its_conversation_as_it_was(tmp_path
         assert await client.seen(3) == ["one", "echo: one", "two"]
         store = client.api.house.runner._store
         assert store
-        aside, first = await store.sessions()
-        said = [row.content for row in await store.history(first.id)]
+        aside, first = await store.sessions.list()
+        said = [row.content for row in await store.sessions.history(first.id)]
         assert said == ["one", "echo: one", "two", "echo: two"]
-        said = [row.content for row in await store.history(aside.id)]
+        said = [row.content for row in await store.sessions.history(aside.id)]
         assert said == ["one", "echo: one", "aside", "echo: aside"]
 
 
@@ -360,7 +360,7 @@ async def test_answers_of_a_deleted_conversation_are_gone(tmp_path: Path) -> Non
         one = await client.ask("one")
         runner = client.api.house.runner
         assert runner._store
-        (session,) = await runner._store.sessions()
+        (session,) = await runner._store.sessions.list()
         await runner.operations["delete"](session=session.id)
         with pytest.raises(openai.NotFoundError):
             await client.library.retrieve(one.id)

@@ -269,7 +269,7 @@ async def test_who_asks_again_while_the_turn_that_was_left_ends_is_answered_anew
     async with ModelServer(*scripts) as model, served(tmp_path, model) as api:
         store = api.house.runner._store
         assert store
-        apply, inbox_entry = store.apply, store.inbox_entry
+        apply, inbox_entry = store.apply, store.inbox.find
 
         async def slowly(*changes: Change) -> None:
             if any(isinstance(each, EndTurn) for each in changes) and not go.is_set():
@@ -283,7 +283,7 @@ async def test_who_asks_again_while_the_turn_that_was_left_ends_is_answered_anew
             return found
 
         monkeypatch.setattr(store, "apply", slowly)
-        monkeypatch.setattr(store, "inbox_entry", noticed)
+        monkeypatch.setattr(store.inbox, "find", noticed)
         async with api.wire.opened("one", headers=keyed()) as response:
             async for event in events(response):
                 if text_of([event]):
@@ -364,7 +364,7 @@ async def test_a_session_that_was_drained_goes_on_at_the_next_request(tmp_path: 
             api.house.runner.stopping.set()
             assert finish_of([event async for event in events(one)]) == ["error"]
         async with opened(tmp_path) as store:
-            (session,) = await store.sessions()
+            (session,) = await store.sessions.list()
             assert (session.state, session.reason) == ("suspended", "restart")
         async with served(tmp_path, model) as api:
             _, headers, answer = await api.wire.ask("next", headers=SESSION)
@@ -396,7 +396,7 @@ async def test_what_an_interruption_suspended_goes_on_and_what_a_person_did_not(
             await api.wire.ask("one", headers=SESSION)
         place = f"sqlite:///{tmp_path / 'holdfast.db'}"
         store = await SessionStore.open(place, clock=SystemClock())
-        (session,) = await store.sessions()
+        (session,) = await store.sessions.list()
         await store.apply(SetSession(session.id, SessionState.SUSPENDED, reason, 1))
         await store.close()
         async with served(tmp_path, model) as api:
@@ -431,7 +431,7 @@ async def test_while_the_daemon_stops_nothing_more_is_begun(tmp_path: Path) -> N
         assert (await api.wire.send("GET", "/models"))[0] == 200
         store = api.house.runner._store
         assert store
-        assert len(await store.sessions()) == 1
+        assert len(await store.sessions.list()) == 1
     assert [each.last_user_text for each in model.requests] == ["hang"]
 
 
@@ -505,7 +505,7 @@ async def test_kill_9_in_the_middle_of_an_answer(tmp_path: Path) -> None:
         assert asked[0] == "before"
         assert any("hang" in each for each in asked)
         async with opened(tmp_path) as store:
-            (session,) = [each for each in await store.sessions() if each.key == "api:mine"]
+            (session,) = [each for each in await store.sessions.list() if each.key == "api:mine"]
             assert (session.state, session.reason) == ("active", None)
 
 

@@ -64,13 +64,13 @@ async def test_a_turn_is_answered_and_its_tool_runs_once_whichever_commit_is_los
     assert screen.violations() == []
     store = await SessionStore.open(database, clock=SystemClock(), read_only=True)
     for chat in chats:
-        [session] = await store.sessions(key=f"memory:{chat}")
-        rows = await store.history(session.id)
+        [session] = await store.sessions.list(key=f"memory:{chat}")
+        rows = await store.sessions.history(session.id)
         assert [row.role for row in rows] == ["user", "assistant", "tool", "assistant"], chat
         assert session.messages == 4
-        [turn] = await store.turns(session.id)
+        [turn] = await store.turns.of_session(session.id)
         assert (turn.state, turn.attempts, turn.resumed) == (TurnState.DONE, 2, 0), chat
-        [run] = await store.tool_runs(turn.id)
+        [run] = await store.turns.tool_runs(turn.id)
         assert (run.ok, run.result, run.attempt) == (True, "paid", 1), chat
         texts = [message.text for message in screen.messages(chat)]
         assert [text for text in texts if "paid" in text] == ["It is paid."], chat

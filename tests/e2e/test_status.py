@@ -220,5 +220,5 @@ async def test_the_end_does_not_wait_for_somebodys_answer(tmp_path: Path, late: 
         await home.screen.shows(CHAT, "♻️ I was restarted")
     assert machine.ran == []
     async with opened(tmp_path) as store:
-        kept = await store.open_approvals()
+        kept = await store.approvals.open()
         assert late or [each.state for each in kept] == [ApprovalState.OPEN]

@@ -63,7 +63,7 @@ class StoredAnswers:
     async def find(self, answer_id: str, *, include_running: bool = False) -> StoredAnswer | None:
         """Find an answer that was to be kept; `running`: also one that was not, while it runs."""
         known = _RESPONSE_ID.fullmatch(answer_id)
-        entry = await self._store.inbox_entry_by_id(f"i_{known[1]}") if known else None
+        entry = await self._store.inbox.get(f"i_{known[1]}") if known else None
         if entry is None or not entry.payload:
             return None
         asked = read_event(entry)
@@ -90,7 +90,7 @@ class StoredAnswers:
 
     async def refresh(self, answer: StoredAnswer) -> StoredAnswer:
         """Look at it once more."""
-        entry = await self._store.inbox_entry_by_id(answer.entry.id) or answer.entry
+        entry = await self._store.inbox.get(answer.entry.id) or answer.entry
         turn = await self._find_turn(entry)
         text, end = await self.read_ending(entry, turn)
         return msgspec.structs.replace(answer, entry=entry, turn=turn, text=text, end=end)
@@ -104,9 +104,9 @@ class StoredAnswers:
         over = _END_BY_TURN_STATE.get(turn.state)
         if over is None:
             return "", None
-        items = await self._store.turn_items(turn.id)
+        items = await self._store.outbox.of_turn(turn.id)
         text = next((read_body(item).text for item in items if item.kind == _ANSWER), "")
-        spent = await self._store.usage_totals(turn_id=turn.id)
+        spent = await self._store.spending.totals(turn_id=turn.id)
         usage = Usage(spent.input_tokens, spent.output_tokens, spent.cached_tokens)
         done = TurnDone(
             ending=TurnEnding.ANSWERED if over is FeedOutcome.ANSWERED else TurnEnding.FAILED,
@@ -128,17 +128,17 @@ class StoredAnswers:
 
     async def are_all_deleted(self, session_id: str) -> bool:
         """Whether of all that was answered in a session nothing is to be found any more."""
-        for turn in await self._store.turns(session_id):
-            for entry in await self._store.turn_inbox(turn.id):
+        for turn in await self._store.turns.of_session(session_id):
+            for entry in await self._store.inbox.of_turn(turn.id):
                 if not await self.is_deleted(entry):
                     return False
         return True
 
     async def _find_turn(self, entry: InboxEntry) -> Turn | None:
-        return await self._store.turn(entry.turn_id) if entry.turn_id else None
+        return await self._store.turns.get(entry.turn_id) if entry.turn_id else None
 
     async def _is_session_deleted(self, turn: Turn) -> bool:
-        session = await self._store.session(turn.session_id)
+        session = await self._store.sessions.get(turn.session_id)
         return session is None or session.reason is SessionReason.DELETED
 
 

@@ -239,13 +239,13 @@ class ApiRequests:
         )
         branch = _Destination(address=fresh, single_turn=True, history=request.history)
         turn = previous.turn
-        if event and await self._store.inbox_entry(there.source, event):
+        if event and await self._store.inbox.find(there.source, event):
             return there
         if turn is None:
             return branch
         if request.retrievable and await self._is_newest(previous, there.key):
             return msgspec.structs.replace(there, after=turn.session_id)
-        rows = await self._store.history_up_to(turn.session_id, turn.id)
+        rows = await self._store.sessions.history_up_to(turn.session_id, turn.id)
         return msgspec.structs.replace(branch, rows=rows)
 
     async def _is_newest(self, previous: StoredAnswer, key: str) -> bool:
@@ -253,7 +253,7 @@ class ApiRequests:
         stored, turn = await self._store.conversation(key), previous.turn
         if stored.waiting or stored.running or stored.newest is None or turn is None:
             return False
-        last = await self._store.last_turn(turn.session_id)
+        last = await self._store.turns.last(turn.session_id)
         return stored.newest.id == turn.session_id and last is not None and last.id == turn.id
 
     # --- one try --------------------------------------------------------------------------------
@@ -284,12 +284,12 @@ class ApiRequests:
 
     async def _find_entry(self, source: str, event: str) -> InboxEntry | None:
         """Find what was asked before, as it stands after all that is on its way to its owner."""
-        known = await self._store.inbox_entry(source, event)
+        known = await self._store.inbox.find(source, event)
         if known is None or known.state not in OPEN_STATES:
             return known
         # Whoever asked may have left just now, and ended it: that is not to be joined.
         await self._apply_event(known.key, StartWaiting())
-        return await self._store.inbox_entry(source, event)
+        return await self._store.inbox.find(source, event)
 
     async def _subscribe(
         self, feed: Feed, entry: InboxEntry, session_state: str
@@ -311,7 +311,7 @@ class ApiRequests:
                 session_state=session_state,
                 unsubscribe=leave,
             )
-        turn = await self._store.turn(entry.turn_id) if entry.turn_id else None
+        turn = await self._store.turns.get(entry.turn_id) if entry.turn_id else None
         if turn is None or turn.state is not TurnState.DONE:
             return None
         text, end = await self.stored_answers.read_ending(entry, turn)

@@ -53,7 +53,7 @@ def list_(options: ConfigOptions, *, as_json: bool, every: bool) -> None:
     limit = None if as_json or every else LIST_LIMIT
 
     async def read(store: SessionStore) -> tuple[Session, ...]:
-        return tuple(await store.sessions(limit=limit))
+        return tuple(await store.sessions.list(limit=limit))
 
     found = read_store(options, read)
     if as_json:
@@ -164,11 +164,11 @@ def delete(session: str) -> None:
 
 def _load(options: ConfigOptions, session_id: str) -> SessionExport:
     async def read(store: SessionStore) -> SessionExport | None:
-        found = await store.find_session(session_id)
+        found = await store.sessions.find(session_id)
         if found is None:
             return None
-        history = await store.history(found.id)
-        return SessionExport(found, tuple(history), tuple(await store.turns(found.id)))
+        history = await store.sessions.history(found.id)
+        return SessionExport(found, tuple(history), tuple(await store.turns.of_session(found.id)))
 
     whole = read_store(options, read)
     if whole is None:

@@ -66,13 +66,13 @@ def why(options: ConfigOptions, what: str, *, as_json: bool) -> None:
                 for each in traced
             ]
             return _LookupResult(tuple(reports))
-        if item := await store.item(what):
+        if item := await store.outbox.get(what):
             return _LookupResult((), item)
         platform = chats.platform_of(what)
         if platform is None:
             return _LookupResult(())
-        last = await store.newest_entries(platform, 1)
-        ignored = await store.newest_entries(platform, _MAX_IGNORED, ignored_only=True)
+        last = await store.inbox.newest(platform, 1)
+        ignored = await store.inbox.newest(platform, _MAX_IGNORED, ignored_only=True)
         return _LookupResult((), None, last, ignored)
 
     found = read_store(options, read)

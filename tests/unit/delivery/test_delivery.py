@@ -248,7 +248,7 @@ async def test_flush_waits_until_the_results_are_stored(world: World, store: Sto
         await put(store, delivery, item("a_1", "Answer"))
         await until(lambda: bool(platform.screen(CHAT)))
         await delivery.flush(10)
-    assert await store.undelivered_items() == ()
+    assert await store.outbox.undelivered() == ()
 
 
 @simulated
@@ -259,7 +259,7 @@ async def test_flush_ends_after_its_timeout(world: World, store: Store) -> None:
         await put(store, delivery, item("a_1", "Answer"))
         await delivery.flush(12)
     assert world.monotonic() == 12
-    assert [each.id for each in await store.undelivered_items()] == ["a_1"]
+    assert [each.id for each in await store.outbox.undelivered()] == ["a_1"]
 
 
 @pytest.mark.parametrize("live", [Live.EDIT, Live.STREAM])
@@ -279,7 +279,7 @@ def test_an_abandoned_answer_keeps_its_text_and_is_closed(live: Live, repeat: Re
             await asyncio.sleep(20)
         assert platform.screen(CHAT)[:-1] == seen[:-1]
         assert seen[-1].startswith(platform.screen(CHAT)[-1])
-        assert await store.undelivered_items() == ()
+        assert await store.outbox.undelivered() == ()
         if live is Live.STREAM:
             assert platform.violations() == []
 
