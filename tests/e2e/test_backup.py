@@ -322,7 +322,7 @@ async def test_the_commands_report_success_and_failures_in_one_sentence(
         assert "Not included: api_key: a secret (--secrets includes it)." in said
         check = await asyncio.to_thread(says, 0, "a", "db", "check")
         assert check == "No damage found in the database.\n"
-    assert "b.tgz is there already" in says(1, "a", "backup", "b.tgz")
+    assert "b.tgz already exists" in says(1, "a", "backup", "b.tgz")
     data: dict[str, Any] = json.loads(
         says(0, "a", "backup", "c.tar", "--json", "--secrets", "--set", "agent.workspace=/srv/x")
     )
@@ -380,7 +380,10 @@ async def test_unfinished_work_ended_by_a_restore_is_counted(shell: Shell, tmp_p
         await until(store.inbox.waiting_keys)
         await asyncio.to_thread(shell.says, 0, "a", "backup", "b.tgz")
     said = shell.says(0, "b", "restore", "b.tgz")
-    assert "so it is Not repeated: 1 running answer was ended, " in said
+    assert (
+        "Not repeated, because it may have been done after the backup: 1 running answer was ended, "
+        in said
+    )
     assert "1 waiting message is kept for /resume" in said
     assert "restore it again with --moved" in said
     said = shell.says(0, "b", "restore", "b.tgz", "--moved", "--yes")

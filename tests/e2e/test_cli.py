@@ -212,7 +212,7 @@ def test_an_invalid_configuration_exits_with_78_and_lists_every_problem(place: P
     assert len(report["problems"]) == 2
     file.write_text("")
     assert place.json("config", "check")["ok"]
-    assert "works (holdfast.toml)" in place.run("config", "check").stdout
+    assert "valid (holdfast.toml)" in place.run("config", "check").stdout
 
 
 def test_the_configuration_is_shown_without_secrets_unless_requested(place: Place) -> None:
@@ -292,7 +292,7 @@ def test_why_shows_the_timeline_of_a_message(place: Place) -> None:
     assert way["turn"]["state"] == "done"
     assert [item["state"] for item in way["items"]] == ["sent"]
     told = place.run("why", way["message"]).stdout
-    steps = ["received and stored", "began", "turn done", "answer sent"]
+    steps = ["received and stored", "started", "turn done", "answer sent"]
     positions = [told.index(step) for step in steps]
     assert positions == sorted(positions)
     assert place.run("why", "telegram:1").returncode == 1
@@ -531,7 +531,7 @@ def test_leaving_by_ctrl_d_finishes_the_answer(place: Place) -> None:
     screen.press(f"{SLOW}\r")
     screen.wait_for("echo: one two")
     screen.press("\x04")
-    screen.wait_for("finished first")
+    screen.wait_for("finished")
     assert screen.code() == 0
     (session,) = place.json("sessions", "list")
     assert (session["state"], session["messages"]) == ("active", 2)

@@ -30,7 +30,7 @@ class SessionNotFound(HoldfastError):
 
 
 class SessionExport(msgspec.Struct, frozen=True):
-    """A session with its history and turns."""
+    """A session with history and turns."""
 
     session: Session
     history: tuple[Message, ...]
@@ -81,7 +81,7 @@ def list_(options: ConfigOptions, *, as_json: bool, every: bool) -> None:
 @json_option
 @config_options
 def show(options: ConfigOptions, session: str, *, as_json: bool) -> None:
-    """Show a session with its history and turns."""
+    """Show a session with history and turns."""
     whole = _load(options, session)
     if as_json:
         print_json(export_data(whole))
@@ -195,7 +195,7 @@ def session_data(session: Session) -> dict[str, Any]:
 
 
 def export_data(export: SessionExport) -> dict[str, Any]:
-    """Return a session with its history and turns as JSON data."""
+    """Return a session with history and turns as JSON data."""
     return {
         **session_data(export.session),
         "history": [_message_data(message) for message in export.history],
@@ -231,7 +231,7 @@ def _turn_data(turn: Turn) -> dict[str, Any]:
 
 
 def state_text(session: Session) -> str:
-    """Return a session's state, with its reason in parentheses."""
+    """Return a session's state, with the reason in parentheses."""
     return (
         f"{session.state.value} ({session.reason.value})" if session.reason else session.state.value
     )

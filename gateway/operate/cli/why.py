@@ -1,4 +1,4 @@
-"""`holdfast why`: prints the timeline of a message, and the reason why it waits."""
+"""`holdfast why`: prints the timeline of a message, and the reason for waiting."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -88,7 +88,7 @@ def why(options: ConfigOptions, what: str, *, as_json: bool) -> None:
 
 
 def _ask_daemon() -> RunningGateway | None:
-    """Return the state of the running gateway; None if none runs, empty if it does not answer."""
+    """Return the state of the running gateway; None if none runs, empty without an answer."""
     try:
         found = send_request(control_socket(), "status")
     except NotRunning:
@@ -108,7 +108,7 @@ def _output_lines(what: str, found: _LookupResult) -> Iterator[str]:
 
 
 def report_lines(report: MessageReport) -> Iterator[str]:
-    """Yield the timeline of a message, one line per event, then its current state."""
+    """Yield the timeline of a message, one line per event, then the current state."""
     yield story.headline(report)
     for at, what in story.timeline(report):
         yield f"  {rfc3339(at)[:-1].replace('T', ' ')}  {what}"

@@ -338,7 +338,7 @@ async def test_only_a_limited_number_of_idle_chats_is_remembered(
     assert platform.violations() == []
 
 
-def test_an_item_without_an_adapter_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_undeliverable_items_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     @simulated
     async def scene(world: World, store: Store) -> None:
         platform = Platform(clock=world)
@@ -349,8 +349,8 @@ def test_an_item_without_an_adapter_is_logged(caplog: pytest.LogCaptureFixture) 
             await delivery.flush(10)
 
     scene()
-    assert "a_3 cannot be shown in memory@:1001: The platform refused" in caplog.text
-    assert 'a_2 waits: nothing delivers to {"platform":"nowhere"' in caplog.text
+    assert "a_3 cannot be sent to memory@:1001: The platform refused" in caplog.text
+    assert 'a_2 stays queued: no adapter delivers to {"platform":"nowhere"' in caplog.text
 
 
 class Writer:
