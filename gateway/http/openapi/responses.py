@@ -1,4 +1,4 @@
-"""`/v1/responses`, described."""
+"""OpenAPI description of `/v1/responses`."""
 
 import msgspec
 
@@ -53,9 +53,7 @@ def _stream_example() -> str:
 
 _ANSWER_EXAMPLE = msgspec.json.decode(_encoder().encode_answer("Hello.", AnswerOutcome("stop")))
 _PATH = "/v1/responses/{id}"
-_ID_PARAMETER = ParameterSpec(
-    "id", "As the answer is called.", {"type": "string"}, _ID, required=True
-)
+_ID_PARAMETER = ParameterSpec("id", "The id of the answer.", {"type": "string"}, _ID, required=True)
 _ANSWER_CONTENT = ContentSpec(JSON, Response, {"an answer": _ANSWER_EXAMPLE})
 _NOT_FOUND = response_not_found("resp_unknown").failure
 
@@ -65,9 +63,9 @@ OPERATIONS = (
         method="post",
         id="createResponse",
         tag="responses",
-        summary="Ask the agent, in OpenAI's newer form",
-        description="As `/v1/chat/completions`; `previous_response_id` goes on from an answer. A "
-        "stream ends with `data: [DONE]`, and sends comments while nothing else is to be said.",
+        summary="Ask the agent through OpenAI's newer API",
+        description="Like `/v1/chat/completions`; `previous_response_id` continues an answer. A "
+        "stream sends comments while it is idle, and ends with `data: [DONE]`.",
         parameters=[("header", SESSION_ID), ("header", IDEMPOTENCY_KEY)],
         body=ContentSpec(
             JSON,
@@ -104,20 +102,20 @@ OPERATIONS = (
         method="get",
         id="getResponse",
         tag="responses",
-        summary="An answer that was kept",
+        summary="Get a stored answer",
         parameters=[
             ("path", _ID_PARAMETER),
             (
                 "query",
                 ParameterSpec(
                     "stream",
-                    "An answer is not streamed again: `true` is refused.",
+                    "Stored answers cannot be streamed: `true` is refused.",
                     {"type": "string", "not": {"pattern": "^[Tt][Rr][Uu][Ee]$"}},
                 ),
             ),
         ],
         responses=[
-            ResponseSpec(200, "The answer, as far as it is written.", [_ANSWER_CONTENT]),
+            ResponseSpec(200, "The answer, finished or in progress.", [_ANSWER_CONTENT]),
             *refused.lookup_responses(_NOT_FOUND),
         ],
     ),
@@ -126,12 +124,10 @@ OPERATIONS = (
         method="delete",
         id="deleteResponse",
         tag="responses",
-        summary="Forget an answer",
+        summary="Delete an answer",
         parameters=[("path", _ID_PARAMETER)],
         responses=[
-            ResponseSpec(
-                200, "It is given to nobody any more.", [ContentSpec(JSON, ResponseDeleted)]
-            ),
+            ResponseSpec(200, "The answer was deleted.", [ContentSpec(JSON, ResponseDeleted)]),
             *refused.lookup_responses(_NOT_FOUND),
         ],
     ),
@@ -140,10 +136,10 @@ OPERATIONS = (
         method="post",
         id="cancelResponse",
         tag="responses",
-        summary="Stop an answer that is being written",
+        summary="Stop an answer in progress",
         parameters=[("path", _ID_PARAMETER)],
         responses=[
-            ResponseSpec(200, "The answer, as it is now.", [_ANSWER_CONTENT]),
+            ResponseSpec(200, "The answer after the stop.", [_ANSWER_CONTENT]),
             *refused.lookup_responses(_NOT_FOUND),
         ],
     ),
@@ -152,20 +148,26 @@ OPERATIONS = (
         method="get",
         id="listInputItems",
         tag="responses",
-        summary="What was sent with the request",
+        summary="List the input items of a response",
         parameters=[
             ("path", _ID_PARAMETER),
             (
                 "query",
                 ParameterSpec(
-                    "limit", "How many.", {"type": "integer", "minimum": 1, "maximum": 100}, 20
+                    "limit",
+                    "Maximum number of items.",
+                    {"type": "integer", "minimum": 1, "maximum": 100},
+                    20,
                 ),
             ),
             (
                 "query",
-                ParameterSpec("order", "`asc`: the oldest first.", {"type": "string"}, "desc"),
+                ParameterSpec("order", "`asc` for oldest first.", {"type": "string"}, "desc"),
             ),
-            ("query", ParameterSpec("after", "The item before the first one.", {"type": "string"})),
+            (
+                "query",
+                ParameterSpec("after", "Id of the item before the page.", {"type": "string"}),
+            ),
         ],
         responses=[
             ResponseSpec(
