@@ -214,11 +214,11 @@ TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
-    "tools": ({"tools": [TOOL]}, "tools", "tools of its own"),
+    "tools": ({"tools": [TOOL]}, "tools", "uses its own tools"),
     "several answers": ({"n": 2}, "n", "one answer"),
     "no messages": ({"messages": []}, "messages", "length >= 1"),
     "nobody asks": ({"messages": [{"role": "system", "content": "x"}]}, "messages", "role `user`"),
-    "blank": ({"messages": user("  ")}, "messages[0].content", "nothing in"),
+    "blank": ({"messages": user("  ")}, "messages[0].content", "is empty"),
     "role": ({"messages": [{"role": "king", "content": "x"}]}, "messages[0].role", "king"),
     "type": ({"max_tokens": "many"}, "max_tokens", "got `str`"),
     "missing": (

@@ -87,7 +87,7 @@ async def test_nothing_is_fetched_unless_that_was_set(tmp_path: Path) -> None:
         assert error.value.param == PARAM
         shown = {"type": "input_image", "image_url": f"http://{shelf.place()}/a", "detail": "auto"}
         asked: Any = [{"role": "user", "content": [shown]}]
-        with pytest.raises(openai.BadRequestError, match="not fetched") as error:
+        with pytest.raises(openai.BadRequestError, match="could not be fetched") as error:
             await api.client.responses.create(model="scripted", input=asked)
         assert error.value.param == "input[0].content[0].image_url"
         assert shelf.met == 0
@@ -110,8 +110,8 @@ async def test_what_cannot_be_had_or_is_no_picture_is_refused_before_it_is_store
     ):
         base = f"http://{shelf.place()}"
         refused = {
-            (f"{base}/page",): "no picture",
-            (f"{base}/svg",): "no picture",
+            (f"{base}/page",): "not a JPEG",
+            (f"{base}/svg",): "not a JPEG",
             (f"{base}/large",): "too large",
             (f"{base}/nothing",): "answered 404",
             (f"{base}/inside",): "not on the public internet",

@@ -340,13 +340,13 @@ def test_a_key_file_that_holds_no_key_keeps_only_the_key_from_being_shown(place:
     shown = place.run("config", "show")
     assert shown.returncode == 0
     assert "[http]" in shown.stdout
-    assert "holds no API key" in shown.stderr
+    assert "does not contain an API key" in shown.stderr
     secret = place.run("config", "show", "--secrets")
     assert (secret.returncode, secret.stdout) == (1, "")
-    assert "holds no API key. Remove it" in secret.stderr
+    assert "does not contain an API key. Remove it" in secret.stderr
     started = place.run("run", "--set", "http.port=0")
     assert started.returncode == 1
-    assert "holds no API key. Remove it" in started.stderr
+    assert "does not contain an API key. Remove it" in started.stderr
 
 
 def test_a_chat_joins_the_daemon_and_is_read_while_it_runs(place: Place) -> None:
@@ -388,7 +388,10 @@ def test_a_second_daemon_is_refused_and_the_first_goes_on(place: Place) -> None:
         second = place.run("run", "--set", "http.port=0")
         assert second.returncode == 1
         assert second.stderr.count("\n") == 1
-        assert f"Another Holdfast (pid {first.pid}) already runs on {place.home}" in second.stderr
+        assert (
+            f"Another Holdfast (pid {first.pid}) is already running on {place.home}"
+            in second.stderr
+        )
         assert place.run("db", "upgrade").returncode == 1
         assert place.run("status").returncode == 0
 

@@ -144,7 +144,7 @@ def test_a_door_for_others_without_a_key_is_refused_in_one_sentence_and_for_good
     assert done.returncode == 78  # systemd does not start it again
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
-    assert f"{host} can be reached by others; set http.api_key" in line
+    assert f"{host} is not a local address; set http.api_key" in line
     assert not (tmp_path / "api_key").exists()
 
 

@@ -117,7 +117,7 @@ def test_a_daemon_ends_in_good_order_with_its_terminal(tmp_path: Path, ignored: 
         assert daemon.stderr
         assert b"Holdfast is running. Ctrl-C stops it." in daemon.stdout.readline()
         os.close(keyboard)
-        words = b"was read anew" if ignored else b"the terminal is gone: stopping"
+        words = b"configuration reloaded" if ignored else b"the terminal was closed: stopping"
         while words not in (line := daemon.stderr.readline()):
             assert line
         if ignored:

@@ -131,11 +131,11 @@ async def test_a_hangup_reads_the_file_and_half_a_file_changes_nothing(tmp_path:
 
             assert (await prompt(1)).startswith("One.")
             file.write_text('[gateway]\nqueue_limit = 7\n[agent]\nsystem_prompt = "Two')
-            await hang_up("the configuration is not taken, the one in force stays")
+            await hang_up("configuration not reloaded, the current one stays")
             assert (await prompt(2)).startswith("One.")
             file.write_text('[gateway]\nqueue_limit = 7\n[agent]\nsystem_prompt = "Two."\n')
             await hang_up("Changed: gateway.queue_limit, agent.system_prompt.")
             assert (await prompt(3)).startswith("Two.")
             file.write_text(file.read_text() + "[http]\nsse_keepalive = 3\n")
-            await hang_up("Only at the next start: http.sse_keepalive.")
+            await hang_up("Needs a restart: http.sse_keepalive.")
             assert await daemon.stop() == 0

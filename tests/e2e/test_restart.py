@@ -200,7 +200,7 @@ async def test_when_the_process_dies_on_the_way_that_is_told_too_once(
             await screen.shows(CHIEF, BACK)
             await next_one.crash()
     (told,) = texts(screen, CHIEF, BACK)
-    assert "I ended before all was finished in order. 1 task was interrupted." in told
+    assert "I did not shut down cleanly. 1 task was interrupted." in told
 
 
 async def test_a_report_that_was_begun_and_not_finished_is_shown_once(
@@ -300,7 +300,7 @@ async def test_who_is_being_stopped_cannot_restart(tmp_path: Path, model: ModelS
         first.runner.stopping.set()
         await says(first, CHIEF, "/restart")
         await screen.shows(CHIEF, "I am being stopped, so I cannot restart")
-        with pytest.raises(RestartRefused, match="is being stopped"):
+        with pytest.raises(RestartRefused, match="Holdfast is stopping"):
             await operation(first, "restart")()
         assert not first.runner.restarting.is_set()
 
@@ -337,7 +337,7 @@ async def test_a_gateway_in_a_terminal_cannot_be_restarted(
     async with house(tmp_path, model, screen, successor=None) as first:
         await says(first, CHIEF, "/restart")
         await screen.shows(CHIEF, "I live in a terminal here")
-        with pytest.raises(RestartRefused, match="lives in a terminal"):
+        with pytest.raises(RestartRefused, match="runs inside a terminal"):
             await operation(first, "restart")()
 
 

@@ -46,7 +46,7 @@ def test_what_a_power_cut_left_of_a_key_is_made_anew(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "\n", "hf-short", "two words " * 5, "ü" * 50, "\0" * 50])
 def test_a_file_that_holds_no_key_keeps_the_daemon_from_starting(tmp_path: Path, text: str) -> None:
     key_path(tmp_path).write_text(text, encoding="utf-8")
-    with pytest.raises(CannotStart, match="holds no API key"):
+    with pytest.raises(CannotStart, match="does not contain an API key"):
         load_or_create(tmp_path)
     assert key_path(tmp_path).read_text(encoding="utf-8") == text
 
@@ -63,8 +63,8 @@ def test_a_key_that_others_could_read_is_closed_and_named(
         assert stat.S_IMODE(key_path(tmp_path).stat().st_mode) == mode
         assert load_or_create(tmp_path).secret == key
     assert stat.S_IMODE(key_path(tmp_path).stat().st_mode) == 0o600
-    assert f"{key_path(tmp_path)} could be read by others; it no longer can" in caplog.text
-    assert "remove it" in caplog.text
+    assert f"{key_path(tmp_path)} was readable by other users; now it is private" in caplog.text
+    assert "delete the file" in caplog.text
     assert key.reveal() not in caplog.text
     caplog.clear()
     assert load_or_create(tmp_path).secret == key
@@ -82,12 +82,12 @@ def test_a_key_that_is_open_where_nothing_can_be_changed_is_named(
 
     monkeypatch.setattr(Path, "chmod", refusing)
     assert load_or_create(tmp_path).secret == key
-    assert "can be read by others, and that cannot be changed" in caplog.text
+    assert "is readable by other users, and its mode cannot be changed" in caplog.text
     assert "Read-only file system" in caplog.text
 
 
 def test_where_it_cannot_be_kept_that_is_said(tmp_path: Path) -> None:
-    with pytest.raises(CannotStart, match=r"cannot be kept in .*gone/api_key: No such file"):
+    with pytest.raises(CannotStart, match=r"cannot be written to .*gone/api_key: No such file"):
         load_or_create(tmp_path / "gone")
     key_path(tmp_path).mkdir()
     with pytest.raises(CannotStart, match="cannot be read: Is a directory"):

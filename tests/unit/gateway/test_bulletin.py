@@ -139,7 +139,7 @@ async def test_a_writer_that_hangs_stops_the_signs_of_life_until_it_answers(
         await manager.hears_next(SIGN)
         tasks.create_task(store.database.write(hang))
         with caplog.at_level(logging.ERROR):
-            await until_logged(caplog, "writer has not answered")
+            await until_logged(caplog, "writer thread has not answered")
         assert held.is_set()
         manager.heard()
         await asyncio.sleep(0.3)  # ten signs would have come

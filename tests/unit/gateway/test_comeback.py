@@ -39,7 +39,7 @@ def told(over: CompletedRestart, *, direct: bool = True, resumed: int = 0) -> st
         ),
         (
             CompletedRestart("r", 2_000, "1.0", "1.0", in_order=False),
-            "✅ Back after 2 s. I ended before all was finished in order.",
+            "✅ Back after 2 s. I did not shut down cleanly.",
         ),
     ],
 )
@@ -58,9 +58,7 @@ def test_a_long_list_is_cut() -> None:
     lines = format_turns([ANN, BEN] * 4).splitlines()
     assert len(lines) == 6
     assert lines[-1] == "· and 3 more"
-    assert lines[1] == (
-        "· pigeon:1002: “" + "x" * 59 + "…” (0 min, waits for an answer to a question)"
-    )
+    assert lines[1] == ("· pigeon:1002: “" + "x" * 59 + "…” (0 min, waiting for an approval)")
 
 
 def test_what_a_crash_left_counts_as_interrupted_and_nothing_twice() -> None:

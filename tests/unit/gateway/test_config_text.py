@@ -153,8 +153,8 @@ def test_the_page_names_every_key_with_its_default_and_what_it_is_for() -> None:
             for key in keys_of(section.type):
                 assert f"`{key}`" in page or f"{section.name}.{key}" in page, key
     assert "| `port` | a whole number from 0 to 65535 | `8420` |" in page
-    assert "| `token` | a secret | required | In the environment: `PIGEON_TOKEN`. |" in page
-    assert '| `patience` | a span of time | `"1m 30s"` |' in page
+    assert "| `token` | a secret | required | Environment: `PIGEON_TOKEN`. |" in page
+    assert '| `patience` | a duration | `"1m 30s"` |' in page
     assert "## `[limits.users.NAME]`" in page
     assert "## `[[model.fallback]]`" in page
     assert "| `sandbox` | one of" in page

@@ -103,7 +103,7 @@ async def test_only_the_owner_may_open_the_socket_and_it_is_gone_afterwards(tmp_
         ("refuse", {}, CannotStart, "This cannot be done today."),
         ("misconfigured", {}, ConfigError, "The configuration cannot work."),
         ("unknown", {}, CannotStart, "No such thing."),
-        ("dance", {}, CannotStart, "The running Holdfast cannot do 'dance'."),
+        ("dance", {}, CannotStart, "The running Holdfast does not know the operation 'dance'."),
         ("double", {"word": 1}, CannotStart, "missing a required argument"),
     ],
 )
@@ -122,7 +122,7 @@ async def test_what_is_no_request_is_refused_and_the_socket_lives_on(
     async with _served(tmp_path / "s") as path:
         answer = json.loads(await _raw(path, sent))
         assert answer["code"] == 2
-        assert "not a request" in answer["error"]
+        assert "not a valid request" in answer["error"]
         assert await asyncio.to_thread(send_request, path, "double", {"number": 1}) == {"twice": 2}
 
 
@@ -131,7 +131,7 @@ async def test_a_line_without_end_is_refused(tmp_path: Path) -> None:
         reader, writer = await asyncio.open_unix_connection(path)
         writer.write(b"x" * (MAX_LINE_BYTES + 100_000))
         answer = json.loads(await reader.readline())
-        assert f"A line may have {MAX_LINE_BYTES} bytes" in answer["error"]
+        assert f"A line can have at most {MAX_LINE_BYTES} bytes" in answer["error"]
         writer.close()
 
 
@@ -187,7 +187,7 @@ async def test_a_dead_daemons_socket_is_replaced(tmp_path: Path) -> None:
 async def test_a_file_in_the_sockets_place_is_kept_and_named(tmp_path: Path) -> None:
     path = tmp_path / "s"
     path.write_text("precious")
-    with pytest.raises(CannotStart, match=f"{path} cannot be made"):
+    with pytest.raises(CannotStart, match=f"{path} cannot be created"):
         async with serve_control_socket(path, OPERATIONS):
             pass
     assert path.read_text() == "precious"

@@ -17,8 +17,8 @@ from gateway.process.health import MAX_PROBLEM_LENGTH, format_status_summary
             3,
             "Answering on slack; discord: no answer within 15 s; 3 turns running.",
         ),
-        ({"telegram": "refused"}, 0, "Nobody can be reached; telegram: refused; idle."),
-        ({}, 0, "Nobody can be reached; idle."),
+        ({"telegram": "refused"}, 0, "No platform is connected; telegram: refused; idle."),
+        ({}, 0, "No platform is connected; idle."),
     ],
 )
 def test_one_line_says_how_it_stands(platforms: dict[str, str], running: int, line: str) -> None:

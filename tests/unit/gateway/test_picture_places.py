@@ -36,4 +36,4 @@ def test_anything_else_is_a_mistake_that_is_named(text: str) -> None:
     settings = HttpSettings(fetch_pictures_from=("10.0.0.5:80", text))
     ((path, problem),) = settings.conflicts()
     assert path == ("fetch_pictures_from", 1)
-    assert f'"{text}" is no address and port' in problem
+    assert f'"{text}" is not an address and a port' in problem

@@ -82,7 +82,7 @@ def test_what_was_built_at_the_start_stays_until_the_next(
     assert found.settings == OLD
     assert found.changed == ()
     assert found.after_restart == (named,)
-    assert found.summary == f"Only at the next start: {named}."
+    assert found.summary == f"Needs a restart: {named}."
 
 
 def test_both_are_told_apart_in_one_reading() -> None:

@@ -326,7 +326,7 @@ def test_what_nobody_foresaw_is_one_line_and_the_log_has_the_rest(
     with caplog.at_level(logging.CRITICAL):
         report_crash(type(error), error)
     assert capsys.readouterr().err.endswith(
-        "holdfast: ended by an error of its own: ZeroDivisionError: division by zero\n"
+        "holdfast: ended by an internal error: ZeroDivisionError: division by zero\n"
     )
     assert caplog.records[0].exc_info
     report_crash(ValueError, ValueError("bad"))

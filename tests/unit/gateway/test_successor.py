@@ -65,7 +65,7 @@ def test_a_script_keeps_its_place_though_it_was_named_by_a_short_path(
         ('[ -z "$NOTIFY_SOCKET" ] && [ "$KEPT" = yes ]', ""),
         ("echo 'holdfast: http.port is wrong' >&2; exit 78", "http.port is wrong."),
         ("echo 'holdfast: One.' >&2; echo 'holdfast: Two!' >&2; exit 1", "One. Two!"),
-        ("exit 3", "The installed program ends at once and does not say why."),
+        ("exit 3", "The installed program exits at once without an error message."),
     ],
 )
 async def test_it_is_asked_whether_it_could_start(tmp_path: Path, text: str, refusal: str) -> None:
@@ -77,14 +77,14 @@ async def test_it_is_asked_whether_it_could_start(tmp_path: Path, text: str, ref
 
 async def test_a_program_that_is_gone_or_broken_is_named(tmp_path: Path) -> None:
     gone = str(tmp_path / "gone")
-    assert "is not there any more" in await Successor((gone, "run"), {}).find_start_error()
+    assert "is missing or not executable" in await Successor((gone, "run"), {}).find_start_error()
     broken = tmp_path / "broken"
     broken.write_bytes(b"\0\0\0\0")
     broken.chmod(0o755)
     assert "cannot be run" in await Successor((str(broken), "run"), {}).find_start_error()
     own = script(tmp_path, "")
     os.chmod(own, 0o644)  # noqa: PTH101 - a word, not a wait
-    assert "may not be run" in await Successor((own, "run"), {}).find_start_error()
+    assert "not executable" in await Successor((own, "run"), {}).find_start_error()
 
 
 async def test_a_program_that_says_nothing_is_not_waited_for(
@@ -92,13 +92,13 @@ async def test_a_program_that_says_nothing_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr("gateway.process.successor.CHECK_TIMEOUT_SECONDS", 0.05)
     successor = Successor((script(tmp_path, "exec sleep 60"), "run"), read_environment())
-    assert "did not say within 0.05 s" in await successor.find_start_error()
+    assert "did not finish within 0.05 s" in await successor.find_start_error()
 
 
 def test_a_traceback_is_told_in_a_line() -> None:
     said = 'Traceback (most recent call last):\n  File "x"\nImportError: no module agent\n'
     assert describe_failure(said) == (
-        "The installed program does not even start: ImportError: no module agent"
+        "The installed program crashes at its start: ImportError: no module agent"
     )
 
 
@@ -107,7 +107,7 @@ def test_the_version_is_the_installed_one() -> None:
 
 
 def test_a_program_that_vanished_at_the_last_moment_ends_in_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(CannotStart, match="nothing runs now"):
+    with pytest.raises(CannotStart, match="Holdfast is not running"):
         Successor((str(tmp_path / "gone"), "run"), {}).replace_process()
 
 

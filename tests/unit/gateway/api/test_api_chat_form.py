@@ -66,7 +66,7 @@ def test_the_newer_name_of_a_limit_counts() -> None:
 
 def test_tools_that_may_not_be_called_do_no_harm() -> None:
     assert asked(by("user", "x"), tools=[{}], tool_choice="none").message.text == "x"
-    with pytest.raises(RequestRefused, match="tools of its own"):
+    with pytest.raises(RequestRefused, match="uses its own tools"):
         asked(by("user", "x"), tools=[{}], tool_choice="auto")
 
 

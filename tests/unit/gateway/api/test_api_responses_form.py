@@ -125,17 +125,17 @@ def test_wishes_are_read(more: dict[str, Any], name: str, value: object) -> None
 
 REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
     "no input": ({}, "input", "`input` is missing"),
-    "blank": ({"input": " \n"}, "input", "nothing in"),
+    "blank": ({"input": " \n"}, "input", "is empty"),
     "nothing": ({"input": []}, "input", "role `user`"),
     "nobody asks": ({"input": [by("assistant", "x")]}, "input", "role `user`"),
     "a result at the end": ({"input": [call("c"), result("c")]}, "input", "role `user`"),
-    "blank message": ({"input": [by("user", "")]}, "input", "nothing in"),
+    "blank message": ({"input": [by("user", "")]}, "input", "is empty"),
     "role": ({"input": [by("king", "x")]}, "input[0].role", "king"),
     "no role": ({"input": [{"type": "message", "content": "x"}]}, "input[0].role", "role"),
     "reference": (
         {"input": [{"type": "item_reference", "id": "msg_1"}]},
         "input[0]",
-        "not looked up",
+        "not supported",
     ),
     "other item": ({"input": [{"type": "web_search_call"}]}, "input[0].type", "web_search_call"),
     "file": (
@@ -148,14 +148,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
         "input[0].content[0]",
         "input_image",
     ),
-    "tools": ({"input": "x", "tools": [{"type": "function"}]}, "tools", "tools of its own"),
+    "tools": ({"input": "x", "tools": [{"type": "function"}]}, "tools", "uses its own tools"),
     "background": ({"input": "x", "background": True}, "background", "Idempotency-Key"),
     "conversation": ({"input": "x", "conversation": "c"}, "conversation", "X-Session-Id"),
     "prompt": ({"input": "x", "prompt": {"id": "p"}}, "prompt", "instructions"),
     "format": (
         {"input": "x", "text": {"format": {"type": "json_schema", "name": "a"}}},
         "text.format",
-        "plain words",
+        "plain text",
     ),
     "length": ({"input": "x", "max_output_tokens": 0}, "max_output_tokens", ">= 1"),
     "metadata": ({"input": "x", "metadata": {"a": "b" * 513}}, "metadata[...]", "<= 512"),

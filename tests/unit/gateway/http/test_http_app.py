@@ -108,7 +108,7 @@ async def test_the_server_answers_only_to_its_own_names(
     answer = await client.get("/echo", headers={"Host": host})
     assert answer.status_code == status
     if status == 403:
-        assert "address it prints" in answer.json()["error"]["message"]
+        assert "address printed at start" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ async def test_a_response_that_breaks_off_is_not_taken_for_a_whole_one(
     ("method", "path", "status", "code", "sentence"),
     [
         ("GET", "/nothing", 404, "unknown_url", "There is nothing at this address."),
-        ("PUT", "/echo", 405, "method_not_supported", "This address does not take that method."),
+        ("PUT", "/echo", 405, "method_not_supported", "This address does not support that method."),
         ("GET", "/refusing", 418, None, "I am a teapot."),
     ],
 )

@@ -254,7 +254,7 @@ async def test_what_is_no_http_is_refused_in_our_shape() -> None:
         assert head.startswith(b"HTTP/1.1 400 ")
         assert b"content-type: application/json" in head
         error = json.loads(body)["error"]
-        assert error["message"] == "This is no request that can be read."
+        assert error["message"] == "This is not a valid HTTP request."
         assert error["type"] == "invalid_request_error"
 
 
