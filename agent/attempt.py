@@ -27,7 +27,7 @@ _CHARACTERS_PER_TOKEN = 4
 _MIN_LEARNED_GAP_SECONDS = 0.25  # seconds: shorter silences say nothing about how patient to be
 
 
-class AttemptResult(msgspec.Struct, frozen=True):
+class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
     """How one request ended."""
 
     verdict: Verdict
@@ -119,7 +119,13 @@ async def run_attempt(
         step, error=error, cap=request.max_output_tokens, omits_end_marker=learned.omits_end_marker
     )
     cause = f"{type(error).__name__}: {error}" if error else ""
-    return AttemptResult(verdict, step, cause, _usage_of(step, target), hash_request(request))
+    return AttemptResult(
+        verdict=verdict,
+        step=step,
+        cause=cause,
+        usage=_usage_of(step, target),
+        request_hash=hash_request(request),
+    )
 
 
 def _usage_of(step: StepResult, target: Target) -> Usage:

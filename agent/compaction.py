@@ -16,7 +16,7 @@ SendSummaryRequest = Callable[[ModelRequest], Awaitable[AttemptResult]]
 """Sends a request whose answer nobody is shown."""
 
 
-class Compacted(msgspec.Struct, frozen=True):
+class Compacted(msgspec.Struct, frozen=True, kw_only=True):
     """A conversation that became shorter."""
 
     summary: str
@@ -53,7 +53,13 @@ async def compact_history(
     after = sum(map(estimate_message, (*shown, history_plan.make_summary_row(summary))))
     if not history_plan.has_shrunk_enough(sum(sizes), after):
         return None
-    return Compacted(summary, plan.kept_rows, shown, sum(sizes), after)
+    return Compacted(
+        summary=summary,
+        kept_rows=plan.kept_rows,
+        rows=shown,
+        tokens_before=sum(sizes),
+        tokens_after=after,
+    )
 
 
 async def _write_summary(

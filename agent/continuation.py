@@ -23,6 +23,7 @@ from agent.verdict import (
     SoftComplete,
     Verdict,
 )
+from sessions.values.notices import NoticeId
 
 MAX_FAILURES = 3  # requests in a row to one target that bring nothing new
 MAX_RECOVERIES = 12  # of a turn, without progress
@@ -125,7 +126,7 @@ class GiveUp(msgspec.Struct, frozen=True):
     """The turn ends here; `cause` says why, in words for people."""
 
     cause: str
-    notice: str = "N7"
+    notice: NoticeId = NoticeId.TURN_FAILED
     tell_operator: bool = False
     too_long: bool = False  # it is the conversation: only another one helps
 
@@ -286,7 +287,7 @@ class Recovery:
         self._budget.refusals += 1
         if outcome.has_other_target and self._budget.refusals == 1:
             return SwitchTarget("the model declined to answer")
-        return GiveUp("the model declined to answer", notice="N9")
+        return GiveUp("the model declined to answer", notice=NoticeId.DECLINED)
 
     def _on_empty(self, outcome: RequestOutcome) -> RecoveryAction:
         if outcome.text_visible:
@@ -312,7 +313,10 @@ class Recovery:
                 return RetryRequest(
                     reason=ContinuationReason.CAP, raise_cap=True, lower_effort=True
                 )
-            return GiveUp("the model used its whole output budget on reasoning", notice="N8")
+            return GiveUp(
+                "the model used its whole output budget on reasoning",
+                notice=NoticeId.REASONING_USED_UP,
+            )
         self._failure_count += 1
         self._cap_count += 1
         if self._cap_count > MAX_CAPPED_ANSWERS or self._failure_count >= MAX_FAILURES:

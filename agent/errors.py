@@ -1,5 +1,6 @@
 """Errors of the agent, sorted by what the caller does about them.
 
+from sessions.values.notices import NoticeId
 ProviderError          the model service did not answer as asked
 ├── RateLimited        wait `retry_after`, or go to the next target
 ├── Overloaded         a short wait, then the next target
@@ -18,6 +19,8 @@ ToolError              text for the model, as the call's result
 ├── ToolTimeout        took too long; whether it had an effect is not known
 └── ToolUnknownOutcome started and never finished: may have had its effect
 """
+
+from sessions.values.notices import NoticeId
 
 
 class ProviderError(Exception):
@@ -102,7 +105,11 @@ class BudgetExceeded(Exception):
     """A limit of what may be spent leaves no room for the request, so it was not sent."""
 
     def __init__(
-        self, cause: str, *, notice: str = "budget", retry_in_seconds: int | None = None
+        self,
+        cause: str,
+        *,
+        notice: NoticeId = NoticeId.BUDGET_USED_UP,
+        retry_in_seconds: int | None = None,
     ) -> None:
         super().__init__(cause)
         self.notice = notice  # what people are told where nothing was begun

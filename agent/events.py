@@ -6,6 +6,7 @@ import msgspec
 
 from agent.model.usage import Usage
 from sessions.records import Message
+from sessions.values.notices import NoticeId
 
 
 class TextDelta(msgspec.Struct, frozen=True):
@@ -52,7 +53,7 @@ class ToolFinished(msgspec.Struct, frozen=True):
 class Notice(msgspec.Struct, frozen=True):
     """News for the status line: an id of the notice catalogue and its fields."""
 
-    id: str
+    id: NoticeId
     fields: dict[str, str | int]
 
 
@@ -67,7 +68,7 @@ class TurnEnding(enum.StrEnum):
     FAILED = "failed"
 
 
-class TurnDone(msgspec.Struct, frozen=True):
+class TurnDone(msgspec.Struct, frozen=True, kw_only=True):
     """How every turn ends that is not cancelled: returned, not told."""
 
     ending: TurnEnding
@@ -77,7 +78,7 @@ class TurnDone(msgspec.Struct, frozen=True):
     attempts: int = 0  # requests sent to the model
     tools_run: tuple[str, ...] = ()  # what was carried out, in order
     usage: Usage = Usage()
-    notice: str = "N7"  # what a failed turn says: an id of the catalogue
+    notice: NoticeId = NoticeId.TURN_FAILED  # what a failed turn says: an id of the catalogue
     unfinished_drafts: tuple[
         str, ...
     ] = ()  # files that were not finished, as people are told of them

@@ -48,6 +48,7 @@ from agent.transcript import Transcript
 from agent.turn import TurnResources, TurnTask
 from agent.verdict import Capped, verdict_name
 from sessions.records import Message
+from sessions.values.notices import NoticeId
 
 _MAX_REFUSED_STEPS = 3  # steps in a row whose calls could all not run
 
@@ -73,7 +74,7 @@ async def run_turn(task: TurnTask, resources: TurnResources) -> TurnDone:
         turn.release()
 
 
-class _StepAnswer(msgspec.Struct, frozen=True):
+class _StepAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A model answer whose calls are to be run."""
 
     text: str
@@ -290,7 +291,9 @@ class _TurnLoop:
                 self._notify_losses(salvage, drafts)
                 capped = isinstance(result.verdict, Capped) and bool(salvage.lost)
                 cap = self._route.raised_cap(step.cap, result) if capped else None
-                return _StepAnswer(step.text, result, salvage, drafts, cap)
+                return _StepAnswer(
+                    text=step.text, result=result, salvage=salvage, drafts=drafts, cap=cap
+                )
             case GiveUp():
                 return self._finish_failed(step.text, action, result)
 
@@ -351,7 +354,9 @@ class _TurnLoop:
         if before is not None:
             recovery.reset_for_target()
             step.on_target_switch()
-            self._emit(Notice("N5", {"a": before, "b": self._route.target.label}))
+            self._emit(
+                Notice(NoticeId.MODEL_SWITCHED, {"a": before, "b": self._route.target.label})
+            )
 
     # --- requests ------------------------------------------------------------------------------
 
@@ -448,14 +453,16 @@ class _TurnLoop:
 
         Whoever does not answer is left for the rest of the turn: nobody waits for it twice.
         """
-        self._emit(Notice("N12", {}))
+        self._emit(Notice(NoticeId.COMPACTING, {}))
         while True:
             result = await self._attempt_summary(request)
             if not isinstance(result.error, Stalled | Overloaded) or not self._route.has_fallback:
                 return result
             self._route.mark_failed()
             before = self._route.choose_target(self._clock.monotonic())
-            self._emit(Notice("N5", {"a": before or "", "b": self._route.target.label}))
+            self._emit(
+                Notice(NoticeId.MODEL_SWITCHED, {"a": before or "", "b": self._route.target.label})
+            )
 
     async def _attempt_summary(self, request: ModelRequest) -> AttemptResult:
         target = self._route.target
@@ -510,10 +517,10 @@ class _TurnLoop:
         lost = salvage.lost or (salvage.unsealed if isinstance(action, RequestSmallerCalls) else ())
         if lost:
             names = ", ".join(dict.fromkeys(call.name or "a tool" for call in lost))
-            self._emit(Notice("N4", {"tool": names}))
+            self._emit(Notice(NoticeId.TOOL_CALL_CUT, {"tool": names}))
         for draft in drafts:
             if draft:
-                self._emit(Notice("N13", {"n": draft.lines, "path": draft.path}))
+                self._emit(Notice(NoticeId.DRAFT_KEPT, {"n": draft.lines, "path": draft.path}))
 
     # --- news ----------------------------------------------------------------------------------
 
@@ -523,19 +530,21 @@ class _TurnLoop:
             "n": round(seconds),
             "d": round(seconds + remaining),
         }
-        self._emit(Notice("N1", fields))
+        self._emit(Notice(NoticeId.NO_OUTPUT, fields))
 
     def _notify_retry(self, step: StepState, result: AttemptResult, wait: float) -> None:
         """News for the status line, where the user would otherwise wonder."""
         provider = self._route.target.provider.name
         if isinstance(result.error, RateLimited):
-            self._emit(Notice("N6", {"provider": provider, "n": round(wait)}))
+            self._emit(Notice(NoticeId.RATE_LIMITED, {"provider": provider, "n": round(wait)}))
             return
         step.failures += 1
-        notice = Notice("N3", {})
+        notice = Notice(NoticeId.ANSWER_CONTINUES, {})
         if not step.text:
             tries = min(step.failures, MAX_FAILURES - 1)
-            notice = Notice("N2", {"provider": provider, "k": tries, "max": MAX_FAILURES - 1})
+            notice = Notice(
+                NoticeId.RECONNECTING, {"provider": provider, "k": tries, "max": MAX_FAILURES - 1}
+            )
         after = self._route.target.settings.timeouts.notice_after / 6
         step.schedule_notice(notice, wait, after)
 
@@ -555,7 +564,7 @@ class _TurnLoop:
         result: AttemptResult | None = None,
     ) -> TurnDone:
         cause = give_up.cause
-        if give_up.notice == "N9" and result is not None:
+        if give_up.notice == NoticeId.DECLINED and result is not None:
             error = result.error
             cause = (str(error) if error else result.step.text.strip()) or "it gave no reason"
         kept = Message("assistant", text, interrupted=give_up.cause) if text.strip() else None
@@ -571,14 +580,14 @@ class _TurnLoop:
 
     def _finish_over_budget(self, text: str, refused: BudgetExceeded) -> TurnDone:
         """It is not for the model to end: what was said and done so far is kept."""
-        notice = "N7" if self._attempt_count else refused.notice
+        notice = NoticeId.TURN_FAILED if self._attempt_count else refused.notice
         done = self._finish_failed(text, GiveUp(str(refused), notice))
         return replace(done, over_budget=True, budget_free_in_seconds=refused.retry_in_seconds)
 
     def _turn_done(self, ending: TurnEnding, text: str, message: Message | None) -> TurnDone:
         return TurnDone(
-            ending,
-            text,
+            ending=ending,
+            text=text,
             message=message,
             attempts=self._attempt_count,
             tools_run=tuple(self._runner.completed_summary),

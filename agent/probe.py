@@ -258,8 +258,8 @@ class _ModelProbe:
         return ModelRequest(
             name,
             _SYSTEM_PROMPT,
-            (Message("user", prompt),),
-            tools,
+            messages=(Message("user", prompt),),
+            tools=tools,
             max_output_tokens=min(
                 settings.max_output_tokens or _MAX_OUTPUT_TOKENS, _MAX_OUTPUT_TOKENS
             ),

@@ -6,7 +6,7 @@ is wrong with that key in view of the others.
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from msgspec import Meta, Struct
 
@@ -24,6 +24,10 @@ FIRST_TOKEN_SECONDS = 90.0
 GAP_TEXT_SECONDS = 90.0
 GAP_TOOL_SECONDS = 150.0
 GAP_REASONING_SECONDS = 180.0
+
+ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
+REASONING_EFFORTS: dict[str, ReasoningEffort] = {each: each for each in get_args(ReasoningEffort)}
+"""Efforts by name, the shortest first."""
 
 
 class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -151,7 +155,7 @@ class TargetSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Meta(description="How freely the model chooses words. Left out: the service's default."),
     ] = None
     reasoning_effort: Annotated[
-        Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None,
+        ReasoningEffort | None,
         Meta(description="How long the model may think. Left out: the service's default."),
     ] = None
     context_window: Annotated[

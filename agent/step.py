@@ -35,6 +35,7 @@ from agent.request.prompt import (
     describe_lost_calls,
 )
 from agent.salvage import Salvage
+from agent.settings import REASONING_EFFORTS
 from agent.tools.contract import Tool
 from agent.tools.drafts import FileDraft
 from agent.verdict import Cut
@@ -42,7 +43,7 @@ from sessions.records import Message
 from sessions.values.clock import Clock
 
 _MAX_PARAMETER_CHARACTERS = 6000  # characters of a parameter whose calls keep being cut off
-_EFFORT_LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh")
+_EFFORT_LEVELS = tuple(REASONING_EFFORTS)
 
 
 class StepState:
@@ -316,12 +317,14 @@ class StepState:
             unsealed = ()
         told = {draft.id for draft in drafts if draft}
         return LostCallReport(
-            lost,
-            tuple(call.name for call in unsealed),
-            tuple(done_calls),
-            smaller_calls.limit_kilotokens if smaller_calls else 8,
-            smaller_calls.withheld_tool if smaller_calls else "",
-            tuple(_draft_note(draft) for draft in unfinished_drafts if draft.id not in told),
+            lost_calls=lost,
+            unsealed_tools=tuple(call.name for call in unsealed),
+            done_calls=tuple(done_calls),
+            limit_kilotokens=smaller_calls.limit_kilotokens if smaller_calls else 8,
+            withheld_tool=smaller_calls.withheld_tool if smaller_calls else "",
+            draft_notes=tuple(
+                _draft_note(draft) for draft in unfinished_drafts if draft.id not in told
+            ),
         )
 
     # --- news ----------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ class Deadline(msgspec.Struct, frozen=True, order=True):
     cause: TimeoutCause
 
 
-class WatchdogLimits(msgspec.Struct, frozen=True):
+class WatchdogLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The clocks of one request, in seconds."""
 
     first_token: float

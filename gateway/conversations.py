@@ -60,6 +60,7 @@ from sessions.store import after_restore
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
 from sessions.values.ids import Ids
+from sessions.values.notices import NoticeId
 
 log = logging.getLogger(__name__)
 
@@ -249,7 +250,14 @@ class Conversations:
     def _interrupted_turn(self, key: str, turn: RunningTurn) -> InterruptedTurn:
         fields, waits = self._turns.notice_fields(turn), self._turns.is_waiting(turn)
         tool = str(fields.get("tool", ""))
-        return InterruptedTurn(turn.id, key, turn.request, int(fields["min"]), tool, waits)
+        return InterruptedTurn(
+            turn=turn.id,
+            key=key,
+            request=turn.request,
+            minutes=int(fields["min"]),
+            tool=tool,
+            waits=waits,
+        )
 
     # --- what others reach them by --------------------------------------------------------------
 
@@ -334,7 +342,12 @@ class Conversations:
         running = await store.running_turns()
         now = clock.now()
         self._crash_interrupted = [
-            InterruptedTurn(turn.id, turn.key, turn.request, (now - turn.started_at) // 60_000)
+            InterruptedTurn(
+                turn=turn.id,
+                key=turn.key,
+                request=turn.request,
+                minutes=(now - turn.started_at) // 60_000,
+            )
             for turn in running
         ]
         if running:
@@ -344,9 +357,9 @@ class Conversations:
             await close_abandoned_requests(store, clock, key)
         for entry in await store.pending_commands():
             if self._services.crash_count:  # one of these may be what it crashes of
-                done = SetInbox((entry.id,), InboxState.DONE, clock.now())
+                done = SetInbox(ids=(entry.id,), state=InboxState.DONE, at=clock.now())
                 await self._dispatcher.send_notice(
-                    "not_now", entry.address, {}, done, origin=origin_of(entry)
+                    NoticeId.NOT_NOW, entry.address, {}, done, origin=origin_of(entry)
                 )
             else:
                 await reception.redo_command(entry, read_event(entry))

@@ -72,7 +72,7 @@ class Retention:
 
     async def _close_session(self, key: str, address: str, session_id: str) -> bool:
         """Have a session closed for good, unless somebody has just begun to use it again."""
-        by = CommandContext(address, OPERATOR, admin=True)
+        by = CommandContext(address=address, person=OPERATOR, admin=True)
         try:
             await self._send_event(key, DeleteSession(by, session_id, if_idle=True))
         except EventNotHandled as error:

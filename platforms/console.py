@@ -64,7 +64,7 @@ _OPEN_STATES = ("waiting", "running", "command")  # states of a message that som
 _SETTLED_STATES = ("sent", "dead")  # states of an item that nothing will follow
 
 
-class AnswerFrame(msgspec.Struct, frozen=True, tag="answer", omit_defaults=True):
+class AnswerFrame(msgspec.Struct, frozen=True, tag="answer", omit_defaults=True, kw_only=True):
     """More of an answer; `anew` when it is all of it, whatever was printed of it before.
 
     `asked` is what it answers, for whoever was not there.
@@ -307,7 +307,7 @@ class ConsoleAdapter:
         shown = [row.id for row in rows if row.author != "user" and row.id not in growing]
         await self._mark_seen(screen.chat, *shown)
         for item, text in growing.items():
-            screen.show(AnswerFrame(item, text, done=False, anew=True))
+            screen.show(AnswerFrame(item=item, text=text, done=False, anew=True))
         if status := self._status.get(screen.chat):
             screen.show(StatusFrame(status))
 
@@ -355,7 +355,7 @@ def _change_frames(
     elif before is None or text != known or done != before.done:
         grown = text.startswith(known)
         added = text[len(known) :] if grown else text
-        yield AnswerFrame(item, added, done=done, anew=before is None or not grown)
+        yield AnswerFrame(item=item, text=added, done=done, anew=before is None or not grown)
 
 
 def _unseen_frames(rows: list[TranscriptRow], seen: set[str]) -> Iterator[TerminalFrame]:
@@ -368,7 +368,7 @@ def _unseen_frames(rows: list[TranscriptRow], seen: set[str]) -> Iterator[Termin
         if row.id not in seen:
             question = asked.text if asked else ""
             if row.author == "answer":
-                yield AnswerFrame(row.id, row.text, anew=True, asked=question)
+                yield AnswerFrame(item=row.id, text=row.text, anew=True, asked=question)
             else:
                 yield from [UserFrame(question)] if question else []
                 yield NoteFrame(row.text)

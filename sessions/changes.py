@@ -38,7 +38,7 @@ class SetSession(msgspec.Struct, frozen=True):
     at: int
 
 
-class StartTurn(msgspec.Struct, frozen=True):
+class StartTurn(msgspec.Struct, frozen=True, kw_only=True):
     """A turn begins: its inbox rows become `running`, the request becomes the user's row."""
 
     id: str
@@ -91,7 +91,7 @@ class EndTurn(msgspec.Struct, frozen=True):
     cause: str | None = None
 
 
-class SetInbox(msgspec.Struct, frozen=True):
+class SetInbox(msgspec.Struct, frozen=True, kw_only=True):
     """Received things change their state.
 
     `session_id` says which session holds them, `turn_id` which running turn took them in.
@@ -112,7 +112,7 @@ class TakeBackTurn(msgspec.Struct, frozen=True):
     at: int
 
 
-class PutSummary(msgspec.Struct, frozen=True):
+class PutSummary(msgspec.Struct, frozen=True, kw_only=True):
     """From now on a model is shown `summary` in place of all but the newest `keep` rows.
 
     Only what stands behind an earlier summary is counted, so that no row is ever covered and then
@@ -137,7 +137,7 @@ class StartAttempt(msgspec.Struct, frozen=True):
     at: int
 
 
-class EndAttempt(msgspec.Struct, frozen=True):
+class EndAttempt(msgspec.Struct, frozen=True, kw_only=True):
     """How a request to a model ended."""
 
     turn_id: str
@@ -162,7 +162,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
     text: str
 
 
-class StartTool(msgspec.Struct, frozen=True):
+class StartTool(msgspec.Struct, frozen=True, kw_only=True):
     """A tool is about to take effect. A second start of the same call is refused."""
 
     turn_id: str
@@ -174,7 +174,7 @@ class StartTool(msgspec.Struct, frozen=True):
     attempt: int = 0  # the request of the turn that brought the call; 0: not known
 
 
-class EndTool(msgspec.Struct, frozen=True):
+class EndTool(msgspec.Struct, frozen=True, kw_only=True):
     """A tool's effect and its result are known."""
 
     turn_id: str
@@ -190,7 +190,7 @@ class PutApproval(msgspec.Struct, frozen=True):
     approval: Approval
 
 
-class AnswerApproval(msgspec.Struct, frozen=True):
+class AnswerApproval(msgspec.Struct, frozen=True, kw_only=True):
     """A question is settled, or what it allowed is used.
 
     Only an open question can be answered, and only an allowed one be used: whoever comes second is
@@ -210,7 +210,7 @@ class PutItem(msgspec.Struct, frozen=True):
     item: OutboxItem
 
 
-class SetItem(msgspec.Struct, frozen=True):
+class SetItem(msgspec.Struct, frozen=True, kw_only=True):
     """Delivery of an item went on; fields left out (None) stay as they are."""
 
     id: str

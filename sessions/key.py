@@ -15,7 +15,7 @@ _KEY = re.compile(
 )
 
 
-class SessionKey(msgspec.Struct, frozen=True):
+class SessionKey(msgspec.Struct, frozen=True, kw_only=True):
     """Who talks where: the unit that has one mailbox and at most one active session."""
 
     platform: str

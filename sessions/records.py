@@ -84,7 +84,7 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
     extra: bytes | None = None  # opaque parts a provider wants back, such as signatures
 
 
-class Attachment(msgspec.Struct, frozen=True, omit_defaults=True):
+class Attachment(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A file that came with a message.
 
     Where it is put is settled when the message is taken in; it is fetched when its turn begins, and
@@ -115,7 +115,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     reasoning: bytes | None = None  # opaque, for replay to the provider that made it
 
 
-class Session(msgspec.Struct, frozen=True):
+class Session(msgspec.Struct, frozen=True, kw_only=True):
     """One stretch of a conversation with its own history."""
 
     id: str
@@ -129,7 +129,7 @@ class Session(msgspec.Struct, frozen=True):
     updated_at: int
 
 
-class InboxEntry(msgspec.Struct, frozen=True):
+class InboxEntry(msgspec.Struct, frozen=True, kw_only=True):
     """Something received, as stored before the platform is told that it arrived.
 
     `source` and `event` together are what a redelivery repeats: (platform, account, chat) and the
@@ -151,7 +151,7 @@ class InboxEntry(msgspec.Struct, frozen=True):
     settled_at: int | None = None
 
 
-class Turn(msgspec.Struct, frozen=True):
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """From a user's message to the final answer."""
 
     id: str
@@ -169,7 +169,7 @@ class Turn(msgspec.Struct, frozen=True):
     person: str = ""  # who asked
 
 
-class Attempt(msgspec.Struct, frozen=True):
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """One request to a model."""
 
     turn_id: str
@@ -181,7 +181,7 @@ class Attempt(msgspec.Struct, frozen=True):
     cause: str = ""
 
 
-class ToolRun(msgspec.Struct, frozen=True):
+class ToolRun(msgspec.Struct, frozen=True, kw_only=True):
     """A tool's effect: recorded as started before it, as finished after it."""
 
     turn_id: str
@@ -196,7 +196,7 @@ class ToolRun(msgspec.Struct, frozen=True):
     attempt: int = 0  # the request of the turn that brought the call; 0: not known
 
 
-class Approval(msgspec.Struct, frozen=True):
+class Approval(msgspec.Struct, frozen=True, kw_only=True):
     """A question whether one call may run with exactly these arguments, and its answer."""
 
     id: str
@@ -217,7 +217,7 @@ class Approval(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class UsageTotals(msgspec.Struct, frozen=True):
+class UsageTotals(msgspec.Struct, frozen=True, kw_only=True):
     """What requests to models used, together."""
 
     input_tokens: int = 0
@@ -247,7 +247,7 @@ class BudgetUsage(msgspec.Struct, frozen=True):
         return self.cost - self.held_cost
 
 
-class StoreCounts(msgspec.Struct, frozen=True):
+class StoreCounts(msgspec.Struct, frozen=True, kw_only=True):
     """How much there is of what."""
 
     active: int  # sessions
@@ -258,7 +258,7 @@ class StoreCounts(msgspec.Struct, frozen=True):
     to_show: int  # things that are not delivered yet
 
 
-class OutboxItem(msgspec.Struct, frozen=True):
+class OutboxItem(msgspec.Struct, frozen=True, kw_only=True):
     """Something a chat should show: an answer, a notice, a question, a file.
 
     `body` is what it should show, `shown` what is known to be shown already; both belong to
@@ -282,7 +282,7 @@ class OutboxItem(msgspec.Struct, frozen=True):
     settled_at: int | None = None
 
 
-class ConversationSnapshot(msgspec.Struct, frozen=True):
+class ConversationSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """What its owner must know to go on with a conversation."""
 
     active: Session | None = None
@@ -302,7 +302,7 @@ class MessageTrace(msgspec.Struct, frozen=True):
     items: tuple[OutboxItem, ...]
 
 
-class EntryContext(msgspec.Struct, frozen=True):
+class EntryContext(msgspec.Struct, frozen=True, kw_only=True):
     """What stands around something received, and may be what it waits for."""
 
     session: Session | None = None  # of its turn, or that keeps it

@@ -47,7 +47,7 @@ class ProgressKind(enum.Enum):
     TOOL = "tool"
 
 
-class StepResult(msgspec.Struct, frozen=True):
+class StepResult(msgspec.Struct, frozen=True, kw_only=True):
     """What one request gave, whole or not."""
 
     text: str = ""

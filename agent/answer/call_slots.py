@@ -25,7 +25,7 @@ class ArgumentsState(enum.Enum):
     COMPLETE = "whole"  # exactly one JSON object
 
 
-class StepCall(msgspec.Struct, frozen=True):
+class StepCall(msgspec.Struct, frozen=True, kw_only=True):
     """A tool call as far as it was received."""
 
     id: str
@@ -141,7 +141,16 @@ class CallSlots:
                 used.add(call_id)
                 filled = self._fill_empty_arguments(slot.name, arguments, ended=ended)
                 shape = classify_arguments(filled)
-                calls.append(StepCall(call_id, slot.name, filled, shape, sealed, slot.extra))
+                calls.append(
+                    StepCall(
+                        id=call_id,
+                        name=slot.name,
+                        arguments=filled,
+                        arguments_state=shape,
+                        sealed=sealed,
+                        extra=slot.extra,
+                    )
+                )
         return tuple(calls)
 
     def _slot_for(self, piece: CallChunk) -> _CallSlot:

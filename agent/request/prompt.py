@@ -75,7 +75,7 @@ class LostCall(msgspec.Struct, frozen=True):
     draft_note: str = ""  # what was kept of it, in words for the model
 
 
-class LostCallReport(msgspec.Struct, frozen=True):
+class LostCallReport(msgspec.Struct, frozen=True, kw_only=True):
     """What the model is told about calls of its last answer."""
 
     lost_calls: tuple[LostCall, ...] = ()

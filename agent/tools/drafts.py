@@ -39,7 +39,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-class FileDraft(msgspec.Struct, frozen=True):
+class FileDraft(msgspec.Struct, frozen=True, kw_only=True):
     """A file that is being written in parts; nothing of it stands at its target yet."""
 
     id: str
@@ -50,7 +50,7 @@ class FileDraft(msgspec.Struct, frozen=True):
     added_characters: int = 0  # characters that the last part added
 
 
-class _DraftRecord(msgspec.Struct, frozen=True):
+class _DraftRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a draft besides its text."""
 
     path: str
@@ -62,7 +62,14 @@ class _DraftRecord(msgspec.Struct, frozen=True):
     key: str = ""  # the call that brought the last part
 
     def to_draft(self, draft_id: str, added_characters: int = 0) -> FileDraft:
-        return FileDraft(draft_id, self.path, self.size, self.lines, self.tail, added_characters)
+        return FileDraft(
+            id=draft_id,
+            path=self.path,
+            size=self.size,
+            lines=self.lines,
+            tail=self.tail,
+            added_characters=added_characters,
+        )
 
 
 class DraftStore:
@@ -238,7 +245,7 @@ class _DraftFolder:
         records = self._read_records()
         for oldest in list(records)[: max(0, len(records) - MAX_DRAFTS + 1)]:
             self._remove(oldest)
-        record = _DraftRecord(path, self._now, 0, 0, 0, "")
+        record = _DraftRecord(path=path, moment=self._now, length=0, size=0, lines=0, tail="")
         return self._append(self._unused_id(path), record, content, "", key)
 
     def _append(

@@ -66,7 +66,7 @@ class LateResultJournal(Protocol):
         ...
 
 
-class CallContext(msgspec.Struct, frozen=True):
+class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     """See `ToolContext`."""
 
     clock: Clock
@@ -82,7 +82,7 @@ class _DuplicateCall(msgspec.Struct, frozen=True):
     original_id: str
 
 
-class _CallResult(msgspec.Struct, frozen=True):
+class _CallResult(msgspec.Struct, frozen=True, kw_only=True):
     ok: bool
     text: str
     ran: bool = False
@@ -156,7 +156,15 @@ class ToolRunner:
         """Take in what was begun before an interruption, in the order in which it was."""
         for run in runs:
             shape = classify_arguments(run.arguments)
-            how = self._admit(StepCall(run.call_id, run.tool, run.arguments, shape, sealed=True))
+            how = self._admit(
+                StepCall(
+                    id=run.call_id,
+                    name=run.tool,
+                    arguments=run.arguments,
+                    arguments_state=shape,
+                    sealed=True,
+                )
+            )
             if isinstance(how, AdmittedCall) and not how.tool.read_only:
                 self._repeated_calls.add(how.identity, earlier_call_from(run))
 
@@ -284,11 +292,11 @@ class ToolRunner:
     async def _execute(self, work: _RunnableCall, limit: float) -> _CallResult:
         run, call, tool = work.admitted, work.admitted.call, work.admitted.tool
         context = CallContext(
-            self._clock,
-            self._workspace,
-            f"{self._turn_key}:{call.id}",
-            self._drafts,
-            self._send_file,
+            clock=self._clock,
+            workspace=self._workspace,
+            idempotency_key=f"{self._turn_key}:{call.id}",
+            drafts=self._drafts,
+            send_file=self._send_file,
         )
         seconds = min(tool.timeout or self._timeout, limit)
         late = functools.partial(self._on_late_result, work)

@@ -28,7 +28,7 @@ _CLAIM_PATTERN = re.compile(
 )
 
 
-class PairingCode(Struct, frozen=True):
+class PairingCode(Struct, frozen=True, kw_only=True):
     """An open code, as it is kept."""
 
     kind: Literal["pair", "claim"]

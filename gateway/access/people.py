@@ -28,6 +28,7 @@ from gateway.access.settings import AccessSettings
 from platforms.core.contract import InboundMessage
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock, rfc3339
+from sessions.values.notices import NoticeId
 
 _SHELF, _NAME = "people", "book"
 _DAY_MS = 86_400_000
@@ -63,9 +64,9 @@ class AccessState(msgspec.Struct, frozen=True):
 class StrangerNotices(msgspec.Struct, frozen=True):
     """What a stranger is told, and what the admins are told about it; either may be empty."""
 
-    notice: str = ""
+    notice: NoticeId | None = None
     fields: dict[str, str | int] = {}
-    admin_notice: str = ""
+    admin_notice: NoticeId | None = None
     admin_fields: dict[str, str | int] = {}
 
 
@@ -139,7 +140,7 @@ class People:
         code = find_claim_code(message.text)
         if code:
             claimed = await self.claim(principal, name, code)
-            return StrangerNotices("claimed" if claimed else "claim_refused")
+            return StrangerNotices(NoticeId.CLAIMED if claimed else NoticeId.CLAIM_REFUSED)
         if not self._settings.pairing:
             return StrangerNotices()
         return await self._request_pairing(message.address.platform, principal, name)
@@ -152,7 +153,7 @@ class People:
             self._last_mentions.clear()
         self._last_mentions[principal] = now
         fields: dict[str, str | int] = {"name": name, "principal": principal, "chat": chat}
-        return StrangerNotices(admin_notice="refused_mention", admin_fields=fields)
+        return StrangerNotices(admin_notice=NoticeId.REFUSED_MENTION, admin_fields=fields)
 
     async def _request_pairing(self, platform: str, principal: str, name: str) -> StrangerNotices:
         async with self._lock:
@@ -161,22 +162,31 @@ class People:
                 case OfferCode():
                     text = new_code(self._choose)
                     code = PairingCode(
-                        "pair", self._hash_code(text), platform, principal, now, name
+                        kind="pair",
+                        digest=self._hash_code(text),
+                        platform=platform,
+                        principal=principal,
+                        created_at=now,
+                        name=name,
                     )
-                    await self._update(codes=(*self._open_codes(), code))
+                    await self._save(
+                        msgspec.structs.replace(self._state, codes=(*self._open_codes(), code))
+                    )
                     fields: dict[str, str | int] = {
                         "name": name,
                         "principal": principal,
                         "code": text,
                     }
-                    return StrangerNotices("pairing_code", {"code": text}, "pair_request", fields)
+                    return StrangerNotices(
+                        NoticeId.PAIRING_CODE, {"code": text}, NoticeId.PAIR_REQUEST, fields
+                    )
                 case PairingFull():
                     return StrangerNotices(
-                        admin_notice="refused_mention",
+                        admin_notice=NoticeId.REFUSED_MENTION,
                         admin_fields={"name": name, "principal": principal, "chat": platform},
                     )
                 case _:
-                    return StrangerNotices("pairing_pending")
+                    return StrangerNotices(NoticeId.PAIRING_PENDING)
 
     # --- codes ----------------------------------------------------------------------------------
 
@@ -184,9 +194,15 @@ class People:
         """Make a code by which the first admin shows up; an older one is void from now on."""
         async with self._lock:
             text = new_code(self._choose)
-            code = PairingCode("claim", self._hash_code(text), "", "", self._clock.now())
+            code = PairingCode(
+                kind="claim",
+                digest=self._hash_code(text),
+                platform="",
+                principal="",
+                created_at=self._clock.now(),
+            )
             kept = tuple(each for each in self._open_codes() if each.kind != "claim")
-            await self._update(codes=(*kept, code))
+            await self._save(msgspec.structs.replace(self._state, codes=(*kept, code)))
             return text
 
     async def claim(self, principal: str, name: str, code_text: str) -> bool:
@@ -216,7 +232,7 @@ class People:
             codes = tuple(each for each in self._open_codes() if each.principal != principal)
             if len(left) == len(self._state.friends) and codes == self._open_codes():
                 return False
-            await self._update(friends=left, codes=codes)
+            await self._save(msgspec.structs.replace(self._state, friends=left, codes=codes))
             return True
 
     def list_people(self) -> list[dict[str, str]]:
@@ -252,7 +268,7 @@ class People:
                 recent = {
                     name: each for name, each in failures.items() if now - each.last < _DAY_MS
                 }
-                await self._update(failures=recent)
+                await self._save(msgspec.structs.replace(self._state, failures=recent))
         return None
 
     async def _grant_access(self, person: PairedPerson, code: PairingCode) -> None:
@@ -260,7 +276,11 @@ class People:
         others = tuple(each for each in self._state.friends if each.principal != person.principal)
         codes = tuple(each for each in self._open_codes() if each.digest != code.digest)
         failures = {k: v for k, v in self._state.failures.items() if k != person.principal}
-        await self._update(friends=(*others, person), codes=codes, failures=failures)
+        await self._save(
+            msgspec.structs.replace(
+                self._state, friends=(*others, person), codes=codes, failures=failures
+            )
+        )
 
     # --- the book -------------------------------------------------------------------------------
 
@@ -270,9 +290,6 @@ class People:
     def _open_codes(self) -> tuple[PairingCode, ...]:
         now = self._clock.now()
         return tuple(code for code in self._state.codes if now < code.expires_at)
-
-    async def _update(self, **fields: object) -> None:
-        await self._save(msgspec.structs.replace(self._state, **fields))
 
     async def _save(self, state: AccessState) -> None:
         await self._store.put_value(_SHELF, _NAME, msgspec.json.encode(state).decode())

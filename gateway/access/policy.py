@@ -126,7 +126,7 @@ def has_membership_entries(entries: Iterable[str], platform: str) -> bool:
 # --- the decision ------------------------------------------------------------------------------
 
 
-class Policy(Struct, frozen=True):
+class Policy(Struct, frozen=True, kw_only=True):
     """Who is let in, as it stands now: configuration and pairings together."""
 
     allow: frozenset[AccessEntry] = frozenset()
@@ -146,11 +146,11 @@ def build_policy(
 ) -> Policy:
     """Build a policy out of entries as they are written; raises `ValueError` like `parse_entry`."""
     return Policy(
-        frozenset(parse_entry(text) for text in allow),
-        frozenset(parse_admin_entry(text) for text in admins),
-        frozenset(approved),
-        frozenset(appointed),
-        claim_open,
+        allow=frozenset(parse_entry(text) for text in allow),
+        admins=frozenset(parse_admin_entry(text) for text in admins),
+        approved=frozenset(approved),
+        appointed=frozenset(appointed),
+        claim_open=claim_open,
     )
 
 

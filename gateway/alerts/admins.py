@@ -26,6 +26,7 @@ from gateway.spending.days import format_span
 from platforms.core.contract import Address, Capabilities
 from sessions.changes import Change, PutItem
 from sessions.values.clock import Clock
+from sessions.values.notices import NoticeId
 
 _REPEAT_SECONDS = 3600.0
 """Seconds for which the same trouble is not told again."""
@@ -50,7 +51,7 @@ class BudgetAlert(msgspec.Struct, frozen=True):
     over: bool  # that it is used up; else that it nearly is
 
 
-class AlertState(msgspec.Struct, frozen=True, omit_defaults=True):
+class AlertState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What the admins were told and has not ended, as it is kept."""
 
     models: dict[str, Alarm] = {}  # by the kind of the trouble
@@ -103,7 +104,7 @@ class AdminAlerts:
         now, kind = self._clock.monotonic(), cause.partition(" (")[0]  # a service words it anew
         if now - self._last_alerted.get(kind, -_REPEAT_SECONDS) < _REPEAT_SECONDS:
             return ()
-        shown = self._notice_changes("operator", {"cause": cause}, except_person=person)
+        shown = self._notice_changes(NoticeId.MODEL_FAILED, {"cause": cause}, except_person=person)
         if shown:
             if len(self._last_alerted) >= _MAX_REMEMBERED:
                 self._last_alerted.clear()
@@ -145,7 +146,7 @@ class AdminAlerts:
             return ()
         self._on_change()
         first = min(ended, key=lambda alarm: alarm.since)
-        return self._notice_changes("operator.over", self._alarm_fields(first))
+        return self._notice_changes(NoticeId.MODEL_RECOVERED, self._alarm_fields(first))
 
     # --- platforms ------------------------------------------------------------------------------
 
@@ -157,9 +158,9 @@ class AdminAlerts:
             fields = {"platform": news.subject, **self._alarm_fields(news.alarm)}
             if isinstance(news, AlarmRaised):
                 away = {name for name, each in platforms.items() if not each.reachable}
-                shown += self._notice_changes("platform", fields, unreachable=away)
+                shown += self._notice_changes(NoticeId.PLATFORM_FAILED, fields, unreachable=away)
             else:
-                shown += self._notice_changes("platform.over", fields)
+                shown += self._notice_changes(NoticeId.PLATFORM_RECOVERED, fields)
             self._on_change()
         return tuple(shown)
 
@@ -174,11 +175,11 @@ class AdminAlerts:
         if was is None:
             self._disk_alarm = Alarm(space.free_text, self._clock.now(), told=True)
             return self._notice_changes(
-                "disk", {"left": space.free_text, "folder": str(space.folder)}
+                NoticeId.DISK_LOW, {"left": space.free_text, "folder": str(space.folder)}
             )
         self._disk_alarm = None
         return self._notice_changes(
-            "disk.over", {"left": space.free_text, **self._alarm_fields(was)}
+            NoticeId.DISK_RECOVERED, {"left": space.free_text, **self._alarm_fields(was)}
         )
 
     # --- the database ---------------------------------------------------------------------------
@@ -188,7 +189,7 @@ class AdminAlerts:
         if not damage or self._damage_reported:
             return ()
         self._damage_reported = True
-        return self._notice_changes("damaged", {"cause": damage.rstrip(".")})
+        return self._notice_changes(NoticeId.DATABASE_DAMAGED, {"cause": damage.rstrip(".")})
 
     # --- safe mode ------------------------------------------------------------------------------
 
@@ -199,9 +200,9 @@ class AdminAlerts:
         self._on_change()
         if crash_count:
             self._safe_mode_alarm = Alarm(str(crash_count), self._clock.now(), told=True)
-            return self._notice_changes("safe_mode", {"n": crash_count})
+            return self._notice_changes(NoticeId.SAFE_MODE, {"n": crash_count})
         self._safe_mode_alarm = None
-        return self._notice_changes("safe_mode.over", {})
+        return self._notice_changes(NoticeId.SAFE_MODE_OVER, {})
 
     # --- what may be spent ----------------------------------------------------------------------
 
@@ -226,7 +227,9 @@ class AdminAlerts:
                 "whose": each.scope.label,
                 "left": format_span(seconds_until_reset),
             }
-            shown += self._notice_changes("budget.over" if over else "budget.near", fields)
+            shown += self._notice_changes(
+                NoticeId.SHARED_BUDGET_USED_UP if over else NoticeId.SHARED_BUDGET_LOW, fields
+            )
         return tuple(shown)
 
     # --- what is kept ---------------------------------------------------------------------------
@@ -236,11 +239,11 @@ class AdminAlerts:
         """What was told and has not ended."""
         models = {kind: each.alarm for kind, each in self._model_failures.items()}
         return AlertState(
-            models,
-            self.alarms.announced,
-            self._disk_alarm,
-            self._safe_mode_alarm,
-            dict(self._budget_alerts),
+            models=models,
+            platforms=self.alarms.announced,
+            disk=self._disk_alarm,
+            safe_mode=self._safe_mode_alarm,
+            budgets=dict(self._budget_alerts),
         )
 
     def restore(self, state: AlertState) -> None:
@@ -260,7 +263,7 @@ class AdminAlerts:
 
     def _notice_changes(
         self,
-        notice: str,
+        notice: NoticeId,
         fields: NoticeFields,
         *,
         except_person: str = "",

@@ -31,6 +31,7 @@ from sessions.records import Approval, ApprovalState, ItemState, OutboxItem, Too
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
 from sessions.values.ids import Ids
+from sessions.values.notices import NoticeId
 
 APPROVAL_TIMEOUT_SECONDS = 1800.0
 
@@ -43,7 +44,7 @@ _ENDED_STATES = {TurnState.DONE, TurnState.FAILED, TurnState.STOPPED}
 log = logging.getLogger(__name__)
 
 
-class RequestingTurn(msgspec.Struct, frozen=True):
+class RequestingTurn(msgspec.Struct, frozen=True, kw_only=True):
     """The turn in which a tool wants to run."""
 
     key: str
@@ -119,7 +120,9 @@ class ApprovalBroker:
             await self._remember_denial(settled, None)  # it has counted now
         if settled.state is not ApprovalState.ALLOWED:
             return wording.refusal_text(settled)
-        use = AnswerApproval(settled.id, ApprovalState.USED, settled.answered_by, self._clock.now())
+        use = AnswerApproval(
+            id=settled.id, state=ApprovalState.USED, by=settled.answered_by, at=self._clock.now()
+        )
         try:
             await self._store.apply(use)
         except Conflict:
@@ -184,7 +187,7 @@ class ApprovalBroker:
         items = [self._question_item(approval, 0, here, approval.address, fields)]
         for number, place in enumerate(admins, 1):
             told = {**fields, "person": approval.person}
-            items.append(self._question_item(approval, number, "ask", place, told))
+            items.append(self._question_item(approval, number, NoticeId.ASK, place, told))
         await self._delivery.put(PutApproval(approval), *map(PutItem, items))
         log.info("%s asks whether it may run: %s", approval.tool, approval_code(approval.id))
 
@@ -195,7 +198,7 @@ class ApprovalBroker:
         return self._reachable_admins()
 
     def _question_item(
-        self, approval: Approval, number: int, notice: str, address: str, fields: NoticeFields
+        self, approval: Approval, number: int, notice: NoticeId, address: str, fields: NoticeFields
     ) -> OutboxItem:
         can = self._announcer.capabilities(address)
         open_ = approval.state is ApprovalState.OPEN
@@ -260,7 +263,9 @@ class ApprovalBroker:
         outcome = await self._record_answer(found, call.principal, allow=allow, reason=reason)
         if outcome is not None:
             return outcome
-        return NoticeReply("ask.may" if allow else "ask.may_not", {"tool": found.tool})
+        return NoticeReply(
+            NoticeId.ASK_MAY if allow else NoticeId.ASK_MAY_NOT, {"tool": found.tool}
+        )
 
     async def on_button(
         self, question_id: str, who: CommandContext, *, role: Role, allow: bool
@@ -268,12 +273,12 @@ class ApprovalBroker:
         """Take in a button under a question, wherever that was shown."""
         found = await self._store.approval(question_id)
         if found is None:
-            return NoticeReply("ask.unknown", {"code": approval_code(question_id)})
+            return NoticeReply(NoticeId.ASK_UNKNOWN, {"code": approval_code(question_id)})
         if not can_answer(found, who.person, admin=role is Role.ADMIN):
             refusal = rules.refuse_answer(found)
             return NoticeReply(refusal.notice, refusal.fields)
         outcome = await self._record_answer(found, who.person, allow=allow)
-        return outcome or NoticeReply("ask.silent")
+        return outcome or NoticeReply(NoticeId.ASK_SILENT)
 
     async def _record_answer(
         self, approval: Approval, who: str, *, allow: bool, reason: str = ""
@@ -281,18 +286,18 @@ class ApprovalBroker:
         """Store an answer; None: somebody waits for it, else what is to be said about it."""
         if approval.state is not ApprovalState.OPEN:
             late = approval.state is ApprovalState.EXPIRED
-            return NoticeReply("ask.late" if late else "ask.answered")
+            return NoticeReply(NoticeId.ASK_LATE if late else NoticeId.ASK_ANSWERED)
         if (why := await self._close_reason(approval)) is not None:
             await self._close(approval, ApprovalState.EXPIRED, reason=why)
-            return NoticeReply("ask.late")
+            return NoticeReply(NoticeId.ASK_LATE)
         waits = approval.id in self._waiters
         if not allow and not waits:
             await self._remember_denial(approval, approval.id)
         state = ApprovalState.ALLOWED if allow else ApprovalState.DENIED
         if await self._close(approval, state, who, reason[:_MAX_REASON_LENGTH]) is None:
-            return NoticeReply("ask.answered")
+            return NoticeReply(NoticeId.ASK_ANSWERED)
         log.info("%s %s by %s: %s", approval.tool, state, who, approval_code(approval.id))
-        return None if waits else NoticeReply("ask.noted")
+        return None if waits else NoticeReply(NoticeId.ASK_NOTED)
 
     async def _remember_denial(self, denied: Approval, question_id: str | None) -> None:
         """Let a denial that nothing waits for be found by the call; None: no more."""
@@ -321,7 +326,7 @@ class ApprovalBroker:
         )
         items = await self._updated_items(settled)
         try:
-            answer = AnswerApproval(approval.id, state, by, now, reason)
+            answer = AnswerApproval(id=approval.id, state=state, by=by, at=now, reason=reason)
             await self._delivery.put(answer, *map(PutItem, items))
         except Conflict:
             return None
@@ -386,7 +391,9 @@ class ApprovalBroker:
             elif asked.state is ApprovalState.ALLOWED:  # and never run: it must not count later
                 now = self._clock.now()
                 await self._store.apply(
-                    AnswerApproval(question_id, ApprovalState.USED, asked.answered_by, now)
+                    AnswerApproval(
+                        id=question_id, state=ApprovalState.USED, by=asked.answered_by, at=now
+                    )
                 )
         except StoreError as error:
             log.warning("the question %s stays open until its time is over: %s", question_id, error)

@@ -16,6 +16,7 @@ from gateway.notices.catalogue import NoticeFields
 from platforms.core.contract import Address
 from sessions.key import parse_key
 from sessions.records import Approval
+from sessions.values.notices import NoticeId
 
 UNATTENDED_PLATFORMS = frozenset({"api", "schedule"})
 """Conversations of these begin without a person who could be asked."""
@@ -38,7 +39,7 @@ class Answerer(msgspec.Struct, frozen=True):
 class AnswerRefusal(msgspec.Struct, frozen=True):
     """Why there is nothing for them to answer, as a notice."""
 
-    notice: str
+    notice: NoticeId
     fields: NoticeFields = {}
 
 
@@ -57,7 +58,7 @@ def can_answer(question: Approval, principal: str, *, admin: bool) -> bool:
 
 def refuse_answer(question: Approval) -> AnswerRefusal:
     """Say to somebody who is not entitled who is."""
-    return AnswerRefusal("not_yours" if question.by_requester else "admins_only")
+    return AnswerRefusal(NoticeId.NOT_YOURS if question.by_requester else NoticeId.ADMINS_ONLY)
 
 
 def is_unattended(key: str) -> bool:
@@ -126,8 +127,8 @@ def find_question(
     if len(theirs) == 1:
         return theirs[0]
     if theirs:
-        return AnswerRefusal("ask.several", {"list": "\n".join(map(_list_line, theirs))})
-    return refuse_answer(here[0]) if here else AnswerRefusal("ask.none")
+        return AnswerRefusal(NoticeId.ASK_SEVERAL, {"list": "\n".join(map(_list_line, theirs))})
+    return refuse_answer(here[0]) if here else AnswerRefusal(NoticeId.ASK_NONE)
 
 
 def _find_by_code(
@@ -137,7 +138,7 @@ def _find_by_code(
         if approval_code(each.id) == normalize_code(code):
             mine = can_answer(each, answerer.principal, admin=answerer.admin)
             return each if mine else refuse_answer(each)
-    return AnswerRefusal("ask.unknown", {"code": code})
+    return AnswerRefusal(NoticeId.ASK_UNKNOWN, {"code": code})
 
 
 def _is_same_chat(one: str, other: str) -> bool:

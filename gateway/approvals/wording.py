@@ -9,6 +9,7 @@ import msgspec
 from gateway.approvals.rules import approval_code
 from gateway.notices.catalogue import NoticeFields
 from sessions.records import Approval, ApprovalState
+from sessions.values.notices import NoticeId
 
 MAX_SHOWN_CHARS = 1500
 """Signs of the arguments that are shown; of longer ones the beginning and the end."""
@@ -26,19 +27,21 @@ TURN_ENDED = "the turn ended first"
 PERMISSION_USED = "the permission for it was used already."
 
 
-def choose_notice(question: Approval, *, must_ask: bool = True, ask_admins: bool = False) -> str:
+def choose_notice(
+    question: Approval, *, must_ask: bool = True, ask_admins: bool = False
+) -> NoticeId:
     """Choose the words: `must_ask` is false where only a doubt asks, `admins` where they must."""
     match question.state:
         case ApprovalState.OPEN:
             if ask_admins:
-                return "ask.admin"
-            return "ask" if must_ask else "ask.again"
+                return NoticeId.ASK_ADMIN
+            return NoticeId.ASK if must_ask else NoticeId.ASK_AGAIN
         case ApprovalState.DENIED:
-            return "ask.denied"
+            return NoticeId.ASK_DENIED
         case ApprovalState.EXPIRED:
-            return "ask.over" if question.reason else "ask.expired"
+            return NoticeId.ASK_OVER if question.reason else NoticeId.ASK_EXPIRED
         case ApprovalState.ALLOWED | ApprovalState.USED:
-            return "ask.allowed"
+            return NoticeId.ASK_ALLOWED
 
 
 def notice_fields(question: Approval) -> NoticeFields:

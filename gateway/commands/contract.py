@@ -18,12 +18,13 @@ from sessions.conversation.events import (
     RunningTurn,
 )
 from sessions.records import Session
+from sessions.values.notices import NoticeId
 
 
 class NoticeReply(msgspec.Struct, frozen=True):
     """Answer with a notice."""
 
-    notice: str
+    notice: NoticeId
     fields: NoticeFields = {}
     urgent: bool = False  # goes first in its chat
 
@@ -150,7 +151,7 @@ class CommandServices(Protocol):
         ...
 
 
-class CommandCall(msgspec.Struct, frozen=True):
+class CommandCall(msgspec.Struct, frozen=True, kw_only=True):
     """One use of a command."""
 
     key: str

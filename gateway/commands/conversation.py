@@ -20,6 +20,7 @@ from sessions.conversation.events import (
 )
 from sessions.records import Session, SessionState
 from sessions.values.clock import rfc3339
+from sessions.values.notices import NoticeId
 
 _MAX_LISTED = 10
 
@@ -32,9 +33,9 @@ async def _stop(call: CommandCall) -> CommandOutcome:
     if call.args.lower() != "all":
         return ForwardEvent(StopTurn(call.context))
     if call.role is not Role.ADMIN:
-        return NoticeReply("admins_only")
+        return NoticeReply(NoticeId.ADMINS_ONLY)
     return NoticeReply(
-        "stopped_all", {"n": await call.services.stop_all(call.context)}, urgent=True
+        NoticeId.STOPPED_ALL, {"n": await call.services.stop_all(call.context)}, urgent=True
     )
 
 
@@ -48,27 +49,27 @@ async def _undo(call: CommandCall) -> CommandOutcome:
 
 async def _resume(call: CommandCall) -> CommandOutcome:
     if not call.args:
-        return ForwardEvent(ResumeSession(call.context, None))
+        return ForwardEvent(ResumeSession(context=call.context, session=None))
     earlier = _suspended_sessions(await call.services.list_sessions(call.key))
     wanted = call.args.split()[0]
     found = [session for session in earlier if session.id.startswith(wanted)]
     if wanted.isdigit() and 0 < int(wanted) <= len(earlier):
         found = [earlier[int(wanted) - 1]]
     if len(found) != 1:
-        return NoticeReply("nothing_to_resume")
-    return ForwardEvent(ResumeSession(call.context, found[0].id))
+        return NoticeReply(NoticeId.NOTHING_TO_RESUME)
+    return ForwardEvent(ResumeSession(context=call.context, session=found[0].id))
 
 
 async def _sessions(call: CommandCall) -> CommandOutcome:
     earlier = _suspended_sessions(await call.services.list_sessions(call.key))
     if not earlier:
-        return NoticeReply("text", {"text": "There is no earlier conversation here."})
+        return NoticeReply(NoticeId.PLAIN_TEXT, {"text": "There is no earlier conversation here."})
     lines = [
         f"{number}. {session.title or 'untitled'} · {_format_updated_at(session)} · "
         f"{session.messages} messages · {session.reason}"
         for number, session in enumerate(earlier[:_MAX_LISTED], 1)
     ]
-    return NoticeReply("sessions", {"list": "\n".join(lines)})
+    return NoticeReply(NoticeId.SESSIONS, {"list": "\n".join(lines)})
 
 
 def _suspended_sessions(sessions: Sequence[Session]) -> list[Session]:
@@ -100,17 +101,17 @@ async def _status(call: CommandCall) -> CommandOutcome:
             lines.append(f"🛟 {safe_mode_text(crashes)}")
     if call.services.is_restarting():
         lines.append("🔄 Restarting.")
-    return NoticeReply("text", {"text": "\n".join(lines)})
+    return NoticeReply(NoticeId.PLAIN_TEXT, {"text": "\n".join(lines)})
 
 
 async def _queue(_: CommandCall) -> CommandOutcome:
     """With a text behind it, it is a message; see `gateway.inbound.reader`."""
-    return NoticeReply("queue_usage")
+    return NoticeReply(NoticeId.QUEUE_USAGE)
 
 
 async def _steer(_: CommandCall) -> CommandOutcome:
     """As `_queue`."""
-    return NoticeReply("steer_usage")
+    return NoticeReply(NoticeId.STEER_USAGE)
 
 
 COMMANDS = (

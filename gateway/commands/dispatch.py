@@ -42,6 +42,7 @@ from sessions.errors import StoreError
 from sessions.records import InboxEntry, InboxState, Session
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
+from sessions.values.notices import NoticeId
 
 log = logging.getLogger(__name__)
 
@@ -91,12 +92,12 @@ class Dispatcher:
             log.warning(
                 "%s could not be carried out: %s", entry.id, str(error) or "it took too long"
             )
-            outcome = NoticeReply("not_now")
+            outcome = NoticeReply(NoticeId.NOT_NOW)
         match outcome:
             case ForwardEvent(event=act):
                 self._pool.post(entry.key, act)
             case NoticeReply(notice=notice, fields=fields, urgent=urgent):
-                done = SetInbox((entry.id,), InboxState.DONE, self._clock.now())
+                done = SetInbox(ids=(entry.id,), state=InboxState.DONE, at=self._clock.now())
                 origin = origin_of(entry)
                 await self.send_notice(
                     notice, entry.address, fields, done, origin=origin, urgent=urgent
@@ -119,7 +120,7 @@ class Dispatcher:
             fields = {"word": form.replace("{word}", parsed.word)}
             if parsed.suggestion:
                 fields["nearest"] = form.replace("{word}", parsed.suggestion)
-            return NoticeReply("unknown_command", fields)
+            return NoticeReply(NoticeId.UNKNOWN_COMMAND, fields)
         assert isinstance(parsed, ParsedCommand)  # noqa: S101 - stored as a command because it is one
         call = CommandCall(
             key=entry.key,
@@ -150,23 +151,27 @@ class Dispatcher:
                     turn, who, role=allowed.role, allow=action == "approve"
                 )
             case "resume.go":
-                return ForwardEvent(ResumeSession(who, None, resume_turn=True, turn=turn))
+                return ForwardEvent(
+                    ResumeSession(context=who, session=None, resume_turn=True, turn=turn)
+                )
             case _:
-                return NoticeReply("text", {"text": "This button does nothing any more."})
+                return NoticeReply(
+                    NoticeId.PLAIN_TEXT, {"text": "This button does nothing any more."}
+                )
 
     def _stop_by_button(self, entry: InboxEntry, who: CommandContext, turn: str) -> CommandOutcome:
         """In a room people see each other's answers, which are not theirs to stop."""
         for key, running in self._pool.running_turns():
             if turn and running.id == turn and key != entry.key:
                 if not who.admin:
-                    return NoticeReply("not_yours")
+                    return NoticeReply(NoticeId.NOT_YOURS)
                 self._pool.post(key, StopTurn(who, turn))
                 return ReplyLater()
         return ForwardEvent(StopTurn(who, turn))
 
     async def send_notice(
         self,
-        notice: str,
+        notice: NoticeId,
         address: str,
         fields: NoticeFields,
         *changes: Change,
@@ -177,7 +182,7 @@ class Dispatcher:
         item = self._announcer.notice_item(notice, address, fields, origin=origin, urgent=urgent)
         await self._delivery.put(*changes, PutItem(item))
 
-    async def reply(self, notice: str, entry: InboxEntry, fields: NoticeFields) -> None:
+    async def reply(self, notice: NoticeId, entry: InboxEntry, fields: NoticeFields) -> None:
         """Answer something that was received with a notice."""
         await self.send_notice(notice, entry.address, fields, origin=origin_of(entry))
 
@@ -229,7 +234,7 @@ class Dispatcher:
             turn = (await self.ask(key, StartWaiting())).turn
             if turn is None or turn.cancelling:
                 return False
-            by = CommandContext(turn.address, who.person, admin=True)
+            by = CommandContext(address=turn.address, person=who.person, admin=True)
             earlier = (await self.ask(key, StopTurn(by, quiet=True))).resumable
         except (TimeoutError, EventNotHandled) as error:
             log.warning("%s could not be stopped: %s", key, str(error) or "it took too long")
@@ -272,7 +277,7 @@ class Dispatcher:
             platform, _, chat = found[0].partition(":")
             address = Address(platform=platform, chat=chat)
             if self._capabilities(address):
-                await self.send_notice("paired", write_address(address), {})
+                await self.send_notice(NoticeId.PAIRED, write_address(address), {})
         return found
 
     async def pair_revoke(self, principal: str) -> bool:

@@ -2,6 +2,7 @@
 
 from gateway.access.policy import Role
 from gateway.commands.contract import Command, CommandCall, CommandOutcome, NoticeReply
+from sessions.values.notices import NoticeId
 
 
 async def _start(call: CommandCall) -> CommandOutcome:
@@ -10,30 +11,32 @@ async def _start(call: CommandCall) -> CommandOutcome:
         and call.direct
         and await call.services.claim(call.principal, call.name, call.args)
     ):
-        return NoticeReply("claimed")
-    return NoticeReply("start")
+        return NoticeReply(NoticeId.CLAIMED)
+    return NoticeReply(NoticeId.GREETING)
 
 
 async def _whoami(call: CommandCall) -> CommandOutcome:
     lines = (f"You are {call.principal} ({call.role.name.lower()}).", f"This chat is {call.key}.")
-    return NoticeReply("text", {"text": "\n".join(lines)})
+    return NoticeReply(NoticeId.PLAIN_TEXT, {"text": "\n".join(lines)})
 
 
 async def _pair(call: CommandCall) -> CommandOutcome:
     verb, _, rest = call.args.partition(" ")
     match verb.lower(), rest.strip():
         case ("list", ""):
-            return NoticeReply("pair_list", {"list": await call.services.pair_list()})
+            return NoticeReply(NoticeId.PAIR_LIST, {"list": await call.services.pair_list()})
         case ("approve", code) if code:
             found = await call.services.pair_approve(code)
             if found is None:
-                return NoticeReply("pair_unknown")
-            return NoticeReply("pair_approved", {"principal": found[0], "name": found[1]})
+                return NoticeReply(NoticeId.PAIR_UNKNOWN)
+            return NoticeReply(NoticeId.PAIR_APPROVED, {"principal": found[0], "name": found[1]})
         case ("revoke", principal) if principal:
             if await call.services.pair_revoke(principal):
-                return NoticeReply("pair_revoked", {"principal": principal})
-            return NoticeReply("text", {"text": f"{principal} was not let in by pairing."})
-    return NoticeReply("pair_usage")
+                return NoticeReply(NoticeId.PAIR_REVOKED, {"principal": principal})
+            return NoticeReply(
+                NoticeId.PLAIN_TEXT, {"text": f"{principal} was not let in by pairing."}
+            )
+    return NoticeReply(NoticeId.PAIR_USAGE)
 
 
 COMMANDS = (

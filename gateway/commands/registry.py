@@ -6,6 +6,7 @@ from gateway.access.policy import Role
 from gateway.commands import conversation, people, system
 from gateway.commands.contract import Command, CommandCall, CommandOutcome, NoticeReply
 from platforms.core.contract import MenuEntry
+from sessions.values.notices import NoticeId
 
 
 class CommandRegistry:
@@ -43,7 +44,7 @@ class CommandRegistry:
         """The one gate: role first, then the handler."""
         command = self._by_word[word]
         if call.role < command.role:
-            return NoticeReply("admins_only")
+            return NoticeReply(NoticeId.ADMINS_ONLY)
         return await command.handler(call)
 
     def help(self, role: Role, command_template: str) -> str:
@@ -58,7 +59,7 @@ class CommandRegistry:
 
 
 async def _help(call: CommandCall) -> CommandOutcome:
-    return NoticeReply("help", {"list": COMMANDS.help(call.role, call.command_template)})
+    return NoticeReply(NoticeId.HELP, {"list": COMMANDS.help(call.role, call.command_template)})
 
 
 COMMANDS = CommandRegistry(

@@ -48,7 +48,7 @@ class ConfigOptions(Struct, frozen=True):
     overrides: tuple[str, ...] = ()  # each `dotted.key=VALUE`
 
 
-class LoadedConfig(Struct, frozen=True):
+class LoadedConfig(Struct, frozen=True, kw_only=True):
     """A valid configuration."""
 
     settings: Settings
@@ -195,7 +195,13 @@ class _Loader:
         origins = self._tree.origins().items()
         sources = {path: origin.label for path, origin in origins if origin.kind != "default"}
         home = state_folder(self._environ)
-        return LoadedConfig(settings, home, self._path, sources, tuple(self._warnings))
+        return LoadedConfig(
+            settings=settings,
+            home=home,
+            path=self._path,
+            sources=sources,
+            warnings=tuple(self._warnings),
+        )
 
     def load_platform(self, name: str, table: Mapping[str, object]) -> Struct:
         path = ("platforms", name)

@@ -386,9 +386,9 @@ class Lane:
         if not entry.stored:
             return
         self._unsaved[entry.item.id] = SetItem(
-            entry.item.id,
-            state,
-            self._host.clock.now(),
+            id=entry.item.id,
+            state=state,
+            at=self._host.clock.now(),
             shown=write_shown(entry.shown),
             tries=entry.tries,
         )

@@ -5,6 +5,7 @@ functions below it say what is shown after the op was tried.
 """
 
 import enum
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -50,7 +51,7 @@ class MessageKind(enum.Enum):
     UPLOAD = enum.auto()
 
 
-class WantedMessage(msgspec.Struct, frozen=True):
+class WantedMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message that should be there."""
 
     text: str
@@ -69,7 +70,7 @@ class ItemPhase(enum.Enum):
     ABANDONED = enum.auto()  # its writer died, and nobody gave it a final form
 
 
-class DeliveryStep(msgspec.Struct, frozen=True):
+class DeliveryStep(msgspec.Struct, frozen=True, kw_only=True):
     """An op, the message of the item it is about, and what was shown before it."""
 
     op: Op
@@ -102,17 +103,27 @@ def wanted_messages(
     """Say which messages should be there; only the last one has the buttons, or goes on."""
     if streaming:
         stop = _stop_buttons(item)[: capabilities.buttons]
-        whole = map(WantedMessage, texts[:-1])
-        return (*whole, *(WantedMessage(text, buttons=stop, streaming=True) for text in texts[-1:]))
+        whole = _plain_messages(texts[:-1])
+        return (
+            *whole,
+            *(WantedMessage(text=text, buttons=stop, streaming=True) for text in texts[-1:]),
+        )
     if item.kind == "upload":
         if len(texts) == 1 and fits_caption(texts[0], capabilities):
-            return (WantedMessage(texts[0], MessageKind.UPLOAD),)
-        return (*map(WantedMessage, texts), WantedMessage("", MessageKind.UPLOAD))
+            return (WantedMessage(text=texts[0], kind=MessageKind.UPLOAD),)
+        return (*_plain_messages(texts), WantedMessage(text="", kind=MessageKind.UPLOAD))
     if not texts:
         return ()
     form = MessageKind.ASK if item.kind == "ask" else MessageKind.POST
     buttons = body.buttons[: capabilities.buttons]
-    return (*map(WantedMessage, texts[:-1]), WantedMessage(texts[-1], form, buttons))
+    return (
+        *_plain_messages(texts[:-1]),
+        WantedMessage(text=texts[-1], kind=form, buttons=buttons),
+    )
+
+
+def _plain_messages(texts: Iterable[str]) -> Iterator[WantedMessage]:
+    return (WantedMessage(text=text) for text in texts)
 
 
 def _stop_buttons(item: OutboxItem) -> tuple[Button, ...]:
@@ -190,9 +201,20 @@ class ItemPlanner(msgspec.Struct, frozen=True):
         match message.kind:
             case MessageKind.UPLOAD:
                 path, name, media_type = self.body.path, self.body.name, self.body.media_type
-                made = Upload(op, address, path, name, media_type, text, again=again, since=since)
+                made = Upload(
+                    op,
+                    address,
+                    path=path,
+                    name=name,
+                    media_type=media_type,
+                    caption=text,
+                    again=again,
+                    since=since,
+                )
             case MessageKind.ASK:
-                made = Ask(op, address, text, message.buttons, again=again, since=since)
+                made = Ask(
+                    op, address, text=text, buttons=message.buttons, again=again, since=since
+                )
             case MessageKind.POST:
                 made = Post(
                     op,
@@ -206,7 +228,9 @@ class ItemPlanner(msgspec.Struct, frozen=True):
                     notice=self._is_own_text,
                     tasks=message.tasks,
                 )
-        return DeliveryStep(made, index, _wanted_digest(message), shown, mark)
+        return DeliveryStep(
+            op=made, part=index, looks=_wanted_digest(message), shown_before=shown, marked=mark
+        )
 
     def _repeat(
         self, index: int, message: WantedMessage, part: ShownMessage, shown: ShownItem
@@ -238,14 +262,14 @@ class ItemPlanner(msgspec.Struct, frozen=True):
         made = Edit(
             f"{part.op}.e",
             read_address(self.item.address),
-            part.message,
-            mark_duplicate(message.text) if part.marked else message.text,
-            message.buttons,
+            message=part.message,
+            text=mark_duplicate(message.text) if part.marked else message.text,
+            buttons=message.buttons,
             streaming=message.streaming,
             notice=self._is_own_text,
             tasks=message.tasks,
         )
-        return DeliveryStep(made, index, _wanted_digest(message), shown)
+        return DeliveryStep(op=made, part=index, looks=_wanted_digest(message), shown_before=shown)
 
     def _must_append(self, message: WantedMessage) -> bool:
         return self.capabilities.live is Live.STREAM and message.streaming
@@ -264,11 +288,15 @@ class ItemPlanner(msgspec.Struct, frozen=True):
                 continue
             op, address = f"{part.op}.d", read_address(self.item.address)
             if self.capabilities.delete:
-                return DeliveryStep(Delete(op, address, part.message), index, "", shown)
+                return DeliveryStep(
+                    op=Delete(op, address, part.message), part=index, looks="", shown_before=shown
+                )
             gone = message_digest(_ELLIPSIS, (), streaming=False)
             if self.capabilities.edit and part.looks != gone:
-                made = Edit(op, address, part.message, _ELLIPSIS, notice=self._is_own_text)
-                return DeliveryStep(made, index, gone, shown)
+                made = Edit(
+                    op, address, message=part.message, text=_ELLIPSIS, notice=self._is_own_text
+                )
+                return DeliveryStep(op=made, part=index, looks=gone, shown_before=shown)
         return None
 
 
@@ -294,7 +322,7 @@ def fix_future_start(op: Op, now: int) -> Op:
 def record_attempt(shown: ShownItem, step: DeliveryStep, now: int) -> ShownItem:
     """Say that a message is about to be created: from here on it may be there."""
     part = ShownMessage(
-        step.op.op, ShownState.TRYING, looks=step.looks, since=now, marked=step.marked
+        op=step.op.op, fate=ShownState.TRYING, looks=step.looks, since=now, marked=step.marked
     )
     old = shown.parts[step.part] if step.part < len(shown.parts) else None
     if old and old.op == part.op:

@@ -323,9 +323,11 @@ class ChatQueue:
     ) -> DeliveryStep:
         over = over and self._capabilities.typing_ends
         op = Typing(f"{entry.item.id}.t", read_address(entry.item.address), status, over)
-        return DeliveryStep(op, _NO_PART, "", entry.shown)
+        return DeliveryStep(op=op, part=_NO_PART, looks="", shown_before=entry.shown)
 
     def _draft_step(self, entry: QueueEntry, text: str, status: str) -> DeliveryStep:
         item = entry.item
-        op = Draft(f"{item.id}.p", read_address(item.address), item.id, text, status)
-        return DeliveryStep(op, _NO_PART, "", entry.shown)
+        op = Draft(
+            f"{item.id}.p", read_address(item.address), draft=item.id, text=text, status=status
+        )
+        return DeliveryStep(op=op, part=_NO_PART, looks="", shown_before=entry.shown)

@@ -21,7 +21,7 @@ DUPLICATE_MARK = "⚠️ This may be a duplicate: an earlier try to send it was 
 _STREAMING_SUFFIX = "~"
 
 
-class ItemBody(msgspec.Struct, frozen=True, omit_defaults=True):
+class ItemBody(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What an item should show; an item put again with another body changes its messages."""
 
     text: str = ""  # Markdown
@@ -41,7 +41,7 @@ class ShownState(enum.StrEnum):
     LOST = "lost"  # it was shown, but cannot be changed any more
 
 
-class ShownMessage(msgspec.Struct, frozen=True, omit_defaults=True):
+class ShownMessage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One message of an item."""
 
     op: str

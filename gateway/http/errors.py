@@ -10,7 +10,7 @@ RATE_LIMIT_ERROR = "rate_limit_error"
 _FIRST_SERVER_ERROR = 500
 
 
-class Error(msgspec.Struct, frozen=True):
+class Error(msgspec.Struct, frozen=True, kw_only=True):
     """The reason why a request failed."""
 
     message: str
@@ -42,7 +42,9 @@ class HttpFailure(msgspec.Struct, frozen=True, kw_only=True):
     def to_error(self, *, partial: bool = False) -> Error:
         """Return the value of `error`; `partial` marks an answer that was sent in part."""
         mark = partial or msgspec.UNSET
-        return Error(self.message, self.type, self.param, self.code, mark)
+        return Error(
+            message=self.message, type=self.type, param=self.param, code=self.code, partial=mark
+        )
 
     def encode_body(self) -> bytes:
         """Encode the response body."""

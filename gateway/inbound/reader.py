@@ -36,7 +36,11 @@ class InboxReader:
         event = read_event(entry)
         if not isinstance(event, InboundMessage):
             return PendingMessage(
-                entry.id, entry.address, "", Message("user"), origin=origin_of(entry)
+                id=entry.id,
+                address=entry.address,
+                person="",
+                message=Message("user"),
+                origin=origin_of(entry),
             )
         if event.wishes:
             return read_request(entry, event, origin_of(entry))
@@ -53,7 +57,15 @@ class InboxReader:
         # Between two people it is plain what an answer answers; in a room it must be said.
         reply_to = "" if event.direct else event.id
         origin = origin_of(entry)
-        return PendingMessage(entry.id, entry.address, person, message, mode, reply_to, origin)
+        return PendingMessage(
+            id=entry.id,
+            address=entry.address,
+            person=person,
+            message=message,
+            mode=mode,
+            reply_to=reply_to,
+            origin=origin,
+        )
 
     def is_message_command(self, command: routing.ParsedCommand | routing.UnknownCommand) -> bool:
         """Whether a command is a message with a word in front that says how to handle it."""

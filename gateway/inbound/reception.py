@@ -50,6 +50,7 @@ from sessions.records import InboxEntry, InboxState
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock, rfc3339
 from sessions.values.ids import Ids
+from sessions.values.notices import NoticeId
 from sessions.values.steady_clock import SteadyClock
 
 log = logging.getLogger(__name__)
@@ -58,7 +59,7 @@ _REMEMBERED_COMMANDS = 1_000
 
 PostEvent = Callable[[str, Event], None]
 DispatchCommand = Callable[[InboxEntry, Inbound, Allowed], Awaitable[None]]
-ReplyWithNotice = Callable[[str, InboxEntry, NoticeFields], Awaitable[None]]
+ReplyWithNotice = Callable[[NoticeId, InboxEntry, NoticeFields], Awaitable[None]]
 GreetStranger = Callable[[InboundMessage, Stranger, str], Awaitable[None]]
 
 
@@ -149,7 +150,7 @@ class Reception:
         if isinstance(decision, Allowed):
             await self._dispatch(entry, event, decision)
         else:
-            done = SetInbox((entry.id,), InboxState.IGNORED, self._clock.now())
+            done = SetInbox(ids=(entry.id,), state=InboxState.IGNORED, at=self._clock.now())
             await self._store.apply(done)
 
     # --- let in -------------------------------------------------------------------------------
@@ -166,10 +167,12 @@ class Reception:
         stale_after = float(self._settings().gateway.stale_after)
         if routing.is_stale(self._steady_clock.age_ms(event.at), stale_after):
             fields = {"when": rfc3339(event.at)[:16].replace("T", " ")}
-            return await self._refuse(event, InboxDecision.STALE, "stale", fields)
+            return await self._refuse(event, InboxDecision.STALE, NoticeId.MESSAGE_TOO_OLD, fields)
         limit = self._messages_per_minute(allowed.principal)
         if limit and not self._rate_limit.try_acquire(allowed.principal, limit, now):
-            return await self._refuse(event, InboxDecision.TOO_MANY, "too_many", {"limit": limit})
+            return await self._refuse(
+                event, InboxDecision.TOO_MANY, NoticeId.TOO_MANY_MESSAGES, {"limit": limit}
+            )
         entry = self._make_entry(event, InboxState.WAITING, f"{allowed.role.name.lower()}")
         if not await self._store.accept(entry):
             await self._recheck_stored(entry)
@@ -210,7 +213,7 @@ class Reception:
         return accepted
 
     async def _refuse(
-        self, event: InboundMessage, decision: str, notice: str, fields: NoticeFields
+        self, event: InboundMessage, decision: str, notice: NoticeId, fields: NoticeFields
     ) -> Accepted:
         entry = self._make_entry(event, InboxState.REFUSED, decision)
         if not await self._store.accept(entry):
@@ -228,7 +231,7 @@ class Reception:
         if place not in self._restore_notified_chats:
             self._restore_notified_chats.add(place)
             when = rfc3339(self._restored_at)[:16].replace("T", " ")
-            await self._reply("restored", entry, {"when": when})
+            await self._reply(NoticeId.SESSION_RESTORED, entry, {"when": when})
         return Accepted.STORED
 
     async def _receive_correction(self, event: InboundEdit | InboundDelete) -> Accepted:
@@ -321,4 +324,10 @@ def _is_claim(event: Inbound) -> bool:
 def command_context(entry: InboxEntry, allowed: Allowed) -> CommandContext:
     """Who gave a command, in the words of the session machine."""
     admin = allowed.role is Role.ADMIN
-    return CommandContext(entry.address, allowed.principal, admin, entry.id, origin_of(entry))
+    return CommandContext(
+        address=entry.address,
+        person=allowed.principal,
+        admin=admin,
+        inbox=entry.id,
+        origin=origin_of(entry),
+    )

@@ -14,7 +14,7 @@ from sessions.conversation.events import PendingMessage
 from sessions.records import Attachment, InboxEntry, Message, ToolCall
 
 
-class EarlierMessage(msgspec.Struct, frozen=True, omit_defaults=True):
+class EarlierMessage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A message that was said before, as the program tells it."""
 
     role: str  # as in `sessions.records.TelegramMessage`
@@ -24,7 +24,7 @@ class EarlierMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     tool_call_id: str | None = None
 
 
-class RequestOptions(msgspec.Struct, frozen=True, omit_defaults=True):
+class RequestOptions(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """How a message is to be answered."""
 
     system: str = ""  # added to our own prompt
@@ -65,10 +65,10 @@ def read_request(entry: InboxEntry, event: InboundMessage, origin: str) -> Pendi
     before = (*wishes.rows, *(_to_message(row, files) for row in wishes.before))
     message = Message("user", event.text, files=tuple(files))
     return PendingMessage(
-        entry.id,
-        entry.address,
-        f"{event.address.platform}:{event.sender.id}",
-        message,
+        id=entry.id,
+        address=entry.address,
+        person=f"{event.address.platform}:{event.sender.id}",
+        message=message,
         origin=origin,
         prior_messages=before,
         request_options=encode_options(msgspec.structs.replace(wishes, before=(), rows=())),
@@ -79,4 +79,6 @@ def read_request(entry: InboxEntry, event: InboundMessage, origin: str) -> Pendi
 
 def _to_message(row: EarlierMessage, files: Iterator[Attachment]) -> Message:
     own = tuple(next(files) for _ in row.files)
-    return Message(row.role, row.text, row.tool_calls, row.tool_call_id, files=own)
+    return Message(
+        row.role, row.text, tool_calls=row.tool_calls, tool_call_id=row.tool_call_id, files=own
+    )

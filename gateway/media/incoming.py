@@ -50,9 +50,9 @@ def plan_attachments(inbox_id: str, parts: Iterable[Part]) -> tuple[Attachment, 
         name = clean_name(file.name, media_type)
         found.append(
             Attachment(
-                name,
-                media_type,
-                f"{folder}/{_unique_name(name, taken)}",
+                name=name,
+                media_type=media_type,
+                path=f"{folder}/{_unique_name(name, taken)}",
                 ref=file.ref,
                 size=file.size,
                 voice=file.voice,
@@ -64,7 +64,7 @@ def plan_attachments(inbox_id: str, parts: Iterable[Part]) -> tuple[Attachment, 
 
 def to_file_part(file: Attachment) -> File:
     """Give back what the adapter had said of a file."""
-    return File(file.name, file.media_type, file.ref, file.size, file.voice)
+    return File(file.name, file.media_type, ref=file.ref, size=file.size, voice=file.voice)
 
 
 def clean_name(name: str, media_type: str = _UNKNOWN_MEDIA_TYPE) -> str:

@@ -10,6 +10,7 @@ from sessions.conversation.events import SendNotice
 from sessions.records import ItemState, OutboxItem
 from sessions.values.clock import Clock
 from sessions.values.ids import Ids
+from sessions.values.notices import NoticeId
 
 
 def command_template(capabilities: Capabilities | None) -> str:
@@ -33,7 +34,7 @@ class NoticeComposer:
 
     def notice_item(
         self,
-        notice: str,
+        notice: NoticeId,
         address: str,
         fields: NoticeFields,
         *,

@@ -139,7 +139,9 @@ class Operations:
     async def stop_all(self) -> dict[str, int]:
         """Stop all running turns and return their number."""
         return {
-            "stopped": await self._dispatcher.stop_all(CommandContext("", _OPERATOR, admin=True))
+            "stopped": await self._dispatcher.stop_all(
+                CommandContext(address="", person=_OPERATOR, admin=True)
+            )
         }
 
     async def resume(self, session: str) -> dict[str, str]:
@@ -149,7 +151,7 @@ class Operations:
             msg = f"{target.id} is {target.state.value}; only a suspended session can be resumed."
             raise OperationRefused(msg)
         await self._dispatcher.ask(
-            target.key, ResumeSession(self._operator_context(target), target.id)
+            target.key, ResumeSession(context=self._operator_context(target), session=target.id)
         )
         return {"id": target.id, "state": (await self._find_session(target.id)).state.value}
 
@@ -206,4 +208,4 @@ class Operations:
         return found
 
     def _operator_context(self, session: Session) -> CommandContext:
-        return CommandContext(session.address, _OPERATOR, admin=True)
+        return CommandContext(address=session.address, person=_OPERATOR, admin=True)

@@ -36,6 +36,7 @@ from sessions.records import InboxState
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
 from sessions.values.ids import Ids
+from sessions.values.notices import NoticeId
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ class RestartRefused(HoldfastError):
     """The restart cannot be carried out."""
 
 
-class _IdleRestart(msgspec.Struct):
+class _IdleRestart(msgspec.Struct, kw_only=True):
     """A restart that waits until no turn runs."""
 
     id: str
@@ -129,7 +130,7 @@ class Restarter:
         refusal = await self._refusal_notice(call)
         if refusal is None and cause:
             log.warning("not restarted: %s", cause)
-            refusal = NoticeReply("restart_refused", {"cause": cause})
+            refusal = NoticeReply(NoticeId.RESTART_REFUSED, {"cause": cause})
         try:
             if refusal:
                 await self._reply(call.context, refusal.notice, refusal.fields)
@@ -142,13 +143,17 @@ class Restarter:
     async def _refusal_notice(self, call: CommandCall) -> NoticeReply | None:
         """Return the notice to answer with if no new restart is to begin; else None."""
         if self._successor is None:
-            return NoticeReply("restart_cannot")
+            return NoticeReply(NoticeId.RESTART_CANNOT)
         if not self._lifecycle.ready.is_set():  # a command to the previous process, already done
-            return NoticeReply("restart_fresh")
+            return NoticeReply(NoticeId.RESTART_FRESH)
         if self._pending is None:
-            return NoticeReply("restart_stopping") if self._lifecycle.stopping.is_set() else None
+            return (
+                NoticeReply(NoticeId.RESTART_STOPPING)
+                if self._lifecycle.stopping.is_set()
+                else None
+            )
         if self._lifecycle.stopping.is_set() and not self._lifecycle.restarting.is_set():
-            return NoticeReply("restart_stopping")  # a stop replaced the restart
+            return NoticeReply(NoticeId.RESTART_STOPPING)  # a stop replaced the restart
         try:
             await self._save_pending(
                 self._pending.with_requester(RestartRequester(call.context.address, call.direct))
@@ -159,13 +164,13 @@ class Restarter:
                 call.context.address,
                 error,
             )
-        return NoticeReply("restart_already", {"n": len(self._running_tasks())})
+        return NoticeReply(NoticeId.RESTART_ALREADY, {"n": len(self._running_tasks())})
 
-    async def _reply(self, context: CommandContext, notice: str, fields: NoticeFields) -> None:
+    async def _reply(self, context: CommandContext, notice: NoticeId, fields: NoticeFields) -> None:
         item = self._announcer.notice_item(
             notice, context.address, fields, urgent=True, origin=context.origin
         )
-        done = SetInbox((context.inbox,), InboxState.DONE, self._clock.now())
+        done = SetInbox(ids=(context.inbox,), state=InboxState.DONE, at=self._clock.now())
         await self._delivery.put(*((done,) if context.inbox else ()), PutItem(item))
 
     # --- restarting -----------------------------------------------------------------------------
@@ -179,14 +184,16 @@ class Restarter:
         waits = wait is not None and wait.state == "waiting"
         id_ = wait.id if wait and waits else self._ids.new("r")  # the command line polls this id
         askers = (RestartRequester(call.context.address, call.direct),) if call else ()
-        self._pending = asked = PendingRestart(id_, self._clock.now(), successor.version, askers)
+        self._pending = asked = PendingRestart(
+            id=id_, at=self._clock.now(), version=successor.version, askers=askers
+        )
         if wait and wait.task and wait.task is not asyncio.current_task():
             wait.task.cancel()
         try:
             await self._save_pending(asked)
             if call:
                 fields = {"n": n, "s": round(self._drain_seconds())}
-                await self._reply(call.context, "restarting", fields)
+                await self._reply(call.context, NoticeId.RESTARTING, fields)
         except StoreError as error:  # restart anyway: it may repair the store
             log.warning("no report of this restart will be sent, it was not stored: %s", error)
         if self._lifecycle.stopping.is_set():
@@ -235,7 +242,7 @@ class Restarter:
         for asker in asked.askers:
             fields = {**restart_fields(over, direct=asker.direct), "resumed": resumed}
             name = f"n_{asked.id}.{asked.askers.index(asker)}.back"
-            item = self._announcer.notice_item("restarted", asker.address, fields, name=name)
+            item = self._announcer.notice_item(NoticeId.RESTARTED, asker.address, fields, name=name)
             await self._delivery.put(PutItem(item))
         await self._store.put_value(_SHELF, _COMPLETED_KEY, msgspec.json.encode(over).decode())
         await self._store.put_value(_SHELF, _PENDING_KEY, None)
@@ -269,7 +276,7 @@ class Restarter:
             return self.state(self._pending.id)
         until = self._clock.monotonic() + when_idle * 60
         if self._idle_restart is None or self._idle_restart.state != "waiting":
-            self._idle_restart = _IdleRestart(self._ids.new("r"), until)
+            self._idle_restart = _IdleRestart(id=self._ids.new("r"), deadline=until)
             self._idle_restart.task = self._start_task(self._restart_when_idle(self._idle_restart))
         self._idle_restart.deadline = until
         return self.state(self._idle_restart.id)

@@ -17,7 +17,7 @@ class RestartRequester(msgspec.Struct, frozen=True):
     direct: bool = False  # a private chat
 
 
-class InterruptedTurn(msgspec.Struct, frozen=True, omit_defaults=True):
+class InterruptedTurn(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A turn that a restart interrupts, or would."""
 
     turn: str
@@ -40,7 +40,7 @@ class InterruptedTurn(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.key}: “{shown}” ({self.minutes} min{doing}{waits})"
 
 
-class PendingRestart(msgspec.Struct, frozen=True, omit_defaults=True):
+class PendingRestart(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A restart in progress."""
 
     id: str
@@ -57,7 +57,7 @@ class PendingRestart(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.structs.replace(self, askers=(*self.askers, requester))
 
 
-class CompletedRestart(msgspec.Struct, frozen=True, omit_defaults=True):
+class CompletedRestart(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A finished restart."""
 
     id: str
@@ -81,13 +81,13 @@ def complete_restart(
     tasks = {task.turn: task for task in (*pending.interrupted, *unfinished)}
     took = max(0, now - pending.at)  # the clock may have been set back
     return CompletedRestart(
-        pending.id,
-        took,
-        pending.version,
-        version,
-        tuple(tasks.values()),
-        pending.drained,
-        safe_mode,
+        id=pending.id,
+        took=took,
+        before=pending.version,
+        after=version,
+        interrupted=tuple(tasks.values()),
+        in_order=pending.drained,
+        careful=safe_mode,
     )
 
 

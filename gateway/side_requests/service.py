@@ -14,6 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from agent.events import TurnEnding
+from agent.settings import REASONING_EFFORTS
 from gateway.commands.contract import CommandCall, CommandOutcome, NoticeReply, ReplyLater
 from gateway.delivery.outbox import Delivery
 from gateway.notices.catalogue import NoticeFields
@@ -33,6 +34,7 @@ from sessions.errors import Conflict, StoreError
 from sessions.records import InboxState, Message, OutboxItem, UsageTotals
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
+from sessions.values.notices import NoticeId
 from sessions.values.spelling import closest_match
 
 log = logging.getLogger(__name__)
@@ -41,7 +43,7 @@ DEADLINE_SECONDS = 180.0
 MAX_OPEN_QUESTIONS = 3
 """Questions on the side that one conversation may have open."""
 
-REASONING_LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh")
+REASONING_LEVELS = tuple(REASONING_EFFORTS)
 _DEFAULT = "default"
 _STORE_ATTEMPTS = 5  # to store a summary while a turn adds rows
 
@@ -107,7 +109,7 @@ class SideRequests:
         chosen = self._models.has_chosen_model(call.key)
         known = self._models.configured_names()
         text = model_names.describe_models(targets, known, offered, chosen=chosen)
-        await self._answer(call, "model", {"list": text})
+        await self._answer(call, NoticeId.MODEL_LIST, {"list": text})
 
     async def _switch(self, call: CommandCall, state: ConversationState) -> None:
         if call.args.lower() == _DEFAULT:
@@ -126,10 +128,10 @@ class SideRequests:
                 await self._answer_model_set(call, state, unchecked=name not in names)
             case ModelAmbiguous(found):
                 fields = {"name": _excerpt(call.args), "list": model_names.quote_names(found)}
-                await self._answer(call, "model_several", fields)
+                await self._answer(call, NoticeId.MODEL_SEVERAL, fields)
             case ModelUnknown(close):
                 fields = {"name": _excerpt(call.args), "nearest": model_names.quote_names(close)}
-                await self._answer(call, "model_unknown", fields)
+                await self._answer(call, NoticeId.MODEL_UNKNOWN, fields)
 
     async def _answer_model_set(
         self, call: CommandCall, state: ConversationState, *, unchecked: bool
@@ -140,23 +142,24 @@ class SideRequests:
             "running": _is_running(state),
             "unchecked": int(unchecked),
         }
-        await self._answer(call, "model_set", fields)
+        await self._answer(call, NoticeId.MODEL_SET, fields)
 
     async def reasoning(self, call: CommandCall) -> CommandOutcome:
         """Show or set how long the model may think."""
         levels, wanted = ", ".join(REASONING_LEVELS), call.args.lower()
         if not wanted:
             return NoticeReply(
-                "reasoning", {"level": self._reasoning_level(call.key), "levels": levels}
+                NoticeId.REASONING_LEVEL,
+                {"level": self._reasoning_level(call.key), "levels": levels},
             )
         if wanted not in {*REASONING_LEVELS, _DEFAULT}:
             near = closest_match(wanted, (*REASONING_LEVELS, _DEFAULT)) or ""
             fields = {"name": _excerpt(call.args), "nearest": near, "levels": levels}
-            return NoticeReply("reasoning_unknown", fields)
+            return NoticeReply(NoticeId.REASONING_UNKNOWN, fields)
         state = await call.services.read_state(call.key)
         await self._choices.set_effort(call.key, None if wanted == _DEFAULT else wanted)
         return NoticeReply(
-            "reasoning_set",
+            NoticeId.REASONING_SET,
             {"level": self._reasoning_level(call.key), "running": _is_running(state)},
         )
 
@@ -183,20 +186,20 @@ class SideRequests:
         text = usage_table.format_usage(last, here, today) + usage_table.format_allowance(
             left, self._budgets.seconds_until_reset
         )
-        return NoticeReply("text", {"text": text})
+        return NoticeReply(NoticeId.PLAIN_TEXT, {"text": text})
 
     # --- a summary ------------------------------------------------------------------------------
 
     async def compact(self, call: CommandCall) -> CommandOutcome:
         """Put a summary in place of what was said."""
         if self._count_running("compact", call.key):
-            return NoticeReply("compact_running")
+            return NoticeReply(NoticeId.COMPACT_RUNNING)
         state = await call.services.read_state(call.key)
         if state.turn:
-            return NoticeReply("busy")
+            return NoticeReply(NoticeId.BUSY)
         session = state.session
         if session is None:
-            return NoticeReply("compact_nothing")
+            return NoticeReply(NoticeId.COMPACT_NOTHING)
         return self._start_job("compact", call, lambda: self._summarise(call, session))
 
     async def _summarise(self, call: CommandCall, session: str) -> None:
@@ -209,12 +212,12 @@ class SideRequests:
         except (SummaryFailed, TimeoutError) as error:
             fields = {"cause": _without_full_stop(str(error)) or self._timeout_cause()}
             await self._answer(
-                call, "compact_failed", fields, *self._usage_changes(call, session, side)
+                call, NoticeId.COMPACT_FAILED, fields, *self._usage_changes(call, session, side)
             )
             return
         costs = self._usage_changes(call, session, side)
         if done is None:
-            await self._answer(call, "compact_nothing", {}, *costs)
+            await self._answer(call, NoticeId.COMPACT_NOTHING, {}, *costs)
             return
         told: dict[str, str | int] = {
             "percent": round(100 * (1 - done.tokens_after / done.tokens_before)),
@@ -226,18 +229,18 @@ class SideRequests:
             if change is None:
                 break
             with contextlib.suppress(Conflict):  # a turn added a row at this very moment
-                await self._answer(call, "compacted", told, change, *costs)
+                await self._answer(call, NoticeId.COMPACTED, told, change, *costs)
                 return
-        await self._answer(call, "compact_moved", {}, *costs)
+        await self._answer(call, NoticeId.COMPACT_MOVED, {}, *costs)
 
     # --- a question on the side -----------------------------------------------------------------
 
     async def btw(self, call: CommandCall) -> CommandOutcome:
         """Answer a question that the conversation does not learn of."""
         if not call.args:
-            return NoticeReply("btw_usage")
+            return NoticeReply(NoticeId.BTW_USAGE)
         if self._count_running("btw", call.key) >= MAX_OPEN_QUESTIONS:
-            return NoticeReply("btw_many", {"limit": MAX_OPEN_QUESTIONS})
+            return NoticeReply(NoticeId.BTW_MANY, {"limit": MAX_OPEN_QUESTIONS})
         state = await call.services.read_state(call.key)
         return self._start_job(
             "btw", call, lambda: self._answer_side_question(call, state.session or "")
@@ -260,9 +263,11 @@ class SideRequests:
             cause = self._timeout_cause()
         costs = self._usage_changes(call, session, side)
         if not text:
-            await self._answer(call, "btw_failed", {"cause": _without_full_stop(cause)}, *costs)
+            await self._answer(
+                call, NoticeId.BTW_FAILED, {"cause": _without_full_stop(cause)}, *costs
+            )
             return
-        item = replace(self._item(call, "btw", {"text": text}), kind="answer")
+        item = replace(self._item(call, NoticeId.SIDE_ANSWER, {"text": text}), kind="answer")
         await self._commit(call, item, *costs)
 
     # --- what they share ------------------------------------------------------------------------
@@ -282,14 +287,14 @@ class SideRequests:
 
     async def _run_job(self, word: str, call: CommandCall, job: _SideJob) -> None:
         typing = self._delivery.start_live(
-            self._item(call, "text", {})
+            self._item(call, NoticeId.PLAIN_TEXT, {})
         )  # shows that somebody is at it
         try:
             await job()
         except Exception:
             log.exception("%s: /%s broke", call.key, word)
             try:
-                await self._answer(call, "not_now", {})
+                await self._answer(call, NoticeId.NOT_NOW, {})
             except StoreError as error:
                 log.warning("%s: /%s is left to the next start: %s", call.key, word, error)
         finally:
@@ -306,23 +311,29 @@ class SideRequests:
             log.info("%s: %d tokens were used outside of a conversation", call.key, side.tokens)
         request = f"(on the side) {call.args}".strip()
         return side.usage_changes(
-            SideQuestion(call.key, session, call.context.address, call.principal, request)
+            SideQuestion(
+                key=call.key,
+                session_id=session,
+                address=call.context.address,
+                person=call.principal,
+                request=request,
+            )
         )
 
     def _timeout_cause(self) -> str:
         return f"it took longer than {self._deadline_seconds / 60:g} minutes"
 
     async def _answer(
-        self, call: CommandCall, notice: str, fields: NoticeFields, *changes: Change
+        self, call: CommandCall, notice: NoticeId, fields: NoticeFields, *changes: Change
     ) -> None:
         await self._commit(call, self._item(call, notice, fields), *changes)
 
     async def _commit(self, call: CommandCall, item: OutboxItem, *changes: Change) -> None:
         """The answer and the end of the command are one: it is neither lost nor given twice."""
-        done = SetInbox((call.context.inbox,), InboxState.DONE, self._clock.now())
+        done = SetInbox(ids=(call.context.inbox,), state=InboxState.DONE, at=self._clock.now())
         await self._delivery.put(*changes, done, PutItem(item))
 
-    def _item(self, call: CommandCall, notice: str, fields: NoticeFields) -> OutboxItem:
+    def _item(self, call: CommandCall, notice: NoticeId, fields: NoticeFields) -> OutboxItem:
         return self._announcer.notice_item(
             notice, call.context.address, fields, name=_item_id(call)
         )

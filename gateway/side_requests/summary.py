@@ -37,7 +37,7 @@ async def summarize(
         done = await side_turn.ask(request.system, request.messages)
         if done.ending is TurnEnding.FAILED:
             raise SummaryFailed(done.cause)
-        return AttemptResult(Complete(), StepResult(text=done.text))
+        return AttemptResult(verdict=Complete(), step=StepResult(text=done.text))
 
     whole = sum(map(estimate_message, rows))
     record = _transcript_tokens(setting, whole)
@@ -88,4 +88,6 @@ async def compaction_change(
     if earlier_now != earlier or rows_now[: len(rows)] != rows:
         return None
     keep = compacted.kept_rows + len(rows_now) - len(rows)
-    return PutSummary(session_id, keep, compacted.summary, now, rows=len(rows_now))
+    return PutSummary(
+        session_id=session_id, keep=keep, summary=compacted.summary, at=now, rows=len(rows_now)
+    )

@@ -25,11 +25,13 @@ from sessions.key import SessionKey, parse_key
 from sessions.records import BudgetUsage
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
+from sessions.values.notices import NoticeId
 
 log = logging.getLogger(__name__)
 
 EVERYONE_ROW = "all"
-TOO_LARGE_NOTICE, NEVER_ALLOWED_NOTICE = "budget.large", "budget.never"
+TOO_LARGE_NOTICE = NoticeId.BUDGET_TOO_SMALL_FOR_REQUEST
+NEVER_ALLOWED_NOTICE = NoticeId.BUDGET_ZERO
 RETENTION_DAYS = 31
 """Days after which what was spent is forgotten."""
 
@@ -203,7 +205,10 @@ class Budgets:
         return [scope for scope in found if _has_limit(scope.limit)]
 
     def _chat_scopes(self, key: SessionKey) -> Sequence[BudgetScope]:
-        names = {str(SessionKey(key.platform, key.chat, account)) for account in ("", key.account)}
+        names = {
+            str(SessionKey(platform=key.platform, chat=key.chat, account=account))
+            for account in ("", key.account)
+        }
         return [
             _make_scope(_chat_row(parse_key(name)), "this chat", limits)
             for name, limits in self._limits.chats.items()

@@ -7,10 +7,10 @@ from sessions.changes import EndAttempt
 def end_attempt(turn_id: str, number: int, result: AttemptResult, now: int) -> EndAttempt:
     """Say how a request ended and what it cost."""
     return EndAttempt(
-        turn_id,
-        number,
-        result.verdict_name,
-        now,
+        turn_id=turn_id,
+        number=number,
+        verdict=result.verdict_name,
+        at=now,
         phase=result.phase,
         received=result.received_characters,
         cause=result.cause,

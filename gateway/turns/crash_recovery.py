@@ -58,7 +58,11 @@ def salvage(
     if unknown:
         fields |= {"tool": unknown[-1].tool, "preview": unknown[-1].arguments[:PREVIEW_CHARS]}
     return TurnCrashed(
-        running, tuple(changes), fields, resume=take_up, stuck=may_resume and not take_up
+        turn=running,
+        changes=tuple(changes),
+        fields=fields,
+        resume=take_up,
+        stuck=may_resume and not take_up,
     )
 
 

@@ -24,6 +24,7 @@ from sessions.conversation.events import (
     TurnCrashed,
 )
 from sessions.records import InboxEntry, Turn
+from sessions.values.notices import NoticeId
 
 
 class TurnFactory:
@@ -146,7 +147,7 @@ class ConversationHost:
         return self._announcer.notice_changes(self._add_tool_fields(say) for say in says)
 
     def _add_tool_fields(self, say: SendNotice) -> SendNotice:
-        if say.notice != "N10" or say.turn is None:
+        if say.notice != NoticeId.STOPPED or say.turn is None:
             return say
         return msgspec.structs.replace(
             say, fields=self._turns.running_tool_fields(say.turn) | say.fields

@@ -26,6 +26,7 @@ from sessions.changes import Change, PutItem
 from sessions.conversation.events import RunningTurn
 from sessions.records import OutboxItem
 from sessions.values.clock import Clock
+from sessions.values.notices import NoticeId
 
 
 class LiveAnswer:
@@ -133,7 +134,7 @@ class LiveAnswer:
 
     def _with_model_names(self, notice: Notice) -> dict[str, str | int]:
         """Name models as everywhere else in a chat."""
-        if notice.id != "N5":
+        if notice.id != NoticeId.MODEL_SWITCHED:
             return notice.fields
         return {
             key: self._model_names.get(str(value), value) for key, value in notice.fields.items()

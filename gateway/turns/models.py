@@ -23,7 +23,7 @@ from agent.providers.registry import (
     choose_model,
 )
 from agent.request.prompt import SYSTEM_PROMPT
-from agent.settings import PriceSettings, TargetSettings
+from agent.settings import REASONING_EFFORTS, PriceSettings, TargetSettings
 from agent.tools.contract import Tool
 from agent.tools.drafts import DraftStore
 from agent.tools.registry import BUILT_IN, ToolRegistry, filter_enabled, load_entry_points
@@ -170,8 +170,8 @@ class Models:
         if targets is None:
             named = route and route.model
             targets = _put_first(named, self.targets) if named else list(self.targets)
-        if chosen.effort:
-            settings = replace(targets[0].settings, reasoning_effort=chosen.effort)
+        if effort := REASONING_EFFORTS.get(chosen.effort or ""):
+            settings = replace(targets[0].settings, reasoning_effort=effort)
             targets[0] = replace(targets[0], settings=settings)
         return tuple(targets)
 
@@ -262,15 +262,22 @@ def _put_first(name: str, targets: Sequence[Target], provider: str = "") -> list
 def _with_options(targets: tuple[Target, ...], options: RequestOptions) -> tuple[Target, ...]:
     if options.model:
         targets = tuple(_put_first(options.model, targets))
-    wanted: dict[str, object] = {
-        "max_output_tokens": options.max_output_tokens,
-        "temperature": options.temperature,
-        "reasoning_effort": options.effort,
-    }
-    changes = {name: value for name, value in wanted.items() if value is not None}
-    if not changes:
-        return targets
-    return tuple(replace(each, settings=replace(each.settings, **changes)) for each in targets)
+    return tuple(_target_with(target, options) for target in targets)
+
+
+def _target_with(target: Target, options: RequestOptions) -> Target:
+    settings = _settings_with(target.settings, options)
+    return target if settings is target.settings else replace(target, settings=settings)
+
+
+def _settings_with(settings: TargetSettings, options: RequestOptions) -> TargetSettings:
+    if options.max_output_tokens is not None:
+        settings = replace(settings, max_output_tokens=options.max_output_tokens)
+    if options.temperature is not None:
+        settings = replace(settings, temperature=options.temperature)
+    if effort := REASONING_EFFORTS.get(options.effort or ""):
+        settings = replace(settings, reasoning_effort=effort)
+    return settings
 
 
 async def open_models(

@@ -68,6 +68,7 @@ from sessions.errors import StoreCorrupt, StoreError
 from sessions.records import Attachment, Message, OutboxItem, ToolCall, ToolRun, TurnState
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
+from sessions.values.notices import NoticeId
 
 log = logging.getLogger(__name__)
 
@@ -256,7 +257,7 @@ class TurnRun:
         cause = f"an error inside the gateway ({type(error).__name__})"
         if isinstance(error, StoreCorrupt):
             cause = "what is kept of this conversation is damaged; a new one works"
-        return self._fail(TurnDone(TurnEnding.FAILED, "", cause, attempts=1))
+        return self._fail(TurnDone(ending=TurnEnding.FAILED, text="", cause=cause, attempts=1))
 
     def partial_text(self) -> str:
         """See `sessions.conversation.actor.TurnHandle`."""
@@ -359,7 +360,7 @@ class TurnRun:
         if lost := [f"{file.name}: {file.trouble}" for file in found if not file.fetched]:
             fields = {"list": "; ".join(lost)}
             item = self._announcer.notice_item(
-                "not_fetched", self._turn.address, fields, turn=self._turn.id
+                NoticeId.FILES_NOT_FETCHED, self._turn.address, fields, turn=self._turn.id
             )
             changes.append(PutItem(item))
         await self._save(*changes)
@@ -452,7 +453,15 @@ class TurnRun:
         now = self._clock.now()
         number = attempt + self._attempts_before
         await self._save(
-            StartTool(self._turn.id, call.id, call.name, risk.value, call.arguments, now, number)
+            StartTool(
+                turn_id=self._turn.id,
+                call_id=call.id,
+                tool=call.name,
+                risk=risk.value,
+                arguments=call.arguments,
+                at=now,
+                attempt=number,
+            )
         )
 
     async def tool_finished(self, call: ToolCall, ok: bool, result: str) -> None:
@@ -462,19 +471,29 @@ class TurnRun:
         row = Message("tool", content=result, tool_call_id=call.id)
         changes: list[Change] = [AppendMessages(self._turn.session, self._turn.id, (row,), now)]
         if call.id in self._started_calls:
-            changes.append(EndTool(self._turn.id, call.id, ok, result, now))
+            changes.append(
+                EndTool(turn_id=self._turn.id, call_id=call.id, ok=ok, result=result, at=now)
+            )
         await self._save(*changes)
 
     async def tool_late(self, call: ToolCall, result: str) -> None:
         """See `agent.tools.run.LateResultJournal`: people and journal are told, the conversation is not."""
         fields = {"tool": call.name, "result": " ".join(result.split())[:MAX_LATE_RESULT_CHARS]}
-        item = self._announcer.notice_item("late", self._turn.address, fields, turn=self._turn.id)
-        ended = EndTool(self._turn.id, call.id, ok=True, result=result, at=self._clock.now())
+        item = self._announcer.notice_item(
+            NoticeId.LATE_RESULT, self._turn.address, fields, turn=self._turn.id
+        )
+        ended = EndTool(
+            turn_id=self._turn.id, call_id=call.id, ok=True, result=result, at=self._clock.now()
+        )
         await self._services.delivery.put(ended, PutItem(item))
 
     async def compacted(self, keep: int, summary: str) -> None:
         """See `agent.turn.TurnJournal`."""
-        await self._save(PutSummary(self._turn.session, keep, summary, self._clock.now()))
+        await self._save(
+            PutSummary(
+                session_id=self._turn.session, keep=keep, summary=summary, at=self._clock.now()
+            )
+        )
 
     async def _write_checkpoints(self) -> None:
         """Write down the text so far, and let the time of a running tool be seen."""

@@ -11,7 +11,7 @@ from agent.tools.registry import ToolRegistry
 from agent.turn import TurnLimits
 
 
-class TurnSetting(msgspec.Struct, frozen=True):
+class TurnSetting(msgspec.Struct, frozen=True, kw_only=True):
     """Whom they ask, with which tools and words, and how far they may go."""
 
     targets: tuple[Target, ...]  # asked in this order

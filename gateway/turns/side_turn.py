@@ -33,7 +33,7 @@ from sessions.values.clock import Clock
 _LIMITS = TurnLimits(max_steps=2)  # a second one for models that call tools although there are none
 
 
-class SideQuestion(msgspec.Struct, frozen=True):
+class SideQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """Who asked, and where."""
 
     key: str
@@ -106,15 +106,15 @@ class SideTurn:
         return (
             *spent,
             StartTurn(
-                self._turn_id,
-                question.session_id,
-                question.key,
-                question.address,
-                (),
-                (),
-                question.request,
-                self._started_at,
-                question.person,
+                id=self._turn_id,
+                session_id=question.session_id,
+                key=question.key,
+                address=question.address,
+                inbox=(),
+                messages=(),
+                request=question.request,
+                at=self._started_at,
+                person=question.person,
             ),
             *self._attempts,
             EndTurn(self._turn_id, TurnState.DONE, now),

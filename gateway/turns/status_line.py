@@ -7,13 +7,14 @@ import msgspec
 
 from gateway.notices.catalogue import render_notice
 from platforms.core.contract import Task, TaskState
+from sessions.values.notices import NoticeId
 
 _MIN_SHOWN_SECONDS = 2.0  # seconds a tool may run before its time is shown
-_LASTING_NOTICES = frozenset({"N4", "N5", "N13"})
+_LASTING_NOTICES = frozenset({NoticeId.TOOL_CALL_CUT, NoticeId.MODEL_SWITCHED, NoticeId.DRAFT_KEPT})
 """Notices about something that stays true while the answer goes on; others end with the next sign
 of life."""
 
-_LEADING_NOTICES = frozenset({"N5"})
+_LEADING_NOTICES = frozenset({NoticeId.MODEL_SWITCHED})
 """Those that explain the ones that follow: they stay in front of them."""
 
 
@@ -44,7 +45,7 @@ class StatusLine:
         self._open_questions = 0  # questions that wait for somebody
         self._fetching_names = ""  # names of files that are on their way
 
-    def show_notice(self, notice: str, fields: Mapping[str, str | int]) -> str:
+    def show_notice(self, notice: NoticeId, fields: Mapping[str, str | int]) -> str:
         """News: they take the place of older ones; gives the words."""
         words = render_notice(notice, fields, self._command_template)
         if notice in _LEADING_NOTICES:
@@ -117,10 +118,12 @@ class StatusLine:
         running = () if self._tasks_separate else self._running_tools.values()
         under_way = [_tool_text(each, now) for each in running]
         if self._open_questions:
-            under_way.append(render_notice("waiting", {}, self._command_template))
+            under_way.append(render_notice(NoticeId.WAITING_FOR_ANSWER, {}, self._command_template))
         if self._fetching_names:
             under_way.append(
-                render_notice("fetching", {"list": self._fetching_names}, self._command_template)
+                render_notice(
+                    NoticeId.FETCHING_FILES, {"list": self._fetching_names}, self._command_template
+                )
             )
         return " · ".join(filter(None, under_way or (self._leading_notice, self._current_notice)))
 

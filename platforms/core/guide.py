@@ -6,7 +6,7 @@ from collections.abc import Callable
 import msgspec
 
 
-class TokenGuide(msgspec.Struct, frozen=True):
+class TokenGuide(msgspec.Struct, frozen=True, kw_only=True):
     """One secret of a platform."""
 
     key: str  # in the platform's configuration

@@ -27,7 +27,7 @@ _TARGET = re.compile(
 )
 
 
-class Fence(msgspec.Struct, frozen=True):
+class Fence(msgspec.Struct, frozen=True, kw_only=True):
     """A code block: `start` ≤ opening line < `body` ≤ code < `end` ≤ closing marker < `after`.
 
     A block that nobody closed reaches behind the end of the text; one in a quote ends with it, and
@@ -113,7 +113,14 @@ def _fence(opening: re.Match[str], end: int, after: int, *, closed: bool) -> Fen
     lead = opening["lead"]
     lead = lead[: len(lead) - len(opening["point"])] + " " * len(opening["point"])
     return Fence(
-        opening.start(), opening.end(), end, after, opening["mark"], language, closed, lead
+        start=opening.start(),
+        body=opening.end(),
+        end=end,
+        after=after,
+        marker=opening["mark"],
+        language=language,
+        closed=closed,
+        lead=lead,
     )
 
 

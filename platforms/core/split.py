@@ -47,7 +47,7 @@ _BLOCK = re.compile(
 _COLUMNS = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
 
 
-class TextPiece(msgspec.Struct, frozen=True):
+class TextPiece(msgspec.Struct, frozen=True, kw_only=True):
     """A part of the text: the message is `before + text + after`, the original `text + gap`.
 
     The gap is what the border itself stands for: blank space, or the closing line of a code block
@@ -220,17 +220,24 @@ class _Splitter:
         inside = fence_at(self._fences, self.end)
         closing = f"\n{inside.closing}" if inside else ""
         if self._fits(start, self.end, room - len(closing)):
-            return TextPiece(before, self.md[start : self.end], closing, self.md[self.end :])
+            return TextPiece(
+                before=before,
+                text=self.md[start : self.end],
+                after=closing,
+                gap=self.md[self.end :],
+            )
         cut, inside = self._cut(start, room)
         if inside and not self._fits(start, cut, room - 1 - len(inside.closing)):
             cut, inside = self._cut(start, room - 1 - len(inside.closing))
         if inside:
             gap = self._gap_in_code(inside, cut)
-            return TextPiece(before, self.md[start:cut], f"\n{inside.closing}", gap)
+            return TextPiece(
+                before=before, text=self.md[start:cut], after=f"\n{inside.closing}", gap=gap
+            )
         text = self.md[start:cut].rstrip(_BLANK)
         border = _BORDER.match(self.md, start + len(text))
         stop = max(border.end() if border else 0, cut)
-        return TextPiece(before, text, "", self.md[start + len(text) : stop])
+        return TextPiece(before=before, text=text, after="", gap=self.md[start + len(text) : stop])
 
     def _needs_separator(self, start: int, fence: Fence | None, text: str) -> bool:
         line = text.partition("\n")[0]

@@ -38,7 +38,7 @@ class BotAccount(msgspec.Struct, frozen=True):
     application: str
 
 
-class MessageContext(msgspec.Struct, frozen=True):
+class MessageContext(msgspec.Struct, frozen=True, kw_only=True):
     """What one must know to read a message, besides the message."""
 
     account: BotAccount
@@ -145,10 +145,10 @@ def read_context_message(
     answered = message.get("referenced_message") or {}
     ours = is_own_message(message, reading.account)
     return RecentMessage(
-        str(message["id"]),
-        str(message["author"]["id"]),
-        _name(message["author"], message.get("member")),
-        _plain_text(message, reading),
+        id=str(message["id"]),
+        author=str(message["author"]["id"]),
+        name=_name(message["author"], message.get("member")),
+        text=_plain_text(message, reading),
         addressed=addressed,
         reply_to_author=str((answered.get("author") or {}).get("id", "")) if ours else "",
     )
@@ -257,8 +257,8 @@ def _file(message: Payload, attachment: Payload) -> File:
     return File(
         str(attachment.get("filename") or "file"),
         kind.partition(";")[0],
-        f"{place} {attachment['url']}",
-        attachment.get("size"),
+        ref=f"{place} {attachment['url']}",
+        size=attachment.get("size"),
         voice=bool(int(message.get("flags") or 0) & _VOICE_MESSAGE),
     )
 

@@ -36,7 +36,7 @@ class _User(msgspec.Struct, frozen=True):
         return f"@{self.username}{tag}"
 
 
-class _Application(msgspec.Struct, frozen=True):
+class _Application(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     name: str = ""
     flags: int = 0

@@ -371,13 +371,13 @@ class DiscordReceiver:
     def _message_context(self, channel: str, room: DiscordChannel) -> MessageContext:
         assert self._bot_account is not None  # noqa: S101 - nothing is read before we know who we are
         return MessageContext(
-            self._bot_account,
-            channel_address(self._platform, self._account, channel, room),
-            room,
-            self._own_roles.get(room.guild, frozenset()),
-            self._channels.name_of,
-            channel in self._marks,
-            self._require_mention,
+            account=self._bot_account,
+            address=channel_address(self._platform, self._account, channel, room),
+            channel=room,
+            own_roles=self._own_roles.get(room.guild, frozenset()),
+            channel_name=self._channels.name_of,
+            is_in_use=channel in self._marks,
+            require_mention=self._require_mention,
         )
 
     async def _with_memberships(self, event: _Asked) -> _Asked:

@@ -96,7 +96,7 @@ def channel_id(address: Address) -> str:
 # --- what was said -------------------------------------------------------------------------------
 
 
-class RecentMessage(msgspec.Struct, frozen=True):
+class RecentMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message in a room."""
 
     id: str

@@ -42,7 +42,7 @@ class SlackIdentity(msgspec.Struct, frozen=True):
     bot: str = ""
 
 
-class SlackEvent(msgspec.Struct, frozen=True):
+class SlackEvent(msgspec.Struct, frozen=True, kw_only=True):
     """An event, and who did it as far as it says so itself."""
 
     event: Inbound
@@ -155,9 +155,9 @@ class SlackEventDecoder:
             context=tuple(self._forwarded(event)),
         )
         return SlackEvent(
-            message,
-            user,
-            _team_of(event, team),
+            event=message,
+            user=user,
+            team=_team_of(event, team),
             is_bot=bool(event.get("bot_id")),
             channel=channel,
             thread=thread,
@@ -206,7 +206,7 @@ class SlackEventDecoder:
 
     def _with_author(self, event: Inbound, message: Json, team: str) -> SlackEvent | None:
         user = str(message.get("user") or "")
-        return SlackEvent(event, user, _team_of(message, team)) if user else None
+        return SlackEvent(event=event, user=user, team=_team_of(message, team)) if user else None
 
     def _stop_pressed(self, event: Json, team: str) -> SlackEvent | None:
         """Somebody pressed Slack's own Stop."""
@@ -218,7 +218,7 @@ class SlackEventDecoder:
         direct = is_dm(channel)
         thread = _thread_of(event, direct=direct)
         message = self._command("!stop", f"{channel}:{ts}:stop", timestamp_ms(ts), channel, thread)
-        return SlackEvent(message, user, _team_of(event, team))
+        return SlackEvent(event=message, user=user, team=_team_of(event, team))
 
     def _chat_opened(
         self, channel: str, event: Json, team: str, thread: str = ""
@@ -230,7 +230,9 @@ class SlackEventDecoder:
         at = timestamp_ms(ts if "." in ts else f"{ts[:-6]}.{ts[-6:]}")
         hello = f"{channel}:hello:{at // _DAY_MS}"
         message = self._command("/start", hello, at, channel, thread)
-        return SlackEvent(message, user, team, channel=channel, thread=thread, opened_chat=True)
+        return SlackEvent(
+            event=message, user=user, team=team, channel=channel, thread=thread, opened_chat=True
+        )
 
     # --- what people press and type -----------------------------------------------------------
 
@@ -257,7 +259,11 @@ class SlackEventDecoder:
             message=ts,
             direct=direct,
         )
-        return SlackEvent(action, user, str(person.get("team_id") or "")) if user else None
+        return (
+            SlackEvent(event=action, user=user, team=str(person.get("team_id") or ""))
+            if user
+            else None
+        )
 
     def decode_command(self, payload: Json, now: int) -> SlackEvent | None:
         """Read `/holdfast WORD`; Slack tells of no thread, so it acts on the last one there."""
@@ -268,7 +274,7 @@ class SlackEventDecoder:
         text = str(payload.get("text") or "").strip().lstrip("/!") or "help"
         thread = "" if is_dm(channel) else self._places.last_thread(channel, user)
         message = self._command(f"/{text}", f"{channel}:command:{trigger}", now, channel, thread)
-        return SlackEvent(message, user, str(payload.get("team_id") or ""))
+        return SlackEvent(event=message, user=user, team=str(payload.get("team_id") or ""))
 
     def _command(self, text: str, id_: str, at: int, channel: str, thread: str) -> InboundMessage:
         return InboundMessage(
@@ -313,7 +319,7 @@ class SlackEventDecoder:
             size = file.get("size")
             known = size if isinstance(size, int) else None
             voice = file.get("subtype") == "slack_audio"  # recorded in Slack itself
-            parts.append(File(name, kind, str(file["id"]), known, voice))
+            parts.append(File(name, kind, ref=str(file["id"]), size=known, voice=voice))
         return tuple(parts) or (Text(""),)
 
     def _forwarded(self, event: Json) -> list[Quote]:

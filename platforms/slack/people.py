@@ -20,7 +20,7 @@ _MAX_USERS = 2_000
 _USER_KEY = "person {}"
 
 
-class SlackUser(msgspec.Struct, frozen=True):
+class SlackUser(msgspec.Struct, frozen=True, kw_only=True):
     """What Slack says of a user."""
 
     name: str

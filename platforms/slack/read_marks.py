@@ -12,7 +12,7 @@ import msgspec
 MAX_PLACES = 500
 
 
-class SlackPlace(msgspec.Struct, frozen=True, omit_defaults=True):
+class SlackPlace(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A channel, or a thread in one."""
 
     channel: str
@@ -69,7 +69,7 @@ class SlackPlaces:
     def update(self, channel: str, thread: str, ts: str, user: str = "", team: str = "") -> None:
         """Note that something was said there."""
         key = (channel, thread)
-        last = self._places.get(key) or SlackPlace(channel, thread)
+        last = self._places.get(key) or SlackPlace(channel=channel, thread=thread)
         seen = max(last.seen, ts, key=parse_timestamp)
         self._places[key] = msgspec.structs.replace(
             last, seen=seen, user=user or last.user, team=team or last.team

@@ -164,11 +164,11 @@ class TelegramAdapter:
 
         intake = TelegramReceiver(
             UpdateDecoder(
-                self.name,
-                self.account,
-                me,
-                self._config.require_mention,
-                self._surroundings.words,
+                platform=self.name,
+                account=self.account,
+                bot=me,
+                require_mention=self._config.require_mention,
+                commands=self._surroundings.words,
             ),
             inbox,
             self._surroundings.shelf,

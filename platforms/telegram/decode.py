@@ -46,7 +46,7 @@ class TelegramBot(msgspec.Struct, frozen=True):
     username: str = ""
 
 
-class UpdateDecoder(msgspec.Struct, frozen=True):
+class UpdateDecoder(msgspec.Struct, frozen=True, kw_only=True):
     """Turns updates into events."""
 
     platform: str
@@ -305,4 +305,6 @@ def _files(message: TelegramMessage) -> list[File]:
 def _file(message: TelegramMessage, attachment: TelegramFile, kind: str, media_type: str) -> File:
     used = attachment.mime_type or media_type
     name = attachment.file_name or f"{kind}_{message.message_id}{_EXTENSIONS.get(used, '')}"
-    return File(name, used, attachment.file_id, attachment.file_size, voice=kind == "voice")
+    return File(
+        name, used, ref=attachment.file_id, size=attachment.file_size, voice=kind == "voice"
+    )

@@ -39,7 +39,7 @@ _INDENT = "   "
 _ZERO_WIDTH = "\u200b\u200c\u200d\ufe0e\ufe0f"
 
 
-class TextEntity(msgspec.Struct, frozen=True, omit_defaults=True):
+class TextEntity(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """How a part of a text looks."""
 
     type: str
@@ -189,7 +189,9 @@ class _EntityWriter:
         self, kind: str, start: int, end: int, *, url: str = "", language: str = ""
     ) -> None:
         if end > start:
-            self._entities.append(TextEntity(kind, start, end - start, url, language))
+            self._entities.append(
+                TextEntity(type=kind, offset=start, length=end - start, url=url, language=language)
+            )
 
 
 def _without_code(inside: Inlines) -> Inlines:

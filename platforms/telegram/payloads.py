@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 
-class TelegramUser(msgspec.Struct, frozen=True):
+class TelegramUser(msgspec.Struct, frozen=True, kw_only=True):
     """A person or a program."""
 
     id: int
@@ -20,7 +20,7 @@ class TelegramUser(msgspec.Struct, frozen=True):
         return f"{self.first_name} {self.last_name}".strip() or self.username
 
 
-class TelegramChat(msgspec.Struct, frozen=True):
+class TelegramChat(msgspec.Struct, frozen=True, kw_only=True):
     """A private chat, a group or a channel."""
 
     id: int
@@ -41,7 +41,7 @@ class TelegramChat(msgspec.Struct, frozen=True):
         return self.title or f"{self.first_name} {self.last_name}".strip() or self.username
 
 
-class MessageEntityPayload(msgspec.Struct, frozen=True):
+class MessageEntityPayload(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a text that means something; counted in UTF-16 units."""
 
     type: str
@@ -52,7 +52,7 @@ class MessageEntityPayload(msgspec.Struct, frozen=True):
     language: str = ""
 
 
-class TelegramFile(msgspec.Struct, frozen=True):
+class TelegramFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file of any kind."""
 
     file_id: str
@@ -122,7 +122,7 @@ class ExternalReply(msgspec.Struct, frozen=True):
     origin: ForwardOrigin | None = None
 
 
-class TelegramMessage(msgspec.Struct, frozen=True):
+class TelegramMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message; `from` is spelled `sender`."""
 
     message_id: int
@@ -186,7 +186,7 @@ class StoppedGeneration(msgspec.Struct, frozen=True):
     message_thread_id: int | None = None
 
 
-class TelegramUpdate(msgspec.Struct, frozen=True):
+class TelegramUpdate(msgspec.Struct, frozen=True, kw_only=True):
     """Something happened."""
 
     update_id: int

@@ -180,11 +180,11 @@ class WebApi:
         )
         cookie = await self._cookie(request)
         return EventStream(
-            self._address(request),
-            self._archive,
-            self._hub,
-            after,
-            self._keepalive,
+            address=self._address(request),
+            archive=self._archive,
+            hub=self._hub,
+            after=after,
+            keepalive=self._keepalive,
             is_signed_in=lambda: self._login.is_signed_in(cookie),
         )
 
@@ -212,7 +212,7 @@ class WebApi:
             raise _RequestRefused(
                 400, "no_file", f"{file.name} did not arrive. Please attach it again."
             )
-        return File(normalize_text(file.name), file.type, file.ref, path.stat().st_size)
+        return File(normalize_text(file.name), file.type, ref=file.ref, size=path.stat().st_size)
 
     async def _save_upload(self, request: Request) -> WebResponse:
         """Keep a file; the message that follows names it."""

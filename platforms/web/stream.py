@@ -28,7 +28,7 @@ _HEADERS = [
 ]
 
 
-class EventStream(msgspec.Struct, frozen=True):
+class EventStream(msgspec.Struct, frozen=True, kw_only=True):
     """An ASGI response that lasts until its reader leaves or the adapter stops."""
 
     address: Address

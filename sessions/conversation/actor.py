@@ -52,6 +52,7 @@ from sessions.records import (
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
 from sessions.values.ids import Ids
+from sessions.values.notices import NoticeId
 
 log = logging.getLogger(__name__)
 
@@ -120,7 +121,7 @@ def _never(_key: str) -> bool:
     return False
 
 
-class ActorServices(msgspec.Struct, frozen=True):
+class ActorServices(msgspec.Struct, frozen=True, kw_only=True):
     """What all owners have in common."""
 
     store: SessionStore
@@ -247,11 +248,17 @@ class Actor:
             place, origin = event.context.address, event.context.origin
             if event.context.inbox:
                 done = (
-                    SetInbox((event.context.inbox,), InboxState.DONE, self._shared.clock.now()),
+                    SetInbox(
+                        ids=(event.context.inbox,),
+                        state=InboxState.DONE,
+                        at=self._shared.clock.now(),
+                    ),
                 )
         else:
             return  # nobody waits for it
-        told = self._shared.host.notice_changes((SendNotice("damaged.here", place, origin=origin),))
+        told = self._shared.host.notice_changes(
+            (SendNotice(notice=NoticeId.DATABASE_DAMAGED_HERE, address=place, origin=origin),)
+        )
         try:
             await self._shared.store.apply(*done, *told)
         except StoreError as error:
@@ -365,7 +372,7 @@ class Actor:
         ]
         self._loaded_ids = frozenset(pending.id for pending in waiting)
         return ConversationState(
-            self.key,
+            key=self.key,
             session=session.id if session else None,
             session_used_at=session.updated_at if session else 0,
             resumable=earlier,
@@ -396,12 +403,12 @@ class Actor:
         """Look at a turn that a dead process left."""
         began = await self._read_turn(left)
         running = RunningTurn(
-            left.id,
-            left.session_id,
-            left.address,
-            left.person or person,
-            left.request,
-            left.started_at,
+            id=left.id,
+            session=left.session_id,
+            address=left.address,
+            person=left.person or person,
+            request=left.request,
+            started_at=left.started_at,
             reply_to=began.reply_to,
             request_options=began.request_options,
             single_turn=began.single_turn,
@@ -494,14 +501,14 @@ class Actor:
         if any(message.files for message in messages):
             messages = with_known_transcripts(messages, await shared.store.history(turn.session_id))
         return LastTurn(
-            turn.id,
-            turn.session_id,
-            turn.address,
-            tuple(p.id for p in pendings),
-            messages,
-            turn.person or (pendings[-1].person if pendings else ""),
-            pendings[-1].reply_to if pendings else "",
-            pendings[-1].request_options if pendings else b"",
+            id=turn.id,
+            session=turn.session_id,
+            address=turn.address,
+            inbox=tuple(p.id for p in pendings),
+            messages=messages,
+            person=turn.person or (pendings[-1].person if pendings else ""),
+            reply_to=pendings[-1].reply_to if pendings else "",
+            request_options=pendings[-1].request_options if pendings else b"",
             single_turn=bool(pendings) and pendings[-1].single_turn,
         )
 

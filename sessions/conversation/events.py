@@ -10,6 +10,7 @@ import msgspec
 
 from sessions.changes import Change
 from sessions.records import Message, SessionReason, TurnState
+from sessions.values.notices import NoticeId
 
 
 class BusyPolicy(enum.StrEnum):
@@ -21,7 +22,7 @@ class BusyPolicy(enum.StrEnum):
     COLLECT = "collect"
 
 
-class PendingMessage(msgspec.Struct, frozen=True):
+class PendingMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A stored message on its way to a turn."""
 
     id: str  # of its inbox row
@@ -39,7 +40,7 @@ class PendingMessage(msgspec.Struct, frozen=True):
     continued_session: str = ""  # the session that it goes on in, also when that was closed
 
 
-class RunningTurn(msgspec.Struct, frozen=True):
+class RunningTurn(msgspec.Struct, frozen=True, kw_only=True):
     """The turn under way; `leaving` once it was told to end and is not gone yet."""
 
     id: str
@@ -66,7 +67,7 @@ class ResumableSession(msgspec.Struct, frozen=True):
     held: int = 0
 
 
-class LastTurn(msgspec.Struct, frozen=True):
+class LastTurn(msgspec.Struct, frozen=True, kw_only=True):
     """The newest exchange of a session, for `/retry` and `/undo`."""
 
     id: str
@@ -87,7 +88,7 @@ class QueueNotice(msgspec.Struct, frozen=True):
     address: str
 
 
-class ConversationState(msgspec.Struct, frozen=True):
+class ConversationState(msgspec.Struct, frozen=True, kw_only=True):
     """One conversation as its owner knows it."""
 
     key: str
@@ -133,7 +134,7 @@ class TurnEnded(msgspec.Struct, frozen=True):
     changes: tuple[Change, ...] = ()
 
 
-class TurnCrashed(msgspec.Struct, frozen=True):
+class TurnCrashed(msgspec.Struct, frozen=True, kw_only=True):
     """The journal shows a turn as running that nobody runs: the process died in it."""
 
     turn: RunningTurn
@@ -147,7 +148,7 @@ class StartWaiting(msgspec.Struct, frozen=True):
     """After loading: start what waits."""
 
 
-class CommandContext(msgspec.Struct, frozen=True):
+class CommandContext(msgspec.Struct, frozen=True, kw_only=True):
     """Who asks, and where the answer goes."""
 
     address: str
@@ -171,7 +172,7 @@ class NewSession(msgspec.Struct, frozen=True):
     context: CommandContext
 
 
-class ResumeSession(msgspec.Struct, frozen=True):
+class ResumeSession(msgspec.Struct, frozen=True, kw_only=True):
     """`/resume`, with the session it means, as the store shows it; None when there is none."""
 
     context: CommandContext
@@ -306,10 +307,10 @@ class CancelTask(msgspec.Struct, frozen=True):
     resume_after_restart: bool = False
 
 
-class SendNotice(msgspec.Struct, frozen=True):
+class SendNotice(msgspec.Struct, frozen=True, kw_only=True):
     """Tell the people of a chat: an id of the notice catalogue and its fields."""
 
-    notice: str
+    notice: NoticeId
     address: str
     fields: dict[str, str | int] = {}
     urgent: bool = False

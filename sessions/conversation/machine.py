@@ -57,10 +57,16 @@ from sessions.conversation.events import (
     UndoTurn,
 )
 from sessions.records import InboxState, Message, SessionReason, SessionState, TurnState
+from sessions.values.notices import NoticeId
 
 MAX_REQUEST_CHARS = 1000
 
 _INTERRUPTION_REASONS = {SessionReason.CRASH, SessionReason.RESTART, SessionReason.STUCK}
+
+_EXPIRED_NOTICES = {
+    SessionReason.IDLE: NoticeId.EXPIRED_IDLE,
+    SessionReason.DAILY: NoticeId.EXPIRED_DAILY,
+}
 
 
 class StepContext(msgspec.Struct, frozen=True):
@@ -114,7 +120,7 @@ def step(state: ConversationState, event: Event, env: StepContext) -> Transition
         case RequestTranscribed():
             _on_request_transcribed(result, event)
         case Drain():
-            _update_state(result, draining=True)
+            result.state = msgspec.structs.replace(result.state, draining=True)
         case InterruptTurn():
             _on_interrupt(result, event, env)
         case DeleteSession():
@@ -126,7 +132,9 @@ def step(state: ConversationState, event: Event, env: StepContext) -> Transition
         )
         and event.context.inbox
     ):
-        result.changes.append(SetInbox((event.context.inbox,), InboxState.DONE, env.now))
+        result.changes.append(
+            SetInbox(ids=(event.context.inbox,), state=InboxState.DONE, at=env.now)
+        )
     _set_notice_origins(result, event)
     return result
 
@@ -163,8 +171,14 @@ def _on_message_arrived(result: Transition, event: MessageArrived, env: StepCont
     others = tuple(each for each in state.waiting if each.id != pending.id)
     known = len(others) < len(state.waiting)  # read back from the store before it was announced
     if not known and len(others) >= env.queue_limit:
-        result.changes.append(SetInbox((pending.id,), InboxState.REFUSED, env.now))
-        result.effects.append(SendNotice("N16", pending.address, {"limit": env.queue_limit}))
+        result.changes.append(SetInbox(ids=(pending.id,), state=InboxState.REFUSED, at=env.now))
+        result.effects.append(
+            SendNotice(
+                notice=NoticeId.QUEUE_FULL,
+                address=pending.address,
+                fields={"limit": env.queue_limit},
+            )
+        )
         return
     meant = (
         pending.continued_session == state.session
@@ -174,22 +188,24 @@ def _on_message_arrived(result: Transition, event: MessageArrived, env: StepCont
             SetSession(state.session, SessionState.CLOSED, event.expired, env.now)
         )
         result.effects.append(
-            SendNotice("expired", pending.address, {"reason": event.expired.value})
+            SendNotice(notice=_EXPIRED_NOTICES[event.expired], address=pending.address)
         )
-        _update_state(result, session=None)
+        result.state = msgspec.structs.replace(result.state, session=None)
     if not known:
-        _update_state(result, waiting=(*others, pending))
+        result.state = msgspec.structs.replace(result.state, waiting=(*others, pending))
     if state.turn is None or state.turn.cancelling:
         _start_next(result, env)
     elif pending.mode is BusyPolicy.INTERRUPT and not state.draining:
-        _update_state(result, waiting=(pending, *others))
+        result.state = msgspec.structs.replace(result.state, waiting=(pending, *others))
         _cancel_running(result, TurnState.INTERRUPTED, "new message", env)
         return
     state = result.state
     if state.draining:
         if not state.draining_announced:
-            _update_state(result, draining_announced=True)
-            result.effects.append(SendNotice("N17", pending.address))
+            result.state = msgspec.structs.replace(result.state, draining_announced=True)
+            result.effects.append(
+                SendNotice(notice=NoticeId.RESTARTING_SOON, address=pending.address)
+            )
     elif (
         state.turn
         and not state.turn.cancelling
@@ -197,7 +213,9 @@ def _on_message_arrived(result: Transition, event: MessageArrived, env: StepCont
         and not state.queue_notice
     ):
         name = f"n_{pending.origin}.N15" if pending.origin else env.new_id("n")
-        _update_state(result, queue_notice=QueueNotice(name, pending.address))
+        result.state = msgspec.structs.replace(
+            result.state, queue_notice=QueueNotice(name, pending.address)
+        )
 
 
 def _update_queue_notice(result: Transition, before: ConversationState, env: StepContext) -> None:
@@ -207,8 +225,10 @@ def _update_queue_notice(result: Transition, before: ConversationState, env: Ste
     if line is None:
         return
     if turn is None or turn.cancelling or not state.waiting:
-        result.effects.append(SendNotice("N15.gone", line.address, item_id=line.id))
-        _update_state(result, queue_notice=None)
+        result.effects.append(
+            SendNotice(notice=NoticeId.QUEUE_DONE, address=line.address, item_id=line.id)
+        )
+        result.state = msgspec.structs.replace(result.state, queue_notice=None)
     elif (before.queue_notice, before.turn, len(before.waiting)) != (
         line,
         turn,
@@ -219,7 +239,9 @@ def _update_queue_notice(result: Transition, before: ConversationState, env: Ste
             "request": turn.request,
             "min": (env.now - turn.started_at) // 60_000,
         }
-        result.effects.append(SendNotice("N15", line.address, fields, item_id=line.id))
+        result.effects.append(
+            SendNotice(notice=NoticeId.QUEUED, address=line.address, fields=fields, item_id=line.id)
+        )
 
 
 def _start_next(result: Transition, env: StepContext) -> None:
@@ -228,7 +250,7 @@ def _start_next(result: Transition, env: StepContext) -> None:
     if state.turn or state.draining or not state.waiting:
         return
     taken = _next_batch(state.waiting)
-    _update_state(result, waiting=state.waiting[len(taken) :])
+    result.state = msgspec.structs.replace(result.state, waiting=state.waiting[len(taken) :])
     after = taken[0].continued_session
     if after and state.session is None:
         _activate_session(result, after, (), env)
@@ -242,9 +264,15 @@ def _start_next(result: Transition, env: StepContext) -> None:
         before = taken[0].prior_messages
         session = env.new_id("s")
         result.changes.append(OpenSession(session, state.key, taken[0].address, env.now))
-        _update_state(result, session=session, replaced_reason=None)
+        result.state = msgspec.structs.replace(result.state, session=session, replaced_reason=None)
         if fresh_after:
-            result.effects.append(SendNotice("N14", taken[-1].address, origin=taken[-1].origin))
+            result.effects.append(
+                SendNotice(
+                    notice=NoticeId.FRESH_SESSION,
+                    address=taken[-1].address,
+                    origin=taken[-1].origin,
+                )
+            )
     else:
         fresh_after = None
         if after == state.session:
@@ -296,12 +324,12 @@ def _start_turn(
     asked = messages or (source.messages if isinstance(source, LastTurn) else ())
     request = request_text(asked[-1])[:MAX_REQUEST_CHARS] if asked else ""
     turn = RunningTurn(
-        env.new_id("t"),
-        state.session,
-        source.address,
-        source.person,
-        request,
-        env.now,
+        id=env.new_id("t"),
+        session=state.session,
+        address=source.address,
+        person=source.person,
+        request=request,
+        started_at=env.now,
         reply_to=source.reply_to,
         origin=origin,
         request_options=source.request_options,
@@ -309,19 +337,21 @@ def _start_turn(
     )
     result.changes.append(
         StartTurn(
-            turn.id,
-            state.session,
-            state.key,
-            source.address,
-            inbox,
-            messages,
-            request,
-            env.now,
-            source.person,
+            id=turn.id,
+            session_id=state.session,
+            key=state.key,
+            address=source.address,
+            inbox=inbox,
+            messages=messages,
+            request=request,
+            at=env.now,
+            person=source.person,
         )
     )
     result.effects.append(StartTask(turn, fresh_after, interrupted_request, resumed))
-    _update_state(result, turn=turn, person=source.person, session_used_at=env.now)
+    result.state = msgspec.structs.replace(
+        result.state, turn=turn, person=source.person, session_used_at=env.now
+    )
 
 
 def _on_turn_ended(result: Transition, event: TurnEnded, env: StepContext) -> None:
@@ -332,7 +362,7 @@ def _on_turn_ended(result: Transition, event: TurnEnded, env: StepContext) -> No
         result.changes.extend(event.changes)
         result.changes.append(EndTurn(turn.id, event.state, env.now, event.cause))
         _close_single_turn_session(result, turn, env)
-    _update_state(result, turn=None, session_used_at=env.now)
+    result.state = msgspec.structs.replace(result.state, turn=None, session_used_at=env.now)
     _start_next(result, env)
 
 
@@ -341,7 +371,7 @@ def _close_single_turn_session(result: Transition, turn: RunningTurn, env: StepC
     if turn.single_turn and result.state.session == turn.session:
         closed = SetSession(turn.session, SessionState.CLOSED, SessionReason.ANSWERED, env.now)
         result.changes.append(closed)
-        _update_state(result, session=None)
+        result.state = msgspec.structs.replace(result.state, session=None)
 
 
 def _cancel_running(result: Transition, state: TurnState, cause: str, env: StepContext) -> None:
@@ -351,7 +381,9 @@ def _cancel_running(result: Transition, state: TurnState, cause: str, env: StepC
         return
     result.effects.append(CancelTask(turn, cause))
     result.changes.append(EndTurn(turn.id, state, env.now, cause))
-    _update_state(result, turn=msgspec.structs.replace(turn, cancelling=True))
+    result.state = msgspec.structs.replace(
+        result.state, turn=msgspec.structs.replace(turn, cancelling=True)
+    )
 
 
 def _on_crashed_turn(result: Transition, event: TurnCrashed, env: StepContext) -> None:
@@ -360,25 +392,32 @@ def _on_crashed_turn(result: Transition, event: TurnCrashed, env: StepContext) -
     if event.resume:
         result.changes.append(
             StartTurn(
-                turn.id,
-                turn.session,
-                result.state.key,
-                turn.address,
-                (),
-                (),
-                turn.request,
-                env.now,
-                turn.person,
+                id=turn.id,
+                session_id=turn.session,
+                key=result.state.key,
+                address=turn.address,
+                inbox=(),
+                messages=(),
+                request=turn.request,
+                at=env.now,
+                person=turn.person,
             )
         )
         result.effects.append(StartTask(turn, resumed=True))
-        _update_state(result, turn=turn, person=turn.person)
+        result.state = msgspec.structs.replace(result.state, turn=turn, person=turn.person)
         return
     result.changes.append(EndTurn(turn.id, TurnState.INTERRUPTED, env.now, "crash"))
     reason = SessionReason.STUCK if event.stuck else SessionReason.CRASH
     if result.state.session == turn.session:
         _suspend(result, reason, turn.request, env)
-        result.effects.append(SendNotice("N11", turn.address, event.fields, turn=turn.id))
+        result.effects.append(
+            SendNotice(
+                notice=NoticeId.TURN_INTERRUPTED,
+                address=turn.address,
+                fields=event.fields,
+                turn=turn.id,
+            )
+        )
 
 
 def _suspend(
@@ -390,7 +429,9 @@ def _suspend(
     result.changes.append(SetSession(session, SessionState.SUSPENDED, reason, env.now))
     fresh = None if reason is SessionReason.SWITCHED else reason
     earlier = ResumableSession(session, reason, request, held)
-    _update_state(result, session=None, resumable=earlier, replaced_reason=fresh)
+    result.state = msgspec.structs.replace(
+        result.state, session=None, resumable=earlier, replaced_reason=fresh
+    )
 
 
 def _hold_waiting(result: Transition, env: StepContext) -> int:
@@ -398,8 +439,10 @@ def _hold_waiting(result: Transition, env: StepContext) -> int:
     state = result.state
     if state.waiting and state.session:
         ids = tuple(p.id for p in state.waiting)
-        result.changes.append(SetInbox(ids, InboxState.HELD, env.now, session_id=state.session))
-        _update_state(result, waiting=())
+        result.changes.append(
+            SetInbox(ids=ids, state=InboxState.HELD, at=env.now, session_id=state.session)
+        )
+        result.state = msgspec.structs.replace(result.state, waiting=())
     return len(state.waiting)
 
 
@@ -410,19 +453,31 @@ def _on_stop(result: Transition, event: StopTurn, env: StepContext) -> None:
     state = result.state
     turn = state.turn
     if event.turn and (turn is None or turn.id != event.turn):
-        result.effects.append(SendNotice("N10.idle", event.context.address, urgent=True))
+        result.effects.append(
+            SendNotice(notice=NoticeId.NOTHING_TO_STOP, address=event.context.address, urgent=True)
+        )
         return
     # A turn that is leaving to make room for the next message counts as that message's start.
     if turn is None or state.session is None or (turn.cancelling and not state.waiting):
         if not event.quiet:
-            result.effects.append(SendNotice("N10.idle", event.context.address, urgent=True))
+            result.effects.append(
+                SendNotice(
+                    notice=NoticeId.NOTHING_TO_STOP, address=event.context.address, urgent=True
+                )
+            )
         return
     request = request_text(state.waiting[0].message) if turn.cancelling else turn.request
     _cancel_running(result, TurnState.STOPPED, "stop", env)
     held = _hold_waiting(result, env)
     _suspend(result, SessionReason.STOP, request[:MAX_REQUEST_CHARS], env, held)
     result.effects.append(
-        SendNotice("N10", event.context.address, {"n": held}, urgent=True, turn=turn.id)
+        SendNotice(
+            notice=NoticeId.STOPPED,
+            address=event.context.address,
+            fields={"n": held},
+            urgent=True,
+            turn=turn.id,
+        )
     )
 
 
@@ -430,7 +485,7 @@ def _check_permission(result: Transition, by: CommandContext) -> bool:
     """Whether somebody may change the course of the conversation: its last requester, an admin."""
     if by.admin or result.state.person in {"", by.person}:
         return True
-    result.effects.append(SendNotice("not_yours", by.address))
+    result.effects.append(SendNotice(notice=NoticeId.NOT_YOURS, address=by.address))
     return False
 
 
@@ -442,9 +497,16 @@ def _on_new_session(result: Transition, event: NewSession, env: StepContext) -> 
         result.changes.append(
             SetSession(result.state.session, SessionState.CLOSED, SessionReason.NEW, env.now)
         )
-    _update_state(result, session=None, replaced_reason=None, person="")
+    result.state = msgspec.structs.replace(
+        result.state, session=None, replaced_reason=None, person=""
+    )
     result.effects.append(
-        SendNotice("new", event.context.address, {"n": len(result.state.waiting)}, urgent=True)
+        SendNotice(
+            notice=NoticeId.NEW_SESSION,
+            address=event.context.address,
+            fields={"n": len(result.state.waiting)},
+            urgent=True,
+        )
     )
     _start_next(result, env)
 
@@ -456,14 +518,20 @@ def _on_resume(result: Transition, event: ResumeSession, env: StepContext) -> No
         _continue_last_turn(result, event.last, event, env)
         return
     if event.session is None or event.session == result.state.session:
-        result.effects.append(SendNotice("nothing_to_resume", event.context.address))
+        result.effects.append(
+            SendNotice(notice=NoticeId.NOTHING_TO_RESUME, address=event.context.address)
+        )
         return
     _cancel_running(result, TurnState.STOPPED, "switched", env)
     _activate_session(result, event.session, event.held, env)
     result.effects.append(
-        SendNotice("resumed", event.context.address, {"n": len(event.held), "title": event.title})
+        SendNotice(
+            notice=NoticeId.RESUMED,
+            address=event.context.address,
+            fields={"n": len(event.held), "title": event.title},
+        )
     )
-    _update_state(result, person=event.context.person)
+    result.state = msgspec.structs.replace(result.state, person=event.context.person)
     if event.resume_turn and event.last and result.state.turn is None and not result.state.draining:
         source = msgspec.structs.replace(event.last, person=event.context.person)
         _start_turn(result, (), (), source, env, origin=event.context.origin, resumed=True)
@@ -476,9 +544,11 @@ def _continue_last_turn(
 ) -> None:
     """Take up the last turn of the active session, which failed."""
     if result.state.turn:
-        result.effects.append(SendNotice("busy", event.context.address))
+        result.effects.append(SendNotice(notice=NoticeId.BUSY, address=event.context.address))
     elif result.state.draining:
-        result.effects.append(SendNotice("N17", event.context.address))
+        result.effects.append(
+            SendNotice(notice=NoticeId.RESTARTING_SOON, address=event.context.address)
+        )
     else:
         source = msgspec.structs.replace(last, person=event.context.person)
         _start_turn(result, (), (), source, env, origin=event.context.origin, resumed=True)
@@ -492,13 +562,15 @@ def _activate_session(
         count = _hold_waiting(result, env)
         _suspend(result, SessionReason.SWITCHED, "", env, count)
     else:
-        _update_state(result, resumable=None, replaced_reason=None)
+        result.state = msgspec.structs.replace(result.state, resumable=None, replaced_reason=None)
     result.changes.append(SetSession(session, SessionState.ACTIVE, None, env.now))
     if held:
         ids = tuple(p.id for p in held)
-        result.changes.append(SetInbox(ids, InboxState.WAITING, env.now))
+        result.changes.append(SetInbox(ids=ids, state=InboxState.WAITING, at=env.now))
     waiting = (*held, *result.state.waiting)
-    _update_state(result, session=session, session_used_at=env.now, waiting=waiting)
+    result.state = msgspec.structs.replace(
+        result.state, session=session, session_used_at=env.now, waiting=waiting
+    )
 
 
 def _on_retry(result: Transition, event: RetryTurn, env: StepContext) -> None:
@@ -506,13 +578,17 @@ def _on_retry(result: Transition, event: RetryTurn, env: StepContext) -> None:
     if not _check_permission(result, event.context):
         return
     if state.turn:
-        result.effects.append(SendNotice("busy", event.context.address))
+        result.effects.append(SendNotice(notice=NoticeId.BUSY, address=event.context.address))
         return
     if last is None or not last.messages:
-        result.effects.append(SendNotice("nothing_to_retry", event.context.address))
+        result.effects.append(
+            SendNotice(notice=NoticeId.NOTHING_TO_RETRY, address=event.context.address)
+        )
         return
     if state.draining:
-        result.effects.append(SendNotice("N17", event.context.address))
+        result.effects.append(
+            SendNotice(notice=NoticeId.RESTARTING_SOON, address=event.context.address)
+        )
         return
     if state.session != last.session:
         _activate_session(result, last.session, event.held, env)
@@ -531,14 +607,20 @@ def _on_undo(result: Transition, event: UndoTurn, env: StepContext) -> None:
     if not _check_permission(result, event.context):
         return
     if result.state.turn:
-        result.effects.append(SendNotice("busy", event.context.address))
+        result.effects.append(SendNotice(notice=NoticeId.BUSY, address=event.context.address))
     elif event.last is None or event.last.session != result.state.session:
-        result.effects.append(SendNotice("nothing_to_undo", event.context.address))
+        result.effects.append(
+            SendNotice(notice=NoticeId.NOTHING_TO_UNDO, address=event.context.address)
+        )
     else:
         result.changes.append(TakeBackTurn(event.last.session, event.last.id, env.now))
         request = request_text(event.last.messages[-1]) if event.last.messages else ""
         result.effects.append(
-            SendNotice("undone", event.context.address, {"request": request[:MAX_REQUEST_CHARS]})
+            SendNotice(
+                notice=NoticeId.UNDONE,
+                address=event.context.address,
+                fields={"request": request[:MAX_REQUEST_CHARS]},
+            )
         )
 
 
@@ -547,10 +629,10 @@ def _on_delete(result: Transition, event: DeleteSession, env: StepContext) -> No
         return
     if result.state.session == event.session:
         _cancel_running(result, TurnState.STOPPED, "deleted", env)
-        _update_state(result, session=None)
+        result.state = msgspec.structs.replace(result.state, session=None)
     earlier = result.state.resumable
     if earlier and earlier.session == event.session:
-        _update_state(result, resumable=None, replaced_reason=None)
+        result.state = msgspec.structs.replace(result.state, resumable=None, replaced_reason=None)
     result.changes.append(
         SetSession(event.session, SessionState.CLOSED, SessionReason.DELETED, env.now)
     )
@@ -570,8 +652,8 @@ def _on_message_deleted(result: Transition, event: MessageDeleted, env: StepCont
     state = result.state
     left = tuple(p for p in state.waiting if p.id != event.inbox)
     if len(left) < len(state.waiting):
-        result.changes.append(SetInbox((event.inbox,), InboxState.DONE, env.now))
-        _update_state(result, waiting=left)
+        result.changes.append(SetInbox(ids=(event.inbox,), state=InboxState.DONE, at=env.now))
+        result.state = msgspec.structs.replace(result.state, waiting=left)
 
 
 def _on_request_abandoned(result: Transition, event: RequestAbandoned, env: StepContext) -> None:
@@ -589,7 +671,7 @@ def _on_message_edited(result: Transition, event: MessageEdited) -> None:
         msgspec.structs.replace(p, message=event.message) if p.id == event.inbox else p
         for p in result.state.waiting
     )
-    _update_state(result, waiting=waiting)
+    result.state = msgspec.structs.replace(result.state, waiting=waiting)
 
 
 def _on_steers_requested(result: Transition, event: SteersRequested, env: StepContext) -> None:
@@ -601,10 +683,18 @@ def _on_steers_requested(result: Transition, event: SteersRequested, env: StepCo
         turn = state.turn
         ids, messages = tuple(p.id for p in steers), tuple(p.message for p in steers)
         result.changes.append(
-            SetInbox(ids, InboxState.RUNNING, env.now, session_id=turn.session, turn_id=turn.id)
+            SetInbox(
+                ids=ids,
+                state=InboxState.RUNNING,
+                at=env.now,
+                session_id=turn.session,
+                turn_id=turn.id,
+            )
         )
         result.changes.append(AppendMessages(turn.session, turn.id, messages, env.now))
-        _update_state(result, waiting=tuple(p for p in state.waiting if p not in steers))
+        result.state = msgspec.structs.replace(
+            result.state, waiting=tuple(p for p in state.waiting if p not in steers)
+        )
     reply_to = steers[-1].reply_to if steers else ""
     result.effects.append(DeliverSteers(event.turn, tuple(p.message for p in steers), reply_to))
 
@@ -615,7 +705,9 @@ def _on_request_transcribed(result: Transition, event: RequestTranscribed) -> No
         return
     request = event.request[:MAX_REQUEST_CHARS]
     result.changes.append(SetRequest(turn.id, turn.session, turn.request, request))
-    _update_state(result, turn=msgspec.structs.replace(turn, request=request))
+    result.state = msgspec.structs.replace(
+        result.state, turn=msgspec.structs.replace(turn, request=request)
+    )
 
 
 def _on_interrupt(result: Transition, event: InterruptTurn, env: StepContext) -> None:
@@ -624,12 +716,17 @@ def _on_interrupt(result: Transition, event: InterruptTurn, env: StepContext) ->
         return
     if event.resume_after_restart:
         result.effects.append(CancelTask(turn, event.reason.value, resume_after_restart=True))
-        _update_state(result, turn=msgspec.structs.replace(turn, cancelling=True))
+        result.state = msgspec.structs.replace(
+            result.state, turn=msgspec.structs.replace(turn, cancelling=True)
+        )
         return
     _cancel_running(result, TurnState.INTERRUPTED, event.reason.value, env)
     _suspend(result, event.reason, turn.request, env)
-    result.effects.append(SendNotice("N11", turn.address, event.fields, turn=turn.id))
-
-
-def _update_state(result: Transition, **fields: object) -> None:
-    result.state = msgspec.structs.replace(result.state, **fields)
+    result.effects.append(
+        SendNotice(
+            notice=NoticeId.TURN_INTERRUPTED,
+            address=turn.address,
+            fields=event.fields,
+            turn=turn.id,
+        )
+    )

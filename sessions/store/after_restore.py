@@ -84,7 +84,7 @@ _END_QUESTIONS = (
 )
 
 
-class ClosedWork(msgspec.Struct, frozen=True):
+class ClosedWork(msgspec.Struct, frozen=True, kw_only=True):
     """How much was under way in a copy and is over now."""
 
     turns: int = 0  # interrupted, their sessions suspended

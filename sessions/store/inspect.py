@@ -20,7 +20,7 @@ _WAL_BUG_SINCE = (3, 7, 0)
 _PROGRESS_STEPS = 20_000  # of SQLite's machine between two looks at the clock
 
 
-class DatabaseInspection(msgspec.Struct, frozen=True):
+class DatabaseInspection(msgspec.Struct, frozen=True, kw_only=True):
     """What a database looks like."""
 
     name: str  # where it is, without password
@@ -59,7 +59,7 @@ def inspect_database(url: str, *, timeout_seconds: float) -> DatabaseInspection:
     try:
         where = parse_url(url)
     except StoreError as error:
-        return DatabaseInspection("the database", error=str(error))
+        return DatabaseInspection(name="the database", error=str(error))
     if where.file is None:
         return _inspect_postgresql(where)
     try:
@@ -68,13 +68,13 @@ def inspect_database(url: str, *, timeout_seconds: float) -> DatabaseInspection:
         ours = error if isinstance(error, OSError) else translate_error(error, where.name)
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
-            return DatabaseInspection(where.name, damage=str(error))
-        return DatabaseInspection(where.name, error=str(ours))
+            return DatabaseInspection(name=where.name, damage=str(error))
+        return DatabaseInspection(name=where.name, error=str(ours))
 
 
 def _inspect_sqlite(file: Path, timeout_seconds: float) -> DatabaseInspection:
     if not file.exists():
-        return DatabaseInspection(str(file), exists=False)
+        return DatabaseInspection(name=str(file), exists=False)
     log = file.with_name(f"{file.name}-wal")
     logged = log.stat().st_size if log.exists() else 0
     # Without a log nobody has it open, so nothing can change under our eyes.
@@ -90,7 +90,7 @@ def _inspect_sqlite(file: Path, timeout_seconds: float) -> DatabaseInspection:
             for name in ("page_count", "freelist_count", "page_size")
         )
         found = DatabaseInspection(
-            str(file),
+            name=str(file),
             version=_read_version(connection),
             size_bytes=pages * size,
             wal_bytes=logged,
@@ -122,15 +122,15 @@ def _inspect_postgresql(where: DatabaseLocation) -> DatabaseInspection:
     try:
         engine = reader_engine(where, without_writer=True)
     except StoreError as error:
-        return DatabaseInspection(where.name, error=str(error))
+        return DatabaseInspection(name=where.name, error=str(error))
     try:
         with engine.connect() as connection, connection.begin():
             version = None
             if sa.inspect(connection).has_table("alembic_version"):
                 version = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
             size = connection.scalar(sa.text("SELECT pg_database_size(current_database())"))
-            return DatabaseInspection(where.name, version=version, size_bytes=int(size or 0))
+            return DatabaseInspection(name=where.name, version=version, size_bytes=int(size or 0))
     except sa.exc.SQLAlchemyError as error:
-        return DatabaseInspection(where.name, error=str(translate_error(error, where.name)))
+        return DatabaseInspection(name=where.name, error=str(translate_error(error, where.name)))
     finally:
         engine.dispose()

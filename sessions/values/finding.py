@@ -7,7 +7,7 @@ import msgspec
 FindingLevel = Literal["ok", "warn", "fail"]
 
 
-class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
+class Finding(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One thing that was looked at.
 
     `fix` is one sentence that tells what to do, for all that is not ok. `mend` names what whoever
@@ -24,18 +24,18 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def ok(subject: str, text: str, *, seconds: float | None = None) -> Finding:
     """All is well."""
-    return Finding("ok", subject, text, seconds=seconds)
+    return Finding(level="ok", subject=subject, text=text, seconds=seconds)
 
 
 def warn(
     subject: str, text: str, fix: str, *, mend: str = "", seconds: float | None = None
 ) -> Finding:
     """It works, and not as it could."""
-    return Finding("warn", subject, text, fix, mend, seconds)
+    return Finding(level="warn", subject=subject, text=text, fix=fix, mend=mend, seconds=seconds)
 
 
 def fail(
     subject: str, text: str, fix: str, *, mend: str = "", seconds: float | None = None
 ) -> Finding:
     """It cannot work."""
-    return Finding("fail", subject, text, fix, mend, seconds)
+    return Finding(level="fail", subject=subject, text=text, fix=fix, mend=mend, seconds=seconds)

@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -424,7 +425,7 @@ async def _watch(pid: int, core: int, seen: list[Moment]) -> None:
         seen.append(Moment.of(pid, core))
 
 
-async def _looked_up(load: Load, home: Path, readers: Readers) -> dict[str, object]:
+async def _looked_up(load: Load, home: Path, readers: Readers) -> dict[str, Any]:
     """What became of all streams, as their readers saw it and as it is stored."""
     faults, late = [], []
     for kind, found in readers.by_kind.items():

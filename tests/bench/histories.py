@@ -34,7 +34,16 @@ def _conversation(chat: int, turns: int, now: int) -> list[Change]:
         asked = _ASKED.format(number=number)
         answer = Message("assistant", _SAID.format(number=number))
         changes += [
-            StartTurn(turn, session, key, address, (), (Message("user", asked),), asked, now),
+            StartTurn(
+                id=turn,
+                session_id=session,
+                key=key,
+                address=address,
+                inbox=(),
+                messages=(Message("user", asked),),
+                request=asked,
+                at=now,
+            ),
             AppendMessages(session, turn, (answer,), now),
             EndTurn(turn, TurnState.DONE, now),
         ]

@@ -28,7 +28,7 @@ PLACE = Address("telegram", "1001")
 OPS: tuple[Op, ...] = (
     Typing("o", PLACE),
     Post("o", PLACE, "hello"),
-    *[Edit("o", PLACE, "m", "hello")] * 2,
+    *[Edit("o", PLACE, message="m", text="hello")] * 2,
     *[React("o", PLACE, "m", "👀")] * 2,
 )
 
@@ -47,15 +47,30 @@ def turn(number: int) -> Callable[[Metrics], None]:
         received_at=1,
         decision="member",
     )
-    asked = (StartTurn(id_, "s", KEY, "{}", (received.id,), (), "hello", 2), attempt(id_, 1))
+    asked = (
+        StartTurn(
+            id=id_,
+            session_id="s",
+            key=KEY,
+            address="{}",
+            inbox=(received.id,),
+            messages=(),
+            request="hello",
+            at=2,
+        ),
+        attempt(id_, 1),
+    )
     committed: tuple[tuple[Change, ...], ...] = (
         (Checkpoint(id_, "so far"),),
         (answer(id_, 1), AppendMessages("s", id_, (), 3)),
-        (StartTool(id_, "c1", "read", "read", "{}", 3),),
-        (EndTool(id_, "c1", ok=True, result="", at=3), AppendMessages("s", id_, (), 3)),
+        (StartTool(turn_id=id_, call_id="c1", tool="read", risk="read", arguments="{}", at=3),),
+        (
+            EndTool(turn_id=id_, call_id="c1", ok=True, result="", at=3),
+            AppendMessages("s", id_, (), 3),
+        ),
         (attempt(id_, 2),),
         (EndTurn(id_, TurnState.DONE, 9), answer(id_, 2)),
-        (SetItem(f"a{number}", ItemState.SENT, 9),),
+        (SetItem(id=f"a{number}", state=ItemState.SENT, at=9),),
     )
     receipt = Receipt("m1")
 
@@ -79,10 +94,10 @@ def attempt(turn_id: str, number: int) -> StartAttempt:
 def answer(turn_id: str, number: int) -> EndAttempt:
     """End it."""
     return EndAttempt(
-        turn_id,
-        number,
-        "complete",
-        3,
+        turn_id=turn_id,
+        number=number,
+        verdict="complete",
+        at=3,
         input_tokens=900,
         output_tokens=90,
         cached_tokens=600,

@@ -66,7 +66,12 @@ class Stage:
 
     def _built(self) -> Adapter:
         given = Surroundings(
-            self.clock, Ids(self.clock), self.shelf, self.archive, commands=MENU, folder=self.folder
+            self.clock,
+            Ids(self.clock),
+            shelf=self.shelf,
+            archive=self.archive,
+            commands=MENU,
+            folder=self.folder,
         )
         built: Adapter = self.service.spec().build(self.service.config(), given)
         return built

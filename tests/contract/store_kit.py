@@ -59,7 +59,17 @@ def started(
     person: str = "",
 ) -> StartTurn:
     messages = (Message("user", said),) if said else ()
-    return StartTurn(turn, session, key, ADDRESS, inbox, messages, said, at, person)
+    return StartTurn(
+        id=turn,
+        session_id=session,
+        key=key,
+        address=ADDRESS,
+        inbox=inbox,
+        messages=messages,
+        request=said,
+        at=at,
+        person=person,
+    )
 
 
 def ended(turn: str, state: TurnState = TurnState.DONE, *, at: int = 3000) -> EndTurn:

@@ -79,7 +79,7 @@ async def test_an_edit_changes_the_message_and_may_be_repeated(stage: Stage) -> 
     await stage.shows("Before")
     if stage.can.edit:
         buttons = (Button("Yes", "yes"),)[: stage.can.buttons]
-        edit = Edit("a.0.e", stage.address, receipt.message, "After", buttons)
+        edit = Edit("a.0.e", stage.address, message=receipt.message, text="After", buttons=buttons)
         for _ in range(2):
             await stage.deliver(edit)
         await stage.shows("After")
@@ -120,10 +120,10 @@ async def test_an_answer_being_written_grows_in_its_message(stage: Stage) -> Non
         return
     receipt = await stage.deliver(Post("a.0", stage.address, "One", streaming=True))
     for text in ("One, two", "One, two, three"):
-        op = Edit("a.0.e", stage.address, receipt.message, text, streaming=True)
+        op = Edit("a.0.e", stage.address, message=receipt.message, text=text, streaming=True)
         await stage.deliver(op)
         await stage.shows(text)
-    await stage.deliver(Edit("a.0.e", stage.address, receipt.message, "1, 2, 3, 4"))
+    await stage.deliver(Edit("a.0.e", stage.address, message=receipt.message, text="1, 2, 3, 4"))
     await stage.shows("1, 2, 3, 4")
 
 
@@ -131,11 +131,13 @@ async def test_a_draft_is_seen_until_it_is_withdrawn_or_its_answer_is_posted(sta
     if stage.can.live is not Live.DRAFT:
         return
     for item in ("a", "b"):
-        await stage.deliver(Draft(f"{item}.p", stage.address, item, "So"))
-        await stage.deliver(Draft(f"{item}.p", stage.address, item, "So far", "searching"))
+        await stage.deliver(Draft(f"{item}.p", stage.address, draft=item, text="So"))
+        await stage.deliver(
+            Draft(f"{item}.p", stage.address, draft=item, text="So far", status="searching")
+        )
         await stage.service.until(lambda: "So far" in "".join(stage.service.screen(stage.place)))
         if item == "a":
-            await stage.deliver(Draft("a.p", stage.address, "a", ""))
+            await stage.deliver(Draft("a.p", stage.address, draft="a", text=""))
             await stage.shows()
     await stage.deliver(Post("b.0", stage.address, "So far so good"))
     await stage.shows("So far so good")
@@ -175,7 +177,14 @@ async def test_an_answer_in_a_room_names_the_message_that_it_answers(stage: Stag
 async def test_a_file_arrives_with_its_bytes_and_its_caption(stage: Stage, tmp_path: Path) -> None:
     path = tmp_path / "report.bin"
     path.write_bytes(BYTES)
-    op = Upload("u.0", stage.address, str(path), "report.bin", "application/x-thing", "The report")
+    op = Upload(
+        "u.0",
+        stage.address,
+        path=str(path),
+        name="report.bin",
+        media_type="application/x-thing",
+        caption="The report",
+    )
     if stage.can.files is None:
         with pytest.raises(Rejected):
             await stage.deliver(op)
@@ -192,7 +201,14 @@ async def test_a_file_arrives_with_its_bytes_and_its_caption(stage: Stage, tmp_p
 async def test_a_file_that_cannot_be_read_is_refused(stage: Stage, tmp_path: Path) -> None:
     if stage.service.name == "memory":
         return  # it shows names of files, and reads none
-    op = Upload("u.0", stage.address, str(tmp_path / "none"), "none", "text/plain", "Here")
+    op = Upload(
+        "u.0",
+        stage.address,
+        path=str(tmp_path / "none"),
+        name="none",
+        media_type="text/plain",
+        caption="Here",
+    )
     with pytest.raises(Rejected):
         await stage.deliver(op)
     await stage.shows()
@@ -285,10 +301,12 @@ async def test_a_button_gives_back_what_was_put_behind_it(name: str, restart: bo
         stage = Stage(service)
         async with stage.running():
             if not stage.can.buttons:  # then the text has to say how to answer
-                await stage.deliver(Ask("a.0", stage.address, "May I? /approve or /deny", buttons))
+                await stage.deliver(
+                    Ask("a.0", stage.address, text="May I? /approve or /deny", buttons=buttons)
+                )
                 await stage.shows("May I? /approve or /deny")
                 return
-            receipt = await stage.deliver(Ask("a.0", stage.address, "May I?", buttons))
+            receipt = await stage.deliver(Ask("a.0", stage.address, text="May I?", buttons=buttons))
             await stage.shows("May I?")
             assert service.seen(stage.place)[0].buttons == ("Approve", "Deny")
             if not restart:
@@ -409,14 +427,21 @@ def _kinds(stage: Stage, person: str, ours: str, path: Path) -> dict[str, Op]:
         "plain post": Post("a.0", here, "Hello"),
         "table": Post("a.0", here, "| a | b |\n|---|---|\n| 1 | 2 |"),
         "begun": Post("a.0", here, "Hel", streaming=True),
-        "ask": Ask("a.0", here, "May I?", (Button("Yes", "yes"),)),
-        "edit": Edit("z.0.e", here, ours, "Something else"),
+        "ask": Ask("a.0", here, text="May I?", buttons=(Button("Yes", "yes"),)),
+        "edit": Edit("z.0.e", here, message=ours, text="Something else"),
         "delete": Delete("z.0.d", here, ours),
-        "upload": Upload("a.0", here, str(path), "report.bin", "application/x-thing", "Look"),
+        "upload": Upload(
+            "a.0",
+            here,
+            path=str(path),
+            name="report.bin",
+            media_type="application/x-thing",
+            caption="Look",
+        ),
         "sign": React("r.0", here, person, "✅"),
         "typing": Typing("a.t", here),
-        "draft": Draft("a.p", here, "a", "So far"),
-        "draft with a table": Draft("a.p", here, "a", "| a | b |\n|---|---|\n| 1 | 2 |"),
+        "draft": Draft("a.p", here, draft="a", text="So far"),
+        "draft with a table": Draft("a.p", here, draft="a", text="| a | b |\n|---|---|\n| 1 | 2 |"),
     }
     if can.live not in {Live.EDIT, Live.STREAM}:
         del found["begun"]
@@ -454,7 +479,7 @@ async def _methods(service: Service, path: Path, kind: str, where: str) -> list[
         calls = service.called()[before:]
         if kind == "begun":  # is closed at the end of its stage by nobody else
             (seen,) = (each for each in service.seen(stage.place) if each.text != "Something")
-            await stage.deliver(Edit("a.0.e", stage.address, seen.id, "Hello"))
+            await stage.deliver(Edit("a.0.e", stage.address, message=seen.id, text="Hello"))
         await _rested(stage, kind)
         return [
             method
@@ -542,7 +567,9 @@ async def _meets(stage: Stage, op: Op, method: str, trouble: Trouble) -> None:
     if not creates:
         await stage.deliver(op)  # is safe to repeat
         return None
-    await stage.deliver(msgspec.structs.replace(op, again=True, since=since))
+    if isinstance(op, Post | Upload | Ask):
+        op = msgspec.structs.replace(op, again=True, since=since)
+    await stage.deliver(op)
     shown = len([each for each in service.seen(stage.place) if not each.passing]) - before
     most = 2 if stage.can.repeat is Repeat.MARK and trouble is Trouble.CUT_AFTER else 1
     assert shown == most, f"{method}: {service.seen(stage.place)}"
@@ -559,4 +586,4 @@ async def _closed(stage: Stage, op: Op) -> None:
     """End what was begun."""
     if isinstance(op, Post) and op.streaming:
         ours = stage.service.seen(stage.place)[-1]
-        await stage.deliver(Edit(f"{op.op}.e", stage.address, ours.id, "Hello"))
+        await stage.deliver(Edit(f"{op.op}.e", stage.address, message=ours.id, text="Hello"))

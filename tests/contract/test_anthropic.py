@@ -43,7 +43,7 @@ from tests.fakes.model_server import Handler, ModelServer, Received, always
 pytestmark = pytest.mark.quick
 
 READ = ToolSchema("read", "Reads.", {"type": "object"})
-REQUEST = ModelRequest("scripted", "Be kind.", (Message("user", "hello"),), (READ,))
+REQUEST = ModelRequest("scripted", "Be kind.", messages=(Message("user", "hello"),), tools=(READ,))
 OPENED = OpenedChunk("req_scripted")
 
 

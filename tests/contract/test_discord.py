@@ -474,7 +474,7 @@ async def test_a_button_is_acknowledged_at_once_and_works_after_a_restart(life: 
     buttons = (Button("Approve", "approve:c1"), Button("Deny", "deny:c1"))
     address = life.address(life.room)
     async with life.running():
-        receipt = await life.adapter.deliver(Ask("a.0", address, "May I?", buttons))
+        receipt = await life.adapter.deliver(Ask("a.0", address, text="May I?", buttons=buttons))
     assert life.discord.buttons(life.room) == ["Approve", "Deny"]
     life.inbox.may_store.clear()
     async with life.running():
@@ -545,13 +545,15 @@ async def test_an_answer_being_written_has_a_stop_button_until_it_is_done(life: 
     address = life.address(life.direct)
     async with life.running():
         stop = (Button("Stop", "stop:t_1"),)
-        receipt = await life.adapter.deliver(Post("a.0", address, "So", None, stop, streaming=True))
+        receipt = await life.adapter.deliver(
+            Post("a.0", address, text="So", reply_to=None, buttons=stop, streaming=True)
+        )
         assert life.discord.buttons(life.direct) == ["Stop"]
         await life.discord.press(life.direct, life.ann, "Stop")
         (action,) = await life.inbox.wait(1)
         assert isinstance(action, InboundAction)
         assert action.action == "stop:t_1"
-        await life.adapter.deliver(Edit("a.0.e", address, receipt.message, "So be it"))
+        await life.adapter.deliver(Edit("a.0.e", address, message=receipt.message, text="So be it"))
         assert life.discord.buttons(life.direct) == []
     assert life.discord.screen(life.direct) == ["So be it"]
 
@@ -560,7 +562,7 @@ async def test_mass_mentions_of_a_model_ring_for_nobody(life: Life) -> None:
     async with life.running():
         post = Post("a.0", life.address(life.room), "@everyone <@&1> listen")
         receipt = await life.adapter.deliver(post)
-        edit = Edit("a.0.e", life.address(life.room), receipt.message, "@here too")
+        edit = Edit("a.0.e", life.address(life.room), message=receipt.message, text="@here too")
         await life.adapter.deliver(edit)
     for name, _, payload in life.discord.calls:
         if name.endswith(" message"):
@@ -607,13 +609,24 @@ async def test_a_file_is_sent_with_its_caption_and_one_that_is_too_large_is_refu
         file.truncate(11 * 2**20)
     address = life.address(life.direct)
     async with life.running():
-        op = Upload("u.0", address, str(small), "a b.txt", "text/plain", "**Here**")
+        op = Upload(
+            "u.0",
+            address,
+            path=str(small),
+            name="a b.txt",
+            media_type="text/plain",
+            caption="**Here**",
+        )
         first = await life.adapter.deliver(op)
         again = await life.adapter.deliver(op)
         with pytest.raises(Rejected, match="11 MiB"):
-            await life.adapter.deliver(Upload("u.1", address, str(large), "b.bin", "x/y"))
+            await life.adapter.deliver(
+                Upload("u.1", address, path=str(large), name="b.bin", media_type="x/y")
+            )
         with pytest.raises(Rejected):
-            await life.adapter.deliver(Upload("u.2", address, str(tmp_path / "no"), "no", "x/y"))
+            await life.adapter.deliver(
+                Upload("u.2", address, path=str(tmp_path / "no"), name="no", media_type="x/y")
+            )
     assert again == first
     (message,) = life.discord.shown(life.direct)
     assert message["content"] == "**Here**"
@@ -711,7 +724,7 @@ async def test_a_chat_that_is_gone_and_a_message_that_is_gone_are_told_apart(lif
     async with life.running():
         receipt = await life.adapter.deliver(Post("a.0", life.address(life.room), "Hello"))
         await life.discord.erase(life.room, receipt.message)
-        edit = Edit("a.0.e", life.address(life.room), receipt.message, "more")
+        edit = Edit("a.0.e", life.address(life.room), message=receipt.message, text="more")
         with pytest.raises(Rejected) as gone:
             await life.adapter.deliver(edit)
         assert not isinstance(gone.value, ChatGone)

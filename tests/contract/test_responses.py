@@ -294,7 +294,9 @@ HISTORY = (
 
 async def test_the_request_says_what_it_must() -> None:
     tool = ToolSchema("read", "Reads.", {"type": "object"})
-    request = ModelRequest("scripted", "Be kind.", HISTORY, (tool,), 500)
+    request = ModelRequest(
+        "scripted", "Be kind.", messages=HISTORY, tools=(tool,), max_output_tokens=500
+    )
     async with serving(ok("x")) as (provider, server):
         await collect(provider, request)
         (received,) = server.requests

@@ -20,7 +20,10 @@ NOW = 1_800_000_000_000
 
 def back_up(url: str, home: Path, file: Path) -> None:
     home.mkdir()
-    write_backup_file(BackupSource(home, url, "1.0", "2027-01-15T08:00:00.000Z"), file)
+    write_backup_file(
+        BackupSource(home=home, store_url=url, version="1.0", made_at="2027-01-15T08:00:00.000Z"),
+        file,
+    )
 
 
 def put_back(file: Path, home: Path, url: str, *, moved: bool = False) -> PreparedRestore:

@@ -22,8 +22,12 @@ pytestmark = pytest.mark.quick
 each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 DATA = base64.b64encode(b"picture").decode()
-FILE = Attachment("cat.png", "image/png", "received/1/cat.png", size=7, fetched=True)
-OTHER = Attachment("notes.txt", "text/plain", "received/1/notes.txt", size=7, fetched=True)
+FILE = Attachment(
+    name="cat.png", media_type="image/png", path="received/1/cat.png", size=7, fetched=True
+)
+OTHER = Attachment(
+    name="notes.txt", media_type="text/plain", path="received/1/notes.txt", size=7, fetched=True
+)
 PICTURES = {FILE.path: Picture("image/png", DATA)}
 
 

@@ -11,6 +11,7 @@ from gateway.commands.registry import COMMANDS
 from gateway.notices.catalogue import BUTTONS, CATALOGUE, render_notice
 from gateway.turns.status_line import StatusLine
 from platforms.slack.adapter import CAPABILITIES, DM_CAPABILITIES
+from sessions.values.notices import NoticeId
 from tests.e2e.house import talkative
 from tests.fakes.model_server import ModelServer
 from tests.fakes.slack.house import slack_house
@@ -23,35 +24,32 @@ NOT_HERE = re.compile(rf"(?<![\w/.])/(?:{WORDS})\b")
 
 FIELD = re.compile(r"\{(\w+)[|}]")
 BY_ITSELF = {
-    "N7": {"operator_told": "yes", "too_long": "yes"}
+    NoticeId.TURN_FAILED: {"operator_told": "yes", "too_long": "yes"}
 }  # conditions that no field of the text shows
 
 
-def filled(notice: str, number: int) -> dict[str, str | int]:
+def filled(notice: NoticeId, number: int) -> dict[str, str | int]:
     """All fields that a notice may show, so that every optional part is shown, too."""
     names = [name for name in FIELD.findall(CATALOGUE[notice]) if name != "c"]
     fields: dict[str, str | int] = dict.fromkeys(names, number)
-    if notice.startswith("expired."):
-        fields["reason"] = notice.partition(".")[2]
     return fields | BY_ITSELF.get(notice, {})
 
 
 @pytest.mark.parametrize("notice", CATALOGUE)
 def test_every_notice_with_all_its_parts_names_commands_as_slack_takes_them(
-    notice: str,
+    notice: NoticeId,
 ) -> None:
     form = CAPABILITIES.command
     assert DM_CAPABILITIES.command == form
-    asked = "expired" if notice.startswith("expired.") else notice
     for number in (1, 2):
-        text = render_notice(asked, filled(notice, number), form)
+        text = render_notice(notice, filled(notice, number), form)
         assert "{" not in text
         assert "[+" not in text
         assert not NOT_HERE.search(text), text
         for word in re.findall(r"\{c:(\w+)\}", CATALOGUE[notice]):
             assert word in COMMANDS.words
             assert f"!{word}" in text
-        said = StatusLine(form).show_notice(asked, filled(notice, number))
+        said = StatusLine(form).show_notice(notice, filled(notice, number))
         assert not NOT_HERE.search(said)
     for label, _ in BUTTONS.get(notice, ()):
         assert not NOT_HERE.search(label)
@@ -67,7 +65,7 @@ def test_the_list_of_commands_is_written_as_slack_takes_them(role: Role) -> None
 def test_the_check_sees_what_it_is_to_find() -> None:
     assert NOT_HERE.search("Say /retry now")
     assert NOT_HERE.search("(/stop)")
-    assert NOT_HERE.search(render_notice("N10", {}, "/{word}"))
+    assert NOT_HERE.search(render_notice(NoticeId.STOPPED, {}, "/{word}"))
     assert not NOT_HERE.search("see https://example.org/stop and a/new/path")
 
 

@@ -25,7 +25,7 @@ async def turn(store: SessionStore) -> None:
 def answer(
     id_: str, state: ApprovalState = ALLOWED, by: str = "admin", at: int = 3000
 ) -> AnswerApproval:
-    return AnswerApproval(id_, state, by, at)
+    return AnswerApproval(id=id_, state=state, by=by, at=at)
 
 
 def ids(found: tuple[Approval, ...]) -> list[str]:
@@ -87,7 +87,9 @@ async def test_an_answer_is_kept_with_who_gave_it_when_and_why(
     store: SessionStore, state: ApprovalState
 ) -> None:
     await store.apply(PutApproval(question("p1")))
-    await store.apply(AnswerApproval("p1", state, "web:ann", 3000, "because \x00"))
+    await store.apply(
+        AnswerApproval(id="p1", state=state, by="web:ann", at=3000, reason="because \x00")
+    )
     assert await store.approval("p1") == msgspec.structs.replace(
         question("p1"),
         state=state,
@@ -124,8 +126,11 @@ async def test_a_question_goes_only_the_ways_there_are(
 
 
 async def test_using_a_permission_leaves_known_who_gave_it(store: SessionStore) -> None:
-    await store.apply(PutApproval(question("p1")), AnswerApproval("p1", ALLOWED, "ann", 3000, "ok"))
-    await store.apply(AnswerApproval("p1", USED, "", 4000))
+    await store.apply(
+        PutApproval(question("p1")),
+        AnswerApproval(id="p1", state=ALLOWED, by="ann", at=3000, reason="ok"),
+    )
+    await store.apply(AnswerApproval(id="p1", state=USED, by="", at=4000))
     used = await store.approval("p1")
     assert used
     assert (used.state, used.answered_by, used.answered_at, used.reason) == (

@@ -62,7 +62,7 @@ async def test_a_summary_takes_the_place_of_the_oldest_rows(
     await talk(store, "s1", 5)
     await talk(store, "s2", 5, key="web:a")
     before, other = await store.history("s1"), await store.session("s2")
-    await store.apply(PutSummary("s1", keep, "they talked", 9000))
+    await store.apply(PutSummary(session_id="s1", keep=keep, summary="they talked", at=9000))
     assert await seen(store) == ("they talked", left)
     assert await seen(store, "s2") == ("", questions(0, 1, 2, 3, 4))
     assert await store.history("s1") == before
@@ -77,22 +77,22 @@ async def test_where_there_are_fewer_rows_than_are_to_be_kept_nothing_changes(
 ) -> None:
     await talk(store, "s1", 5)
     before = await store.session("s1")
-    await store.apply(PutSummary("s1", 6, "too early", 9000))
+    await store.apply(PutSummary(session_id="s1", keep=6, summary="too early", at=9000))
     assert await seen(store) == ("", questions(0, 1, 2, 3, 4))
     assert await store.session("s1") == before
-    await store.apply(PutSummary("s1", 2, "first", 9000))
-    await store.apply(PutSummary("s1", 3, "second", 9500))
+    await store.apply(PutSummary(session_id="s1", keep=2, summary="first", at=9000))
+    await store.apply(PutSummary(session_id="s1", keep=3, summary="second", at=9500))
     assert await seen(store) == ("first", questions(3, 4))
 
 
 async def test_the_next_summary_counts_from_where_the_last_one_ends(store: SessionStore) -> None:
     await talk(store, "s1", 5)
-    await store.apply(PutSummary("s1", 3, "first", 9000))
+    await store.apply(PutSummary(session_id="s1", keep=3, summary="first", at=9000))
     await store.apply(started("t6", "s1", said="question 5"))
     assert await seen(store) == ("first", questions(2, 3, 4, 5))
-    await store.apply(PutSummary("s1", 1, "second", 9500))
+    await store.apply(PutSummary(session_id="s1", keep=1, summary="second", at=9500))
     assert await seen(store) == ("second", questions(5))
-    await store.apply(PutSummary("s1", 1, "shorter", 9600))
+    await store.apply(PutSummary(session_id="s1", keep=1, summary="shorter", at=9600))
     assert await seen(store) == ("shorter", questions(5))
 
 
@@ -100,7 +100,7 @@ async def test_rows_taken_back_are_neither_seen_nor_counted(store: SessionStore)
     await talk(store, "s1", 6)
     for number in (1, 4):
         await store.apply(TakeBackTurn("s1", f"t_s1_{number:05d}", 5000))
-    await store.apply(PutSummary("s1", 2, "they talked", 9000))
+    await store.apply(PutSummary(session_id="s1", keep=2, summary="they talked", at=9000))
     assert await seen(store) == ("they talked", questions(3, 5))
     await store.apply(TakeBackTurn("s1", "t_s1_00005", 9500))
     assert await seen(store) == ("they talked", questions(3))
@@ -108,7 +108,7 @@ async def test_rows_taken_back_are_neither_seen_nor_counted(store: SessionStore)
 
 async def test_the_rows_that_a_summary_covers_are_not_read(store: SessionStore) -> None:
     await talk(store, "s1", 5)
-    await store.apply(PutSummary("s1", 2, "they talked", 9000))
+    await store.apply(PutSummary(session_id="s1", keep=2, summary="they talked", at=9000))
     oldest = sa.select(schema.messages.c.id).order_by(schema.messages.c.id).limit(3)
     spoilt = (
         sa.update(schema.messages).values(body="no row").where(schema.messages.c.id.in_(oldest))
@@ -119,28 +119,31 @@ async def test_the_rows_that_a_summary_covers_are_not_read(store: SessionStore) 
 
 async def test_what_no_database_can_hold_in_a_summary_is_replaced(store: SessionStore) -> None:
     await talk(store, "s1", 1)
-    await store.apply(PutSummary("s1", 0, "nul \x00 lone \ud800", 9000))
+    await store.apply(PutSummary(session_id="s1", keep=0, summary="nul \x00 lone \ud800", at=9000))
     assert await seen(store) == ("nul \N{REPLACEMENT CHARACTER} lone ?", [])
 
 
 async def test_a_session_that_is_not_there_cannot_be_compacted(store: SessionStore) -> None:
     with pytest.raises(RecordNotFound, match="s9 is not in the database"):
-        await store.apply(PutSummary("s9", 0, "nothing", 1))
+        await store.apply(PutSummary(session_id="s9", keep=0, summary="nothing", at=1))
 
 
 async def test_a_summary_is_stored_with_its_transaction_or_not_at_all(store: SessionStore) -> None:
     await talk(store, "s1", 3)
     with pytest.raises(Conflict):
-        await store.apply(PutSummary("s1", 1, "they talked", 9000), opened("s2", key=KEY))
+        await store.apply(
+            PutSummary(session_id="s1", keep=1, summary="they talked", at=9000),
+            opened("s2", key=KEY),
+        )
     assert await seen(store) == ("", questions(0, 1, 2))
 
 
 async def test_a_summary_costs_the_same_statements_whatever_it_covers(store: SessionStore) -> None:
     await talk(store, "s1", 40)
     counts = store.count_queries()
-    await store.apply(PutSummary("s1", 30, "a", 9000))
+    await store.apply(PutSummary(session_id="s1", keep=30, summary="a", at=9000))
     few = counts.statements
-    await store.apply(PutSummary("s1", 1, "b", 9000))
+    await store.apply(PutSummary(session_id="s1", keep=1, summary="b", at=9000))
     assert counts.statements == 2 * few
     assert counts.commits == 2
 
@@ -200,7 +203,9 @@ async def test_after_any_story_a_model_sees_the_summary_and_what_came_after(
                     model.gone.add(gone)
             case _:
                 keep = chance.randrange(8)
-                await store.apply(PutSummary("s1", keep, f"summary {number}", number))
+                await store.apply(
+                    PutSummary(session_id="s1", keep=keep, summary=f"summary {number}", at=number)
+                )
                 model.compact(keep, f"summary {number}")
         assert await seen(store) == model.seen()
     assert model.summary

@@ -68,9 +68,9 @@ async def fill(store: SessionStore) -> None:
         await store.accept(entry(f"i{number}", payload=bytes(range(256)) if number else None))
     await store.apply(
         started("t1", "s1", "i1", said=ODD),
-        StartTool("t1", "c1", "pay", "write", ODD, 2100),
+        StartTool(turn_id="t1", call_id="c1", tool="pay", risk="write", arguments=ODD, at=2100),
         PutApproval(question("p1", arguments=f"\ud800 {ODD}")),
-        AnswerApproval("p1", ApprovalState.ALLOWED, "ann", 2200),
+        AnswerApproval(id="p1", state=ApprovalState.ALLOWED, by="ann", at=2200),
         PutApproval(question("p2")),
         PutItem(item("o1", turn="t1", final=False)),
         PutItem(item("o2", text=ODD)),
@@ -441,7 +441,7 @@ async def test_nothing_of_a_restored_copy_goes_on_by_itself(
     await store.put_value("writers", "77", "5")
     await store.apply(
         SetSession("s2", SessionState.SUSPENDED, SessionReason.STOP, 3000),
-        SetInbox(("i4",), InboxState.HELD, 3000, session_id="s2"),
+        SetInbox(ids=("i4",), state=InboxState.HELD, at=3000, session_id="s2"),
     )
     engine = migration_engine(parse_url(store_url))
     with engine.connect() as connection, connection.begin():
@@ -465,7 +465,7 @@ async def test_nothing_of_a_restored_copy_goes_on_by_itself(
     allowed = await store.allowed_approval("s1", "pay", f"\ud800 {ODD}", 0)
     assert allowed is None
     with pytest.raises(Conflict):
-        await store.apply(AnswerApproval("p1", ApprovalState.USED, "", NOW))
+        await store.apply(AnswerApproval(id="p1", state=ApprovalState.USED, by="", at=NOW))
     assert await store.get_value(after_restore.SHELF, after_restore.MOMENT) == str(NOW)
     assert await store.find_problems() == ()
     with engine.connect() as connection, connection.begin():

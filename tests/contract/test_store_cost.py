@@ -89,14 +89,21 @@ async def turn(store: SessionStore, ids: Ids, session: str, key: str) -> None:
     await store.apply(StartAttempt(name, 1, "openai/one", 3))
     await store.apply(
         EndAttempt(
-            name, 1, "DONE", 4, input_tokens=900, cached_tokens=800, cost=0.0012, request_hash=HASH
+            turn_id=name,
+            number=1,
+            verdict="DONE",
+            at=4,
+            input_tokens=900,
+            cached_tokens=800,
+            cost=0.0012,
+            request_hash=HASH,
         ),
         AppendMessages(session, name, (Message("assistant", ANSWER),), 4),
         EndTurn(name, TurnState.DONE, 4),
         PutItem(item(name, text=ANSWER, turn=name, address=key)),
     )
-    await store.apply(SetItem(name, ItemState.ATTEMPTING, 5, tries=1))
-    await store.apply(SetItem(name, ItemState.SENT, 6, shown=b'{"messages": ["m1"]}'))
+    await store.apply(SetItem(id=name, state=ItemState.ATTEMPTING, at=5, tries=1))
+    await store.apply(SetItem(id=name, state=ItemState.SENT, at=6, shown=b'{"messages": ["m1"]}'))
 
 
 class Wal:

@@ -9,8 +9,12 @@ from sessions.records import Attachment, Message
 from sessions.store.store import SessionStore
 from tests.contract.store_kit import ended, opened, started, talk
 
-PHOTO = Attachment("photo.jpg", "image/jpeg", "received/a/photo.jpg", ref="r1", size=9)
-VOICE = Attachment("v.ogg", "audio/ogg", "received/b/v.ogg", ref="r2", voice=True)
+PHOTO = Attachment(
+    name="photo.jpg", media_type="image/jpeg", path="received/a/photo.jpg", ref="r1", size=9
+)
+VOICE = Attachment(
+    name="v.ogg", media_type="audio/ogg", path="received/b/v.ogg", ref="r2", voice=True
+)
 FETCHED = msgspec.structs.replace(PHOTO, fetched=True)
 HEARD = msgspec.structs.replace(VOICE, fetched=True, heard="Buy \ud800 milk")
 

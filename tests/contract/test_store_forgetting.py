@@ -78,16 +78,18 @@ async def converse(
         OpenSession(session, key, address, 1000),
         started(turn, session, row, key=key, said=word),
         StartAttempt(turn, 1, "openai/one", 2000),
-        EndAttempt(turn, 1, "DONE", 2100, cause=word, input_tokens=7, cost=0.5),
-        StartTool(turn, "c1", "look", "read", word, 2100),
-        EndTool(turn, "c1", ok=True, result=word, at=2200),
+        EndAttempt(
+            turn_id=turn, number=1, verdict="DONE", at=2100, cause=word, input_tokens=7, cost=0.5
+        ),
+        StartTool(turn_id=turn, call_id="c1", tool="look", risk="read", arguments=word, at=2100),
+        EndTool(turn_id=turn, call_id="c1", ok=True, result=word, at=2200),
         PutApproval(question(f"p_{session}", session=session, turn=turn, key=key, arguments=word)),
         AppendMessages(session, turn, (Message("assistant", word),), 2300),
         PutItem(item(f"o_{session}", text=word, turn=turn, address=address)),
-        SetItem(f"o_{session}", ItemState.SENT, 2400),
+        SetItem(id=f"o_{session}", state=ItemState.SENT, at=2400),
         PutItem(item(f"n_{session}", text=word, address=address)),
-        SetItem(f"n_{session}", ItemState.SENT, 2600),
-        PutSummary(session, 1, word, 2700),
+        SetItem(id=f"n_{session}", state=ItemState.SENT, at=2600),
+        PutSummary(session_id=session, keep=1, summary=word, at=2700),
         ended(turn),
         SetSession(session, CLOSED, DELETED, 3000),
     )
@@ -221,20 +223,26 @@ async def test_of_those_that_go_on_old_rows_go_and_the_history_stays(
         await store.accept(entry(f"i{number}", received_at=at))
         await store.apply(
             started(turn, "s1", f"i{number}", said=f"question {number}", at=at),
-            StartTool(turn, "c1", "look", "read", "{}", at),
-            EndTool(turn, "c1", ok=True, result="seen", at=at),
+            StartTool(turn_id=turn, call_id="c1", tool="look", risk="read", arguments="{}", at=at),
+            EndTool(turn_id=turn, call_id="c1", ok=True, result="seen", at=at),
             PutItem(
                 OutboxItem(
-                    f"o{number}", ADDRESS, "answer", ItemState.PENDING, b"x", at, turn_id=turn
+                    id=f"o{number}",
+                    address=ADDRESS,
+                    kind="answer",
+                    state=ItemState.PENDING,
+                    body=b"x",
+                    created_at=at,
+                    turn_id=turn,
                 )
             ),
-            SetItem(f"o{number}", ItemState.SENT, at),
+            SetItem(id=f"o{number}", state=ItemState.SENT, at=at),
             ended(turn, at=at),
         )
     await store.accept(entry("i9", received_at=1000))  # waits
     await store.apply(PutItem(item("o9")))  # is not delivered
     await store.accept(entry("i8", received_at=1000))
-    await store.apply(SetInbox(("i8",), InboxState.REFUSED, 9500))  # late
+    await store.apply(SetInbox(ids=("i8",), state=InboxState.REFUSED, at=9500))  # late
     assert await forgetting.delete_older_than(9000, NOW) == 6
     assert [await store.inbox_entry_by_id(f"i{n}") is None for n in (0, 1, 2, 8, 9)] == [
         True,

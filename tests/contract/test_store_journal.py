@@ -78,7 +78,7 @@ async def test_commands_are_listed_until_they_are_carried_out(store: SessionStor
     for name in ("i1", "i2"):
         await store.accept(entry(name, state=InboxState.COMMAND))
     assert [each.id for each in await store.pending_commands()] == ["i1", "i2"]
-    await store.apply(SetInbox(("i1",), DONE, 5000))
+    await store.apply(SetInbox(ids=("i1",), state=DONE, at=5000))
     assert [each.id for each in await store.pending_commands()] == ["i2"]
     done = await store.inbox_entry("telegram::1001", "event of i1")
     assert done
@@ -112,16 +112,18 @@ async def test_an_entry_can_be_answered_a_second_time(store: SessionStore) -> No
 async def test_ending_a_turn_leaves_alone_what_was_taken_from_it(store: SessionStore) -> None:
     await store.accept(entry("i1"))
     await store.apply(opened("s1"), started("t1", "s1", "i1"))
-    await store.apply(SetInbox(("i1",), WAITING, 2500), ended("t1"))
+    await store.apply(SetInbox(ids=("i1",), state=WAITING, at=2500), ended("t1"))
     assert await state_of(store, "i1") is WAITING
 
 
 async def test_a_suspended_session_keeps_what_waited_in_it(store: SessionStore) -> None:
     for name in ("i1", "i2", "i3"):
         await store.accept(entry(name))
-    await store.apply(opened("s1"), SetInbox(("i1", "i2"), HELD, 3000, session_id="s1"))
+    await store.apply(
+        opened("s1"), SetInbox(ids=("i1", "i2"), state=HELD, at=3000, session_id="s1")
+    )
     assert [each.id for each in await store.held_entries("s1")] == ["i1", "i2"]
-    await store.apply(SetInbox(("i2",), WAITING, 4000))
+    await store.apply(SetInbox(ids=("i2",), state=WAITING, at=4000))
     assert [each.id for each in await store.held_entries("s1")] == ["i1"]
     assert [each.id for each in (await store.conversation(KEY)).waiting] == ["i2", "i3"]
 
@@ -129,7 +131,7 @@ async def test_a_suspended_session_keeps_what_waited_in_it(store: SessionStore) 
 async def test_only_what_still_waits_can_be_edited(store: SessionStore) -> None:
     await store.accept(entry("i1"))
     assert await store.replace_payload("i1", b"edited")
-    await store.apply(opened("s1"), SetInbox(("i1",), HELD, 2, session_id="s1"))
+    await store.apply(opened("s1"), SetInbox(ids=("i1",), state=HELD, at=2, session_id="s1"))
     assert await store.replace_payload("i1", b"edited again")
     await store.apply(started("t1", "s1", "i1"))
     assert not await store.replace_payload("i1", b"too late")
@@ -159,13 +161,31 @@ async def test_a_turn_is_read_back_as_it_went(store: SessionStore) -> None:
         opened("s1"), started("t1", "s1", said="what time is it?", person="telegram:7")
     )
     begun = Turn(
-        "t1", "s1", KEY, ADDRESS, TurnState.RUNNING, "what time is it?", 2000, person="telegram:7"
+        id="t1",
+        session_id="s1",
+        key=KEY,
+        address=ADDRESS,
+        state=TurnState.RUNNING,
+        request="what time is it?",
+        started_at=2000,
+        person="telegram:7",
     )
     assert await store.turn("t1") == begun
     assert await store.running_turns() == (begun,)
     await store.apply(Checkpoint("t1", "it is"), StartAttempt("t1", 1, "openai/one", 2100))
     await store.apply(
-        EndAttempt("t1", 1, "CUT", 2200, "text", 40, "reset", "req_1", 10, 2),
+        EndAttempt(
+            turn_id="t1",
+            number=1,
+            verdict="CUT",
+            at=2200,
+            phase="text",
+            received=40,
+            cause="reset",
+            request_id="req_1",
+            input_tokens=10,
+            output_tokens=2,
+        ),
         StartAttempt("t1", 2, "openai/two", 2300),
     )
     await store.apply(EndTurn("t1", TurnState.FAILED, 2400, "no answer"))
@@ -186,16 +206,28 @@ async def test_a_turn_that_is_taken_up_again_goes_on_as_the_same(store: SessionS
     start = started("t1", "s1", "i1", person="telegram:7")
     await store.apply(opened("s1"), start, Checkpoint("t1", "half"))
     await store.apply(EndTurn("t1", TurnState.INTERRUPTED, 2500, "crash"))
-    await store.apply(StartTurn("t1", "s1", KEY, ADDRESS, (), (), "hello", 9000, "telegram:8"))
+    await store.apply(
+        StartTurn(
+            id="t1",
+            session_id="s1",
+            key=KEY,
+            address=ADDRESS,
+            inbox=(),
+            messages=(),
+            request="hello",
+            at=9000,
+            person="telegram:8",
+        )
+    )
     turn, session = await store.turn("t1"), await store.session("s1")
     assert turn == Turn(
-        "t1",
-        "s1",
-        KEY,
-        ADDRESS,
-        TurnState.RUNNING,
-        "hello",
-        2000,
+        id="t1",
+        session_id="s1",
+        key=KEY,
+        address=ADDRESS,
+        state=TurnState.RUNNING,
+        request="hello",
+        started_at=2000,
         partial="half",
         resumed=1,
         person="telegram:7",
@@ -209,20 +241,30 @@ async def test_the_same_attempt_cannot_begin_twice(store: SessionStore) -> None:
     with pytest.raises(Conflict):
         await store.apply(StartAttempt("t1", 1, "openai/two", 2))
     with pytest.raises(RecordNotFound, match="attempt 2 of t1"):
-        await store.apply(EndAttempt("t1", 2, "DONE", 3))
+        await store.apply(EndAttempt(turn_id="t1", number=2, verdict="DONE", at=3))
 
 
 async def test_the_end_of_an_attempt_says_what_was_asked(store: SessionStore) -> None:
     await store.apply(opened("s1"), started("t1", "s1"))
     for number in (1, 2):
         await store.apply(StartAttempt("t1", number, "openai/one", number))
-    await store.apply(EndAttempt("t1", 1, "DONE", 3, request_hash="c0ffee"))
+    await store.apply(
+        EndAttempt(turn_id="t1", number=1, verdict="DONE", at=3, request_hash="c0ffee")
+    )
     asked = sa.select(schema.attempts.c.request_hash).order_by(schema.attempts.c.number)
     assert await store.database.read(lambda c: list(c.scalars(asked))) == ["c0ffee", ""]
 
 
 async def test_a_tool_call_is_never_started_twice(store: SessionStore) -> None:
-    start = StartTool("t1", "call_1", "write", "write", '{"a": 1}', 2100, attempt=3)
+    start = StartTool(
+        turn_id="t1",
+        call_id="call_1",
+        tool="write",
+        risk="write",
+        arguments='{"a": 1}',
+        at=2100,
+        attempt=3,
+    )
     await store.apply(opened("s1"), started("t1", "s1"), start)
     with pytest.raises(ToolAlreadyStarted, match="call_1 of t1"):
         await store.apply(Checkpoint("t1", "not this either"), start)
@@ -230,20 +272,39 @@ async def test_a_tool_call_is_never_started_twice(store: SessionStore) -> None:
     assert turn
     assert turn.partial == ""
     assert await store.tool_runs("t1") == (
-        ToolRun("t1", "call_1", "write", "write", '{"a": 1}', 2100, attempt=3),
+        ToolRun(
+            turn_id="t1",
+            call_id="call_1",
+            tool="write",
+            risk="write",
+            arguments='{"a": 1}',
+            started_at=2100,
+            attempt=3,
+        ),
     )
 
 
 async def test_tools_are_read_back_with_their_outcome(store: SessionStore) -> None:
     await store.apply(opened("s1"), started("t1", "s1"))
     for number, name in enumerate(("call_b", "call_a")):
-        await store.apply(StartTool("t1", name, "write", "write", "{}", 2100 + number))
-    await store.apply(EndTool("t1", "call_b", ok=False, result="no \x00 disk", at=2200))
+        await store.apply(
+            StartTool(
+                turn_id="t1",
+                call_id=name,
+                tool="write",
+                risk="write",
+                arguments="{}",
+                at=2100 + number,
+            )
+        )
+    await store.apply(
+        EndTool(turn_id="t1", call_id="call_b", ok=False, result="no \x00 disk", at=2200)
+    )
     failed, unknown = await store.tool_runs("t1")
     assert (failed.call_id, failed.ok, failed.result) == ("call_b", False, "no \ufffd disk")
     assert (unknown.call_id, unknown.ok, unknown.finished_at) == ("call_a", None, None)
     with pytest.raises(RecordNotFound, match="call_c of t1"):
-        await store.apply(EndTool("t1", "call_c", ok=True, result="", at=2300))
+        await store.apply(EndTool(turn_id="t1", call_id="call_c", ok=True, result="", at=2300))
 
 
 async def test_what_was_started_of_some_calls_is_found_whichever_turn_of_the_session_did(
@@ -252,12 +313,12 @@ async def test_what_was_started_of_some_calls_is_found_whichever_turn_of_the_ses
     await store.apply(
         opened("s1"),
         started("t1", "s1"),
-        StartTool("t1", "c1", "write", "write", "{}", 2100),
-        StartTool("t1", "c2", "write", "write", "{}", 2101),
+        StartTool(turn_id="t1", call_id="c1", tool="write", risk="write", arguments="{}", at=2100),
+        StartTool(turn_id="t1", call_id="c2", tool="write", risk="write", arguments="{}", at=2101),
         ended("t1"),
         started("t2", "s1"),
-        StartTool("t2", "c3", "write", "write", "{}", 2102),
-        EndTool("t1", "c1", ok=True, result="late", at=2103),
+        StartTool(turn_id="t2", call_id="c3", tool="write", risk="write", arguments="{}", at=2102),
+        EndTool(turn_id="t1", call_id="c1", ok=True, result="late", at=2103),
     )
     found = await store.tool_runs_of_calls("s1", ["c3", "c1", "c9"])
     assert [(run.turn_id, run.call_id, run.result) for run in found] == [
@@ -273,7 +334,16 @@ async def test_what_was_started_of_some_calls_is_found_whichever_turn_of_the_ses
 
 async def test_an_item_is_read_back_as_it_was_put(store: SessionStore) -> None:
     put = OutboxItem(
-        "o1", ADDRESS, "ask", ItemState.PENDING, b"\x00body", 7, b"shown", "t1", "m1", not_before=3
+        id="o1",
+        address=ADDRESS,
+        kind="ask",
+        state=ItemState.PENDING,
+        body=b"\x00body",
+        created_at=7,
+        shown=b"shown",
+        turn_id="t1",
+        reply_to="m1",
+        not_before=3,
     )
     await store.apply(PutItem(put))
     assert await store.undelivered_items() == (msgspec.structs.replace(put, seq=1),)
@@ -284,7 +354,7 @@ async def test_putting_an_item_again_leaves_alone_what_belongs_to_its_delivery(
 ) -> None:
     await store.apply(PutItem(item("o1", text="half", final=False)))
     await store.apply(
-        SetItem("o1", ItemState.ATTEMPTING, 2600, shown=b"m1", tries=2, not_before=9000)
+        SetItem(id="o1", state=ItemState.ATTEMPTING, at=2600, shown=b"m1", tries=2, not_before=9000)
     )
     news = msgspec.structs.replace(item("o1", text="whole"), error="cut", reply_to="m7")
     await store.apply(PutItem(news))
@@ -296,11 +366,13 @@ async def test_putting_an_item_again_leaves_alone_what_belongs_to_its_delivery(
 
 async def test_delivery_changes_only_what_it_says(store: SessionStore) -> None:
     await store.apply(PutItem(item("o1")))
-    await store.apply(SetItem("o1", ItemState.UNKNOWN, 2600, shown=b"m1", tries=1, error="cut"))
-    await store.apply(SetItem("o1", ItemState.ATTEMPTING, 2700, tries=2))
+    await store.apply(
+        SetItem(id="o1", state=ItemState.UNKNOWN, at=2600, shown=b"m1", tries=1, error="cut")
+    )
+    await store.apply(SetItem(id="o1", state=ItemState.ATTEMPTING, at=2700, tries=2))
     [tried] = await store.undelivered_items()
     assert (tried.shown, tried.tries, tried.error, tried.settled_at) == (b"m1", 2, "cut", None)
-    await store.apply(SetItem("o1", ItemState.SENT, 2800))
+    await store.apply(SetItem(id="o1", state=ItemState.SENT, at=2800))
     assert await store.undelivered_items() == ()
     [sent] = await store.timeline(ADDRESS, 0, 10)
     assert isinstance(sent, OutboxItem)
@@ -309,7 +381,7 @@ async def test_delivery_changes_only_what_it_says(store: SessionStore) -> None:
     [reopened] = await store.undelivered_items()
     assert (reopened.settled_at, reopened.shown) == (None, b"m1")
     with pytest.raises(RecordNotFound, match="o9"):
-        await store.apply(SetItem("o9", ItemState.SENT, 1))
+        await store.apply(SetItem(id="o9", state=ItemState.SENT, at=1))
 
 
 async def test_only_what_is_not_settled_is_open(store: SessionStore) -> None:
@@ -406,7 +478,7 @@ async def test_an_empty_list_of_changes_or_rows_changes_nothing(store: SessionSt
     await store.apply(opened("s1"))
     before = await store.session("s1")
     await store.apply()
-    await store.apply(SetInbox((), DONE, 1), AppendMessages("s1", "t1", (), 1000))
+    await store.apply(SetInbox(ids=(), state=DONE, at=1), AppendMessages("s1", "t1", (), 1000))
     assert await store.session("s1") == before
     await store.apply(AppendMessages("s1", "t1", (Message("user", ""),), 1000))
     assert await store.history("s1") == (Message("user", ""),)

@@ -61,7 +61,7 @@ def story(name: str) -> list[Write]:
         return AppendMessages(session, turn, rows, 4)
 
     def answer(state: ApprovalState) -> AnswerApproval:
-        return AnswerApproval(f"p_{name}", state, "telegram:7", 5)
+        return AnswerApproval(id=f"p_{name}", state=state, by="telegram:7", at=5)
 
     return [
         accept(f"i_{name}_1"),
@@ -71,35 +71,42 @@ def story(name: str) -> list[Write]:
             StartAttempt(first, 1, "openai/one", 3),
         ),
         apply(
-            EndAttempt(first, 1, "TOOLS", 4, input_tokens=9, cost=0.01),
+            EndAttempt(turn_id=first, number=1, verdict="TOOLS", at=4, input_tokens=9, cost=0.01),
             said(first, Message("assistant", "I pay.", tool_calls=(call,))),
         ),
         apply(PutApproval(question(f"p_{name}", session=session, turn=first, key=key))),
         apply(answer(ApprovalState.ALLOWED)),
         apply(answer(ApprovalState.USED)),
-        apply(StartTool(first, call.id, "pay", "write", "{}", 5)),
+        apply(
+            StartTool(
+                turn_id=first, call_id=call.id, tool="pay", risk="write", arguments="{}", at=5
+            )
+        ),
         apply(
             said(first, Message("tool", "paid", tool_call_id=call.id)),
-            EndTool(first, call.id, ok=True, result="paid", at=6),
+            EndTool(turn_id=first, call_id=call.id, ok=True, result="paid", at=6),
         ),
         apply(StartAttempt(first, 2, "openai/one", 7)),
         apply(Checkpoint(first, "It is")),
         apply(started(first, session, key=key, said="")),
         apply(
-            EndAttempt(first, 2, "DONE", 8),
+            EndAttempt(turn_id=first, number=2, verdict="DONE", at=8),
             said(first, Message("assistant", "It is paid.")),
             ended(first),
             PutItem(item(f"o_{name}", turn=first)),
         ),
-        apply(SetItem(f"o_{name}", ItemState.SENT, 9, shown=b"m1")),
+        apply(SetItem(id=f"o_{name}", state=ItemState.SENT, at=9, shown=b"m1")),
         accept(f"i_{name}_2"),
         apply(
             started(second, session, f"i_{name}_2", key=key, said="and now?"),
             StartAttempt(second, 1, "openai/one", 10),
         ),
-        apply(PutSummary(session, 1, "They paid.", 11, rows=5)),
+        apply(PutSummary(session_id=session, keep=1, summary="They paid.", at=11, rows=5)),
         apply(said(second, Message("assistant", "Nothing.")), ended(second)),
-        apply(TakeBackTurn(session, second, 12), SetInbox((f"i_{name}_2",), InboxState.DONE, 12)),
+        apply(
+            TakeBackTurn(session, second, 12),
+            SetInbox(ids=(f"i_{name}_2",), state=InboxState.DONE, at=12),
+        ),
     ]
 
 

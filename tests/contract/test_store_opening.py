@@ -135,8 +135,10 @@ async def test_what_an_older_version_wrote_is_there_after_the_steps(
         )
         assert await store.context("s2") == ("an earlier talk", (Message("user", "behind it"),) * 2)
         assert [run.attempt for run in await store.tool_runs("t2")] == [0]
-        await store.apply(EndAttempt("t2", 1, "DONE", 3, request_hash="c0ffee"))
-        await store.apply(PutSummary("s1", 0, "greetings", 3))
+        await store.apply(
+            EndAttempt(turn_id="t2", number=1, verdict="DONE", at=3, request_hash="c0ffee")
+        )
+        await store.apply(PutSummary(session_id="s1", keep=0, summary="greetings", at=3))
         await store.apply(PutApproval(question("p1")))
         assert await store.context("s1") == ("greetings", ())
     finally:

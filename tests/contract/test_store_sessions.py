@@ -23,7 +23,17 @@ ACTIVE, SUSPENDED, CLOSED = SessionState.ACTIVE, SessionState.SUSPENDED, Session
 
 async def test_a_session_is_read_back_as_it_was_opened(store: SessionStore) -> None:
     await store.apply(opened("s1", at=7))
-    assert await store.session("s1") == Session("s1", KEY, ADDRESS, ACTIVE, None, None, 0, 7, 7)
+    assert await store.session("s1") == Session(
+        id="s1",
+        key=KEY,
+        address=ADDRESS,
+        state=ACTIVE,
+        reason=None,
+        title=None,
+        messages=0,
+        created_at=7,
+        updated_at=7,
+    )
     assert await store.session("s2") is None
 
 
@@ -153,7 +163,7 @@ async def test_a_conversation_shows_what_its_owner_must_know(store: SessionStore
     await store.apply(opened("s1"), started("t1", "s1", "i0"))
     await store.apply(
         ended("t1"),
-        SetInbox(("i1", "i2"), InboxState.HELD, 3500, session_id="s1"),
+        SetInbox(ids=("i1", "i2"), state=InboxState.HELD, at=3500, session_id="s1"),
         SetSession("s1", SUSPENDED, SessionReason.STOP, 4000),
     )
     stopped = await store.conversation(KEY)

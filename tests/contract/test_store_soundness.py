@@ -64,7 +64,7 @@ async def fill(store: SessionStore) -> None:
     await talk(store, "s2", 2, key="web:a")
     await store.apply(
         SetSession("s2", SessionState.SUSPENDED, SessionReason.STOP, 3000),
-        SetInbox(("i2",), InboxState.HELD, 3000, session_id="s2"),
+        SetInbox(ids=("i2",), state=InboxState.HELD, at=3000, session_id="s2"),
         TakeBackTurn("s2", "t_s2_00001", 3000),
     )
 
@@ -143,7 +143,16 @@ async def test_a_result_behind_another_row_is_no_result(store: SessionStore) -> 
 async def test_what_a_program_sent_along_is_its_own_business(store: SessionStore) -> None:
     await store.apply(opened("s1"))
     await store.apply(
-        StartTurn("t1", "s1", KEY, ADDRESS, (), (CALLS, Message("user", "x")), "x", 2000),
+        StartTurn(
+            id="t1",
+            session_id="s1",
+            key=KEY,
+            address=ADDRESS,
+            inbox=(),
+            messages=(CALLS, Message("user", "x")),
+            request="x",
+            at=2000,
+        ),
         EndTurn("t1", TurnState.DONE, 3000),
     )
     assert await store.find_problems() == ()

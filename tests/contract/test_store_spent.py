@@ -16,10 +16,10 @@ def request(turn: str, number: int, input_: int, cost: float | None = None) -> t
     return (
         StartAttempt(turn, number, "openai/one", 1),
         EndAttempt(
-            turn,
-            number,
-            "DONE",
-            2,
+            turn_id=turn,
+            number=number,
+            verdict="DONE",
+            at=2,
             input_tokens=input_,
             output_tokens=input_ * 10,
             cached_tokens=input_ // 2,
@@ -31,7 +31,14 @@ def request(turn: str, number: int, input_: int, cost: float | None = None) -> t
 def used(
     input_: int, requests: int, cost: float | None, cached: int, unpriced: int = 0
 ) -> UsageTotals:
-    return UsageTotals(input_, input_ * 10, cached, cost, requests, unpriced)
+    return UsageTotals(
+        input_tokens=input_,
+        output_tokens=input_ * 10,
+        cached_tokens=cached,
+        cost=cost,
+        requests=requests,
+        unpriced=unpriced,
+    )
 
 
 async def fill(store: SessionStore) -> None:

@@ -20,7 +20,7 @@ from sessions.store.queries.census import _COUNTS
 from sessions.store.store import SessionStore
 from tests.contract.store_kit import ended, entry, item, opened, started
 
-NOTHING = StoreCounts(0, 0, 0, 0, 0, 0)
+NOTHING = StoreCounts(active=0, suspended=0, closed=0, waiting=0, held=0, to_show=0)
 
 
 class Witness:
@@ -83,8 +83,8 @@ async def test_everything_is_counted_by_its_state(store: SessionStore) -> None:
         PutItem(item("a2", state=ItemState.UNKNOWN)),
         PutItem(item("a3")),
         PutItem(item("a4")),
-        SetItem("a3", ItemState.SENT, 1),
-        SetItem("a4", ItemState.DEAD, 1),
+        SetItem(id="a3", state=ItemState.SENT, at=1),
+        SetItem(id="a4", state=ItemState.DEAD, at=1),
     )
     states = (
         [InboxState.WAITING] * 3
@@ -94,7 +94,9 @@ async def test_everything_is_counted_by_its_state(store: SessionStore) -> None:
     for number, state in enumerate(states):
         await store.accept(entry(f"i{number}", state=state))
     await store.apply(started("t1", "s1", "i0"), ended("t1"))
-    assert await store.count_records() == StoreCounts(1, 1, 2, 2, 2, 2)
+    assert await store.count_records() == StoreCounts(
+        active=1, suspended=1, closed=2, waiting=2, held=2, to_show=2
+    )
 
 
 async def test_all_but_the_sessions_are_counted_along_an_index(store: SessionStore) -> None:

@@ -140,7 +140,7 @@ class OnTelegram:
         return Address("telegram", str(1001 + number))
 
     def file(self, number: int, size: int) -> File:
-        return File("big.bin", "application/octet-stream", "big", size)
+        return File("big.bin", "application/octet-stream", ref="big", size=size)
 
 
 class OnDiscord:
@@ -190,7 +190,7 @@ class OnDiscord:
     def file(self, number: int, size: int) -> File:
         attached = self.server.world.attach(self.server.root, "big.bin", b"", "text/plain")
         ref = f"{self._places[number].id}/1/{attached['id']} {attached['url']}"
-        return File("big.bin", "application/octet-stream", ref, size)
+        return File("big.bin", "application/octet-stream", ref=ref, size=size)
 
 
 class OnSlack:
@@ -251,7 +251,7 @@ class OnSlack:
     def file(self, number: int, size: int) -> File:
         kind = "application/octet-stream"
         ref = self.server.workspace.add_file("big.bin", b"", kind)["id"]
-        return File("big.bin", kind, ref, size)
+        return File("big.bin", kind, ref=ref, size=size)
 
 
 @contextlib.asynccontextmanager

@@ -92,8 +92,8 @@ class Stage:
         surroundings = Surroundings(
             self._clock,
             self._ids,
-            self.shelf,
-            self.archive,
+            shelf=self.shelf,
+            archive=self.archive,
             keepalive=self._keepalive,
             folder=self.folder / "web",
         )
@@ -205,7 +205,14 @@ class Stage:
         files = (File(file.name, media_type, str(file)),)
         self.archive.put(chat, item, caption, self._clock.now(), files=files)
         address = _address(chat)
-        upload = Upload(f"{item}.0", address, str(file), file.name, media_type, caption)
+        upload = Upload(
+            f"{item}.0",
+            address,
+            path=str(file),
+            name=file.name,
+            media_type=media_type,
+            caption=caption,
+        )
         await self.adapter.deliver(upload)
 
     async def _draft(self, chat: str, item: str, text: str) -> None:

@@ -169,7 +169,7 @@ async def test_what_cannot_be_had_is_told_to_the_model_and_to_the_person(tmp_pat
         ModelServer(talkative) as model,
         gateway(tmp_path, model, screen, media=small) as house,
     ):
-        gone = File("gone.txt", "text/plain", "nowhere", 5)
+        gone = File("gone.txt", "text/plain", ref="nowhere", size=5)
         await screen.send(Text("look"), screen.offers("r1", b"x" * 2_400), gone)
         await screen.shows(
             CHAT,
@@ -195,7 +195,15 @@ async def test_an_edit_of_what_waits_brings_other_files(tmp_path: Path) -> None:
         await screen.send(Text("this"), screen.offers("r1"), event="e1")
         place = Address(screen.name, CHAT)
         other = screen.offers("r2", b"better", "better.txt")
-        edit = InboundEdit("e2", 1, place, DEFAULT_SENDER, "e1", (Text("this"), other), direct=True)
+        edit = InboundEdit(
+            "e2",
+            1,
+            address=place,
+            sender=DEFAULT_SENDER,
+            message="e1",
+            parts=(Text("this"), other),
+            direct=True,
+        )
         await screen.inject(edit)
         await screen.say(CHAT, "/new")
         assert "better.txt" in await said(house, 2)

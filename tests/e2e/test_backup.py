@@ -41,7 +41,9 @@ def url(home: Path) -> str:
 
 
 async def backed_up(home: Path, file: Path) -> Manifest:
-    source = BackupSource(home, url(home), "1.0", "2027-01-15T08:00:00.000Z")
+    source = BackupSource(
+        home=home, store_url=url(home), version="1.0", made_at="2027-01-15T08:00:00.000Z"
+    )
     return await asyncio.to_thread(write_backup_file, source, file)
 
 
@@ -74,7 +76,14 @@ async def test_a_backup_made_at_work_is_put_back_and_nothing_happens_twice(tmp_p
             await screen.say(CHAT, "hang on this")
             await screen.shows(CHAT, "so far")
             await screen.say(CHAT, "and this waits")
-            unsent = OutboxItem("x1", "{}", "notice", ItemState.PENDING, b"{}", 1)
+            unsent = OutboxItem(
+                id="x1",
+                address="{}",
+                kind="notice",
+                state=ItemState.PENDING,
+                body=b"{}",
+                created_at=1,
+            )
             address = (await store.sessions())[0].address
             await store.apply(
                 PutItem(
@@ -156,7 +165,9 @@ async def test_what_came_before_a_restore_and_is_not_known_is_not_answered(tmp_p
 def message(event: str, text: str, at: int) -> InboundMessage:
     place, sender = Address("memory", CHAT), Sender(id=CHAT, name="Somebody")
     parts = (Text(text),)
-    return InboundMessage(event, at, place, sender, parts, direct=True, addressed=True)
+    return InboundMessage(
+        event, at, address=place, sender=sender, parts=parts, direct=True, addressed=True
+    )
 
 
 # --- what is not kept ------------------------------------------------------------------------
@@ -379,10 +390,13 @@ async def test_what_is_over_after_a_restore_is_counted_for_the_operator(
 async def test_db_check_says_what_is_wrong(shell: Shell, tmp_path: Path) -> None:
     store = await SessionStore.open(url(tmp_path / "a"), clock=SystemClock())
     lost = msgspec.structs.replace(
-        OutboxItem("x1", "{}", "notice", ItemState.PENDING, b"{}", 1), turn_id="t_none"
+        OutboxItem(
+            id="x1", address="{}", kind="notice", state=ItemState.PENDING, body=b"{}", created_at=1
+        ),
+        turn_id="t_none",
     )
-    await store.apply(PutItem(lost), SetItem("x1", ItemState.UNKNOWN, 2))
-    await store.apply(SetInbox((), InboxState.DONE, 1))
+    await store.apply(PutItem(lost), SetItem(id="x1", state=ItemState.UNKNOWN, at=2))
+    await store.apply(SetInbox(ids=(), state=InboxState.DONE, at=1))
     await store.close()
     said = shell.says(1, "a", "db", "check")
     assert "Things to be shown belong to a turn that is not there: x1." in said

@@ -47,7 +47,13 @@ async def length(pieces: AsyncIterator[bytes]) -> int:
 async def send(adapter: Adapter, people: Crowd, paths: list[Path]) -> None:
     for number, path in enumerate(paths):
         await adapter.deliver(
-            Upload(f"up.{number}", people.address(0), str(path), path.name, "application/zip")
+            Upload(
+                f"up.{number}",
+                people.address(0),
+                path=str(path),
+                name=path.name,
+                media_type="application/zip",
+            )
         )
 
 

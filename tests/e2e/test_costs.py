@@ -39,7 +39,16 @@ async def filled(home: Path, sessions: int, history: int) -> None:
     )
     changes += [
         OpenSession("s_1", f"memory:{CHAT}", address % CHAT, 1),
-        StartTurn("t_1", "s_1", f"memory:{CHAT}", address % CHAT, (), (), "old", 1),
+        StartTurn(
+            id="t_1",
+            session_id="s_1",
+            key=f"memory:{CHAT}",
+            address=address % CHAT,
+            inbox=(),
+            messages=(),
+            request="old",
+            at=1,
+        ),
         AppendMessages("s_1", "t_1", rows, 1),
         EndTurn("t_1", TurnState.DONE, 1),
     ]

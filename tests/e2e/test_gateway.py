@@ -374,7 +374,12 @@ async def test_strangers_get_a_code_in_private_and_silence_in_rooms(tmp_path: Pa
         await screen.say("666", "now?", sender=eve)
         await screen.shows("666", "Your request is still open")
         room = InboundMessage(
-            "r1", 2**50, Address("memory", "room"), eve, (Text("bot?"),), addressed=True
+            "r1",
+            2**50,
+            address=Address("memory", "room"),
+            sender=eve,
+            parts=(Text("bot?"),),
+            addressed=True,
         )
         assert await screen.inject(room) is Accepted.IGNORED
         await screen.shows("1001", "mentioned me in room")
@@ -470,9 +475,13 @@ async def test_an_edit_or_a_deletion_reaches_a_message_that_waits(tmp_path: Path
         await screen.say(CHAT, "hang")
         await screen.say(CHAT, "wrogn", event="m2")
         await screen.say(CHAT, "secret", event="m3")
-        edit = InboundEdit("e1", 2**50, place, me, "m2", (Text("right"),), direct=True)
+        edit = InboundEdit(
+            "e1", 2**50, address=place, sender=me, message="m2", parts=(Text("right"),), direct=True
+        )
         await screen.inject(edit)
-        await screen.inject(InboundDelete("d1", 2**50, place, me, "m3", direct=True))
+        await screen.inject(
+            InboundDelete("d1", 2**50, address=place, sender=me, message="m3", direct=True)
+        )
         await screen.say(CHAT, "/stop")
         await screen.say(CHAT, "/resume")
         await screen.shows(CHAT, "right")
@@ -490,7 +499,12 @@ async def test_what_reaches_us_too_late_or_too_often_is_not_answered_but_said(
     async with ModelServer(talkative) as model, gateway(tmp_path, model, limits=limits) as house:
         screen = house.screen
         old = InboundMessage(
-            "old", 1, Address("memory", CHAT), Sender("1001"), (Text("hi"),), direct=True
+            "old",
+            1,
+            address=Address("memory", CHAT),
+            sender=Sender("1001"),
+            parts=(Text("hi"),),
+            direct=True,
         )
         assert await screen.inject(old) is Accepted.STORED
         await screen.shows(CHAT, "reached me only now")
@@ -561,7 +575,12 @@ async def test_in_rooms_only_what_is_meant_for_us_is_answered_and_kept(tmp_path:
 
     def said(name: str, sender: Sender, *, addressed: bool) -> InboundMessage:
         return InboundMessage(
-            name, 2**50, room, sender, (Text(f"words of {name}"),), addressed=addressed
+            name,
+            2**50,
+            address=room,
+            sender=sender,
+            parts=(Text(f"words of {name}"),),
+            addressed=addressed,
         )
 
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
@@ -571,10 +590,19 @@ async def test_in_rooms_only_what_is_meant_for_us_is_answered_and_kept(tmp_path:
         assert await screen.inject(said("robot", bot, addressed=True)) is Accepted.DUPLICATE
         assert await screen.inject(said("meant", me, addressed=True)) is Accepted.STORED
         await screen.shows("room", "echo: words of meant")
-        edit = InboundEdit("e1", 2**50, room, me, "meant", (Text("too late"),))
+        edit = InboundEdit(
+            "e1", 2**50, address=room, sender=me, message="meant", parts=(Text("too late"),)
+        )
         assert await screen.inject(edit) is Accepted.STORED
         assert await screen.inject(edit) is Accepted.DUPLICATE
-        changed = InboundEdit("e2", 2**50, room, me, "aside", (Text("words of another aside"),))
+        changed = InboundEdit(
+            "e2",
+            2**50,
+            address=room,
+            sender=me,
+            message="aside",
+            parts=(Text("words of another aside"),),
+        )
         assert await screen.inject(changed) is Accepted.IGNORED
         assert await screen.inject(changed) is Accepted.DUPLICATE
     raw = (tmp_path / "holdfast.db").read_bytes()

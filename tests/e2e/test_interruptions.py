@@ -204,7 +204,12 @@ async def test_a_command_left_by_a_crash_does_not_stop_what_was_said_after_it(
 def _command(like: InboxEntry, text: str, sender: str) -> InboxEntry:
     name = sender.partition(":")[2]
     event = InboundMessage(
-        text, 2**50, Address("memory", CHAT), Sender(name), (Text(text),), direct=True
+        text,
+        2**50,
+        address=Address("memory", CHAT),
+        sender=Sender(name),
+        parts=(Text(text),),
+        direct=True,
     )
     return msgspec.structs.replace(
         like,

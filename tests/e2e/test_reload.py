@@ -2,6 +2,7 @@
 
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -38,7 +39,7 @@ class Written:
             raise ConfigError(self.wrong)
         return self.settings
 
-    def change(self, **changes: object) -> None:
+    def change(self, **changes: Any) -> None:
         self.settings = replace(self.settings, **changes)
 
 

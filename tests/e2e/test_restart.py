@@ -111,7 +111,7 @@ async def test_in_a_room_nobody_reads_what_others_asked_for(
     async with house(tmp_path, model, screen) as first:
         await hangs(first)
         asked = InboundMessage(
-            "e_1", 0, Address("memory", "-100"), Sender(CHIEF, "Chief"), (Text("/restart"),),
+            "e_1", 0, address=Address("memory", "-100"), sender=Sender(CHIEF, "Chief"), parts=(Text("/restart"),),
             direct=False, addressed=True,
         )  # fmt: skip
         await screen.inject(asked)

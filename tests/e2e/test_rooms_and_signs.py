@@ -22,7 +22,11 @@ async def ask(screen: Screen, event: str, text: str, *, direct: bool = False) ->
     here = Address("memory", ROOM)
     who = Sender(ME, "Somebody")
     said = (Text(text),)
-    await screen.inject(InboundMessage(event, 2**52, here, who, said, direct, addressed=True))
+    await screen.inject(
+        InboundMessage(
+            event, 2**52, address=here, sender=who, parts=said, direct=direct, addressed=True
+        )
+    )
 
 
 async def signed(screen: Screen, **signs: str) -> None:
@@ -102,9 +106,13 @@ async def test_what_is_not_meant_for_us_gets_no_sign(tmp_path: Path) -> None:
         screen, here = house.screen, Address("memory", ROOM)
         stranger, me = Sender("666"), Sender(ME)
         await screen.inject(
-            InboundMessage("m1", 2**52, here, stranger, (Text("x"),), addressed=True)
+            InboundMessage(
+                "m1", 2**52, address=here, sender=stranger, parts=(Text("x"),), addressed=True
+            )
         )
-        await screen.inject(InboundMessage("m2", 2**52, here, me, (Text("x"),)))
+        await screen.inject(
+            InboundMessage("m2", 2**52, address=here, sender=me, parts=(Text("x"),))
+        )
         await ask(screen, "m3", "hello")
         await signed(screen, m3="✅")
 

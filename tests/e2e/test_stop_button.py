@@ -20,12 +20,21 @@ ALLOW, ADMINS = ("memory:1001", "memory:1002"), ("memory:1003",)
 
 async def ask(screen: Screen, who: Sender, event: str, text: str) -> None:
     await screen.inject(
-        InboundMessage(event, screen._clock.now(), HERE, who, (Text(text),), addressed=True)
+        InboundMessage(
+            event,
+            screen._clock.now(),
+            address=HERE,
+            sender=who,
+            parts=(Text(text),),
+            addressed=True,
+        )
     )
 
 
 async def press(screen: Screen, who: Sender, event: str, action: str) -> None:
-    await screen.inject(InboundAction(event, screen._clock.now(), HERE, who, action))
+    await screen.inject(
+        InboundAction(event, screen._clock.now(), address=HERE, sender=who, action=action)
+    )
 
 
 async def growing(house: House, number: int) -> list[VisibleMessage]:

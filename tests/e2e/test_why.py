@@ -93,9 +93,9 @@ def in_a_room(text: str, event: str, sender: Sender, *, addressed: bool = False)
     return InboundMessage(
         event,
         2_000_000_000_000,
-        Address("memory", "hall"),
-        sender,
-        (Text(text),),
+        address=Address("memory", "hall"),
+        sender=sender,
+        parts=(Text(text),),
         addressed=addressed,
     )
 
@@ -139,10 +139,30 @@ async def test_what_waits_says_behind_what_and_what_becomes_of_it(terminal: Term
         place = Address("memory", CHAT)
         now = house.runner._clock.now()
         await screen.inject(
-            InboundEdit("x1", now, place, ANN, "m2", (Text("better"),), direct=True)
+            InboundEdit(
+                "x1",
+                now,
+                address=place,
+                sender=ANN,
+                message="m2",
+                parts=(Text("better"),),
+                direct=True,
+            )
         )
-        await screen.inject(InboundDelete("x2", now, place, ANN, "m3", direct=True))
-        await screen.inject(InboundEdit("x3", now, place, ANN, "m1", (Text("late"),), direct=True))
+        await screen.inject(
+            InboundDelete("x2", now, address=place, sender=ANN, message="m3", direct=True)
+        )
+        await screen.inject(
+            InboundEdit(
+                "x3",
+                now,
+                address=place,
+                sender=ANN,
+                message="m1",
+                parts=(Text("late"),),
+                direct=True,
+            )
+        )
         await terminal.until("m3", "it was taken back before its turn began: its author deleted")
         told = await terminal.why(KEY)
         assert told.startswith(f"{KEY}: 2 messages not answered yet\n")

@@ -1,6 +1,7 @@
 """What an adapter is given, in memory: an archive that behaves like the store's, and a shelf."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -66,7 +67,7 @@ class MemoryArchive:
         self._seq += 1
         return self._seq
 
-    def change(self, chat: str, row: str, **fields: object) -> None:
+    def change(self, chat: str, row: str, **fields: Any) -> None:
         """Change a row in place, as a new state of a message does."""
         rows = self._rows[chat]
         index = next(index for index, known in enumerate(rows) if known.id == row)

@@ -16,8 +16,17 @@ from sessions.values.finding import Finding
 
 def case_of(home: Path, environ: Mapping[str, str] | None = None, **settings: Any) -> DoctorContext:
     """A case whose configuration works; `settings` are sections of it."""
-    loaded = LoadedConfig(replace(Settings(), **settings), home, None, {}, ())
-    return DoctorContext(environ or {}, home, load_specs(), SystemClock(), None, loaded)
+    loaded = LoadedConfig(
+        settings=replace(Settings(), **settings), home=home, path=None, sources={}, warnings=()
+    )
+    return DoctorContext(
+        environ=environ or {},
+        home=home,
+        specs=load_specs(),
+        clock=SystemClock(),
+        config_path=None,
+        loaded=loaded,
+    )
 
 
 def told(findings: Sequence[Finding]) -> list[tuple[str, str]]:

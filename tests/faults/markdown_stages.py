@@ -160,7 +160,7 @@ class TelegramStage:
         *done, last = parts
         found = await self.post(done)
         address = Address("telegram", str(next(self._chats)))
-        await self._show.deliver(Draft("d", address, "draft", last))
+        await self._show.deliver(Draft("d", address, draft="draft", text=last))
         given, self._draft = self._draft, {}
         html = (given.get("rich_message") or {}).get("html", "")
         return [
@@ -296,7 +296,7 @@ class SlackStage:
         """In a thread, where a message grows; gives what was seen at each moment."""
         self.workspace.channels["C1"] = []
         place, address = (
-            SlackPlace("C1", "1.0", user="U1", team="T1"),
+            SlackPlace(channel="C1", thread="1.0", user="U1", team="T1"),
             Address("slack", "C1", thread="1.0"),
         )
         name = f"op {next(self._numbers)}"
@@ -305,13 +305,13 @@ class SlackStage:
         for text in texts[:-1]:
             if message:
                 await self._show.edit(
-                    Edit(f"{name}.e", address, message, text, streaming=True), "C1"
+                    Edit(f"{name}.e", address, message=message, text=text, streaming=True), "C1"
                 )
             elif text.strip():
                 op = Post(name, address, text, streaming=True)
                 message = (await self._show.post(op, "C1", place, "U0BOT")).message
             moments.append("".join(each.shown for each in self.workspace.channels["C1"]))
-        await self._show.edit(Edit(f"{name}.e", address, message, texts[-1]), "C1")
+        await self._show.edit(Edit(f"{name}.e", address, message=message, text=texts[-1]), "C1")
         (shown,) = self._take("C1")
         return moments, shown
 

@@ -33,7 +33,7 @@ class ThinkingOffMode(enum.Enum):
     LOW = "low"  # it cannot be stopped, only slowed
 
 
-class AnthropicDialect(msgspec.Struct, frozen=True):
+class AnthropicDialect(msgspec.Struct, frozen=True, kw_only=True):
     """What one model of one service is sent."""
 
     form: ThinkingMode = ThinkingMode.BUDGET

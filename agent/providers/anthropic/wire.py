@@ -254,7 +254,11 @@ class _EventReader:
                 # An input that was cut is closed all the same before it is sent.
                 ended = index < last or message.stop_reason in _COMPLETE_STOP_REASONS
                 yield CallChunk(
-                    index, block.id, block.name, _read_arguments(block.input), ended=ended
+                    index,
+                    block.id,
+                    name=block.name,
+                    arguments=_read_arguments(block.input),
+                    ended=ended,
                 )
             else:
                 yield from _block_chunks(index, block)

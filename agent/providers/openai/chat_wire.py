@@ -152,7 +152,7 @@ class _ChatCall(msgspec.Struct):
     extra_content: Any = None
 
 
-class _Delta(msgspec.Struct):
+class _Delta(msgspec.Struct, kw_only=True):
     content: Any = None
     reasoning_content: Any = None
     reasoning: Any = None
@@ -170,7 +170,7 @@ class _Choice(msgspec.Struct):
     finish_reason: Any = None
 
 
-class _ChatEvent(msgspec.Struct):
+class _ChatEvent(msgspec.Struct, kw_only=True):
     choices: list[_Choice | None] | None = None
     usage: Any = None
     error: Any = None

@@ -33,9 +33,9 @@ def read_usage(usage: dict[str, Any], field_names: tuple[str, str], *, alone: bo
     return UsageChunk(
         _as_count(usage.get(sent)),
         _as_count(usage.get(made)),
-        alone,
-        _as_count(cached) or _as_count(usage.get("prompt_cache_hit_tokens")),
-        float(cost) if isinstance(cost, int | float) else None,
+        alone=alone,
+        cached_tokens=_as_count(cached) or _as_count(usage.get("prompt_cache_hit_tokens")),
+        cost=float(cost) if isinstance(cost, int | float) else None,
     )
 
 

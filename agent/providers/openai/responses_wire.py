@@ -147,7 +147,7 @@ def _encode_tool(tool: ToolSchema, *, plain: bool) -> dict[str, Any]:
 # --- theirs to ours --------------------------------------------------------------------------
 
 
-class _ResponsesEvent(msgspec.Struct):
+class _ResponsesEvent(msgspec.Struct, kw_only=True):
     type: Any = None
     delta: Any = None
     output_index: Any = None

@@ -19,7 +19,7 @@ class CallOutcomeUnclear(Exception):
     """Nobody knows whether the call had its effect."""
 
 
-class ListedTool(msgspec.Struct, frozen=True):
+class ListedTool(msgspec.Struct, frozen=True, kw_only=True):
     """A tool as its server lists it."""
 
     name: str

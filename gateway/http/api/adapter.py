@@ -138,10 +138,10 @@ class ApiAdapter:
             chunk_like="x-stainless-lang" in request.headers,
         )
         return AnswerResponse(
-            following,
-            form,
-            self._clock,
-            self._keepalive_seconds,
+            subscription=following,
+            encoder=form,
+            clock=self._clock,
+            keepalive_seconds=self._keepalive_seconds,
             stream=asked.stream,
             redactor=self._redactor,
         )

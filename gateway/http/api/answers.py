@@ -19,6 +19,7 @@ from gateway.turns.feed_events import FeedEnd, FeedOutcome
 from platforms.core.contract import Address, InboundMessage
 from sessions.records import InboxEntry, InboxState, OutboxItem, SessionReason, Turn, TurnState
 from sessions.store.store import SessionStore
+from sessions.values.notices import NoticeId
 
 OPEN_STATES = {InboxState.WAITING, InboxState.RUNNING}
 DELETED_ANSWERS = "api.forgotten"
@@ -26,6 +27,7 @@ DELETED_ANSWERS = "api.forgotten"
 
 _RESPONSE_ID = re.compile(r"resp_([0-9a-z]{1,40})")
 _ANSWER, _NOTICE = "answer", "notice"
+_NOTICES = {notice.value: notice for notice in NoticeId}
 _END_BY_TURN_STATE = {
     TurnState.DONE: FeedOutcome.ANSWERED,
     TurnState.FAILED: FeedOutcome.FAILED,
@@ -35,7 +37,7 @@ _END_BY_TURN_STATE = {
 _END_WITHOUT_TURN = {InboxState.REFUSED: FeedOutcome.REFUSED}
 
 
-class StoredAnswer(msgspec.Struct, frozen=True):
+class StoredAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A request and its answer, as far as they are stored."""
 
     id: str
@@ -75,7 +77,9 @@ class StoredAnswers:
         if turn and await self._is_session_deleted(turn):
             return None
         text, end = await self.read_ending(entry, turn)
-        return StoredAnswer(answer_id, entry, asked, wishes, turn, text, end)
+        return StoredAnswer(
+            id=answer_id, entry=entry, message=asked, options=wishes, turn=turn, text=text, end=end
+        )
 
     async def get(self, answer_id: str) -> StoredAnswer:
         """Return an answer; raises `RequestRefused` if there is none."""
@@ -105,11 +109,11 @@ class StoredAnswers:
         spent = await self._store.usage_totals(turn_id=turn.id)
         usage = Usage(spent.input_tokens, spent.output_tokens, spent.cached_tokens)
         done = TurnDone(
-            TurnEnding.ANSWERED if over is FeedOutcome.ANSWERED else TurnEnding.FAILED,
-            text,
-            turn.cause or "",
+            ending=TurnEnding.ANSWERED if over is FeedOutcome.ANSWERED else TurnEnding.FAILED,
+            text=text,
+            cause=turn.cause or "",
             usage=usage,
-            notice=_last_notice_name(items),
+            notice=_last_notice(items),
             last_verdict="capped" if over is FeedOutcome.ANSWERED and turn.cause == CAPPED else "",
         )
         return text, FeedEnd(over, done, turn.cause or "")
@@ -149,7 +153,8 @@ def response_not_found(answer_id: str) -> RequestRefused:
     return RequestRefused(HttpFailure(status=404, message=message, code="response_not_found"))
 
 
-def _last_notice_name(items: tuple[OutboxItem, ...]) -> str:
-    """Return the name of the notice that ended a failed turn; its item id is ORIGIN.NAME."""
+def _last_notice(items: tuple[OutboxItem, ...]) -> NoticeId:
+    """Return the notice that ended a failed turn; its id is the suffix of the item's id."""
     names = [item.id.partition(".")[2] for item in items if item.kind == _NOTICE]
-    return next((name for name in reversed(names) if name), "")
+    known = (_NOTICES[name] for name in reversed(names) if name in _NOTICES)
+    return next(known, NoticeId.TURN_FAILED)

@@ -7,7 +7,7 @@ import msgspec
 from sessions.records import ToolCall
 
 
-class RequestPicture(msgspec.Struct, frozen=True):
+class RequestPicture(msgspec.Struct, frozen=True, kw_only=True):
     """A picture of a request: its content, or the address to fetch it from."""
 
     name: str
@@ -17,7 +17,7 @@ class RequestPicture(msgspec.Struct, frozen=True):
     param: str = ""  # position of `url` in the request, for error messages
 
 
-class RequestMessage(msgspec.Struct, frozen=True):
+class RequestMessage(msgspec.Struct, frozen=True, kw_only=True):
     """One message of a conversation."""
 
     role: str  # "user", "assistant" or "tool"

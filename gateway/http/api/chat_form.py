@@ -90,11 +90,26 @@ def _read_messages(messages: list[ChatMessage]) -> list[RequestMessage]:
         text, own = _read_content(message, number, pictures)
         match message:
             case AssistantMessage():
-                said.append(RequestMessage("assistant", text, own, _read_tool_calls(message)))
+                said.append(
+                    RequestMessage(
+                        role="assistant",
+                        text=text,
+                        pictures=own,
+                        tool_calls=_read_tool_calls(message),
+                    )
+                )
             case ToolMessage():
-                said.append(RequestMessage("tool", text, own, (), message.tool_call_id))
+                said.append(
+                    RequestMessage(
+                        role="tool",
+                        text=text,
+                        pictures=own,
+                        tool_calls=(),
+                        tool_call_id=message.tool_call_id,
+                    )
+                )
             case _:
-                said.append(RequestMessage("user", text, own))
+                said.append(RequestMessage(role="user", text=text, pictures=own))
     if not said or said[-1].role != "user":
         msg = "The last message must have the role `user`: it is the message to answer."
         raise invalid_request(msg, "messages")

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from agent.settings import ReasoningEffort
 from gateway.http.api.endings import FinishReason
 from gateway.http.api.pictures import PICTURE_URL_SCHEMA
 from gateway.http.errors import Error
@@ -104,7 +105,6 @@ TokenLimit = Annotated[
     Meta(ge=1, le=2_147_483_647, multiple_of=1, extra_json_schema={"type": "integer"}),
 ]
 Temperature = Annotated[float, Meta(ge=0, le=2)]
-ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 _SINGLE_CHOICE = Meta(
     description="A request gets one answer.", extra_json_schema={"enum": [1, None]}
 )
@@ -117,7 +117,7 @@ _NO_FUNCTIONS = Meta(
 )
 
 
-class ChatRequest(msgspec.Struct, frozen=True):
+class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request for an answer. Fields not listed here are accepted and ignored.
 
     The last message must have the role `user` and must not be empty.

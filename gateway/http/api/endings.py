@@ -10,10 +10,11 @@ from agent.events import TurnDone
 from agent.model.usage import Usage
 from gateway.http.api.failures import RATE_LIMIT_ERROR, SERVER_ERROR, HttpFailure, over_budget
 from gateway.turns.feed_events import FeedEnd, FeedOutcome
+from sessions.values.notices import NoticeId
 
 FinishReason = Literal["stop", "length", "content_filter", "error"]
 
-_DECLINED_NOTICE, _THOUGHT_TOO_LONG_NOTICE = "N9", "N8"
+_DECLINED_NOTICE, _THOUGHT_TOO_LONG_NOTICE = NoticeId.DECLINED, NoticeId.REASONING_USED_UP
 QUEUE_FULL = HttpFailure(
     status=429,
     message="Too many requests are queued in this session. Please try again later.",

@@ -49,7 +49,7 @@ def _read_limit(query: Mapping[str, str]) -> int:
 def _list_items(message: InboundMessage, options: RequestOptions) -> Iterator[ListedItem]:
     number = 0
     files = tuple(part for part in message.parts if isinstance(part, File))
-    for row in (*options.before, EarlierMessage("user", message.text, files)):
+    for row in (*options.before, EarlierMessage(role="user", text=message.text, files=files)):
         for name, item in _row_items(row):
             yield ListedItem(id=f"item_{message.id}_{number}", type=name, **item)
             number += 1

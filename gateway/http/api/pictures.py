@@ -41,7 +41,7 @@ def read_picture(url: str, param: str, number: int) -> RequestPicture:
         msg = f"A request can have at most {MAX_FILES} pictures."
         raise invalid_request(msg, param)
     if _WEB_URL_PATTERN.match(url):
-        return RequestPicture(f"picture-{number}", url=url, param=param)
+        return RequestPicture(name=f"picture-{number}", url=url, param=param)
     head = _DATA_URL_PATTERN.match(url)
     if head is None:
         msg = (
@@ -60,7 +60,9 @@ def read_picture(url: str, param: str, number: int) -> RequestPicture:
         msg = f"This picture is too large ({format_size(len(content))}, at most {format_size(MAX_PICTURE_BYTES)})."
         raise invalid_request(msg, param)
     kind = head[1].lower()
-    return RequestPicture(f"picture-{number}{extension_for(kind)}", kind, content)
+    return RequestPicture(
+        name=f"picture-{number}{extension_for(kind)}", media_type=kind, content=content
+    )
 
 
 def with_content(wanted: RequestPicture, content: bytes) -> RequestPicture:
@@ -71,7 +73,9 @@ def with_content(wanted: RequestPicture, content: bytes) -> RequestPicture:
     kind = detect_media_type(content[:SIGNATURE_BYTES])
     if kind is None:
         raise picture_not_fetched(wanted, NOT_A_PICTURE)
-    return RequestPicture(f"{wanted.name}{extension_for(kind)}", kind, content)
+    return RequestPicture(
+        name=f"{wanted.name}{extension_for(kind)}", media_type=kind, content=content
+    )
 
 
 def picture_not_fetched(wanted: RequestPicture, why: str) -> RequestRefused:

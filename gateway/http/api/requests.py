@@ -63,7 +63,7 @@ _MAX_TRIES_PER_KEY = 20  # turns without an answer under one Idempotency-Key
 _RESUMABLE_REASONS = {SessionReason.CRASH, SessionReason.RESTART, SessionReason.STUCK}
 
 
-class TurnSubscription(msgspec.Struct, frozen=True):
+class TurnSubscription(msgspec.Struct, frozen=True, kw_only=True):
     """A client's subscription to a turn; a context manager that unsubscribes at the end."""
 
     feed: Feed
@@ -86,7 +86,7 @@ class TurnSubscription(msgspec.Struct, frozen=True):
         self.unsubscribe()
 
 
-class _Destination(msgspec.Struct, frozen=True):
+class _Destination(msgspec.Struct, frozen=True, kw_only=True):
     """The conversation of a request, and the history that goes along."""
 
     address: Address
@@ -104,7 +104,7 @@ class _Destination(msgspec.Struct, frozen=True):
     @property
     def key(self) -> str:
         """Session key of the conversation."""
-        return str(SessionKey(self.address.platform, self.address.chat))
+        return str(SessionKey(platform=self.address.platform, chat=self.address.chat))
 
 
 class ApiRequests:
@@ -190,7 +190,9 @@ class ApiRequests:
         await self.stored_answers.mark_deleted(answer, self._clock.now())
         turn, own = answer.turn, answer.address.chat.startswith(_GENERATED_PREFIX)
         if turn and own and await self.stored_answers.are_all_deleted(turn.session_id):
-            by = CommandContext(answer.entry.address, f"{PLATFORM}:{_SENDER.id}", admin=True)
+            by = CommandContext(
+                address=answer.entry.address, person=f"{PLATFORM}:{_SENDER.id}", admin=True
+            )
             await self._apply_event(answer.entry.key, DeleteSession(by, turn.session_id))
             await self._erase_session(turn.session_id)
 
@@ -218,8 +220,10 @@ class ApiRequests:
         self, request: ApiRequest, address: Address, session_id: str
     ) -> _Destination:
         if session_id:  # the stored history takes precedence over the client's
-            return _Destination(address, session_state=await self._read_session_state(address))
-        return _Destination(address, single_turn=True, history=request.history)
+            return _Destination(
+                address=address, session_state=await self._read_session_state(address)
+            )
+        return _Destination(address=address, single_turn=True, history=request.history)
 
     async def _destination_after(
         self, request: ApiRequest, previous: StoredAnswer, fresh: Address, event: str
@@ -231,11 +235,11 @@ class ApiRequests:
         repeat of a request that continued in place finds its row there again.
         """
         there = _Destination(
-            previous.address,
+            address=previous.address,
             single_turn=previous.address.chat.startswith(_GENERATED_PREFIX),
             history=request.history,
         )
-        branch = _Destination(fresh, single_turn=True, history=request.history)
+        branch = _Destination(address=fresh, single_turn=True, history=request.history)
         turn = previous.turn
         if event and await self._store.inbox_entry(there.source, event):
             return there
@@ -301,7 +305,15 @@ class ApiRequests:
         model = wishes.called or wishes.model or self.model_resolver.default_model(entry.key)
         if entry.state in OPEN_STATES:
             feed.inbox_id = entry.id
-            return TurnSubscription(feed, feed.origin, entry, created, model, session_state, leave)
+            return TurnSubscription(
+                feed=feed,
+                id=feed.origin,
+                entry=entry,
+                created=created,
+                model=model,
+                session_state=session_state,
+                unsubscribe=leave,
+            )
         turn = await self._store.turn(entry.turn_id) if entry.turn_id else None
         if turn is None or turn.state is not TurnState.DONE:
             return None
@@ -311,7 +323,13 @@ class ApiRequests:
         stored = _replay(feed.origin, text, end)
         self._unsubscribe(feed, "")
         return TurnSubscription(
-            stored, feed.origin, entry, created, model, session_state, lambda: None
+            feed=stored,
+            id=feed.origin,
+            entry=entry,
+            created=created,
+            model=model,
+            session_state=session_state,
+            unsubscribe=lambda: None,
         )
 
     def _unsubscribe(self, feed: Feed, key: str) -> None:
@@ -361,7 +379,11 @@ class ApiRequests:
     async def _build_row(self, message: RequestMessage) -> EarlierMessage:
         files = await self._store_files(message.pictures)
         return EarlierMessage(
-            message.role, message.text, files, message.tool_calls, message.tool_call_id
+            role=message.role,
+            text=message.text,
+            files=files,
+            tool_calls=message.tool_calls,
+            tool_call_id=message.tool_call_id,
         )
 
     async def _store_files(self, pictures: tuple[RequestPicture, ...]) -> tuple[File, ...]:
@@ -372,10 +394,12 @@ class ApiRequests:
             yield picture.content
 
         ref, size = await self._store_picture(pieces())
-        return File(picture.name, picture.media_type, ref, size)
+        return File(picture.name, picture.media_type, ref=ref, size=size)
 
     async def _read_session_state(self, address: Address) -> str:
-        stored = await self._store.conversation(str(SessionKey(address.platform, address.chat)))
+        stored = await self._store.conversation(
+            str(SessionKey(platform=address.platform, chat=address.chat))
+        )
         if stored.active:
             return "continued"
         last = stored.newest
@@ -396,7 +420,7 @@ async def close_abandoned_requests(store: SessionStore, clock: Clock, key: str) 
     waiting = (await store.conversation(key)).waiting
     gone = tuple(entry.id for entry in waiting if not _options_of(entry).keyed)
     if gone:
-        await store.apply(SetInbox(gone, InboxState.DONE, clock.now()))
+        await store.apply(SetInbox(ids=gone, state=InboxState.DONE, at=clock.now()))
 
 
 def auto_resumes(key: str) -> bool:

@@ -114,7 +114,7 @@ def _read_messages(items: str | list[InputItem], prompts: list[str]) -> list[Req
         if not items.strip():
             msg = "The input is empty."
             raise invalid_request(msg, "input")
-        return [RequestMessage("user", replace_nul(items))]
+        return [RequestMessage(role="user", text=replace_nul(items))]
     said: list[RequestMessage] = []
     pictures: list[RequestPicture] = []
     for number, item in enumerate(items):
@@ -144,13 +144,15 @@ def _add_item(
             if item.role in _PROMPT_ROLES:
                 prompts.append(text)
             else:
-                messages.append(RequestMessage(item.role, text, tuple(pictures[first:])))
+                messages.append(
+                    RequestMessage(role=item.role, text=text, pictures=tuple(pictures[first:]))
+                )
         case "function_call":
             call = ToolCall(item.call_id or "", item.name or "", item.arguments or "{}")
             _add_tool_call(messages, call)
         case "function_call_output":
             text = _read_text(item.output, f"{param}.output", "tool", pictures)
-            messages.append(RequestMessage("tool", text, tool_call_id=item.call_id or ""))
+            messages.append(RequestMessage(role="tool", text=text, tool_call_id=item.call_id or ""))
         case "reasoning":
             pass  # readable only by the model that produced it
         case "item_reference":
@@ -166,7 +168,7 @@ def _add_tool_call(messages: list[RequestMessage], call: ToolCall) -> None:
         last = messages.pop()
         messages.append(msgspec.structs.replace(last, tool_calls=(*last.tool_calls, call)))
     else:
-        messages.append(RequestMessage("assistant", tool_calls=(call,)))
+        messages.append(RequestMessage(role="assistant", tool_calls=(call,)))
 
 
 def _read_text(parts: InputContent, param: str, role: str, pictures: list[RequestPicture]) -> str:

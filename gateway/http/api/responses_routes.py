@@ -43,10 +43,10 @@ class ResponsesRoutes:
             javascript=request.headers.get("x-stainless-lang") == "js",
         )
         return AnswerResponse(
-            following,
-            form,
-            self._clock,
-            self._keepalive_seconds,
+            subscription=following,
+            encoder=form,
+            clock=self._clock,
+            keepalive_seconds=self._keepalive_seconds,
             stream=asked.stream,
             redactor=self._redactor,
         )

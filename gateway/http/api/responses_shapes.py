@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from gateway.http.api.chat_shapes import TOOLS_SCHEMA, ReasoningEffort, Temperature, TokenLimit
+from agent.settings import ReasoningEffort
+from gateway.http.api.chat_shapes import TOOLS_SCHEMA, Temperature, TokenLimit
 from gateway.http.api.pictures import PICTURE_URL_SCHEMA
 
 # --- requests ----------------------------------------------------------------------------------
@@ -29,7 +30,7 @@ class InputPart(msgspec.Struct, frozen=True):
 InputContent = str | list[InputPart] | None
 
 
-class InputItem(msgspec.Struct, frozen=True):
+class InputItem(msgspec.Struct, frozen=True, kw_only=True):
     """A message, a tool call, a tool result, or reasoning (which is ignored)."""
 
     type: str | None = None
@@ -67,7 +68,7 @@ TopP = Annotated[float, Meta(ge=0, le=1)]
 _NOT_SUPPORTED = Meta(description="Not supported: refused.", extra_json_schema={"type": "null"})
 
 
-class ResponseRequest(msgspec.Struct, frozen=True):
+class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request for an answer. Fields not listed here are accepted and ignored.
 
     The last item must be a message of role `user` and must not be empty.

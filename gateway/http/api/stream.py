@@ -46,7 +46,7 @@ class AnswerEncoder(Protocol):
         ...
 
 
-class AnswerResponse(msgspec.Struct, frozen=True):
+class AnswerResponse(msgspec.Struct, frozen=True, kw_only=True):
     """An ASGI response that lasts until its turn ends or its client disconnects."""
 
     subscription: TurnSubscription

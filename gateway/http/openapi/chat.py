@@ -21,20 +21,21 @@ from gateway.http.openapi.terms import (
     ResponseSpec,
 )
 from gateway.turns.feed_events import FeedNotice
+from sessions.values.notices import NoticeId
 
 SESSION_ID = ParameterSpec(
-    "X-Session-Id",
-    "Name of a stored conversation. Only the last message of the request is used; earlier messages "
-    "come from the stored history.",
-    {"type": "string", "pattern": f"^({SESSION_ID_PATTERN})?$"},
-    "team-notes",
+    name="X-Session-Id",
+    description="Name of a stored conversation. Only the last message of the request is used; "
+    "earlier messages come from the stored history.",
+    schema={"type": "string", "pattern": f"^({SESSION_ID_PATTERN})?$"},
+    example="team-notes",
 )
 IDEMPOTENCY_KEY = ParameterSpec(
-    "Idempotency-Key",
-    "Makes a repeat safe: the same key with the same body joins the running turn or returns its "
-    "answer.",
-    {"type": "string", "maxLength": MAX_IDEMPOTENCY_KEY_LENGTH},
-    "9d3c3a54-6d0f-4c0e-8a73-1f6f0e6a2b11",
+    name="Idempotency-Key",
+    description="Makes a repeat safe: the same key with the same body joins the running turn or "
+    "returns its answer.",
+    schema={"type": "string", "maxLength": MAX_IDEMPOTENCY_KEY_LENGTH},
+    example="9d3c3a54-6d0f-4c0e-8a73-1f6f0e6a2b11",
 )
 _CREATED = 1_795_000_000
 _MODEL = "gpt-5"
@@ -46,7 +47,9 @@ _STREAM_EXAMPLE = b"".join(
         _ENCODER.encode_piece(ToolStartPiece(_TOOL, "read", "notes.txt", "📄")),
         _ENCODER.encode_piece(ToolEndPiece(_TOOL, "read")),
         _ENCODER.encode_piece(AnswerTextPiece("Two things are left.")),
-        _ENCODER.encode_piece(FeedNotice("N17", "The gateway is about to restart.")),
+        _ENCODER.encode_piece(
+            FeedNotice(NoticeId.RESTARTING_SOON, "The gateway is about to restart.")
+        ),
         _ENCODER.encode_end(AnswerOutcome("stop")),
     ]
 ).decode()
@@ -143,7 +146,11 @@ OPERATIONS = (
             (
                 "path",
                 ParameterSpec(
-                    "name", "A name from the list.", {"type": "string"}, _MODEL, required=True
+                    name="name",
+                    description="A name from the list.",
+                    schema={"type": "string"},
+                    example=_MODEL,
+                    required=True,
                 ),
             )
         ],

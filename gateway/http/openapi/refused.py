@@ -18,28 +18,30 @@ from gateway.http.errors import (
 from gateway.http.openapi.terms import JSON, ContentSpec, ParameterSpec, ResponseSpec
 
 SESSION_STATE = ParameterSpec(
-    "X-Session-State",
-    "State of the named session: `new`, `continued`, or `resumed` if a restart had interrupted it.",
-    {"type": "string", "enum": ["new", "continued", "resumed"]},
-    "continued",
+    name="X-Session-State",
+    description="State of the named session: `new`, `continued`, or `resumed` if a restart had "
+    "interrupted it.",
+    schema={"type": "string", "enum": ["new", "continued", "resumed"]},
+    example="continued",
 )
 _RETRY_AFTER = ParameterSpec(
-    "Retry-After",
-    "Seconds until a retry is worthwhile.",
-    {"type": "integer", "minimum": 1},
-    RETRY_AFTER_SECONDS,
+    name="Retry-After",
+    description="Seconds until a retry is worthwhile.",
+    schema={"type": "integer", "minimum": 1},
+    example=RETRY_AFTER_SECONDS,
 )
 _SHOULD_RETRY = ParameterSpec(
-    "X-Should-Retry",
-    "`false` if clients should not retry on their own, because the tools of a turn may have run.",
-    {"type": "string", "enum": ["false"]},
-    "false",
+    name="X-Should-Retry",
+    description="`false` if clients should not retry on their own, because the tools of a turn may "
+    "have run.",
+    schema={"type": "string", "enum": ["false"]},
+    example="false",
 )
 _AUTHENTICATE = ParameterSpec(
-    "WWW-Authenticate",
-    "The authentication scheme.",
-    {"type": "string"},
-    "Bearer",
+    name="WWW-Authenticate",
+    description="The authentication scheme.",
+    schema={"type": "string"},
+    example="Bearer",
     required=True,
 )
 

@@ -53,7 +53,13 @@ def _stream_example() -> str:
 
 _ANSWER_EXAMPLE = msgspec.json.decode(_encoder().encode_answer("Hello.", AnswerOutcome("stop")))
 _PATH = "/v1/responses/{id}"
-_ID_PARAMETER = ParameterSpec("id", "The id of the answer.", {"type": "string"}, _ID, required=True)
+_ID_PARAMETER = ParameterSpec(
+    name="id",
+    description="The id of the answer.",
+    schema={"type": "string"},
+    example=_ID,
+    required=True,
+)
 _ANSWER_CONTENT = ContentSpec(JSON, Response, {"an answer": _ANSWER_EXAMPLE})
 _NOT_FOUND = response_not_found("resp_unknown").failure
 
@@ -108,9 +114,9 @@ OPERATIONS = (
             (
                 "query",
                 ParameterSpec(
-                    "stream",
-                    "Stored answers cannot be streamed: `true` is refused.",
-                    {"type": "string", "not": {"pattern": "^[Tt][Rr][Uu][Ee]$"}},
+                    name="stream",
+                    description="Stored answers cannot be streamed: `true` is refused.",
+                    schema={"type": "string", "not": {"pattern": "^[Tt][Rr][Uu][Ee]$"}},
                 ),
             ),
         ],
@@ -154,19 +160,28 @@ OPERATIONS = (
             (
                 "query",
                 ParameterSpec(
-                    "limit",
-                    "Maximum number of items.",
-                    {"type": "integer", "minimum": 1, "maximum": 100},
-                    20,
+                    name="limit",
+                    description="Maximum number of items.",
+                    schema={"type": "integer", "minimum": 1, "maximum": 100},
+                    example=20,
                 ),
             ),
             (
                 "query",
-                ParameterSpec("order", "`asc` for oldest first.", {"type": "string"}, "desc"),
+                ParameterSpec(
+                    name="order",
+                    description="`asc` for oldest first.",
+                    schema={"type": "string"},
+                    example="desc",
+                ),
             ),
             (
                 "query",
-                ParameterSpec("after", "Id of the item before the page.", {"type": "string"}),
+                ParameterSpec(
+                    name="after",
+                    description="Id of the item before the page.",
+                    schema={"type": "string"},
+                ),
             ),
         ],
         responses=[

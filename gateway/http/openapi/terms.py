@@ -13,7 +13,7 @@ Method = Literal["get", "post", "delete"]
 Access = Literal["key", "open", "key unless local"]
 
 
-class ParameterSpec(msgspec.Struct, frozen=True):
+class ParameterSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A header, or a parameter of a path or query."""
 
     name: str

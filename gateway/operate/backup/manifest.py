@@ -22,7 +22,7 @@ class BackupMember(msgspec.Struct, frozen=True):
     sha256: str
 
 
-class Manifest(msgspec.Struct, frozen=True):
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """All that must be known before a backup is restored."""
 
     version: str  # of the program

@@ -32,7 +32,7 @@ from sessions.store.engine import (
 from sessions.store.migrations import REVISIONS
 
 
-class PreparedRestore(msgspec.Struct, frozen=True):
+class PreparedRestore(msgspec.Struct, frozen=True, kw_only=True):
     """A backup that is unpacked, sound and ready to take the place of what is there."""
 
     manifest: Manifest
@@ -86,7 +86,14 @@ def prepare_restore(
             copying.check_unused(where)
         aside = _choose_aside_name(home, now)
         ready = True
-        return PreparedRestore(manifest, over, home, where, aside, _has_state(home, where))
+        return PreparedRestore(
+            manifest=manifest,
+            ended_work=over,
+            home=home,
+            location=where,
+            aside_name=aside,
+            replaces_state=_has_state(home, where),
+        )
     finally:
         if not ready:
             discard_prepared(home)

@@ -39,7 +39,7 @@ _COMPRESSION_LEVEL = (
 )
 
 
-class BackupSource(msgspec.Struct, frozen=True):
+class BackupSource(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be backed up."""
 
     home: Path

@@ -55,10 +55,10 @@ def backup(
         msg = f"There is no state folder {loaded.home}; nothing is there to be backed up."
         raise CannotStart(msg)
     source = BackupSource(
-        loaded.home,
-        store_url(loaded),
-        version("holdfast"),
-        rfc3339(SystemClock().now()),
+        home=loaded.home,
+        store_url=store_url(loaded),
+        version=version("holdfast"),
+        made_at=rfc3339(SystemClock().now()),
         include_secrets=secrets,
     )
     with translate_store_errors():

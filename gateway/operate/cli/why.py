@@ -57,7 +57,11 @@ def why(options: ConfigOptions, what: str, *, as_json: bool) -> None:
         if traced:
             ways = [
                 MessageReport(
-                    each, await store.entry_context(each.entry, CORRECTIONS), now, daemon, pauses
+                    trace=each,
+                    around=await store.entry_context(each.entry, CORRECTIONS),
+                    now=now,
+                    daemon=daemon,
+                    pauses=pauses,
                 )
                 for each in traced
             ]

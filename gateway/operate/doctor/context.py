@@ -24,7 +24,7 @@ from sessions.values.clock import Clock
 _STATUS_TIMEOUT_SECONDS = 6.0
 
 
-class DaemonInfo(Struct, frozen=True):
+class DaemonInfo(Struct, frozen=True, kw_only=True):
     """The gateway of this state folder."""
 
     running: bool = False
@@ -44,7 +44,7 @@ class DaemonInfo(Struct, frozen=True):
         return str(self.status.get("url") or "")
 
 
-class DoctorContext(Struct, frozen=True):
+class DoctorContext(Struct, frozen=True, kw_only=True):
     """One visit of the doctor."""
 
     environ: Mapping[str, str]
@@ -87,7 +87,17 @@ async def collect_context(
     except ConfigError as error:
         problems = error.lines
     daemon = await _inspect_daemon(home, environ)
-    return DoctorContext(environ, home, specs, clock, path, loaded, problems, daemon, offline)
+    return DoctorContext(
+        environ=environ,
+        home=home,
+        specs=specs,
+        clock=clock,
+        config_path=path,
+        loaded=loaded,
+        problems=problems,
+        daemon=daemon,
+        offline=offline,
+    )
 
 
 async def _inspect_daemon(home: Path, environ: Mapping[str, str]) -> DaemonInfo:

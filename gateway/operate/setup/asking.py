@@ -26,7 +26,7 @@ def _always_complete(_: str) -> bool:
     return True
 
 
-class SetupQuestion(Struct, frozen=True):
+class SetupQuestion(Struct, frozen=True, kw_only=True):
     """One short line."""
 
     key: str  # by which flags answer it
@@ -66,7 +66,11 @@ def confirm(
     """Ask for yes or no."""
     usual = "yes" if default else "no"
     question = SetupQuestion(
-        key, prompt, usual, "Y/n" if default else "y/N", missing_message=missing_message
+        key=key,
+        prompt=prompt,
+        default=usual,
+        shown_default="Y/n" if default else "y/N",
+        missing_message=missing_message,
     )
     while True:
         answer = prompter.ask(question).strip().lower()

@@ -61,9 +61,9 @@ class BotSetup:
         """Ask which platforms to set up."""
         there = [name for name in self._specs if self._is_configured(name)]
         question = SetupQuestion(
-            "platforms",
-            f"Platforms ({', '.join(self._specs)}, or {_NONE})",
-            ", ".join(there or [*self._specs, _NONE][:1]),
+            key="platforms",
+            prompt=f"Platforms ({', '.join(self._specs)}, or {_NONE})",
+            default=", ".join(there or [*self._specs, _NONE][:1]),
             missing_message="No platform is named: give --platform NAME, one or several times "
             f"({_NONE}: only the web page and the terminal), or a token.",
             must_be_given=not there,
@@ -153,10 +153,10 @@ class _PlatformSetup:
     def _build_question(self, token: TokenGuide) -> SetupQuestion:
         there = token.key in self._entered or token.key in self._table
         return SetupQuestion(
-            f"{self._spec.name}.{token.key}",
-            f"{self._title} {token.label}",
-            "" if there else None,
-            "keep it" if there else "",
+            key=f"{self._spec.name}.{token.key}",
+            prompt=f"{self._title} {token.label}",
+            default="" if there else None,
+            shown_default="keep it" if there else "",
             is_secret=True,
             missing_message=f"{self._title} needs its {token.label}: give {self._flag_name(token)} env:NAME, "
             f"file:PATH or -, or set {self._spec.secrets.get(token.key)}.",
@@ -259,7 +259,11 @@ def _default_guide(spec: PlatformSpec) -> SetupGuide:
     return SetupGuide(
         tuple(
             TokenGuide(
-                key, key.replace("_", " "), r"\S+", "one word", (f"It may stand in {name}.",)
+                key=key,
+                label=key.replace("_", " "),
+                pattern=r"\S+",
+                example="one word",
+                steps=(f"It may stand in {name}.",),
             )
             for key, name in spec.secrets.items()
         )

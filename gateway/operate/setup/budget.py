@@ -47,8 +47,8 @@ def ask_budget(
     """Ask for the limit; what is there already stays when nothing is said."""
     present = draft.get(DAILY_LIMIT_KEY)
     question = SetupQuestion(
-        "usd",
-        "Spend at most how many dollars a day, all people together",
+        key="usd",
+        prompt="Spend at most how many dollars a day, all people together",
         default="" if present is None else str(present),
         shown_default="no limit" if present is None else f"{present:g}",
     )
@@ -78,10 +78,10 @@ def _ask_price(prompter: Prompter, draft: ConfigDraft, model: TargetSettings) ->
         "or set model.price in the configuration."
     )
     question = SetupQuestion(
-        "price",
-        f"What {model.name} costs, in dollars for a million tokens read and written (as: 0.25 2)",
-        "",
-        "unknown: no limit",
+        key="price",
+        prompt=f"What {model.name} costs, in dollars for a million tokens read and written (as: 0.25 2)",
+        default="",
+        shown_default="unknown: no limit",
         missing_message=missing,
         must_be_given=True,
     )

@@ -134,7 +134,11 @@ class ModelSetup:
         self._prompter.say("Which model answers?")
         options = [*(each.label for each in found), _ANOTHER_OPTION, _DEMO_OPTION]
         question = SetupQuestion(
-            "model", "Its number", options[0], "1", missing_message=_MISSING_MESSAGE
+            key="model",
+            prompt="Its number",
+            default=options[0],
+            shown_default="1",
+            missing_message=_MISSING_MESSAGE,
         )
         answer = choose(self._prompter, question, options)
         if answer == _DEMO_OPTION:
@@ -179,10 +183,10 @@ class ModelSetup:
     def _ask_service(self) -> _Candidate:
         """Ask for a key, which tells the service, or for an address."""
         question = SetupQuestion(
-            "model",
-            "Key of OpenAI, Anthropic, OpenRouter …, or address of a server (http://…)",
-            "demo",
-            "none yet: the built-in demo",
+            key="model",
+            prompt="Key of OpenAI, Anthropic, OpenRouter …, or address of a server (http://…)",
+            default="demo",
+            shown_default="none yet: the built-in demo",
             is_secret=True,
             missing_message=_MISSING_MESSAGE,
             must_be_given=True,
@@ -203,7 +207,7 @@ class ModelSetup:
 
     def _ask_service_of_key(self) -> KnownService:
         question = SetupQuestion(
-            "base_url", "Address of the service that this key is for (https://…)"
+            key="base_url", prompt="Address of the service that this key is for (https://…)"
         )
         while True:
             answer = self._prompter.ask(question).strip()
@@ -250,7 +254,9 @@ class ModelSetup:
             return offered[0]
         if not offered:
             missing = "The server does not list its models: give --model NAME."
-            question = SetupQuestion("name", "Name of the model", missing_message=missing)
+            question = SetupQuestion(
+                key="name", prompt="Name of the model", missing_message=missing
+            )
             return self._prompter.ask(question).strip() or None
         best = preferred_model(offered)
         shown = [best, *(each for each in offered if each != best)][:_MAX_SHOWN]
@@ -258,13 +264,20 @@ class ModelSetup:
         missing = f"The server has several models, give --model NAME: {_abbreviate(offered)}."
         more = " or its name" if len(offered) > len(shown) else ""
         question = SetupQuestion(
-            "name", f"Number{more}", best, "1", missing_message=missing, must_be_given=True
+            key="name",
+            prompt=f"Number{more}",
+            default=best,
+            shown_default="1",
+            missing_message=missing,
+            must_be_given=True,
         )
         return choose(self._prompter, question, shown, unlisted=offered)
 
     def _ask_other_key(self, failed: Finding) -> str | None:
         """Ask for a key that works; None: of another service."""
-        question = SetupQuestion("key", "Its key (Enter: another service)", "", is_secret=True)
+        question = SetupQuestion(
+            key="key", prompt="Its key (Enter: another service)", default="", is_secret=True
+        )
         self._prompter.reject(question, ConfigError(f"{failed.text}."))
         while True:
             answer = "".join(self._prompter.ask(question).split())
@@ -278,7 +291,7 @@ class ModelSetup:
         """Something else than the key is in the way."""
         unreached = failed.subject == "service"
         who = "" if settings.base_url else f"{settings.provider}: "
-        refused = SetupQuestion("unchecked", "", hint=NO_CHECK_HINT)
+        refused = SetupQuestion(key="unchecked", prompt="", hint=NO_CHECK_HINT)
         self._prompter.reject(refused, CannotStart(f"{who}{failed.text}. {failed.fix}"))
         question = "Go on without the check" if unreached else "Take it all the same"
         if confirm(self._prompter, "unchecked", question, default=unreached):

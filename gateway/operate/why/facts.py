@@ -18,7 +18,7 @@ class RunningGateway(msgspec.Struct, frozen=True):
     platforms: Mapping[str, str] = {}  # "connected", or what is wrong
 
 
-class MessageReport(msgspec.Struct, frozen=True):
+class MessageReport(msgspec.Struct, frozen=True, kw_only=True):
     """Something received, and all that is known about why it stands where it stands."""
 
     trace: MessageTrace

@@ -29,4 +29,11 @@ _COUNTS = sa.select(
 def count_records(connection: Connection) -> StoreCounts:
     """Count everything at one moment."""
     everything, active, suspended, waiting, held, to_show = connection.execute(_COUNTS).one()
-    return StoreCounts(active, suspended, everything - active - suspended, waiting, held, to_show)
+    return StoreCounts(
+        active=active,
+        suspended=suspended,
+        closed=everything - active - suspended,
+        waiting=waiting,
+        held=held,
+        to_show=to_show,
+    )

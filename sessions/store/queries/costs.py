@@ -43,4 +43,11 @@ def sum_usage(connection: Connection, filters: dict[str, str | int]) -> UsageTot
     """Sum up what was used; `only`: by names of the filters."""
     row = connection.execute(usage_query(frozenset(filters)), filters).one()
     used, made, cached, cost, requests, unpriced = row
-    return UsageTotals(int(used), int(made), int(cached), cost, requests, unpriced)
+    return UsageTotals(
+        input_tokens=int(used),
+        output_tokens=int(made),
+        cached_tokens=int(cached),
+        cost=cost,
+        requests=requests,
+        unpriced=unpriced,
+    )

@@ -35,7 +35,7 @@ _TURN_STATES = {state.value: state for state in TurnState}
 _APPROVAL_STATES = {state.value: state for state in ApprovalState}
 _ITEM_STATES = {state.value: state for state in ItemState}
 
-R = TypeVar("R")
+R = TypeVar("R", bound=msgspec.Struct)
 
 NO_LIMIT = 2**62
 """A limit that limits nothing; then one statement serves both."""
@@ -57,12 +57,15 @@ ITEM_COLUMNS = _columns(schema.outbox, OutboxItem)
 
 
 def _record_reader(
-    record: Callable[..., R], states: Mapping[str, enum.StrEnum], at: int
+    record: type[R], states: Mapping[str, enum.StrEnum]
 ) -> Callable[[Sequence[Any]], R]:
-    """How a row becomes a record whose field number `at` is a state."""
+    """Return a function that makes a record with a `state` from a row of the record's columns."""
+    names = record.__struct_fields__
 
     def read(row: Sequence[Any]) -> R:
-        return record(*row[:at], states[row[at]], *row[at + 1 :])
+        values = dict(zip(names, row, strict=True))
+        values["state"] = states[values["state"]]
+        return record(**values)
 
     return read
 
@@ -71,22 +74,22 @@ def read_session(row: Sequence[Any]) -> Session:
     """Make a session of a row."""
     id_, key, address, state, reason, title, count, created_at, updated_at = row
     return Session(
-        id_,
-        key,
-        address,
-        _SESSION_STATES[state],
-        _REASONS[reason],
-        title,
-        count,
-        created_at,
-        updated_at,
+        id=id_,
+        key=key,
+        address=address,
+        state=_SESSION_STATES[state],
+        reason=_REASONS[reason],
+        title=title,
+        messages=count,
+        created_at=created_at,
+        updated_at=updated_at,
     )
 
 
-read_entry = _record_reader(InboxEntry, _INBOX_STATES, 5)
-read_turn = _record_reader(Turn, _TURN_STATES, 4)
-read_approval = _record_reader(Approval, _APPROVAL_STATES, 12)
-read_item = _record_reader(OutboxItem, _ITEM_STATES, 3)
+read_entry = _record_reader(InboxEntry, _INBOX_STATES)
+read_turn = _record_reader(Turn, _TURN_STATES)
+read_approval = _record_reader(Approval, _APPROVAL_STATES)
+read_item = _record_reader(OutboxItem, _ITEM_STATES)
 
 
 def forward_and_newest(

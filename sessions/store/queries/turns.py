@@ -79,13 +79,14 @@ def running_turns(connection: Connection) -> tuple[Turn, ...]:
 
 def last_attempt(connection: Connection, turn_id: str) -> Attempt | None:
     """Find the newest request of a turn."""
-    row = connection.execute(_LAST_ATTEMPT, {"turn": turn_id}).first()
-    return Attempt(*row) if row else None
+    row = connection.execute(_LAST_ATTEMPT, {"turn": turn_id}).mappings().first()
+    return Attempt(**row) if row else None
 
 
 def tool_runs(connection: Connection, turn_id: str) -> tuple[ToolRun, ...]:
     """List the tools a turn has started."""
-    return tuple(ToolRun(*row) for row in connection.execute(_TOOL_RUNS, {"turn": turn_id}))
+    rows = connection.execute(_TOOL_RUNS, {"turn": turn_id}).mappings()
+    return tuple(ToolRun(**row) for row in rows)
 
 
 def tool_runs_of_calls(
@@ -93,8 +94,10 @@ def tool_runs_of_calls(
 ) -> tuple[ToolRun, ...]:
     """List what was started of these calls, whichever turns of the session did."""
     found = [
-        ToolRun(*row)
+        ToolRun(**row)
         for call in calls
-        for row in connection.execute(_RUNS_OF_CALL, {"session": session_id, "call": call})
+        for row in connection.execute(
+            _RUNS_OF_CALL, {"session": session_id, "call": call}
+        ).mappings()
     ]
     return tuple(sorted(found, key=lambda run: (run.started_at, run.call_id)))

@@ -37,8 +37,8 @@ async def telegram(
     surroundings = Surroundings(
         used,
         Ids(used),
-        shelf if shelf is not None else MemoryShelf(),
-        MemoryArchive(),
+        shelf=shelf if shelf is not None else MemoryShelf(),
+        archive=MemoryArchive(),
         commands=commands,
         trouble=trouble,
         memberships=memberships,

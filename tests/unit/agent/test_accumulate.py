@@ -77,7 +77,7 @@ def test_text_that_was_held_back_is_shown_at_the_end() -> None:
 def test_text_and_a_call_are_both_kept() -> None:
     step, shown = collect(
         TextChunk("Let me see. "),
-        CallChunk(0, "c1", "read", '{"path":'),
+        CallChunk(0, "c1", name="read", arguments='{"path":'),
         CallChunk(0, arguments='"a"}'),
         TextChunk("ok"),
         FinishChunk("tool_calls"),
@@ -180,15 +180,15 @@ def test_a_refusal_stays_one_whatever_follows() -> None:
     ],
 )
 def test_knows_whether_the_service_said_that_it_is_over(last: Chunk, ended: bool) -> None:
-    step, _ = collect(CallChunk(0, "c1", "read", '{"path":"a"}'), last)
+    step, _ = collect(CallChunk(0, "c1", name="read", arguments='{"path":"a"}'), last)
     assert step.ended is ended
     assert step.calls[0].sealed is ended
 
 
 def test_the_length_limit_proves_nothing_about_the_last_call() -> None:
     step, _ = collect(
-        CallChunk(0, "c1", "read", '{"path":"a"}'),
-        CallChunk(1, "c2", "read", '{"path":"a"}'),
+        CallChunk(0, "c1", name="read", arguments='{"path":"a"}'),
+        CallChunk(1, "c2", name="read", arguments='{"path":"a"}'),
         FinishChunk("length"),
         DoneChunk(),
     )
@@ -207,9 +207,9 @@ def test_what_the_service_wants_back_is_put_together_by_index() -> None:
 
 def test_a_call_that_the_wire_says_is_over_is_sealed_although_the_answer_is_not() -> None:
     step, _ = collect(
-        CallChunk(0, "c1", "read", '{"path":"a"}'),
+        CallChunk(0, "c1", name="read", arguments='{"path":"a"}'),
         CallChunk(0, ended=True),
-        CallChunk(1, "c2", "read", '{"path":"b"}'),
+        CallChunk(1, "c2", name="read", arguments='{"path":"b"}'),
     )
     assert [call.sealed for call in step.calls] == [True, False]
     assert not step.ended

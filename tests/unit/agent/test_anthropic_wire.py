@@ -334,7 +334,7 @@ def test_json_keeps_arguments_as_they_were_written() -> None:
     raw = message().replace(
         b"[]", b'[{"type":"tool_use","id":"t","name":"n","input":{ "a" :1.0, "b":1e2 }}]'
     )
-    assert CallChunk(0, "t", "n", '{ "a" :1.0, "b":1e2 }', ended=True) in read(raw)
+    assert CallChunk(0, "t", name="n", arguments='{ "a" :1.0, "b":1e2 }', ended=True) in read(raw)
 
 
 def test_blocks_of_a_kind_we_do_not_know_are_passed_over() -> None:

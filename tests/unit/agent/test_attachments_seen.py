@@ -6,9 +6,19 @@ from agent.request.file_lines import append_file_lines, format_file_line
 from agent.request.prompt import normalize_history
 from sessions.records import Attachment, Message
 
-PDF = Attachment("report.pdf", "application/pdf", "received/a/report.pdf", size=120_000)
-PHOTO = Attachment("photo.jpg", "image/jpeg", "received/b/photo.jpg", size=2_000_000, fetched=True)
-VOICE = Attachment("v.ogg", "audio/ogg", "received/c/v.ogg", size=900, voice=True)
+PDF = Attachment(
+    name="report.pdf", media_type="application/pdf", path="received/a/report.pdf", size=120_000
+)
+PHOTO = Attachment(
+    name="photo.jpg",
+    media_type="image/jpeg",
+    path="received/b/photo.jpg",
+    size=2_000_000,
+    fetched=True,
+)
+VOICE = Attachment(
+    name="v.ogg", media_type="audio/ogg", path="received/c/v.ogg", size=900, voice=True
+)
 
 
 def of(file: Attachment, **fields: object) -> Attachment:
@@ -69,7 +79,15 @@ def test_a_file_is_a_line_for_the_model(file: Attachment, said: str) -> None:
 def test_no_file_can_close_its_bracket_or_begin_a_line(
     name: str, path: str, kind: str, trouble: str, heard: str, fetched: bool, voice: bool
 ) -> None:
-    file = Attachment(name, kind, path, trouble=trouble, heard=heard, fetched=fetched, voice=voice)
+    file = Attachment(
+        name=name,
+        media_type=kind,
+        path=path,
+        trouble=trouble,
+        heard=heard,
+        fetched=fetched,
+        voice=voice,
+    )
     said = format_file_line(file)
     assert said[0] == "["
     assert said[-1] == "]"

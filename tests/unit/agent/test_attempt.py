@@ -28,7 +28,7 @@ CLOCKS = msgspec.structs.replace(
     SCALED, first_token=0.6, gap_text=0.4, gap_tool=0.5, gap_reasoning=0.5, wire_dead=0.3
 )
 TOOLS = (ToolSchema("pay", "", {"type": "object", "required": ["amount"]}),)
-REQUEST = ModelRequest("m", "", (Message("user", "go"),), TOOLS)
+REQUEST = ModelRequest("m", "", messages=(Message("user", "go"),), tools=TOOLS)
 
 
 class Seen(AttemptResult, frozen=True, kw_only=True):
@@ -77,10 +77,10 @@ async def attempt(
         requests = len(server.requests)
         await target.provider.aclose()
     return Seen(
-        result.verdict,
-        result.step,
-        result.cause,
-        result.usage,
+        verdict=result.verdict,
+        step=result.step,
+        cause=result.cause,
+        usage=result.usage,
         shown="".join(delta.text for delta in shown if isinstance(delta, TextDelta)),
         thought="".join(delta.text for delta in shown if isinstance(delta, ReasoningDelta)),
         took=took,

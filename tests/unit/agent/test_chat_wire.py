@@ -51,7 +51,15 @@ def test_a_plain_request_says_only_what_was_asked_for() -> None:
 
 def test_every_option_has_its_place() -> None:
     tool = ToolSchema("read", "Reads.", {"type": "object"})
-    request = ModelRequest("m", "sys", (), (tool,), 100, 0.5, "low")
+    request = ModelRequest(
+        "m",
+        "sys",
+        messages=(),
+        tools=(tool,),
+        max_output_tokens=100,
+        temperature=0.5,
+        reasoning_effort="low",
+    )
     assert body(request, ChatDialect("max_completion_tokens", frozenset({"stream_options"}))) == {
         "model": "m",
         "messages": [{"role": "system", "content": "sys"}],
@@ -111,7 +119,7 @@ DETAIL = {"type": "reasoning.text", "text": "hm", "signature": "s", "index": 0}
 def test_what_a_service_does_not_take_is_left_out_or_named_differently() -> None:
     kept = encode_reasoning(ReasoningBlocks("openai/m", "hm", (DETAIL,)))
     rows = (Message("assistant", "hi", reasoning=kept),)
-    request = ModelRequest("m", "", rows, (), 7)
+    request = ModelRequest("m", "", messages=rows, tools=(), max_output_tokens=7)
     assert body(request)["messages"] == [
         {"role": "assistant", "content": "hi", "reasoning_details": [DETAIL]}
     ]
@@ -235,12 +243,12 @@ PING = [PingChunk()]
         ),
         pytest.param(
             calls({"index": 0, "id": "c1", "function": {"name": "read", "arguments": ""}}),
-            [CallChunk(0, "c1", "read", "")],
+            [CallChunk(0, "c1", name="read", arguments="")],
             id="call",
         ),
         pytest.param(
             calls({"index": "1", "id": 7, "function": {"arguments": {"a": 1}}}),
-            [CallChunk(1, "7", None, '{"a":1}')],
+            [CallChunk(1, "7", name=None, arguments='{"a":1}')],
             id="call of odd types",
         ),
         pytest.param(
@@ -263,7 +271,7 @@ PING = [PingChunk()]
         ),
         pytest.param(
             delta({"function_call": {"name": "read", "arguments": "{}"}}),
-            [CallChunk(0, None, "read", "{}")],
+            [CallChunk(0, None, name="read", arguments="{}")],
             id="the old form of a call",
         ),
         pytest.param(
@@ -521,7 +529,7 @@ def test_one_piece_of_json_instead_of_a_stream_is_an_answer_too() -> None:
     assert [chunk for chunk in chunks if chunk != PingChunk()] == [
         WholeChunk(),
         TextChunk("hi"),
-        CallChunk(None, "c1", "f", "{}"),
+        CallChunk(None, "c1", name="f", arguments="{}"),
         FinishChunk("stop"),
         UsageChunk(1, 2),
         DoneChunk(),

@@ -26,7 +26,7 @@ class Author:
 
     def __init__(self, said: str = "A story.", verdict: Verdict | None = None) -> None:
         self.requests: list[ModelRequest] = []
-        self._result = AttemptResult(verdict or Complete(), StepResult(text=said))
+        self._result = AttemptResult(verdict=verdict or Complete(), step=StepResult(text=said))
 
     async def __call__(self, request: ModelRequest) -> AttemptResult:
         self.requests.append(request)

@@ -14,7 +14,7 @@ _LONG = "a long result, " * 400
 
 
 async def _summarised(_request: ModelRequest) -> AttemptResult:
-    return AttemptResult(Complete(), StepResult(text="It was read."))
+    return AttemptResult(verdict=Complete(), step=StepResult(text="It was read."))
 
 
 def _read(number: int) -> tuple[Message, Message]:

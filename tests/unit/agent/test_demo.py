@@ -26,7 +26,9 @@ class Pacer:
 
 
 async def ask(*rows: Message, tools: tuple[ToolSchema, ...] = ()) -> list[Chunk]:
-    async with DemoProvider(Pacer()).stream(ModelRequest("demo", "", rows, tools)) as chunks:
+    async with DemoProvider(Pacer()).stream(
+        ModelRequest("demo", "", messages=rows, tools=tools)
+    ) as chunks:
         return [chunk async for chunk in chunks]
 
 
@@ -78,7 +80,7 @@ async def test_it_streams_word_by_word_at_a_human_pace() -> None:
 @pytest.mark.parametrize("wrote", ["What time is it?", "show me a TOOL", "what's the date"])
 async def test_it_calls_a_tool_when_asked_for_one(wrote: str) -> None:
     chunks = await ask(user(wrote), tools=CLOCK)
-    assert CallChunk(0, None, "current_time", '{"timezone":"UTC"}') in chunks
+    assert CallChunk(0, None, name="current_time", arguments='{"timezone":"UTC"}') in chunks
     assert FinishChunk("tool_calls") in chunks
     assert "demo" in text_of(chunks)
 

@@ -17,13 +17,15 @@ TOOL = ToolSchema("pay", "Pay.", {"type": "object", "properties": {"a": {}, "b":
 REQUEST = ModelRequest(
     "one",
     "Be kind.",
-    (
-        Message("user", "go", files=(Attachment("p.png", "image/png", "in/p.png"),)),
+    messages=(
+        Message(
+            "user", "go", files=(Attachment(name="p.png", media_type="image/png", path="in/p.png"),)
+        ),
         Message("assistant", "", tool_calls=(ToolCall("c1", "pay", "{}", b"\xff"),)),
         Message("tool", "paid", tool_call_id="c1"),
     ),
-    (TOOL,),
-    50,
+    tools=(TOOL,),
+    max_output_tokens=50,
 )
 
 

@@ -155,7 +155,9 @@ async def test_ids_follow_from_path_and_moment(bench: Bench, tmp_path: Path) -> 
 async def test_a_cut_continuation_grows_the_draft(bench: Bench) -> None:
     draft = await bench.begun("one\n")
     grown = await bench.keep("write_file_continue", f'{{"draft_id":"{draft.id}","content":"two')
-    assert grown == FileDraft(draft.id, "a.txt", 7, 2, "one\ntwo", added_characters=3)
+    assert grown == FileDraft(
+        id=draft.id, path="a.txt", size=7, lines=2, tail="one\ntwo", added_characters=3
+    )
 
 
 @pytest.mark.parametrize(
@@ -176,7 +178,9 @@ async def test_a_cut_continuation_may_begin_before_the_end(bench: Bench) -> None
     draft = await bench.begun("one two thr")
     arguments = f'{{"draft_id":"{draft.id}","after":"two ","content":"three fo'
     grown = await bench.keep("write_file_continue", arguments)
-    assert grown == FileDraft(draft.id, "a.txt", 16, 1, "one two three fo", added_characters=8)
+    assert grown == FileDraft(
+        id=draft.id, path="a.txt", size=16, lines=1, tail="one two three fo", added_characters=8
+    )
 
 
 async def test_parts_become_one_file(bench: Bench) -> None:
@@ -332,7 +336,7 @@ async def test_the_oldest_draft_goes_when_there_are_too_many(bench: Bench) -> No
         bench.clock.time += 1
         made.append((await bench.begun("x", f"{number}")).id)
         if number == 5:
-            await bench.go_on(FileDraft(made[0], "", 0, 0, ""), "y")
+            await bench.go_on(FileDraft(id=made[0], path="", size=0, lines=0, tail=""), "y")
     assert [draft.id for draft in await bench.drafts.list_drafts()] == [
         *made[2:6],
         made[0],

@@ -55,7 +55,13 @@ TOOLS: dict[str, Tool] = {"pay": pay, "read": read, "remote_pay": remote_pay}
 
 
 def call(name: str, arguments: str, *, sealed: bool = True) -> StepCall:
-    return StepCall("c1", name, arguments, classify_arguments(arguments), sealed)
+    return StepCall(
+        id="c1",
+        name=name,
+        arguments=arguments,
+        arguments_state=classify_arguments(arguments),
+        sealed=sealed,
+    )
 
 
 def test_a_whole_and_fitting_call_may_run_with_decoded_arguments() -> None:

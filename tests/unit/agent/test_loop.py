@@ -22,6 +22,7 @@ from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from agent.turn import TurnLimits
 from sessions.records import Message, ToolCall
+from sessions.values.notices import NoticeId
 from tests.fakes.model_script import Script, calls, ok
 from tests.fakes.model_server import always
 from tests.unit.agent.turn_kit import (
@@ -44,8 +45,8 @@ async def test_a_plain_answer_ends_the_turn(play: Play) -> None:
     stage = await play('H T"Hel" T"lo" F stop U D')
     done = await stage.run()
     assert done == TurnDone(
-        TurnEnding.ANSWERED,
-        "Hello",
+        ending=TurnEnding.ANSWERED,
+        text="Hello",
         message=Message("assistant", "Hello"),
         attempts=1,
         usage=Usage(10, 5),
@@ -241,8 +242,8 @@ async def test_a_short_recovery_is_not_worth_a_word(play: Play, shown: str) -> N
 @pytest.mark.parametrize(
     ("shown", "told"),
     [
-        ("", Notice("N2", {"provider": "openai", "k": 1, "max": 2})),
-        ('T"abc "', Notice("N3", {})),
+        ("", Notice(NoticeId.RECONNECTING, {"provider": "openai", "k": 1, "max": 2})),
+        ('T"abc "', Notice(NoticeId.ANSWER_CONTINUES, {})),
     ],
 )
 async def test_a_recovery_that_takes_long_is_told_once(
@@ -260,13 +261,13 @@ async def test_silence_is_told_with_the_time_that_is_left(play: Play) -> None:
     stage = await play('W.25 H T"done" F stop D')
     stage.settings = {"timeouts": msgspec.structs.replace(CLOCKS, notice_after=0.2)}
     await stage.run()
-    assert stage.events[0] == Notice("N1", {"model": "scripted", "n": 0, "d": 0})
+    assert stage.events[0] == Notice(NoticeId.NO_OUTPUT, {"model": "scripted", "n": 0, "d": 0})
 
 
 async def test_a_wait_that_the_service_asked_for_is_told(play: Play) -> None:
     stage = await play('S429:{"retry-after":"0.01"}', ok("done"))
     await stage.run()
-    assert stage.events[0] == Notice("N6", {"provider": "openai", "n": 0})
+    assert stage.events[0] == Notice(NoticeId.RATE_LIMITED, {"provider": "openai", "n": 0})
 
 
 async def test_compacting_is_not_called_a_dropped_connection(play: Play) -> None:
@@ -365,8 +366,14 @@ async def test_stopping_while_a_tool_runs_cancels_it(play: Play) -> None:
 @pytest.mark.parametrize(
     ("script", "notice"),
     [
-        ('S429:{"retry-after":"50"}', Notice("N6", {"provider": "openai", "n": 50})),
-        ('S503:{"retry-after":"50"}', Notice("N2", {"provider": "openai", "k": 1, "max": 2})),
+        (
+            'S429:{"retry-after":"50"}',
+            Notice(NoticeId.RATE_LIMITED, {"provider": "openai", "n": 50}),
+        ),
+        (
+            'S503:{"retry-after":"50"}',
+            Notice(NoticeId.RECONNECTING, {"provider": "openai", "k": 1, "max": 2}),
+        ),
     ],
 )
 async def test_a_long_wait_is_told_and_can_be_stopped(

@@ -294,7 +294,9 @@ def test_a_complaint_is_short_however_long_the_value_is() -> None:
 
 
 def listed(name: str, *, read_only: bool = False) -> ListedTool:
-    return ListedTool(name, "", {}, read_only, lambda _: None)
+    return ListedTool(
+        name=name, description="", schema={}, read_only=read_only, check=lambda _: None
+    )
 
 
 LOOK, PAY = listed("look", read_only=True), listed("pay")

@@ -25,7 +25,13 @@ def test_what_nobody_can_follow_is_not_whole(arguments: str, shape: ArgumentsSta
 
 def test_a_call_that_is_nested_too_deeply_is_answered_and_does_not_run() -> None:
     arguments = '{"path":' + "[" * _DEEP + "]" * _DEEP + "}"
-    call = StepCall("c1", "read_file", arguments, classify_arguments(arguments), sealed=True)
+    call = StepCall(
+        id="c1",
+        name="read_file",
+        arguments=arguments,
+        arguments_state=classify_arguments(arguments),
+        sealed=True,
+    )
     how = admit_call(call, ToolRegistry(BUILT_IN).by_name)
     assert isinstance(how, RefusedCall)
     assert "NOT run" in how.text

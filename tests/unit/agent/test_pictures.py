@@ -28,7 +28,7 @@ WEBP = b"RIFF\x10\0\0\0WEBPVP8 " + b"w" * 20
 
 
 def picture(path: str, size: int = 1000, media_type: str = "image/png") -> Attachment:
-    return Attachment(path, media_type, path, size=size, fetched=True)
+    return Attachment(name=path, media_type=media_type, path=path, size=size, fetched=True)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_what_a_picture_is_shows_in_its_first_bytes(beginning: bytes, kind: str 
         (picture("a", MAX_PICTURE_BYTES + 1), False),
         (picture("a", media_type="image/heic"), False),
         (picture("a", media_type="application/pdf"), False),
-        (Attachment("a", "image/png", "a", size=10), False),
+        (Attachment(name="a", media_type="image/png", path="a", size=10), False),
     ],
     ids=["small", "as large as can be", "too large", "another format", "no picture", "not there"],
 )

@@ -134,7 +134,9 @@ def test_what_else_is_to_be_said_follows() -> None:
 
 
 def test_a_lost_call_is_named_with_what_was_received_of_it() -> None:
-    told = describe_lost_calls(LostCallReport((LostCall("write_file", 12345),), limit_kilotokens=4))
+    told = describe_lost_calls(
+        LostCallReport(lost_calls=(LostCall("write_file", 12345),), limit_kilotokens=4)
+    )
     assert told == (
         "[This call was too large, timed out on the way and has not run: `write_file` (cut off "
         "after 12,345 bytes received). Do not make the same call with the same content again. "
@@ -145,7 +147,7 @@ def test_a_lost_call_is_named_with_what_was_received_of_it() -> None:
 
 def test_of_many_lost_calls_three_are_named() -> None:
     told = describe_lost_calls(
-        LostCallReport(tuple(LostCall(f"tool{number}", number) for number in range(5)))
+        LostCallReport(lost_calls=tuple(LostCall(f"tool{number}", number) for number in range(5)))
     )
     assert told.startswith("[These calls were too large")
     assert [f"`tool{number}`" in told for number in range(5)] == [True, True, True, False, False]
@@ -153,13 +155,15 @@ def test_of_many_lost_calls_three_are_named() -> None:
 
 def test_a_lost_call_without_a_name_is_named_somehow() -> None:
     assert "`a tool` (cut off after 0 bytes" in describe_lost_calls(
-        LostCallReport((LostCall("", 0),))
+        LostCallReport(lost_calls=(LostCall("", 0),))
     )
 
 
 def test_what_was_done_is_not_to_be_repeated() -> None:
     told = describe_lost_calls(
-        LostCallReport((LostCall("write_file", 1),), done_calls=("read (c1)", "pay (c2)"))
+        LostCallReport(
+            lost_calls=(LostCall("write_file", 1),), done_calls=("read (c1)", "pay (c2)")
+        )
     )
     assert "read (c1), pay (c2). Do not repeat these." in told
 
@@ -173,7 +177,7 @@ def test_a_call_that_nothing_proves_is_asked_for_as_it_was() -> None:
 
 def test_a_file_whose_beginning_was_kept_is_gone_on_with() -> None:
     note = describe_draft("d1", "a.txt", 1234, 1, "the end")
-    told = describe_lost_calls(LostCallReport((LostCall("write_file", 9, note),)))
+    told = describe_lost_calls(LostCallReport(lost_calls=(LostCall("write_file", 9, note),)))
     assert "draft d1 (1,234 characters, 1 line)" in told
     assert "«the end»" in told
     assert '(draft_id "d1")' in told
@@ -183,12 +187,12 @@ def test_a_file_whose_beginning_was_kept_is_gone_on_with() -> None:
 
 def test_a_second_call_without_a_draft_is_still_not_to_be_repeated() -> None:
     lost = (LostCall("write_file", 9, describe_draft("d1", "a", 5, 1, "x")), LostCall("pay", 3))
-    assert "same content again" in describe_lost_calls(LostCallReport(lost))
+    assert "same content again" in describe_lost_calls(LostCallReport(lost_calls=lost))
 
 
 def test_a_tool_that_is_withheld_is_not_asked_for() -> None:
     told = describe_lost_calls(
-        LostCallReport((LostCall("write_file", 9),), withheld_tool="write_file")
+        LostCallReport(lost_calls=(LostCall("write_file", 9),), withheld_tool="write_file")
     )
     assert "`write_file` cannot be used for your next answer" in told
     assert "smaller" not in told
@@ -200,11 +204,13 @@ TEXTS = st.text(max_size=20)
 @given(
     st.builds(
         LostCallReport,
-        st.lists(st.builds(LostCall, TEXTS, st.integers(0, 10**6), TEXTS), max_size=5).map(tuple),
-        st.lists(TEXTS, max_size=4).map(tuple),
-        st.lists(TEXTS, max_size=4).map(tuple),
-        st.integers(1, 8),
-        TEXTS,
+        lost_calls=st.lists(
+            st.builds(LostCall, TEXTS, st.integers(0, 10**6), TEXTS), max_size=5
+        ).map(tuple),
+        unsealed_tools=st.lists(TEXTS, max_size=4).map(tuple),
+        done_calls=st.lists(TEXTS, max_size=4).map(tuple),
+        limit_kilotokens=st.integers(1, 8),
+        withheld_tool=TEXTS,
     )
 )
 def test_whatever_is_reported_stands_in_one_pair_of_brackets(report: LostCallReport) -> None:

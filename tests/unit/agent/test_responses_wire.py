@@ -54,7 +54,16 @@ def test_a_plain_request_says_only_what_was_asked_for() -> None:
 
 def test_every_option_has_its_place() -> None:
     tool = ToolSchema("read", "Reads.", {"type": "object"})
-    request = ModelRequest("m", "sys", (), (tool,), 100, 0.5, "low", stream=False)
+    request = ModelRequest(
+        "m",
+        "sys",
+        messages=(),
+        tools=(tool,),
+        max_output_tokens=100,
+        temperature=0.5,
+        reasoning_effort="low",
+        stream=False,
+    )
     assert body(request) == {
         "model": "m",
         "instructions": "sys",

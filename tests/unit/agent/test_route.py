@@ -24,7 +24,7 @@ def target(model: str, **settings: Any) -> Target:
 
 
 def result(verdict: Verdict, usage: Usage = Usage(), **step: Any) -> AttemptResult:  # noqa: B008
-    return AttemptResult(verdict, StepResult(**step), usage=usage)
+    return AttemptResult(verdict=verdict, step=StepResult(**step), usage=usage)
 
 
 def two(experience: LearnedTargets) -> Route:

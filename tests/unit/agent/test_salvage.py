@@ -24,7 +24,7 @@ def call(
         ArgumentsState.INVALID: "{'a'}",
         ArgumentsState.COMPLETE: "{}",
     }[shape]
-    return StepCall("c", name, arguments, shape, sealed)
+    return StepCall(id="c", name=name, arguments=arguments, arguments_state=shape, sealed=sealed)
 
 
 SORTED = [

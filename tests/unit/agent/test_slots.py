@@ -20,7 +20,7 @@ def d(
     name: str | None = None,
     args: str | None = None,
 ) -> CallChunk:
-    return CallChunk(index, id, name, args)
+    return CallChunk(index, id, name=name, arguments=args)
 
 
 def collect(*pieces: CallChunk, ended: bool = True, taken: tuple[str, ...] = ()) -> list[StepCall]:

@@ -34,6 +34,7 @@ from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.drafts import FileDraft
 from agent.verdict import Complete, Cut, CutPhase
 from sessions.records import Message
+from sessions.values.notices import NoticeId
 from tests.fakes.agent_kit import LoopClock
 
 LAST = Message("user", "[last]")
@@ -46,7 +47,7 @@ async def nothing(_arguments: object, _context: ToolContext) -> str:
 
 def made(name: str, grows: str = "", **properties: Any) -> Tool:
     schema = ToolSchema(name, "", {"type": "object", "properties": properties, "required": []})
-    return Tool(name, Risk.WRITE, schema, dict, nothing, grows=grows)
+    return Tool(name, Risk.WRITE, schema=schema, arguments=dict, call=nothing, grows=grows)
 
 
 TOOLS = {
@@ -101,7 +102,7 @@ class Shown:
             self.step.on_delta(TextDelta(piece))
         broken = cut or error is not None
         verdict = Cut(CutPhase.TEXT, error) if broken else Complete()
-        result = AttemptResult(verdict, StepResult(text="".join(pieces)))
+        result = AttemptResult(verdict=verdict, step=StepResult(text="".join(pieces)))
         self.step.on_result(result)
         return result
 
@@ -155,9 +156,21 @@ def test_an_answer_that_is_missing_is_asked_for() -> None:
     assert shown.asks() == []
 
 
-LOST = StepCall("c1", "write", '{"path":"ä', ArgumentsState.TRUNCATED, sealed=False)
-UNSEALED = StepCall("c2", "pay", '{"amount":5}', ArgumentsState.COMPLETE, sealed=False)
-DRAFT = FileDraft("d1", "a.txt", 9, 1, "the end", 9)
+LOST = StepCall(
+    id="c1",
+    name="write",
+    arguments='{"path":"ä',
+    arguments_state=ArgumentsState.TRUNCATED,
+    sealed=False,
+)
+UNSEALED = StepCall(
+    id="c2",
+    name="pay",
+    arguments='{"amount":5}',
+    arguments_state=ArgumentsState.COMPLETE,
+    sealed=False,
+)
+DRAFT = FileDraft(id="d1", path="a.txt", size=9, lines=1, tail="the end", added_characters=9)
 
 
 def test_a_report_counts_bytes_and_knows_what_was_kept() -> None:
@@ -215,7 +228,9 @@ def test_tools_are_offered_in_the_form_that_the_losses_call_for(
     form: RequestSmallerCalls | None, offered: list[str], limited: list[str]
 ) -> None:
     lost = tuple(
-        StepCall("c", name, "{", ArgumentsState.TRUNCATED, sealed=False)
+        StepCall(
+            id="c", name=name, arguments="{", arguments_state=ArgumentsState.TRUNCATED, sealed=False
+        )
         for name in ("write", "odd")
     )
     report = StepState.build_report(Salvage(lost=lost), [None, None], form)
@@ -356,7 +371,9 @@ def test_what_was_repeated_without_end_is_taken_back() -> None:
     shown.step.on_request()
     shown.step.on_delta(TextDelta("Well: la la la la"))
     shown.step.on_result(
-        AttemptResult(Cut(CutPhase.TEXT, Looping()), StepResult(text="Well: "))  # without the loop
+        AttemptResult(
+            verdict=Cut(CutPhase.TEXT, Looping()), step=StepResult(text="Well: ")
+        )  # without the loop
     )
     assert shown.events[-1] == TextReplaced("Well: ")
     shown.step.prepare_retry(RetryRequest(), 0, 0)
@@ -369,7 +386,7 @@ def test_a_loop_in_a_continuation_leaves_what_was_there_before() -> None:
     shown.step.on_request()
     shown.step.on_delta(TextDelta(f"{FOX}fox. la la la la"))
     shown.step.on_result(
-        AttemptResult(Cut(CutPhase.TEXT, Looping()), StepResult(text=f"{FOX}fox. "))
+        AttemptResult(verdict=Cut(CutPhase.TEXT, Looping()), step=StepResult(text=f"{FOX}fox. "))
     )
     assert shown.step.text == f"{FOX}fox. "
 
@@ -429,7 +446,8 @@ def test_a_request_is_summed_up() -> None:
     shown.step.on_request()
     shown.step.on_delta(TextDelta("ab"))
     result = AttemptResult(
-        Cut(CutPhase.TOOL_ARGS), StepResult(text="ab", reasoning="hm", calls=(LOST, UNSEALED))
+        verdict=Cut(CutPhase.TOOL_ARGS),
+        step=StepResult(text="ab", reasoning="hm", calls=(LOST, UNSEALED)),
     )
     shown.step.on_result(result)
     found = shown.step.build_outcome(
@@ -470,7 +488,7 @@ def test_what_was_told_is_what_the_step_holds(pieces: list[str], may_replace: bo
 
 # --- news ----------------------------------------------------------------------------------------------
 
-NEWS = Notice("N3", {})
+NEWS = Notice(NoticeId.ANSWER_CONTINUES, {})
 
 
 async def passed(seconds: float) -> None:
@@ -519,7 +537,7 @@ async def test_time_is_counted_from_the_last_sign_of_life() -> None:
 async def test_newer_news_take_the_place_of_older_ones() -> None:
     shown = Shown()
     shown.clock.at = 0.97
-    shown.step.schedule_notice(Notice("N2", {}), 0.0, 1.0)
+    shown.step.schedule_notice(Notice(NoticeId.RECONNECTING, {}), 0.0, 1.0)
     shown.step.schedule_notice(NEWS, 0.0, 1.0)
     await passed(0.06)
     assert shown.events == [NEWS]
@@ -555,8 +573,10 @@ def test_a_promise_is_seen_of_models_that_are_known_for_it(announces: bool) -> N
 def test_a_promise_with_its_call_is_none() -> None:
     shown = Shown()
     shown.answer(PROMISE)
-    made_ = StepCall("c1", "pay", "{}", ArgumentsState.COMPLETE, sealed=True)
-    result = AttemptResult(Complete(), StepResult(text=PROMISE, calls=(made_,)))
+    made_ = StepCall(
+        id="c1", name="pay", arguments="{}", arguments_state=ArgumentsState.COMPLETE, sealed=True
+    )
+    result = AttemptResult(verdict=Complete(), step=StepResult(text=PROMISE, calls=(made_,)))
     seen_ = shown.step.build_outcome(
         result,
         Salvage(ready=(made_,)),

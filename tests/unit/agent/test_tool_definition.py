@@ -14,7 +14,12 @@ from agent.tools.registry import BUILT_IN, ToolRegistry, load_entry_points
 from agent.tools.run import CallContext
 from sessions.values.clock import SystemClock
 
-CONTEXT = CallContext(SystemClock(), Path(), "key", DraftStore(Path(), SystemClock()))
+CONTEXT = CallContext(
+    clock=SystemClock(),
+    workspace=Path(),
+    idempotency_key="key",
+    drafts=DraftStore(Path(), SystemClock()),
+)
 
 
 class Spot(msgspec.Struct):

@@ -195,7 +195,10 @@ class Bench:
 
 def made(*calls: Made) -> list[StepCall]:
     return [
-        StepCall(i, name, args, classify_arguments(args), sealed=True) for i, name, args in calls
+        StepCall(
+            id=i, name=name, arguments=args, arguments_state=classify_arguments(args), sealed=True
+        )
+        for i, name, args in calls
     ]
 
 
@@ -259,7 +262,9 @@ async def test_a_foreign_tool_that_gives_something_else_than_text_does_no_harm(
         return {"sent": 2}
 
     schema = ToolSchema("odd", "", {"type": "object"})
-    bench.runner = bench.new_runner(more=(Tool("odd", Risk.READ, schema, dict, call),))
+    bench.runner = bench.new_runner(
+        more=(Tool("odd", Risk.READ, schema=schema, arguments=dict, call=call),)
+    )
     assert await bench.run(("c1", "odd", "{}")) == ["{'sent': 2}"]
 
 
@@ -653,7 +658,17 @@ async def test_somebody_may_have_it_repeated(
 def begun(call_id: str, tool: str, args: str, ok: bool | None = None, said: str = "") -> ToolRun:
     """What the journal holds of a call; without `ok` it never ended."""
     ended, result = (None, None) if ok is None else (2, said)
-    return ToolRun("t1", call_id, tool, "write", args, 1, ended, ok, result)
+    return ToolRun(
+        turn_id="t1",
+        call_id=call_id,
+        tool=tool,
+        risk="write",
+        arguments=args,
+        started_at=1,
+        finished_at=ended,
+        ok=ok,
+        result=result,
+    )
 
 
 async def test_what_was_done_before_a_crash_is_remembered(bench: Bench) -> None:

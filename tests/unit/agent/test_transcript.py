@@ -15,7 +15,7 @@ CALLED = Message("assistant", "", tool_calls=(ToolCall("c1", "read", '{"path":"a
 
 
 async def summarised(_: ModelRequest) -> AttemptResult:
-    return AttemptResult(Complete(), StepResult(text="They spoke of ships."))
+    return AttemptResult(verdict=Complete(), step=StepResult(text="They spoke of ships."))
 
 
 def test_the_summary_stands_in_front() -> None:

@@ -320,7 +320,17 @@ async def test_what_was_done_before_an_interruption_is_not_done_again(
 ) -> None:
     stage = await play(calls(("c9", "pay", '{"amount": 5}')), ok("done"))
     ok_ = True if result else None
-    run = ToolRun("t", "c1", "pay", "write", '{"amount":5}', 1, ok_ and 2, ok_, result)
+    run = ToolRun(
+        turn_id="t",
+        call_id="c1",
+        tool="pay",
+        risk="write",
+        arguments='{"amount":5}',
+        started_at=1,
+        finished_at=ok_ and 2,
+        ok=ok_,
+        result=result,
+    )
     stage.task = {"resumed": True, "earlier_runs": (run,)}
     await stage.run(GO, PAID, Message("tool", result or "UNKNOWN", tool_call_id="c1"))
     assert stage.shop.effects == []

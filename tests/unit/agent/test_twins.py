@@ -33,7 +33,20 @@ def test_what_was_begun_is_known_by_its_record_and_not_by_its_words(
 ) -> None:
     ended = None if ok is None else 2
     assert (
-        earlier_call_from(ToolRun("t1", "c1", "pay", "write", "{}", 1, ended, ok, result)) == twin
+        earlier_call_from(
+            ToolRun(
+                turn_id="t1",
+                call_id="c1",
+                tool="pay",
+                risk="write",
+                arguments="{}",
+                started_at=1,
+                finished_at=ended,
+                ok=ok,
+                result=result,
+            )
+        )
+        == twin
     )
 
 

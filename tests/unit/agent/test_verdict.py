@@ -23,7 +23,7 @@ COUNTED = UsageChunk(10, 50, alone=True)
 
 
 def call(shape: ArgumentsState, *, sealed: bool = False) -> StepCall:
-    return StepCall("c1", "pay", "", shape, sealed)
+    return StepCall(id="c1", name="pay", arguments="", arguments_state=shape, sealed=sealed)
 
 
 WHOLE, BAD, CUT, NONE = (
@@ -41,10 +41,13 @@ WHOLE, BAD, CUT, NONE = (
     ("step", "error", "verdict"),
     [
         pytest.param(
-            StepResult("hi", finish_reason=FinishReason.STOP), None, Complete(), id="text and stop"
+            StepResult(text="hi", finish_reason=FinishReason.STOP),
+            None,
+            Complete(),
+            id="text and stop",
         ),
         pytest.param(
-            StepResult("hi", finish_reason=FinishReason.STOP),
+            StepResult(text="hi", finish_reason=FinishReason.STOP),
             RESET,
             Complete(),
             id="a reset after the end",
@@ -77,17 +80,20 @@ WHOLE, BAD, CUT, NONE = (
             StepResult(finish_reason=FinishReason.STOP), None, Empty(), id="stop and nothing"
         ),
         pytest.param(
-            StepResult(" \n", reasoning="hm", finish_reason=FinishReason.STOP),
+            StepResult(text=" \n", reasoning="hm", finish_reason=FinishReason.STOP),
             None,
             Empty(),
             id="only thinking",
         ),
         pytest.param(StepResult(end_marker_seen=True), None, Empty(), id="done and nothing"),
         pytest.param(
-            StepResult("no", finish_reason=FinishReason.REFUSED), None, ModelRefused(), id="refused"
+            StepResult(text="no", finish_reason=FinishReason.REFUSED),
+            None,
+            ModelRefused(),
+            id="refused",
         ),
         pytest.param(
-            StepResult("hi", finish_reason=FinishReason.LENGTH), None, Capped(), id="length"
+            StepResult(text="hi", finish_reason=FinishReason.LENGTH), None, Capped(), id="length"
         ),
         pytest.param(
             StepResult(calls=(WHOLE,), finish_reason=FinishReason.LENGTH),
@@ -108,7 +114,7 @@ WHOLE, BAD, CUT, NONE = (
             id="the token count gives the limit away",
         ),
         pytest.param(
-            StepResult("hi", finish_reason=FinishReason.STOP, usage=COUNTED),
+            StepResult(text="hi", finish_reason=FinishReason.STOP, usage=COUNTED),
             None,
             Complete(),
             id="just enough",
@@ -120,7 +126,9 @@ WHOLE, BAD, CUT, NONE = (
             id="stop, but a call is cut",
         ),
         pytest.param(
-            StepResult("hi", calls=(BAD,), finish_reason=FinishReason.TOOL_CALLS, usage=COUNTED),
+            StepResult(
+                text="hi", calls=(BAD,), finish_reason=FinishReason.TOOL_CALLS, usage=COUNTED
+            ),
             None,
             Capped(),
             id="the token count makes a bad end suspicious",
@@ -155,15 +163,15 @@ WHOLE, BAD, CUT, NONE = (
             id="an error and nothing",
         ),
         pytest.param(
-            StepResult("x", calls=(WHOLE, NONE)),
+            StepResult(text="x", calls=(WHOLE, NONE)),
             None,
             Cut(CutPhase.TOOL_NAME),
             id="the last call counts",
         ),
         pytest.param(
-            StepResult("hi", end_marker_seen=True), None, SoftComplete(), id="[DONE] only"
+            StepResult(text="hi", end_marker_seen=True), None, SoftComplete(), id="[DONE] only"
         ),
-        pytest.param(StepResult("hi", usage=COUNTED), None, SoftComplete(), id="usage only"),
+        pytest.param(StepResult(text="hi", usage=COUNTED), None, SoftComplete(), id="usage only"),
         pytest.param(
             StepResult(calls=(WHOLE,), end_marker_seen=True),
             RESET,
@@ -171,7 +179,7 @@ WHOLE, BAD, CUT, NONE = (
             id="call and [DONE]",
         ),
         pytest.param(
-            StepResult("hi", usage=UsageChunk(1, 1)),
+            StepResult(text="hi", usage=UsageChunk(1, 1)),
             None,
             Cut(CutPhase.TEXT),
             id="counted on the way",
@@ -192,13 +200,21 @@ WHOLE, BAD, CUT, NONE = (
         pytest.param(
             StepResult(reasoning="hm"), None, Cut(CutPhase.REASONING), id="cut while thinking"
         ),
-        pytest.param(StepResult("half"), RESET, Cut(CutPhase.TEXT, RESET), id="cut in the text"),
-        pytest.param(StepResult("half"), None, Cut(CutPhase.TEXT), id="the body just ended"),
         pytest.param(
-            StepResult("x", calls=(NONE,)), None, Cut(CutPhase.TOOL_NAME), id="cut after the name"
+            StepResult(text="half"), RESET, Cut(CutPhase.TEXT, RESET), id="cut in the text"
+        ),
+        pytest.param(StepResult(text="half"), None, Cut(CutPhase.TEXT), id="the body just ended"),
+        pytest.param(
+            StepResult(text="x", calls=(NONE,)),
+            None,
+            Cut(CutPhase.TOOL_NAME),
+            id="cut after the name",
         ),
         pytest.param(
-            StepResult("x", calls=(CUT,)), None, Cut(CutPhase.TOOL_ARGS), id="cut in the arguments"
+            StepResult(text="x", calls=(CUT,)),
+            None,
+            Cut(CutPhase.TOOL_ARGS),
+            id="cut in the arguments",
         ),
         pytest.param(
             StepResult(calls=(WHOLE,)), None, Cut(CutPhase.CALL_UNSEALED), id="whole, but unproven"
@@ -215,17 +231,19 @@ def test_judges(step: StepResult, error: ProviderError | None, verdict: Verdict)
 
 def test_our_own_stop_comes_before_everything_else() -> None:
     assert (
-        judge_attempt(StepResult("hi", finish_reason=FinishReason.STOP), stopped=True)
+        judge_attempt(StepResult(text="hi", finish_reason=FinishReason.STOP), stopped=True)
         == Interrupted()
     )
 
 
 def test_a_service_known_to_end_without_a_word_is_believed_for_text_only() -> None:
-    assert judge_attempt(StepResult("hi"), omits_end_marker=True) == SoftComplete()
+    assert judge_attempt(StepResult(text="hi"), omits_end_marker=True) == SoftComplete()
     assert isinstance(judge_attempt(StepResult(calls=(WHOLE,)), omits_end_marker=True), Cut)
-    assert isinstance(judge_attempt(StepResult("hi"), omits_end_marker=True, error=RESET), Cut)
+    assert isinstance(judge_attempt(StepResult(text="hi"), omits_end_marker=True, error=RESET), Cut)
     assert isinstance(judge_attempt(StepResult(), omits_end_marker=True), Cut)
-    assert isinstance(judge_attempt(StepResult("hi", calls=(WHOLE,)), omits_end_marker=True), Cut)
+    assert isinstance(
+        judge_attempt(StepResult(text="hi", calls=(WHOLE,)), omits_end_marker=True), Cut
+    )
 
 
 def test_every_verdict_has_a_word_for_the_journal() -> None:

@@ -40,12 +40,18 @@ from platforms.core.contract import (
 from sessions.records import ItemState, OutboxItem
 
 HERE = Address("memory", "1")
-CAN = Capabilities(4000, Unit.CHARACTERS, Live.EDIT, Repeat.NONCE, buttons=3)
+CAN = Capabilities(4000, Unit.CHARACTERS, live=Live.EDIT, repeat=Repeat.NONCE, buttons=3)
 
 
 def _item(kind: str = "answer") -> OutboxItem:
     return OutboxItem(
-        "a", write_address(HERE), kind, ItemState.PENDING, write_body(ItemBody()), 0, reply_to="5"
+        id="a",
+        address=write_address(HERE),
+        kind=kind,
+        state=ItemState.PENDING,
+        body=write_body(ItemBody()),
+        created_at=0,
+        reply_to="5",
     )
 
 
@@ -57,7 +63,13 @@ def _part(
     number: int, text: str, fate: ShownState = ShownState.SHOWN, *, streaming: bool = False
 ) -> ShownMessage:
     message = str(number) if fate in {ShownState.SHOWN, ShownState.LOST} else ""
-    return ShownMessage(f"a.{number}", fate, message, _looks(text, streaming=streaming), since=9)
+    return ShownMessage(
+        op=f"a.{number}",
+        fate=fate,
+        message=message,
+        looks=_looks(text, streaming=streaming),
+        since=9,
+    )
 
 
 def _next(
@@ -108,7 +120,7 @@ def test_every_message_of_a_question_says_that_it_is_not_the_models() -> None:
 
 def test_a_notice_says_that_it_is_one_in_posts_and_edits() -> None:
     assert _op(_next("one", kind="notice", can=RIGID)) == Post("a.0", HERE, "one", notice=True)
-    edit = Edit("a.0.e", HERE, "0", "new", notice=True)
+    edit = Edit("a.0.e", HERE, message="0", text="new", notice=True)
     assert _op(_next("new", kind="notice", shown=(_part(0, "one"),))) == edit
 
 
@@ -118,14 +130,14 @@ def test_a_live_message_is_edited_and_the_edit_that_ends_it_comes_even_when_the_
     live = _part(0, "one", streaming=True)
     assert _next("one", shown=(live,), phase=ItemPhase.LIVE) is None
     edit = _next("one two", shown=(live,), phase=ItemPhase.LIVE)
-    assert _op(edit) == Edit("a.0.e", HERE, "0", "one two", streaming=True)
-    assert _op(_next("one", shown=(live,))) == Edit("a.0.e", HERE, "0", "one")
+    assert _op(edit) == Edit("a.0.e", HERE, message="0", text="one two", streaming=True)
+    assert _op(_next("one", shown=(live,))) == Edit("a.0.e", HERE, message="0", text="one")
 
 
 def test_a_live_message_that_is_full_ends_before_the_next_one_begins() -> None:
     live = _part(0, "one", streaming=True)
     step = _next("one", "two", shown=(live,), phase=ItemPhase.LIVE)
-    assert _op(step) == Edit("a.0.e", HERE, "0", "one")
+    assert _op(step) == Edit("a.0.e", HERE, message="0", text="one")
     step = _next("one", "two", shown=(_part(0, "one"),), phase=ItemPhase.LIVE)
     assert _op(step) == Post("a.1", HERE, "two", streaming=True)
 
@@ -135,11 +147,13 @@ def test_a_stream_is_changed_only_by_growing_until_its_last_edit() -> None:
     grown = _next(
         "one two", shown=(live,), phase=ItemPhase.LIVE, can=STREAMING, before={"a.0": "one"}
     )
-    assert _op(grown) == Edit("a.0.e", HERE, "0", "one two", streaming=True)
+    assert _op(grown) == Edit("a.0.e", HERE, message="0", text="one two", streaming=True)
     for before in ({"a.0": "other"}, {}):
         step = _next("one two", shown=(live,), phase=ItemPhase.LIVE, can=STREAMING, before=before)
         assert step is None
-    assert _op(_next("else", shown=(live,), can=STREAMING)) == Edit("a.0.e", HERE, "0", "else")
+    assert _op(_next("else", shown=(live,), can=STREAMING)) == Edit(
+        "a.0.e", HERE, message="0", text="else"
+    )
 
 
 def test_what_should_not_be_there_is_deleted_the_last_first() -> None:
@@ -193,7 +207,7 @@ def test_an_answer_whose_writer_died_is_left_but_a_stream_is_closed() -> None:
     assert _next("o", shown=live, phase=ItemPhase.ABANDONED) == ItemResult(ItemState.SENT)
     assert _next("o", "two", phase=ItemPhase.ABANDONED) == ItemResult(ItemState.SENT)
     closing = _next("o", shown=live, phase=ItemPhase.ABANDONED, can=STREAMING)
-    assert _op(closing) == Edit("a.0.e", HERE, "0", "o")
+    assert _op(closing) == Edit("a.0.e", HERE, message="0", text="o")
     found = _next("one", shown=(UNKNOWN,), phase=ItemPhase.ABANDONED, can=LOOKING)
     assert isinstance(_op(found), Post)
     lost = _next("one", shown=(UNKNOWN,), phase=ItemPhase.ABANDONED, can=MARKING)
@@ -209,15 +223,18 @@ def test_an_abandoned_answer_without_a_word_is_taken_away() -> None:
 def test_only_the_last_message_of_a_question_asks_and_a_file_comes_after_its_words() -> None:
     yes = (Button("Yes", "y"),)
     ask = wanted_messages(_item("ask"), ItemBody(buttons=yes), ("one", "two"), CAN, streaming=False)
-    assert ask == (WantedMessage("one"), WantedMessage("two", MessageKind.ASK, yes))
+    assert ask == (
+        WantedMessage(text="one"),
+        WantedMessage(text="two", kind=MessageKind.ASK, buttons=yes),
+    )
     step = ItemPlanner(_item("ask"), ItemBody(), CAN, ItemPhase.FINAL).next_step(
         ask[1:], ShownItem()
     )
-    assert _op(step) == Ask("a.0", HERE, "two", yes)
+    assert _op(step) == Ask("a.0", HERE, text="two", buttons=yes)
     body = ItemBody(path="/x", name="x", media_type="t/t")
     file = wanted_messages(_item("upload"), body, ("one",), CAN, streaming=False)
     step = ItemPlanner(_item("upload"), body, CAN, ItemPhase.FINAL).next_step(file, ShownItem())
-    assert _op(step) == Upload("a.0", HERE, "/x", "x", "t/t", "one")
+    assert _op(step) == Upload("a.0", HERE, path="/x", name="x", media_type="t/t", caption="one")
     shown = ShownItem((_part(0, "other caption"),))
     assert ItemPlanner(_item("upload"), body, CAN, ItemPhase.FINAL).next_step(
         file, shown
@@ -245,7 +262,7 @@ def test_a_caption_is_measured_as_the_platform_does_with_room_for_a_mark(
         _item("upload"), ItemBody(path="/x"), (text,), can, streaming=False
     )
     assert (first.kind is MessageKind.UPLOAD) is fits
-    assert more == ([] if fits else [WantedMessage("", MessageKind.UPLOAD)])
+    assert more == ([] if fits else [WantedMessage(text="", kind=MessageKind.UPLOAD)])
 
 
 # --- what is shown afterwards ----------------------------------------------------------------
@@ -259,7 +276,9 @@ def _step(step: DeliveryStep | ItemResult | None) -> DeliveryStep:
 def test_a_try_is_on_record_before_its_outcome() -> None:
     step = _step(_next("one"))
     trying = plan.record_attempt(ShownItem(), step, 100)
-    assert trying.parts == (ShownMessage("a.0", ShownState.TRYING, looks=_looks("one"), since=100),)
+    assert trying.parts == (
+        ShownMessage(op="a.0", fate=ShownState.TRYING, looks=_looks("one"), since=100),
+    )
     assert plan.record_restart(trying).parts[0].fate is ShownState.UNKNOWN
     assert plan.record_unknown(trying, step).parts[0].fate is ShownState.UNKNOWN
     done = plan.record_success(trying, step, Receipt("77"))

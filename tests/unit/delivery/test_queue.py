@@ -14,7 +14,15 @@ ADDRESS = write_address(Address("memory", "7"))
 
 def item(text: str, *, final: bool) -> OutboxItem:
     body = write_body(ItemBody(text=text))
-    return OutboxItem("a_1", "{}", "answer", ItemState.PENDING, body, 0, final=final)
+    return OutboxItem(
+        id="a_1",
+        address="{}",
+        kind="answer",
+        state=ItemState.PENDING,
+        body=body,
+        created_at=0,
+        final=final,
+    )
 
 
 def test_an_abandoned_answer_that_somebody_finishes_waits_no_longer() -> None:
@@ -32,7 +40,9 @@ def test_a_pause_that_the_platform_asked_for_is_kept_when_the_text_changes() -> 
 
 
 def test_answers_that_share_a_chat_take_turns() -> None:
-    can = Capabilities(4096, Unit.CHARACTERS, Live.EDIT, Repeat.ALWAYS, live_interval=0.0)
+    can = Capabilities(
+        4096, Unit.CHARACTERS, live=Live.EDIT, repeat=Repeat.ALWAYS, live_interval=0.0
+    )
     queue = ChatQueue(can, str)
     for number in range(3):
         written = msgspec.structs.replace(item("", final=False), id=f"a_{number}")

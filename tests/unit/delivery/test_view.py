@@ -35,18 +35,35 @@ def _can(
 
 
 def test_what_is_stored_is_read_back() -> None:
-    body = ItemBody("text", (Button("Yes", "yes"),), "/x", "x", "text/plain", urgent=True)
+    body = ItemBody(
+        text="text",
+        buttons=(Button("Yes", "yes"),),
+        path="/x",
+        name="x",
+        media_type="text/plain",
+        urgent=True,
+    )
     shown = ShownItem(
-        (ShownMessage("a.0", ShownState.SHOWN, "7", "digest", 5, marked=True, repeats=2),)
+        (
+            ShownMessage(
+                op="a.0",
+                fate=ShownState.SHOWN,
+                message="7",
+                looks="digest",
+                since=5,
+                marked=True,
+                repeats=2,
+            ),
+        )
     )
     address = Address("slack", "T1/D1", "second", "7.5")
     item = OutboxItem(
-        "a",
-        write_address(address),
-        "answer",
-        ItemState.PENDING,
-        write_body(body),
-        0,
+        id="a",
+        address=write_address(address),
+        kind="answer",
+        state=ItemState.PENDING,
+        body=write_body(body),
+        created_at=0,
         shown=write_shown(shown),
     )
     assert read_body(item) == body
@@ -55,7 +72,14 @@ def test_what_is_stored_is_read_back() -> None:
 
 
 def test_an_item_without_memory_has_shown_nothing() -> None:
-    item = OutboxItem("a", "", "answer", ItemState.PENDING, write_body(ItemBody()), 0)
+    item = OutboxItem(
+        id="a",
+        address="",
+        kind="answer",
+        state=ItemState.PENDING,
+        body=write_body(ItemBody()),
+        created_at=0,
+    )
     assert read_shown(item) == ShownItem()
 
 
@@ -75,7 +99,7 @@ def test_messages_look_the_same_only_with_equal_text_buttons_and_state() -> None
 def test_a_message_may_be_streaming_unless_it_is_known_to_have_ended(
     digest: str, may: bool
 ) -> None:
-    assert may_be_streaming(ShownMessage("a.0", ShownState.SHOWN, looks=digest)) is may
+    assert may_be_streaming(ShownMessage(op="a.0", fate=ShownState.SHOWN, looks=digest)) is may
 
 
 def test_a_mark_never_makes_a_message_too_long() -> None:

@@ -218,17 +218,19 @@ def test_bots_get_in_only_when_they_are_named(allow: str) -> None:
 
 def _edit(sender: Sender, *, direct: bool) -> Inbound:
     place = Address("telegram", sender.id if direct else GROUP)
-    return InboundEdit("2", 0, place, sender, "1", (Text("new words"),), direct=direct)
+    return InboundEdit(
+        "2", 0, address=place, sender=sender, message="1", parts=(Text("new words"),), direct=direct
+    )
 
 
 def _delete(sender: Sender, *, direct: bool) -> Inbound:
     place = Address("telegram", sender.id if direct else GROUP)
-    return InboundDelete("2", 0, place, sender, "1", direct=direct)
+    return InboundDelete("2", 0, address=place, sender=sender, message="1", direct=direct)
 
 
 def _button(sender: Sender, *, direct: bool) -> Inbound:
     place = Address("telegram", sender.id if direct else GROUP)
-    return InboundAction("2", 0, place, sender, "approve:1", direct=direct)
+    return InboundAction("2", 0, address=place, sender=sender, action="approve:1", direct=direct)
 
 
 @pytest.mark.parametrize("make", [_edit, _delete, _button])

@@ -37,17 +37,21 @@ from sessions.records import (
 )
 from sessions.store.store import SessionStore
 from sessions.values.ids import Ids
+from sessions.values.notices import NoticeId
 from tests.fakes.memory import MemoryAdapter, VisibleMessage
 
 PATIENCE = 5.0
 HALF_AN_HOUR = 1_800_000
 YES, NO = "approve", "deny"
 ANN, BOB, CHIEF = "memory:1", "memory:2", "memory:9"
-MAY, MAY_NOT = NoticeReply("ask.may", {"tool": "run"}), NoticeReply("ask.may_not", {"tool": "run"})
+MAY, MAY_NOT = (
+    NoticeReply(NoticeId.ASK_MAY, {"tool": "run"}),
+    NoticeReply(NoticeId.ASK_MAY_NOT, {"tool": "run"}),
+)
 NOTED, LATE, ANSWERED = (
-    NoticeReply("ask.noted"),
-    NoticeReply("ask.late"),
-    NoticeReply("ask.answered"),
+    NoticeReply(NoticeId.ASK_NOTED),
+    NoticeReply(NoticeId.ASK_LATE),
+    NoticeReply(NoticeId.ASK_ANSWERED),
 )
 
 
@@ -157,7 +161,13 @@ class Office:
     ) -> asyncio.Task[str | None]:
         """Let a tool ask; the task ends when it knows."""
         where = write_address(Address("memory", chat))
-        asking = RequestingTurn(key or f"memory:{chat}", session, turn, where, person)
+        asking = RequestingTurn(
+            key=key or f"memory:{chat}",
+            session_id=session,
+            turn_id=turn,
+            address=where,
+            person=person,
+        )
         return self.tasks.create_task(
             self.approvals.request_approval(asking, how, call or call_of())
         )
@@ -197,7 +207,7 @@ class Office:
         call = CommandCall(
             key=f"memory:{chat or person.partition(':')[2]}",
             args=args,
-            context=CommandContext(where, person, admin, "i1"),
+            context=CommandContext(address=where, person=person, admin=admin, inbox="i1"),
             role=Role.ADMIN if admin else Role.MEMBER,
             principal=person,
             name="",
@@ -213,7 +223,7 @@ class Office:
         place = Address("memory", person.partition(":")[2])
         return await self.approvals.on_button(
             id_,
-            CommandContext(write_address(place), person, admin),
+            CommandContext(address=write_address(place), person=person, admin=admin),
             role=Role.ADMIN if admin else Role.MEMBER,
             allow=word == YES,
         )
@@ -246,7 +256,17 @@ async def office(
         address = write_address(Address("memory", "1"))
         await store.apply(
             OpenSession("s1", "memory:1", address, 1),
-            StartTurn("t1", "s1", "memory:1", address, (), (Message("user", "go"),), "go", 1, ANN),
+            StartTurn(
+                id="t1",
+                session_id="s1",
+                key="memory:1",
+                address=address,
+                inbox=(),
+                messages=(Message("user", "go"),),
+                request="go",
+                at=1,
+                person=ANN,
+            ),
         )
 
     def capabilities(place: Address) -> Capabilities | None:
@@ -403,8 +423,8 @@ async def test_an_allowed_call_runs_once_and_every_chat_says_who_allowed_it(
         asked = await desk.asked()
         if by_button:
             answer = await desk.presses(asked.id, YES, person=CHIEF, admin=True)
-            assert answer == NoticeReply("ask.silent")
-            assert render_notice("ask.silent", {}, "/{word}") == ""
+            assert answer == NoticeReply(NoticeId.ASK_SILENT)
+            assert render_notice(NoticeId.ASK_SILENT, {}, "/{word}") == ""
         else:
             assert await desk.says(YES, person=CHIEF, admin=True) == MAY
         assert await said(task) is None
@@ -453,8 +473,10 @@ async def test_nobody_answering_in_time_is_a_no(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("how", "person", "admin", "told"),
     [
-        pytest.param(EXEC, ANN, False, NoticeReply("admins_only"), id="a member, for a program"),
-        pytest.param(NET, BOB, False, NoticeReply("not_yours"), id="another member"),
+        pytest.param(
+            EXEC, ANN, False, NoticeReply(NoticeId.ADMINS_ONLY), id="a member, for a program"
+        ),
+        pytest.param(NET, BOB, False, NoticeReply(NoticeId.NOT_YOURS), id="another member"),
     ],
 )
 async def test_who_is_not_entitled_changes_nothing(
@@ -475,7 +497,7 @@ async def test_without_a_code_the_only_question_is_meant_and_several_are_listed(
     tmp_path: Path,
 ) -> None:
     async with office(tmp_path) as desk:
-        assert await desk.says(YES) == NoticeReply("ask.none")
+        assert await desk.says(YES) == NoticeReply(NoticeId.ASK_NONE)
         desk.begins(NET, call_of("one"))
         first = await desk.asked()
         desk.clock.time += 1
@@ -487,12 +509,14 @@ async def test_without_a_code_the_only_question_is_meant_and_several_are_listed(
             f'{approval_code(first.id)} run `{{"command": "one"}}`\n'
             f'{approval_code(second.id)} run `{{"command": "two"}}`'
         )
-        assert await desk.says(YES, "please") == NoticeReply("ask.unknown", {"code": "please"})
+        assert await desk.says(YES, "please") == NoticeReply(
+            NoticeId.ASK_UNKNOWN, {"code": "please"}
+        )
         assert await desk.says(YES, f"{approval_code(second.id)} please") == MAY
         assert await said(two) is None
         assert await desk.says(YES) == MAY
         assert await desk.says(YES, approval_code(first.id)) == NoticeReply(
-            "ask.unknown", {"code": approval_code(first.id)}
+            NoticeId.ASK_UNKNOWN, {"code": approval_code(first.id)}
         )
 
 
@@ -526,7 +550,7 @@ async def test_of_two_who_answer_at_once_one_is_first(tmp_path: Path) -> None:
             assert (yes.result(), no.result()) == (MAY, ANSWERED)
         else:
             assert why == "denied by web:owner."
-            assert (yes.result(), no.result()) == (ANSWERED, NoticeReply("ask.silent"))
+            assert (yes.result(), no.result()) == (ANSWERED, NoticeReply(NoticeId.ASK_SILENT))
         assert await desk.presses(asked.id, YES, person=CHIEF, admin=True) == ANSWERED
 
 
@@ -550,7 +574,9 @@ async def test_of_many_who_saw_it_open_all_but_one_are_told_that_they_are_late(
 
 async def test_a_button_of_no_question_says_so(tmp_path: Path) -> None:
     async with office(tmp_path) as desk:
-        assert await desk.presses("p_12345", YES) == NoticeReply("ask.unknown", {"code": "2345"})
+        assert await desk.presses("p_12345", YES) == NoticeReply(
+            NoticeId.ASK_UNKNOWN, {"code": "2345"}
+        )
 
 
 async def test_an_answer_in_the_moment_in_which_the_time_is_over_counts(tmp_path: Path) -> None:
@@ -558,7 +584,9 @@ async def test_an_answer_in_the_moment_in_which_the_time_is_over_counts(tmp_path
         task = desk.asks(NET)
         asked = await desk.asked()
         now = desk.clock.now()  # as another writer would: nobody tells who waits
-        await desk.store.apply(AnswerApproval(asked.id, ApprovalState.ALLOWED, ANN, now))
+        await desk.store.apply(
+            AnswerApproval(id=asked.id, state=ApprovalState.ALLOWED, by=ANN, at=now)
+        )
         assert await said(task) is None
         assert await desk.state(asked.id) is ApprovalState.USED
 
@@ -581,7 +609,7 @@ async def test_a_permission_that_somebody_else_used_up_serves_no_second_call(
         now = desk.clock.now()
         allowed = msgspec.structs.replace(asked, state=ApprovalState.ALLOWED, answered_at=now)
         for state in (ApprovalState.ALLOWED, ApprovalState.USED):
-            await desk.store.apply(AnswerApproval(asked.id, state, ANN, now))
+            await desk.store.apply(AnswerApproval(id=asked.id, state=state, by=ANN, at=now))
         desk.approvals._waiters[asked.id].set_result(allowed)
         assert await said(task) == PERMISSION_USED
 
@@ -607,7 +635,7 @@ async def test_a_stop_closes_the_question_beside(tmp_path: Path) -> None:
         assert await desk.state(asked.id) is ApprovalState.EXPIRED
         for chat in ("1", "9"):
             assert (await desk.screen.one(chat, "⏹ This is over")).buttons == ()
-        assert await desk.says(YES, person=CHIEF, admin=True) == NoticeReply("ask.none")
+        assert await desk.says(YES, person=CHIEF, admin=True) == NoticeReply(NoticeId.ASK_NONE)
         assert await desk.presses(asked.id, YES, person=CHIEF, admin=True) == LATE
 
 
@@ -625,7 +653,9 @@ async def test_a_permission_that_a_stop_overtook_does_not_count_later(tmp_path: 
         task = desk.asks(NET)
         asked = await desk.asked()
         now = desk.clock.now()
-        await desk.store.apply(AnswerApproval(asked.id, ApprovalState.ALLOWED, ANN, now))
+        await desk.store.apply(
+            AnswerApproval(id=asked.id, state=ApprovalState.ALLOWED, by=ANN, at=now)
+        )
         await cut(desk, task, TurnState.STOPPED)
         assert await desk.state(asked.id) is ApprovalState.USED
 
@@ -935,7 +965,14 @@ async def test_a_chat_that_is_asked_much_is_shown_each_answer_in_its_place(tmp_p
 
 async def tell(desk: Office, note: str) -> None:
     address = write_address(Address("memory", "1"))
-    item = OutboxItem(note, address, "notice", ItemState.PENDING, b'{"text":"a note"}', 1)
+    item = OutboxItem(
+        id=note,
+        address=address,
+        kind="notice",
+        state=ItemState.PENDING,
+        body=b'{"text":"a note"}',
+        created_at=1,
+    )
     await desk.store.apply(PutItem(item))
     desk.delivery.enqueue([item])
     async with asyncio.timeout(PATIENCE):

@@ -29,6 +29,7 @@ from sessions.records import InboxEntry, InboxState, Message, OutboxItem
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from sessions.values.ids import Ids
+from sessions.values.notices import NoticeId
 from sessions.values.secret import Secret
 from tests.contract.store_kit import ended, opened, started
 from tests.fakes.model_script import Script, ok
@@ -66,7 +67,7 @@ class Room:
         self.server = server
         self.asides = asides
         self.clock = clock
-        self.state = ConversationState(KEY, session="s1")
+        self.state = ConversationState(key=KEY, session="s1")
         self._numbers = 0
 
     async def call(self, word: str, args: str = "") -> CommandOutcome:
@@ -74,13 +75,22 @@ class Room:
         self._numbers += 1
         inbox = f"i_{self._numbers}"
         await self.store.accept(
-            InboxEntry(inbox, "memory", inbox, KEY, ADDRESS, InboxState.COMMAND, b"{}", 1)
+            InboxEntry(
+                id=inbox,
+                source="memory",
+                event=inbox,
+                key=KEY,
+                address=ADDRESS,
+                state=InboxState.COMMAND,
+                payload=b"{}",
+                received_at=1,
+            )
         )
         desk: Any = self
         call = CommandCall(
             key=KEY,
             args=args,
-            context=CommandContext(ADDRESS, PERSON, inbox=inbox),
+            context=CommandContext(address=ADDRESS, person=PERSON, inbox=inbox),
             role=Role.MEMBER,
             principal=PERSON,
             name="Me",
@@ -214,7 +224,7 @@ async def test_a_question_on_the_side_sees_the_summary_of_what_was_shortened(
 ) -> None:
     async with room(tmp_path, ok("fine")) as made:
         await talked(made.store)
-        await made.store.apply(PutSummary("s1", 2, "They talked.", 3))
+        await made.store.apply(PutSummary(session_id="s1", keep=2, summary="They talked.", at=3))
         await made.call("btw", "and?")
         assert await made.shown() == ["💬 fine"]
         asked = made.server.requests[0].messages[0]["content"]
@@ -284,11 +294,13 @@ async def test_nothing_is_shortened_while_a_turn_runs_or_without_a_conversation(
     tmp_path: Path,
 ) -> None:
     async with room(tmp_path) as made:
-        turn = RunningTurn("t1", "s1", ADDRESS, PERSON, "go", 1)
-        made.state = ConversationState(KEY, session="s1", turn=turn)
-        assert await made.call("compact") == NoticeReply("busy")
-        made.state = ConversationState(KEY)
-        assert await made.call("compact") == NoticeReply("compact_nothing")
+        turn = RunningTurn(
+            id="t1", session="s1", address=ADDRESS, person=PERSON, request="go", started_at=1
+        )
+        made.state = ConversationState(key=KEY, session="s1", turn=turn)
+        assert await made.call("compact") == NoticeReply(NoticeId.BUSY)
+        made.state = ConversationState(key=KEY)
+        assert await made.call("compact") == NoticeReply(NoticeId.COMPACT_NOTHING)
 
 
 async def test_a_level_of_reasoning_that_is_none_changes_nothing(tmp_path: Path) -> None:
@@ -299,12 +311,20 @@ async def test_a_level_of_reasoning_that_is_none_changes_nothing(tmp_path: Path)
             assert outcome.notice == "reasoning_unknown"
             assert (outcome.fields["name"], outcome.fields["nearest"]) == (written, near)
         assert await made.call("reasoning") == NoticeReply(
-            "reasoning", {"level": "low", "levels": ", ".join(REASONING_LEVELS)}
+            NoticeId.REASONING_LEVEL, {"level": "low", "levels": ", ".join(REASONING_LEVELS)}
         )
-        leaving = RunningTurn("t1", "s1", ADDRESS, PERSON, "go", 1, cancelling=True)
-        made.state = ConversationState(KEY, session="s1", turn=leaving)
+        leaving = RunningTurn(
+            id="t1",
+            session="s1",
+            address=ADDRESS,
+            person=PERSON,
+            request="go",
+            started_at=1,
+            cancelling=True,
+        )
+        made.state = ConversationState(key=KEY, session="s1", turn=leaving)
         assert await made.call("reasoning", "XHIGH") == NoticeReply(
-            "reasoning_set", {"level": "xhigh", "running": 0}
+            NoticeId.REASONING_SET, {"level": "xhigh", "running": 0}
         )
 
 
@@ -323,7 +343,9 @@ def request(turn: str, tokens: int, person: str, at: int, session: str) -> tuple
     return (
         started(turn, session, key=KEY, person=person, at=at),
         StartAttempt(turn, 1, "openai/scripted", at),
-        EndAttempt(turn, 1, "complete", at, input_tokens=tokens, output_tokens=1),
+        EndAttempt(
+            turn_id=turn, number=1, verdict="complete", at=at, input_tokens=tokens, output_tokens=1
+        ),
         ended(turn, at=at),
     )
 

@@ -82,13 +82,13 @@ async def test_what_was_confirmed_is_not_said_again_and_the_rest_keeps_its_order
         await remote.finish()
         said = [await hears(first) for _ in range(4)]
         await first.write(InputStored(said[0].id))
-        await first.write(AnswerFrame("a", "1"))
+        await first.write(AnswerFrame(item="a", text="1"))
         await first.close()
         second = await other.next()
         assert [await hears(second) for _ in range(3)] == said[1:]
         await second.write(ChatFinished())
         await second.close()
-    assert shown == [AnswerFrame("a", "1"), StatusFrame(""), ENDED_NOTE, BACK_NOTE]
+    assert shown == [AnswerFrame(item="a", text="1"), StatusFrame(""), ENDED_NOTE, BACK_NOTE]
     assert said[3].of == tuple(each.id for each in said[:3])
 
 

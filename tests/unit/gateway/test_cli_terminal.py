@@ -27,40 +27,65 @@ def _printed(*frames: AnswerFrame | NoteFrame | UserFrame, dim: bool = False) ->
 @pytest.mark.parametrize(
     ("frames", "text"),
     [
-        pytest.param([AnswerFrame("a", "Hello.")], "Hello.\n", id="a whole answer ends its line"),
-        pytest.param([AnswerFrame("a", "Hello.\n")], "Hello.\n", id="a line is ended only once"),
         pytest.param(
-            [AnswerFrame("a", "Hel", done=False), AnswerFrame("a", "lo"), NoteFrame("Bye.")],
+            [AnswerFrame(item="a", text="Hello.")], "Hello.\n", id="a whole answer ends its line"
+        ),
+        pytest.param(
+            [AnswerFrame(item="a", text="Hello.\n")], "Hello.\n", id="a line is ended only once"
+        ),
+        pytest.param(
+            [
+                AnswerFrame(item="a", text="Hel", done=False),
+                AnswerFrame(item="a", text="lo"),
+                NoteFrame("Bye."),
+            ],
             "Hello\nBye.\n",
             id="pieces follow each other",
         ),
         pytest.param(
-            [AnswerFrame("a", "Hel", done=False), NoteFrame("Slow."), AnswerFrame("a", "lo")],
+            [
+                AnswerFrame(item="a", text="Hel", done=False),
+                NoteFrame("Slow."),
+                AnswerFrame(item="a", text="lo"),
+            ],
             "Hel\nSlow.\nlo\n",
             id="a notice has its own line",
         ),
         pytest.param(
-            [AnswerFrame("a", "One", done=False), AnswerFrame("b", "Two"), UserFrame("three")],
+            [
+                AnswerFrame(item="a", text="One", done=False),
+                AnswerFrame(item="b", text="Two"),
+                UserFrame("three"),
+            ],
             "One\nTwo\n> three\n",
             id="answers do not mix",
         ),
         pytest.param(
-            [AnswerFrame("a", "Hallo", done=False), AnswerFrame("a", "Hello", anew=True)],
+            [
+                AnswerFrame(item="a", text="Hallo", done=False),
+                AnswerFrame(item="a", text="Hello", anew=True),
+            ],
             "Hallo\nHello\n",
             id="a changed answer begins anew",
         ),
         pytest.param(
-            [AnswerFrame("a", "Hello", done=False), AnswerFrame("a", "Hello there", anew=True)],
+            [
+                AnswerFrame(item="a", text="Hello", done=False),
+                AnswerFrame(item="a", text="Hello there", anew=True),
+            ],
             "Hello there\n",
             id="what stands there is not said again",
         ),
         pytest.param(
             [
                 *(
-                    AnswerFrame("a", "Hello there, you", done=False),
-                    AnswerFrame("b", "On", done=False),
+                    AnswerFrame(item="a", text="Hello there, you", done=False),
+                    AnswerFrame(item="b", text="On", done=False),
                 ),
-                *(AnswerFrame("a", "Hello there", anew=True), AnswerFrame("b", "e")),
+                *(
+                    AnswerFrame(item="a", text="Hello there", anew=True),
+                    AnswerFrame(item="b", text="e"),
+                ),
             ],
             "Hello there, you\nOne\n",
             id="nor what was not quite as long, when a daemon forgot about it",
@@ -68,31 +93,34 @@ def _printed(*frames: AnswerFrame | NoteFrame | UserFrame, dim: bool = False) ->
         pytest.param(
             [
                 *(
-                    AnswerFrame("a", "Hello", done=False),
+                    AnswerFrame(item="a", text="Hello", done=False),
                     NoteFrame("Again."),
-                    AnswerFrame("b", "On", done=False),
+                    AnswerFrame(item="b", text="On", done=False),
                 ),
-                *(AnswerFrame("a", "Hello there", anew=True), AnswerFrame("b", "e")),
+                *(
+                    AnswerFrame(item="a", text="Hello there", anew=True),
+                    AnswerFrame(item="b", text="e"),
+                ),
             ],
             "Hello\nAgain.\nOn\n there\ne\n",
             id="what it lacks follows on a line of its own",
         ),
         pytest.param(
-            [AnswerFrame("a", "Yes.", anew=True, asked="Really?"), NoteFrame("Bye.")],
+            [AnswerFrame(item="a", text="Yes.", anew=True, asked="Really?"), NoteFrame("Bye.")],
             "> Really?\nYes.\nBye.\n",
             id="an answer that nobody has seen stands below what it answers",
         ),
         pytest.param(
             [
-                AnswerFrame("a", "Ye", done=False),
-                AnswerFrame("a", "Yes.", anew=True, asked="Really?"),
+                AnswerFrame(item="a", text="Ye", done=False),
+                AnswerFrame(item="a", text="Yes.", anew=True, asked="Really?"),
             ],
             "Yes.\n",
             id="one of which some stands there does not say it again",
         ),
-        pytest.param([AnswerFrame("a", "")], "", id="nothing is nothing"),
+        pytest.param([AnswerFrame(item="a", text="")], "", id="nothing is nothing"),
         pytest.param(
-            [AnswerFrame("a", "\x1b]0;title\x07\x1b[2Jred\r\ttab\x9b1m")],
+            [AnswerFrame(item="a", text="\x1b]0;title\x07\x1b[2Jred\r\ttab\x9b1m")],
             "]0;title[2Jred\ttab1m\n",
             id="an answer cannot control the terminal",
         ),
@@ -104,7 +132,7 @@ def test_frames_become_lines(frames: list[AnswerFrame | NoteFrame | UserFrame], 
 
 def test_words_that_are_not_the_models_are_dim_on_a_terminal() -> None:
     assert _printed(NoteFrame("Stopped."), dim=True) == "\x1b[2mStopped.\x1b[0m\n"
-    assert _printed(AnswerFrame("a", "Hello."), dim=True) == "Hello.\n"
+    assert _printed(AnswerFrame(item="a", text="Hello."), dim=True) == "Hello.\n"
 
 
 @pytest.mark.parametrize(
@@ -140,7 +168,7 @@ class Echo:
 
     async def send(self, text: str) -> None:
         self.said.append(text)
-        self._frames.put_nowait(AnswerFrame(f"a{len(self.said)}", text))
+        self._frames.put_nowait(AnswerFrame(item=f"a{len(self.said)}", text=text))
         self.heard.set()
 
     async def finish(self) -> None:
@@ -290,7 +318,7 @@ async def _on_a_terminal(*frames: TerminalFrame, rows: int = 4) -> list[str]:
             [
                 NoteFrame("One."),
                 StatusFrame("slow"),
-                AnswerFrame("a", "Two", done=False),
+                AnswerFrame(item="a", text="Two", done=False),
                 StatusFrame(""),
             ],
             ["One.", "Two"],
@@ -298,19 +326,19 @@ async def _on_a_terminal(*frames: TerminalFrame, rows: int = 4) -> list[str]:
         ),
         pytest.param(
             [
-                AnswerFrame("a", "Tw", done=False),
+                AnswerFrame(item="a", text="Tw", done=False),
                 StatusFrame("slow"),
-                AnswerFrame("a", "o\nand\nmore"),
+                AnswerFrame(item="a", text="o\nand\nmore"),
             ],
             ["Two", "and", "more", ">", "slow"],
             id="in the middle of an answer",
         ),
         pytest.param(
             [
-                AnswerFrame("a", "Two", done=False),
+                AnswerFrame(item="a", text="Two", done=False),
                 StatusFrame("slow"),
                 StatusFrame(""),
-                AnswerFrame("a", " more."),
+                AnswerFrame(item="a", text=" more."),
             ],
             ["Two more.", ">"],
             id="the answer goes on where it was",

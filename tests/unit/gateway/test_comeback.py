@@ -13,32 +13,38 @@ from gateway.process.restart_report import (
     format_turns,
     restart_fields,
 )
+from sessions.values.notices import NoticeId
 
-ANN = InterruptedTurn("t_1", "pigeon:1001", "write a\nlong \x1b[31mreport", 3, tool="shell")
-BEN = InterruptedTurn("t_2", "pigeon:1002", "x" * 100, 0, waits=True)
-ASKED = PendingRestart("r_1", 10_000, "1.0", (RestartRequester("pigeon:9"),))
+ANN = InterruptedTurn(
+    turn="t_1", key="pigeon:1001", request="write a\nlong \x1b[31mreport", minutes=3, tool="shell"
+)
+BEN = InterruptedTurn(turn="t_2", key="pigeon:1002", request="x" * 100, minutes=0, waits=True)
+ASKED = PendingRestart(id="r_1", at=10_000, version="1.0", askers=(RestartRequester("pigeon:9"),))
 
 
 def told(over: CompletedRestart, *, direct: bool = True, resumed: int = 0) -> str:
     return render_notice(
-        "restarted", {**restart_fields(over, direct=direct), "resumed": resumed}, "/{word}"
+        NoticeId.RESTARTED, {**restart_fields(over, direct=direct), "resumed": resumed}, "/{word}"
     )
 
 
 @pytest.mark.parametrize(
     ("over", "text"),
     [
-        (CompletedRestart("r", 1_400, "1.0", "1.0"), "✅ Back after 1 s."),
-        (CompletedRestart("r", 0, "1.0", "1.1"), "✅ Back after 1 s. Version 1.1 now, 1.0 before."),
+        (CompletedRestart(id="r", took=1_400, before="1.0", after="1.0"), "✅ Back after 1 s."),
         (
-            CompletedRestart("r", 65_000, "1.0", "1.0", (ANN,)),
+            CompletedRestart(id="r", took=0, before="1.0", after="1.1"),
+            "✅ Back after 1 s. Version 1.1 now, 1.0 before.",
+        ),
+        (
+            CompletedRestart(id="r", took=65_000, before="1.0", after="1.0", interrupted=(ANN,)),
             (
                 "✅ Back after 65 s. 1 task was interrupted.\n"
                 "· pigeon:1001: “write a long [31mreport” (3 min, shell is running)"
             ),
         ),
         (
-            CompletedRestart("r", 2_000, "1.0", "1.0", in_order=False),
+            CompletedRestart(id="r", took=2_000, before="1.0", after="1.0", in_order=False),
             "✅ Back after 2 s. I did not shut down cleanly.",
         ),
     ],
@@ -48,7 +54,7 @@ def test_who_asked_is_told_what_matters(over: CompletedRestart, text: str) -> No
 
 
 def test_in_a_room_nobody_reads_what_others_had_asked_for() -> None:
-    over = CompletedRestart("r", 1_000, "1.0", "1.0", (ANN, BEN))
+    over = CompletedRestart(id="r", took=1_000, before="1.0", after="1.0", interrupted=(ANN, BEN))
     assert told(over, direct=False, resumed=1) == (
         "✅ Back after 1 s. 2 tasks were interrupted and taken up again."
     )
@@ -62,9 +68,11 @@ def test_a_long_list_is_cut() -> None:
 
 
 def test_what_a_crash_left_counts_as_interrupted_and_nothing_twice() -> None:
-    asked = PendingRestart("r_1", 10_000, "1.0", interrupted=(ANN,), drained=True)
+    asked = PendingRestart(id="r_1", at=10_000, version="1.0", interrupted=(ANN,), drained=True)
     over = complete_restart(asked, [ANN, BEN], 12_000, "1.1")
-    assert over == CompletedRestart("r_1", 2_000, "1.0", "1.1", (ANN, BEN))
+    assert over == CompletedRestart(
+        id="r_1", took=2_000, before="1.0", after="1.1", interrupted=(ANN, BEN)
+    )
     assert not complete_restart(ASKED, [], 5_000, "1.0").in_order
     assert complete_restart(ASKED, [], 5_000, "1.0").took == 0  # the clock was set back
 

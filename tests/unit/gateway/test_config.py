@@ -48,7 +48,9 @@ def never_built(*_: object) -> Any:
 
 
 SPECS = {
-    "pigeon": PlatformSpec("pigeon", PigeonSettings, never_built, {"token": "PIGEON_TOKEN"}),
+    "pigeon": PlatformSpec(
+        "pigeon", PigeonSettings, build=never_built, secrets={"token": "PIGEON_TOKEN"}
+    ),
     "web": PlatformSpec("web", type("Web", (Struct,), {}), never_built),
 }
 

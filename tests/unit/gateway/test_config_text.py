@@ -40,7 +40,11 @@ def never_built(*_: object) -> Any:
     raise AssertionError
 
 
-SPECS = {"pigeon": PlatformSpec("pigeon", PigeonSettings, never_built, {"token": "PIGEON_TOKEN"})}
+SPECS = {
+    "pigeon": PlatformSpec(
+        "pigeon", PigeonSettings, build=never_built, secrets={"token": "PIGEON_TOKEN"}
+    )
+}
 
 RICH = Settings(
     model=ModelSettings(

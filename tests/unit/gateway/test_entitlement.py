@@ -1,6 +1,7 @@
 """Who may answer which question, how it is shown, and what the model reads."""
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -33,6 +34,7 @@ from gateway.approvals.wording import (
 from gateway.delivery.view import write_address
 from platforms.core.contract import Address
 from sessions.records import Approval, ApprovalState
+from sessions.values.notices import NoticeId
 
 HERE, THERE = write_address(Address("memory", "1")), write_address(Address("memory", "2"))
 
@@ -142,10 +144,12 @@ LISTED = {"list": 'AB12 pay `{"a": 1}`\nCD34 pay `{"text": "' + ("long 'word' " 
 @pytest.mark.parametrize(
     ("questions", "who", "code", "found"),
     [
-        pytest.param([], somebody(), "", AnswerRefusal("ask.none"), id="none"),
+        pytest.param([], somebody(), "", AnswerRefusal(NoticeId.ASK_NONE), id="none"),
         pytest.param([A], somebody(), "", A, id="the only one"),
         pytest.param([A, ELSEWHERE], somebody(), "", A, id="the only one here"),
-        pytest.param([ELSEWHERE], somebody(), "", AnswerRefusal("ask.none"), id="only elsewhere"),
+        pytest.param(
+            [ELSEWHERE], somebody(), "", AnswerRefusal(NoticeId.ASK_NONE), id="only elsewhere"
+        ),
         pytest.param(
             [ELSEWHERE], somebody("memory:9", admin=True), "", ELSEWHERE, id="an admin in private"
         ),
@@ -156,10 +160,12 @@ LISTED = {"list": 'AB12 pay `{"a": 1}`\nCD34 pay `{"text": "' + ("long 'word' " 
             [ELSEWHERE],
             somebody("memory:9", admin=True, direct=False),
             "",
-            AnswerRefusal("ask.none"),
+            AnswerRefusal(NoticeId.ASK_NONE),
             id="an admin in a room",
         ),
-        pytest.param([A, B], somebody(), "", AnswerRefusal("ask.several", LISTED), id="several"),
+        pytest.param(
+            [A, B], somebody(), "", AnswerRefusal(NoticeId.ASK_SEVERAL, LISTED), id="several"
+        ),
         pytest.param([A, PROGRAM], somebody(), "", A, id="the only one that they may answer"),
         pytest.param([A, B], somebody(), "CD34", B, id="by code"),
         pytest.param([A, B], somebody(), "cd34", B, id="by code in small letters"),
@@ -167,15 +173,21 @@ LISTED = {"list": 'AB12 pay `{"a": 1}`\nCD34 pay `{"text": "' + ("long 'word' " 
             [A],
             somebody(),
             "ZZ99",
-            AnswerRefusal("ask.unknown", {"code": "ZZ99"}),
+            AnswerRefusal(NoticeId.ASK_UNKNOWN, {"code": "ZZ99"}),
             id="a wrong code",
         ),
-        pytest.param([PROGRAM], somebody(), "", AnswerRefusal("admins_only"), id="for admins"),
         pytest.param(
-            [PROGRAM], somebody(), "GH78", AnswerRefusal("admins_only"), id="for admins, by code"
+            [PROGRAM], somebody(), "", AnswerRefusal(NoticeId.ADMINS_ONLY), id="for admins"
         ),
         pytest.param(
-            [ELSEWHERE], somebody(), "EF56", AnswerRefusal("not_yours"), id="somebody else's"
+            [PROGRAM],
+            somebody(),
+            "GH78",
+            AnswerRefusal(NoticeId.ADMINS_ONLY),
+            id="for admins, by code",
+        ),
+        pytest.param(
+            [ELSEWHERE], somebody(), "EF56", AnswerRefusal(NoticeId.NOT_YOURS), id="somebody else's"
         ),
     ],
 )
@@ -299,5 +311,5 @@ def test_shown_arguments_mean_the_same_and_never_leave_their_block(value: str) -
         ),
     ],
 )
-def test_the_model_reads_why_a_call_did_not_run(changes: dict[str, object], said: str) -> None:
+def test_the_model_reads_why_a_call_did_not_run(changes: dict[str, Any], said: str) -> None:
     assert refusal_text(msgspec.structs.replace(A, **changes)) == said

@@ -40,7 +40,20 @@ def test_times_are_counted_into_every_bound_above_them() -> None:
 
 def test_counts_and_levels_carry_their_labels() -> None:
     ledger = Metrics()
-    ledger.on_applied((StartTurn("t", "s", "discord:1", "", (), (), "", 0),))
+    ledger.on_applied(
+        (
+            StartTurn(
+                id="t",
+                session_id="s",
+                key="discord:1",
+                address="",
+                inbox=(),
+                messages=(),
+                request="",
+                at=0,
+            ),
+        )
+    )
     ledger.on_applied((EndTurn("t", TurnState.FAILED, 1_000),))
     level = GaugeMetric("holdfast_things", "Things.", "kind")
     found = read(PrometheusPage(ledger).render([(level, {("a",): 2.0, ("b",): 0.0})]))

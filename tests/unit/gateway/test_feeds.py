@@ -88,7 +88,7 @@ def test_what_is_never_begun_ends_as_well(state: InboxState, over: FeedOutcome |
     feeds = Feeds()
     feed = feeds.acquire("o1")
     feed.inbox_id = "i1"
-    feeds.on_committed([SetInbox(("i0", "i1"), state, 0)])
+    feeds.on_committed([SetInbox(ids=("i0", "i1"), state=state, at=0)])
     assert (feed.end and feed.end.outcome) == over
 
 

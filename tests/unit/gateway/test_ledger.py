@@ -61,7 +61,16 @@ def entry(
 
 
 def start(turn: str = "t1", *inbox: str, at: int = 0, key: str = "telegram:1001") -> StartTurn:
-    return StartTurn(turn, "s1", key, "{}", inbox, (), "hello", at)
+    return StartTurn(
+        id=turn,
+        session_id="s1",
+        key=key,
+        address="{}",
+        inbox=inbox,
+        messages=(),
+        request="hello",
+        at=at,
+    )
 
 
 def counted(figure: Any) -> dict[tuple[str, ...], float]:
@@ -134,7 +143,7 @@ def test_the_end_of_a_turn_of_an_earlier_process_is_counted_without_a_platform()
 
 
 def request(verdict: str = "complete", number: int = 1, phase: str = "", **used: Any) -> Change:
-    return EndAttempt("t1", number, verdict, 1, phase, **used)
+    return EndAttempt(turn_id="t1", number=number, verdict=verdict, at=1, phase=phase, **used)
 
 
 def test_requests_tokens_and_money_are_counted_by_model() -> None:
@@ -228,7 +237,7 @@ def test_ops_are_counted_by_what_came_of_them(
 @pytest.mark.parametrize(
     ("op", "kind"),
     [
-        (Edit("o", PLACE, "m", "hello"), "edit"),
+        (Edit("o", PLACE, message="m", text="hello"), "edit"),
         (Typing("o", PLACE), "typing"),
         (React("o", PLACE, "m", "👀"), "react"),
     ],
@@ -244,11 +253,11 @@ def test_tools_items_and_suspended_sessions_are_counted() -> None:
     ledger = Metrics()
     ledger.on_applied(
         (
-            EndTool("t1", "c1", ok=True, result="", at=1),
-            EndTool("t1", "c2", ok=False, result="", at=1),
-            SetItem("a1", ItemState.SENT, 1),
-            SetItem("a2", ItemState.DEAD, 1),
-            SetItem("a3", ItemState.ATTEMPTING, 1),
+            EndTool(turn_id="t1", call_id="c1", ok=True, result="", at=1),
+            EndTool(turn_id="t1", call_id="c2", ok=False, result="", at=1),
+            SetItem(id="a1", state=ItemState.SENT, at=1),
+            SetItem(id="a2", state=ItemState.DEAD, at=1),
+            SetItem(id="a3", state=ItemState.ATTEMPTING, at=1),
             SetSession("s1", SessionState.SUSPENDED, SessionReason.CRASH, 1),
             SetSession("s2", SessionState.CLOSED, SessionReason.NEW, 1),
             SetSession("s3", SessionState.ACTIVE, None, 1),
@@ -265,7 +274,7 @@ def test_what_never_ends_is_forgotten() -> None:
     for number in range(_MAX_REMEMBERED + 100):
         ledger.on_accepted(entry(id_=f"i{number}"), new=True)
         ledger.on_applied((start(f"t{number}"), StartAttempt(f"t{number}", 1, "m", 0)))
-        ledger.on_applied((EndAttempt(f"x{number}", 1, "cut", 0),))
+        ledger.on_applied((EndAttempt(turn_id=f"x{number}", number=1, verdict="cut", at=0),))
     kept = (
         ledger._received,
         ledger._started_turns,

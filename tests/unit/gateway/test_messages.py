@@ -1,3 +1,5 @@
+from typing import Any
+
 import msgspec
 
 from gateway.inbound.reader import InboxReader, read_event
@@ -18,14 +20,25 @@ from sessions.records import Attachment, InboxEntry, InboxState
 PLACE = Address("telegram", "-100")
 
 
-def message(text: str = "hello", *, direct: bool = True, **fields: object) -> InboundMessage:
-    base = InboundMessage("1", 0, PLACE, Sender("7", "Ada"), (Text(text),), direct=direct)
+def message(text: str = "hello", *, direct: bool = True, **fields: Any) -> InboundMessage:
+    base = InboundMessage(
+        "1", 0, address=PLACE, sender=Sender("7", "Ada"), parts=(Text(text),), direct=direct
+    )
     return msgspec.structs.replace(base, **fields)
 
 
 def entry(event: Inbound, key: str = "telegram:-100") -> InboxEntry:
     payload = msgspec.json.encode(event)
-    return InboxEntry("i_1", "s", "1", key, "there", InboxState.WAITING, payload, 0)
+    return InboxEntry(
+        id="i_1",
+        source="s",
+        event="1",
+        key=key,
+        address="there",
+        state=InboxState.WAITING,
+        payload=payload,
+        received_at=0,
+    )
 
 
 def test_a_message_in_a_dm_is_its_words() -> None:
@@ -36,7 +49,7 @@ def test_a_message_in_a_dm_is_its_words() -> None:
 
 
 def test_all_that_answers_a_message_is_named_after_where_and_what_it_is_and_nothing_else() -> None:
-    def origin(**changes: object) -> str:
+    def origin(**changes: Any) -> str:
         return (
             InboxReader(lambda: BusyPolicy.QUEUE)
             .read_pending(msgspec.structs.replace(entry(message()), **changes))
@@ -79,7 +92,7 @@ def test_words_in_front_say_how_one_message_is_handled() -> None:
 def test_quotes_and_rooms_are_words_and_files_stand_beside_them() -> None:
     event = message(
         "look",
-        parts=(Text("look"), File("a.pdf", "application/pdf", "ref", 7)),
+        parts=(Text("look"), File("a.pdf", "application/pdf", ref="ref", size=7)),
         reply_to=Quote("Bob", "earlier"),
         context=(Quote("Eve", "before"),),
     )
@@ -88,14 +101,18 @@ def test_quotes_and_rooms_are_words_and_files_stand_beside_them() -> None:
     assert "[In reply to Bob: earlier]" in said.content
     assert said.content.endswith("]\nlook")
     assert said.files == (
-        Attachment("a.pdf", "application/pdf", "received/1/a.pdf", ref="ref", size=7),
+        Attachment(
+            name="a.pdf", media_type="application/pdf", path="received/1/a.pdf", ref="ref", size=7
+        ),
     )
 
 
 def test_an_edit_replaces_words_and_files_and_nothing_else() -> None:
     reader = InboxReader(lambda: BusyPolicy.QUEUE)
     photo = File("b.png", "image/png", "r2")
-    edit = InboundEdit("e", 1, PLACE, Sender("7"), "1", (Text("better"), photo))
+    edit = InboundEdit(
+        "e", 1, address=PLACE, sender=Sender("7"), message="1", parts=(Text("better"), photo)
+    )
     old = message(parts=(Text("look"), File("a.png", "image/png", "r1")))
     changed = reader.apply_edit(entry(old), edit)
     assert reader.read_pending(changed).message.content == "better"
@@ -106,5 +123,5 @@ def test_an_edit_replaces_words_and_files_and_nothing_else() -> None:
 
 
 def test_a_button_is_nothing_for_a_model() -> None:
-    pressed = InboundAction("2", 0, PLACE, Sender("7"), "stop")
+    pressed = InboundAction("2", 0, address=PLACE, sender=Sender("7"), action="stop")
     assert InboxReader(lambda: BusyPolicy.QUEUE).read_pending(entry(pressed)).message.content == ""

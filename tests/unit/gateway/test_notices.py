@@ -4,17 +4,22 @@ import pytest
 
 from gateway.commands.registry import COMMANDS
 from gateway.notices.catalogue import BUTTONS, CATALOGUE, render_notice
+from sessions.values.notices import NoticeId
 
 
 def test_a_command_is_named_in_the_form_that_works_where_it_is_shown() -> None:
-    assert "/resume brings" in render_notice("N14", {}, "/{word}")
-    assert "/holdfast resume brings" in render_notice("N14", {}, "/holdfast {word}")
+    assert "/resume brings" in render_notice(NoticeId.FRESH_SESSION, {}, "/{word}")
+    assert "/holdfast resume brings" in render_notice(
+        NoticeId.FRESH_SESSION, {}, "/holdfast {word}"
+    )
 
 
 def test_optional_parts_appear_only_when_they_apply() -> None:
-    assert render_notice("N10", {"n": 0}, "/{word}").endswith("brings this one back.")
-    assert render_notice("N10", {"n": 1}, "/{word}").endswith("1 waiting message is kept with it.")
-    text = render_notice("N10", {"n": 2, "tool": "pay"}, "/{word}")
+    assert render_notice(NoticeId.STOPPED, {"n": 0}, "/{word}").endswith("brings this one back.")
+    assert render_notice(NoticeId.STOPPED, {"n": 1}, "/{word}").endswith(
+        "1 waiting message is kept with it."
+    )
+    text = render_notice(NoticeId.STOPPED, {"n": 2, "tool": "pay"}, "/{word}")
     assert text.endswith(
         "pay was running and may have taken effect. 2 waiting messages are kept with it."
     )
@@ -57,7 +62,7 @@ AGREED = {
 
 
 @pytest.mark.parametrize("notice", AGREED)
-def test_a_numbered_notice_says_what_was_agreed_to_the_letter(notice: str) -> None:
+def test_a_numbered_notice_says_what_was_agreed_to_the_letter(notice: NoticeId) -> None:
     assert render_notice(notice, EVERYTHING, "/{word}") == AGREED[notice]
 
 
@@ -68,8 +73,8 @@ def test_every_numbered_notice_has_agreed_words() -> None:
 
 
 def test_the_ways_on_are_offered_under_what_ended_in_the_middle() -> None:
-    assert [label for label, _ in BUTTONS["N7"]] == ["Go on", "Start over"]
-    assert [label for label, _ in BUTTONS["N11"]] == ["Continue", "Start over"]
+    assert [label for label, _ in BUTTONS[NoticeId.TURN_FAILED]] == ["Go on", "Start over"]
+    assert [label for label, _ in BUTTONS[NoticeId.TURN_INTERRUPTED]] == ["Continue", "Start over"]
 
 
 FAILED: dict[str, str | int] = {"cause": "connection drops", "k": 3, "min": 1}
@@ -105,7 +110,7 @@ BEGINNING = "❌ I could not finish: connection drops (3 tries, 1 min)."
 def test_a_turn_that_failed_says_why_and_what_is_left_of_it(
     fields: dict[str, str | int], text: str
 ) -> None:
-    assert render_notice("N7", FAILED | fields, "/{word}") == text
+    assert render_notice(NoticeId.TURN_FAILED, FAILED | fields, "/{word}") == text
 
 
 @pytest.mark.parametrize(
@@ -115,34 +120,38 @@ def test_a_turn_that_failed_says_why_and_what_is_left_of_it(
 def test_a_switch_tells_of_the_answer_that_is_being_written(
     fields: dict[str, str | int], ends: str
 ) -> None:
-    text = render_notice("model_set", {"model": "m", "unchecked": 0, **fields}, "/{word}")
+    text = render_notice(NoticeId.MODEL_SET, {"model": "m", "unchecked": 0, **fields}, "/{word}")
     assert "m answers here." in text
     assert text.endswith(ends)
 
 
 def test_what_people_wrote_is_never_taken_for_a_placeholder() -> None:
-    text = render_notice("N15", {"n": 1, "request": "{c:stop} {n} [+ x]", "min": 0}, "/{word}")
+    text = render_notice(
+        NoticeId.QUEUED, {"n": 1, "request": "{c:stop} {n} [+ x]", "min": 0}, "/{word}"
+    )
     assert "“{c:stop} {n} [+ x]”" in text
     assert text.endswith("/stop ends it.")
 
 
 def test_a_long_request_is_quoted_in_one_short_line() -> None:
-    text = render_notice("N11", {"request": "line\n" * 400, "min": 1, "k": 2}, "/{word}")
+    text = render_notice(
+        NoticeId.TURN_INTERRUPTED, {"request": "line\n" * 400, "min": 1, "k": 2}, "/{word}"
+    )
     assert "\n" not in text
     assert len(text) < 250
 
 
 def test_the_reason_chooses_the_words_of_an_expired_conversation() -> None:
-    assert render_notice("expired", {"reason": "idle"}, "/{word}") == CATALOGUE["expired.idle"]
-    assert render_notice("expired", {"reason": "daily"}, "/{word}") == CATALOGUE["expired.daily"]
+    for notice in (NoticeId.EXPIRED_IDLE, NoticeId.EXPIRED_DAILY):
+        assert render_notice(notice, {}, "/{word}") == CATALOGUE[notice]
 
 
 @pytest.mark.parametrize("notice", sorted(CATALOGUE))
-def test_every_notice_can_be_written_with_nothing_and_names_only_real_commands(notice: str) -> None:
+def test_every_notice_can_be_written_with_nothing_and_names_only_real_commands(
+    notice: NoticeId,
+) -> None:
     for word in re.findall(r"\{c:(\w+)\}", CATALOGUE[notice]):
         assert word in COMMANDS.words | {"model", "reasoning"}, word
-    if notice.startswith("expired"):
-        return
     text = render_notice(notice, {}, "/{word}")
     assert "{" not in text
     assert "[+" not in text
@@ -150,3 +159,7 @@ def test_every_notice_can_be_written_with_nothing_and_names_only_real_commands(n
 
 def test_buttons_stand_under_notices_that_exist() -> None:
     assert set(BUTTONS) <= set(CATALOGUE)
+
+
+def test_every_notice_has_a_sentence() -> None:
+    assert set(CATALOGUE) == set(NoticeId)

@@ -19,7 +19,7 @@ from sessions.changes import BudgetLimit, Change, PutItem
 from sessions.records import BudgetUsage
 from sessions.values.ids import Ids
 
-CAN = Capabilities(4000, Unit.CHARACTERS, Live.EDIT, Repeat.ALWAYS, command="!{word}")
+CAN = Capabilities(4000, Unit.CHARACTERS, live=Live.EDIT, repeat=Repeat.ALWAYS, command="!{word}")
 
 
 class SetClock:
@@ -68,7 +68,9 @@ class Office:
         self, cause: str = "it refused", targets: str = "model", **more: Any
     ) -> list[tuple[str, str]]:
         """Who is shown what of a turn that failed."""
-        done = TurnDone(TurnEnding.FAILED, "", cause, **{"last_verdict": "cut", **more})
+        done = TurnDone(
+            ending=TurnEnding.FAILED, text="", cause=cause, **{"last_verdict": "cut", **more}
+        )
         return shown(self.operators.on_turn_failed(done, "pigeon:9", targets))
 
     def spends(self, day: str = "2026-11-18", **budgets: BudgetStatus) -> list[tuple[str, str]]:

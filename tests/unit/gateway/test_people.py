@@ -43,7 +43,13 @@ async def people(store: SessionStore, clock: SetClock, **settings: object) -> Pe
 def said(text: str, sender: str = "7", *, direct: bool = True) -> InboundMessage:
     place = Address("telegram", sender if direct else "-100")
     return InboundMessage(
-        "1", 0, place, Sender(sender, "Eve"), (Text(text),), direct=direct, addressed=True
+        "1",
+        0,
+        address=place,
+        sender=Sender(sender, "Eve"),
+        parts=(Text(text),),
+        direct=direct,
+        addressed=True,
     )
 
 
@@ -65,7 +71,7 @@ async def test_a_stranger_gets_one_code_that_is_shown_once(
     first = await known.handle_stranger(said("hi"), "telegram:7", direct=True)
     assert (first.notice, first.admin_notice) == ("pairing_code", "pair_request")
     again = await known.handle_stranger(said("hi"), "telegram:7", direct=True)
-    assert (again.notice, again.admin_notice) == ("pairing_pending", "")
+    assert (again.notice, again.admin_notice) == ("pairing_pending", None)
     assert str(first.fields["code"]) not in (await store.get_value("people", "book") or "")
 
 
@@ -99,13 +105,13 @@ async def test_a_crowd_of_strangers_gets_no_more_codes(
     for number in range(MAX_OPEN_PER_PLATFORM):
         await known.handle_stranger(said("hi", str(number)), f"telegram:{number}", direct=True)
     late = await known.handle_stranger(said("hi", "99"), "telegram:99", direct=True)
-    assert (late.notice, late.admin_notice) == ("", "refused_mention")
+    assert (late.notice, late.admin_notice) == (None, "refused_mention")
 
 
 async def test_without_pairing_strangers_get_silence(store: SessionStore, clock: SetClock) -> None:
     known = await people(store, clock, pairing=False)
     greeting = await known.handle_stranger(said("hi"), "telegram:7", direct=True)
-    assert (greeting.notice, greeting.admin_notice) == ("", "")
+    assert (greeting.notice, greeting.admin_notice) == (None, None)
 
 
 async def test_admins_hear_of_a_mention_once_a_day(store: SessionStore, clock: SetClock) -> None:
@@ -114,7 +120,7 @@ async def test_admins_hear_of_a_mention_once_a_day(store: SessionStore, clock: S
     assert (
         await known.handle_stranger(mention, "telegram:7", direct=False)
     ).admin_notice == "refused_mention"
-    assert (await known.handle_stranger(mention, "telegram:7", direct=False)).admin_notice == ""
+    assert (await known.handle_stranger(mention, "telegram:7", direct=False)).admin_notice is None
     clock.time += 86_400_000
     assert (
         await known.handle_stranger(mention, "telegram:7", direct=False)

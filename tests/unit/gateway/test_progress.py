@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from gateway.turns.status_line import StatusLine, format_duration
 from platforms.core.contract import Task, TaskState
+from sessions.values.notices import NoticeId
 
 SILENT: dict[str, str | int] = {"model": "m", "n": 30, "d": 90}
 
@@ -19,14 +20,14 @@ def test_without_news_there_is_nothing_to_show() -> None:
 
 def test_news_are_shown_in_the_words_of_the_catalogue() -> None:
     status = line()
-    told = status.show_notice("N1", SILENT)
+    told = status.show_notice(NoticeId.NO_OUTPUT, SILENT)
     assert told == status.text(0.0) == "⏳ m: no output for 30s, reconnecting at 90s"
 
 
 def test_news_take_the_place_of_older_ones() -> None:
     status = line()
-    status.show_notice("N1", SILENT)
-    status.show_notice("N1", {**SILENT, "n": 40})
+    status.show_notice(NoticeId.NO_OUTPUT, SILENT)
+    status.show_notice(NoticeId.NO_OUTPUT, {**SILENT, "n": 40})
     assert "40s" in status.text(0.0)
     assert "30s" not in status.text(0.0)
 
@@ -44,38 +45,41 @@ def test_files_on_their_way_are_named_until_they_are_there() -> None:
 @pytest.mark.parametrize(
     ("notice", "stays"),
     [
-        ("N1", False),
-        ("N2", False),
-        ("N3", False),
-        ("N6", False),
-        ("N12", False),
-        ("N4", True),
-        ("N5", True),
-        ("N13", True),
+        (NoticeId.NO_OUTPUT, False),
+        (NoticeId.RECONNECTING, False),
+        (NoticeId.ANSWER_CONTINUES, False),
+        (NoticeId.RATE_LIMITED, False),
+        (NoticeId.COMPACTING, False),
+        (NoticeId.TOOL_CALL_CUT, True),
+        (NoticeId.MODEL_SWITCHED, True),
+        (NoticeId.DRAFT_KEPT, True),
     ],
 )
-def test_news_of_silence_end_with_the_next_sign_of_life(notice: str, stays: bool) -> None:
+def test_news_of_silence_end_with_the_next_sign_of_life(notice: NoticeId, stays: bool) -> None:
     status = line()
     told = status.show_notice(notice, {})
     status.output_received()
     assert status.text(0.0) == (told if stays else "")
 
 
-@pytest.mark.parametrize(("notice", "passing"), [("N1", True), ("N2", True), ("N4", False)])
-def test_who_took_over_stays_in_front_of_what_follows(notice: str, passing: bool) -> None:
+@pytest.mark.parametrize(
+    ("notice", "passing"),
+    [(NoticeId.NO_OUTPUT, True), (NoticeId.RECONNECTING, True), (NoticeId.TOOL_CALL_CUT, False)],
+)
+def test_who_took_over_stays_in_front_of_what_follows(notice: NoticeId, passing: bool) -> None:
     status = line()
-    moved = status.show_notice("N5", {"a": "x", "b": "y"})
+    moved = status.show_notice(NoticeId.MODEL_SWITCHED, {"a": "x", "b": "y"})
     told = status.show_notice(notice, {})
     assert status.text(0.0) == f"{moved} · {told}"
     status.output_received()
     assert status.text(0.0) == (moved if passing else f"{moved} · {told}")
-    newer = status.show_notice("N5", {"a": "y", "b": "z"})
+    newer = status.show_notice(NoticeId.MODEL_SWITCHED, {"a": "y", "b": "z"})
     assert status.text(0.0) == newer
 
 
 def test_a_question_that_waits_goes_before_news_and_gives_the_line_back() -> None:
     status = line()
-    told = status.show_notice("N5", {"a": "x", "b": "y"})
+    told = status.show_notice(NoticeId.MODEL_SWITCHED, {"a": "x", "b": "y"})
     with status.awaiting_approval():
         assert status.text(0.0) == "🔐 Waiting for an answer"
         assert status.is_waiting
@@ -93,8 +97,11 @@ def test_while_a_tool_runs_nothing_waits_for_a_question_alone() -> None:
         assert status.is_waiting
 
 
-@pytest.mark.parametrize("notice", ["N1", "N4", "N5", "N13"])
-def test_all_news_end_with_the_step(notice: str) -> None:
+@pytest.mark.parametrize(
+    "notice",
+    [NoticeId.NO_OUTPUT, NoticeId.TOOL_CALL_CUT, NoticeId.MODEL_SWITCHED, NoticeId.DRAFT_KEPT],
+)
+def test_all_news_end_with_the_step(notice: NoticeId) -> None:
     status = line()
     status.show_notice(notice, {})
     status.step_done()
@@ -103,9 +110,9 @@ def test_all_news_end_with_the_step(notice: str) -> None:
 
 def test_what_stayed_true_does_not_make_the_next_news_stay() -> None:
     status = line()
-    status.show_notice("N5", {"a": "x", "b": "y"})
+    status.show_notice(NoticeId.MODEL_SWITCHED, {"a": "x", "b": "y"})
     status.step_done()
-    status.show_notice("N1", SILENT)
+    status.show_notice(NoticeId.NO_OUTPUT, SILENT)
     status.output_received()
     assert status.text(0.0) == ""
 
@@ -140,7 +147,7 @@ def test_tools_that_run_side_by_side_share_the_line() -> None:
 
 def test_a_running_tool_goes_before_news_and_gives_the_line_back() -> None:
     status = line()
-    status.show_notice("N5", {"a": "x", "b": "y"})
+    status.show_notice(NoticeId.MODEL_SWITCHED, {"a": "x", "b": "y"})
     status.tool_started("c1", "📖", "a", 0.0)
     assert status.text(0.0) == "📖 a"
     status.tool_finished("c1")
@@ -154,7 +161,7 @@ def test_a_result_of_a_tool_that_never_began_changes_nothing() -> None:
 
 
 def test_commands_are_written_as_people_write_them_there() -> None:
-    assert "!reasoning" in StatusLine("!{word}").show_notice("N8", {})
+    assert "!reasoning" in StatusLine("!{word}").show_notice(NoticeId.REASONING_USED_UP, {})
 
 
 @given(st.floats(0, 10**6))

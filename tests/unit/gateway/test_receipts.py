@@ -27,12 +27,31 @@ class Board:
 def entry(name: str, state: InboxState = InboxState.WAITING, turn: str | None = None) -> InboxEntry:
     """A stored message; the platform's id of it is another than ours."""
     where = write_address(HERE)
-    return InboxEntry(f"i_{name}", "memory@:7", name, "k", where, state, b"{}", 0, turn_id=turn)
+    return InboxEntry(
+        id=f"i_{name}",
+        source="memory@:7",
+        event=name,
+        key="k",
+        address=where,
+        state=state,
+        payload=b"{}",
+        received_at=0,
+        turn_id=turn,
+    )
 
 
 def start(turn: str, *names: str) -> StartTurn:
     inbox = tuple(f"i_{name}" for name in names)
-    return StartTurn(turn, "s", "k", "there", inbox, (), "", 0)
+    return StartTurn(
+        id=turn,
+        session_id="s",
+        key="k",
+        address="there",
+        inbox=inbox,
+        messages=(),
+        request="",
+        at=0,
+    )
 
 
 def end(turn: str, state: TurnState = TurnState.DONE) -> EndTurn:
@@ -40,7 +59,7 @@ def end(turn: str, state: TurnState = TurnState.DONE) -> EndTurn:
 
 
 def moved(name: str, state: InboxState, turn: str | None = None) -> SetInbox:
-    return SetInbox((f"i_{name}",), state, 0, turn_id=turn)
+    return SetInbox(ids=(f"i_{name}",), state=state, at=0, turn_id=turn)
 
 
 def played(*changes: Change, names: str = "a") -> list[tuple[str, str]]:
@@ -109,7 +128,9 @@ def test_all_messages_of_a_turn_are_signed() -> None:
 
 
 def test_other_changes_and_messages_of_unknown_origin_do_nothing() -> None:
-    item = OutboxItem("a_1", "there", "answer", ItemState.PENDING, b"", 0)
+    item = OutboxItem(
+        id="a_1", address="there", kind="answer", state=ItemState.PENDING, body=b"", created_at=0
+    )
     assert played(PutItem(item), start("t", "x"), end("t"), names="") == []
 
 

@@ -80,7 +80,7 @@ def test_files_of_one_name_get_numbers() -> None:
 
 
 def test_words_are_no_files_and_what_the_adapter_said_is_kept() -> None:
-    voice = File("v.ogg", "audio/ogg", "ref 1", 12, voice=True)
+    voice = File("v.ogg", "audio/ogg", ref="ref 1", size=12, voice=True)
     (file,) = plan_attachments(INBOX, [Text("hello"), voice])
     assert (file.ref, file.size, file.voice, file.trouble) == ("ref 1", 12, True, "")
     assert to_file_part(file) == voice

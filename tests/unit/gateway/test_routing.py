@@ -29,7 +29,15 @@ ANN = Sender("1001", "Ann")
 
 
 def message(address: Address, *, direct: bool = False, sender: Sender = ANN) -> InboundMessage:
-    return InboundMessage("1", 0, address, sender, (Text("hello"),), direct=direct, addressed=True)
+    return InboundMessage(
+        "1",
+        0,
+        address=address,
+        sender=sender,
+        parts=(Text("hello"),),
+        direct=direct,
+        addressed=True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,9 +81,9 @@ def test_edits_deletes_and_buttons_find_the_same_conversation_as_the_message(
 ) -> None:
     place = Address("telegram", "5", thread=thread)
     others: list[Inbound] = [
-        InboundEdit("2", 0, place, ANN, "1", (), direct=direct),
-        InboundDelete("3", 0, place, ANN, "1", direct=direct),
-        InboundAction("4", 0, place, ANN, "stop", direct=direct),
+        InboundEdit("2", 0, address=place, sender=ANN, message="1", parts=(), direct=direct),
+        InboundDelete("3", 0, address=place, sender=ANN, message="1", direct=direct),
+        InboundAction("4", 0, address=place, sender=ANN, action="stop", direct=direct),
     ]
     expected = session_key_for(message(place, direct=direct), scope)
     assert [session_key_for(event, scope) for event in others] == [expected] * 3
@@ -98,18 +106,30 @@ def test_a_message_older_than_the_limit_is_stale(age: int, *, stale: bool) -> No
 @pytest.mark.parametrize(
     ("match", "key", "hit"),
     [
-        ("telegram:-100*", SessionKey("telegram", "-1001234", user="7"), True),
-        ("telegram:-100*", SessionKey("telegram", "-1001234", account="work", thread="7"), True),
-        ("telegram:-1001234", SessionKey("telegram", "-1001234", user="7"), True),
-        ("telegram:-1001234:t=7", SessionKey("telegram", "-1001234", thread="7"), True),
-        ("telegram:-1001234:t=7", SessionKey("telegram", "-1001234", thread="8"), False),
-        ("slack:T1/C1", SessionKey("slack", "T1/C1"), True),
-        ("slack:T1/C1", SessionKey("slack", "T1/C12"), False),
-        ("*", SessionKey("web", "1"), True),
-        ("telegram:*", SessionKey("slack", "telegram:1"), False),
-        ("telegram:1.3", SessionKey("telegram", "123"), False),
-        ("telegram@work:*", SessionKey("telegram", "1", account="work"), True),
-        ("telegram@work:*", SessionKey("telegram", "1"), False),
+        ("telegram:-100*", SessionKey(platform="telegram", chat="-1001234", user="7"), True),
+        (
+            "telegram:-100*",
+            SessionKey(platform="telegram", chat="-1001234", account="work", thread="7"),
+            True,
+        ),
+        ("telegram:-1001234", SessionKey(platform="telegram", chat="-1001234", user="7"), True),
+        (
+            "telegram:-1001234:t=7",
+            SessionKey(platform="telegram", chat="-1001234", thread="7"),
+            True,
+        ),
+        (
+            "telegram:-1001234:t=7",
+            SessionKey(platform="telegram", chat="-1001234", thread="8"),
+            False,
+        ),
+        ("slack:T1/C1", SessionKey(platform="slack", chat="T1/C1"), True),
+        ("slack:T1/C1", SessionKey(platform="slack", chat="T1/C12"), False),
+        ("*", SessionKey(platform="web", chat="1"), True),
+        ("telegram:*", SessionKey(platform="slack", chat="telegram:1"), False),
+        ("telegram:1.3", SessionKey(platform="telegram", chat="123"), False),
+        ("telegram@work:*", SessionKey(platform="telegram", chat="1", account="work"), True),
+        ("telegram@work:*", SessionKey(platform="telegram", chat="1"), False),
     ],
 )
 def test_a_route_matches_chats_by_their_key(match: str, key: SessionKey, *, hit: bool) -> None:
@@ -119,8 +139,8 @@ def test_a_route_matches_chats_by_their_key(match: str, key: SessionKey, *, hit:
 
 def test_the_first_route_that_matches_counts() -> None:
     special, general = RouteSettings(match="telegram:5"), RouteSettings(match="telegram:*")
-    assert find_route([special, general], SessionKey("telegram", "5")) is special
-    assert find_route([special, general], SessionKey("telegram", "6")) is general
+    assert find_route([special, general], SessionKey(platform="telegram", chat="5")) is special
+    assert find_route([special, general], SessionKey(platform="telegram", chat="6")) is general
 
 
 # --- commands ----------------------------------------------------------------------------------

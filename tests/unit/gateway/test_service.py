@@ -66,7 +66,7 @@ class SmallRunner:
 
     def __init__(self, error: Exception | None = None) -> None:
         clock, memory = SystemClock(), Memory()
-        self.console = ConsoleAdapter(Surroundings(clock, Ids(clock), memory, memory))
+        self.console = ConsoleAdapter(Surroundings(clock, Ids(clock), shelf=memory, archive=memory))
         self.stopping = asyncio.Event()
         self.restarting = asyncio.Event()
         self.skip_drain = asyncio.Event()
@@ -248,10 +248,13 @@ async def test_a_joined_terminal_says_and_is_shown(tmp_path: Path) -> None:
         one, two = await open_stream(path, "chat"), await open_stream(path, "chat", chat=CHAT)
         await one.write({"say": "hello", "id": "c_1"})
         first = {await _frame(one), await _frame(one)}
-        assert first == {AnswerFrame("c_1", "You said hello.", anew=True), InputStored("c_1")}
+        assert first == {
+            AnswerFrame(item="c_1", text="You said hello.", anew=True),
+            InputStored("c_1"),
+        }
         await two.write({"say": "hi", "id": "c_2"})
         assert await _frame(one) == UserFrame("hi")
-        assert await _frame(one) == AnswerFrame("c_2", "You said hi.", anew=True)
+        assert await _frame(one) == AnswerFrame(item="c_2", text="You said hi.", anew=True)
         assert runner.heard == ["hello", "hi"]
         await one.close()
         await two.close()
@@ -265,7 +268,10 @@ async def test_a_terminal_that_has_said_everything_gets_all_answers_and_then_the
         await wire.write({"say": "hello", "id": "c_1"})
         await wire.write({"end": True})
         first = {await _frame(wire), await _frame(wire)}
-        assert first == {AnswerFrame("c_1", "You said hello.", anew=True), InputStored("c_1")}
+        assert first == {
+            AnswerFrame(item="c_1", text="You said hello.", anew=True),
+            InputStored("c_1"),
+        }
         assert await _frame(wire) == ChatFinished()
         assert await wire.read() is None
         await wire.close()

@@ -32,7 +32,9 @@ ROWS = tuple(
     for row in (Message("user", f"{LONG} {number}"), Message("assistant", f"{LONG} again {number}"))
 )
 WHOLE = sum(map(estimate_message, ROWS))
-DONE = Compacted("They talked.", 2, ROWS[-2:], WHOLE, 100)
+DONE = Compacted(
+    summary="They talked.", kept_rows=2, rows=ROWS[-2:], tokens_before=WHOLE, tokens_after=100
+)
 
 
 @pytest.fixture
@@ -94,7 +96,12 @@ async def test_one_exchange_cannot_be_shortened_and_nobody_is_asked(tmp_path: Pa
         done, side = await shorten(server, tmp_path, ROWS[:2])
     assert done is None
     assert server.requests == []
-    assert side.usage_changes(SideQuestion("k", "s1", "a", "p", "/compact")) == ()
+    assert (
+        side.usage_changes(
+            SideQuestion(key="k", session_id="s1", address="a", person="p", request="/compact")
+        )
+        == ()
+    )
 
 
 async def test_a_summary_as_long_as_what_it_stands_for_is_not_used(tmp_path: Path) -> None:
@@ -141,7 +148,7 @@ async def test_rows_that_came_meanwhile_stay_in_view(store: SessionStore) -> Non
     new = Message("user", "meanwhile")
     await store.apply(started("t3", "s1", said=""), AppendMessages("s1", "t3", (new,), 4))
     change = await compaction_change(store, "s1", seen, DONE, 5)
-    assert change == PutSummary("s1", 3, "They talked.", 5, rows=9)
+    assert change == PutSummary(session_id="s1", keep=3, summary="They talked.", at=5, rows=9)
     await store.apply(change)
     assert await store.context("s1") == ("They talked.", (*ROWS[-2:], new))
 
@@ -156,7 +163,9 @@ async def test_a_conversation_from_which_something_was_taken_is_another_one(
 
 async def test_so_is_one_that_somebody_else_summed_up(store: SessionStore) -> None:
     seen = await store.context("s1")
-    await store.apply(PutSummary("s1", 4, "They talked, somebody says.", 4))
+    await store.apply(
+        PutSummary(session_id="s1", keep=4, summary="They talked, somebody says.", at=4)
+    )
     assert await compaction_change(store, "s1", seen, DONE, 5) is None
 
 
@@ -165,9 +174,11 @@ async def test_a_summary_of_other_rows_than_there_are_is_refused(
     store: SessionStore, rows: int
 ) -> None:
     with pytest.raises(Conflict, match="8 rows behind its summary"):
-        await store.apply(PutSummary("s1", 2, "They talked.", 5, rows=rows))
+        await store.apply(
+            PutSummary(session_id="s1", keep=2, summary="They talked.", at=5, rows=rows)
+        )
     assert await store.context("s1") == ("", ROWS)
-    await store.apply(PutSummary("s1", 2, "They talked.", 5, rows=8))
+    await store.apply(PutSummary(session_id="s1", keep=2, summary="They talked.", at=5, rows=8))
     assert await store.context("s1") == ("They talked.", ROWS[-2:])
 
 
@@ -184,9 +195,18 @@ async def test_costs_are_on_record_without_a_turn_that_anybody_could_take_back(
         await models.aclose()
     assert done.text == "The end."
     assert (
-        side.usage_changes(SideQuestion(KEY, "", "a", "p", "x")) == ()
+        side.usage_changes(
+            SideQuestion(key=KEY, session_id="", address="a", person="p", request="x")
+        )
+        == ()
     )  # there is no conversation
-    await store.apply(*side.usage_changes(SideQuestion(KEY, "s1", "a", "p", "(on the side) go")))
+    await store.apply(
+        *side.usage_changes(
+            SideQuestion(
+                key=KEY, session_id="s1", address="a", person="p", request="(on the side) go"
+            )
+        )
+    )
     spent = await store.usage_totals(session_id="s1", person="p")
     assert (spent.requests, spent.input_tokens, spent.output_tokens) == (2, 100, 7)
     last = await store.last_turn("s1")

@@ -92,8 +92,12 @@ def test_amounts_are_as_close_as_they_need_be(cost: float | None, shown: str) ->
 
 def test_the_table_is_aligned() -> None:
     text = format_usage(
-        UsageTotals(1000, 500, 400, 0.0018, 1),
-        UsageTotals(20_000, 9999, 800, 0.5, 12),
+        UsageTotals(
+            input_tokens=1000, output_tokens=500, cached_tokens=400, cost=0.0018, requests=1
+        ),
+        UsageTotals(
+            input_tokens=20_000, output_tokens=9999, cached_tokens=800, cost=0.5, requests=12
+        ),
         UsageTotals(requests=40),
     )
     assert text.split("```")[1].splitlines()[1:] == [
@@ -120,7 +124,16 @@ def test_a_sum_of_which_a_part_is_not_known_says_so(
     cost: float | None, unpriced: int, shown: str
 ) -> None:
     text = format_usage(
-        UsageTotals(1, 1, cost=1.0), UsageTotals(1, 1), UsageTotals(1, 1, 0, cost, 3, unpriced)
+        UsageTotals(input_tokens=1, output_tokens=1, cost=1.0),
+        UsageTotals(input_tokens=1, output_tokens=1),
+        UsageTotals(
+            input_tokens=1,
+            output_tokens=1,
+            cached_tokens=0,
+            cost=cost,
+            requests=3,
+            unpriced=unpriced,
+        ),
     )
     assert f"dollars        1.00        ?{shown}" in text.splitlines()
     assert ("≥: the price of a part is not known" in text) is ("≥" in shown)
@@ -138,7 +151,16 @@ def test_what_nobody_knows_is_left_out_of_the_table() -> None:
 
 
 @given(
-    *[st.builds(UsageTotals, *[st.integers(0, 10**12)] * 3, st.none() | st.floats(0, 10**5))] * 3
+    *[
+        st.builds(
+            UsageTotals,
+            input_tokens=st.integers(0, 10**12),
+            output_tokens=st.integers(0, 10**12),
+            cached_tokens=st.integers(0, 10**12),
+            cost=st.none() | st.floats(0, 10**5),
+        )
+    ]
+    * 3
 )
 def test_every_line_of_the_table_is_as_long_as_the_others(
     last: UsageTotals, here: UsageTotals, today: UsageTotals

@@ -52,26 +52,65 @@ def entry(
     state: InboxState, decision: str = "member", *, turn: str | None = None, **more: Any
 ) -> InboxEntry:
     return InboxEntry(
-        "i1", SOURCE, "m1", KEY, ADDRESS, state, b"{}", NOW, decision, turn_id=turn, **more
+        id="i1",
+        source=SOURCE,
+        event="m1",
+        key=KEY,
+        address=ADDRESS,
+        state=state,
+        payload=b"{}",
+        received_at=NOW,
+        decision=decision,
+        turn_id=turn,
+        **more,
     )
 
 
 def turn(state: TurnState = TurnState.RUNNING, cause: str | None = None, **more: Any) -> Turn:
     finished = None if state is TurnState.RUNNING else NOW + 2 * MINUTE
-    return Turn("t1", "s1", KEY, ADDRESS, state, "do it", NOW + 1, finished, 2, cause, **more)
+    return Turn(
+        id="t1",
+        session_id="s1",
+        key=KEY,
+        address=ADDRESS,
+        state=state,
+        request="do it",
+        started_at=NOW + 1,
+        finished_at=finished,
+        attempts=2,
+        cause=cause,
+        **more,
+    )
 
 
 def item(state: ItemState, *, kind: str = "answer", **more: Any) -> OutboxItem:
     settled = NOW + MINUTE if state in {ItemState.SENT, ItemState.DEAD} else None
     return OutboxItem(
-        f"{kind[0]}_1", ADDRESS, kind, state, b"{}", NOW + MINUTE, settled_at=settled, **more
+        id=f"{kind[0]}_1",
+        address=ADDRESS,
+        kind=kind,
+        state=state,
+        body=b"{}",
+        created_at=NOW + MINUTE,
+        settled_at=settled,
+        **more,
     )
 
 
 def session(
     state: SessionState = SessionState.SUSPENDED, reason: SessionReason | None = SessionReason.STOP
 ) -> Session:
-    return Session("s1", KEY, ADDRESS, state, reason, None, 1, NOW, NOW + 3 * MINUTE)
+    return Session(
+        id="s1",
+        key=KEY,
+        address=ADDRESS,
+        state=state,
+        reason=reason,
+        title=None,
+        messages=1,
+        created_at=NOW,
+        updated_at=NOW + 3 * MINUTE,
+    )
 
 
 def way(
@@ -83,7 +122,11 @@ def way(
     **around: Any,
 ) -> MessageReport:
     return MessageReport(
-        MessageTrace(what, its_turn, items), EntryContext(**around), NOW, daemon, pauses or {}
+        trace=MessageTrace(what, its_turn, items),
+        around=EntryContext(**around),
+        now=NOW,
+        daemon=daemon,
+        pauses=pauses or {},
     )
 
 
@@ -131,9 +174,17 @@ RUNNING = entry(InboxState.RUNNING, turn="t1")
 DONE = entry(InboxState.DONE, turn="t1")
 WAITING = entry(InboxState.WAITING)
 ASKED = question("p_0000ABCDEF", asked_at=NOW)
-TOOL = ToolRun("t1", "c1", "pay", "exec", "{}", NOW)
-ASKING = Attempt("t1", 2, "openai/one", NOW)
-FAILED = Attempt("t1", 2, "openai/one", NOW, NOW, "cut", "RateLimited: slow down")
+TOOL = ToolRun(turn_id="t1", call_id="c1", tool="pay", risk="exec", arguments="{}", started_at=NOW)
+ASKING = Attempt(turn_id="t1", number=2, target="openai/one", started_at=NOW)
+FAILED = Attempt(
+    turn_id="t1",
+    number=2,
+    target="openai/one",
+    started_at=NOW,
+    finished_at=NOW,
+    verdict="cut",
+    cause="RateLimited: slow down",
+)
 
 CASES: dict[str, tuple[MessageReport, str, str]] = {
     "not addressed": (
@@ -350,15 +401,22 @@ def test_messages_that_were_collected_say_so_and_a_turn_that_was_taken_up() -> N
 
 def correction(event: Inbound, at: int) -> InboxEntry:
     return InboxEntry(
-        "i2", SOURCE, "e1", KEY, ADDRESS, InboxState.DONE, msgspec.json.encode(event), at
+        id="i2",
+        source=SOURCE,
+        event="e1",
+        key=KEY,
+        address=ADDRESS,
+        state=InboxState.DONE,
+        payload=msgspec.json.encode(event),
+        received_at=at,
     )
 
 
 def test_edits_and_deletions_are_told_with_what_they_changed() -> None:
     ann = Sender("1")
-    edit = InboundEdit("e1", NOW, PLACE, ann, "m1", (Text("x"),))
-    other = InboundEdit("e2", NOW, PLACE, ann, "m2", (Text("x"),))
-    gone = InboundDelete("e3", NOW, PLACE, ann, "m1")
+    edit = InboundEdit("e1", NOW, address=PLACE, sender=ann, message="m1", parts=(Text("x"),))
+    other = InboundEdit("e2", NOW, address=PLACE, sender=ann, message="m2", parts=(Text("x"),))
+    gone = InboundDelete("e3", NOW, address=PLACE, sender=ann, message="m1")
     rows = (correction(gone, NOW + MINUTE), correction(other, NOW + 2), correction(edit, NOW))
     assert told(way(DONE, turn(TurnState.DONE), corrections=rows)) == [
         "received and stored as i1 (decision: member)",

@@ -60,11 +60,13 @@ class Archive:
         self.rows: list[TranscriptRow] = []
 
     def add(self, id_: str, author: str, text: str, state: str = "") -> None:
-        self.rows.append(TranscriptRow(len(self.rows) + 1, id_, 0, author, text, state=state))
+        self.rows.append(
+            TranscriptRow(len(self.rows) + 1, id_, at=0, author=author, text=text, state=state)
+        )
 
     def settle(self, id_: str, state: str = "done") -> None:
         self.rows = [
-            TranscriptRow(row.seq, row.id, 0, row.author, row.text, state=state)
+            TranscriptRow(row.seq, row.id, at=0, author=row.author, text=row.text, state=state)
             if row.id == id_
             else row
             for row in self.rows
@@ -84,7 +86,7 @@ class Desk:
         clock = SystemClock()
         self.shelf = shelf or Shelf()
         self.archive = archive or Archive()
-        around = Surroundings(clock, Ids(clock), self.shelf, self.archive)
+        around = Surroundings(clock, Ids(clock), shelf=self.shelf, archive=self.archive)
         built = SPEC.build(ConsoleConfig(), around)
         assert isinstance(built, ConsoleAdapter)
         self.console = built
@@ -117,7 +119,7 @@ def _post(op: str, text: str, *, streaming: bool = False, notice: bool = False) 
 
 
 def _edit(message: str, text: str, *, streaming: bool = False) -> Edit:
-    return Edit(f"{message}+", HERE, message, text, streaming=streaming)
+    return Edit(f"{message}+", HERE, message=message, text=text, streaming=streaming)
 
 
 async def test_a_line_comes_in_as_a_message_of_the_owner() -> None:
@@ -158,9 +160,9 @@ async def test_a_growing_answer_is_printed_piece_by_piece() -> None:
         await desk.console.deliver(_edit(receipt.message, "Hello", streaming=True))
         await desk.console.deliver(_edit(receipt.message, "Hello.", streaming=False))
         assert await _frames(screen) == [
-            AnswerFrame("a", "Hel", done=False, anew=True),
-            AnswerFrame("a", "lo", done=False),
-            AnswerFrame("a", ".", done=True),
+            AnswerFrame(item="a", text="Hel", done=False, anew=True),
+            AnswerFrame(item="a", text="lo", done=False),
+            AnswerFrame(item="a", text=".", done=True),
         ]
 
 
@@ -169,7 +171,9 @@ async def test_an_answer_that_became_another_is_printed_anew() -> None:
     async with desk.console.attach() as screen:
         await desk.console.deliver(_post("a.0", "Hallo", streaming=True))
         await desk.console.deliver(_edit("a.0", "Hello"))
-        assert (await _frames(screen))[1] == AnswerFrame("a", "Hello", done=True, anew=True)
+        assert (await _frames(screen))[1] == AnswerFrame(
+            item="a", text="Hello", done=True, anew=True
+        )
 
 
 async def test_what_a_restarted_gateway_shows_of_an_answer_is_all_of_it() -> None:
@@ -195,7 +199,7 @@ async def test_a_repeated_post_is_not_printed_twice() -> None:
             await desk.console.deliver(_post("a.0", "Hello"))
             await desk.console.deliver(_post("n.0", "Stopped.", notice=True))
         assert await _frames(screen) == [
-            AnswerFrame("a", "Hello", anew=True),
+            AnswerFrame(item="a", text="Hello", anew=True),
             NoteFrame("Stopped."),
         ]
 
@@ -203,10 +207,10 @@ async def test_a_repeated_post_is_not_printed_twice() -> None:
 async def test_questions_and_notices_are_notes_and_signs_of_life_are_nothing() -> None:
     desk = Desk()
     async with desk.console.attach() as screen:
-        await desk.console.deliver(Ask("q.0", HERE, "May I?", ()))
+        await desk.console.deliver(Ask("q.0", HERE, text="May I?", buttons=()))
         await desk.console.deliver(Typing("t", HERE))
-        await desk.console.deliver(Draft("d", HERE, "d", "Hel"))
-        await desk.console.deliver(Edit("n+", HERE, "n.0", "Slow.", notice=True))
+        await desk.console.deliver(Draft("d", HERE, draft="d", text="Hel"))
+        await desk.console.deliver(Edit("n+", HERE, message="n.0", text="Slow.", notice=True))
         assert await _frames(screen) == [NoteFrame("May I?"), NoteFrame("Slow.")]
 
 
@@ -233,7 +237,7 @@ async def test_what_is_going_on_is_told_when_it_changes_and_to_who_comes_later()
 async def test_a_question_that_was_answered_stays_a_note() -> None:
     desk = Desk()
     async with desk.running() as console, console.attach() as screen:
-        await console.deliver(Ask("p_1.0", HERE, "May I?", ()))
+        await console.deliver(Ask("p_1.0", HERE, text="May I?", buttons=()))
         await console.deliver(_edit("p_1.0", "Allowed."))
         assert await _frames(screen) == [NoteFrame("May I?"), NoteFrame("Allowed.")]
 
@@ -253,8 +257,11 @@ async def test_all_terminals_of_a_chat_show_the_same() -> None:
             await one.send("hello")
             await console.deliver(_post("a.0", "Hi."))
             assert await _frames(other) == []
-        assert await _frames(one) == [AnswerFrame("a", "Hi.", anew=True)]
-        assert await _frames(two) == [UserFrame("hello"), AnswerFrame("a", "Hi.", anew=True)]
+        assert await _frames(one) == [AnswerFrame(item="a", text="Hi.", anew=True)]
+        assert await _frames(two) == [
+            UserFrame("hello"),
+            AnswerFrame(item="a", text="Hi.", anew=True),
+        ]
 
 
 async def test_a_terminal_that_comes_late_sees_the_answer_from_its_beginning() -> None:
@@ -263,8 +270,8 @@ async def test_a_terminal_that_comes_late_sees_the_answer_from_its_beginning() -
     async with desk.console.attach() as screen:
         await desk.console.deliver(_edit("a.0", "Hello there"))
         assert await _frames(screen) == [
-            AnswerFrame("a", "Hello", done=False, anew=True),
-            AnswerFrame("a", " there", done=True),
+            AnswerFrame(item="a", text="Hello", done=False, anew=True),
+            AnswerFrame(item="a", text=" there", done=True),
         ]
 
 
@@ -274,7 +281,10 @@ async def test_what_nobody_saw_is_shown_to_the_next_terminal_once() -> None:
     desk.archive.add("a", "answer", "Answer.", "sent")
     desk.archive.add("n", "notice", "By the way.", "sent")
     await desk.console.deliver(_post("a.0", "Answer."))
-    shown = [AnswerFrame("a", "Answer.", anew=True, asked="question"), NoteFrame("By the way.")]
+    shown = [
+        AnswerFrame(item="a", text="Answer.", anew=True, asked="question"),
+        NoteFrame("By the way."),
+    ]
     async with desk.console.attach() as screen:
         assert await _frames(screen) == shown
     async with desk.console.attach() as screen:

@@ -63,12 +63,12 @@ def _post(op: str = "a.0", text: str = "Hello", *, again: bool = False) -> Post:
         (_post(text="```\ncode"), "an open code block"),
         (Post("a.0", HERE, "x", buttons=(Button("a", "a"),) * 3), "too many buttons"),
         (Post("a.0", HERE, "x", streaming=True), "no live updates here"),
-        (Draft("a.p", HERE, "a", "text"), "no drafts here"),
-        (Edit("a.e", HERE, "1", "text"), "no edits here"),
+        (Draft("a.p", HERE, draft="a", text="text"), "no drafts here"),
+        (Edit("a.e", HERE, message="1", text="text"), "no edits here"),
         (Delete("a.d", HERE, "1"), "no deletes here"),
         (Typing("a.t", HERE), "no typing here"),
         (React("a.r", HERE, "9", "👀"), "no reactions here"),
-        (Upload("a.0", HERE, "/x", "x", "text/plain"), "no files here"),
+        (Upload("a.0", HERE, path="/x", name="x", media_type="text/plain"), "no files here"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -115,14 +115,14 @@ async def test_a_stream_that_is_rewritten_or_left_open_is_noted() -> None:
     adapter = MemoryAdapter(live=Live.STREAM)
     receipt = await adapter.deliver(Post("a.0", HERE, "One", streaming=True))
     assert "being written" in adapter.violations()[0]
-    await adapter.deliver(Edit("a.e", HERE, receipt.message, "Two", streaming=True))
-    await adapter.deliver(Edit("a.e", HERE, receipt.message, "Three"))
+    await adapter.deliver(Edit("a.e", HERE, message=receipt.message, text="Two", streaming=True))
+    await adapter.deliver(Edit("a.e", HERE, message=receipt.message, text="Three"))
     assert adapter.violations() == ["1: Edit a.e: a stream may only grow, until its last edit"]
 
 
 async def test_a_draft_that_is_left_is_noted_until_it_vanishes(clock: Hand) -> None:
     adapter = MemoryAdapter(live=Live.DRAFT, clock=clock)
-    await adapter.deliver(Draft("a.p", HERE, "a", "text", "status"))
+    await adapter.deliver(Draft("a.p", HERE, draft="a", text="text", status="status"))
     assert adapter.screen("1") == ["text status"]
     assert "draft" in adapter.violations()[0]
     clock.seconds = memory.DRAFT_LIFETIME_SECONDS
@@ -218,10 +218,14 @@ async def test_an_op_can_be_held_up_before_or_after_it_is_carried_out() -> None:
 async def test_the_screen_is_what_a_person_sees_after_edits_deletes_and_reactions() -> None:
     adapter = MemoryAdapter()
     yes = (Button("Yes", "yes"),)
-    asked = await adapter.deliver(Ask("q.0", HERE, "Sure?", yes))
+    asked = await adapter.deliver(Ask("q.0", HERE, text="Sure?", buttons=yes))
     assert adapter.messages("1")[0].buttons == yes
-    await adapter.deliver(Edit("q.e", HERE, asked.message, "Sure."))
-    sent = await adapter.deliver(Upload("u.0", HERE, "/x.png", "x.png", "image/png", "A picture"))
+    await adapter.deliver(Edit("q.e", HERE, message=asked.message, text="Sure."))
+    sent = await adapter.deliver(
+        Upload(
+            "u.0", HERE, path="/x.png", name="x.png", media_type="image/png", caption="A picture"
+        )
+    )
     assert adapter.messages("1")[1].file == "x.png"
     assert adapter.screen("1") == ["Sure.", "A picture"]
     await adapter.deliver(Delete("u.d", HERE, sent.message))
@@ -230,7 +234,7 @@ async def test_the_screen_is_what_a_person_sees_after_edits_deletes_and_reaction
     assert adapter.reactions("1") == {"77": "👍"}
     adapter.erase("1", asked.message)
     with pytest.raises(Rejected, match="no message"):
-        await adapter.deliver(Edit("q.e", HERE, asked.message, "Gone"))
+        await adapter.deliver(Edit("q.e", HERE, message=asked.message, text="Gone"))
 
 
 async def test_what_people_say_and_press_comes_in() -> None:

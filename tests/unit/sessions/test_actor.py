@@ -47,7 +47,9 @@ class Witness:
 
     def read_pending(self, entry: InboxEntry) -> PendingMessage:
         person = (entry.payload or b"").decode()
-        return PendingMessage(entry.id, entry.address, person, Message("user", "hello"))
+        return PendingMessage(
+            id=entry.id, address=entry.address, person=person, message=Message("user", "hello")
+        )
 
     def start_changes(self, key: str, start: StartTask) -> tuple[Change, ...]:
         return ()
@@ -58,7 +60,7 @@ class Witness:
 
     async def recover_turn(self, turn: Turn, running: RunningTurn) -> TurnCrashed:
         self.found.append(running)
-        return TurnCrashed(running, (), {}, resume=False)
+        return TurnCrashed(turn=running, changes=(), fields={}, resume=False)
 
     def notice_changes(self, says: Iterable[SendNotice]) -> tuple[Change, ...]:
         self.said += says
@@ -85,7 +87,15 @@ async def awoken(store: SessionStore) -> tuple[Witness, ConversationState]:
 
 def owner(store: SessionStore, hands: Witness, tasks: asyncio.TaskGroup) -> Actor:
     clock = SystemClock()
-    shared = ActorServices(store, hands, clock, Ids(clock), ExpiryPolicy, lambda: 20, tasks)
+    shared = ActorServices(
+        store=store,
+        host=hands,
+        clock=clock,
+        ids=Ids(clock),
+        expiry_policy=ExpiryPolicy,
+        queue_limit=lambda: 20,
+        tasks=tasks,
+    )
     return Actor(KEY, shared, draining=lambda: False, on_idle=lambda: None)
 
 
@@ -109,13 +119,30 @@ async def test_a_turn_that_was_left_is_still_that_of_who_asked(
 ) -> None:
     if sent_by:
         waiting = InboxEntry(
-            "i1", "web", "1", KEY, "there", InboxState.WAITING, sent_by.encode(), 1
+            id="i1",
+            source="web",
+            event="1",
+            key=KEY,
+            address="there",
+            state=InboxState.WAITING,
+            payload=sent_by.encode(),
+            received_at=1,
         )
         await store.accept(waiting)
     rows = ("i1",) if sent_by else ()
     await store.apply(
         OpenSession("s1", KEY, "there", 1),
-        StartTurn("t1", "s1", KEY, "there", rows, (), "hello", 1, kept),
+        StartTurn(
+            id="t1",
+            session_id="s1",
+            key=KEY,
+            address="there",
+            inbox=rows,
+            messages=(),
+            request="hello",
+            at=1,
+            person=kept,
+        ),
     )
     hands, state = await awoken(store)
     assert [turn.person for turn in hands.found] == [expected]
@@ -125,10 +152,30 @@ async def test_a_turn_that_was_left_is_still_that_of_who_asked(
 async def test_of_two_turns_that_were_left_each_stays_with_who_asked(store: SessionStore) -> None:
     await store.apply(
         OpenSession("s1", KEY, "there", 1),
-        StartTurn("t1", "s1", KEY, "there", (), (), "hello", 1, "web:ann"),
+        StartTurn(
+            id="t1",
+            session_id="s1",
+            key=KEY,
+            address="there",
+            inbox=(),
+            messages=(),
+            request="hello",
+            at=1,
+            person="web:ann",
+        ),
         SetSession("s1", SessionState.CLOSED, SessionReason.NEW, 2),
         OpenSession("s2", KEY, "there", 3),
-        StartTurn("t2", "s2", KEY, "there", (), (), "hello", 3, "web:bob"),
+        StartTurn(
+            id="t2",
+            session_id="s2",
+            key=KEY,
+            address="there",
+            inbox=(),
+            messages=(),
+            request="hello",
+            at=3,
+            person="web:bob",
+        ),
     )
     hands, state = await awoken(store)
     assert [turn.person for turn in hands.found] == ["web:ann", "web:bob"]
@@ -143,7 +190,17 @@ async def test_who_asks_for_something_that_is_damaged_is_told_and_not_tried_for_
     await store.accept(_received("i1", InboxState.WAITING, b"x" * 5_000 + b"mark" + b"x" * 13_000))
     await store.apply(
         OpenSession("s1", KEY, "there", 1),
-        StartTurn("t1", "s1", KEY, "there", ("i1",), (), "hello", 1, "web:ann"),
+        StartTurn(
+            id="t1",
+            session_id="s1",
+            key=KEY,
+            address="there",
+            inbox=("i1",),
+            messages=(),
+            request="hello",
+            at=1,
+            person="web:ann",
+        ),
         EndTurn("t1", TurnState.DONE, 2),
     )
     await store.close()
@@ -156,7 +213,8 @@ async def test_who_asks_for_something_that_is_damaged_is_told_and_not_tried_for_
             actor = owner(store, hands, tasks)
             with pytest.raises(EventNotHandled):
                 await carried_out(
-                    actor, UndoTurn(CommandContext("there", "web:ann", inbox="i2"), None)
+                    actor,
+                    UndoTurn(CommandContext(address="there", person="web:ann", inbox="i2"), None),
                 )
             assert [(say.notice, say.address) for say in hands.said] == [("damaged.here", "there")]
             done = await store.inbox_entry("web", "event of i2")
@@ -168,4 +226,13 @@ async def test_who_asks_for_something_that_is_damaged_is_told_and_not_tried_for_
 
 
 def _received(id_: str, state: InboxState, payload: bytes) -> InboxEntry:
-    return InboxEntry(id_, "web", f"event of {id_}", KEY, "there", state, payload, 1)
+    return InboxEntry(
+        id=id_,
+        source="web",
+        event=f"event of {id_}",
+        key=KEY,
+        address="there",
+        state=state,
+        payload=payload,
+        received_at=1,
+    )

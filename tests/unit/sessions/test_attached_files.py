@@ -27,11 +27,18 @@ from sessions.conversation.events import (
 from sessions.conversation.machine import StepContext, Transition, step
 from sessions.records import Attachment, Message, TurnState
 
-PHOTO = Attachment("photo.jpg", "image/jpeg", "received/a/photo.jpg")
-VOICE = Attachment("v.ogg", "audio/ogg", "received/b/v.ogg", voice=True)
+PHOTO = Attachment(name="photo.jpg", media_type="image/jpeg", path="received/a/photo.jpg")
+VOICE = Attachment(name="v.ogg", media_type="audio/ogg", path="received/b/v.ogg", voice=True)
 HEARD = msgspec.structs.replace(VOICE, fetched=True, heard="Buy milk")
-BY = CommandContext("there", "web:owner", admin=True)
-TURN = RunningTurn("t_now", "s_now", "there", "web:owner", "voice message", 0)
+BY = CommandContext(address="there", person="web:owner", admin=True)
+TURN = RunningTurn(
+    id="t_now",
+    session="s_now",
+    address="there",
+    person="web:owner",
+    request="voice message",
+    started_at=0,
+)
 
 
 def run(state: ConversationState, *events: object) -> Transition:
@@ -44,7 +51,7 @@ def run(state: ConversationState, *events: object) -> Transition:
 
 
 def pending(name: str, message: Message, mode: BusyPolicy = BusyPolicy.QUEUE) -> PendingMessage:
-    return PendingMessage(name, "there", "web:owner", message, mode)
+    return PendingMessage(id=name, address="there", person="web:owner", message=message, mode=mode)
 
 
 def of(kind: type, result: Transition) -> list[object]:
@@ -101,13 +108,15 @@ def test_names_are_few_words() -> None:
 
 def test_a_turn_about_a_file_is_named_after_it() -> None:
     message = Message("user", "", files=(PHOTO,))
-    (start,) = of(StartTurn, run(ConversationState("web:a"), MessageArrived(pending("a", message))))
+    (start,) = of(
+        StartTurn, run(ConversationState(key="web:a"), MessageArrived(pending("a", message)))
+    )
     assert isinstance(start, StartTurn)
     assert (start.request, start.messages) == ("photo.jpg", (message,))
 
 
 def test_messages_that_are_joined_join_their_files() -> None:
-    state = ConversationState("web:a", session="s_now", turn=TURN)
+    state = ConversationState(key="web:a", session="s_now", turn=TURN)
     first = pending("a", Message("user", "these", files=(PHOTO,)), BusyPolicy.COLLECT)
     second = pending("b", Message("user", "", files=(VOICE,)), BusyPolicy.COLLECT)
     third = pending("c", Message("user", "and this"), BusyPolicy.COLLECT)
@@ -119,14 +128,22 @@ def test_messages_that_are_joined_join_their_files() -> None:
 
 
 def test_what_was_taken_back_is_named() -> None:
-    last = LastTurn("t_1", "s_now", "there", ("a",), (Message("user", "", files=(PHOTO,)),))
-    (say,) = of(SendNotice, run(ConversationState("web:a", session="s_now"), UndoTurn(BY, last)))
+    last = LastTurn(
+        id="t_1",
+        session="s_now",
+        address="there",
+        inbox=("a",),
+        messages=(Message("user", "", files=(PHOTO,)),),
+    )
+    (say,) = of(
+        SendNotice, run(ConversationState(key="web:a", session="s_now"), UndoTurn(BY, last))
+    )
     assert isinstance(say, SendNotice)
     assert say.fields == {"request": "photo.jpg"}
 
 
 def test_a_spoken_request_is_what_notices_say_from_then_on() -> None:
-    state = ConversationState("web:a", session="s_now", turn=TURN)
+    state = ConversationState(key="web:a", session="s_now", turn=TURN)
     waits = MessageArrived(pending("b", Message("user", "more")))
     result = run(state, waits, RequestTranscribed("t_now", "Buy milk"))
     assert result.changes == [SetRequest("t_now", "s_now", "voice message", "Buy milk")]
@@ -146,6 +163,6 @@ def test_a_spoken_request_is_what_notices_say_from_then_on() -> None:
     ],
 )
 def test_what_a_turn_heard_that_does_not_count_changes_nothing(turn: RunningTurn | None) -> None:
-    state = ConversationState("web:a", session="s_now", turn=turn)
+    state = ConversationState(key="web:a", session="s_now", turn=turn)
     result = run(state, RequestTranscribed("t_now", "Buy milk"))
     assert (result.changes, result.state) == ([], state)

@@ -41,7 +41,7 @@ from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from sessions.values.ids import Ids
 
-KEY, ME = "web:a", CommandContext("there", "web:ann")
+KEY, ME = "web:a", CommandContext(address="there", person="web:ann")
 CALL = Message("assistant", "", (ToolCall("c1", "pay", "{}"),))
 CUT = Message("tool", "UNKNOWN: stopped", tool_call_id="c1")
 SALVAGED = Message("tool", "UNKNOWN: restarted", tool_call_id="c1")
@@ -110,7 +110,9 @@ class Hands:
         self.wrecks = 0
 
     def read_pending(self, entry: InboxEntry) -> PendingMessage:
-        return PendingMessage(entry.id, entry.address, "web:ann", Message("user", "go"))
+        return PendingMessage(
+            id=entry.id, address=entry.address, person="web:ann", message=Message("user", "go")
+        )
 
     def start_changes(self, key: str, start: StartTask) -> tuple[Change, ...]:
         return ()
@@ -122,7 +124,7 @@ class Hands:
     async def recover_turn(self, turn: Turn, running: RunningTurn) -> TurnCrashed:
         self.wrecks += 1
         rows = AppendMessages(turn.session_id, turn.id, (SALVAGED,), 5)
-        return TurnCrashed(running, (rows,), {}, resume=False)
+        return TurnCrashed(turn=running, changes=(rows,), fields={}, resume=False)
 
     def notice_changes(self, says: Iterable[SendNotice]) -> tuple[Change, ...]:
         return tuple(SetTitle("s1", say.notice) for say in says)
@@ -144,7 +146,16 @@ class Conversation:
 
     async def begin(self) -> Work:
         """Answer a message, up to the first call."""
-        entry = InboxEntry("i1", "web", "1", KEY, "there", InboxState.WAITING, b"", 1)
+        entry = InboxEntry(
+            id="i1",
+            source="web",
+            event="1",
+            key=KEY,
+            address="there",
+            state=InboxState.WAITING,
+            payload=b"",
+            received_at=1,
+        )
         await self.store.accept(entry)
         await self.post(StartWaiting())
         (work,) = self.hands.works
@@ -166,7 +177,15 @@ async def talking(folder: Path, *, lingers: bool = False) -> AsyncIterator[Conve
     hands = Hands(store, lingers=lingers)
     try:
         async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
-            shared = ActorServices(store, hands, clock, Ids(clock), ExpiryPolicy, lambda: 20, tasks)
+            shared = ActorServices(
+                store=store,
+                host=hands,
+                clock=clock,
+                ids=Ids(clock),
+                expiry_policy=ExpiryPolicy,
+                queue_limit=lambda: 20,
+                tasks=tasks,
+            )
             rested = asyncio.Event()
             actor = Actor(KEY, shared, draining=lambda: False, on_idle=rested.set)
             await store.apply(OpenSession("s1", KEY, "there", 1))
@@ -209,10 +228,23 @@ async def test_an_answer_is_kept_when_something_before_its_end_meets_a_conflict(
         work = await talk.begin()
         talk.store.refusals = [Conflict()]
         pending = PendingMessage(
-            "i2", "there", "web:ann", Message("user", "and"), mode=BusyPolicy.QUEUE
+            id="i2",
+            address="there",
+            person="web:ann",
+            message=Message("user", "and"),
+            mode=BusyPolicy.QUEUE,
         )
         await talk.store.accept(
-            InboxEntry("i2", "web", "2", KEY, "there", InboxState.WAITING, b"", 1)
+            InboxEntry(
+                id="i2",
+                source="web",
+                event="2",
+                key=KEY,
+                address="there",
+                state=InboxState.WAITING,
+                payload=b"",
+                received_at=1,
+            )
         )
         arrived = talk.post(MessageArrived(pending))
         await talk.store.refused.wait()

@@ -11,11 +11,14 @@ OPTIONAL = st.one_of(st.just(""), PART)
 @pytest.mark.parametrize(
     ("text", "key"),
     [
-        ("telegram:1001", SessionKey("telegram", "1001")),
-        ("telegram:-100123:u=1001", SessionKey("telegram", "-100123", user="1001")),
-        ("telegram:-100123:t=7", SessionKey("telegram", "-100123", thread="7")),
-        ("slack:T1/D1", SessionKey("slack", "T1/D1")),
-        ("slack@work:T1/C1:t=9.1", SessionKey("slack", "T1/C1", account="work", thread="9.1")),
+        ("telegram:1001", SessionKey(platform="telegram", chat="1001")),
+        ("telegram:-100123:u=1001", SessionKey(platform="telegram", chat="-100123", user="1001")),
+        ("telegram:-100123:t=7", SessionKey(platform="telegram", chat="-100123", thread="7")),
+        ("slack:T1/D1", SessionKey(platform="slack", chat="T1/D1")),
+        (
+            "slack@work:T1/C1:t=9.1",
+            SessionKey(platform="slack", chat="T1/C1", account="work", thread="9.1"),
+        ),
     ],
 )
 def test_keys_read_as_documented(text: str, key: SessionKey) -> None:
@@ -27,7 +30,7 @@ def test_keys_read_as_documented(text: str, key: SessionKey) -> None:
 def test_every_key_can_be_read_back(
     platform: str, chat: str, account: str, thread: str, user: str
 ) -> None:
-    key = SessionKey(platform, chat, account, thread, user)
+    key = SessionKey(platform=platform, chat=chat, account=account, thread=thread, user=user)
     assert parse_key(str(key)) == key
 
 

@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from sessions.values.notices import NoticeId
 from sessions.changes import (
     AppendMessages,
     Change,
@@ -57,7 +58,7 @@ from sessions.records import InboxState, Message, SessionReason, SessionState, T
 
 T = TypeVar("T")
 KEY = "web:abc"
-BY = CommandContext("there", "web:owner", admin=True)
+BY = CommandContext(address="there", person="web:owner", admin=True)
 counter = itertools.count()
 
 
@@ -69,7 +70,9 @@ def pending(
     name: str, mode: BusyPolicy = BusyPolicy.QUEUE, person: str = "web:owner"
 ) -> PendingMessage:
     message = Message("user", content=f"say {name}")
-    return PendingMessage(name, "there", person, message, mode, origin=f"o.{name}")
+    return PendingMessage(
+        id=name, address="there", person=person, message=message, mode=mode, origin=f"o.{name}"
+    )
 
 
 def by() -> CommandContext:
@@ -87,13 +90,20 @@ def after(state: ConversationState, *events: Event, limit: int = 20) -> Transiti
 
 
 def idle(**fields: Any) -> ConversationState:
-    return ConversationState(KEY, **fields)
+    return ConversationState(key=KEY, **fields)
 
 
 def busy(*waiting: PendingMessage, **fields: Any) -> ConversationState:
-    turn = RunningTurn("t_now", "s_now", "there", "web:owner", "what runs", 0)
+    turn = RunningTurn(
+        id="t_now",
+        session="s_now",
+        address="there",
+        person="web:owner",
+        request="what runs",
+        started_at=0,
+    )
     return ConversationState(
-        KEY, session="s_now", turn=turn, waiting=waiting, person="web:owner", **fields
+        key=KEY, session="s_now", turn=turn, waiting=waiting, person="web:owner", **fields
     )
 
 
@@ -127,11 +137,17 @@ def test_a_turn_and_what_is_said_with_it_are_named_after_the_message() -> None:
 
 
 def test_another_run_of_a_message_is_named_after_what_asked_for_it() -> None:
-    last = LastTurn("t_1", "s_1", "there", ("a",), (Message("user", content="go"),))
+    last = LastTurn(
+        id="t_1",
+        session="s_1",
+        address="there",
+        inbox=("a",),
+        messages=(Message("user", content="go"),),
+    )
     one, two = by(), by()
     assert origins(after(idle(session="s_1"), RetryTurn(one, last))) == {"turn": one.origin}
     assert origins(after(idle(session="s_1"), RetryTurn(two, last))) == {"turn": two.origin}
-    go_on = ResumeSession(one, "s_1", resume_turn=True, last=last)
+    go_on = ResumeSession(context=one, session="s_1", resume_turn=True, last=last)
     assert origins(after(idle(), go_on)) == {"turn": one.origin, "resumed": one.origin}
     assert origins(after(busy(), StopTurn(two))) == {"N10": two.origin}
 
@@ -150,7 +166,14 @@ def test_the_first_message_opens_a_session_and_starts_its_turn_in_one_transactio
 def test_a_turn_belongs_to_who_asked_for_it() -> None:
     result = after(idle(), MessageArrived(pending("a", person="web:ann")))
     assert of(StartTurn, result)[0].person == "web:ann"
-    last = LastTurn("t_1", "s_1", "there", (), (Message("user", content="go"),), "web:ann")
+    last = LastTurn(
+        id="t_1",
+        session="s_1",
+        address="there",
+        inbox=(),
+        messages=(Message("user", content="go"),),
+        person="web:ann",
+    )
     result = after(idle(session="s_1"), RetryTurn(BY, last))
     assert of(StartTurn, result)[0].person == BY.person
 
@@ -203,7 +226,7 @@ def test_the_turn_that_ends_makes_room_for_the_next_in_the_same_transaction() ->
 def test_a_full_queue_refuses_in_words_and_marks_the_row() -> None:
     result = after(busy(pending("a")), MessageArrived(pending("b")), limit=1)
     assert said(result) == ["N16"]
-    assert of(SetInbox, result) == [SetInbox(("b",), InboxState.REFUSED, 1_000_000)]
+    assert of(SetInbox, result) == [SetInbox(ids=("b",), state=InboxState.REFUSED, at=1_000_000)]
     assert [p.id for p in result.state.waiting] == ["a"]
 
 
@@ -252,16 +275,26 @@ def test_a_turn_replies_to_the_last_of_the_messages_that_asked_for_it() -> None:
 
 def test_a_turn_that_runs_again_replies_to_the_same_message_but_only_in_its_place() -> None:
     go = (Message("user", content="go"),)
-    last = LastTurn("t_1", "s_1", "there", ("a",), go, reply_to="m_a")
+    last = LastTurn(
+        id="t_1", session="s_1", address="there", inbox=("a",), messages=go, reply_to="m_a"
+    )
     earlier = idle(resumable=ResumableSession("s_1", SessionReason.CRASH))
     for event, reply_to in (
         (RetryTurn(BY, last), "m_a"),
         (RetryTurn(msgspec.structs.replace(BY, address="elsewhere"), last), ""),
-        (ResumeSession(BY, "s_1", resume_turn=True, last=last), "m_a"),
+        (ResumeSession(context=BY, session="s_1", resume_turn=True, last=last), "m_a"),
     ):
         assert of(StartTask, after(earlier, event))[0].turn.reply_to == reply_to
-    turn = RunningTurn("t_1", "s_1", "there", "web:owner", "go", 0, reply_to="m_a")
-    result = after(idle(session="s_1"), TurnCrashed(turn, (), {}, resume=True))
+    turn = RunningTurn(
+        id="t_1",
+        session="s_1",
+        address="there",
+        person="web:owner",
+        request="go",
+        started_at=0,
+        reply_to="m_a",
+    )
+    result = after(idle(session="s_1"), TurnCrashed(turn=turn, changes=(), fields={}, resume=True))
     assert of(StartTask, result)[0].turn.reply_to == "m_a"
 
 
@@ -287,7 +320,7 @@ def test_an_over_aged_session_is_closed_and_the_user_told() -> None:
     result = after(idle(session="s_old"), MessageArrived(pending("a"), expired=SessionReason.IDLE))
     assert of(SetSession, result)[0].state is SessionState.CLOSED
     assert of(OpenSession, result)
-    assert said(result) == ["expired"]
+    assert said(result) == [NoticeId.EXPIRED_IDLE]
 
 
 def test_a_deleted_message_leaves_the_queue_and_an_edited_one_changes() -> None:
@@ -306,7 +339,7 @@ def test_stop_suspends_the_session_keeps_what_waits_and_says_how_much() -> None:
     result = after(busy(pending("a"), pending("b")), StopTurn(BY))
     assert of(CancelTask, result)[0].cause == "stop"
     assert of(SetInbox, result)[0] == SetInbox(
-        ("a", "b"), InboxState.HELD, 1_000_000, session_id="s_now"
+        ids=("a", "b"), state=InboxState.HELD, at=1_000_000, session_id="s_now"
     )
     assert of(SetSession, result)[0].reason is SessionReason.STOP
     (say,) = of(SendNotice, result)
@@ -337,12 +370,12 @@ def test_a_command_row_is_done_with_the_change_it_makes() -> None:
     for event in (
         StopTurn(by),
         NewSession(by),
-        ResumeSession(by, None),
+        ResumeSession(context=by, session=None),
         RetryTurn(by, None),
         UndoTurn(by, None),
     ):
         result = after(idle(), event)
-        assert SetInbox(("i_1",), InboxState.DONE, 1_000_000) in result.changes
+        assert SetInbox(ids=("i_1",), state=InboxState.DONE, at=1_000_000) in result.changes
 
 
 def test_the_message_after_a_stop_opens_a_fresh_session_and_says_so_once() -> None:
@@ -379,7 +412,9 @@ def test_resume_brings_the_session_back_with_what_waited() -> None:
     state = idle(
         resumable=ResumableSession("s_1", SessionReason.STOP), replaced_reason=SessionReason.STOP
     )
-    result = after(state, ResumeSession(BY, "s_1", held=(pending("a"), pending("b"))))
+    result = after(
+        state, ResumeSession(context=BY, session="s_1", held=(pending("a"), pending("b")))
+    )
     assert SetSession("s_1", SessionState.ACTIVE, None, 1_000_000) in result.changes
     assert of(StartTurn, result)[0].inbox == ("a",)
     assert [p.id for p in result.state.waiting] == ["b"]
@@ -388,7 +423,7 @@ def test_resume_brings_the_session_back_with_what_waited() -> None:
 
 def test_resume_suspends_the_present_session_as_switched() -> None:
     state = idle(session="s_2", resumable=ResumableSession("s_1", SessionReason.STOP))
-    result = after(state, ResumeSession(BY, "s_1"))
+    result = after(state, ResumeSession(context=BY, session="s_1"))
     first, second = of(SetSession, result)
     assert (first.id, first.reason) == ("s_2", SessionReason.SWITCHED)
     assert (second.id, second.state) == ("s_1", SessionState.ACTIVE)
@@ -397,7 +432,7 @@ def test_resume_suspends_the_present_session_as_switched() -> None:
 
 
 def test_resume_in_the_middle_of_a_turn_ends_it_first() -> None:
-    result = after(busy(), ResumeSession(BY, "s_1", held=(pending("a"),)))
+    result = after(busy(), ResumeSession(context=BY, session="s_1", held=(pending("a"),)))
     assert of(CancelTask, result)
     assert of(StartTurn, result) == []
     result = after(result.state, TurnEnded("t_now", TurnState.STOPPED))
@@ -405,22 +440,34 @@ def test_resume_in_the_middle_of_a_turn_ends_it_first() -> None:
 
 
 def test_resume_without_an_earlier_session_says_so() -> None:
-    assert said(after(idle(), ResumeSession(BY, None))) == ["nothing_to_resume"]
+    assert said(after(idle(), ResumeSession(context=BY, session=None))) == ["nothing_to_resume"]
 
 
 def test_continue_takes_up_what_was_interrupted_without_a_new_user_row() -> None:
-    last = LastTurn("t_1", "s_1", "there", ("a",), (Message("user", content="go"),))
+    last = LastTurn(
+        id="t_1",
+        session="s_1",
+        address="there",
+        inbox=("a",),
+        messages=(Message("user", content="go"),),
+    )
     state = idle(
         resumable=ResumableSession("s_1", SessionReason.CRASH), replaced_reason=SessionReason.CRASH
     )
-    result = after(state, ResumeSession(BY, "s_1", resume_turn=True, last=last))
+    result = after(state, ResumeSession(context=BY, session="s_1", resume_turn=True, last=last))
     (start,) = of(StartTurn, result)
     assert (start.inbox, start.messages) == ((), ())
     assert of(StartTask, result)[0].resumed
 
 
 def test_retry_runs_the_interrupted_message_again_in_its_own_session() -> None:
-    last = LastTurn("t_1", "s_1", "there", ("a",), (Message("user", content="go"),))
+    last = LastTurn(
+        id="t_1",
+        session="s_1",
+        address="there",
+        inbox=("a",),
+        messages=(Message("user", content="go"),),
+    )
     state = idle(
         resumable=ResumableSession("s_1", SessionReason.CRASH), replaced_reason=SessionReason.CRASH
     )
@@ -446,13 +493,25 @@ def test_commands_that_find_nothing_say_so(event: Event, notice: str) -> None:
 
 
 def test_retry_and_undo_wait_for_the_running_turn_to_be_stopped() -> None:
-    last = LastTurn("t_1", "s_now", "there", ("a",), (Message("user", content="go"),))
+    last = LastTurn(
+        id="t_1",
+        session="s_now",
+        address="there",
+        inbox=("a",),
+        messages=(Message("user", content="go"),),
+    )
     for event in (RetryTurn(BY, last), UndoTurn(BY, last)):
         assert said(after(busy(), event)) == ["busy"]
 
 
 def test_undo_takes_the_exchange_out_of_the_history() -> None:
-    last = LastTurn("t_1", "s_1", "there", ("a",), (Message("user", content="go"),))
+    last = LastTurn(
+        id="t_1",
+        session="s_1",
+        address="there",
+        inbox=("a",),
+        messages=(Message("user", content="go"),),
+    )
     result = after(idle(session="s_1"), UndoTurn(BY, last))
     assert of(TakeBackTurn, result) == [TakeBackTurn("s_1", "t_1", 1_000_000)]
     assert said(result) == ["undone"]
@@ -469,12 +528,12 @@ def test_new_closes_the_session_and_what_waits_goes_into_the_fresh_one() -> None
 
 
 def test_only_the_last_requester_or_an_admin_changes_the_course_but_anybody_may_stop() -> None:
-    other = CommandContext("there", "web:other")
+    other = CommandContext(address="there", person="web:other")
     for event in (
         NewSession(other),
         RetryTurn(other, None),
         UndoTurn(other, None),
-        ResumeSession(other, "s_1"),
+        ResumeSession(context=other, session="s_1"),
     ):
         assert said(after(busy(), event)) == ["not_yours"]
     assert said(after(busy(), StopTurn(other))) == ["N10"]
@@ -538,9 +597,16 @@ def test_a_turn_to_be_taken_up_stays_running_in_the_journal() -> None:
 
 
 def wreck(*, take_up: bool = False, stuck: bool = False) -> TurnCrashed:
-    turn = RunningTurn("t_dead", "s_1", "there", "web:owner", "build it", 0)
+    turn = RunningTurn(
+        id="t_dead",
+        session="s_1",
+        address="there",
+        person="web:owner",
+        request="build it",
+        started_at=0,
+    )
     row = AppendMessages("s_1", "t_dead", (Message("assistant", content="par"),), 1)
-    return TurnCrashed(turn, (row,), {"k": 2}, resume=take_up, stuck=stuck)
+    return TurnCrashed(turn=turn, changes=(row,), fields={"k": 2}, resume=take_up, stuck=stuck)
 
 
 def test_a_turn_found_running_after_a_crash_suspends_its_session_and_is_told() -> None:
@@ -621,7 +687,7 @@ class Conversation(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.model = Model()
-        self.state = ConversationState(KEY)
+        self.state = ConversationState(key=KEY)
         self.rows: dict[str, PendingMessage] = {}
         self.tasks: list[str] = []  # turns whose task is alive
         self.told: set[str] = set()
@@ -689,8 +755,18 @@ class Conversation(RuleBasedStateMachine):
         session = earlier.session if earlier else None
         held = self.held(session) if session else ()
         last = self.model.last.get(session or "")
-        known = last and LastTurn(last.id, last.session_id, "there", last.inbox, last.messages)
-        self.play(ResumeSession(by(), session, held, resume_turn=go_on, last=known or None))
+        known = last and LastTurn(
+            id=last.id,
+            session=last.session_id,
+            address="there",
+            inbox=last.inbox,
+            messages=last.messages,
+        )
+        self.play(
+            ResumeSession(
+                context=by(), session=session, held=held, resume_turn=go_on, last=known or None
+            )
+        )
 
     @rule()
     def retry(self) -> None:
@@ -698,7 +774,13 @@ class Conversation(RuleBasedStateMachine):
         last = self.model.last.get(session or "")
         if last is None or last.id in self.model.taken_back:
             return
-        known = LastTurn(last.id, last.session_id, "there", last.inbox, last.messages)
+        known = LastTurn(
+            id=last.id,
+            session=last.session_id,
+            address="there",
+            inbox=last.inbox,
+            messages=last.messages,
+        )
         held = self.held(last.session_id) if last.session_id != self.state.session else ()
         self.play(RetryTurn(by(), known, held))
 
@@ -720,7 +802,7 @@ class Conversation(RuleBasedStateMachine):
         newest = list(model.sessions)[-1:]
         fresh = asleep[-1][1] if asleep and newest == [asleep[-1][0]] and not active else None
         self.state = ConversationState(
-            KEY,
+            key=KEY,
             session=active[0] if active else None,
             resumable=earlier,
             replaced_reason=None if fresh is SessionReason.SWITCHED else fresh,
@@ -728,8 +810,15 @@ class Conversation(RuleBasedStateMachine):
         )
         for turn in running:
             session = next(s for s, each in model.last.items() if each.id == turn)
-            left = RunningTurn(turn, session, "there", "web:owner", "", 0)
-            result = self.play(TurnCrashed(left, (), {}, resume=False))
+            left = RunningTurn(
+                id=turn,
+                session=session,
+                address="there",
+                person="web:owner",
+                request="",
+                started_at=0,
+            )
+            result = self.play(TurnCrashed(turn=left, changes=(), fields={}, resume=False))
             assert said(result) == ["N11"]
         self.play(StartWaiting())
 

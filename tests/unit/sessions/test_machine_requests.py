@@ -31,7 +31,12 @@ def env(now: int = 5) -> StepContext:
 
 def pending(name: str = "i1", **more: Any) -> PendingMessage:
     return PendingMessage(
-        name, "there", "api:key", Message("user", name), origin=f"o_{name}", **more
+        id=name,
+        address="there",
+        person="api:key",
+        message=Message("user", name),
+        origin=f"o_{name}",
+        **more,
     )
 
 
@@ -44,7 +49,7 @@ def acts(result: Transition, kind: type) -> list[Any]:
 
 
 def begun(state: ConversationState | None = None, **more: Any) -> Transition:
-    return step(state or ConversationState(KEY), MessageArrived(pending(**more)), env())
+    return step(state or ConversationState(key=KEY), MessageArrived(pending(**more)), env())
 
 
 def test_what_was_said_before_opens_the_session_and_is_said_once() -> None:
@@ -52,7 +57,7 @@ def test_what_was_said_before_opens_the_session_and_is_said_once() -> None:
     (start,) = changes(begun(prior_messages=before), StartTurn)
     assert start.messages == (*before, Message("user", "i1"))
     assert start.request == "i1"
-    there = ConversationState(KEY, session="s1")
+    there = ConversationState(key=KEY, session="s1")
     (start,) = changes(begun(there, prior_messages=before), StartTurn)
     assert start.messages == (Message("user", "i1"),)
 
@@ -99,7 +104,7 @@ def test_the_turn_of_another_goes_on_when_somebody_leaves_the_queue() -> None:
     state = step(begun().state, MessageArrived(pending("i2")), env()).state
     result = step(state, RequestAbandoned("i2", "o_i2"), env())
     assert acts(result, CancelTask) == []
-    assert changes(result, SetInbox) == [SetInbox(("i2",), InboxState.DONE, 5)]
+    assert changes(result, SetInbox) == [SetInbox(ids=("i2",), state=InboxState.DONE, at=5)]
     assert result.state.waiting == ()
 
 
@@ -116,7 +121,9 @@ INTERRUPTED = [SessionReason.CRASH, SessionReason.RESTART, SessionReason.STUCK]
 
 def suspended(reason: SessionReason, *, goes_on: bool) -> ConversationState:
     earlier = ResumableSession("s1", reason, "request")
-    return ConversationState(KEY, resumable=earlier, replaced_reason=reason, auto_resume=goes_on)
+    return ConversationState(
+        key=KEY, resumable=earlier, replaced_reason=reason, auto_resume=goes_on
+    )
 
 
 @pytest.mark.parametrize("reason", INTERRUPTED)
@@ -192,7 +199,7 @@ def test_another_than_the_suspended_session_may_be_named() -> None:
 def test_an_active_session_goes_on_with_all_that_is_said() -> None:
     more = (Message("user", "a"),)
     result = begun(
-        ConversationState(KEY, session="s1"), continued_session="s1", prior_messages=more
+        ConversationState(key=KEY, session="s1"), continued_session="s1", prior_messages=more
     )
     assert changes(result, SetSession) == changes(result, OpenSession) == []
     (start,) = changes(result, StartTurn)
@@ -202,6 +209,6 @@ def test_an_active_session_goes_on_with_all_that_is_said() -> None:
 @pytest.mark.parametrize(("after", "goes_on"), [("s1", True), ("", False), ("s2", False)])
 def test_an_old_session_goes_on_only_for_whoever_names_it(after: str, goes_on: bool) -> None:
     asked = MessageArrived(pending(continued_session=after), expired=SessionReason.IDLE)
-    result = step(ConversationState(KEY, session="s1"), asked, env())
+    result = step(ConversationState(key=KEY, session="s1"), asked, env())
     (start,) = changes(result, StartTurn)
     assert (start.session_id == "s1") is goes_on

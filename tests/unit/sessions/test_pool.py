@@ -17,7 +17,15 @@ __all__ = ["store"]
 async def test_the_longest_unused_are_let_go_but_none_that_is_at_work(store: SessionStore) -> None:
     clock = SystemClock()
     async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
-        shared = ActorServices(store, Witness(), clock, Ids(clock), ExpiryPolicy, lambda: 20, tasks)
+        shared = ActorServices(
+            store=store,
+            host=Witness(),
+            clock=clock,
+            ids=Ids(clock),
+            expiry_policy=ExpiryPolicy,
+            queue_limit=lambda: 20,
+            tasks=tasks,
+        )
         pool = SessionPool(shared, max_actors=3)
         for number in range(5):
             await pool.ask(f"web:{number}", StartWaiting())

@@ -322,9 +322,9 @@ SENT = InboundMessage(
 )
 BEFORE = RequestOptions(
     before=(
-        EarlierMessage("user", "one"),
-        EarlierMessage("assistant", "two", tool_calls=(ToolCall("c1", "read", "{}"),)),
-        EarlierMessage("tool", "result", tool_call_id="c1"),
+        EarlierMessage(role="user", text="one"),
+        EarlierMessage(role="assistant", text="two", tool_calls=(ToolCall("c1", "read", "{}"),)),
+        EarlierMessage(role="tool", text="result", tool_call_id="c1"),
     )
 )
 

@@ -26,7 +26,16 @@ WORD = TextDelta("word ")
 THOUGHT = ReasoningDelta("hm ")
 TOOL = ToolStarted("c1", "read", "a"), ToolFinished("c1", "read", ok=True)
 
-ASKED = InboxEntry("i1", "api", "e1", "api:1", "api:1", InboxState.RUNNING, b"", 0)
+ASKED = InboxEntry(
+    id="i1",
+    source="api",
+    event="e1",
+    key="api:1",
+    address="api:1",
+    state=InboxState.RUNNING,
+    payload=b"",
+    received_at=0,
+)
 
 Told = Sequence[tuple[float, FeedEvent]]
 """What a turn tells, and when."""
@@ -81,10 +90,18 @@ def streamed(told: Told, end: float, *, takes_nothing_until: float = 0.0) -> Cli
             feed.finish(FeedOutcome.ANSWERED)
 
         answer = AnswerResponse(
-            TurnSubscription(feed, "a1", ASKED, 0, "m", "", lambda: None),
-            ChatEncoder("a1", "m", 0),
-            world,
-            INTERVAL,
+            subscription=TurnSubscription(
+                feed=feed,
+                id="a1",
+                entry=ASKED,
+                created=0,
+                model="m",
+                session_state="",
+                unsubscribe=lambda: None,
+            ),
+            encoder=ChatEncoder("a1", "m", 0),
+            clock=world,
+            keepalive_seconds=INTERVAL,
             stream=True,
             redactor=Redactor(),
         )
@@ -149,10 +166,18 @@ def test_no_stream_outlives_its_reader() -> None:
         feed, client = Feed("o1"), Client()
         left: list[float] = []
         answer = AnswerResponse(
-            TurnSubscription(feed, "a1", ASKED, 0, "m", "", lambda: left.append(world.time())),
-            ChatEncoder("a1", "m", 0),
-            world,
-            INTERVAL,
+            subscription=TurnSubscription(
+                feed=feed,
+                id="a1",
+                entry=ASKED,
+                created=0,
+                model="m",
+                session_state="",
+                unsubscribe=lambda: left.append(world.time()),
+            ),
+            encoder=ChatEncoder("a1", "m", 0),
+            clock=world,
+            keepalive_seconds=INTERVAL,
             stream=True,
             redactor=Redactor(),
         )

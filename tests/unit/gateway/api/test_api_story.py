@@ -29,6 +29,7 @@ from gateway.http.api.pieces import (
 from gateway.observe.redact import Redactor
 from gateway.turns.answer import join_step_texts
 from gateway.turns.feed_events import FeedEnd, FeedEvent, FeedNotice, FeedOutcome
+from sessions.values.notices import NoticeId
 
 STARTED = ToolStarted("c1", "read", "a", "📖")
 FINISHED = ToolFinished("c1", "read", ok=True)
@@ -184,12 +185,16 @@ def test_whatever_is_heard_of_tools_what_is_told_is_in_pairs(news: list[Any]) ->
 
 
 def failed(
-    notice: str = "N7", last: str = "", *, operator: bool = False, over_budget: bool = False
+    notice: NoticeId = NoticeId.TURN_FAILED,
+    last: str = "",
+    *,
+    operator: bool = False,
+    over_budget: bool = False,
 ) -> TurnDone:
     return TurnDone(
-        TurnEnding.FAILED,
-        "",
-        "why",
+        ending=TurnEnding.FAILED,
+        text="",
+        cause="why",
         notice=notice,
         last_verdict=last,
         tell_operator=operator,
@@ -197,7 +202,7 @@ def failed(
     )
 
 
-ANSWERED = TurnDone(TurnEnding.ANSWERED, "x")
+ANSWERED = TurnDone(ending=TurnEnding.ANSWERED, text="x")
 
 
 @pytest.mark.parametrize(
@@ -212,13 +217,17 @@ ANSWERED = TurnDone(TurnEnding.ANSWERED, "x")
         ),
         (FeedEnd(FeedOutcome.FAILED, failed(), "why"), "error", 502),
         (FeedEnd(FeedOutcome.FAILED, failed(operator=True), "why"), "error", 503),
-        (FeedEnd(FeedOutcome.FAILED, failed("N8"), "why"), "length", None),
+        (FeedEnd(FeedOutcome.FAILED, failed(NoticeId.REASONING_USED_UP), "why"), "length", None),
         (FeedEnd(FeedOutcome.FAILED, failed(last="capped"), "why"), "length", None),
-        (FeedEnd(FeedOutcome.FAILED, failed("N9"), "why"), "content_filter", None),
+        (FeedEnd(FeedOutcome.FAILED, failed(NoticeId.DECLINED), "why"), "content_filter", None),
         (FeedEnd(FeedOutcome.FAILED, failed(last="refused"), "why"), "content_filter", None),
         (FeedEnd(FeedOutcome.FAILED, None, "why"), "error", 500),
         (FeedEnd(FeedOutcome.FAILED, failed(over_budget=True), "why"), "error", 429),
-        (FeedEnd(FeedOutcome.FAILED, failed("budget", over_budget=True), "why"), "error", 429),
+        (
+            FeedEnd(FeedOutcome.FAILED, failed(NoticeId.BUDGET_USED_UP, over_budget=True), "why"),
+            "error",
+            429,
+        ),
         (FeedEnd(FeedOutcome.STOPPED), "error", 409),
         (FeedEnd(FeedOutcome.INTERRUPTED), "error", 503),
         (FeedEnd(FeedOutcome.REFUSED), "error", 429),
@@ -252,7 +261,7 @@ def test_a_library_may_repeat_what_was_not_begun_after_a_while(over: FeedOutcome
 def test_what_a_service_says_of_an_error_shows_no_key() -> None:
     key = "sk-abcdefghij0123456789ABCDEFGHIJ"
     clean = Redactor().redact
-    declined = outcome_of(FeedEnd(FeedOutcome.FAILED, failed("N9"), f"not with {key}"))
+    declined = outcome_of(FeedEnd(FeedOutcome.FAILED, failed(NoticeId.DECLINED), f"not with {key}"))
     assert redact_outcome(declined, clean).refusal == "not with ***"
     broken = redact_outcome(
         outcome_of(FeedEnd(FeedOutcome.FAILED, failed(), f"wrong key {key}")), clean

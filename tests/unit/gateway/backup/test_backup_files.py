@@ -64,7 +64,11 @@ def url(home: Path) -> str:
 
 def source(home: Path, *, secrets: bool = False) -> BackupSource:
     return BackupSource(
-        home, url(home), "1.2.3", "2027-01-15T08:00:00.000Z", include_secrets=secrets
+        home=home,
+        store_url=url(home),
+        version="1.2.3",
+        made_at="2027-01-15T08:00:00.000Z",
+        include_secrets=secrets,
     )
 
 
@@ -448,7 +452,7 @@ for number in range(1, 2000, step):
         store = f"sqlite:///{here / 'holdfast.db'}"
         if what == "backup":
             sys.addaudithook(hook)
-            write_backup_file(BackupSource(here, store, "1", "now"), copy / "b.tar")
+            write_backup_file(BackupSource(home=here, store_url=store, version="1", made_at="now"), copy / "b.tar")
         else:
             with hold_state_folder(here):
                 ready = prepare_restore(folder / "b.tar", here, store, 1_800_000_000_000, moved=True)

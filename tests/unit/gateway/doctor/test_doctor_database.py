@@ -132,7 +132,7 @@ def test_one_that_is_too_large_for_the_time_is_not_called_sound(home: Path) -> N
 
 def test_a_large_log_and_much_free_room_are_told() -> None:
     large = DatabaseInspection(
-        "x", version=HEAD, size_bytes=10**9, wal_bytes=300 * 2**20, free_bytes=6 * 10**8
+        name="x", version=HEAD, size_bytes=10**9, wal_bytes=300 * 2**20, free_bytes=6 * 10**8
     )
     found = list(_findings(large))
     assert told(found) == [("ok", "integrity"), ("warn", "size"), ("ok", "size")]

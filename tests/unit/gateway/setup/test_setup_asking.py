@@ -30,7 +30,10 @@ def test_what_is_neither_is_asked_again() -> None:
 )
 def test_one_of_several_is_chosen_by_number_or_name(typed: str, meant: str) -> None:
     person = Person(typed)
-    assert choose(person, SetupQuestion("x", "Which"), ["pear", "plum"], unlisted=["fig"]) == meant
+    assert (
+        choose(person, SetupQuestion(key="x", prompt="Which"), ["pear", "plum"], unlisted=["fig"])
+        == meant
+    )
     assert person.said == ["   1  pear", "   2  plum"]
 
 
@@ -44,7 +47,7 @@ def test_one_of_several_is_chosen_by_number_or_name(typed: str, meant: str) -> N
 )
 def test_what_cannot_be_chosen_is_asked_again(typed: str, told: str) -> None:
     person = Person(typed, "1")
-    assert choose(person, SetupQuestion("x", "Which"), ["pear", "plum"]) == "pear"
+    assert choose(person, SetupQuestion(key="x", prompt="Which"), ["pear", "plum"]) == "pear"
     assert person.refused == [told]
 
 

@@ -247,7 +247,9 @@ def test_a_platform_that_tells_nothing_of_itself_is_asked_for_what_it_needs(
     tmp_path: Path,
 ) -> None:
     telegram = KNOWN["telegram"]
-    plain = PlatformSpec("irc", telegram.config, telegram.build, {"token": "IRC_PASSWORD"})
+    plain = PlatformSpec(
+        "irc", telegram.config, build=telegram.build, secrets={"token": "IRC_PASSWORD"}
+    )
     person, draft = Person("", "hunter2"), draft_of()
     bots(person, tmp_path, draft=draft, known={"irc": plain}).set_up("irc")
     assert draft.secrets == {"IRC_PASSWORD": "hunter2"}

@@ -7,7 +7,7 @@ from gateway.operate.setup.asking import AnswerError, SetupQuestion
 from gateway.operate.setup.flags import FlagPrompter, read_secret
 from tests.unit.gateway.setup.setup_kit import Person
 
-NAME = SetupQuestion("name", "Name", missing_message="Give --name NAME.")
+NAME = SetupQuestion(key="name", prompt="Name", missing_message="Give --name NAME.")
 
 
 def ignore(_: str) -> None:
@@ -27,10 +27,16 @@ def test_what_no_flag_answers_a_person_is_asked() -> None:
 
 def test_with_nobody_there_a_default_counts_or_the_missing_flag_is_named() -> None:
     flags = FlagPrompter({}, ignore)
-    assert flags.ask(SetupQuestion("a", "A", "usual")) == "usual"
+    assert flags.ask(SetupQuestion(key="a", prompt="A", default="usual")) == "usual"
     for question in (
         NAME,
-        SetupQuestion("a", "A", "usual", missing_message="Give --name NAME.", must_be_given=True),
+        SetupQuestion(
+            key="a",
+            prompt="A",
+            default="usual",
+            missing_message="Give --name NAME.",
+            must_be_given=True,
+        ),
     ):
         with pytest.raises(AnswerError, match="Give --name NAME"):
             flags.ask(question)

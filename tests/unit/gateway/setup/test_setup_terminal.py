@@ -11,7 +11,9 @@ from gateway.errors import HoldfastError
 from gateway.operate.setup.asking import InputEnded, SetupQuestion
 from gateway.operate.setup.terminal import TerminalPrompter
 
-TOKEN = SetupQuestion("t", "Token", is_secret=True, is_complete=lambda text: "end" in text)
+TOKEN = SetupQuestion(
+    key="t", prompt="Token", is_secret=True, is_complete=lambda text: "end" in text
+)
 
 
 class Screen(io.StringIO):
@@ -48,16 +50,19 @@ def piped(text: str) -> tuple[TerminalPrompter, io.StringIO]:
 
 def test_a_question_shows_what_enter_means() -> None:
     terminal, screen = piped("x\n\n\n")
-    assert terminal.ask(SetupQuestion("a", "First")) == "x\n"
-    assert terminal.ask(SetupQuestion("b", "Second", "usual")) == "usual"
-    assert terminal.ask(SetupQuestion("c", "Third", "y", "keep it")) == "y"
+    assert terminal.ask(SetupQuestion(key="a", prompt="First")) == "x\n"
+    assert terminal.ask(SetupQuestion(key="b", prompt="Second", default="usual")) == "usual"
+    assert (
+        terminal.ask(SetupQuestion(key="c", prompt="Third", default="y", shown_default="keep it"))
+        == "y"
+    )
     assert screen.getvalue() == "First: \nSecond [usual]: \nThird [keep it]: \n"
 
 
 def test_an_input_that_ends_too_early_says_that_nothing_changed() -> None:
     terminal, _ = piped("")
     with pytest.raises(InputEnded, match="nothing was changed"):
-        terminal.ask(SetupQuestion("a", "First", "usual"))
+        terminal.ask(SetupQuestion(key="a", prompt="First", default="usual"))
 
 
 def test_a_hidden_answer_can_come_through_a_pipe_a_line_each() -> None:
@@ -83,7 +88,7 @@ def test_at_a_terminal_a_secret_is_not_shown_and_all_else_is(line: tuple[int, Te
     assert screen.echoes == [False]
     assert echoes(keyboard)
     os.write(typing, b"yes\n")
-    assert terminal.ask(SetupQuestion("a", "Open", "no")) == "yes\n"
+    assert terminal.ask(SetupQuestion(key="a", prompt="Open", default="no")) == "yes\n"
     assert screen.echoes == [False, True]
 
 
@@ -94,7 +99,7 @@ def test_a_secret_pasted_over_several_lines_is_one_and_no_more_is_taken(
     terminal = TerminalPrompter(keyboard, io.StringIO())
     os.write(typing, b"\n  begin\nmiddle\nend\nyes\n")
     assert terminal.ask(TOKEN) == "\n  begin\nmiddle\nend\n"
-    assert terminal.ask(SetupQuestion("a", "Open")) == "yes\n"
+    assert terminal.ask(SetupQuestion(key="a", prompt="Open")) == "yes\n"
 
 
 def test_what_is_shown_comes_back_when_a_secret_is_broken_off(line: tuple[int, TextIO]) -> None:

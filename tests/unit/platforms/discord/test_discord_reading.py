@@ -43,7 +43,7 @@ def reading(room: DiscordChannel | None = None, **more: object) -> MessageContex
         "require_mention": True,
         **more,
     }
-    return MessageContext(ME, PLACE, room or DiscordChannel("5"), **given)  # type: ignore[arg-type]
+    return MessageContext(account=ME, address=PLACE, channel=room or DiscordChannel("5"), **given)  # type: ignore[arg-type]
 
 
 def message(content: str, **more: object) -> Payload:
@@ -290,10 +290,10 @@ def test_ids_tell_the_time() -> None:
 def test_context_is_what_a_conversation_does_not_hold_yet() -> None:
     listening = RecentMessages()
     said = [
-        RecentMessage("1", "ann", "Ann", "hi"),
-        RecentMessage("2", "bob", "Bob", "bot, what?", addressed=True),
-        RecentMessage("3", "bot", "Holdfast", "that", reply_to_author="bob"),
-        RecentMessage("4", "ann", "Ann", "see?"),
+        RecentMessage(id="1", author="ann", name="Ann", text="hi"),
+        RecentMessage(id="2", author="bob", name="Bob", text="bot, what?", addressed=True),
+        RecentMessage(id="3", author="bot", name="Holdfast", text="that", reply_to_author="bob"),
+        RecentMessage(id="4", author="ann", name="Ann", text="see?"),
     ]
     listening.add("c", said)
 
@@ -306,7 +306,9 @@ def test_context_is_what_a_conversation_does_not_hold_yet() -> None:
     listening.edit("c", "4", "look")
     listening.delete("c", "1")
     assert texts("ann") == ["bot, what?", "that", "look"]
-    listening.add_history("c", [RecentMessage("0", "eve", "Eve", "before"), said[3]])
+    listening.add_history(
+        "c", [RecentMessage(id="0", author="eve", name="Eve", text="before"), said[3]]
+    )
     assert texts("ann") == ["before", "bot, what?", "that", "look"]
 
 

@@ -123,7 +123,7 @@ def test_files_are_parts_with_their_ids() -> None:
     event = message(
         said("look", subtype="file_share", files=[file, {"id": "F2", "mode": "tombstone"}])
     )
-    assert event.parts == (Text("look"), File("a.png", "image/png", "F1", 3))
+    assert event.parts == (Text("look"), File("a.png", "image/png", ref="F1", size=3))
 
 
 def test_a_forwarded_message_is_quoted() -> None:

@@ -15,7 +15,9 @@ def test_a_place_only_moves_forward() -> None:
     places = SlackPlaces()
     places.update("C1", "5.0", "7.000001", "U1")
     places.update("C1", "5.0", "6.000000", "U2")
-    assert places.find("C1", "5.0") == SlackPlace("C1", "5.0", "7.000001", "U2")
+    assert places.find("C1", "5.0") == SlackPlace(
+        channel="C1", thread="5.0", seen="7.000001", user="U2"
+    )
 
 
 def test_places_survive_a_restart_in_order() -> None:

@@ -203,7 +203,9 @@ async def test_edits_and_deletes_name_their_message(slack: SlackServer, inbox: G
 async def test_buttons_and_commands_come_in(slack: SlackServer, inbox: Gateway) -> None:
     adapter = adapter_for(slack)
     async with running(adapter, inbox):
-        ask = Ask("q.0", Address("slack", "T1/D1"), "May I?", (Button("Yes", "yes:1"),))
+        ask = Ask(
+            "q.0", Address("slack", "T1/D1"), text="May I?", buttons=(Button("Yes", "yes:1"),)
+        )
         ts = (await adapter.deliver(ask)).message
         await slack.press("D1", ts, "Yes")
         await slack.command("D1", "status")
@@ -421,7 +423,9 @@ async def test_without_socket_mode_events_come_as_signed_requests(
         await slack.say("D1", "Hello & welcome")
         await slack.say("C1", f"<@{BOT_USER}> hi")
         await slack.command("D1", "status")
-        ask = Ask("q.0", Address("slack", "T1/D1"), "May I?", (Button("Yes", "yes:1"),))
+        ask = Ask(
+            "q.0", Address("slack", "T1/D1"), text="May I?", buttons=(Button("Yes", "yes:1"),)
+        )
         ts = (await signed.deliver(ask)).message
         await slack.press("D1", ts, "Yes")
     assert slack.pending == 0

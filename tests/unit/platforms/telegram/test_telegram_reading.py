@@ -19,7 +19,9 @@ from platforms.telegram.join import ALBUM_JOIN_SECONDS, JOIN_SECONDS, MessageJoi
 from platforms.telegram.payloads import read_update
 
 ME = TelegramBot(7, "Our_Bot")
-READER = UpdateDecoder("telegram", "", ME, commands=frozenset({"stop", "status"}))
+READER = UpdateDecoder(
+    platform="telegram", account="", bot=ME, commands=frozenset({"stop", "status"})
+)
 ADA = {"id": 1001, "is_bot": False, "first_name": "Ada", "last_name": "L."}
 PRIVATE = {"id": 1001, "type": "private", "first_name": "Ada"}
 GROUP = {"id": -100, "type": "supergroup", "title": "Us"}
@@ -139,7 +141,7 @@ def test_the_largest_picture_is_taken_with_its_words() -> None:
         {"file_id": "large", "width": 900, "height": 900, "file_size": 9},
     ]
     event = read(message=message(photo=sizes, caption="look"))
-    assert event.parts == (Text("look"), File("photo_5.jpg", "image/jpeg", "large", 9))
+    assert event.parts == (Text("look"), File("photo_5.jpg", "image/jpeg", ref="large", size=9))
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ async def test_an_edit_that_changes_nothing_has_done_its_work(
     adapter: TelegramAdapter, server: TelegramServer
 ) -> None:
     message = (await adapter.deliver(Post("a.0", ME, "Same"))).message
-    await adapter.deliver(Edit("a.0.e", ME, message, "Same"))
+    await adapter.deliver(Edit("a.0.e", ME, message=message, text="Same"))
     assert len(server.called("editMessageText")) == 1
 
 
@@ -101,9 +101,9 @@ async def test_an_edit_may_turn_words_into_a_table_and_back(
     adapter: TelegramAdapter, server: TelegramServer
 ) -> None:
     message = (await adapter.deliver(Post("a.0", ME, "First"))).message
-    await adapter.deliver(Edit("a.0.e", ME, message, TABLE))
+    await adapter.deliver(Edit("a.0.e", ME, message=message, text=TABLE))
     assert "<table" in server.messages(1001)[0].html
-    await adapter.deliver(Edit("a.0.e", ME, message, "Last"))
+    await adapter.deliver(Edit("a.0.e", ME, message=message, text="Last"))
     assert server.screen(1001) == ["Last"]
 
 
@@ -111,11 +111,11 @@ async def test_buttons_stand_below_and_go_with_an_edit(
     adapter: TelegramAdapter, server: TelegramServer
 ) -> None:
     buttons = (Button("Approve", "approve:1"), Button("Deny", "deny:1"))
-    message = (await adapter.deliver(Ask("a.0", ME, "May I?", buttons))).message
+    message = (await adapter.deliver(Ask("a.0", ME, text="May I?", buttons=buttons))).message
     (shown,) = server.messages(1001)
     assert shown.actions == ["approve:1", "deny:1"]
     assert len(shown.buttons) == 1
-    await adapter.deliver(Edit("a.0.e", ME, message, "Done"))
+    await adapter.deliver(Edit("a.0.e", ME, message=message, text="Done"))
     assert server.messages(1001)[0].actions == []
 
 
@@ -123,7 +123,7 @@ async def test_a_button_that_carries_too_much_is_refused_before_it_is_sent(
     adapter: TelegramAdapter, server: TelegramServer
 ) -> None:
     with pytest.raises(Rejected, match="64 bytes"):
-        await adapter.deliver(Ask("a.0", ME, "May I?", (Button("Yes", "ä" * 33),)))
+        await adapter.deliver(Ask("a.0", ME, text="May I?", buttons=(Button("Yes", "ä" * 33),)))
     assert server.messages(1001) == []
 
 
@@ -141,9 +141,9 @@ async def test_an_answer_hangs_below_its_question_in_its_topic(
 async def test_a_draft_can_be_stopped_and_says_what_is_going_on(
     adapter: TelegramAdapter, server: TelegramServer
 ) -> None:
-    await adapter.deliver(Draft("a.p", ME, "a", "So far", "reading a file"))
+    await adapter.deliver(Draft("a.p", ME, draft="a", text="So far", status="reading a file"))
     assert server.screen(1001) == ["So far\n\n*reading a file*"]
-    await adapter.deliver(Draft("a.p", ME, "a", TABLE))
+    await adapter.deliver(Draft("a.p", ME, draft="a", text=TABLE))
     assert len(server.room(1001).drafts) == 1  # the same draft, changed
     assert server.called("sendRichMessageDraft")[0]["can_stop"] is True
 
@@ -152,7 +152,7 @@ async def test_chats_say_what_they_can_show(adapter: TelegramAdapter) -> None:
     assert adapter.capabilities_in(ME).live is Live.DRAFT
     assert adapter.capabilities_in(GROUP).live is Live.EDIT
     with pytest.raises(Rejected):
-        await adapter.deliver(Draft("a.p", GROUP, "a", "So far"))
+        await adapter.deliver(Draft("a.p", GROUP, draft="a", text="So far"))
 
 
 async def test_a_receipt_is_a_sign_that_telegram_knows(
@@ -195,7 +195,7 @@ async def test_files_are_sent_as_what_they_are(
 ) -> None:
     path = tmp_path / name
     path.write_bytes(b"content" * 100_000)
-    op = Upload("a.0", ME, str(path), name, media_type, "See **this**")
+    op = Upload("a.0", ME, path=str(path), name=name, media_type=media_type, caption="See **this**")
     receipt = await adapter.deliver(op)
     (shown,) = server.messages(1001)
     assert (shown.file, shown.name, shown.markdown) == (kind, name, "See **this**")
@@ -208,7 +208,7 @@ async def test_a_picture_that_is_none_is_sent_as_a_file(
 ) -> None:
     path = tmp_path / "a.png"
     path.write_bytes(b"not a picture at all")
-    await adapter.deliver(Upload("a.0", ME, str(path), "a.png", "image/png"))
+    await adapter.deliver(Upload("a.0", ME, path=str(path), name="a.png", media_type="image/png"))
     (shown,) = server.messages(1001)
     assert (shown.file, shown.content) == ("document", path.read_bytes())
 
@@ -218,14 +218,25 @@ async def test_a_caption_that_is_too_long_does_not_keep_the_file_back(
 ) -> None:
     path = tmp_path / "a.pdf"
     path.write_bytes(b"x")
-    await adapter.deliver(Upload("a.0", ME, str(path), "a.pdf", "application/pdf", "😀" * 1000))
+    await adapter.deliver(
+        Upload(
+            "a.0",
+            ME,
+            path=str(path),
+            name="a.pdf",
+            media_type="application/pdf",
+            caption="😀" * 1000,
+        )
+    )
     (shown,) = server.messages(1001)
     assert shown.text.endswith("😀…")
 
 
 async def test_a_file_that_is_not_there_is_refused(adapter: TelegramAdapter) -> None:
     with pytest.raises(Rejected, match=r"a\.pdf cannot be read"):
-        await adapter.deliver(Upload("a.0", ME, "/nowhere/a.pdf", "a.pdf", "application/pdf"))
+        await adapter.deliver(
+            Upload("a.0", ME, path="/nowhere/a.pdf", name="a.pdf", media_type="application/pdf")
+        )
 
 
 async def test_a_large_upload_does_not_hold_up_other_chats(
@@ -237,7 +248,11 @@ async def test_a_large_upload_does_not_hold_up_other_chats(
     await adapter.deliver(Post("w.0", Address("telegram", "2002"), "warm"))
     async with asyncio.TaskGroup() as group:
         upload = group.create_task(
-            adapter.deliver(Upload("a.0", ME, str(path), "a.bin", "application/octet-stream"))
+            adapter.deliver(
+                Upload(
+                    "a.0", ME, path=str(path), name="a.bin", media_type="application/octet-stream"
+                )
+            )
         )
         await asyncio.sleep(0)
         waits = []
@@ -324,7 +339,7 @@ async def test_an_edit_of_what_is_gone_is_not_tried_in_other_forms(
     adapter: TelegramAdapter, server: TelegramServer
 ) -> None:
     with pytest.raises(Rejected, match="not found"):
-        await adapter.deliver(Edit("a.0.e", ME, "999", TABLE))
+        await adapter.deliver(Edit("a.0.e", ME, message="999", text=TABLE))
     assert len(server.called("editMessageText")) == 1
 
 
@@ -334,5 +349,5 @@ async def test_a_message_that_cannot_become_rich_is_not_asked_to_again(
     message = (await adapter.deliver(Post("a.0", ME, "First"))).message
     server.fail("editMessageText", refused("message can't become a rich one"))
     for number in range(3):
-        await adapter.deliver(Edit("a.0.e", ME, message, f"{TABLE}\n{number}"))
+        await adapter.deliver(Edit("a.0.e", ME, message=message, text=f"{TABLE}\n{number}"))
     assert len(server.called("editMessageText")) == 1 + 3

@@ -384,7 +384,9 @@ async def test_what_the_page_cannot_show_is_refused(stage: Stage) -> None:
 
 
 async def test_a_receipt_names_the_op(stage: Stage) -> None:
-    receipt = await stage.adapter.deliver(Ask("x.0", Address("web", "chat1"), "May I?", ()))
+    receipt = await stage.adapter.deliver(
+        Ask("x.0", Address("web", "chat1"), text="May I?", buttons=())
+    )
     assert receipt.message == "x.0"
 
 
@@ -410,7 +412,7 @@ async def test_the_adapter_can_run_again_after_it_was_stopped(stage: Stage) -> N
 
 
 def test_the_registry_finds_what_it_needs(stage: Stage) -> None:
-    surroundings = Surroundings(stage._clock, stage._ids, stage.shelf, stage.archive)
+    surroundings = Surroundings(stage._clock, stage._ids, shelf=stage.shelf, archive=stage.archive)
     adapter = SPEC.build(WebConfig(), surroundings)
     assert isinstance(adapter, WebAdapter)
     assert SPEC.name == adapter.name == "web"

@@ -39,7 +39,10 @@ async def test_a_file_reaches_the_gateway_byte_by_byte(
     assert (await client.post(MESSAGES, json=message(ref))).status_code == 202
     (event,) = stage.received
     assert isinstance(event, InboundMessage)
-    assert event.parts == (Text("hang"), File("notes.txt", "text/plain", ref, len(content)))
+    assert event.parts == (
+        Text("hang"),
+        File("notes.txt", "text/plain", ref=ref, size=len(content)),
+    )
     file = event.parts[1]
     assert isinstance(file, File)
     assert b"".join([piece async for piece in stage.adapter.fetch(file)]) == content
