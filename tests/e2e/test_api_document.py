@@ -56,7 +56,7 @@ async def api(tmp_path: Path) -> AsyncIterator[ApiHouse]:
 # --- the document itself ---------------------------------------------------------------------
 
 
-async def test_every_address_of_the_server_is_in_it_and_no_other(api: ApiHouse) -> None:
+async def test_document_has_exactly_the_paths_of_the_server(api: ApiHouse) -> None:
     store = api.house.runner._store
     assert store
     served_at = {
@@ -70,7 +70,7 @@ async def test_every_address_of_the_server_is_in_it_and_no_other(api: ApiHouse) 
     assert served_at == described
 
 
-async def test_whoever_reaches_the_port_may_read_it(api: ApiHouse) -> None:
+async def test_document_needs_no_key(api: ApiHouse) -> None:
     url = api.wire.base.removesuffix("v1") + "openapi.json"
     async with aiohttp.ClientSession() as http:
         async with http.get(url) as response:
@@ -85,14 +85,14 @@ async def test_whoever_reaches_the_port_may_read_it(api: ApiHouse) -> None:
     assert {**SPEC, "info": found["info"]} == found
 
 
-def test_a_validator_accepts_it() -> None:
+def test_document_is_valid_openapi() -> None:
     schemathesis.openapi.from_dict(SPEC).validate()
     broken = {**SPEC, "paths": {"/livez": {"get": {"responses": {"200": {}}}}}}
     with pytest.raises(ValueError, match="required property"):
         schemathesis.openapi.from_dict(broken).validate()
 
 
-def test_every_shape_in_it_is_a_json_schema_and_is_used() -> None:
+def test_every_component_is_a_json_schema_and_is_used() -> None:
     shapes = SPEC["components"]["schemas"]
     for each in shapes.values():
         jsonschema.Draft202012Validator.check_schema(each)
@@ -101,7 +101,7 @@ def test_every_shape_in_it_is_a_json_schema_and_is_used() -> None:
     assert used == set(shapes)
 
 
-def test_its_examples_fit_its_shapes() -> None:
+def test_examples_fit_their_schemas() -> None:
     seen = 0
     for where, body in bodies():
         for name, each in body.get("examples", {}).items():
@@ -133,7 +133,7 @@ def check_events(stream: str, shapes: dict[str, Any]) -> set[str]:
 # --- what the code does ----------------------------------------------------------------------
 
 
-def test_every_status_that_the_api_writes_is_described() -> None:
+def test_every_status_of_the_api_is_described() -> None:
     pattern = re.compile(
         r"(?:status=|refusal\(|status = |Response\(\w+, )([2-5]\d\d)\b|else (5\d\d)"
     )
@@ -156,7 +156,7 @@ def test_every_status_that_the_api_writes_is_described() -> None:
         ("/responses", {"input": "go"}),
     ],
 )
-async def test_a_stream_holds_the_events_that_are_described(
+async def test_stream_has_only_the_described_events(
     tmp_path: Path, path: str, body: dict[str, Any]
 ) -> None:
     shop = Workshop()
@@ -188,7 +188,7 @@ ABOUT = [
 ]
 
 
-async def test_answers_and_refusals_are_as_described(tmp_path: Path) -> None:
+async def test_answers_and_errors_match_the_document(tmp_path: Path) -> None:
     """By hand what schemathesis does by chance: whole answers, broken ones, models, what is not."""
     scripts = (ok("Hello."), "S400", 'H T"so far" F content_filter D')
     async with ModelServer(*scripts, ok("Hello.")) as model, served(tmp_path, model) as api:

@@ -37,7 +37,7 @@ def fetching(*places: str) -> HttpSettings:
     )
 
 
-async def test_pictures_that_lie_elsewhere_reach_the_model(tmp_path: Path) -> None:
+async def test_pictures_given_by_address_reach_the_model(tmp_path: Path) -> None:
     """What they are is told by what they hold, whatever the server calls them."""
     held = {"/a": answer(PNG, "text/plain"), "/b": leads_to("/c"), "/c": answer(WEBP)}
     async with (
@@ -62,7 +62,7 @@ async def test_pictures_that_lie_elsewhere_reach_the_model(tmp_path: Path) -> No
         assert shown == [[png], [webp, png]]
 
 
-async def test_a_response_may_point_at_pictures_as_well(tmp_path: Path) -> None:
+async def test_responses_accept_pictures_given_by_address(tmp_path: Path) -> None:
     async with (
         Shelf({"/a": answer(PNG)}).open() as shelf,
         ModelServer(ok("A cat.")) as model,
@@ -76,7 +76,7 @@ async def test_a_response_may_point_at_pictures_as_well(tmp_path: Path) -> None:
         assert data_url(PNG, "image/png") in str(row)
 
 
-async def test_nothing_is_fetched_unless_that_was_set(tmp_path: Path) -> None:
+async def test_no_picture_is_fetched_by_default(tmp_path: Path) -> None:
     async with (
         Shelf({"/a": answer(PNG)}).open() as shelf,
         ModelServer() as model,
@@ -93,7 +93,7 @@ async def test_nothing_is_fetched_unless_that_was_set(tmp_path: Path) -> None:
         assert shelf.met == 0
 
 
-async def test_what_cannot_be_had_or_is_no_picture_is_refused_before_it_is_stored(
+async def test_unusable_remote_picture_is_refused_before_the_request_is_stored(
     tmp_path: Path,
 ) -> None:
     held = {
@@ -131,7 +131,7 @@ async def test_what_cannot_be_had_or_is_no_picture_is_refused_before_it_is_store
         assert model.requests == []
 
 
-async def test_a_repeat_finds_the_answer_without_fetching_again(tmp_path: Path) -> None:
+async def test_repeated_request_is_answered_without_fetching_again(tmp_path: Path) -> None:
     async with (
         Shelf({"/a": answer(PNG)}).open() as shelf,
         ModelServer(ok("A cat.")) as model,

@@ -17,7 +17,7 @@ PROGRESS = "hermes.tool.progress"
 
 
 @pytest.mark.timeout(60)
-async def test_fifty_streams_at_once_of_which_ten_are_silent_and_ten_not_read(
+async def test_fifty_streams_with_ten_silent_and_ten_unread(
     tmp_path: Path,
 ) -> None:
     """A short form of `tests.bench.api_streams`: what does not depend on how busy the machine is."""
@@ -33,7 +33,7 @@ async def test_fifty_streams_at_once_of_which_ten_are_silent_and_ten_not_read(
     assert "50 streams (10 silent, 10 with readers that take nothing)" in outcome.words()
 
 
-async def test_a_stream_survives_the_boundaries_of_several_tools(tmp_path: Path) -> None:
+async def test_stream_stays_open_across_several_tools(tmp_path: Path) -> None:
     """Seed 19: where text stops for a tool, the stream goes on."""
     shop = Workshop()
     scripts = (
@@ -52,7 +52,7 @@ async def test_a_stream_survives_the_boundaries_of_several_tools(tmp_path: Path)
     assert found[-1].data == "[DONE]"
 
 
-async def test_each_tool_is_told_by_exactly_two_events_of_one_id_in_order(tmp_path: Path) -> None:
+async def test_each_tool_has_exactly_two_events_in_order(tmp_path: Path) -> None:
     """Seed 39, with three tools of which two run side by side."""
     shop = Workshop()
     scripts = (
@@ -87,7 +87,7 @@ def hidden() -> Tool:
     return _peek
 
 
-async def test_a_tool_whose_name_begins_with_an_underscore_is_not_told(tmp_path: Path) -> None:
+async def test_tool_with_a_leading_underscore_has_no_events(tmp_path: Path) -> None:
     """Seed 40."""
     scripts = (calls(("c1", "_peek", "{}")), ok("done"))
     async with (
@@ -101,7 +101,7 @@ async def test_a_tool_whose_name_begins_with_an_underscore_is_not_told(tmp_path:
     assert text_of(found) == "done"
 
 
-async def test_a_call_that_never_ran_has_no_event_of_its_end(tmp_path: Path) -> None:
+async def test_call_that_never_ran_has_no_completed_event(tmp_path: Path) -> None:
     """Seed 40: no `completed` without a `running`, here of a tool that does not exist."""
     shop = Workshop()
     scripts = (
@@ -118,7 +118,7 @@ async def test_a_call_that_never_ran_has_no_event_of_its_end(tmp_path: Path) -> 
     assert text_of(found) == "done"
 
 
-async def test_a_tool_that_takes_too_long_is_completed_and_the_stream_goes_on(
+async def test_tool_timeout_is_completed_and_the_stream_continues(
     tmp_path: Path,
 ) -> None:
     shop = Workshop()

@@ -38,7 +38,7 @@ def paying(body: dict[str, Any]) -> Script:
     return calls(("c1", "pay", "{}"))
 
 
-async def test_a_turn_is_answered_and_its_tool_runs_once_whichever_commit_is_lost(
+async def test_turn_is_answered_and_its_tool_runs_once_for_any_lost_commit(
     tmp_path: Path, database: str
 ) -> None:
     paid: Counter[str] = Counter()

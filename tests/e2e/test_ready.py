@@ -29,7 +29,7 @@ def waited(pid: int) -> float:
 # --- a daemon of its own -------------------------------------------------------------------------
 
 
-async def test_with_three_platforms_the_daemon_is_ready_within_two_seconds(tmp_path: Path) -> None:
+async def test_daemon_with_three_platforms_is_ready_within_two_seconds(tmp_path: Path) -> None:
     async with town() as place, ModelServer(brief) as model:
         began = time.monotonic()
         async with daemon_in(place, tmp_path, model) as running:
@@ -42,9 +42,7 @@ async def test_with_three_platforms_the_daemon_is_ready_within_two_seconds(tmp_p
 
 
 @pytest.mark.parametrize("silent", PLATFORMS)
-async def test_a_platform_that_never_answers_does_not_delay_the_start(
-    tmp_path: Path, silent: str
-) -> None:
+async def test_unresponsive_platform_does_not_delay_the_start(tmp_path: Path, silent: str) -> None:
     others = [name for name in PLATFORMS if name != silent]
     async with town() as place, ModelServer(brief) as model:
         place.doors[silent].silent = True
@@ -77,7 +75,7 @@ async def problem_of(runner: GatewayRunner, name: str) -> str:
 
 @pytest.mark.parametrize("name", PLATFORMS)
 @pytest.mark.parametrize("trouble", ["refuses connections", "never answers", "knows no such token"])
-def test_a_platform_in_trouble_is_named_holds_up_no_other_and_comes_back(
+def test_failing_platform_is_reported_isolated_and_recovers(
     tmp_path: Path, name: str, trouble: str
 ) -> None:
     others = [each for each in PLATFORMS if each != name]

@@ -47,7 +47,7 @@ def _model(url: str, name: str) -> ModelSettings:
     return ModelSettings(provider="openai", name=name, base_url=url, api_key=Secret("sk-none"))
 
 
-async def test_who_is_let_in_and_which_model_answers_changes_while_it_runs(tmp_path: Path) -> None:
+async def test_reload_changes_access_and_model_while_running(tmp_path: Path) -> None:
     async with (
         ModelServer(talkative) as model,
         ModelServer(always('H T"by the other" F stop D')) as second,
@@ -79,7 +79,7 @@ async def test_who_is_let_in_and_which_model_answers_changes_while_it_runs(tmp_p
             assert screen.messages(CHAT) == []
 
 
-async def test_a_turn_that_runs_is_finished_by_the_model_that_it_began_with(tmp_path: Path) -> None:
+async def test_running_turn_keeps_its_model_after_a_reload(tmp_path: Path) -> None:
     async with (
         ModelServer(always('H T"slow" W.2 T"ly" F stop D')) as model,
         ModelServer(always('H T"second" F stop D')) as other,
@@ -94,7 +94,7 @@ async def test_a_turn_that_runs_is_finished_by_the_model_that_it_began_with(tmp_
             await house.screen.shows(CHAT, "slowly", "second")
 
 
-async def test_what_is_wrong_is_said_and_what_was_in_force_stays(tmp_path: Path) -> None:
+async def test_invalid_configuration_is_reported_and_not_applied(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model:
         written = Written(model)
         async with gateway(tmp_path, model, settings=written(), reread=written) as house:
@@ -112,7 +112,7 @@ async def test_what_is_wrong_is_said_and_what_was_in_force_stays(tmp_path: Path)
             await house.screen.shows(CHAT, "echo: still here?")
 
 
-async def test_a_hangup_reads_the_file_and_half_a_file_changes_nothing(tmp_path: Path) -> None:
+async def test_sighup_reloads_and_a_partial_file_changes_nothing(tmp_path: Path) -> None:
     file = tmp_path / "holdfast.toml"
     file.write_text('[gateway]\nqueue_limit = 5\n[agent]\nsystem_prompt = "One."\n')
     file.chmod(0o600)

@@ -79,7 +79,7 @@ async def model() -> AsyncIterator[ModelServer]:
 # --- asked in a chat ------------------------------------------------------------------------------
 
 
-async def test_who_asks_is_told_at_once_and_when_it_is_back_and_others_only_what_concerns_them(
+async def test_requester_gets_start_and_end_of_a_restart_and_others_only_their_interruption(
     tmp_path: Path, model: ModelServer
 ) -> None:
     screen = a_screen()
@@ -104,7 +104,7 @@ async def test_who_asks_is_told_at_once_and_when_it_is_back_and_others_only_what
     assert len(texts(screen, ANN, "♻️")) == 1
 
 
-async def test_in_a_room_nobody_reads_what_others_asked_for(
+async def test_report_in_a_room_does_not_quote_requests_of_others(
     tmp_path: Path, model: ModelServer
 ) -> None:
     screen = a_screen()
@@ -121,7 +121,7 @@ async def test_in_a_room_nobody_reads_what_others_asked_for(
     assert told.endswith("1 task was interrupted.")
 
 
-async def test_only_admins_may(tmp_path: Path, model: ModelServer) -> None:
+async def test_only_admins_can_restart(tmp_path: Path, model: ModelServer) -> None:
     screen = a_screen()
     async with house(tmp_path, model, screen) as first:
         await says(first, ANN, "/restart")
@@ -129,7 +129,7 @@ async def test_only_admins_may(tmp_path: Path, model: ModelServer) -> None:
         assert not first.runner.stopping.is_set()
 
 
-async def test_several_who_ask_are_all_told_and_what_they_write_meanwhile_is_answered_after(
+async def test_all_requesters_get_a_report_and_messages_are_answered_afterwards(
     tmp_path: Path, model: ModelServer
 ) -> None:
     screen = a_screen()
@@ -154,7 +154,7 @@ async def test_several_who_ask_are_all_told_and_what_they_write_meanwhile_is_ans
     assert len(texts(screen, OTHER, BACK)) == len(texts(screen, CHIEF, BACK)) == 1
 
 
-async def test_it_goes_by_what_a_reload_has_changed(tmp_path: Path, model: ModelServer) -> None:
+async def test_restart_uses_reloaded_settings(tmp_path: Path, model: ModelServer) -> None:
     screen = a_screen()
     resumes: dict[str, Any] = {"sessions": SessionSettings(on_interrupted="resume")}
     written: list[Settings] = []
@@ -172,9 +172,7 @@ async def test_it_goes_by_what_a_reload_has_changed(tmp_path: Path, model: Model
     assert "1 task was interrupted and taken up again." in told
 
 
-async def test_two_who_ask_at_the_same_moment_get_one_restart(
-    tmp_path: Path, model: ModelServer
-) -> None:
+async def test_concurrent_requests_cause_one_restart(tmp_path: Path, model: ModelServer) -> None:
     screen = a_screen()
     async with house(tmp_path, model, screen) as first:
         async with asyncio.TaskGroup() as both:
@@ -186,9 +184,7 @@ async def test_two_who_ask_at_the_same_moment_get_one_restart(
         await screen.shows(OTHER, BACK)
 
 
-async def test_when_the_process_dies_on_the_way_that_is_told_too_once(
-    tmp_path: Path, model: ModelServer
-) -> None:
+async def test_crash_during_a_restart_is_reported_once(tmp_path: Path, model: ModelServer) -> None:
     screen = a_screen()
     async with house(tmp_path, model, screen, **drains(60)) as first:
         await hangs(first)
@@ -203,9 +199,7 @@ async def test_when_the_process_dies_on_the_way_that_is_told_too_once(
     assert "I did not shut down cleanly. 1 task was interrupted." in told
 
 
-async def test_a_report_that_was_begun_and_not_finished_is_shown_once(
-    tmp_path: Path, model: ModelServer
-) -> None:
+async def test_interrupted_report_is_shown_once(tmp_path: Path, model: ModelServer) -> None:
     """The process died after the report stood in the outbox, before it was noted as told."""
     screen = a_screen()
     async with house(tmp_path, model, screen) as first:
@@ -224,7 +218,7 @@ async def test_a_report_that_was_begun_and_not_finished_is_shown_once(
     assert len(texts(screen, CHIEF, BACK)) == 1
 
 
-async def test_what_a_dead_process_had_been_told_restarts_no_living_one(
+async def test_restart_command_to_a_dead_process_does_not_restart_the_next(
     tmp_path: Path, model: ModelServer
 ) -> None:
     screen = a_screen()
@@ -238,9 +232,7 @@ async def test_what_a_dead_process_had_been_told_restarts_no_living_one(
         assert not second.runner.stopping.is_set()
 
 
-async def test_a_store_that_does_not_write_any_more_is_no_reason_not_to_restart(
-    tmp_path: Path, model: ModelServer
-) -> None:
+async def test_restart_works_without_a_writable_store(tmp_path: Path, model: ModelServer) -> None:
     screen, line = a_screen(), tmp_path / "line"
     os.mkfifo(line)
     async with house(tmp_path, model, screen, f"read x < {line}") as first:
@@ -257,7 +249,7 @@ async def test_a_store_that_does_not_write_any_more_is_no_reason_not_to_restart(
         assert not second.runner.stopping.is_set()
 
 
-async def test_what_is_kept_of_a_restart_and_cannot_be_read_is_let_be(
+async def test_unreadable_restart_record_is_ignored(
     tmp_path: Path, model: ModelServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     screen = a_screen()
@@ -273,7 +265,7 @@ async def test_what_is_kept_of_a_restart_and_cannot_be_read_is_let_be(
 # --- not restarted --------------------------------------------------------------------------------
 
 
-async def test_a_program_that_could_not_start_is_not_changed_to_and_nothing_is_interrupted(
+async def test_failing_check_prevents_the_restart_and_interrupts_nothing(
     tmp_path: Path, model: ModelServer
 ) -> None:
     screen = a_screen()
@@ -293,7 +285,7 @@ async def test_a_program_that_could_not_start_is_not_changed_to_and_nothing_is_i
         await screen.shows(CHIEF, "echo: still there?")
 
 
-async def test_who_is_being_stopped_cannot_restart(tmp_path: Path, model: ModelServer) -> None:
+async def test_stopping_gateway_refuses_a_restart(tmp_path: Path, model: ModelServer) -> None:
     screen = a_screen()
     async with house(tmp_path, model, screen, **drains(60)) as first:
         await hangs(first)
@@ -305,7 +297,7 @@ async def test_who_is_being_stopped_cannot_restart(tmp_path: Path, model: ModelS
         assert not first.runner.restarting.is_set()
 
 
-async def test_a_stop_during_a_restart_wins_and_who_asked_is_told_when_it_runs_again(
+async def test_stop_during_a_restart_wins_and_the_report_follows_at_the_next_start(
     tmp_path: Path, model: ModelServer
 ) -> None:
     screen = a_screen()
@@ -330,7 +322,7 @@ async def test_a_stop_during_a_restart_wins_and_who_asked_is_told_when_it_runs_a
         await screen.shows(CHIEF, BACK)
 
 
-async def test_a_gateway_in_a_terminal_cannot_be_restarted(
+async def test_gateway_in_a_terminal_cannot_be_restarted(
     tmp_path: Path, model: ModelServer
 ) -> None:
     screen = a_screen()
@@ -361,7 +353,7 @@ async def until_state(house: House, id_: str, state: str) -> Any:
             await asyncio.sleep(0.01)
 
 
-async def test_it_waits_for_a_moment_without_a_turn_while_others_begin(
+async def test_idle_restart_waits_for_a_moment_without_turns(
     tmp_path: Path, model: ModelServer
 ) -> None:
     screen = a_screen()
@@ -394,7 +386,7 @@ async def test_it_waits_for_a_moment_without_a_turn_while_others_begin(
     assert not texts(screen, CHIEF, BACK)
 
 
-async def test_it_does_not_wait_for_ever(tmp_path: Path, model: ModelServer) -> None:
+async def test_idle_restart_gives_up_after_its_limit(tmp_path: Path, model: ModelServer) -> None:
     screen = a_screen()
     async with house(tmp_path, model, screen) as first:
         await hangs(first)
@@ -413,9 +405,7 @@ async def test_it_does_not_wait_for_ever(tmp_path: Path, model: ModelServer) -> 
         assert not first.runner.stopping.is_set()
 
 
-async def test_what_could_start_when_it_was_asked_is_looked_at_again_when_it_is_time(
-    tmp_path: Path, model: ModelServer
-) -> None:
+async def test_idle_restart_checks_the_program_again(tmp_path: Path, model: ModelServer) -> None:
     screen = a_screen()
     async with house(tmp_path, model, screen) as first:
         await hangs(first)
@@ -427,9 +417,7 @@ async def test_what_could_start_when_it_was_asked_is_looked_at_again_when_it_is_
         assert not first.runner.stopping.is_set()
 
 
-async def test_who_waits_for_a_quiet_moment_learns_of_a_restart_that_somebody_asked_for_at_once(
-    tmp_path: Path, model: ModelServer
-) -> None:
+async def test_idle_restart_joins_an_immediate_restart(tmp_path: Path, model: ModelServer) -> None:
     screen = a_screen()
     async with house(tmp_path, model, screen) as first:
         await hangs(first)
@@ -445,7 +433,7 @@ async def test_who_waits_for_a_quiet_moment_learns_of_a_restart_that_somebody_as
 # --- safe mode ------------------------------------------------------------------------------------
 
 
-async def test_in_safe_mode_there_are_no_tools_and_nothing_goes_on_by_itself(
+async def test_safe_mode_has_no_tools_and_resumes_nothing(
     tmp_path: Path, model: ModelServer
 ) -> None:
     screen = a_screen()
@@ -490,9 +478,7 @@ async def test_in_safe_mode_there_are_no_tools_and_nothing_goes_on_by_itself(
     assert len(texts(screen, OTHER, "afe mode")) == 2
 
 
-async def test_a_command_that_was_left_is_not_carried_out_in_safe_mode(
-    tmp_path: Path, model: ModelServer
-) -> None:
+async def test_pending_command_is_not_run_in_safe_mode(tmp_path: Path, model: ModelServer) -> None:
     screen = a_screen()
     async with house(tmp_path, model, screen, "exec sleep 60") as first:
         await says(first, CHIEF, "/restart")

@@ -43,7 +43,7 @@ def shown(telegram: TelegramServer, chat: int, words: str) -> int:
     return sum(words in each for each in telegram.screen(chat))
 
 
-async def test_three_quick_crashes_make_it_careful_until_somebody_restarts_it(
+async def test_three_early_crashes_cause_safe_mode_until_a_restart(
     tmp_path: Path,
 ) -> None:
     async with ModelServer(talkative) as model, serving() as telegram:
@@ -70,7 +70,7 @@ async def test_three_quick_crashes_make_it_careful_until_somebody_restarts_it(
         assert any("error" in line and "Safe mode after 3" in line for line in daemon.said)
 
 
-async def test_what_could_not_start_is_not_restarted_and_a_stop_wins(tmp_path: Path) -> None:
+async def test_failing_check_prevents_the_restart_and_a_stop_wins(tmp_path: Path) -> None:
     config, home = tmp_path / "holdfast.toml", tmp_path / "home"
     config.write_text("[gateway]\n")
     async with ModelServer(talkative) as model, serving() as telegram:
@@ -149,7 +149,7 @@ async def talk_on_page(page: Page, over: asyncio.Event) -> int:
     return number
 
 
-async def test_what_is_said_through_a_restart_is_answered_once_on_every_platform(
+async def test_messages_during_a_restart_are_answered_once_on_every_platform(
     tmp_path: Path,
 ) -> None:
     async with ModelServer(talkative) as model, town(TALKERS + 2, judged=False) as place:

@@ -65,7 +65,7 @@ async def named_by_all(daemons: tuple[Daemon, Daemon], platform: str, words: str
         assert line.partition(": ")[2] in " ".join((await each.run("status")).split())
 
 
-async def test_on_discord_a_message_that_both_receive_is_answered_once(tmp_path: Path) -> None:
+async def test_discord_message_received_by_both_daemons_is_answered_once(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, discord_server(pace=(50, 5.0)) as discord:
         ann = discord.world.user("Ann")
         direct = discord.world.direct(ann)
@@ -83,7 +83,7 @@ async def test_on_discord_a_message_that_both_receive_is_answered_once(tmp_path:
         assert len(discord.screen(direct)) == len(SAID)
 
 
-async def test_on_telegram_both_name_the_conflict_and_what_is_said_is_answered(
+async def test_telegram_conflict_is_reported_by_both_and_messages_are_answered(
     tmp_path: Path,
 ) -> None:
     async with ModelServer(talkative) as model, serving() as telegram:
@@ -100,7 +100,7 @@ async def test_on_telegram_both_name_the_conflict_and_what_is_said_is_answered(
         assert set(telegram.violations) == {"two programs ask for updates"}
 
 
-async def test_on_slack_both_name_it_within_ten_seconds_and_a_message_is_answered_once(
+async def test_slack_conflict_is_reported_within_ten_seconds_and_answered_once(
     tmp_path: Path,
 ) -> None:
     async with ModelServer(talkative) as model, SlackServer() as slack:

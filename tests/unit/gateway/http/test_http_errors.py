@@ -1,4 +1,4 @@
-"""Every error of the port has OpenAI's shape, whoever found it; its library knows each by its class."""
+"""Errors of the port have OpenAI's shape, and OpenAI's library maps each to its error class."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ class Healthy:
 
 
 class Place:
-    """A server with a route of each kind, and what it was told to cut."""
+    """A server with routes of different behaviour."""
 
     def __init__(self, patience: ClientTimeouts | None, most: int) -> None:
         self.begun = asyncio.Event()
@@ -121,7 +121,7 @@ REFUSED: dict[str, Case] = {
 @pytest.mark.parametrize(
     ("method", "path", "more", "raised", "status", "kind", "code"), REFUSED.values(), ids=REFUSED
 )
-async def test_the_library_raises_its_error(
+async def test_openai_library_raises_the_matching_error_class(
     method: str,
     path: str,
     more: dict[str, Any],
@@ -141,14 +141,14 @@ async def test_the_library_raises_its_error(
         assert set(error.value.response.json()["error"]) == {"message", "type", "param", "code"}
 
 
-async def test_the_library_raises_its_error_for_a_wrong_key() -> None:
+async def test_openai_library_raises_authentication_error_for_a_wrong_key() -> None:
     async with served() as place, library(place, "wrong") as client:
         with pytest.raises(openai.AuthenticationError) as error:
             await client.models.list()
         assert (error.value.type, error.value.code) == (UNFIT, "invalid_api_key")
 
 
-async def test_the_library_raises_its_error_when_too_many_are_at_work() -> None:
+async def test_openai_library_raises_rate_limit_error_above_the_limit() -> None:
     async with served(most=0) as place, library(place) as client:
         with pytest.raises(openai.RateLimitError) as error:
             await client.models.list()
@@ -157,11 +157,11 @@ async def test_the_library_raises_its_error_when_too_many_are_at_work() -> None:
         assert (headers["retry-after"], headers.get("x-should-retry")) == ("1", None)
 
 
-# --- what the server itself finds ------------------------------------------------------------
+# --- errors found by the HTTP server ---------------------------------------------------------
 
 BAD_CHUNK = b"POST /v1/%s HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
 WIRE: dict[str, tuple[bytes, int, str | None]] = {
-    "no HTTP": (b"\x16\x03\x01 hello\r\n\r\n", 400, None),
+    "not HTTP": (b"\x16\x03\x01 hello\r\n\r\n", 400, None),
     "header": (b"GET /v1/models HTTP/1.1\r\nbad header\r\n\r\n", 400, None),
     "chunk": (BAD_CHUNK % b"taking", 400, None),
     "after HEAD": (b"HEAD /v1/models HTTP/1.1\r\nHost: x\r\n\r\nhello\r\n\r\n", 400, None),
@@ -172,7 +172,7 @@ WIRE: dict[str, tuple[bytes, int, str | None]] = {
 
 
 async def said(place: Place, sent: bytes) -> bytes:
-    """All that the server says to this."""
+    """Send bytes and return the whole response of the server."""
     reader, writer = await asyncio.open_connection("127.0.0.1", place.server.port)
     writer.write(sent)
     try:
@@ -190,7 +190,7 @@ def read(answer: bytes) -> tuple[int, dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("sent", "status", "code"), WIRE.values(), ids=WIRE)
-async def test_what_is_no_http_is_refused_in_the_same_shape(
+async def test_invalid_http_gets_an_error_in_the_common_shape(
     sent: bytes, status: int, code: str | None
 ) -> None:
     async with served() as place:
@@ -204,7 +204,7 @@ async def test_what_is_no_http_is_refused_in_the_same_shape(
         assert error["message"].endswith(".")
 
 
-async def test_a_body_that_breaks_behind_the_first_word_ends_the_connection(
+async def test_broken_body_after_the_response_began_closes_the_connection(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with served() as place:
@@ -227,9 +227,7 @@ SLOW: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("sent", SLOW.values(), ids=SLOW)
-async def test_who_does_not_come_to_an_end_is_told_so(
-    sent: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_slow_request_gets_408(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async with served(ClientTimeouts(headers_seconds=0.1, body_seconds=0.1)) as place:
         status, error = read(await said(place, sent))
         assert (status, error["code"]) == (408, "request_timeout")
@@ -238,6 +236,6 @@ async def test_who_does_not_come_to_an_end_is_told_so(
     assert "failed" not in caplog.text
 
 
-async def test_a_connection_on_which_nothing_comes_is_closed_without_a_word() -> None:
+async def test_idle_connection_is_closed_without_a_response() -> None:
     async with served(ClientTimeouts(headers_seconds=0.05)) as place:
         assert await said(place, b"") == b""

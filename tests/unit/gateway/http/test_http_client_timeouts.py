@@ -1,4 +1,4 @@
-"""Clients that take too long, over real connections."""
+"""Timeouts for slow clients, over real connections."""
 
 import asyncio
 import json
@@ -16,13 +16,13 @@ from gateway.http.client_timeouts import ClientTimeouts
 pytestmark = pytest.mark.quick
 
 START = {"type": "http.response.start", "status": 200, "headers": []}
-MUCH = b"x" * 16_000_000  # more than the kernel keeps on the way
+MUCH = b"x" * 16_000_000  # more than the kernel buffers
 SHORT = ClientTimeouts(headers_seconds=0.15, body_seconds=0.15, write_seconds=0.15)
 LONG = ClientTimeouts(headers_seconds=60, body_seconds=60, write_seconds=60)
 
 
 class Place:
-    """A server, and what it has cut off."""
+    """A server, and the reasons of its disconnects."""
 
     def __init__(self, patience: ClientTimeouts) -> None:
         self.cut: asyncio.Queue[str] = asyncio.Queue()
@@ -58,14 +58,14 @@ class Place:
             more = message["more_body"]
 
     async def _rest(self, send: Any) -> None:
-        """Leave a little of the answer in our own buffer, less than makes a sender wait."""
+        """Leave a small rest of the response in the write buffer, too small to pause the sender."""
         await send(START)
         while not send.__self__.transport.get_write_buffer_size():
             await send({"type": "http.response.body", "body": b"x" * 8192, "more_body": True})
         await send({"type": "http.response.body", "body": b"x"})
 
     async def _stream(self, receive: Receive, send: Send) -> None:
-        """Send without end, as an answer would that nobody reads."""
+        """Send an endless stream."""
 
         async def listen() -> None:
             while (await receive())["type"] != "http.disconnect":
@@ -96,7 +96,7 @@ async def served(patience: ClientTimeouts) -> AsyncIterator[Place]:
 
 
 class Client:
-    """Sends and reads what it is told to, no more."""
+    """A raw client."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -107,7 +107,7 @@ class Client:
         self.writer.write("\r\n".join(lines).encode())
 
     async def ended_within(self, seconds: float) -> bool:
-        """Whether the server leaves in that time."""
+        """Return True if the server closes the connection within the time."""
         try:
             async with asyncio.timeout(seconds):
                 while await self.reader.read(4096):
@@ -133,13 +133,13 @@ async def client(place: Place) -> AsyncIterator[Client]:
         await asyncio.sleep(0)
 
 
-async def test_a_connection_that_asks_for_nothing_is_cut() -> None:
+async def test_connection_without_a_request_is_closed() -> None:
     async with served(SHORT) as place, client(place) as silent:
         assert await silent.ended_within(5)
         assert await place.cut.get() == "slow_headers"
 
 
-async def test_a_header_now_and_then_wins_no_time() -> None:
+async def test_slow_headers_do_not_extend_the_timeout() -> None:
     async with served(SHORT) as place, client(place) as dripping:
         dripping.writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n")
         pieces = 0
@@ -150,7 +150,7 @@ async def test_a_header_now_and_then_wins_no_time() -> None:
         assert place.cut.get_nowait() == "slow_headers"
 
 
-async def test_a_second_request_on_a_connection_has_its_own_time() -> None:
+async def test_second_request_on_a_connection_has_its_own_timeout() -> None:
     async with served(SHORT) as place, client(place) as twice:
         twice.ask("/", "Content-Length: 0")
         assert (await twice.reader.readuntil(b"0\r\n\r\n")).startswith(b"HTTP/1.1 200")
@@ -159,7 +159,7 @@ async def test_a_second_request_on_a_connection_has_its_own_time() -> None:
         assert await place.cut.get() == "slow_headers"
 
 
-async def test_a_body_that_does_not_go_on_is_cut_and_its_route_told() -> None:
+async def test_stalled_body_disconnects_the_client_and_informs_the_route() -> None:
     async with served(SHORT) as place, client(place) as stuck:
         stuck.ask("/", "Content-Length: 100", method="POST")
         stuck.writer.write(b"half")
@@ -169,18 +169,18 @@ async def test_a_body_that_does_not_go_on_is_cut_and_its_route_told() -> None:
         assert place.received == 4
 
 
-async def test_a_body_that_goes_on_may_take_its_time() -> None:
+async def test_slow_body_with_progress_is_not_cut_off() -> None:
     patience = ClientTimeouts(headers_seconds=0.3, body_seconds=0.3, write_seconds=0.3)
     async with served(patience) as place, client(place) as slow:
         slow.ask("/", "Content-Length: 20", "Connection: close", method="POST")
-        for _ in range(20):  # all together twice as long as one piece may take
+        for _ in range(20):  # in total twice the limit of one piece
             assert not await slow.ended_within(0.03)
             slow.writer.write(b"x")
         assert b"20" in await slow.reader.read()
         assert place.cut.empty()
 
 
-async def test_a_route_that_does_not_read_is_not_blamed_on_the_client() -> None:
+async def test_client_is_not_cut_off_while_the_route_does_not_read() -> None:
     async with served(SHORT) as place, client(place) as sender:
         sender.ask("/late", "Content-Length: 3000000", "Connection: close", method="POST")
         sender.writer.write(b"x" * 3_000_000)
@@ -190,7 +190,7 @@ async def test_a_route_that_does_not_read_is_not_blamed_on_the_client() -> None:
         assert place.cut.empty()
 
 
-async def test_who_waits_to_be_told_to_send_is_not_cut() -> None:
+async def test_client_waiting_for_100_continue_is_not_cut_off() -> None:
     async with served(SHORT) as place, client(place) as polite:
         headers = ("Content-Length: 2", "Expect: 100-continue", "Connection: close")
         polite.ask("/late", *headers, method="POST")
@@ -202,14 +202,14 @@ async def test_who_waits_to_be_told_to_send_is_not_cut() -> None:
         assert place.cut.empty()
 
 
-async def test_a_reader_that_stops_is_cut_and_its_stream_ends() -> None:
+async def test_stalled_reader_is_disconnected_and_its_stream_ends() -> None:
     async with served(SHORT) as place, client(place) as deaf:
         deaf.ask("/stream")
         assert await place.cut.get() == "slow_reader"
         await place.left.wait()
 
 
-async def test_a_reader_that_goes_on_is_not_cut() -> None:
+async def test_slow_reader_with_progress_is_not_cut_off() -> None:
     async with served(ClientTimeouts(write_seconds=1.0)) as place, client(place) as slow:
         slow.ask("/stream")
         read = 0
@@ -219,22 +219,22 @@ async def test_a_reader_that_goes_on_is_not_cut() -> None:
 
 
 @pytest.mark.parametrize("path", ["/much", "/rest"])
-async def test_the_end_of_an_answer_that_nobody_takes_keeps_no_connection(path: str) -> None:
+async def test_unread_end_of_a_response_does_not_keep_the_connection(path: str) -> None:
     async with served(SHORT) as place, client(place) as deaf:
         deaf.ask(path)
         assert await place.cut.get() == "slow_reader"
 
 
-async def test_a_quick_client_is_never_cut() -> None:
+async def test_fast_client_is_never_cut_off() -> None:
     async with served(ClientTimeouts(headers_seconds=0.4)) as place, client(place) as quick:
         for _ in range(3):
             quick.ask("/", "Content-Length: 0")
             assert (await quick.reader.readuntil(b"0\r\n\r\n")).startswith(b"HTTP/1.1 200")
-        assert not await quick.ended_within(0.6)  # nor while it asks for nothing more
+        assert not await quick.ended_within(0.6)  # also while idle
         assert place.cut.empty()
 
 
-async def test_requests_sent_one_behind_the_other_are_all_answered() -> None:
+async def test_pipelined_requests_are_all_answered() -> None:
     async with served(LONG) as place, client(place) as hasty:
         for _ in range(3):
             hasty.ask("/", "Content-Length: 0")
@@ -244,10 +244,10 @@ async def test_requests_sent_one_behind_the_other_are_all_answered() -> None:
         assert place.cut.empty()
 
 
-# --- what is no HTTP -----------------------------------------------------------------------------
+# --- invalid HTTP --------------------------------------------------------------------------------
 
 
-async def test_what_is_no_http_is_refused_in_our_shape() -> None:
+async def test_invalid_http_gets_a_json_error() -> None:
     async with served(ClientTimeouts()) as place, client(place) as odd:
         odd.writer.write(b"\x16\x03\x01 what is this?\r\n\r\n")
         head, _, body = (await odd.reader.read()).partition(b"\r\n\r\n")
@@ -258,7 +258,7 @@ async def test_what_is_no_http_is_refused_in_our_shape() -> None:
         assert error["type"] == "invalid_request_error"
 
 
-async def test_a_body_that_breaks_while_it_is_answered_ends_the_answer(
+async def test_broken_body_during_the_response_ends_the_response(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with served(ClientTimeouts()) as place, client(place) as odd:

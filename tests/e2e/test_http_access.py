@@ -72,7 +72,7 @@ async def outside(home: Path) -> AsyncIterator[Outside]:
         yield Outside(runner, http, home)
 
 
-async def test_nothing_is_given_or_taken_without_the_key_or_the_cookie(tmp_path: Path) -> None:
+async def test_every_protected_route_needs_the_key_or_the_cookie(tmp_path: Path) -> None:
     async with outside(tmp_path) as daemon:
         found = list(daemon.behind_a_lock())
         assert {("POST", "/v1/chat/completions"), ("GET", "/v1/models"), ("GET", "/web/chats")} <= {
@@ -95,7 +95,7 @@ async def test_nothing_is_given_or_taken_without_the_key_or_the_cookie(tmp_path:
             assert await daemon.asked(method, f"{path}?api_key={key}&key={key}") == 401
 
 
-async def test_the_key_opens_the_api_and_not_the_page(tmp_path: Path) -> None:
+async def test_key_opens_the_api_but_not_the_page(tmp_path: Path) -> None:
     async with outside(tmp_path) as daemon:
         shown = {"Authorization": f"Bearer {daemon.key}"}
         for method, path in daemon.behind_a_lock():
@@ -103,7 +103,7 @@ async def test_the_key_opens_the_api_and_not_the_page(tmp_path: Path) -> None:
             assert (status == 401) == path.startswith("/web/"), (method, path, status)
 
 
-async def test_the_cookie_opens_the_page_and_not_the_api_and_changes_nothing_alone(
+async def test_cookie_opens_the_page_but_not_the_api(
     tmp_path: Path,
 ) -> None:
     async with outside(tmp_path) as daemon:
@@ -126,9 +126,7 @@ async def test_the_cookie_opens_the_page_and_not_the_api_and_changes_nothing_alo
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])  # noqa: S104 - it is refused
-def test_a_door_for_others_without_a_key_is_refused_in_one_sentence_and_for_good(
-    tmp_path: Path, host: str
-) -> None:
+def test_public_address_without_a_key_is_refused(tmp_path: Path, host: str) -> None:
     done = subprocess.run(
         [
             str(Path(sys.executable).with_name("holdfast")),
@@ -148,7 +146,7 @@ def test_a_door_for_others_without_a_key_is_refused_in_one_sentence_and_for_good
     assert not (tmp_path / "api_key").exists()
 
 
-async def test_a_name_that_leads_elsewhere_than_it_says_is_refused_when_it_is_known(
+async def test_name_that_resolves_to_a_public_address_is_refused(
     tmp_path: Path,
 ) -> None:
     """Nobody knows before the port is taken where a name such as `localhost` leads."""

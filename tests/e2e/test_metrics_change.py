@@ -276,7 +276,7 @@ async def watched(
         raise AssertionError(msg) from None
 
 
-async def test_every_figure_moves_when_what_it_counts_happens(
+async def test_every_metric_changes_with_its_event(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.observe.metrics_page.CENSUS_CACHE_SECONDS", 0.0)

@@ -57,7 +57,7 @@ async def well_again(house: House) -> None:
             pass
 
 
-async def test_a_full_disk_is_named_and_what_was_said_meanwhile_is_answered_afterwards(
+async def test_full_disk_is_reported_and_messages_are_answered_afterwards(
     tmp_path: Path,
 ) -> None:
     with own_disk(tmp_path / "state") as folder:
@@ -80,7 +80,7 @@ async def test_a_full_disk_is_named_and_what_was_said_meanwhile_is_answered_afte
             await house.screen.shows("1001", "echo: hello")
 
 
-async def test_admins_are_told_once_of_a_disk_that_runs_low_and_once_of_its_end(
+async def test_admins_get_one_notice_when_the_disk_is_low_and_one_when_it_recovers(
     tmp_path: Path,
 ) -> None:
     screen = Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
@@ -105,7 +105,7 @@ async def test_admins_are_told_once_of_a_disk_that_runs_low_and_once_of_its_end(
             assert await store.get_value("operators", "book") == "{}"
 
 
-async def test_a_store_that_hangs_is_named_soon_and_holds_up_no_other_answer(
+async def test_hanging_store_is_reported_and_does_not_delay_other_requests(
     tmp_path: Path,
 ) -> None:
     loop = asyncio.get_running_loop()

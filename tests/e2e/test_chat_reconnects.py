@@ -11,7 +11,7 @@ from pathlib import Path
 from gateway.config.loader import read_environment
 from tests.e2e.daemon import NO_FILE, PATIENCE, Daemon
 from tests.e2e.house import talkative
-from tests.e2e.test_mishaps import KEY, settings
+from tests.e2e.test_disk_failures import KEY, settings
 from tests.fakes.dialects.requests import last_user_text
 from tests.fakes.model_server import ModelServer
 from tests.fakes.seat import Seat, seated
@@ -57,7 +57,7 @@ def asked(model: ModelServer) -> list[str]:
     return [last_user_text(request.body) for request in model.requests]
 
 
-async def test_a_terminal_waits_for_a_daemon_that_died_and_goes_on_with_the_next(
+async def test_terminal_waits_for_a_dead_daemon_and_continues_with_the_next(
     tmp_path: Path,
 ) -> None:
     async with ModelServer(talkative) as model:
@@ -78,7 +78,7 @@ async def test_a_terminal_waits_for_a_daemon_that_died_and_goes_on_with_the_next
         assert asked(model) == ["hello", "said while it was away"]
 
 
-async def test_what_a_daemon_had_not_read_yet_is_said_again_to_the_next_and_answered_once(
+async def test_unread_input_is_sent_again_to_the_next_daemon_and_answered_once(
     tmp_path: Path,
 ) -> None:
     async with ModelServer(talkative) as model:
@@ -100,7 +100,7 @@ async def test_what_a_daemon_had_not_read_yet_is_said_again_to_the_next_and_answ
         assert asked(model) == ["hello", "is anybody there?"]
 
 
-async def test_a_terminal_may_leave_while_nobody_is_there(tmp_path: Path) -> None:
+async def test_terminal_can_exit_without_a_daemon(tmp_path: Path) -> None:
     async with (
         ModelServer(talkative) as model,
         Daemon(tmp_path, *settings(model), env=KEY) as daemon,
@@ -112,7 +112,7 @@ async def test_a_terminal_may_leave_while_nobody_is_there(tmp_path: Path) -> Non
         assert await seat.ends() == 0
 
 
-async def test_what_was_shown_of_an_answer_is_not_shown_again_after_the_daemon_died(
+async def test_shown_part_of_an_answer_is_not_repeated_after_a_crash(
     tmp_path: Path,
 ) -> None:
     half = "half of it, " * 100 + "no more"
@@ -133,7 +133,7 @@ async def test_what_was_shown_of_an_answer_is_not_shown_again_after_the_daemon_d
         assert "half of it" not in after
 
 
-async def test_a_script_gets_its_answer_though_the_daemon_dies_over_it(tmp_path: Path) -> None:
+async def test_script_gets_its_answer_after_a_crash_of_the_daemon(tmp_path: Path) -> None:
     slow = 'H W30 T"never" F stop D'
     scripts = iter((slow, 'H T"here it is" F stop D'))
     async with ModelServer(lambda _: next(scripts)) as model:

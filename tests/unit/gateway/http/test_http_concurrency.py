@@ -1,4 +1,4 @@
-"""How many requests may be at work at once."""
+"""The limit on concurrent requests."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ class Healthy:
 
 
 class Place:
-    """A server whose answers wait until they are told to go on."""
+    """A server whose responses wait for the event `go`."""
 
     def __init__(self, most: int) -> None:
         self.turned_away = 0
@@ -69,7 +69,7 @@ async def served(most: int) -> AsyncIterator[tuple[Place, httpx2.AsyncClient]]:
         serving.cancel()
 
 
-async def test_beyond_the_limit_a_client_is_asked_to_come_back() -> None:
+async def test_requests_above_the_limit_get_429_and_retry_after() -> None:
     async with served(2) as (place, client):
         async with asyncio.TaskGroup() as group:
             both = [group.create_task(client.get("/slow")) for _ in range(2)]
@@ -92,12 +92,14 @@ async def test_beyond_the_limit_a_client_is_asked_to_come_back() -> None:
 @pytest.mark.parametrize(
     ("method", "kind", "counted"),
     [
-        ("GET", EVENTS, False),  # a page that hears of news
-        ("POST", EVENTS, True),  # an answer under way
+        ("GET", EVENTS, False),  # an idle page
+        ("POST", EVENTS, True),  # a streamed answer
         ("GET", "text/plain", True),  # a file
     ],
 )
-async def test_streams_count_where_they_are_work(method: str, kind: str, *, counted: bool) -> None:
+async def test_idle_event_streams_of_pages_do_not_count(
+    method: str, kind: str, *, counted: bool
+) -> None:
     async with served(1) as (place, client):
         async with client.stream(method, "/stream", params={"as": kind}) as response:
             assert response.status_code == 200
@@ -108,18 +110,18 @@ async def test_streams_count_where_they_are_work(method: str, kind: str, *, coun
         assert place.crowd.active_requests == 0
 
 
-async def test_a_route_that_fails_leaves_its_place() -> None:
+async def test_failed_request_frees_its_slot() -> None:
     async with served(1) as (place, client):
         for path, status in (("/failing", 500), ("/nothing", 404), ("/failing", 500)):
             assert (await client.get(path)).status_code == status
         assert place.crowd.active_requests == 0
 
 
-async def test_a_client_that_leaves_makes_room_when_its_answer_has_ended() -> None:
+async def test_disconnected_client_frees_its_slot_after_its_response_ends() -> None:
     async with served(1) as (place, client):
         with pytest.raises(httpx2.ReadTimeout):
             await client.get("/slow", timeout=0.05)
         assert place.crowd.active_requests == 1
         place.go.set()
-        await client.get("/livez")  # by then the answer that nobody waits for is over
+        await client.get("/livez")  # by then the abandoned response has ended
         assert place.crowd.active_requests == 0

@@ -1,4 +1,4 @@
-"""Signs of life of a stream, to the second: time jumps here when all wait."""
+"""Keepalives of a stream, to the second, in a loop with simulated time."""
 
 import asyncio
 import math
@@ -38,11 +38,11 @@ ASKED = InboxEntry(
 )
 
 Told = Sequence[tuple[float, FeedEvent]]
-"""What a turn tells, and when."""
+"""Events of a turn, with their times."""
 
 
 class Client:
-    """Notes when what came; may take nothing for a while."""
+    """A client that records bodies with their times and can stall for a while."""
 
     def __init__(self, takes_nothing_until: float = 0.0) -> None:
         self.came: list[tuple[float, bytes]] = []
@@ -61,11 +61,11 @@ class Client:
             self.came.append((loop.time(), body))
 
     def signs(self) -> list[float]:
-        """When signs of life came."""
+        """Times of keepalives."""
         return [at for at, body in self.came if body.startswith(KEEPALIVE_COMMENT)]
 
     def writes(self) -> list[float]:
-        """When anything else came."""
+        """Times of all other writes."""
         return [at for at, body in self.came if not body.startswith(KEEPALIVE_COMMENT)]
 
 
@@ -77,7 +77,7 @@ def jumping(work: Callable[[World], Coroutine[Any, Any, Client]]) -> Client:
 
 
 def streamed(told: Told, end: float, *, takes_nothing_until: float = 0.0) -> Client:
-    """Stream a turn that ends at a moment."""
+    """Stream a turn that ends at the given time."""
 
     async def work(world: World) -> Client:
         feed, client = Feed("o1"), Client(takes_nothing_until)
@@ -116,22 +116,19 @@ def streamed(told: Told, end: float, *, takes_nothing_until: float = 0.0) -> Cli
 
 
 CASES: dict[str, tuple[Told, float, list[float]]] = {
-    "nothing at all but an end": ([], 9.9, []),
-    "a long wait for the first word": ([(25, WORD)], 30, [10, 20]),
-    "silence between two words": ([(1, WORD), (36, WORD)], 37, [11, 21, 31]),
-    "a word at every ninth second": ([(9.0 * number, WORD) for number in range(9)], 81, []),
-    "every write begins the silence anew": ([(9, WORD), (18, WORD)], 40, [28, 38]),
-    "a silent tool": ([(1, TOOL[0]), (34, TOOL[1])], 35, [11, 21, 31]),
-    "thoughts are not written": ([(number, THOUGHT) for number in range(1, 33)], 33, [10, 20, 30]),
-    "a sign of life begins the silence anew as well": ([(2, WORD), (13, WORD)], 24, [12, 23]),
+    "only an end": ([], 9.9, []),
+    "long wait for the first text": ([(25, WORD)], 30, [10, 20]),
+    "gap between two texts": ([(1, WORD), (36, WORD)], 37, [11, 21, 31]),
+    "text every nine seconds": ([(9.0 * number, WORD) for number in range(9)], 81, []),
+    "each write restarts the interval": ([(9, WORD), (18, WORD)], 40, [28, 38]),
+    "silent tool": ([(1, TOOL[0]), (34, TOOL[1])], 35, [11, 21, 31]),
+    "reasoning is not written": ([(number, THOUGHT) for number in range(1, 33)], 33, [10, 20, 30]),
+    "a keepalive restarts the interval": ([(2, WORD), (13, WORD)], 24, [12, 23]),
 }
 
 
 @pytest.mark.parametrize(("told", "end", "signs"), CASES.values(), ids=CASES)
-def test_signs_of_life_come_after_every_interval_of_silence(
-    told: Told, end: float, signs: list[float]
-) -> None:
-    """Seed 18."""
+def test_keepalive_follows_every_idle_interval(told: Told, end: float, signs: list[float]) -> None:
     assert streamed(told, end).signs() == signs
 
 
@@ -140,7 +137,7 @@ def test_signs_of_life_come_after_every_interval_of_silence(
     st.lists(st.tuples(st.integers(0, 30), st.sampled_from([WORD, THOUGHT, *TOOL])), max_size=12),
     st.integers(0, 40),
 )
-def test_whatever_is_told_each_silence_has_the_signs_that_belong_to_it(
+def test_every_gap_has_its_keepalives_for_any_events(
     steps: list[tuple[int, FeedEvent]], last: int
 ) -> None:
     now, told = 0.25, list[tuple[float, FeedEvent]]()
@@ -155,13 +152,13 @@ def test_whatever_is_told_each_silence_has_the_signs_that_belong_to_it(
         assert found == pytest.approx(expected)
 
 
-def test_signs_of_life_do_not_pile_up_before_a_reader_that_takes_nothing() -> None:
+def test_keepalives_do_not_pile_up_for_a_stalled_reader() -> None:
     client = streamed([(1, WORD), (2, WORD)], 75, takes_nothing_until=55)
     assert client.signs() == [65]
     assert client.writes() == [1, 55, 75]
 
 
-def test_no_stream_outlives_its_reader() -> None:
+def test_stream_ends_when_its_reader_disconnects() -> None:
     async def work(world: World) -> Client:
         feed, client = Feed("o1"), Client()
         left: list[float] = []

@@ -63,7 +63,7 @@ def listening(address: str) -> Iterator[Manager]:
 
 
 @pytest.mark.parametrize("abstract", [False, True], ids=["path", "abstract"])
-async def test_systemd_hears_of_start_standing_and_end(tmp_path: Path, abstract: bool) -> None:
+async def test_systemd_is_notified_of_start_status_and_end(tmp_path: Path, abstract: bool) -> None:
     address = f"@holdfast-{os.getpid()}" if abstract else str(tmp_path / "notify")
     nowhere = "http://127.0.0.1:9"  # a platform whose first chance fails
     with listening(address) as manager:
@@ -100,7 +100,7 @@ def _take_terminal() -> None:
 
 
 @pytest.mark.parametrize("ignored", [False, True], ids=["", "with nohup"])
-def test_a_daemon_ends_in_good_order_with_its_terminal(tmp_path: Path, ignored: bool) -> None:
+def test_daemon_stops_cleanly_when_its_terminal_closes(tmp_path: Path, ignored: bool) -> None:
     keyboard, theirs = pty.openpty()
     before = ("nohup",) if ignored else ()
     daemon = subprocess.Popen(
@@ -130,7 +130,7 @@ def test_a_daemon_ends_in_good_order_with_its_terminal(tmp_path: Path, ignored: 
         daemon.communicate()
 
 
-def test_signs_of_life_need_the_loop_and_the_writer(tmp_path: Path) -> None:
+def test_watchdog_needs_the_loop_and_the_writer(tmp_path: Path) -> None:
     with listening(str(tmp_path / "notify")) as manager:
         daemon = subprocess.Popen(
             [sys.executable, "-m", "tests.fakes.stuck_daemon", str(tmp_path / "state")],

@@ -10,7 +10,7 @@ import pytest
 from tests.contract.store_kit import damage
 from tests.e2e.daemon import Daemon, Page, Row, answers
 from tests.e2e.house import talkative
-from tests.e2e.test_no_room import empty, fill, own_disk
+from tests.e2e.test_disk_full import empty, fill, own_disk
 from tests.fakes.dialects.requests import last_user_text
 from tests.fakes.model_script import Script
 from tests.fakes.model_server import ModelServer
@@ -34,7 +34,7 @@ async def until_answered(page: Page, chat: str, *texts: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["the disk is full", "no file may grow"])
-async def test_what_was_accepted_is_answered_once_though_nothing_could_be_written_for_a_while(
+async def test_accepted_messages_are_answered_once_after_a_full_disk(
     tmp_path: Path, how: str
 ) -> None:
     def slow(body: dict[str, Any]) -> Script:
@@ -68,7 +68,7 @@ async def test_what_was_accepted_is_answered_once_though_nothing_could_be_writte
             await until_answered(page, "chat-two", "echo: not now")
 
 
-async def test_a_state_folder_that_is_read_only_is_named_and_works_once_it_is_not(
+async def test_read_only_state_folder_is_reported_and_recovers(
     tmp_path: Path,
 ) -> None:
     with own_disk(tmp_path / "state") as home:
@@ -89,7 +89,7 @@ async def test_a_state_folder_that_is_read_only_is_named_and_works_once_it_is_no
                 await until_answered(page, "chat-one", "echo: before")
 
 
-async def test_a_damaged_page_is_named_and_holds_up_no_other_conversation(tmp_path: Path) -> None:
+async def test_damaged_database_page_is_reported_and_isolated(tmp_path: Path) -> None:
     def brief(body: dict[str, Any]) -> Script:
         """Only what was asked is long, not what came of it."""
         return 'H T"noted" F stop D' if "mark" in last_user_text(body) else talkative(body)
