@@ -1,4 +1,4 @@
-"""`/v1/chat/completions` and `/v1/models`: the whole gateway before OpenAI's own library."""
+"""`/v1/chat/completions` and `/v1/models` over the whole gateway, by OpenAI's library and raw HTTP."""
 
 import asyncio
 import base64
@@ -133,7 +133,7 @@ async def test_ten_concurrent_streams_get_their_own_answers(tmp_path: Path) -> N
     assert found == {number: f"echo: number {number}" for number in range(10)}
 
 
-# --- which model -----------------------------------------------------------------------------
+# --- models ----------------------------------------------------------------------------------
 
 
 async def test_models_list_the_configured_model_and_those_of_routes(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ async def test_unknown_model_is_a_404(tmp_path: Path) -> None:
         assert model.requests == []
 
 
-# --- who is let in ---------------------------------------------------------------------------
+# --- authentication --------------------------------------------------------------------------
 
 
 async def test_requests_without_the_key_are_refused(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ async def test_error_without_a_configured_key_names_the_setting(tmp_path: Path) 
         assert "http.api_key" in body["error"]["message"]
 
 
-# --- what is refused -------------------------------------------------------------------------
+# --- refusals --------------------------------------------------------------------------------
 
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
 
@@ -217,7 +217,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "tools": ({"tools": [TOOL]}, "tools", "uses its own tools"),
     "several answers": ({"n": 2}, "n", "one answer"),
     "no messages": ({"messages": []}, "messages", "length >= 1"),
-    "nobody asks": ({"messages": [{"role": "system", "content": "x"}]}, "messages", "role `user`"),
+    "no user message": (
+        {"messages": [{"role": "system", "content": "x"}]},
+        "messages",
+        "role `user`",
+    ),
     "blank": ({"messages": user("  ")}, "messages[0].content", "is empty"),
     "role": ({"messages": [{"role": "king", "content": "x"}]}, "messages[0].role", "king"),
     "type": ({"max_tokens": "many"}, "max_tokens", "got `str`"),
@@ -229,22 +233,22 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "remote picture": (
         {"messages": looking("https://example.org/cat.png")},
         "messages[0].content[1].image_url.url",
-        "not fetched",
+        "does not fetch pictures",
     ),
     "broken picture": (
         {"messages": looking("data:image/png;base64,%%%")},
         "messages[0].content[1].image_url.url",
-        "not base64",
+        "not valid base64",
     ),
-    "no picture": (
+    "not a picture": (
         {"messages": looking("data:text/html;base64,QUJD")},
         "messages[0].content[1].image_url.url",
-        "no picture",
+        "neither a picture",
     ),
     "too many pictures": (
         {"messages": [message for _ in range(21) for message in looking(data_url())]},
         "messages[20].content[1].image_url.url",
-        "more than 20",
+        "at most 20",
     ),
     "audio": (
         {"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]},
@@ -310,7 +314,7 @@ async def test_text_that_looks_like_a_command_is_not_a_command(tmp_path: Path) -
 
 
 async def test_tool_runs_while_the_stream_stays_open(tmp_path: Path) -> None:
-    """Seeds 19 and 39: the boundary does not end the stream, and the pair is exact."""
+    """The tool boundary does not end the stream, and the tool has exactly one pair of events."""
     shop = Workshop()
     scripts = (
         'H T"Let me look." C(0,c1,read,{"path":"a"}) F tool_calls U D',
@@ -408,13 +412,12 @@ async def test_call_that_needs_approval_does_not_run_and_the_model_is_told(tmp_p
         assert shop.effects == []
 
 
-# --- signs of life, and news -----------------------------------------------------------------
+# --- keepalives and notices ------------------------------------------------------------------
 
 QUICK = HttpSettings(port=0, api_key=Secret(KEY), ui=False, sse_keepalive=0.05)
 
 
 async def test_keepalives_are_sent_during_a_silent_tool(tmp_path: Path) -> None:
-    """Seed 18."""
     shop = Workshop()
     async with (
         ModelServer(calls(("c1", "sleepy", "{}")), ok("done")) as model,
@@ -464,7 +467,7 @@ async def test_notices_are_events_of_their_own(tmp_path: Path) -> None:
 
 
 async def test_notice_of_a_cut_tool_call_is_not_part_of_the_answer(tmp_path: Path) -> None:
-    """Words, then half of a call: what a chat is told of it comes as an event of its own."""
+    """After text and half of a tool call, the notice of the cut is a separate event."""
     shop = Workshop()
     cut = """H T"Let me pay." C(0,c1,pay,'{"amount":') RST"""
     scripts = (cut, calls(("c2", "pay", '{"amount":3}')), ok("Paid."))
@@ -483,7 +486,7 @@ async def test_notice_of_a_cut_tool_call_is_not_part_of_the_answer(tmp_path: Pat
         assert shop.effects == ["pay 3", "pay 3"]
 
 
-# --- honest ends -----------------------------------------------------------------------------
+# --- failures and other endings --------------------------------------------------------------
 
 CUT = 'H T"so far " RST'
 
@@ -536,7 +539,7 @@ async def test_openai_library_yields_the_text_and_then_raises(tmp_path: Path) ->
 
         async def read() -> None:
             async for chunk in stream:
-                found.append(chunk.choices[0])  # noqa: PERF401 - what came before the error stays
+                found.append(chunk.choices[0])  # noqa: PERF401 - keeps the chunks before the error
 
         with pytest.raises(openai.APIError, match="not today"):
             await read()
@@ -546,7 +549,7 @@ async def test_openai_library_yields_the_text_and_then_raises(tmp_path: Path) ->
 
 @pytest.mark.parametrize("before", ["a tool", "a notice", "a sign of life"])
 async def test_stream_without_text_ends_with_an_error_event(tmp_path: Path, before: str) -> None:
-    """The status is out by then, so the end says it."""
+    """The status 200 is already sent, so the error is in the last event."""
     scripts: dict[str, tuple[Script, ...]] = {
         "a tool": (calls(("c1", "noop", "{}")), 'S400"not today"'),
         "a notice": ('S429:{"retry-after":"0.01"}', 'S400"not today"'),
@@ -582,7 +585,9 @@ async def test_openai_library_raises_for_a_turn_that_failed_after_a_tool(tmp_pat
         with pytest.raises(openai.APIError, match="not today"):
             async for _ in stream:
                 pass
-        with pytest.raises(openai.InternalServerError) as error:  # unstreamed it is a status
+        with pytest.raises(
+            openai.InternalServerError
+        ) as error:  # without streaming: an error status
             await api.chat.create(model="scripted", messages=user("go"))
         assert (error.value.status_code, error.value.code) == (502, "turn_failed")
 
@@ -690,7 +695,7 @@ async def test_pictures_of_earlier_messages_reach_the_model(tmp_path: Path) -> N
         assert shown == [[data_url()], [data_url(other)]]
 
 
-# --- a client that leaves --------------------------------------------------------------------
+# --- disconnects -----------------------------------------------------------------------------
 
 
 async def test_disconnected_client_ends_its_turn_but_not_its_session(tmp_path: Path) -> None:
@@ -739,7 +744,7 @@ async def test_disconnect_before_any_output_ends_the_turn(
             await model.requests[0].closed.wait()
 
 
-# --- what must not get out -------------------------------------------------------------------
+# --- secrets ---------------------------------------------------------------------------------
 
 SECRET = "sk-abcdefghij0123456789ABCDEFGHIJ"
 
@@ -771,7 +776,7 @@ async def test_stalled_reader_is_disconnected_and_its_turn_ends(tmp_path: Path) 
         port = int(api.wire.base.rpartition(":")[2].partition("/")[0])
         lazy = socket.socket()
         lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        lazy.setblocking(False)  # noqa: FBT003 - as the socket wants it
+        lazy.setblocking(False)  # noqa: FBT003 - its only argument
         await asyncio.get_running_loop().sock_connect(lazy, ("127.0.0.1", port))
         body = json.dumps({"messages": user("go"), "stream": True})
         head = (

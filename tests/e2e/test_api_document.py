@@ -1,4 +1,4 @@
-"""`/openapi.json` says of the API what is true of it."""
+"""`/openapi.json` is valid and agrees with the API."""
 
 import json
 import re
@@ -25,17 +25,17 @@ ROOT = Path(__file__).parents[2]
 SPEC: dict[str, Any] = json.loads(written("1.2.3"))
 
 PAGE = re.compile(r"/|/enter/.*|/web/.*")
-"""The web page's own addresses are no API."""
+"""Paths of the web page, which are not part of the API."""
 
 
 def valid(data: Any, schema: dict[str, Any]) -> bool:
-    """Whether data fits a schema of the document."""
+    """Return True if data fits a schema of the document."""
     whole = {**schema, "components": SPEC["components"]}
     return bool(jsonschema.Draft202012Validator(whole).is_valid(data))
 
 
 def bodies() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every body of the document, with where it stands."""
+    """Yield every body of the document, with its position."""
     for path, methods in SPEC["paths"].items():
         for method, operation in methods.items():
             where = f"{method} {path}"
@@ -53,7 +53,7 @@ async def api(tmp_path: Path) -> AsyncIterator[ApiHouse]:
         yield house
 
 
-# --- the document itself ---------------------------------------------------------------------
+# --- the document ----------------------------------------------------------------------------
 
 
 async def test_document_has_exactly_the_paths_of_the_server(api: ApiHouse) -> None:
@@ -114,7 +114,7 @@ def test_examples_fit_their_schemas() -> None:
 
 
 def check_events(stream: str, shapes: dict[str, Any]) -> set[str]:
-    """Hold every event of a stream against the shape of its name; gives the names that came."""
+    """Check every event of a stream against the schema of its name; return the names seen."""
     seen = set()
     *written, rest = stream.split("\n\n")
     assert rest == ""
@@ -130,7 +130,7 @@ def check_events(stream: str, shapes: dict[str, Any]) -> set[str]:
     return seen
 
 
-# --- what the code does ----------------------------------------------------------------------
+# --- agreement with the code -----------------------------------------------------------------
 
 
 def test_every_status_of_the_api_is_described() -> None:
@@ -146,7 +146,7 @@ def test_every_status_of_the_api_is_described() -> None:
     used = {int(a or b) for text in texts for a, b in pattern.findall(text)}
     described = {reply.status for each in OPERATIONS for reply in each.responses}
     assert {400, 401, 403, 404, 409, 413, 422, 429, 500, 502, 503} <= used
-    assert used - {405} <= described  # what is described are methods that are taken
+    assert used - {405} <= described  # only supported methods are described
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ ABOUT = [
 
 
 async def test_answers_and_errors_match_the_document(tmp_path: Path) -> None:
-    """By hand what schemathesis does by chance: whole answers, broken ones, models, what is not."""
+    """Chosen cases that schemathesis finds only by chance: answers, failures, models, 404s."""
     scripts = (ok("Hello."), "S400", 'H T"so far" F content_filter D')
     async with ModelServer(*scripts, ok("Hello.")) as model, served(tmp_path, model) as api:
         asked = [("POST", "/chat/completions", {"messages": user("hi")})] * len(scripts)

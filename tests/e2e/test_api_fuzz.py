@@ -1,4 +1,4 @@
-"""The API before clients that know no better, or mean no good; `make api-fuzz` asks 10,000 times."""
+"""Random and malicious requests to the API; `make api-fuzz` sends 10,000."""
 
 from pathlib import Path
 

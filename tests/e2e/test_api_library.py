@@ -1,4 +1,4 @@
-"""What OpenAI's library for Python does with streams that end early, and when it is turned away."""
+"""OpenAI's Python library with streams that end early, and with refusals."""
 
 import asyncio
 from pathlib import Path

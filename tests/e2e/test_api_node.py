@@ -1,4 +1,4 @@
-"""The API as OpenAI's library for Node meets it; `test_api_chat` has the same for Python."""
+"""The API with OpenAI's Node library; `test_api_chat` has the same for Python."""
 
 import asyncio
 import base64
@@ -56,7 +56,7 @@ async def test_node_library_reads_a_stream_with_usage(tmp_path: Path) -> None:
             ["assistant"],
         )
         assert seen["ids"] == 1
-        assert seen["empty"] == 1  # the one with the usage
+        assert seen["empty"] == 1  # the chunk with the usage
         assert seen["usage"]["completion_tokens"] == 5
 
 
@@ -105,7 +105,7 @@ async def test_node_library_raises_authentication_error_for_a_wrong_key(tmp_path
         assert model.requests == []
 
 
-# --- too much at once ------------------------------------------------------------------------
+# --- limits ----------------------------------------------------------------------------------
 
 
 async def test_node_library_raises_rate_limit_error_for_a_full_queue(tmp_path: Path) -> None:
@@ -131,16 +131,16 @@ async def test_node_library_raises_rate_limit_error_for_a_full_queue(tmp_path: P
 
 
 async def waiting(api: ApiHouse) -> None:
-    """Wait until a request waits in the session."""
+    """Wait until a request is queued in the session."""
     store = api.house.runner._store
     assert store
     async with asyncio.timeout(8):
-        while not (await store.conversation("api:mine")).waiting:  # noqa: ASYNC110 - it tells nobody
+        while not (await store.conversation("api:mine")).waiting:  # noqa: ASYNC110 - the store has no event
             await asyncio.sleep(0.01)
 
 
 async def test_node_library_retries_after_429(tmp_path: Path) -> None:
-    """A server that is full says after how long; the library waits and asks again by itself."""
+    """A full server sends Retry-After; the library waits and retries on its own."""
     narrow = HttpSettings(port=0, api_key=Secret(KEY), ui=False, max_requests=1)
     async with (
         ModelServer(talkative) as model,
@@ -160,7 +160,7 @@ async def test_node_library_retries_after_429(tmp_path: Path) -> None:
         assert again.result()["content"] == "echo: hi"
 
 
-# --- tools, and news beside the text ---------------------------------------------------------
+# --- tools and notices -----------------------------------------------------------------------
 
 
 async def test_node_library_ignores_tool_events(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ async def test_node_library_ignores_a_notice(tmp_path: Path) -> None:
         assert (await sdk.run("helper", body=body("go")))["content"] == "done"
 
 
-# --- ends ------------------------------------------------------------------------------------
+# --- endings ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", ["leave", "leaveHelper"])
@@ -234,7 +234,7 @@ async def test_node_library_raises_a_failure_before_the_first_text(
             await sdk.run(case, retries=2, body=body("go"))
         assert "InternalServerError" in error.value.told["kinds"]
         assert (error.value.status, error.value.code) == (502, "turn_failed")
-        assert len(model.requests) == 1  # it was told not to ask again
+        assert len(model.requests) == 1  # a header forbids the retry
 
 
 async def test_node_library_yields_the_text_and_then_raises(tmp_path: Path) -> None:

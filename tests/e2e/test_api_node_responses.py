@@ -1,4 +1,4 @@
-"""`/v1/responses` as OpenAI's library for Node meets it."""
+"""`/v1/responses` with OpenAI's Node library."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`docs/api.md`: its examples run, and it knows every route."""
+"""`docs/api.md`: its examples run, and every route is documented."""
 
 import asyncio
 import re

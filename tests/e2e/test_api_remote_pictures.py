@@ -1,4 +1,4 @@
-"""Pictures that a request only points at."""
+"""Pictures that a request gives by address."""
 
 import base64
 from pathlib import Path
@@ -38,7 +38,7 @@ def fetching(*places: str) -> HttpSettings:
 
 
 async def test_pictures_given_by_address_reach_the_model(tmp_path: Path) -> None:
-    """What they are is told by what they hold, whatever the server calls them."""
+    """The type is detected from the content, whatever the server says."""
     held = {"/a": answer(PNG, "text/plain"), "/b": leads_to("/c"), "/c": answer(WEBP)}
     async with (
         Shelf(held).open() as shelf,
@@ -115,7 +115,7 @@ async def test_unusable_remote_picture_is_refused_before_the_request_is_stored(
             (f"{base}/large",): "too large",
             (f"{base}/nothing",): "answered 404",
             (f"{base}/inside",): "not on the public internet",
-            (f"{base}/half", f"{base}/half"): "too large",  # together
+            (f"{base}/half", f"{base}/half"): "too large",  # in total
             ("http://127.0.0.1/a.png",): "not on the public internet",
             ("http://localhost/a.png",): "not on the public internet",
             (f"http://127.0.0.2:{shelf.port}/page",): "not on the public internet",

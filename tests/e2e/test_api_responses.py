@@ -1,4 +1,4 @@
-"""`/v1/responses`: the whole gateway before OpenAI's own library, and as it stands on the wire."""
+"""`/v1/responses` over the whole gateway, by OpenAI's library and raw HTTP."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ MODEL = "scripted"
 
 
 class Client:
-    """The same API, by OpenAI's library and by hand."""
+    """A client with OpenAI's library and raw HTTP."""
 
     def __init__(self, api: ApiHouse) -> None:
         self.api = api
@@ -68,19 +68,19 @@ class Client:
             return await opened.rest()
 
     async def seen(self, number: int) -> list[str]:
-        """What the model was shown in its n-th request."""
+        """Return the contents of all messages in the n-th request to the model."""
         return [str(each["content"]) for each in await self.api.house.asked(number)]
 
 
 class Opened:
-    """A stream under way."""
+    """A stream in progress."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self.response = response
         self.content = b""
 
     async def until(self, words_of_it: str) -> dict[str, Any]:
-        """Read until something was said; gives the answer as it was created."""
+        """Read until a text appears; return the response of the first event."""
         async for line in self.response.content:
             self.content += line
             if words_of_it in line.decode():
@@ -228,14 +228,14 @@ async def test_picture_reaches_the_model(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, responses(tmp_path, model) as client:
         first = await client.ask(looking)
         await client.ask("and now?", previous_response_id=first.id)
-        await client.ask("or else?", previous_response_id=first.id)  # on a branch
+        await client.ask("or else?", previous_response_id=first.id)  # branches off
         for number in (1, 2, 3):
             row = (await client.api.house.asked(number))[0]
             shown = [part for part in row["content"] if part["type"] == "image_url"]
             assert [part["image_url"]["url"] for part in shown] == [data_url()]
 
 
-# --- going on --------------------------------------------------------------------------------
+# --- continuing an answer --------------------------------------------------------------------
 
 
 async def test_newest_answer_is_continued_and_an_older_one_branches(
@@ -247,7 +247,7 @@ async def test_newest_answer_is_continued_and_an_older_one_branches(
             two = await client.ask("two", previous_response_id=one.id)
             assert two.previous_response_id == one.id
             assert len(await client.api.sessions()) == 1
-        async with responses(tmp_path, model) as client:  # all of it lasts
+        async with responses(tmp_path, model) as client:  # also after a restart
             await client.ask("three", previous_response_id=two.id)
             assert len(await client.api.sessions()) == 1
             branch = await client.ask("other", previous_response_id=one.id)
@@ -368,7 +368,7 @@ async def test_answers_of_a_deleted_conversation_are_gone(tmp_path: Path) -> Non
             await client.ask("two", previous_response_id=one.id)
 
 
-# --- the same request again ------------------------------------------------------------------
+# --- repeated requests -----------------------------------------------------------------------
 
 
 async def test_repeated_continuation_gets_the_same_answer(tmp_path: Path) -> None:
@@ -393,7 +393,7 @@ async def test_repeated_continuation_gets_the_same_answer(tmp_path: Path) -> Non
         assert len(model.requests) == sent + 1
 
 
-# --- while it runs ---------------------------------------------------------------------------
+# --- running answers -------------------------------------------------------------------------
 
 
 async def test_running_response_can_be_retrieved_and_cancelled(tmp_path: Path) -> None:
@@ -453,7 +453,7 @@ async def test_silent_response_is_created_with_the_first_keepalive(tmp_path: Pat
 
 @pytest.mark.parametrize("lang", ["", "python", "js"])
 async def test_tool_events_are_separate_from_the_answer(tmp_path: Path, lang: str) -> None:
-    """OpenAI's library for JavaScript fails at types that it does not know, save for one."""
+    """OpenAI's JavaScript library fails on unknown event types, except for one."""
     shop = Workshop()
     scripts = (calls(("c1", "pay", '{"amount":3}')), ok("Paid."))
     headers = {"x-stainless-lang": lang} if lang else {}
@@ -502,7 +502,7 @@ async def test_full_queue_sends_notices_and_refuses_further_requests(tmp_path: P
         assert notice["id"] == "N15"
 
 
-# --- ends ------------------------------------------------------------------------------------
+# --- endings ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("stream", [True, False])

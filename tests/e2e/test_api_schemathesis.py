@@ -1,4 +1,4 @@
-"""The API before a program that has read its document; `make api-fuzz` asks at length."""
+"""Requests generated from the OpenAPI document; `make api-fuzz` runs longer."""
 
 from pathlib import Path
 

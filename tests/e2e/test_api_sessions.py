@@ -1,4 +1,4 @@
-"""Sessions and repeats over the API: queues, restarts, `kill -9`, `Idempotency-Key`."""
+"""Sessions and repeated requests of the API: queues, restarts, `kill -9`, `Idempotency-Key`."""
 
 import asyncio
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def said(answer: dict[str, Any]) -> str:
 
 
 def gated(go: asyncio.Event) -> tuple[Workshop, Callable[[dict[str, Any]], Script]]:
-    """A model whose every turn waits in a tool until it is let go."""
+    """Return tools and a model whose turns wait inside a tool until `go` is set."""
     shop = Workshop()
     shop.release = go
 
@@ -132,7 +132,7 @@ async def test_request_waits_while_its_session_is_busy(tmp_path: Path) -> None:
 
 
 async def waiting(api: ApiHouse, number: int) -> None:
-    """Wait until so many requests wait in the session."""
+    """Wait until so many requests are queued in the session."""
     store = api.house.runner._store
     assert store
     async with asyncio.timeout(8):
@@ -191,7 +191,7 @@ async def test_api_key_has_no_message_limit_by_default(tmp_path: Path) -> None:
             assert [(await api.wire.ask("hi"))[0] for _ in range(3)] == [200, 200, 429]
 
 
-# --- the same request again ------------------------------------------------------------------
+# --- repeated requests -----------------------------------------------------------------------
 
 
 async def test_repeated_request_joins_the_running_turn(tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ async def test_request_repeated_right_after_a_disconnect_is_answered(tmp_path: P
                     break
             response.close()
         async with asyncio.timeout(8):
-            await model.requests[0].closed.wait()  # it is being ended right now
+            await model.requests[0].closed.wait()  # the turn is just ending
         found = await api.wire.stream("one", headers=keyed(**SESSION))
         assert (text_of(found), finish_of(found)) == ("so it is", ["stop"])
         again = await api.wire.stream("one", headers=keyed(**SESSION))
@@ -265,7 +265,7 @@ async def test_request_repeated_right_after_a_disconnect_is_answered(tmp_path: P
 async def test_request_repeated_while_its_turn_is_ending_starts_a_new_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is already being ended is not joined: it would end before the reader's eyes."""
+    """A turn that is already ending is not joined, because its new reader would get no answer."""
     scripts = ('H T"so " HANG', ok("so it is"))
     ends, go, looked = asyncio.Event(), asyncio.Event(), asyncio.Event()
     async with ModelServer(*scripts) as model, served(tmp_path, model) as api:
@@ -335,7 +335,7 @@ async def test_replayed_capped_answer_is_still_capped(tmp_path: Path) -> None:
 
 
 async def test_client_of_an_interrupted_turn_gets_an_error(tmp_path: Path) -> None:
-    """One that has said nothing gets an error, one that has ends with it."""
+    """A turn without text becomes an error response; a stream with text ends with the error."""
 
     def answer(body: dict[str, Any]) -> Script:
         return "HANG" if body["messages"][-1]["content"] == "one" else talkative(body)
@@ -409,7 +409,7 @@ async def test_only_interrupted_sessions_resume_not_stopped_ones(
 
 
 async def test_no_request_begins_while_the_daemon_stops(tmp_path: Path) -> None:
-    """Also of what was let in before, and had to fetch a picture first."""
+    """This includes requests that were accepted before and still fetch a picture."""
     patient = GatewaySettings(drain_seconds=60)
 
     class Stops(dict[str, bytes]):
@@ -473,7 +473,7 @@ async def cut_off(api: ApiHouse, text: str, headers: dict[str, str]) -> None:
 
 
 async def test_kill_9_in_the_middle_of_an_answer(tmp_path: Path) -> None:
-    """The session goes on at the next request, with what was said, and the key finds its answer."""
+    """The session resumes with its partial text, and a repeat with the key gets the answer."""
     async with ModelServer(talkative) as model:
         daemon = Daemon(
             tmp_path,
@@ -512,7 +512,7 @@ async def test_kill_9_in_the_middle_of_an_answer(tmp_path: Path) -> None:
 
 
 async def test_turn_of_a_lone_request_is_not_resumed_after_a_crash(tmp_path: Path) -> None:
-    """With `on_interrupted = "resume"` a session's turn goes on by itself, a lone request's does not."""
+    """With `on_interrupted = "resume"` only turns of sessions resume, not those of lone requests."""
     resume = SessionSettings(on_interrupted="resume")
     async with ModelServer(talkative) as model:
         async with (

@@ -1,4 +1,4 @@
-"""Streams of the API: many at once, readers that stop reading, and tools in between."""
+"""Streams of the API: many at once, stalled readers, and tools between texts."""
 
 from pathlib import Path
 
@@ -20,12 +20,12 @@ PROGRESS = "hermes.tool.progress"
 async def test_fifty_streams_with_ten_silent_and_ten_unread(
     tmp_path: Path,
 ) -> None:
-    """A short form of `tests.bench.api_streams`: what does not depend on how busy the machine is."""
+    """A short form of `tests.bench.api_streams`, limited to checks independent of machine load."""
     load = Load(
         speaking=30, silent=10, stalled=10, interval=0.05, seconds=4, keepalive=2.0, judged=False
     )
     outcome = await measure(load, tmp_path, Cores())
-    assert outcome.broken() == []  # threads and memory among others
+    assert outcome.broken() == []  # includes threads and memory
     assert outcome.turns == {"done": 40, "stopped (left)": 10}
     assert outcome.service.left == 10
     assert len(outcome.delays) == load.speaking * load.times
@@ -34,7 +34,7 @@ async def test_fifty_streams_with_ten_silent_and_ten_unread(
 
 
 async def test_stream_stays_open_across_several_tools(tmp_path: Path) -> None:
-    """Seed 19: where text stops for a tool, the stream goes on."""
+    """The stream does not end where the text pauses for a tool."""
     shop = Workshop()
     scripts = (
         'H T"One." C(0,c1,read,{"path":"a"}) F tool_calls U D',
@@ -53,7 +53,7 @@ async def test_stream_stays_open_across_several_tools(tmp_path: Path) -> None:
 
 
 async def test_each_tool_has_exactly_two_events_in_order(tmp_path: Path) -> None:
-    """Seed 39, with three tools of which two run side by side."""
+    """Three tools, two of which run concurrently."""
     shop = Workshop()
     scripts = (
         calls(("c1", "read", '{"path":"a"}'), ("c2", "read", '{"path":"b"}')),
@@ -81,14 +81,13 @@ async def test_each_tool_has_exactly_two_events_in_order(tmp_path: Path) -> None
 def hidden() -> Tool:
     @tool(risk=Risk.READ)
     async def _peek(_context: ToolContext) -> str:
-        """Look at something that nobody needs to see."""
+        """Look."""
         return "seen"
 
     return _peek
 
 
 async def test_tool_with_a_leading_underscore_has_no_events(tmp_path: Path) -> None:
-    """Seed 40."""
     scripts = (calls(("c1", "_peek", "{}")), ok("done"))
     async with (
         ModelServer(*scripts) as model,
@@ -96,13 +95,13 @@ async def test_tool_with_a_leading_underscore_has_no_events(tmp_path: Path) -> N
     ):
         found = await api.wire.stream("go")
         (row,) = [each for each in await api.house.asked(2) if each["role"] == "tool"]
-    assert row["content"] == "seen"  # it did run
+    assert row["content"] == "seen"  # the tool ran
     assert named(found, PROGRESS) == []
     assert text_of(found) == "done"
 
 
 async def test_call_that_never_ran_has_no_completed_event(tmp_path: Path) -> None:
-    """Seed 40: no `completed` without a `running`, here of a tool that does not exist."""
+    """A tool that does not exist has no `running` and so no `completed` event."""
     shop = Workshop()
     scripts = (
         calls(("c1", "nonexistent", "{}"), ("c2", "read", '{"path":"a"}')),

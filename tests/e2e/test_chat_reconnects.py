@@ -1,4 +1,4 @@
-"""`holdfast chat` beside a daemon that ends and comes back: nothing said is lost, or said twice."""
+"""`holdfast chat` across restarts of the daemon: no input is lost or sent twice."""
 
 import asyncio
 import contextlib
@@ -48,7 +48,7 @@ async def asking_script(home: Path) -> asyncio.subprocess.Process:
 
 
 def kept(home: Path) -> bool:
-    """Tell whether the store has some of an answer that is being written."""
+    """Return True if the store has a partial answer."""
     with contextlib.closing(sqlite3.connect(home / "holdfast.db", timeout=20)) as store:
         return any(text for (text,) in store.execute("SELECT partial FROM turns"))
 
@@ -88,7 +88,7 @@ async def test_unread_input_is_sent_again_to_the_next_daemon_and_answered_once(
         ):
             seat.types("hello\n")
             await seat.sees("echo: hello\n")
-            daemon.signal(signal.SIGSTOP)  # takes what it is sent, and reads none of it
+            daemon.signal(signal.SIGSTOP)  # its socket accepts input that it does not read
             seat.types("is anybody there?\n")
             await seat.sees(r"there\?\n")
             await daemon.kill()
@@ -122,11 +122,11 @@ async def test_shown_part_of_an_answer_is_not_repeated_after_a_crash(
             assert script.stdout
             async with asyncio.timeout(PATIENCE):
                 before = await script.stdout.readexactly(len(half))
-                while not kept(tmp_path):  # noqa: ASYNC110 - the store tells nobody
+                while not kept(tmp_path):  # noqa: ASYNC110 - the store has no event
                     await asyncio.sleep(0.02)
                 await daemon.kill()
                 await daemon.start()
-                after = (await script.stdout.read()).decode()  # until all that is owed is shown
+                after = (await script.stdout.read()).decode()  # until everything pending is shown
         assert before.decode() == half
         assert await script.wait() == 0
         assert "I was restarted" in after

@@ -1,4 +1,4 @@
-"""The daemon as a process: signals, kills, what a start and its conversations cost."""
+"""The daemon as a process: signals, kills, and the cost of a start and of conversations."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ from tests.faults.kills import kill_again_and_again
 
 START_CPU_SECONDS = 1.0
 MOST_MEGABYTES = 90
-NOISE = 1.6  # these machines are shared; what is measured is CPU time, which grows with contention
+NOISE = 1.6  # CPU time grows with contention on shared machines
 
 
 def openai(model: ModelServer) -> tuple[str, ...]:
@@ -102,7 +102,7 @@ async def test_message_sent_during_downtime_is_answered_once_after_its_repeat(
         began = time.monotonic()
         await daemon.start()
         assert time.monotonic() - began < 15
-        for status in (202, 200):  # the second is a repeat of the same message
+        for status in (202, 200):  # the second request repeats the same message
             assert await page.send("chat-1", "anybody?", "message-1") == status
         rows = await page.until("chat-1", lambda rows: len(answers(rows)) == 1)
         assert [row["text"] for row in rows if row["author"] == "user"] == ["anybody?"]

@@ -1,4 +1,4 @@
-"""What befalls a machine: a real daemon says what is wrong, keeps what it has, and goes on after."""
+"""Disk failures of a real daemon: they are reported, nothing is lost, and the daemon recovers."""
 
 import resource
 import subprocess
@@ -55,7 +55,7 @@ async def test_accepted_messages_are_answered_once_after_a_full_disk(
             trouble = await daemon.in_trouble("store: ")
             assert str(home / "holdfast.db") in trouble
             assert await page.send("chat-two", "not now", "message-2") == 503
-            # The answer is there by now, and can be stored nowhere.
+            # The answer is complete by now but cannot be stored.
             await model.requests[0].answered.wait()
             if how == "the disk is full":
                 empty(home)
@@ -91,14 +91,14 @@ async def test_read_only_state_folder_is_reported_and_recovers(
 
 async def test_damaged_database_page_is_reported_and_isolated(tmp_path: Path) -> None:
     def brief(body: dict[str, Any]) -> Script:
-        """Only what was asked is long, not what came of it."""
+        """Only the request is long, not the answer."""
         return 'H T"noted" F stop D' if "mark" in last_user_text(body) else talkative(body)
 
     async with ModelServer(brief) as model:
         daemon = Daemon(tmp_path, *settings(model), env=KEY)
         async with daemon, Page(daemon) as page:
             for number in range(4):
-                # Neither in a row's first page nor in its last: what is lost is the way to the next.
+                # Neither the first nor the last page of a row: this breaks the link to the next page.
                 text = f"{'x' * 5_000} mark {number} {'x' * 13_000}"
                 assert await page.send(f"chat-{number}", text, f"message-{number}") == 202
                 await until_answered(page, f"chat-{number}", "noted")
@@ -115,7 +115,7 @@ async def test_damaged_database_page_is_reported_and_isolated(tmp_path: Path) ->
             await daemon.logs("it is damaged; restore a backup")
             told = await said(page, "notice", 1)
             assert "conversation is damaged; a new one works" in told[0]
-            for count in (2, 3):  # the first takes back what was said just now
+            for count in (2, 3):  # the first one undoes the last message
                 assert await page.send("chat-2", "/undo", f"undo-number-{count}") == 202
                 told = await said(page, "notice", count)
             assert "/new begins a conversation without it" in told[2]
@@ -126,7 +126,7 @@ async def test_damaged_database_page_is_reported_and_isolated(tmp_path: Path) ->
 
 
 async def said(page: Page, author: str, count: int) -> list[str]:
-    """What the damaged conversation shows besides what is lost."""
+    """Return the texts of an author that the damaged conversation still shows."""
 
     def texts(rows: list[Row]) -> list[str]:
         return [row["text"] for row in rows if row["author"] == author]

@@ -1,4 +1,4 @@
-"""What is said, and to whom, when the disk fills up or the store takes nothing."""
+"""Reports and recovery when the disk is full or the store does not accept writes."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ NEVER = GatewaySettings(drain_seconds=0, disk_low=Size(0))
 
 @contextlib.contextmanager
 def own_disk(folder: Path) -> Iterator[Path]:
-    """A small disk of our own, which may be filled."""
+    """Mount a small disk that a test can fill."""
     folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(folder)]
     if os.geteuid() or subprocess.run(command, capture_output=True, check=False).returncode:
@@ -47,7 +47,7 @@ def empty(folder: Path) -> None:
 
 
 def look(house: House) -> None:
-    """Have the daemon look now, not in a minute."""
+    """Make the daemon check its alerts now."""
     house.runner._alert_wakeup.set()
 
 
@@ -72,11 +72,13 @@ async def test_full_disk_is_reported_and_messages_are_answered_afterwards(
                 f"store: The database {folder}/holdfast.db cannot be used: the disk is full"
             )
             assert await get(f"{address(house)}livez") == (200, "ok\n")
-            with pytest.raises(asyncio.CancelledError):  # it is not acknowledged
+            with pytest.raises(asyncio.CancelledError):  # not acknowledged
                 await house.screen.say("1001", "hello", event="one")
             empty(folder)
             await well_again(house)
-            await house.screen.say("1001", "hello", event="one")  # so it comes again
+            await house.screen.say(
+                "1001", "hello", event="one"
+            )  # so the platform delivers it again
             await house.screen.shows("1001", "echo: hello")
 
 
@@ -117,13 +119,13 @@ async def test_hanging_store_is_reported_and_does_not_delay_other_requests(
         await house.screen.shows("1001", "echo: hello")
         house.runner._report_problem("memory", "something else is wrong, too")
         with contextlib.closing(sqlite3.connect(tmp_path / "holdfast.db")) as other:
-            other.execute("BEGIN IMMEDIATE")  # another program holds the database
+            other.execute("BEGIN IMMEDIATE")  # another program locks the database
             began = loop.time()
             async with asyncio.TaskGroup() as group:
                 asked = [group.create_task(not_ready(house)) for _ in range(20)]
                 assert await get(f"{address(house)}livez") == (200, "ok\n")
                 assert loop.time() - began < 1.5
-            assert loop.time() - began < 4  # within 2 s, and what a busy machine adds
+            assert loop.time() - began < 4  # 2 s plus a margin for a busy machine
             for each in asked:
                 assert each.result() == [
                     "memory: something else is wrong, too",

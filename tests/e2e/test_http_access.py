@@ -1,4 +1,4 @@
-"""Who gets in over HTTP: every address that the daemon serves is tried from outside."""
+"""Access over HTTP: every route of the daemon is tried without and with credentials."""
 
 import contextlib
 import re
@@ -21,17 +21,17 @@ from tests.e2e.crowd import gateway_on
 from tests.fakes.model_server import ModelServer
 
 OPEN = {"/", "/enter/{token}", "/web/static/{name}", "/livez", "/readyz", "/metrics"}
-"""What anybody on this machine may see: how to get in, and whether the daemon is well."""
+"""Routes without authentication: the login page and health checks."""
 
 SAID_TO_ALL = {"/openapi.json"}
-"""Names no secret, so it may be shown to everybody or to nobody else."""
+"""Routes without secrets, which are neither required to be open nor protected."""
 
 FILLED = {"{chat}": "chat1", "{seq:int}": "1", "{place:int}": "0", "{name:path}": "demo"}
 CSRF = "X-Holdfast-CSRF"
 
 
 class Outside:
-    """A daemon in this process, and how it looks from outside."""
+    """A daemon in this process, seen by an HTTP client."""
 
     def __init__(self, runner: GatewayRunner, http: aiohttp.ClientSession, home: Path) -> None:
         assert runner.url
@@ -44,7 +44,7 @@ class Outside:
         return str(await self._runner.operations["link"]())
 
     def behind_a_lock(self) -> Iterable[tuple[str, str]]:
-        """Method and path of everything that is not open."""
+        """Yield method and path of every protected route."""
         for route in self._runner._adapters.routes():
             assert isinstance(route, Route)
             if route.path in OPEN | SAID_TO_ALL:
@@ -122,10 +122,10 @@ async def test_cookie_opens_the_page_but_not_the_api(
         assert await daemon.asked("GET", "/web/chats") == 200
 
 
-# --- where it listens -----------------------------------------------------------------------------
+# --- public addresses -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::"])  # noqa: S104 - it is refused
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])  # noqa: S104 - refused
 def test_public_address_without_a_key_is_refused(tmp_path: Path, host: str) -> None:
     done = subprocess.run(
         [
@@ -139,7 +139,7 @@ def test_public_address_without_a_key_is_refused(tmp_path: Path, host: str) -> N
         timeout=20,
         check=False,
     )
-    assert done.returncode == 78  # systemd does not start it again
+    assert done.returncode == 78  # systemd does not restart it
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
     assert f"{host} is not a local address; set http.api_key" in line
@@ -149,7 +149,7 @@ def test_public_address_without_a_key_is_refused(tmp_path: Path, host: str) -> N
 async def test_name_that_resolves_to_a_public_address_is_refused(
     tmp_path: Path,
 ) -> None:
-    """Nobody knows before the port is taken where a name such as `localhost` leads."""
+    """The address of a name such as `localhost` is only known after the port is bound."""
     everywhere = HttpSettings(host="0.0.0.0", port=0)  # noqa: S104
     runner = GatewayRunner(Settings(http=everywhere), tmp_path, specs={})
     with pytest.raises(ConfigError, match=r"is 0\.0\.0\.0 here, which others can reach") as told:

@@ -1,4 +1,4 @@
-"""Each figure moves when what it counts really happens."""
+"""Each metric changes when its event really happens."""
 
 import asyncio
 import re
@@ -31,7 +31,7 @@ ANSWER = 'H T"the answer" F stop U(10,100,60) D EOF'
 
 
 class Day:
-    """What happens at a gateway in a day."""
+    """Events at a gateway, one method each."""
 
     def __init__(self) -> None:
         self.house: House
@@ -41,7 +41,7 @@ class Day:
         if body["messages"][-1]["role"] == "tool":
             return ANSWER
         asked = [str(each["content"]) for each in body["messages"] if each["role"] == "user"]
-        match re.findall(r"\w+", asked[-1])[-1]:  # what failed before may stand in front of it
+        match re.findall(r"\w+", asked[-1])[-1]:  # an earlier failed request may precede it
             case "look":
                 return calls(("c1", "read", '{"path": "a"}'))
             case "stumble":
@@ -100,7 +100,7 @@ class Day:
         await self.said("/new", "🆕")
 
     async def held_back(self) -> None:
-        """A post that the platform takes its time for."""
+        """Hold back a delivery on the platform."""
         self.gate = asyncio.Event()
         self.house.screen.fail(DeliveryFault(gate=self.gate), Post)
         await self.said("/whoami")
@@ -113,7 +113,7 @@ class Day:
         await self.house.runner.operations["send"](chat="memory:7777", text="are you there?")
 
     async def turned_away(self) -> None:
-        """One request at work is all that may be."""
+        """Exceed the limit of one concurrent request."""
         url, headers = (
             f"{address(self.house)}v1/chat/completions",
             {"authorization": f"Bearer {KEY}"},
@@ -134,7 +134,7 @@ class Day:
                 assert second.headers["retry-after"] == "1"
 
     async def halfway(self) -> None:
-        """A body that does not go on."""
+        """Stall in the middle of a request body."""
         assert self.house.runner._http_server
         place = ("127.0.0.1", self.house.runner._http_server.port)
         reader, writer = await asyncio.open_connection(*place, family=socket.AF_INET)
@@ -144,8 +144,8 @@ class Day:
         writer.close()
 
     async def late(self) -> None:
-        """The loop cannot go on for a while."""
-        time.sleep(0.3)  # noqa: ASYNC251 - that is the point
+        """Block the event loop."""
+        time.sleep(0.3)  # noqa: ASYNC251 - intended
 
 
 Step = Callable[[Day], Awaitable[None]]
@@ -162,7 +162,7 @@ LEVELS_NOW: dict[str, list[tuple[str, dict[str, str], float]]] = {
     "held_back": [("outbox_items", {}, 1.0)],
     "let_go": [("outbox_items", {}, 0.0)],
 }
-"""What stands at which value after a step."""
+"""Values of gauges after a step."""
 
 STEPS: list[tuple[Step, list[tuple[str, dict[str, str]]]]] = [
     (
@@ -238,7 +238,7 @@ def settings_for(model: ModelServer) -> Settings:
 
 
 def of(found: Figures, name: str, labels: dict[str, str]) -> float:
-    """A figure; `*` stands for every value of a label."""
+    """Return the value of a metric; `*` matches every value of a label."""
     named = {key: each for key, each in labels.items() if each != "*"}
     return sum(
         number
@@ -257,7 +257,7 @@ async def watched(
     moved: list[tuple[str, dict[str, str]]],
     levels: list[Level],
 ) -> Figures:
-    """Wait until all of these have moved, or stand where they should."""
+    """Wait until all these metrics have grown and all gauges have their value."""
     missing: list[object] = []
 
     def enough(now: Figures) -> bool:

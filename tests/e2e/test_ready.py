@@ -1,4 +1,4 @@
-"""How the gateway starts while all is well with its platforms, and while it is not."""
+"""Start of the gateway with working and with failing platforms."""
 
 import asyncio
 import re
@@ -16,17 +16,17 @@ from tests.e2e.town import PLATFORMS, daemon_in, town
 from tests.fakes.model_server import ModelServer
 from tests.fakes.quick_time import clock, quickly
 
-COUNTED = 1.5 if "coverage" in sys.modules else 1.0  # to count lines takes its time
+COUNTED = 1.5 if "coverage" in sys.modules else 1.0  # coverage slows the start down
 TOKENS = {"telegram": "token", "discord": "token", "slack": "bot_token"}
 
 
 def waited(pid: int) -> float:
-    """Seconds for which a process could have run, but others did."""
+    """Return the seconds that a process was runnable but waited for a CPU."""
     told = Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii")
     return int(told.split()[1]) / 1e9
 
 
-# --- a daemon of its own -------------------------------------------------------------------------
+# --- in a daemon process -------------------------------------------------------------------------
 
 
 async def test_daemon_with_three_platforms_is_ready_within_two_seconds(tmp_path: Path) -> None:
@@ -54,16 +54,16 @@ async def test_unresponsive_platform_does_not_delay_the_start(tmp_path: Path, si
                 503,
                 [f"{silent}: connecting, no answer so far"],
             )
-            assert took < 3.0 * COUNTED  # a second is given to those that are slow
+            assert took < 3.0 * COUNTED  # slow platforms get one second
             await place.answered(*others)
             await running.kill()
 
 
-# --- in this process, where time passes quickly --------------------------------------------------
+# --- in this process, with accelerated time ------------------------------------------------------
 
 
 async def problem_of(runner: GatewayRunner, name: str) -> str:
-    """Wait until exactly this platform is in trouble, and give what is said of it."""
+    """Wait until exactly this platform has a problem, and return the problem."""
     async with asyncio.timeout(60):
         while True:
             found = await runner.condition.problems()
@@ -101,7 +101,7 @@ def test_failing_platform_is_reported_isolated_and_recovers(
                     await place.doors[name].open()
                 place.doors[name].silent = False
                 async with asyncio.timeout(120):
-                    while await runner.condition.problems():  # noqa: ASYNC110 - the runner tells only who asks
+                    while await runner.condition.problems():  # noqa: ASYNC110 - the runner has no event
                         await asyncio.sleep(0.1)
                 await place.answered(name, number=1)
 

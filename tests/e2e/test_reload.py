@@ -1,4 +1,4 @@
-"""The configuration is read anew while everything runs, or not at all."""
+"""Reload of the configuration while the gateway runs: completely or not at all."""
 
 import signal
 from pathlib import Path
@@ -22,7 +22,7 @@ EVE = Sender("1002", "Eve")
 
 
 class Written:
-    """A configuration that a test writes anew."""
+    """A configuration that a test can change."""
 
     def __init__(self, model: ModelServer) -> None:
         self.settings = Settings(
@@ -103,7 +103,7 @@ async def test_invalid_configuration_is_reported_and_not_applied(tmp_path: Path)
             with pytest.raises(ConfigError, match="unknown key"):
                 await reload()
             written.wrong = ""
-            # The model cannot be found: then nothing else of it counts either.
+            # The model cannot be found, so the other changes do not apply either.
             nameless = ModelSettings(provider="nobody", name="x")
             written.change(access=AccessSettings(), model=nameless)
             with pytest.raises(ConfigError, match="no model provider"):

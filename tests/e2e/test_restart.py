@@ -1,4 +1,4 @@
-"""A restart from the inside: who is told what, and what keeps it from happening."""
+"""Restarts inside one process: reports to the requesters, refusals, safe mode."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ def a_screen() -> Screen:
 
 
 def programs(folder: Path, text: str = "exit 0") -> Successor:
-    """What would be started: a program that says whether it could."""
+    """Return the next program: a shell script that answers the check."""
     path = folder / "program"
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
@@ -61,7 +61,7 @@ async def says(house: House, chat: str, text: str) -> None:
 
 
 async def hangs(house: House, chat: str = ANN) -> None:
-    """Let a turn run that does not end."""
+    """Start a turn that does not end."""
     await says(house, chat, "hang here")
     await house.screen.shows(chat, "so far")
 
@@ -76,7 +76,7 @@ async def model() -> AsyncIterator[ModelServer]:
         yield server
 
 
-# --- asked in a chat ------------------------------------------------------------------------------
+# --- requested in a chat --------------------------------------------------------------------------
 
 
 async def test_requester_gets_start_and_end_of_a_restart_and_others_only_their_interruption(
@@ -200,7 +200,7 @@ async def test_crash_during_a_restart_is_reported_once(tmp_path: Path, model: Mo
 
 
 async def test_interrupted_report_is_shown_once(tmp_path: Path, model: ModelServer) -> None:
-    """The process died after the report stood in the outbox, before it was noted as told."""
+    """The process dies after the report is in the outbox, before it is recorded as sent."""
     screen = a_screen()
     async with house(tmp_path, model, screen) as first:
         await says(first, CHIEF, "/restart")
@@ -259,10 +259,10 @@ async def test_unreadable_restart_record_is_ignored(
     async with house(tmp_path, model, screen) as second:
         await says(second, CHIEF, "hello")
         await screen.shows(CHIEF, "echo: hello")
-    assert "what a restart has left cannot be read" in caplog.text
+    assert "the stored state of a restart cannot be read" in caplog.text
 
 
-# --- not restarted --------------------------------------------------------------------------------
+# --- refused --------------------------------------------------------------------------------------
 
 
 async def test_failing_check_prevents_the_restart_and_interrupts_nothing(
@@ -280,7 +280,7 @@ async def test_failing_check_prevents_the_restart_and_interrupts_nothing(
         )
         with pytest.raises(RestartRefused, match="nothing was interrupted"):
             await operation(first, "restart")()
-        assert len(first.runner.condition.pool.running_turns()) == 1  # type: ignore[union-attr]  # it runs
+        assert len(first.runner.condition.pool.running_turns()) == 1  # type: ignore[union-attr]  # still runs
         await says(first, CHIEF, "still there?")
         await screen.shows(CHIEF, "echo: still there?")
 
@@ -306,11 +306,11 @@ async def test_stop_during_a_restart_wins_and_the_report_follows_at_the_next_sta
         async with asyncio.TaskGroup() as group:
             asked = [group.create_task(operation_result(first)) for _ in range(2)]
         told, again = (each.result() for each in asked)
-        assert told["id"] == again["id"]  # two at the same moment get one restart
+        assert told["id"] == again["id"]  # both requests get one restart
         assert (await operation_result(first))["id"] == told["id"]
         await says(first, CHIEF, "/restart")
         await screen.shows(CHIEF, "Restarting already")
-        first.runner.restarting.clear()  # what a signal does, see `gateway.process.service`
+        first.runner.restarting.clear()  # as a signal does, see `gateway.process.service`
         await says(first, OTHER, "/restart")
         await screen.shows(OTHER, "I am being stopped")
         state: Any = await operation(first, "restart_state")(restart=told["id"])
@@ -333,7 +333,7 @@ async def test_gateway_in_a_terminal_cannot_be_restarted(
             await operation(first, "restart")()
 
 
-# --- asked by the command line --------------------------------------------------------------------
+# --- requested by the command line ----------------------------------------------------------------
 
 
 def operation(house: House, name: str) -> Operation:
@@ -378,7 +378,7 @@ async def test_idle_restart_waits_for_a_moment_without_turns(
         state: Any = await operation(second, "restart_state")(restart=told["id"])
         assert (state["state"], state["lines"]) == ("back", [])
         assert state["before"] == state["after"]
-    async with house(tmp_path, model, screen) as third:  # it is remembered for who asks later
+    async with house(tmp_path, model, screen) as third:  # the result stays available
         state = await operation(third, "restart_state")(restart=told["id"])
         assert state["state"] == "back"
         with pytest.raises(RestartRefused, match="No restart has the id"):

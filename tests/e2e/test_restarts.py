@@ -1,4 +1,4 @@
-"""The process itself restarts: nothing said meanwhile is lost, a stop wins, crashes make it careful."""
+"""Restarts of a real process: no message is lost, a stop wins, crashes lead to safe mode."""
 
 import asyncio
 import signal
@@ -16,9 +16,9 @@ from tests.fakes.telegram.server import TOKEN, TelegramServer, serving
 
 OWNER = 9
 TALKERS = 3
-HANGS, CHIEF = 3, 4  # as the people of a platform are counted
-PACE = 0.3  # seconds between two who say something
-MOST = 15  # of one platform: more would take their time there, whoever answers
+HANGS, CHIEF = 3, 4  # numbers of people on a platform
+PACE = 0.3  # seconds between two messages
+MOST = 15  # messages per platform; more would exceed its rate limit
 BACK = "✅ Back after"
 
 
@@ -31,7 +31,7 @@ def a_daemon(home: Path, model: ModelServer, telegram: TelegramServer, *sets: st
         f"platforms.telegram.base_url={telegram.url}",
         'access.allow=["telegram:*"]',
         f'access.admins=["telegram:{OWNER}"]',
-        "gateway.stale_after=3650d",  # the server's clock stands still somewhere
+        "gateway.stale_after=3650d",  # the clock of the fake server stands still
         "gateway.queue_limit=10000",
         "limits.messages_per_minute=10000",
         *sets,
@@ -116,7 +116,7 @@ async def test_failing_check_prevents_the_restart_and_a_stop_wins(tmp_path: Path
 
 
 def of_database(home: Path, change: str = "") -> str:
-    """The version of its form; another one when one is given."""
+    """Return the schema version of the database; with `change`, set another one."""
     connection: Any = sqlite3.connect(home / "holdfast.db", timeout=20)
     try:
         found = str(connection.execute("SELECT version_num FROM alembic_version").fetchone()[0])
@@ -129,7 +129,7 @@ def of_database(home: Path, change: str = "") -> str:
 
 
 async def talk(people: Crowd, name: str, over: asyncio.Event) -> int:
-    """Let some people say something again and again; gives how often."""
+    """Send messages from several people in turn; return their number."""
     number = 0
     while not over.is_set() and number < MOST:
         await people.say(number % TALKERS, f"{name} {number}.")
@@ -141,8 +141,8 @@ async def talk(people: Crowd, name: str, over: asyncio.Event) -> int:
 async def talk_on_page(page: Page, over: asyncio.Event) -> int:
     number = 0
     while not over.is_set() and number < MOST:
-        # As the page does: said again under the same id until somebody has taken it in.
-        while await page.send("chat-1", f"page {number}.", f"message-{number}") not in {200, 202}:  # noqa: ASYNC110 - nobody tells
+        # Like the page: sent again under the same id until the daemon has accepted it.
+        while await page.send("chat-1", f"page {number}.", f"message-{number}") not in {200, 202}:  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(PACE)
         number += 1
         await asyncio.sleep(PACE)

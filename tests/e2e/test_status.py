@@ -1,4 +1,4 @@
-"""What people see of a turn while it goes on: at a terminal, and while a question waits."""
+"""Progress of a running turn as people see it: in a terminal, and during an approval."""
 
 import asyncio
 import contextlib
@@ -46,7 +46,7 @@ WAITING = "🔐 Waiting for an answer"
 async def terminal(
     home: Path, model: ModelServer, *tools: Tool, show_reasoning: bool = False
 ) -> AsyncIterator[TerminalScreen]:
-    """A gateway with nothing but a terminal."""
+    """Run a gateway with only a terminal; yields its screen."""
     settings = Settings(
         gateway=GatewaySettings(drain_seconds=0),
         model=ModelSettings(
@@ -71,7 +71,7 @@ async def terminal(
 
 
 async def said(screen: TerminalScreen, text: str) -> list[TerminalFrame]:
-    """All that is shown until everything is answered."""
+    """Send a text and return all frames until everything is answered."""
     await screen.send(text)
     async with asyncio.TaskGroup() as group:
         group.create_task(screen.finish())
@@ -98,7 +98,7 @@ async def test_terminal_shows_a_tool_until_it_is_done(tmp_path: Path) -> None:
     running, go_on = asyncio.Event(), asyncio.Event()
 
     @tool(risk=Risk.READ, label="what", emoji="📖")
-    async def look(context: ToolContext, what: str) -> str:  # noqa: ARG001 - every tool has one
+    async def look(context: ToolContext, what: str) -> str:  # noqa: ARG001 - required of every tool
         """Look.
 
         Args:
@@ -118,7 +118,7 @@ async def test_terminal_shows_a_tool_until_it_is_done(tmp_path: Path) -> None:
         go_on.set()
         while not (isinstance(shown[-1], AnswerFrame) and shown[-1].done):
             shown.append(await anext(frames))
-    assert statuses(shown)[:2] == ["📖 birds", ""]  # gone although the model says nothing yet
+    assert statuses(shown)[:2] == ["📖 birds", ""]  # removed before the model's next text
     assert statuses(shown)[-1] == ""
 
 
@@ -188,7 +188,7 @@ async def test_chat_shows_that_an_approval_is_pending(tmp_path: Path) -> None:
         assert WAITING not in screen.screen(CHAT)
 
 
-@pytest.mark.parametrize("late", [False, True], ids=["it waits", "it begins to wait"])
+@pytest.mark.parametrize("late", [False, True], ids=["already waiting", "begins to wait"])
 async def test_shutdown_does_not_wait_for_an_approval(tmp_path: Path, late: bool) -> None:
     machine = Machine()
     asks = calling()

@@ -22,11 +22,11 @@ from tests.fakes.telegram.server import TOKEN
 ROOT = Path(__file__).parents[2]
 SIGN = "WATCHDOG=1"
 SILENCE = 1.5
-"""Seconds in which seven signs of life would have come."""
+"""Seconds, enough for seven keepalives."""
 
 
 class Manager:
-    """What a service manager hears."""
+    """A fake service manager that receives notifications."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -41,7 +41,7 @@ class Manager:
         return word
 
     def falls_silent(self) -> None:
-        """Wait until nothing comes any more; what is on its way may still come."""
+        """Wait until no more notifications arrive; those already sent may still arrive."""
         self.socket.settimeout(SILENCE)
         for _ in range(200):
             try:
@@ -65,7 +65,7 @@ def listening(address: str) -> Iterator[Manager]:
 @pytest.mark.parametrize("abstract", [False, True], ids=["path", "abstract"])
 async def test_systemd_is_notified_of_start_status_and_end(tmp_path: Path, abstract: bool) -> None:
     address = f"@holdfast-{os.getpid()}" if abstract else str(tmp_path / "notify")
-    nowhere = "http://127.0.0.1:9"  # a platform whose first chance fails
+    nowhere = "http://127.0.0.1:9"  # a platform whose first attempt fails
     with listening(address) as manager:
         daemon = Daemon(
             tmp_path / "state",
@@ -99,7 +99,7 @@ def _take_terminal() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
-@pytest.mark.parametrize("ignored", [False, True], ids=["", "with nohup"])
+@pytest.mark.parametrize("ignored", [False, True], ids=["plain", "with nohup"])
 def test_daemon_stops_cleanly_when_its_terminal_closes(tmp_path: Path, ignored: bool) -> None:
     keyboard, theirs = pty.openpty()
     before = ("nohup",) if ignored else ()
@@ -109,7 +109,7 @@ def test_daemon_stops_cleanly_when_its_terminal_closes(tmp_path: Path, ignored: 
         stdin=theirs,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        preexec_fn=_take_terminal,  # noqa: PLW1509 - no thread of ours holds anything it needs
+        preexec_fn=_take_terminal,  # noqa: PLW1509 - the tests hold no lock in another thread
     )
     os.close(theirs)
     try:
@@ -144,7 +144,7 @@ def test_watchdog_needs_the_loop_and_the_writer(tmp_path: Path) -> None:
             assert manager.next(but="") == SIGN
             daemon.send_signal(signal.SIGUSR2)  # the writer hangs
             manager.falls_silent()
-            daemon.send_signal(signal.SIGUSR2)  # and goes on
+            daemon.send_signal(signal.SIGUSR2)  # and continues
             assert manager.next(but="") == SIGN
             daemon.send_signal(signal.SIGUSR1)  # the loop is blocked
             manager.falls_silent()

@@ -1,6 +1,4 @@
-"""Two gateways that were started with the same token, by mistake: what people see, and where it is
-said.
-"""
+"""Two gateways started with the same token by mistake: their answers and their reports."""
 
 import asyncio
 import contextlib
@@ -19,7 +17,7 @@ from tests.fakes.telegram.server import TOKEN as TELEGRAM_TOKEN
 from tests.fakes.telegram.server import serving
 
 SAID = ("are you there?", "!retry", "/nonsense", "!whoami", "!stop")
-"""Messages and commands; each is answered once by both, and what they say of it is one message."""
+"""Messages and commands; the two daemons together show one answer to each."""
 
 
 TOKENS = {
@@ -33,7 +31,7 @@ TOKENS = {
 async def twins(
     home: Path, platform: str, url: str, model: ModelServer, person: str
 ) -> AsyncIterator[tuple[Daemon, Daemon]]:
-    """Two daemons, each with a state folder of its own, started together."""
+    """Start two daemons together, each with its own state folder."""
     made = [
         Daemon(
             home / name,
@@ -55,7 +53,7 @@ async def twins(
 
 
 async def named_by_all(daemons: tuple[Daemon, Daemon], platform: str, words: str) -> None:
-    """Each says it in its log, on `/readyz` and to who asks for its status, in the same words."""
+    """Assert that each daemon reports it in its log, on `/readyz` and in its status alike."""
     for each in daemons:
         line = await each.in_trouble(words)
         assert line.startswith(f"{platform}: ")

@@ -681,7 +681,7 @@ def test_secret_comes_from_the_environment_a_file_or_systemd(write: Write, tmp_p
         ("env:MY_KEY", "second"),
         ("first", "first"),
     ],
-    ids=["file", "credential", "environment", "as it is"],
+    ids=["file", "credential", "environment", "literal"],
 )
 def test_external_secret_can_be_read_again(
     write: Write, tmp_path: Path, written: str, again: str
@@ -895,7 +895,7 @@ def test_nearest_known_word_is_suggested(word: str, found: str | None) -> None:
     ("text", "expected"),
     [
         pytest.param(
-            "[tools.shell]\nsandbox = 'none'", "F:2: tools.shell.sandbox", id="a part of a section"
+            "[tools.shell]\nsandbox = 'none'", "F:2: tools.shell.sandbox", id="key of a section"
         ),
         pytest.param("[voice]\nspeech_model = 'x'", "F:2: voice.speech_model", id="a section"),
         pytest.param(

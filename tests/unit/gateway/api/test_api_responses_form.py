@@ -363,7 +363,7 @@ def test_input_items_are_paged() -> None:
         ({"limit": "9" * 9_999}, "limit"),
         ({"after": "nobody"}, "after"),
     ],
-    ids=["none", "too many", "no number", "no plain digit", "endless", "nobody"],
+    ids=["none", "too many", "no number", "no plain digit", "endless", "unknown item"],
 )
 def test_invalid_pages_are_refused(query: dict[str, str], param: str) -> None:
     with pytest.raises(RequestRefused) as error:
