@@ -107,7 +107,7 @@ def read_platform(
     environ: Mapping[str, str],
     specs: PlatformSpecs,
 ) -> Struct:
-    """Decode a platform's table as if it were in this file; raises `ConfigError`."""
+    """Decode a platform's table as a part of this file; raises `ConfigError`."""
     return _Loader(ConfigOptions(file), environ, specs).load_platform(name, table)
 
 
@@ -120,8 +120,8 @@ def state_folder(
 ) -> Path:
     """Return the state folder.
 
-    For root this is the folder of the system service if that exists and root has none of its own,
-    because root usually administers the service.
+    For root without a state folder this is the folder of the system service if that exists, because
+    root usually administers the service.
     """
     if environ.get("HOLDFAST_HOME"):
         return Path(environ["HOLDFAST_HOME"]).absolute()
@@ -361,21 +361,19 @@ class _Loader:
         known = {*self._specs, "console", "web"}
         for key, entries in (("allow", settings.access.allow), ("admins", settings.access.admins)):
             for index, text in enumerate(entries):
-                self._warn_of_platform(
-                    ("access", key, index), parse_entry(text).platform, known, "lets nobody in"
-                )
+                self._warn_of_platform(("access", key, index), parse_entry(text).platform, known)
         known.add("api")
         for text in settings.limits.users:
             path = ("limits", "users", text)
-            self._warn_of_platform(path, parse_entry(text).platform, known, "limits nobody")
+            self._warn_of_platform(path, parse_entry(text).platform, known)
         for text in settings.limits.chats:
             path = ("limits", "chats", text)
-            self._warn_of_platform(path, parse_key(text).platform, known, "limits nothing")
+            self._warn_of_platform(path, parse_key(text).platform, known)
 
-    def _warn_of_platform(self, path: KeyPath, platform: str, known: set[str], effect: str) -> None:
+    def _warn_of_platform(self, path: KeyPath, platform: str, known: set[str]) -> None:
         if platform not in known:
             self._warnings.append(
-                f"{self._location(path)}: {format_path(path)} {effect}: no platform is "
+                f"{self._location(path)}: {format_path(path)} has no effect: no platform is "
                 f"called {platform}{did_you_mean(platform, known)}"
             )
 

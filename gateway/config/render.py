@@ -1,6 +1,6 @@
 """Sans-IO: settings as text: the values in force, the JSON schema, the documentation page.
 
-Everything is generated from the settings structs, so it always agrees with the code.
+Everything is generated from the settings structs and therefore always agrees with the code.
 """
 
 import re
@@ -43,7 +43,7 @@ class _TomlWriter:
         self._secrets = secrets
 
     def table_lines(self, settings: Struct | dict[str, Any], path: KeyPath) -> Iterator[str]:
-        """Yield values before tables, because in TOML every line after a header belongs to it."""
+        """Yield values before tables, because in TOML a header applies to all following lines."""
         items = settings if isinstance(settings, dict) else msgspec.structs.asdict(settings)
         below = []
         for key, value in items.items():

@@ -1,6 +1,6 @@
 """Sans-IO: line numbers of the keys in a TOML document, which tomllib does not report.
 
-The document must be valid: tomllib has parsed it before, so the scanner only finds where keys and
+The document must be valid TOML, as checked by tomllib before; the scanner only finds where keys and
 values begin and end.
 """
 
@@ -26,8 +26,8 @@ _BARE_VALUE = re.compile(r"[^,\]}#\n]+")  # numbers, dates, true and false
 def locate_keys(document: str) -> dict[KeyPath, int]:
     """Return the line, counted from 1, of every key, table and array element by path.
 
-    The line of a table is that of its header; an implied table gets the line of the first key or
-    header that implies it.
+    A table has the line of its header; an implied table has the line of the first key or header
+    inside the table.
     """
     return _Scanner(document.replace("\r\n", "\n")).scan()
 

@@ -17,7 +17,7 @@ SUPPORTED_TOOL_FAMILIES = frozenset({"files"})
 
 
 def is_unsupported(path: Iterable[str | int]) -> bool:
-    """Return True if a key, or a table that contains it, has no effect yet."""
+    """Return True if a key or an enclosing table has no effect yet."""
     words = [str(part) for part in path]
     starts = (".".join(words[:length]) for length in range(1, len(words) + 1))
     return not UNSUPPORTED_KEYS.isdisjoint({words[-1], *starts})

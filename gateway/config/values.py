@@ -31,7 +31,7 @@ class ConfigValues:
     def read_secret(self, value: object, path: KeyPath) -> Secret:
         """Read `env:NAME`, `file:PATH`, `credential:NAME` or the secret itself.
 
-        A secret from another place can be read again later, because it may be rotated.
+        A secret from another place can be read again later, so that a rotated key is picked up.
         """
         written = _require_text(value, "the secret itself, env:NAME or file:PATH")
         read = self._external_reader(written)

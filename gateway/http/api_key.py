@@ -69,7 +69,7 @@ def read(home: Path) -> Secret | None:
 
 
 def _restrict_permissions(path: Path) -> None:
-    """Make the key file private; warn if other users could read it, because they may have."""
+    """Make the key file private; warn if it was readable, because the key may have leaked."""
     if not path.stat().st_mode & _OTHERS_MASK:
         return
     try:

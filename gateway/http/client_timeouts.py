@@ -110,7 +110,7 @@ class _TimedConnection(H11Protocol):
         super().resume_writing()
 
     def on_response_complete(self) -> None:
-        """The last piece may still lie here, and with it the connection."""
+        """Keep the write timer running, because the end of a response may still be unread."""
         super().on_response_complete()
         if self.transport.get_write_buffer_size():
             self._start_write_timer()

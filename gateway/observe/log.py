@@ -142,7 +142,7 @@ def _fields(record: logging.LogRecord) -> dict[str, str]:
 
 
 def _error_lines(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
-    """Return exception and stack; not cached on the record, because they contain secrets."""
+    """Return exception and stack; not cached on the record, because they may contain secrets."""
     lines = []
     if record.exc_info and record.exc_info[0] is not None:
         lines.append(formatter.formatException(record.exc_info))

@@ -293,7 +293,7 @@ async def open_stream(path: Path, do: str, **args: object) -> ControlConnection:
 
 
 def check_peer(user: int, path: Path) -> None:
-    """Refuse to talk to a daemon of another user, because it could be an impostor.
+    """Refuse to talk to a daemon of another user, which could be an impostor.
 
     Root also trusts the owner of the state folder, such as the user of the system service.
     """

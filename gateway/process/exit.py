@@ -34,7 +34,7 @@ def run_to_exit_code(run: Callable[[], None]) -> int:
 def report_crash(
     _: type[BaseException], error: BaseException, __: TracebackType | None = None
 ) -> None:
-    """Print one line about an unexpected exception and log the traceback; a `sys.excepthook`."""
+    """Print one line about an unexpected exception and log the traceback (`sys.excepthook`)."""
     if logging.getLogger().handlers:
         log.critical("Holdfast ended by an internal error", exc_info=error)
     leaf = first_error(error) if isinstance(error, BaseExceptionGroup) else error

@@ -1,7 +1,7 @@
 """Reload of the configuration while the gateway runs.
 
-The whole configuration is read, checked and prepared before any part of it takes effect. If it has
-an error, or if its model cannot be found, the current settings stay in force.
+The whole configuration is read, checked and prepared before any part takes effect. After an error,
+or if the model cannot be found, the current settings stay in force.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Restarts of the gateway, requested in a chat or by the command line.
 
 A restart is a stop after which the process replaces itself with the program currently on disk. The
-new program is checked first; if it could not start, nothing is interrupted. The report to the
-requesters is prepared in the store, so that it is sent even if a process dies in between.
+new program is checked first; if the check fails, nothing is interrupted. The report to the
+requesters is prepared in the store, so that a crash in between does not lose the report.
 """
 
 import asyncio

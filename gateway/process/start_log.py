@@ -1,7 +1,7 @@
 """The record of this start in the state folder, read by the next start to count crashes.
 
-The record is a file outside the database, because the database may be the cause of the crashes. It
-is replaced atomically. A failed write does not prevent the start.
+The record is a file outside the database, because the database may be the cause of the crashes. The
+file is replaced atomically. A failed write does not prevent the start.
 """
 
 import asyncio

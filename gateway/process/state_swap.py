@@ -1,8 +1,8 @@
 """Crash-safe replacement of the state, for a restore.
 
-The list of moves is written to disk first. A completed move can be recognized by the positions of
-its files, so the list can be repeated from the beginning. After a crash the next process that holds
-the lock of the state folder finishes the moves before it reads anything.
+The list of moves is written to disk first. A completed move is recognizable by the positions of the
+files, so the list can be repeated from the beginning. After a crash the next process that holds the
+lock of the state folder finishes the moves before reading anything.
 """
 
 import os

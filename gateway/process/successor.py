@@ -93,7 +93,7 @@ class Successor:
 
 
 def describe_failure(output: str) -> str:
-    """Return the last three lines of a failed check as sentences, without the program's name."""
+    """Return the output of a failed check in at most three sentences."""
     lines = [
         line.removeprefix("holdfast: ").strip() for line in output.splitlines() if line.strip()
     ]

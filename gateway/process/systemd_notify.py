@@ -161,8 +161,8 @@ async def feed_watchdog(
 ) -> None:
     """Feed the watchdog, if there is one, while the event loop and the writer thread are alive.
 
-    `writer_timeout` is the limit for a silent writer, by default the watchdog's own timeout. It
-    must be longer than the database waits for the lock of another process. The start is not
+    `writer_timeout` is the limit for a silent writer, by default the timeout of the watchdog. The
+    limit must be longer than the database waits for the lock of another process. The start is not
     covered: systemd measures from the first keepalive.
     """
     if not manager.watchdog_seconds:

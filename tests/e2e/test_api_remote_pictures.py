@@ -87,7 +87,7 @@ async def test_no_picture_is_fetched_by_default(tmp_path: Path) -> None:
         assert error.value.param == PARAM
         shown = {"type": "input_image", "image_url": f"http://{shelf.place()}/a", "detail": "auto"}
         asked: Any = [{"role": "user", "content": [shown]}]
-        with pytest.raises(openai.BadRequestError, match="could not be fetched") as error:
+        with pytest.raises(openai.BadRequestError, match="does not fetch pictures") as error:
             await api.client.responses.create(model="scripted", input=asked)
         assert error.value.param == "input[0].content[0].image_url"
         assert shelf.met == 0
@@ -119,8 +119,8 @@ async def test_unusable_remote_picture_is_refused_before_the_request_is_stored(
             ("http://127.0.0.1/a.png",): "not on the public internet",
             ("http://localhost/a.png",): "not on the public internet",
             (f"http://127.0.0.2:{shelf.port}/page",): "not on the public internet",
-            ("ftp://example.org/a.png",): "no address that begins",
-            ("cat.png",): "no address that begins",
+            ("ftp://example.org/a.png",): "nor an address that begins",
+            ("cat.png",): "nor an address that begins",
         }
         for urls, why in refused.items():
             with pytest.raises(openai.BadRequestError, match=why) as error:

@@ -65,7 +65,7 @@ class PieceBuilder:
 
     @property
     def text(self) -> str:
-        """The whole answer, as a chat would show it at the end."""
+        """The whole answer, as shown at the end in a chat."""
         return self._redactor.redact(
             join_step_texts((*self._finished_steps, "".join(self._step_text)))
         )

@@ -134,7 +134,7 @@ class ApiRequests:
         self._feeds = feeds
         self._submit = submit
         self._post_event = post_event
-        self._apply_event = apply_event  # like `post_event`, and waits until it is applied
+        self._apply_event = apply_event  # like `post_event`, but waits for the result
         self._store_picture = store_picture
         self._remote_pictures = remote_pictures
         self._erase_session = erase_session

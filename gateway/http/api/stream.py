@@ -47,7 +47,7 @@ class AnswerEncoder(Protocol):
 
 
 class AnswerResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """An ASGI response that lasts until its turn ends or its client disconnects."""
+    """An ASGI response that lasts until the turn ends or the client disconnects."""
 
     subscription: TurnSubscription
     encoder: AnswerEncoder

@@ -1,7 +1,7 @@
 """`/openapi.json`: the OpenAPI document, generated from the types that decode requests.
 
-The document needs no key, because it is the same for every installation of a version and because
-client generators and viewers fetch it without one.
+The document needs no key: every installation of a version has the same document, and client
+generators and viewers send no key.
 
 document    the whole document; `terms` defines operation, response and parameter specs
 chat        `/v1/chat/completions`, `/v1/models`; `responses`: `/v1/responses`
@@ -14,7 +14,7 @@ from importlib import import_module, metadata
 
 
 async def openapi_json() -> bytes:
-    """Return the document; it is imported and built on the first request."""
+    """Return the document, which is built on the first request."""
     return await asyncio.to_thread(_build)
 
 

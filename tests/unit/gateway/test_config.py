@@ -808,7 +808,7 @@ def test_access_entry_of_an_unknown_platform_causes_a_warning(write: Write) -> N
     path = write("[access]\nallow = ['pigeon:1', 'console:owner', 'pigeno:1']\n")
     assert loaded(path=path).warnings == (
         (
-            f"{path}:2: access.allow[2] lets nobody in: "
+            f"{path}:2: access.allow[2] has no effect: "
             "no platform is called pigeno (did you mean pigeon?)"
         ),
     )
@@ -821,8 +821,8 @@ def test_limit_of_an_unknown_platform_causes_a_warning(write: Write) -> None:
     )
     hint = "no platform is called pigeno (did you mean pigeon?)"
     assert loaded(path=path).warnings == (
-        f'{path}:2: limits.users."pigeno:1" limits nobody: {hint}',
-        f'{path}:5: limits.chats."pigeno:-1" limits nothing: {hint}',
+        f'{path}:2: limits.users."pigeno:1" has no effect: {hint}',
+        f'{path}:5: limits.chats."pigeno:-1" has no effect: {hint}',
     )
 
 
