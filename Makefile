@@ -1,11 +1,12 @@
 # make run starts the gateway; make check is what must pass. The rest is in `make help`.
 .DEFAULT_GOAL := help
-.PHONY: help run test check faults every-byte long-file many-chats markdown api-fuzz first-run soak systemd bench format lock clean run-environment dev-environment
+.PHONY: help run unit test check faults every-byte long-file many-chats markdown api-fuzz first-run soak systemd bench format lock clean run-environment dev-environment
 BIN := .venv/bin
 export PYTHON ARGS
 
 help:
 	@echo "make run       install into .venv (once) and start the gateway   (ARGS: of holdfast run)"
+	@echo "make unit      the tests of single modules: no daemon, no browser  (ARGS: of pytest)"
 	@echo "make test      install what tests need and run them all          (ARGS: of pytest)"
 	@echo "make check     format, lint, types, import contracts, tests with coverage"
 	@echo "make faults    kill the daemon again and again and check what became of it (ARGS: --kills N --seed N)"
@@ -26,6 +27,9 @@ help:
 
 run: run-environment
 	@exec $(BIN)/holdfast run $(ARGS)
+
+unit: dev-environment
+	@$(BIN)/python -m pytest tests/unit tests/architecture -m "not process" $(ARGS)
 
 test: dev-environment
 	@scripts/system-packages

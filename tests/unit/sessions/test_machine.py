@@ -9,7 +9,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from sessions.values.notices import NoticeId
 from sessions.changes import (
     AppendMessages,
     Change,
@@ -55,6 +54,7 @@ from sessions.conversation.machine import (
     step,
 )
 from sessions.records import InboxState, Message, SessionReason, SessionState, TurnState
+from sessions.values.notices import NoticeId
 
 T = TypeVar("T")
 KEY = "web:abc"
