@@ -25,7 +25,7 @@ class InterruptedTurn(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=T
     request: str
     minutes: int
     tool: str = ""
-    waits: bool = False  # for the answer to an approval question
+    waits: bool = False  # for an approval
 
     @property
     def summary_line(self) -> str:

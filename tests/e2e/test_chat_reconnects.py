@@ -19,27 +19,27 @@ from tests.fakes.seat import Seat, seated
 HOLDFAST = Path(sys.executable).with_name("holdfast")
 
 
-def surroundings(home: Path) -> dict[str, str]:
+def environment(home: Path) -> dict[str, str]:
     usual = {name: value for name, value in read_environment().items() if name in {"PATH", "LANG"}}
     return {**usual, **NO_FILE, "HOME": str(home), "HOLDFAST_HOME": str(home), "TERM": "xterm"}
 
 
 @contextlib.asynccontextmanager
-async def somebody_at(daemon: Daemon) -> AsyncIterator[Seat]:
-    env = surroundings(daemon.home)
+async def terminal_at(daemon: Daemon) -> AsyncIterator[Seat]:
+    env = environment(daemon.home)
     async with seated(HOLDFAST, "chat", env=env, folder=daemon.home) as seat:
         await seat.sees("Ctrl-D leaves")
         yield seat
 
 
-async def asking_script(home: Path) -> asyncio.subprocess.Process:
+async def start_script(home: Path) -> asyncio.subprocess.Process:
     """Pipe a question into the chat, as a script does."""
     script = await asyncio.create_subprocess_exec(
         HOLDFAST,
         "chat",
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        env=surroundings(home),
+        env=environment(home),
     )
     assert script.stdin
     script.stdin.write(b"a question\n")
@@ -47,7 +47,7 @@ async def asking_script(home: Path) -> asyncio.subprocess.Process:
     return script
 
 
-def kept(home: Path) -> bool:
+def has_partial_answer(home: Path) -> bool:
     """Return True if the store has a partial answer."""
     with contextlib.closing(sqlite3.connect(home / "holdfast.db", timeout=20)) as store:
         return any(text for (text,) in store.execute("SELECT partial FROM turns"))
@@ -63,7 +63,7 @@ async def test_terminal_waits_for_a_dead_daemon_and_continues_with_the_next(
     async with ModelServer(talkative) as model:
         async with (
             Daemon(tmp_path, *settings(model), env=KEY) as daemon,
-            somebody_at(daemon) as seat,
+            terminal_at(daemon) as seat,
         ):
             seat.types("hello\n")
             await seat.sees("echo: hello\n")
@@ -84,7 +84,7 @@ async def test_unread_input_is_sent_again_to_the_next_daemon_and_answered_once(
     async with ModelServer(talkative) as model:
         async with (
             Daemon(tmp_path, *settings(model), env=KEY) as daemon,
-            somebody_at(daemon) as seat,
+            terminal_at(daemon) as seat,
         ):
             seat.types("hello\n")
             await seat.sees("echo: hello\n")
@@ -104,7 +104,7 @@ async def test_terminal_can_exit_without_a_daemon(tmp_path: Path) -> None:
     async with (
         ModelServer(talkative) as model,
         Daemon(tmp_path, *settings(model), env=KEY) as daemon,
-        somebody_at(daemon) as seat,
+        terminal_at(daemon) as seat,
     ):
         await daemon.kill()
         await seat.sees("Holdfast has ended")
@@ -118,11 +118,11 @@ async def test_shown_part_of_an_answer_is_not_repeated_after_a_crash(
     half = "half of it, " * 100 + "no more"
     async with ModelServer(lambda _: f'H T"{half}" W30 T"never" F stop D') as model:
         async with Daemon(tmp_path, *settings(model), env=KEY) as daemon:
-            script = await asking_script(tmp_path)
+            script = await start_script(tmp_path)
             assert script.stdout
             async with asyncio.timeout(PATIENCE):
                 before = await script.stdout.readexactly(len(half))
-                while not kept(tmp_path):  # noqa: ASYNC110 - the store has no event
+                while not has_partial_answer(tmp_path):  # noqa: ASYNC110 - the store has no event
                     await asyncio.sleep(0.02)
                 await daemon.kill()
                 await daemon.start()
@@ -139,7 +139,7 @@ async def test_script_gets_its_answer_after_a_crash_of_the_daemon(tmp_path: Path
     async with ModelServer(lambda _: next(scripts)) as model:
         resuming = (*settings(model), "sessions.on_interrupted=resume")
         async with Daemon(tmp_path, *resuming, env=KEY) as daemon:
-            script = await asking_script(tmp_path)
+            script = await start_script(tmp_path)
             await model.request(1)
             await daemon.kill()
             await daemon.start()

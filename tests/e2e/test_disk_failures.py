@@ -10,7 +10,7 @@ import pytest
 from tests.contract.store_kit import damage
 from tests.e2e.daemon import Daemon, Page, Row, answers
 from tests.e2e.house import talkative
-from tests.e2e.test_disk_full import empty, fill, own_disk
+from tests.e2e.test_disk_full import empty, fill, small_disk
 from tests.fakes.dialects.requests import last_user_text
 from tests.fakes.model_script import Script
 from tests.fakes.model_server import ModelServer
@@ -40,7 +40,7 @@ async def test_accepted_messages_are_answered_once_after_a_full_disk(
     def slow(body: dict[str, Any]) -> Script:
         return 'H W1.5 T"at last" F stop D' if last_user_text(body) == "long" else talkative(body)
 
-    with own_disk(tmp_path / "state") as home:
+    with small_disk(tmp_path / "state") as home:
         async with (
             ModelServer(slow) as model,
             Daemon(home, *settings(model), env=KEY) as daemon,
@@ -71,7 +71,7 @@ async def test_accepted_messages_are_answered_once_after_a_full_disk(
 async def test_read_only_state_folder_is_reported_and_recovers(
     tmp_path: Path,
 ) -> None:
-    with own_disk(tmp_path / "state") as home:
+    with small_disk(tmp_path / "state") as home:
         async with ModelServer(talkative) as model:
             async with Daemon(home, *settings(model), env=KEY) as daemon, Page(daemon) as page:
                 assert await page.send("chat-one", "before", "message-1") == 202

@@ -24,7 +24,7 @@ NEVER = GatewaySettings(drain_seconds=0, disk_low=Size(0))
 
 
 @contextlib.contextmanager
-def own_disk(folder: Path) -> Iterator[Path]:
+def small_disk(folder: Path) -> Iterator[Path]:
     """Mount a small disk that a test can fill."""
     folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(folder)]
@@ -46,12 +46,12 @@ def empty(folder: Path) -> None:
     (folder / "ballast").unlink()
 
 
-def look(house: House) -> None:
+def check_alerts(house: House) -> None:
     """Make the daemon check its alerts now."""
     house.runner._alert_wakeup.set()
 
 
-async def well_again(house: House) -> None:
+async def wait_until_ready(house: House) -> None:
     async with asyncio.timeout(PATIENCE):
         while await not_ready(house):
             pass
@@ -60,7 +60,7 @@ async def well_again(house: House) -> None:
 async def test_full_disk_is_reported_and_messages_are_answered_afterwards(
     tmp_path: Path,
 ) -> None:
-    with own_disk(tmp_path / "state") as folder:
+    with small_disk(tmp_path / "state") as folder:
         async with (
             ModelServer(talkative) as model,
             gateway(folder, model, gateway=NEVER, **SERVED) as house,
@@ -75,7 +75,7 @@ async def test_full_disk_is_reported_and_messages_are_answered_afterwards(
             with pytest.raises(asyncio.CancelledError):  # not acknowledged
                 await house.screen.say("1001", "hello", event="one")
             empty(folder)
-            await well_again(house)
+            await wait_until_ready(house)
             await house.screen.say(
                 "1001", "hello", event="one"
             )  # so the platform delivers it again
@@ -87,18 +87,18 @@ async def test_admins_get_one_notice_when_the_disk_is_low_and_one_when_it_recove
 ) -> None:
     screen = Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
     low = GatewaySettings(drain_seconds=0, disk_low=Size(12_000_000))
-    with own_disk(tmp_path / "state") as folder:
+    with small_disk(tmp_path / "state") as folder:
         async with ModelServer(talkative) as model:
             async with gateway(folder, model, screen, gateway=low, admins=ADMINS) as house:
                 fill(folder, leave=8_000_000)
-                look(house)
+                check_alerts(house)
                 await screen.shows(CHIEF, "🛠 The disk is nearly full", f"left in {folder}")
-                look(house)
+                check_alerts(house)
                 await screen.say("1001", "what else?")
                 await screen.shows("1001", "echo: what else?")
             async with gateway(folder, model, screen, gateway=low, admins=ADMINS) as house:
                 empty(folder)
-                look(house)
+                check_alerts(house)
                 await screen.shows(CHIEF, "✅ There is room on the disk again")
                 await screen.say("1001", "and now?")
                 await screen.shows("1001", "echo: and now?")
@@ -133,4 +133,4 @@ async def test_hanging_store_is_reported_and_does_not_delay_other_requests(
                 ]
             other.rollback()
         house.runner._report_problem("memory", "")
-        await well_again(house)
+        await wait_until_ready(house)

@@ -23,14 +23,14 @@ from tests.fakes.model_server import ModelServer
 OPEN = {"/", "/enter/{token}", "/web/static/{name}", "/livez", "/readyz", "/metrics"}
 """Routes without authentication: the login page and health checks."""
 
-SAID_TO_ALL = {"/openapi.json"}
+WITHOUT_SECRETS = {"/openapi.json"}
 """Routes without secrets, which are neither required to be open nor protected."""
 
-FILLED = {"{chat}": "chat1", "{seq:int}": "1", "{place:int}": "0", "{name:path}": "demo"}
+PATH_VALUES = {"{chat}": "chat1", "{seq:int}": "1", "{place:int}": "0", "{name:path}": "demo"}
 CSRF = "X-Holdfast-CSRF"
 
 
-class Outside:
+class Client:
     """A daemon in this process, seen by an HTTP client."""
 
     def __init__(self, runner: GatewayRunner, http: aiohttp.ClientSession, home: Path) -> None:
@@ -43,14 +43,14 @@ class Outside:
     async def link(self) -> str:
         return str(await self._runner.operations["link"]())
 
-    def behind_a_lock(self) -> Iterable[tuple[str, str]]:
+    def protected_routes(self) -> Iterable[tuple[str, str]]:
         """Yield method and path of every protected route."""
         for route in self._runner._adapters.routes():
             assert isinstance(route, Route)
-            if route.path in OPEN | SAID_TO_ALL:
+            if route.path in OPEN | WITHOUT_SECRETS:
                 continue
             path = route.path
-            for name, value in FILLED.items():
+            for name, value in PATH_VALUES.items():
                 path = path.replace(name, value)
             path = re.sub(r"\{\w+\}", "x", path)
             for method in sorted(route.methods or ()):
@@ -63,18 +63,18 @@ class Outside:
 
 
 @contextlib.asynccontextmanager
-async def outside(home: Path) -> AsyncIterator[Outside]:
+async def client_of_daemon(home: Path) -> AsyncIterator[Client]:
     async with (
         ModelServer() as model,
         aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as http,
         gateway_on({}, home, model, known=load_specs(), served=True) as runner,
     ):
-        yield Outside(runner, http, home)
+        yield Client(runner, http, home)
 
 
 async def test_every_protected_route_needs_the_key_or_the_cookie(tmp_path: Path) -> None:
-    async with outside(tmp_path) as daemon:
-        found = list(daemon.behind_a_lock())
+    async with client_of_daemon(tmp_path) as daemon:
+        found = list(daemon.protected_routes())
         assert {("POST", "/v1/chat/completions"), ("GET", "/v1/models"), ("GET", "/web/chats")} <= {
             *found
         }
@@ -96,9 +96,9 @@ async def test_every_protected_route_needs_the_key_or_the_cookie(tmp_path: Path)
 
 
 async def test_key_opens_the_api_but_not_the_page(tmp_path: Path) -> None:
-    async with outside(tmp_path) as daemon:
+    async with client_of_daemon(tmp_path) as daemon:
         shown = {"Authorization": f"Bearer {daemon.key}"}
-        for method, path in daemon.behind_a_lock():
+        for method, path in daemon.protected_routes():
             status = await daemon.asked(method, path, **shown)
             assert (status == 401) == path.startswith("/web/"), (method, path, status)
 
@@ -106,11 +106,11 @@ async def test_key_opens_the_api_but_not_the_page(tmp_path: Path) -> None:
 async def test_cookie_opens_the_page_but_not_the_api(
     tmp_path: Path,
 ) -> None:
-    async with outside(tmp_path) as daemon:
+    async with client_of_daemon(tmp_path) as daemon:
         link = (await daemon.link()).removeprefix(daemon.url)
         assert await daemon.asked("GET", link) == 200
         tried = set()
-        for method, path in daemon.behind_a_lock():
+        for method, path in daemon.protected_routes():
             if not path.startswith("/web/"):
                 assert await daemon.asked(method, path) == 401, (method, path)
             elif method not in {"GET", "HEAD"}:

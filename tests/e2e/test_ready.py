@@ -16,11 +16,11 @@ from tests.e2e.town import PLATFORMS, daemon_in, town
 from tests.fakes.model_server import ModelServer
 from tests.fakes.quick_time import clock, quickly
 
-COUNTED = 1.5 if "coverage" in sys.modules else 1.0  # coverage slows the start down
+COVERAGE_FACTOR = 1.5 if "coverage" in sys.modules else 1.0  # coverage slows the start down
 TOKENS = {"telegram": "token", "discord": "token", "slack": "bot_token"}
 
 
-def waited(pid: int) -> float:
+def cpu_wait_seconds(pid: int) -> float:
     """Return the seconds that a process was runnable but waited for a CPU."""
     told = Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii")
     return int(told.split()[1]) / 1e9
@@ -34,9 +34,9 @@ async def test_daemon_with_three_platforms_is_ready_within_two_seconds(tmp_path:
         began = time.monotonic()
         async with daemon_in(place, tmp_path, model) as running:
             told = await standing(running)
-            took = time.monotonic() - began - waited(running.pid)
+            took = time.monotonic() - began - cpu_wait_seconds(running.pid)
             assert told == {"status": 200, "ready": True, "not_ready": []}
-            assert took < 2.0 * COUNTED
+            assert took < 2.0 * COVERAGE_FACTOR
             await place.answered(*PLATFORMS)
             assert await running.stop() == 0
 
@@ -48,13 +48,13 @@ async def test_unresponsive_platform_does_not_delay_the_start(tmp_path: Path, si
         place.doors[silent].silent = True
         began = time.monotonic()
         async with daemon_in(place, tmp_path, model) as running:
-            took = time.monotonic() - began - waited(running.pid)
+            took = time.monotonic() - began - cpu_wait_seconds(running.pid)
             told = await standing(running)
             assert (told["status"], told["not_ready"]) == (
                 503,
                 [f"{silent}: connecting, no answer so far"],
             )
-            assert took < 3.0 * COUNTED  # slow platforms get one second
+            assert took < 3.0 * COVERAGE_FACTOR  # slow platforms get one second
             await place.answered(*others)
             await running.kill()
 

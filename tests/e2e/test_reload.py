@@ -21,7 +21,7 @@ CHAT, OTHER = "1001", "1002"
 EVE = Sender("1002", "Eve")
 
 
-class Written:
+class ChangeableConfig:
     """A configuration that a test can change."""
 
     def __init__(self, model: ModelServer) -> None:
@@ -52,7 +52,7 @@ async def test_reload_changes_access_and_model_while_running(tmp_path: Path) -> 
         ModelServer(talkative) as model,
         ModelServer(always('H T"by the other" F stop D')) as second,
     ):
-        written = Written(model)
+        written = ChangeableConfig(model)
         async with gateway(tmp_path, model, settings=written(), reread=written) as house:
             screen, reload = house.screen, house.runner.operations["reload"]
             await screen.say(OTHER, "hello?", sender=EVE)
@@ -84,7 +84,7 @@ async def test_running_turn_keeps_its_model_after_a_reload(tmp_path: Path) -> No
         ModelServer(always('H T"slow" W.2 T"ly" F stop D')) as model,
         ModelServer(always('H T"second" F stop D')) as other,
     ):
-        written = Written(model)
+        written = ChangeableConfig(model)
         async with gateway(tmp_path, model, settings=written(), reread=written) as house:
             await house.screen.say(CHAT, "go")
             await house.screen.shows(CHAT, "slow")
@@ -96,7 +96,7 @@ async def test_running_turn_keeps_its_model_after_a_reload(tmp_path: Path) -> No
 
 async def test_invalid_configuration_is_reported_and_not_applied(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model:
-        written = Written(model)
+        written = ChangeableConfig(model)
         async with gateway(tmp_path, model, settings=written(), reread=written) as house:
             reload = house.runner.operations["reload"]
             written.wrong = "holdfast.toml:3: unknown key gateway.bussy (did you mean busy?)"

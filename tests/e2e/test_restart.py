@@ -25,11 +25,11 @@ ADMINS = ("memory:9", "memory:8")
 BACK = "✅ Back after"
 
 
-def a_screen() -> Screen:
+def new_screen() -> Screen:
     return Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
 
 
-def programs(folder: Path, text: str = "exit 0") -> Successor:
+def successor_script(folder: Path, text: str = "exit 0") -> Successor:
     """Return the next program: a shell script that answers the check."""
     path = folder / "program"
     path.write_text(f"#!/bin/sh\n{text}\n")
@@ -47,7 +47,7 @@ async def house(
 ) -> AsyncIterator[House]:
     options: dict[str, Any] = {
         "admins": ADMINS,
-        "successor": programs(folder, says),
+        "successor": successor_script(folder, says),
         "served": False,
         **drains(0.05),
         **more,
@@ -82,7 +82,7 @@ async def model() -> AsyncIterator[ModelServer]:
 async def test_requester_gets_start_and_end_of_a_restart_and_others_only_their_interruption(
     tmp_path: Path, model: ModelServer
 ) -> None:
-    screen = a_screen()
+    screen = new_screen()
     async with house(tmp_path, model, screen) as first:
         await hangs(first)
         await says(first, CHIEF, "/restart")
@@ -107,7 +107,7 @@ async def test_requester_gets_start_and_end_of_a_restart_and_others_only_their_i
 async def test_report_in_a_room_does_not_quote_requests_of_others(
     tmp_path: Path, model: ModelServer
 ) -> None:
-    screen = a_screen()
+    screen = new_screen()
     async with house(tmp_path, model, screen) as first:
         await hangs(first)
         asked = InboundMessage(
@@ -122,7 +122,7 @@ async def test_report_in_a_room_does_not_quote_requests_of_others(
 
 
 async def test_only_admins_can_restart(tmp_path: Path, model: ModelServer) -> None:
-    screen = a_screen()
+    screen = new_screen()
     async with house(tmp_path, model, screen) as first:
         await says(first, ANN, "/restart")
         await screen.shows(ANN, "Only an admin may do that.")
@@ -132,7 +132,7 @@ async def test_only_admins_can_restart(tmp_path: Path, model: ModelServer) -> No
 async def test_all_requesters_get_a_report_and_messages_are_answered_afterwards(
     tmp_path: Path, model: ModelServer
 ) -> None:
-    screen = a_screen()
+    screen = new_screen()
     async with house(tmp_path, model, screen, **drains(60)) as first:
         await hangs(first)
         await says(first, CHIEF, "/restart")
@@ -155,7 +155,7 @@ async def test_all_requesters_get_a_report_and_messages_are_answered_afterwards(
 
 
 async def test_restart_uses_reloaded_settings(tmp_path: Path, model: ModelServer) -> None:
-    screen = a_screen()
+    screen = new_screen()
     resumes: dict[str, Any] = {"sessions": SessionSettings(on_interrupted="resume")}
     written: list[Settings] = []
     async with house(tmp_path, model, screen, reread=written.pop) as first:
@@ -173,7 +173,7 @@ async def test_restart_uses_reloaded_settings(tmp_path: Path, model: ModelServer
 
 
 async def test_concurrent_requests_cause_one_restart(tmp_path: Path, model: ModelServer) -> None:
-    screen = a_screen()
+    screen = new_screen()
     async with house(tmp_path, model, screen) as first:
         async with asyncio.TaskGroup() as both:
             both.create_task(says(first, CHIEF, "/restart"))
@@ -185,7 +185,7 @@ async def test_concurrent_requests_cause_one_restart(tmp_path: Path, model: Mode
 
 
 async def test_crash_during_a_restart_is_reported_once(tmp_path: Path, model: ModelServer) -> None:
-    screen = a_screen()
+    screen = new_screen()
     async with house(tmp_path, model, screen, **drains(60)) as first:
         await hangs(first)
         await says(first, CHIEF, "/restart")
@@ -201,7 +201,7 @@ async def test_crash_during_a_restart_is_reported_once(tmp_path: Path, model: Mo
 
 async def test_interrupted_report_is_shown_once(tmp_path: Path, model: ModelServer) -> None:
     """The process dies after the report is in the outbox, before it is recorded as sent."""
-    screen = a_screen()
+    screen = new_screen()
     async with house(tmp_path, model, screen) as first:
         await says(first, CHIEF, "/restart")
         await first.ended()
@@ -221,7 +221,7 @@ async def test_interrupted_report_is_shown_once(tmp_path: Path, model: ModelServ
 async def test_restart_command_to_a_dead_process_does_not_restart_the_next(
     tmp_path: Path, model: ModelServer
 ) -> None:
-    screen = a_screen()
+    screen = new_screen()
     async with house(tmp_path, model, screen, "exec sleep 60") as first:
         await says(first, CHIEF, "/restart")
         await first.crash()
@@ -233,7 +233,7 @@ async def test_restart_command_to_a_dead_process_does_not_restart_the_next(
 
 
 async def test_restart_works_without_a_writable_store(tmp_path: Path, model: ModelServer) -> None:
-    screen, line = a_screen(), tmp_path / "line"
+    screen, line = new_screen(), tmp_path / "line"
     os.mkfifo(line)
     async with house(tmp_path, model, screen, f"read x < {line}") as first:
         await says(first, CHIEF, "/restart")
@@ -252,7 +252,7 @@ async def test_restart_works_without_a_writable_store(tmp_path: Path, model: Mod
 async def test_unreadable_restart_record_is_ignored(
     tmp_path: Path, model: ModelServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    screen = a_screen()
+    screen = new_screen()
     async with house(tmp_path, model, screen) as first:
         assert first.runner._store
         await first.runner._store.put_value("restart", "asked", "nonsense")
@@ -268,7 +268,7 @@ async def test_unreadable_restart_record_is_ignored(
 async def test_failing_check_prevents_the_restart_and_interrupts_nothing(
     tmp_path: Path, model: ModelServer
 ) -> None:
-    screen = a_screen()
+    screen = new_screen()
     refuses = "echo 'holdfast: holdfast.toml:3: http.prot: unknown key' >&2; exit 78"
     async with house(tmp_path, model, screen, refuses) as first:
         await hangs(first)
@@ -286,7 +286,7 @@ async def test_failing_check_prevents_the_restart_and_interrupts_nothing(
 
 
 async def test_stopping_gateway_refuses_a_restart(tmp_path: Path, model: ModelServer) -> None:
-    screen = a_screen()
+    screen = new_screen()
     async with house(tmp_path, model, screen, **drains(60)) as first:
         await hangs(first)
         first.runner.stopping.set()
@@ -300,7 +300,7 @@ async def test_stopping_gateway_refuses_a_restart(tmp_path: Path, model: ModelSe
 async def test_stop_during_a_restart_wins_and_the_report_follows_at_the_next_start(
     tmp_path: Path, model: ModelServer
 ) -> None:
-    screen = a_screen()
+    screen = new_screen()
     async with house(tmp_path, model, screen, **drains(60)) as first:
         await hangs(first)
         async with asyncio.TaskGroup() as group:
@@ -325,7 +325,7 @@ async def test_stop_during_a_restart_wins_and_the_report_follows_at_the_next_sta
 async def test_gateway_in_a_terminal_cannot_be_restarted(
     tmp_path: Path, model: ModelServer
 ) -> None:
-    screen = a_screen()
+    screen = new_screen()
     async with house(tmp_path, model, screen, successor=None) as first:
         await says(first, CHIEF, "/restart")
         await screen.shows(CHIEF, "I live in a terminal here")
@@ -356,7 +356,7 @@ async def until_state(house: House, id_: str, state: str) -> Any:
 async def test_idle_restart_waits_for_a_moment_without_turns(
     tmp_path: Path, model: ModelServer
 ) -> None:
-    screen = a_screen()
+    screen = new_screen()
     async with house(tmp_path, model, screen) as first:
         await hangs(first)
         tasks: Any = await operation(first, "restart_list")()
@@ -387,7 +387,7 @@ async def test_idle_restart_waits_for_a_moment_without_turns(
 
 
 async def test_idle_restart_gives_up_after_its_limit(tmp_path: Path, model: ModelServer) -> None:
-    screen = a_screen()
+    screen = new_screen()
     async with house(tmp_path, model, screen) as first:
         await hangs(first)
         told: Any = await operation(first, "restart")(when_idle=0.001)
@@ -406,11 +406,11 @@ async def test_idle_restart_gives_up_after_its_limit(tmp_path: Path, model: Mode
 
 
 async def test_idle_restart_checks_the_program_again(tmp_path: Path, model: ModelServer) -> None:
-    screen = a_screen()
+    screen = new_screen()
     async with house(tmp_path, model, screen) as first:
         await hangs(first)
         told: Any = await operation(first, "restart")(when_idle=30)
-        programs(tmp_path, "echo 'holdfast: The disk is full.' >&2; exit 1")
+        successor_script(tmp_path, "echo 'holdfast: The disk is full.' >&2; exit 1")
         await says(first, ANN, "/stop")
         state = await until_state(first, told["id"], "refused")
         assert state["cause"] == "The disk is full."
@@ -418,7 +418,7 @@ async def test_idle_restart_checks_the_program_again(tmp_path: Path, model: Mode
 
 
 async def test_idle_restart_joins_an_immediate_restart(tmp_path: Path, model: ModelServer) -> None:
-    screen = a_screen()
+    screen = new_screen()
     async with house(tmp_path, model, screen) as first:
         await hangs(first)
         told: Any = await operation(first, "restart")(when_idle=30)
@@ -436,7 +436,7 @@ async def test_idle_restart_joins_an_immediate_restart(tmp_path: Path, model: Mo
 async def test_safe_mode_has_no_tools_and_resumes_nothing(
     tmp_path: Path, model: ModelServer
 ) -> None:
-    screen = a_screen()
+    screen = new_screen()
     resumes: dict[str, Any] = {"sessions": SessionSettings(on_interrupted="resume")}
     async with house(tmp_path, model, screen, **resumes) as first:
         await hangs(first)
@@ -479,7 +479,7 @@ async def test_safe_mode_has_no_tools_and_resumes_nothing(
 
 
 async def test_pending_command_is_not_run_in_safe_mode(tmp_path: Path, model: ModelServer) -> None:
-    screen = a_screen()
+    screen = new_screen()
     async with house(tmp_path, model, screen, "exec sleep 60") as first:
         await says(first, CHIEF, "/restart")
         await first.crash()

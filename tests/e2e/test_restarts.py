@@ -17,8 +17,8 @@ from tests.fakes.telegram.server import TOKEN, TelegramServer, serving
 OWNER = 9
 TALKERS = 3
 HANGS, CHIEF = 3, 4  # numbers of people on a platform
-PACE = 0.3  # seconds between two messages
-MOST = 15  # messages per platform; more would exceed its rate limit
+PAUSE = 0.3  # seconds between two messages
+MAX_MESSAGES = 15  # messages per platform; more would exceed its rate limit
 BACK = "✅ Back after"
 
 
@@ -92,13 +92,13 @@ async def test_failing_check_prevents_the_restart_and_a_stop_wins(tmp_path: Path
             assert "drain_secnds" in printed
             config.write_text("[gateway]\n")
 
-            version = of_database(home)
-            of_database(home, "from_the_future")
+            version = schema_version(home)
+            schema_version(home, "from_the_future")
             telegram.say(OWNER, "/restart", user=OWNER)
             await telegram.until(lambda: shown(telegram, OWNER, "⛔ Not restarted") == 1, 20)
             newer = "was written by a newer version of Holdfast (from_the_future"
             assert shown(telegram, OWNER, newer) == 1
-            of_database(home, version)
+            schema_version(home, version)
             assert (await daemon.standing())["ready"]
 
             async with asyncio.TaskGroup() as group:
@@ -115,7 +115,7 @@ async def test_failing_check_prevents_the_restart_and_a_stop_wins(tmp_path: Path
             assert "I was restarted while working on" in notices(rows)[0]
 
 
-def of_database(home: Path, change: str = "") -> str:
+def schema_version(home: Path, change: str = "") -> str:
     """Return the schema version of the database; with `change`, set another one."""
     connection: Any = sqlite3.connect(home / "holdfast.db", timeout=20)
     try:
@@ -131,21 +131,21 @@ def of_database(home: Path, change: str = "") -> str:
 async def talk(people: Crowd, name: str, over: asyncio.Event) -> int:
     """Send messages from several people in turn; return their number."""
     number = 0
-    while not over.is_set() and number < MOST:
+    while not over.is_set() and number < MAX_MESSAGES:
         await people.say(number % TALKERS, f"{name} {number}.")
         number += 1
-        await asyncio.sleep(PACE)
+        await asyncio.sleep(PAUSE)
     return number
 
 
 async def talk_on_page(page: Page, over: asyncio.Event) -> int:
     number = 0
-    while not over.is_set() and number < MOST:
+    while not over.is_set() and number < MAX_MESSAGES:
         # Like the page: sent again under the same id until the daemon has accepted it.
         while await page.send("chat-1", f"page {number}.", f"message-{number}") not in {200, 202}:  # noqa: ASYNC110 - there is no event
-            await asyncio.sleep(PACE)
+            await asyncio.sleep(PAUSE)
         number += 1
-        await asyncio.sleep(PACE)
+        await asyncio.sleep(PAUSE)
     return number
 
 

@@ -20,7 +20,7 @@ from tests.e2e.daemon import PATIENCE, Daemon
 from tests.fakes.telegram.server import TOKEN
 
 ROOT = Path(__file__).parents[2]
-SIGN = "WATCHDOG=1"
+KEEPALIVE = "WATCHDOG=1"
 SILENCE = 1.5
 """Seconds, enough for seven keepalives."""
 
@@ -35,12 +35,12 @@ class Manager:
         self.socket.settimeout(PATIENCE)
         self.environ = {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "400000"}
 
-    def next(self, *, but: str = SIGN) -> str:
+    def next(self, *, but: str = KEEPALIVE) -> str:
         while (word := self.socket.recv(9999).decode()) == but:
             pass
         return word
 
-    def falls_silent(self) -> None:
+    def wait_for_silence(self) -> None:
         """Wait until no more notifications arrive; those already sent may still arrive."""
         self.socket.settimeout(SILENCE)
         for _ in range(200):
@@ -81,7 +81,7 @@ async def test_systemd_is_notified_of_start_status_and_end(tmp_path: Path, abstr
                 r"READY=1\nSTATUS=Answering on api, console and web; telegram: .+; idle\.", ready
             ), ready
             assert "Holdfast is running." in daemon.said
-            assert manager.next(but="") == SIGN
+            assert manager.next(but="") == KEEPALIVE
             daemon.signal(signal.SIGHUP)
             await daemon.logs("Nothing has changed.")
             assert await daemon.stop() == 0
@@ -141,13 +141,13 @@ def test_watchdog_needs_the_loop_and_the_writer(tmp_path: Path) -> None:
         try:
             while not manager.next().startswith("READY=1"):
                 pass
-            assert manager.next(but="") == SIGN
+            assert manager.next(but="") == KEEPALIVE
             daemon.send_signal(signal.SIGUSR2)  # the writer hangs
-            manager.falls_silent()
+            manager.wait_for_silence()
             daemon.send_signal(signal.SIGUSR2)  # and continues
-            assert manager.next(but="") == SIGN
+            assert manager.next(but="") == KEEPALIVE
             daemon.send_signal(signal.SIGUSR1)  # the loop is blocked
-            manager.falls_silent()
+            manager.wait_for_silence()
             assert daemon.poll() is None
         finally:
             daemon.kill()

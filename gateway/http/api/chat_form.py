@@ -47,7 +47,7 @@ _decode = msgspec.json.Decoder(ChatRequest).decode
 
 
 def read_request(content: bytes) -> ApiRequest:
-    """Decode a request; raises `RequestRefused`. Unknown fields are ignored, as OpenAI does."""
+    """Decode a request; raises `RequestRefused`. Unknown fields are ignored."""
     body = decode_body(_decode, content)
     if (body.tools and body.tool_choice != "none") or body.functions:
         raise invalid_request(

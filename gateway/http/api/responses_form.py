@@ -131,7 +131,7 @@ class ResponsesEncoder:
     # --- whole ----------------------------------------------------------------------------------
 
     def encode_answer(self, text: str, outcome: AnswerOutcome) -> bytes:
-        """Write the answer in one piece."""
+        """Encode the whole answer."""
         return msgspec.json.encode(self._finished_response(_output_parts(text, outcome), outcome))
 
     def encode_in_progress(self) -> bytes:

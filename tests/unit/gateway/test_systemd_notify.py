@@ -15,9 +15,9 @@ from gateway.process.systemd_notify import SystemdNotifier, feed_watchdog, notif
 from sessions.errors import StoreUnavailable
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
-from tests.e2e.test_disk_full import fill, own_disk
+from tests.e2e.test_disk_full import fill, small_disk
 
-SIGN = b"WATCHDOG=1"
+KEEPALIVE = b"WATCHDOG=1"
 PATIENCE = 120.0  # partly in simulated time
 
 
@@ -136,7 +136,7 @@ async def test_hanging_writer_stops_the_watchdog_keepalives_until_it_answers(
         hold.wait(PATIENCE)
 
     async with fed(Small(store), manager), asyncio.TaskGroup() as tasks:
-        await manager.hears_next(SIGN)
+        await manager.hears_next(KEEPALIVE)
         tasks.create_task(store.database.write(hang))
         with caplog.at_level(logging.ERROR):
             await until_logged(caplog, "writer thread has not answered")
@@ -145,7 +145,7 @@ async def test_hanging_writer_stops_the_watchdog_keepalives_until_it_answers(
         await asyncio.sleep(0.3)  # enough for ten keepalives
         assert manager.heard() == []
         hold.set()
-        await manager.hears_next(SIGN)
+        await manager.hears_next(KEEPALIVE)
     assert caplog.text.count("has not answered") == 1
 
 
@@ -158,7 +158,7 @@ async def test_locked_database_counts_as_an_answer(
         other.execute("BEGIN IMMEDIATE")
         async with fed(daemon, manager, patience=60):
             for _ in range(10):
-                await manager.hears_next(SIGN)
+                await manager.hears_next(KEEPALIVE)
     assert "another process has locked it" in str(daemon.answers[0])
     assert "has not answered" not in caplog.text
 
@@ -180,7 +180,7 @@ async def test_slow_writer_with_progress_is_alive(
 
     async with fed(Slow(), manager):
         for _ in range(12):  # six times the limit of one step
-            await manager.hears_next(SIGN)
+            await manager.hears_next(KEEPALIVE)
     assert "has not answered" not in caplog.text
 
 
@@ -190,21 +190,21 @@ async def use_up(store: SessionStore) -> None:
 
 
 async def test_full_disk_counts_as_an_answer(manager: Manager, tmp_path: Path) -> None:
-    with own_disk(tmp_path / "full") as folder:
+    with small_disk(tmp_path / "full") as folder:
         opened = await SessionStore.open(f"sqlite:///{folder / 'h.db'}", clock=SystemClock())
         fill(folder)
         with pytest.raises(StoreUnavailable, match="cannot be used"):
             await use_up(opened)
         async with fed(Small(opened), manager):
             for _ in range(5):
-                await manager.hears_next(SIGN)
+                await manager.hears_next(KEEPALIVE)
         await opened.close()
 
 
 async def test_unavailable_store_counts_as_an_answer(manager: Manager) -> None:
     async with fed(Small(), manager):
         for _ in range(5):
-            await manager.hears_next(SIGN)
+            await manager.hears_next(KEEPALIVE)
 
 
 async def test_watchdog_is_not_fed_before_the_daemon_is_ready(
@@ -216,7 +216,7 @@ async def test_watchdog_is_not_fed_before_the_daemon_is_ready(
         await asyncio.sleep(0.15)  # enough for five keepalives
         assert manager.heard() == []
         daemon.ready.set()
-        await manager.hears_next(SIGN)
+        await manager.hears_next(KEEPALIVE)
         task.cancel()
 
 

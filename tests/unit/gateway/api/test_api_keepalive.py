@@ -37,17 +37,17 @@ ASKED = InboxEntry(
     received_at=0,
 )
 
-Told = Sequence[tuple[float, FeedEvent]]
+TimedEvents = Sequence[tuple[float, FeedEvent]]
 """Events of a turn, with their times."""
 
 
 class Client:
     """A client that records bodies with their times and can stall for a while."""
 
-    def __init__(self, takes_nothing_until: float = 0.0) -> None:
-        self.came: list[tuple[float, bytes]] = []
+    def __init__(self, stalled_until: float = 0.0) -> None:
+        self.received: list[tuple[float, bytes]] = []
         self.left = asyncio.Event()
-        self._until = takes_nothing_until
+        self._until = stalled_until
 
     async def receive(self) -> Message:
         await self.left.wait()
@@ -55,32 +55,32 @@ class Client:
 
     async def send(self, message: Message) -> None:
         loop = asyncio.get_running_loop()
-        if self.came:
+        if self.received:
             await asyncio.sleep(max(0.0, self._until - loop.time()))
         if body := message.get("body"):
-            self.came.append((loop.time(), body))
+            self.received.append((loop.time(), body))
 
-    def signs(self) -> list[float]:
+    def keepalives(self) -> list[float]:
         """Times of keepalives."""
-        return [at for at, body in self.came if body.startswith(KEEPALIVE_COMMENT)]
+        return [at for at, body in self.received if body.startswith(KEEPALIVE_COMMENT)]
 
     def writes(self) -> list[float]:
         """Times of all other writes."""
-        return [at for at, body in self.came if not body.startswith(KEEPALIVE_COMMENT)]
+        return [at for at, body in self.received if not body.startswith(KEEPALIVE_COMMENT)]
 
 
-def jumping(work: Callable[[World], Coroutine[Any, Any, Client]]) -> Client:
+def run_in_simulated_time(work: Callable[[World], Coroutine[Any, Any, Client]]) -> Client:
     with asyncio.Runner(loop_factory=World) as runner:
         world = runner.get_loop()
         assert isinstance(world, World)
         return runner.run(work(world))
 
 
-def streamed(told: Told, end: float, *, takes_nothing_until: float = 0.0) -> Client:
+def stream_turn(told: TimedEvents, end: float, *, stalled_until: float = 0.0) -> Client:
     """Stream a turn that ends at the given time."""
 
     async def work(world: World) -> Client:
-        feed, client = Feed("o1"), Client(takes_nothing_until)
+        feed, client = Feed("o1"), Client(stalled_until)
 
         async def turn() -> None:
             for at, news in told:
@@ -108,14 +108,14 @@ def streamed(told: Told, end: float, *, takes_nothing_until: float = 0.0) -> Cli
         async with asyncio.TaskGroup() as group:
             group.create_task(turn())
             await answer({}, client.receive, client.send)
-            assert world.time() == max(end, takes_nothing_until)
-        assert client.came[-1][1].endswith(b"data: [DONE]\n\n")
+            assert world.time() == max(end, stalled_until)
+        assert client.received[-1][1].endswith(b"data: [DONE]\n\n")
         return client
 
-    return jumping(work)
+    return run_in_simulated_time(work)
 
 
-CASES: dict[str, tuple[Told, float, list[float]]] = {
+CASES: dict[str, tuple[TimedEvents, float, list[float]]] = {
     "only an end": ([], 9.9, []),
     "long wait for the first text": ([(25, WORD)], 30, [10, 20]),
     "gap between two texts": ([(1, WORD), (36, WORD)], 37, [11, 21, 31]),
@@ -127,9 +127,11 @@ CASES: dict[str, tuple[Told, float, list[float]]] = {
 }
 
 
-@pytest.mark.parametrize(("told", "end", "signs"), CASES.values(), ids=CASES)
-def test_keepalive_follows_every_idle_interval(told: Told, end: float, signs: list[float]) -> None:
-    assert streamed(told, end).signs() == signs
+@pytest.mark.parametrize(("told", "end", "keepalives"), CASES.values(), ids=CASES)
+def test_keepalive_follows_every_idle_interval(
+    told: TimedEvents, end: float, keepalives: list[float]
+) -> None:
+    assert stream_turn(told, end).keepalives() == keepalives
 
 
 @settings(deadline=None, max_examples=60)
@@ -144,17 +146,17 @@ def test_every_gap_has_its_keepalives_for_any_events(
     for pause, news in steps:
         now += pause
         told.append((now, news))
-    client = streamed(told, now + last)
+    client = stream_turn(told, now + last)
     for before, after in pairwise([0.0, *client.writes()]):
         count = math.ceil((after - before) / INTERVAL) - 1
         expected = [before + INTERVAL * number for number in range(1, count + 1)]
-        found = [at for at in client.signs() if before < at < after]
+        found = [at for at in client.keepalives() if before < at < after]
         assert found == pytest.approx(expected)
 
 
 def test_keepalives_do_not_pile_up_for_a_stalled_reader() -> None:
-    client = streamed([(1, WORD), (2, WORD)], 75, takes_nothing_until=55)
-    assert client.signs() == [65]
+    client = stream_turn([(1, WORD), (2, WORD)], 75, stalled_until=55)
+    assert client.keepalives() == [65]
     assert client.writes() == [1, 55, 75]
 
 
@@ -184,4 +186,4 @@ def test_stream_ends_when_its_reader_disconnects() -> None:
         assert asyncio.all_tasks() == {asyncio.current_task()}
         return client
 
-    assert jumping(work).signs() == [10, 20]
+    assert run_in_simulated_time(work).keepalives() == [10, 20]
