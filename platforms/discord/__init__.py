@@ -1,34 +1,21 @@
-"""Discord: one bot account, by discord.py.
+"""Discord adapter, built on discord.py.
 
-connection  the library's client: the gateway socket, and the REST calls with our own pace
-gate        Sans-IO: when a REST call may go
-faults      what the library raises, as errors of `platforms.core.errors`
-events      Sans-IO: what the gateway sends, as events of ours
-rooms       Sans-IO: which channel is a thread of which, and what was said there lately
-authors     Sans-IO: who wrote what was meant for us
-marks       Sans-IO: what was seen last in the channels in use
-lines       events of one channel in order, channels side by side, long texts joined
-wire        Sans-IO: what we send: messages, buttons, commands
-guide       Sans-IO: how somebody gets a bot
-invite      the link that lets the bot into a server
-probe       whether the bot can work, asked without connecting it
-render      Sans-IO: Markdown as Discord shows it
-persistence calls that are tried again a few times
-speaker     carries out ops
-adapter     the platform as the gateway knows it
+`adapter` implements the platform contract; `config`, `capabilities` and `guide` describe it, and
+`probe` and `invite` ask Discord about the bot without connecting to the gateway.
+Inbound: `receive` handles gateway frames per channel (`queues`), using `decode` (payloads to
+events), `interactions` (buttons, slash commands), `lookup` (REST questions), `rooms` (channels and
+recent messages), `authors` and `read_marks` (the state that survives a reconnect).
+Outbound: `send` carries out ops, with `payloads` for request bodies and `format` for Markdown.
+Both: `connection` (the library's client), `rate_limit`, `persistence` (retries), `errors`.
 """
 
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Annotated
-
-import msgspec
-from msgspec import Meta
 
 from platforms.core.contract import Adapter, PlatformSpec, Surroundings
 from platforms.core.probed import ProbeResult
+from platforms.discord.config import DiscordConfig
 from platforms.discord.guide import GUIDE
-from sessions.values.secret import Secret
 
 __all__ = ["SPEC", "DiscordConfig"]
 
@@ -36,27 +23,8 @@ if find_spec("discord") is None:
     raise ModuleNotFoundError(name="discord")
 
 
-class DiscordConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[platforms.discord]`."""
-
-    token: Annotated[Secret, Meta(description="The bot's token.")]
-    base_url: Annotated[
-        str,
-        Meta(
-            pattern=r"^https?://[^\s]+$",
-            extra={"form": "an http:// or https:// address"},
-            description="Root of the REST API, up to and with its version; the gateway's address "
-            "comes from it.",
-        ),
-    ] = "https://discord.com/api/v10"
-    require_mention: Annotated[
-        bool,
-        Meta(description="In servers, answer only when mentioned, replied to or commanded."),
-    ] = True
-
-
 def _build(config: DiscordConfig, surroundings: Surroundings) -> Adapter:
-    # The library takes 150 ms to import: only who uses Discord should wait for it.
+    # Importing the library takes 150 ms, so import it only when Discord is configured.
     adapter: Adapter = import_module("platforms.discord.adapter").DiscordAdapter(
         config, surroundings
     )

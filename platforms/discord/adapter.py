@@ -1,24 +1,15 @@
-"""Discord as the gateway knows it."""
+"""Implementation of the platform contract for Discord."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
 import aiohttp
 
-from platforms.core.contract import (
-    Capabilities,
-    File,
-    Inbox,
-    Live,
-    Op,
-    Receipt,
-    Repeat,
-    Surroundings,
-    Unit,
-)
+from platforms.core.contract import File, Inbox, Op, Receipt, Surroundings
 from platforms.core.errors import PlatformError, Rejected, Unavailable
-from platforms.discord import DiscordConfig
 from platforms.discord.authors import load_authors
+from platforms.discord.capabilities import CAPABILITIES
+from platforms.discord.config import DiscordConfig
 from platforms.discord.connection import (
     HEARTBEAT_TIMEOUT_SECONDS,
     RECONNECT_TIMEOUT_SECONDS,
@@ -28,31 +19,10 @@ from platforms.discord.connection import (
     open_session,
 )
 from platforms.discord.errors import translate_errors
-from platforms.discord.format import MAX_CHARS, RESERVED_CHARS
-from platforms.discord.payloads import MAX_BUTTONS
 from platforms.discord.read_marks import load_marks
 from platforms.discord.receive import AUTHORS_KEY, JOIN_SECONDS, READ_MARKS_KEY, DiscordReceiver
 from platforms.discord.rooms import Payload
-from platforms.discord.send import MAX_FILE_BYTES, NONCE_SECONDS, DiscordSender
-
-CAPABILITIES = Capabilities(
-    text_limit=MAX_CHARS - RESERVED_CHARS,
-    unit=Unit.CHARACTERS,
-    live=Live.EDIT,
-    repeat=Repeat.NONCE,
-    live_interval=1.2,
-    burst=5,
-    per_second=1.0,
-    threads_apart=True,  # a thread is a channel
-    account_burst=4,  # with what grows back, less than fifty in any second
-    account_per_second=40.0,
-    typing_interval=8.0,  # Discord shows it for 10
-    buttons=MAX_BUTTONS,
-    reactions=True,
-    files=MAX_FILE_BYTES,
-    caption_limit=MAX_CHARS,
-    repeat_seconds=NONCE_SECONDS,
-)
+from platforms.discord.send import DiscordSender
 
 _CHUNK_BYTES = 64 * 1024
 _CONNECT_SECONDS, _READ_SECONDS = 10.0, 30.0
@@ -60,7 +30,7 @@ _GONE = {403, 404, 410}
 
 
 class DiscordAdapter:
-    """One bot account; a new library client for every connection."""
+    """Adapter for one bot account; every `run` uses a new library client."""
 
     name = "discord"
     capabilities = CAPABILITIES
@@ -86,7 +56,7 @@ class DiscordAdapter:
 
     async def run(self, inbox: Inbox, ready: Callable[[], None]) -> None:
         """See `Adapter`."""
-        hearing = DiscordReceiver(
+        receiver = DiscordReceiver(
             platform=self.name,
             surroundings=self._surroundings,
             marks=load_marks(await self._surroundings.shelf.get(READ_MARKS_KEY)),
@@ -99,27 +69,27 @@ class DiscordAdapter:
         )
         client = DiscordClient(
             self._surroundings.clock,
-            hearing.on_frame,
+            receiver.on_frame,
             heartbeat_timeout_seconds=self._heartbeat_timeout_seconds,
             reidentify_seconds=self._reidentify_seconds,
         )
         try:
-            await self._run_connection(client, hearing)
+            await self._run_connection(client, receiver)
         except BaseExceptionGroup as group:
             task = asyncio.current_task()
-            if task and task.cancelling():  # a group of errors hides that we were told to end
+            if task and task.cancelling():  # the group hides the cancellation
                 raise asyncio.CancelledError from group
             raise _main_error(group) from group
         finally:
-            await hearing.save()
+            await receiver.save()
 
-    async def _run_connection(self, client: DiscordClient, hearing: DiscordReceiver) -> None:
+    async def _run_connection(self, client: DiscordClient, receiver: DiscordReceiver) -> None:
         token = self._config.token.reveal()
-        connected = open_session(client, token, self._config.base_url)
-        async with connected, asyncio.TaskGroup() as tasks:
-            hearing.start(tasks, client)
+        session = open_session(client, token, self._config.base_url)
+        async with session, asyncio.TaskGroup() as tasks:
+            receiver.start(tasks, client)
             self._sender.client = client
-            tasks.create_task(hearing.save_periodically(), name="discord marks")
+            tasks.create_task(receiver.save_periodically(), name="discord marks")
             tasks.create_task(
                 client.raise_when_lost(self._reconnect_timeout_seconds), name="discord lost"
             )
@@ -128,9 +98,8 @@ class DiscordAdapter:
                 await asyncio.Event().wait()
             finally:
                 self._sender.client = None
-                await close_client(
-                    client
-                )  # ends the library's loop even if it missed a cancellation
+                # Closing also ends the library's loop if that swallowed a cancellation.
+                await close_client(client)
 
     async def deliver(self, op: Op) -> Receipt:
         """See `Adapter`."""
@@ -138,7 +107,7 @@ class DiscordAdapter:
 
     async def fetch(self, file: File) -> AsyncIterator[bytes]:
         """See `Adapter`."""
-        place, _, url = file.ref.partition(" ")
+        source, _, url = file.ref.partition(" ")
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=_CONNECT_SECONDS, sock_read=_READ_SECONDS
         )
@@ -147,32 +116,35 @@ class DiscordAdapter:
                 response = await session.get(url)
                 if response.status in _GONE:
                     response.release()
-                    response = await session.get(await self._refresh_url(place, file))
+                    response = await session.get(await self._refresh_url(source, file))
                 async with response:
                     if response.status >= 400:  # noqa: PLR2004 - HTTP
-                        msg = f"{file.name} cannot be fetched ({response.status})"
+                        msg = f"{file.name} could not be downloaded ({response.status})"
                         raise (Unavailable if response.status >= 500 else Rejected)(msg)  # noqa: PLR2004
                     async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
                         yield chunk
 
-    async def _refresh_url(self, place: str, file: File) -> str:
-        """The address of an attachment is good for a day; its message gives another one."""
-        channel, message, attachment = place.split("/")
+    async def _refresh_url(self, source: str, file: File) -> str:
+        """Return a fresh URL of an attachment by reading its message again.
+
+        Attachment URLs expire after a day. Raises `Rejected` if the attachment no longer exists.
+        """
+        channel, message, attachment = source.split("/")
         client = self._sender.client
         if client:
-            found: Payload = dict(await client.http.get_message(int(channel), int(message)))
-            for each in found.get("attachments", ()):
-                if str(each["id"]) == attachment:
-                    return str(each["url"])
-        msg = f"{file.name} is not there any more"
+            payload: Payload = dict(await client.http.get_message(int(channel), int(message)))
+            for candidate in payload.get("attachments", ()):
+                if str(candidate["id"]) == attachment:
+                    return str(candidate["url"])
+        msg = f"{file.name} no longer exists"
         raise Rejected(msg)
 
 
 def _main_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error that ended everything; others only followed from it."""
-    found = [
+    """Return the first platform error in the group, else the first error of any kind."""
+    leaves = [
         _main_error(error) if isinstance(error, BaseExceptionGroup) else error
         for error in group.exceptions
     ]
-    ours = [error for error in found if isinstance(error, PlatformError)]
-    return (ours or found)[0]
+    platform_errors = [error for error in leaves if isinstance(error, PlatformError)]
+    return (platform_errors or leaves)[0]

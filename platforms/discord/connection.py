@@ -1,7 +1,7 @@
-"""The library's client: one gateway socket and the REST calls, under our own pace.
+"""Library client for one gateway socket and REST calls, with the adapter's own rate limit.
 
-The library keeps the socket: heartbeats, resuming, identifying anew. What comes in is taken raw and
-in order; its caches and its tasks per event are not used.
+The library maintains the socket: heartbeats, resume and identify. Frames are handed over raw and in
+order, without the library's caches and per-event tasks.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ from sessions.values.clock import Clock
 log = logging.getLogger(__name__)
 
 HEARTBEAT_TIMEOUT_SECONDS = 55.0
-"""Seconds without a sign of life, heartbeats included, after which the socket is given up."""
+"""Seconds without any frame, heartbeat acknowledgements included, after which a socket is dead."""
 
 RECONNECT_TIMEOUT_SECONDS = 60.0
-"""Seconds in which the library may get a lost connection back, before everything is built anew."""
+"""Time limit for the library's reconnect; afterwards the adapter starts over with a new client."""
 
 REIDENTIFY_SECONDS = 5.0
-"""Discord wants this long between two identifications."""
+"""Discord's minimum pause between two IDENTIFY calls."""
 
 PUBLIC_API_URL = "https://discord.com/api/v10"
 _CLOSE_TIMEOUT_SECONDS = 5.0
@@ -42,7 +42,7 @@ _TOO_MANY_REQUESTS = 429
 
 
 def _without_traceback(record: logging.LogRecord) -> bool:
-    """The library shows a traceback for every try to reconnect; the line itself says enough."""
+    """Drop the traceback that the library logs at every reconnect attempt."""
     record.exc_info = None
     return True
 
@@ -51,7 +51,7 @@ logging.getLogger("discord.client").addFilter(_without_traceback)
 
 
 class _DiscordSocket(discord.gateway.DiscordClientWebSocketResponse):
-    """The library's socket; it would wait half a minute for the goodbye of a silent Discord."""
+    """The library's socket, without its 30-second wait for a close frame from a silent server."""
 
     async def close(self, *, code: int = 4000, message: bytes = b"") -> bool:
         """See the library."""
@@ -66,7 +66,10 @@ discord.http.DiscordClientWebSocketResponse = _DiscordSocket  # type: ignore[att
 
 
 class DiscordClient(discord.Client):
-    """The library's client, with everything in it that is not needed here switched off."""
+    """The library's client with caches and event parsers switched off.
+
+    `on_frame` receives every raw gateway frame; `rate_limit` paces all REST calls.
+    """
 
     def __init__(
         self,
@@ -76,7 +79,7 @@ class DiscordClient(discord.Client):
         heartbeat_timeout_seconds: float,
         reidentify_seconds: float,
     ) -> None:
-        discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False  # nobody talks here
+        discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False  # voice is not used
         intents = discord.Intents.none()
         intents.guilds = True
         intents.messages = True
@@ -90,12 +93,12 @@ class DiscordClient(discord.Client):
             chunk_guilds_at_startup=False,
             guild_ready_timeout=0.0,
             heartbeat_timeout=heartbeat_timeout_seconds,
-            enable_debug_events=True,  # hands over what is received, raw
+            enable_debug_events=True,  # dispatches raw frames
             http_trace=trace,
             allowed_mentions=discord.AllowedMentions.none(),
         )
         for event in set(self._connection.parsers) - {"READY", "RESUMED"}:
-            del self._connection.parsers[event]  # they would only fill caches
+            del self._connection.parsers[event]  # these parsers only fill caches
         self.http.get_ratelimit = self._create_limiter  # type: ignore[method-assign, assignment]
         self.disconnected = asyncio.Event()
         self.reconnected = asyncio.Event()
@@ -108,7 +111,7 @@ class DiscordClient(discord.Client):
     # --- the gateway -------------------------------------------------------------------------
 
     def dispatch(self, event: str, /, *args: Any, **_: Any) -> None:  # noqa: ANN401 - the library's
-        """Take what the library tells; it would start a task for each."""
+        """Handle the library's events synchronously instead of in a task for each event."""
         if event == "socket_raw_receive":
             self._on_frame(args[0])
         elif event == "disconnect":
@@ -124,7 +127,7 @@ class DiscordClient(discord.Client):
             await asyncio.sleep(self._reidentify_seconds)
 
     async def stay_connected(self) -> None:
-        """Keep the gateway's socket until it is lost for good; raises errors of ours."""
+        """Run the gateway connection until it is lost permanently; always raises a platform error."""
         with translate_errors():
             try:
                 await self.connect(reconnect=True)
@@ -132,14 +135,14 @@ class DiscordClient(discord.Client):
                 socket: object = self.ws
                 if socket is not None:
                     raise
-                # The library trips over its own socket when the very first try fails.
+                # discord.py accesses its unset socket when the first connection attempt fails.
                 msg = "Discord's gateway cannot be reached"
                 raise Unavailable(msg) from error
         msg = "the connection to Discord's gateway ended"
         raise Unavailable(msg)
 
     async def raise_when_lost(self, seconds: float) -> None:
-        """Raise once the gateway has been gone for too long: the library would try for ever."""
+        """Raise `Unavailable` after `seconds` without a gateway; the library retries forever."""
         while True:
             await self.disconnected.wait()
             try:
@@ -164,17 +167,17 @@ class DiscordClient(discord.Client):
         _context: object,
         params: aiohttp.TraceRequestEndParams,
     ) -> None:
-        """Raise what the library would otherwise wait out or try again by itself."""
+        """Raise for responses that the library would otherwise wait out or retry itself."""
         response = params.response
         if "Upgrade" in params.headers:
-            return  # the gateway's socket, which the library tries again
+            return  # the gateway socket, which the library may retry
         if response.status == _TOO_MANY_REQUESTS:
             answer = await _read_json(response)
             seconds = _retry_after(response, answer)
             everything = bool(answer.get("global")) or "Via" not in response.headers
             if everything or response.headers.get("X-RateLimit-Global"):
                 self.rate_limit.block(seconds, self._clock.monotonic())
-            msg = f"Discord says: too many requests, wait {seconds:g} s"
+            msg = f"Discord asks to wait {seconds:g} s (too many requests)"
             raise Unavailable(msg, seconds)
         if response.status >= 500:  # noqa: PLR2004 - HTTP
             answer = await _read_json(response)
@@ -182,9 +185,9 @@ class DiscordClient(discord.Client):
 
 
 class _RequestLimiter:
-    """What the library enters around every call: here our own pace takes the place of its own."""
+    """Context manager that the library enters around every call; applies `RestRateLimit`."""
 
-    remaining = 0  # asked by the library only after a 429, which never comes that far
+    remaining = 0  # read by the library only after a 429, which `_check_response` raises first
 
     def __init__(
         self,
@@ -195,7 +198,7 @@ class _RequestLimiter:
     ) -> None:
         self._rate_limit = rate_limit
         self._bucket = bucket
-        self._send_lock = send_lock  # None: what goes here is not counted, and goes at once
+        self._send_lock = send_lock  # None: the call is not counted and goes out at once
         self._clock = clock
 
     async def __aenter__(self) -> Self:
@@ -204,18 +207,18 @@ class _RequestLimiter:
         now = self._clock.monotonic()
         blocked = self._rate_limit.blocked_seconds(now)
         if blocked:
-            msg = f"Discord refuses this for another {blocked:.1f} s"
+            msg = f"Discord refuses all requests for another {blocked:.1f} s"
             raise Unavailable(msg, blocked)
         await self._sleep_until(self._bucket.wait_seconds)
         self._bucket.take()
         with self._rate_limit.queued():
-            async with self._send_lock:  # in the order in which they came
+            async with self._send_lock:  # first in, first out
                 await self._sleep_until(self._rate_limit.wait_seconds)
                 self._rate_limit.take(self._clock.monotonic())
         return self
 
     async def _sleep_until(self, wait: Callable[[float], float]) -> None:
-        """Sleep until there is nothing to wait for: others may have used up what had come."""
+        """Sleep until `wait` returns 0; checks again because another call may have been faster."""
         seconds = wait(self._clock.monotonic())
         while seconds:
             await asyncio.sleep(seconds)
@@ -230,11 +233,11 @@ class _RequestLimiter:
         return None
 
     def update(self, response: aiohttp.ClientResponse, *, use_clock: bool = False) -> None:
-        """Learn from an answer's headers; called by the library."""
-        left = response.headers.get("X-RateLimit-Remaining")
-        after = response.headers.get("X-RateLimit-Reset-After")
-        if left is not None and after is not None and not use_clock:
-            self._bucket.update(int(left), float(after), self._clock.monotonic())
+        """Update the bucket from a response's headers; called by the library."""
+        remaining = response.headers.get("X-RateLimit-Remaining")
+        reset_after = response.headers.get("X-RateLimit-Reset-After")
+        if remaining is not None and reset_after is not None and not use_clock:
+            self._bucket.update(int(remaining), float(reset_after), self._clock.monotonic())
 
 
 async def _read_json(response: aiohttp.ClientResponse) -> dict[str, Any]:
@@ -246,16 +249,16 @@ async def _read_json(response: aiohttp.ClientResponse) -> dict[str, Any]:
 
 
 def _retry_after(response: aiohttp.ClientResponse, answer: dict[str, Any]) -> float:
-    written = answer.get("retry_after", response.headers.get("Retry-After", 1.0))
+    seconds = answer.get("retry_after", response.headers.get("Retry-After", 1.0))
     try:
-        return max(0.0, float(written))
+        return max(0.0, float(seconds))
     except (TypeError, ValueError):
         return 1.0
 
 
 @contextmanager
 def without_rate_limit() -> Iterator[None]:
-    """Make calls that count for nothing: answers to interactions, due within 3 seconds."""
+    """Exempt calls in the block from the rate limit: interaction responses, due within 3 seconds."""
     token = _NOT_RATE_LIMITED.set(True)
     try:
         yield
@@ -268,7 +271,7 @@ def without_rate_limit() -> Iterator[None]:
 
 @asynccontextmanager
 async def open_session(client: DiscordClient, token: str, base_url: str) -> AsyncIterator[None]:
-    """Log in, find the gateway, and close everything at the end."""
+    """Log in and find the gateway's URL; close the client when the block ends."""
     Route.BASE = base_url.rstrip("/")
     try:
         with translate_errors():
@@ -280,34 +283,37 @@ async def open_session(client: DiscordClient, token: str, base_url: str) -> Asyn
 
 
 async def close_client(client: DiscordClient) -> None:
-    """Close the gateway's socket and the REST session; does nothing the second time."""
+    """Close the gateway socket and the REST session; a second call does nothing."""
     try:
         async with asyncio.timeout(_CLOSE_TIMEOUT_SECONDS):
             await client.close()
     except TimeoutError:
-        log.warning("the connection to Discord did not close in time")
+        log.warning("discord: the connection did not close within %g s", _CLOSE_TIMEOUT_SECONDS)
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task and task.cancelling():
             raise
-        # Else only the library's own closing was cancelled, some time before.
+        # Otherwise an earlier cancellation of the library's own close task surfaces here.
     finally:
         await client.http.close()
 
 
 async def _find_gateway_url(client: DiscordClient, base_url: str) -> yarl.URL:
-    """Ask for the gateway's address; where nobody says it, it stands beside the REST API."""
+    """Return the gateway's URL as the REST API names it, else a URL derived from `base_url`.
+
+    If a private REST server names Discord's public gateway, that URL is ignored.
+    """
     public = base_url.rstrip("/") == PUBLIC_API_URL
     try:
         with translate_errors():
-            _, named, _ = await client.http.get_bot_gateway()
-        url = yarl.URL(named)
+            _, address, _ = await client.http.get_bot_gateway()
+        url = yarl.URL(address)
         if public or not (url.host or "").endswith(".discord.gg"):
             return url
     except Unauthorized:
         raise
     except (PlatformError, KeyError, TypeError, ValueError) as error:
-        log.debug("Discord does not say where its gateway is: %s", error)
+        log.debug("discord: the REST API did not name its gateway: %s", error)
     if public:
         return yarl.URL("wss://gateway.discord.gg/")
     root = yarl.URL(base_url)

@@ -1,4 +1,4 @@
-"""Sans-IO: what the gateway and the history send, as events of ours."""
+"""Sans-IO: decoder of gateway and history payloads into inbound events."""
 
 import datetime as dt
 import re
@@ -22,16 +22,16 @@ from platforms.discord.payloads import parse_custom_id
 from platforms.discord.read_marks import sent_at
 from platforms.discord.rooms import DiscordChannel, Payload, RecentMessage
 
-_DEFAULT, _REPLY = 0, 19  # kinds of message that people write
-_VOICE_MESSAGE = 1 << 13  # a message's flag
-COMMAND, COMPONENT = 2, 3  # kinds of interaction
+_DEFAULT, _REPLY = 0, 19  # message types written by people and bots
+_VOICE_MESSAGE = 1 << 13  # message flag
+COMMAND, COMPONENT = 2, 3  # interaction types
 
 _MENTION = re.compile(r"<(?:(?P<sign>@[!&]?|#)(?P<id>\d+)|a?(?P<emoji>:\w+:)\d+)>")
 _SLASH = re.compile(r"</(?P<words>[^:>]+):\d+>")
 
 
 class BotAccount(msgspec.Struct, frozen=True):
-    """Our own account."""
+    """The bot's own account."""
 
     id: str
     name: str
@@ -39,19 +39,19 @@ class BotAccount(msgspec.Struct, frozen=True):
 
 
 class MessageContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What one must know to read a message, besides the message."""
+    """Surroundings of a message that its payload does not contain."""
 
     account: BotAccount
     address: Address
     channel: DiscordChannel
-    own_roles: frozenset[str]  # of the bot itself: people mention them by mistake
+    own_roles: frozenset[str]  # the bot's managed roles, which people mention by mistake
     channel_name: Callable[[str], str]
-    is_in_use: bool  # we were addressed there before
+    is_in_use: bool  # the bot was addressed in the channel before
     require_mention: bool
 
 
 def own_roles(guild: Payload, me: str) -> frozenset[str]:
-    """The roles of a server that Discord made for us."""
+    """Return the roles that Discord created in a server for the bot `me`."""
     return frozenset(
         str(role["id"])
         for role in guild.get("roles", ())
@@ -60,17 +60,17 @@ def own_roles(guild: Payload, me: str) -> frozenset[str]:
 
 
 def is_user_message(message: Payload) -> bool:
-    """Tell what people and bots write from what Discord itself announces."""
+    """Return whether a person or bot wrote the message, as opposed to a system message."""
     return message.get("type", _DEFAULT) in {_DEFAULT, _REPLY} and "author" in message
 
 
 def is_own_message(message: Payload, me: BotAccount) -> bool:
-    """Tell whether we wrote a message."""
+    """Return whether the bot itself wrote the message."""
     return str((message.get("author") or {}).get("id")) == me.id
 
 
 def sender_of(author: Payload, member: Payload | None, guild: str, webhook: str = "") -> Sender:
-    """Say who it was, with what Discord vouches for."""
+    """Return the sender with the memberships that the payload proves."""
     memberships: tuple[str, ...] = ()
     if guild and member is not None and not webhook:
         memberships = membership_of(guild, member)
@@ -83,31 +83,31 @@ def sender_of(author: Payload, member: Payload | None, guild: str, webhook: str 
 
 
 def membership_of(guild: str, member: Payload) -> tuple[str, ...]:
-    """What a member of a server is there."""
+    """Return the memberships of a server member: the server itself and each role."""
     return (f"{guild}/*", *(f"{guild}/role:{role}" for role in member.get("roles", ())))
 
 
 # --- messages ------------------------------------------------------------------------------------
 
 
-def read_message(message: Payload, reading: MessageContext) -> InboundMessage:
-    """Read a new message."""
+def read_message(message: Payload, context: MessageContext) -> InboundMessage:
+    """Return the event of a new message."""
     number = int(message["id"])
     return InboundMessage(
         id=str(number),
         at=sent_at(number),
-        address=reading.address,
-        sender=_sender(message, reading.channel),
-        parts=_parts(message, reading),
-        direct=reading.channel.is_direct,
-        addressed=reading.channel.is_direct or _is_addressed(message, reading),
-        reply_to=_reply_to(message, reading),
+        address=context.address,
+        sender=_sender(message, context.channel),
+        parts=_parts(message, context),
+        direct=context.channel.is_direct,
+        addressed=context.channel.is_direct or _is_addressed(message, context),
+        reply_to=_reply_to(message, context),
         raw=msgspec.json.encode(message),
     )
 
 
-def read_edit(message: Payload, reading: MessageContext) -> InboundEdit | None:
-    """Read a change; None when nobody changed anything, as when Discord adds a preview."""
+def read_edit(message: Payload, context: MessageContext) -> InboundEdit | None:
+    """Return the event of an edit; None if only Discord changed the message, as for previews."""
     edited = message.get("edited_timestamp")
     if not edited:
         return None
@@ -115,11 +115,11 @@ def read_edit(message: Payload, reading: MessageContext) -> InboundEdit | None:
     return InboundEdit(
         id=f"{message['id']}.e{at}",
         at=at,
-        address=reading.address,
-        sender=_sender(message, reading.channel),
+        address=context.address,
+        sender=_sender(message, context.channel),
         message=str(message["id"]),
-        parts=_parts(message, reading),
-        direct=reading.channel.is_direct,
+        parts=_parts(message, context),
+        direct=context.channel.is_direct,
         raw=msgspec.json.encode(message),
     )
 
@@ -127,7 +127,7 @@ def read_edit(message: Payload, reading: MessageContext) -> InboundEdit | None:
 def read_delete(
     message: str, sender: Sender, address: Address, room: DiscordChannel, now: int
 ) -> InboundDelete:
-    """Say that somebody took a message back."""
+    """Return the event of a deleted message."""
     return InboundDelete(
         id=f"{message}.d",
         at=now,
@@ -139,23 +139,23 @@ def read_delete(
 
 
 def read_context_message(
-    message: Payload, reading: MessageContext, *, addressed: bool
+    message: Payload, context: MessageContext, *, addressed: bool
 ) -> RecentMessage:
-    """Read a message as somebody who only listens."""
+    """Return a message as context for later messages in the same room."""
     answered = message.get("referenced_message") or {}
-    ours = is_own_message(message, reading.account)
+    ours = is_own_message(message, context.account)
     return RecentMessage(
         id=str(message["id"]),
         author=str(message["author"]["id"]),
         name=_name(message["author"], message.get("member")),
-        text=_plain_text(message, reading),
+        text=_plain_text(message, context),
         addressed=addressed,
         reply_to_author=str((answered.get("author") or {}).get("id", "")) if ours else "",
     )
 
 
 def join_messages(messages: Iterable[InboundMessage]) -> InboundMessage:
-    """Make one message of a text that was too long for one."""
+    """Return one message with the parts of all pieces and the id of the first."""
     first, *others = messages
     parts = first.parts + tuple(part for other in others for part in other.parts)
     addressed = first.addressed or any(other.addressed for other in others)
@@ -168,7 +168,7 @@ def join_messages(messages: Iterable[InboundMessage]) -> InboundMessage:
 def read_press(
     interaction: Payload, address: Address, room: DiscordChannel
 ) -> InboundAction | None:
-    """Read the press of a button; None when the button is not one of ours."""
+    """Return the event of a button press; None if the button does not belong to the gateway."""
     action = parse_custom_id(str(interaction["data"].get("custom_id", "")))
     if action is None:
         return None
@@ -186,7 +186,7 @@ def read_press(
 
 
 def read_command(interaction: Payload, address: Address, room: DiscordChannel) -> InboundMessage:
-    """Read a command of the menu as the message that it stands for."""
+    """Return a slash command as the equivalent text message."""
     data = interaction["data"]
     words = [str(option.get("value", "")).strip() for option in data.get("options", ())]
     text = " ".join(["/" + str(data["name"]), *filter(None, words)])
@@ -210,9 +210,9 @@ def _interaction_sender(interaction: Payload, room: DiscordChannel) -> Sender:
 
 
 def _without_token(interaction: Payload) -> bytes:
-    """With the token anybody could answer in our name for a quarter of an hour."""
-    kept = {key: value for key, value in interaction.items() if key != "token"}
-    return msgspec.json.encode(kept)
+    """Return the payload as JSON without its token, which allows posting as the bot for 15 min."""
+    stripped = {key: value for key, value in interaction.items() if key != "token"}
+    return msgspec.json.encode(stripped)
 
 
 # --- parts of a message --------------------------------------------------------------------------
@@ -228,18 +228,18 @@ def _name(author: Payload, member: Payload | None) -> str:
     return next((str(name) for name in names if name), "")
 
 
-def _is_addressed(message: Payload, reading: MessageContext) -> bool:
-    if not reading.require_mention:
+def _is_addressed(message: Payload, context: MessageContext) -> bool:
+    if not context.require_mention:
         return True
-    mentioned = any(str(user["id"]) == reading.account.id for user in message.get("mentions", ()))
-    by_role = any(str(role) in reading.own_roles for role in message.get("mention_roles", ()))
+    mentioned = any(str(user["id"]) == context.account.id for user in message.get("mentions", ()))
+    by_role = any(str(role) in context.own_roles for role in message.get("mention_roles", ()))
     answered = message.get("referenced_message")
-    to_us = bool(answered) and is_own_message(answered or {}, reading.account)
-    return mentioned or by_role or to_us or (bool(reading.channel.parent) and reading.is_in_use)
+    is_reply = bool(answered) and is_own_message(answered or {}, context.account)
+    return mentioned or by_role or is_reply or (bool(context.channel.parent) and context.is_in_use)
 
 
-def _parts(message: Payload, reading: MessageContext) -> tuple[Part, ...]:
-    text = _plain_text(message, reading)
+def _parts(message: Payload, context: MessageContext) -> tuple[Part, ...]:
+    text = _plain_text(message, context)
     files = tuple(_file(message, each) for each in message.get("attachments", ()))
     forwarded = tuple(
         _file(snapshot["message"], each)
@@ -251,50 +251,50 @@ def _parts(message: Payload, reading: MessageContext) -> tuple[Part, ...]:
 
 
 def _file(message: Payload, attachment: Payload) -> File:
-    """`ref` names the message too: the address of a file is good for a day only."""
-    place = f"{message.get('channel_id', '')}/{message.get('id', '')}/{attachment['id']}"
+    """Return an attachment whose `ref` also names its message, because URLs expire after a day."""
+    source = f"{message.get('channel_id', '')}/{message.get('id', '')}/{attachment['id']}"
     kind = str(attachment.get("content_type") or "application/octet-stream")
     return File(
         str(attachment.get("filename") or "file"),
         kind.partition(";")[0],
-        ref=f"{place} {attachment['url']}",
+        ref=f"{source} {attachment['url']}",
         size=attachment.get("size"),
         voice=bool(int(message.get("flags") or 0) & _VOICE_MESSAGE),
     )
 
 
-def _reply_to(message: Payload, reading: MessageContext) -> Quote | None:
+def _reply_to(message: Payload, context: MessageContext) -> Quote | None:
     if answered := message.get("referenced_message"):
         name = _name(answered.get("author") or {}, answered.get("member"))
-        return Quote(name, _plain_text(answered, reading), str(answered["id"]))
+        return Quote(name, _plain_text(answered, context), str(answered["id"]))
     for snapshot in message.get("message_snapshots", ()):
-        return Quote("forwarded message", _plain_text(snapshot.get("message", {}), reading))
+        return Quote("forwarded message", _plain_text(snapshot.get("message", {}), context))
     return None
 
 
-def _plain_text(message: Payload, reading: MessageContext) -> str:
-    """The words of a message, with names in place of ids, and without the call at its front."""
+def _plain_text(message: Payload, context: MessageContext) -> str:
+    """Return the text with names in place of ids and without a leading mention of the bot."""
     text = str(message.get("content") or "")
-    for ours in (f"<@{reading.account.id}>", f"<@!{reading.account.id}>"):
-        text = text.removeprefix(ours).lstrip() if text.startswith(ours) else text
-    for role in reading.own_roles:
+    for mention in (f"<@{context.account.id}>", f"<@!{context.account.id}>"):
+        text = text.removeprefix(mention).lstrip() if text.startswith(mention) else text
+    for role in context.own_roles:
         text = text.removeprefix(f"<@&{role}>").lstrip() if text.startswith("<@&") else text
     people = {str(user["id"]): _name(user, user.get("member")) for user in _mentioned(message)}
-    people.setdefault(reading.account.id, reading.account.name)
+    people.setdefault(context.account.id, context.account.name)
 
-    def named(match: re.Match[str]) -> str:
+    def to_name(match: re.Match[str]) -> str:
         if match["emoji"]:
             return match["emoji"]
         if match["sign"] == "#":
-            return f"#{reading.channel_name(match['id'])}"
+            return f"#{context.channel_name(match['id'])}"
         known = match["sign"] != "@&" and match["id"] in people
         return f"@{people[match['id']]}" if known else match[0]
 
-    text = _SLASH.sub(lambda match: f"/{match['words']}", _MENTION.sub(named, text))
+    text = _SLASH.sub(lambda match: f"/{match['words']}", _MENTION.sub(to_name, text))
     stickers = [f"[sticker: {each.get('name', '')}]" for each in message.get("sticker_items", ())]
     return "\n".join(filter(None, [text, *stickers]))
 
 
 def _mentioned(message: Payload) -> Iterable[Payload]:
-    found: Iterable[Payload] = message.get("mentions", ())
-    return found
+    mentions: Iterable[Payload] = message.get("mentions", ())
+    return mentions

@@ -1,4 +1,7 @@
-"""What the library raises, as errors of ours. Nothing else of it leaves the adapter."""
+"""Translation of errors of discord.py and aiohttp into errors of the contract.
+
+No other exception of the libraries leaves the adapter.
+"""
 
 import asyncio
 import contextlib
@@ -23,9 +26,9 @@ _CHAT_GONE = {
     UNKNOWN_CHANNEL,
     10004,  # unknown guild
     10013,  # unknown user
-    50001,  # we may not see the channel
-    50007,  # this person takes no direct messages from us
-    50013,  # we may not write there
+    50001,  # missing access to the channel
+    50007,  # the person does not accept direct messages from the bot
+    50013,  # missing permission to write
     160005,  # the thread is locked
 }
 
@@ -37,10 +40,10 @@ _INTENTS = (
 
 _FATAL_CLOSE_CODES = {
     4004: "Discord does not accept the bot's token; set platforms.discord.token to a new one",
-    4010: "Discord refuses the connection: its shard is wrong (4010)",
+    4010: "Discord refuses the connection: invalid shard (4010)",
     4011: "Discord refuses the connection: the bot is in too many servers for one connection (4011)",
-    4012: "Discord refuses the connection: this version of its API is no more (4012)",
-    4013: "Discord refuses the connection: it does not know an intent that was asked for (4013)",
+    4012: "Discord refuses the connection: its API no longer supports this version (4012)",
+    4013: "Discord refuses the connection: a requested intent is unknown (4013)",
     4014: _INTENTS,
 }
 
@@ -56,7 +59,7 @@ _LIBRARY_ERRORS: tuple[type[BaseException], ...] = (
 
 @contextlib.contextmanager
 def translate_errors() -> Iterator[None]:
-    """Turn what the library raises inside of this block into an error of ours."""
+    """Raise exceptions of the libraries as errors of the contract."""
     try:
         yield
     except PlatformError:
@@ -66,7 +69,7 @@ def translate_errors() -> Iterator[None]:
 
 
 def translate_error(error: BaseException) -> PlatformError:
-    """The one table; the most specific kinds come first."""
+    """Return the contract's error for an exception; the first matching case wins."""
     match error:
         case discord.LoginFailure():
             return Unauthorized(_FATAL_CLOSE_CODES[4004])
@@ -79,40 +82,40 @@ def translate_error(error: BaseException) -> PlatformError:
         case discord.GatewayNotFound():
             return Unavailable("Discord's gateway cannot be found")
         case discord.RateLimited(retry_after=seconds):
-            return Unavailable("Too many requests.", seconds)
+            return Unavailable(f"Discord asks to wait {seconds:g} s (too many requests)", seconds)
         case discord.HTTPException(status=status, code=code, text=text):
             return error_for_response(status, code, text)
         case aiohttp.ClientConnectorError():
             return Unavailable(f"Discord cannot be reached: {error}")
         case aiohttp.InvalidURL():
-            return Rejected("This is not an address.")
+            return Rejected("The URL is invalid.")
         case aiohttp.ClientError() | OSError() | asyncio.TimeoutError():
-            words = str(error) or type(error).__name__
-            return Unconfirmed(f"the connection to Discord broke: {words}")
-        case RuntimeError():  # what a closed session raises before anything is sent
+            reason = str(error) or type(error).__name__
+            return Unconfirmed(f"the connection to Discord broke: {reason}")
+        case RuntimeError():  # a closed session raises this before sending anything
             return Unavailable(f"the connection to Discord is closed: {error}")
         case json.JSONDecodeError():
-            return Unconfirmed("Discord's answer cannot be read")
+            return Unconfirmed("Discord's response is unreadable")
         case _:
             return Unavailable(f"{type(error).__name__}: {error}")
 
 
 def error_for_response(status: int, code: int, text: str) -> PlatformError:
-    """What an answer with an error status means for the call it answers."""
-    words = f"Discord says: {text or 'no'} ({status}, {code})"
+    """Return the contract's error for an HTTP error response; `code` is Discord's error code."""
+    message = f"Discord answered with an error: {text or 'no reason given'} ({status}, {code})"
     if status == 401:  # noqa: PLR2004 - HTTP
         return Unauthorized(_FATAL_CLOSE_CODES[4004])
     if status == 503:  # noqa: PLR2004 - HTTP
-        return Unavailable(words)
-    if status >= 500:  # noqa: PLR2004 - HTTP: nobody knows how far it came
-        return Unconfirmed(words)
+        return Unavailable(message)
+    if status >= 500:  # noqa: PLR2004 - HTTP: the call may have taken effect
+        return Unconfirmed(message)
     if code in _CHAT_GONE:
-        return ChatGoneWithCode(code, words)
-    return RejectedWithCode(code, words)
+        return ChatGoneWithCode(code, message)
+    return RejectedWithCode(code, message)
 
 
 class RejectedWithCode(Rejected):
-    """Discord refused this, and said by a number why."""
+    """Refusal with Discord's error code."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -120,7 +123,7 @@ class RejectedWithCode(Rejected):
 
 
 class ChatGoneWithCode(ChatGone):
-    """Discord has no such place for us, and said by a number why."""
+    """Missing or forbidden chat with Discord's error code."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)

@@ -1,11 +1,10 @@
-"""Sans-IO: Markdown as Discord shows it.
+"""Sans-IO: formatter from parsed Markdown to Discord's dialect.
 
-Discord knows headings of three sizes, lists, quotes, code, links and emphasis. Tables become
-aligned code, smaller headings bold, rules lines, formulas code, and what only Discord would take for
-a mark or for somebody's name is written so that it is not one. Drawn out of the parsed tree: Discord
-reads marks by rules of its own, so each run of words gets its own, and no mark goes over code or into
-the next line. Nothing is ever lost: what would grow over the limit stays closer to what the model
-wrote.
+Discord renders three heading levels, lists, quotes, code, links and emphasis. Tables become aligned
+code blocks, smaller headings bold text, rules a drawn line, and formulas code. Characters that only
+Discord would read as markup or as a mention are escaped. Discord's emphasis rules differ from
+CommonMark, so each run of text gets its own marks, and no mark spans code or a line break. No text
+is lost: a result over the limit is replaced by a simpler layout or by the source.
 """
 
 import re
@@ -38,11 +37,11 @@ from platforms.core.document import (
 
 MAX_CHARS = 2_000
 RESERVED_CHARS = 150
-"""What a message may grow by when it is written for Discord."""
+"""Characters reserved for markup that the formatter adds."""
 
 RULE_LINE = "─" * 12
 
-_HEADING_LEVELS = 3  # of headings
+_HEADING_LEVELS = 3
 _ZERO_WIDTH_SPACE = "\u200b"
 _MARKS = {"bold": "**", "italic": "*", "strikethrough": "~~", "spoiler": "||"}
 _LANGUAGE = re.compile(r"[\w+\-.#]+", re.ASCII)
@@ -56,7 +55,7 @@ _BLOCK_LOOKALIKE = re.compile(r"^( *)(?:(#{1,3} |-# |>>? |>>> |[-*] )|(\d+)(\. )
 
 
 def render(md: str, limit: int = MAX_CHARS) -> str:
-    """Write a message; at most `limit` long when the Markdown is."""
+    """Return the message text, at most `limit` long if the Markdown source is."""
     blocks = parse(re.sub("[\0-\x08\x0b-\x1f]", lambda sign: "\n"[sign[0] not in "\r\n" :], md))
     for layout in (_aligned_table, _compact_table):
         text = _MarkdownWriter(layout).draw(blocks)
@@ -69,7 +68,7 @@ TableLayout = Callable[[list[list[str]], bool], list[str]]
 
 
 class _MarkdownWriter:
-    """Writes blocks, one below the other."""
+    """Recursive writer of blocks; `layout` lays out the rows of a table."""
 
     def __init__(self, layout: TableLayout) -> None:
         self._layout = layout
@@ -77,13 +76,13 @@ class _MarkdownWriter:
 
     def draw(self, blocks: tuple[Block, ...], *, tight: bool = False) -> str:
         out = ""
-        before: Block | None = None
+        previous: Block | None = None
         for block in blocks:
             text = self._block(block)
-            if text and before:
-                out += "\n" if tight or _is_adjacent(before, block) else "\n\n"
+            if text and previous:
+                out += "\n" if tight or _is_adjacent(previous, block) else "\n\n"
             if text:
-                out, before = out + text, block
+                out, previous = out + text, block
         return out
 
     def _block(self, block: Block) -> str:
@@ -106,7 +105,7 @@ class _MarkdownWriter:
                 return self._table(block)
 
     def _quote(self, block: BlockQuote) -> str:
-        if self._in_quote:  # Discord knows no quotes in quotes
+        if self._in_quote:  # Discord has no nested quotes
             return self.draw(block.blocks)
         self._in_quote = True
         text = self.draw(block.blocks)
@@ -125,32 +124,32 @@ class _MarkdownWriter:
         return ("\n\n" if block.is_loose else "\n").join(entries)
 
     def _table(self, block: Table) -> str:
-        drawn = ((block.header,) if block.header else ()) + block.rows
-        rows = [[" ".join(to_plain_text(cell).split()) for cell in row] for row in drawn]
+        all_rows = ((block.header,) if block.header else ()) + block.rows
+        rows = [[" ".join(to_plain_text(cell).split()) for cell in row] for row in all_rows]
         return _code(self._layout(rows, bool(block.header)), "")
 
 
-def _is_adjacent(before: Block, block: Block) -> bool:
-    """Tell whether no empty line is needed between two blocks."""
-    close = isinstance(before, Heading | CodeBlock | Table | MathBlock)
+def _is_adjacent(previous: Block, block: Block) -> bool:
+    """Return whether two blocks need no blank line in between."""
+    close = isinstance(previous, Heading | CodeBlock | Table | MathBlock)
     close = close or isinstance(block, CodeBlock | Table | MathBlock)
-    return close or (isinstance(before, Paragraph) and isinstance(block, ListBlock))
+    return close or (isinstance(previous, Paragraph) and isinstance(block, ListBlock))
 
 
 def _indent_lines(text: str, indent: str) -> str:
-    """Move the lines of a point to the right, but not those of code, which would move inside."""
+    """Indent the lines of a list item, except code, which would show the indentation."""
     first, *others = text.split("\n")
     out, code = [first], first.startswith("```")
     for line in others:
         fence = line.startswith("```")
         out.append(line if code or fence or not line else indent + line)
         code = code != fence
-    # Without anything to see in its first line it would be no point.
+    # Discord renders a list item only if its first line has visible content.
     return (f"{_ZERO_WIDTH_SPACE}\n" if first.startswith("```") else "") + "\n".join(out)
 
 
 def _without_heading(block: Block) -> Block:
-    """Discord knows no headings in lists."""
+    """Return a heading as bold text, because Discord has no headings in lists."""
     if isinstance(block, Heading):
         return Paragraph((Styled("bold", block.children),))
     return block
@@ -166,7 +165,7 @@ def _heading(block: Heading) -> str:
 
 
 def _code(lines: list[str], language: str) -> str:
-    """Discord knows one kind of code block: three backticks, and one word of language."""
+    """Return a code block: Discord allows only three backticks and one word of language."""
     code = "\n".join(lines).replace("```", f"`{_ZERO_WIDTH_SPACE}``")
     first = language if _LANGUAGE.fullmatch(language) else ""
     return f"```{first}\n{code if code.strip() else ' '}\n```"
@@ -193,7 +192,7 @@ def _compact_table(rows: list[list[str]], header: bool) -> list[str]:  # noqa: A
 
 
 def _width(text: str) -> int:
-    """Columns that a text takes in a monospaced font."""
+    """Return the number of columns of a text in a monospaced font."""
     if text.isascii():
         return len(text)
     return sum(
@@ -206,11 +205,11 @@ def _width(text: str) -> int:
     )
 
 
-# --- inside of a line ----------------------------------------------------------------------------
+# --- inline elements -----------------------------------------------------------------------------
 
 
 class _StyledRun(msgspec.Struct, frozen=True):
-    """Words that look alike."""
+    """Text of uniform style."""
 
     text: str
     styles: tuple[str, ...] = ()
@@ -219,7 +218,7 @@ class _StyledRun(msgspec.Struct, frozen=True):
 
 
 def _lines(inside: Inlines) -> str:
-    """Write the words of a paragraph; nothing at the beginning of a line is taken for a block."""
+    """Return the text of a paragraph, with line starts escaped that Discord reads as blocks."""
     out = ""
     for _, group in groupby(_runs(inside, ()), key=lambda run: id(run.link)):
         runs = list(group)
@@ -229,10 +228,10 @@ def _lines(inside: Inlines) -> str:
     return _BLOCK_LOOKALIKE.sub(_escape_block, out)
 
 
-def _escape_block(found: re.Match[str]) -> str:
-    if found[3]:
-        return f"{found[1]}{found[3]}\\{found[4]}"
-    return f"{found[1]}\\{found[2]}"
+def _escape_block(match: re.Match[str]) -> str:
+    if match[3]:
+        return f"{match[1]}{match[3]}\\{match[4]}"
+    return f"{match[1]}\\{match[2]}"
 
 
 def _runs(
@@ -265,14 +264,14 @@ def _join_runs(runs: Iterable[_StyledRun]) -> str:
 
 
 def _marks_collide(before: str, after: str) -> bool:
-    """Tell whether two marks would be read as one."""
+    """Return whether the marks at the seam of two texts would merge."""
     return before[-1:] == after[:1] and before[-1:] in set("*_~|`") and before[-2:-1] != "\\"
 
 
 def _apply_styles(text: str, styles: tuple[str, ...]) -> str:
     if not styles:
         return _escape_markup(text)
-    # The marks stand at the words, and end with the line.
+    # Discord requires marks next to non-space characters and within one line.
     return re.sub(
         r"\S(?:.*\S)?", lambda line: _wrap_in_marks(_escape_markup(line[0]), styles), text
     )
@@ -285,14 +284,14 @@ def _wrap_in_marks(text: str, styles: tuple[str, ...]) -> str:
 
 
 def _escape_markup(text: str) -> str:
-    """Write words so that Discord sees nothing else in them; in an address it does not look."""
+    """Escape everything outside URLs that Discord would read as markup or as a mention."""
     parts = _ADDRESS.split(text)
     parts[::2] = [_MARKUP_LOOKALIKE.sub(_escape_match, part) for part in parts[::2]]
     return "".join(parts)
 
 
-def _escape_match(found: re.Match[str]) -> str:
-    return "".join(f"\\{sign}" for sign in found[0])
+def _escape_match(match: re.Match[str]) -> str:
+    return "".join(f"\\{sign}" for sign in match[0])
 
 
 def _code_span(text: str) -> str:
@@ -316,13 +315,13 @@ def _link(link: Link, runs: list[_StyledRun]) -> str:
     elif bare == link.url:
         return _wrap_in_marks(f"<{target}>", runs[0].styles)
     if "://" in bare or re.search(r"[^\\]\]\(", words):
-        # Discord shows no link whose words look like another address.
+        # Discord shows no masked link whose text looks like a URL.
         return f"{words} ({target})"
     return f"[{words}]({_escape_parentheses(target)})"
 
 
 def _escape_parentheses(target: str) -> str:
-    """Discord takes brackets in an address only in pairs."""
+    """Percent-encode unbalanced parentheses, which would end a masked link early."""
     if re.fullmatch(r"[^()]*(?:\([^()]*\)[^()]*)*", target):
         return target
     return target.replace("(", "%28").replace(")", "%29")

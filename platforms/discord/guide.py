@@ -1,4 +1,4 @@
-"""Sans-IO: how somebody gets a bot on Discord."""
+"""Sans-IO: setup guide for getting a Discord bot token."""
 
 from platforms.core.guide import SetupGuide, TokenGuide
 
@@ -11,9 +11,9 @@ GUIDE = SetupGuide(
             example="MTEx….Gx….…, three parts with dots between them",
             steps=(
                 "Open https://discord.com/developers/applications: New Application, then Bot.",
-                "There switch on Message Content Intent, press Reset Token and copy it.",
+                "There switch on Message Content Intent, press Reset Token and copy the token.",
             ),
         ),
     ),
-    link="Let it into a server of yours:",
+    link="Add the bot to one of your servers:",
 )

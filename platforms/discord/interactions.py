@@ -1,4 +1,4 @@
-"""Answers buttons and slash commands in time; what they ask for is answered by messages."""
+"""Acknowledgement of buttons and slash commands; their real answers are ordinary messages."""
 
 import asyncio
 import logging
@@ -18,20 +18,20 @@ from platforms.discord.rooms import Payload
 log = logging.getLogger(__name__)
 
 INTERACTION_TYPES = frozenset({COMMAND, COMPONENT})
-_ACKNOWLEDGE_PAUSES = (0.1, 0.5, 1.0)  # Discord waits for 3 seconds
+_ACKNOWLEDGE_PAUSES = (0.1, 0.5, 1.0)  # Discord's limit is 3 seconds
 _FINISH_PAUSES = (0.5, 2.0, 5.0)
-_NOT_STORED = "This could not be stored. Please try again in a moment."
+_NOT_STORED = "Sorry, I couldn't save this command. Please try again in a moment."
 
 
 class Interactions:
-    """Gives the sign that Discord wants within 3 seconds, and takes it away afterwards."""
+    """Sender of the acknowledgements that Discord requires within 3 seconds."""
 
     def __init__(self, client: DiscordClient, tasks: asyncio.TaskGroup) -> None:
         self._client = client
         self._tasks = tasks
 
     def acknowledge(self, interaction: Payload) -> "asyncio.Task[None]":
-        """Say at once that it has arrived."""
+        """Start acknowledging an interaction; return the task."""
         is_command = interaction["type"] == COMMAND
         kind = payloads.DEFERRED_ANSWER if is_command else payloads.DEFERRED_UPDATE
         route = Route(
@@ -48,7 +48,10 @@ class Interactions:
     def finish(
         self, interaction: Payload, acknowledgement: "asyncio.Task[None]", *, stored: bool
     ) -> None:
-        """Take a command's sign away again: the answer is a message of its own, seen by all."""
+        """Remove the acknowledgement of a slash command, because its answer is a separate message.
+
+        If the command was not stored, show an error in place of the acknowledgement.
+        """
         if interaction["type"] == COMMAND:
             call = self._finish(interaction, acknowledgement, stored=stored)
             self._tasks.create_task(call, name="discord interaction")
@@ -80,4 +83,4 @@ class Interactions:
         try:
             await retry_call(call, pauses)
         except PlatformError as error:
-            log.info("an interaction was not acknowledged: %s", error)
+            log.info("discord: an interaction was not acknowledged: %s", error)

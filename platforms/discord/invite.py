@@ -1,4 +1,4 @@
-"""The link by which somebody lets the bot into their server, from nothing but its token."""
+"""Lookup of the link that adds the bot to a server, given only the bot's token."""
 
 import asyncio
 
@@ -10,13 +10,11 @@ from platforms.discord.payloads import invite_link
 
 TIMEOUT_SECONDS = 5.0
 _OK = 200
-USER_AGENT = (
-    "DiscordBot (holdfast, 1)"  # how Discord wants programs of this kind to call themselves
-)
+USER_AGENT = "DiscordBot (holdfast, 1)"  # the form that Discord requires of bots
 
 
 async def fetch_invite_link(token: str, base_url: str, seconds: float = TIMEOUT_SECONDS) -> str:
-    """Ask Discord which application the token belongs to; raises errors of `platforms.core`."""
+    """Return the invite link of the token's application; raises platform errors."""
     headers = {"Authorization": f"Bot {token}", "User-Agent": USER_AGENT}
     try:
         async with asyncio.timeout(seconds):
@@ -27,7 +25,7 @@ async def fetch_invite_link(token: str, base_url: str, seconds: float = TIMEOUT_
         raise Unavailable(msg) from None
     application = answer.get("id") if isinstance(answer, dict) else None
     if not (isinstance(application, str) and application.isdecimal()):
-        msg = "Discord's answer does not name the application"
+        msg = "Discord's response does not name the application"
         raise Unavailable(msg)
     return invite_link(application)
 
@@ -35,7 +33,7 @@ async def fetch_invite_link(token: str, base_url: str, seconds: float = TIMEOUT_
 async def _get_json(url: str, headers: dict[str, str]) -> object:
     async with (
         aiohttp.ClientSession(headers=headers) as session,
-        session.get(url, allow_redirects=False) as response,  # the token goes nowhere else
+        session.get(url, allow_redirects=False) as response,  # never send the token elsewhere
     ):
         if response.status != _OK:
             raise error_for_response(response.status, 0, response.reason or "")

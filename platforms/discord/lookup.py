@@ -1,4 +1,4 @@
-"""Asks Discord for what its events do not say."""
+"""REST lookups of history, channels and members, which gateway events do not include."""
 
 import asyncio
 import logging
@@ -15,8 +15,9 @@ log = logging.getLogger(__name__)
 
 PAGE_SIZE = 100
 LOOKUP_TIMEOUT_SECONDS = 2.0
+"""Longest time that a message waits for an optional lookup."""
+
 _HISTORY_PAUSES = (0.2, 1.0)
-"""Seconds that somebody's message may wait for what only makes it better understood."""
 
 _MEMBER_CACHE_SECONDS = 300.0
 _PARTIAL_CACHE_SECONDS = 15.0
@@ -25,7 +26,7 @@ _MAX_CACHED_PEOPLE = 1_000
 
 
 class DiscordLookup:
-    """One connection's questions; answers that last are remembered."""
+    """Lookups over one connection, with caches for channels and memberships."""
 
     def __init__(self, client: DiscordClient, clock: Clock, rooms: ChannelDirectory) -> None:
         self._client = client
@@ -41,48 +42,48 @@ class DiscordLookup:
         before: int | None = None,
         limit: int = PAGE_SIZE,
     ) -> list[Payload]:
-        """Read messages, the oldest first, waiting as long as Discord wants.
+        """Return messages, oldest first, waiting out rate limits.
 
-        A failure that may pass is no reason to give up the whole connection.
+        Transient failures are retried, because otherwise they would end the whole connection.
         """
         pauses = iter(_HISTORY_PAUSES)
         while True:
             try:
                 with translate_errors():
-                    found: list[Any] = list(
+                    page: list[Any] = list(
                         await self._client.http.logs_from(
                             int(channel), limit, before=before, after=after
                         )
                     )
             except (Unavailable, Unconfirmed) as error:
-                told = error.retry_after if isinstance(error, Unavailable) else None
-                pause = next(pauses, None) if told is None else told
+                retry_after = error.retry_after if isinstance(error, Unavailable) else None
+                pause = next(pauses, None) if retry_after is None else retry_after
                 if pause is None:
                     raise
                 await asyncio.sleep(pause)
             else:
-                return sorted(found, key=lambda message: int(message["id"]))
+                return sorted(page, key=lambda message: int(message["id"]))
 
     async def channel(
         self, channel_id: str, guild: str, payload: Payload | None = None
     ) -> DiscordChannel:
-        """Find out whether a channel is a thread; asks only about unknown ones."""
-        found = self._channels.find(channel_id, guild)
-        if found:
-            return found
+        """Return a channel's place in its server; asks Discord only about unknown channels."""
+        known = self._channels.find(channel_id, guild)
+        if known:
+            return known
         if not payload or "type" not in payload:
             try:
                 with translate_errors():
                     payload = dict(await self._client.http.get_channel(int(channel_id)))
             except PlatformError as error:
-                log.info("nothing is known of the channel %s: %s", channel_id, error)
-                return DiscordChannel(guild)  # is asked for again next time
-        found = parse_channel(payload, guild)
-        self._channels.put(channel_id, found)
-        return found
+                log.info("discord: channel %s could not be looked up: %s", channel_id, error)
+                return DiscordChannel(guild)  # not cached, so the next message asks again
+        channel = parse_channel(payload, guild)
+        self._channels.put(channel_id, channel)
+        return channel
 
     async def member(self, guild: str, person: str) -> Payload | None:
-        """What somebody is in a server; None when that cannot be known."""
+        """Return a person's member object in a server; None if unknown."""
         try:
             async with asyncio.timeout(LOOKUP_TIMEOUT_SECONDS):
                 with translate_errors():
@@ -91,24 +92,23 @@ class DiscordLookup:
             return None
 
     async def memberships(self, person: str, guilds: list[str]) -> tuple[str, ...]:
-        """What somebody is in our servers: in private Discord does not say it."""
+        """Return a person's memberships in the bot's servers, which private messages do not name."""
         now = self._clock.monotonic()
         known = self._memberships.get(person)
         if known and now < known[0]:
             return known[1]
-        found: list[str] = []
-        good_for = _MEMBER_CACHE_SECONDS
+        memberships: list[str] = []
+        lifetime = _MEMBER_CACHE_SECONDS
         try:
-            async with asyncio.timeout(
-                LOOKUP_TIMEOUT_SECONDS
-            ):  # over all: their message waits for it
+            # One limit for all servers, because the person's message waits meanwhile.
+            async with asyncio.timeout(LOOKUP_TIMEOUT_SECONDS):
                 for guild in guilds[:_MAX_SERVERS_ASKED]:
                     if member := await self.member(guild, person):
-                        found += membership_of(guild, member)
+                        memberships += membership_of(guild, member)
         except TimeoutError:
-            log.warning("Discord takes too long to say in which servers %s is", person)
-            good_for = _PARTIAL_CACHE_SECONDS
+            log.warning("discord: looking up the servers of user %s took too long", person)
+            lifetime = _PARTIAL_CACHE_SECONDS
         if len(self._memberships) >= _MAX_CACHED_PEOPLE:
             self._memberships.clear()
-        self._memberships[person] = (now + good_for, tuple(found))
-        return tuple(found)
+        self._memberships[person] = (now + lifetime, tuple(memberships))
+        return tuple(memberships)

@@ -1,4 +1,4 @@
-"""Sans-IO: what we send to Discord: messages, buttons, commands."""
+"""Sans-IO: request bodies for Discord: messages, buttons, slash commands."""
 
 import hashlib
 import re
@@ -30,7 +30,7 @@ _PERMISSIONS = (
     | 1 << 38  # send messages in threads
 )
 
-DEFERRED_ANSWER, DEFERRED_UPDATE = 5, 6  # kinds of answer to an interaction
+DEFERRED_ANSWER, DEFERRED_UPDATE = 5, 6  # interaction response types
 
 _COMMAND_NAME = re.compile(r"[a-z0-9_-]{1,32}")
 _MAX_DESCRIPTION_CHARS = 100
@@ -38,7 +38,10 @@ _GUILD_CONTEXT, _BOT_DM_CONTEXT = 0, 1
 
 
 def message_nonce(op: str) -> str:
-    """What makes Discord recognise a repeat: 25 characters at most, the same for the same op."""
+    """Return the nonce of an op id, by which Discord recognizes a repeated message.
+
+    Discord allows 25 characters; the same op id always gives the same nonce.
+    """
     return hashlib.blake2b(op.encode(), digest_size=12).hexdigest()
 
 
@@ -50,14 +53,14 @@ def message_payload(
     reply_to: str | None = None,
     file_name: str = "",
 ) -> Payload:
-    """A message as Discord wants it; one with an op id is new, and shown once only."""
+    """Return the body of a message; with an op id, Discord creates the message only once."""
     payload: Payload = {
         "content": text,
         "components": button_rows(buttons),
         "allowed_mentions": _NO_MENTIONS,
     }
     if op:
-        # Whoever makes a model write an address must not have Discord visit it at once.
+        # Previews are off, because Discord would fetch addresses that a model wrote.
         payload["flags"] = _NO_PREVIEWS
         payload["nonce"] = message_nonce(op)
         payload["enforce_nonce"] = True
@@ -72,11 +75,11 @@ def message_payload(
 
 
 def button_rows(buttons: Iterable[Button]) -> list[Payload]:
-    """Lay out buttons; what is pressed comes back by its id alone, so a restart does no harm."""
-    made = [_button(button) for button in buttons][:MAX_BUTTONS]
+    """Return rows of buttons, which survive a restart because each id contains the action."""
+    components = [_button(button) for button in buttons][:MAX_BUTTONS]
     return [
-        {"type": _ROW, "components": made[start : start + _BUTTONS_PER_ROW]}
-        for start in range(0, len(made), _BUTTONS_PER_ROW)
+        {"type": _ROW, "components": components[start : start + _BUTTONS_PER_ROW]}
+        for start in range(0, len(components), _BUTTONS_PER_ROW)
     ]
 
 
@@ -90,21 +93,21 @@ def _button(button: Button) -> Payload:
 
 
 def custom_id(action: str) -> str:
-    """Name a button after what it does; raises `ValueError` when that is too long."""
-    made = _PREFIX + action
-    if len(made) > _MAX_CUSTOM_ID_CHARS:
-        msg = f"a button's action may have {_MAX_CUSTOM_ID_CHARS - len(_PREFIX)} characters"
+    """Return the id of a button with this action; raises `ValueError` if the action is too long."""
+    name = _PREFIX + action
+    if len(name) > _MAX_CUSTOM_ID_CHARS:
+        msg = f"a button's action is limited to {_MAX_CUSTOM_ID_CHARS - len(_PREFIX)} characters"
         raise ValueError(msg)
-    return made
+    return name
 
 
 def parse_custom_id(name: str) -> str | None:
-    """What a button does; None when it is not one of ours."""
+    """Return the action of a button; None if the button does not belong to the gateway."""
     return name.removeprefix(_PREFIX) if name.startswith(_PREFIX) else None
 
 
 def deferred_response(kind: int) -> Payload:
-    """Tell Discord within its 3 seconds that an interaction has arrived."""
+    """Return the body that acknowledges an interaction."""
     return (
         {"type": kind, "data": {"flags": _EPHEMERAL}} if kind == DEFERRED_ANSWER else {"type": kind}
     )
@@ -114,7 +117,7 @@ def deferred_response(kind: int) -> Payload:
 
 
 def command_payloads(menu: Iterable[MenuEntry]) -> list[Payload]:
-    """The menu of slash commands; each takes what follows it as one text."""
+    """Return the slash commands of a menu; a command takes its arguments as one text option."""
     return [_command_payload(entry) for entry in menu if _COMMAND_NAME.fullmatch(entry.word)][:100]
 
 
@@ -126,20 +129,20 @@ def _command_payload(entry: MenuEntry) -> Payload:
         "contexts": [_GUILD_CONTEXT, _BOT_DM_CONTEXT],
     }
     if entry.args:
-        needed = not entry.args.startswith("[")
+        is_required = not entry.args.startswith("[")
         payload["options"] = [
             {
                 "type": _STRING,
                 "name": "text",
                 "description": entry.args[:_MAX_DESCRIPTION_CHARS],
-                "required": needed,
+                "required": is_required,
             }
         ]
     return payload
 
 
 def invite_link(application: str) -> str:
-    """Where somebody who runs a server lets us in, with the rights that are needed."""
+    """Return the link that adds the bot to a server with the permissions it needs."""
     return (
         f"https://discord.com/oauth2/authorize?client_id={application}"
         f"&scope=bot+applications.commands&permissions={_PERMISSIONS}"

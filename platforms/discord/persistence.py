@@ -1,4 +1,4 @@
-"""Calls that nothing repeats by itself: tried again a few times, with pauses."""
+"""Retries of idempotent calls that no other layer repeats."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -7,13 +7,16 @@ from platforms.core.errors import Unavailable, Unconfirmed
 
 
 async def retry_call(call: Callable[[], Awaitable[object]], pauses: Sequence[float]) -> None:
-    """Make a call that may be repeated, once more after each pause; raises the last error."""
+    """Make an idempotent call, with one retry after each pause; raises the last error.
+
+    A longer wait that Discord asks for replaces the pause.
+    """
     for pause in pauses:
         try:
             await call()
         except (Unavailable, Unconfirmed) as error:
-            told = error.retry_after if isinstance(error, Unavailable) else None
-            await asyncio.sleep(max(pause, told or 0.0))
+            retry_after = error.retry_after if isinstance(error, Unavailable) else None
+            await asyncio.sleep(max(pause, retry_after or 0.0))
         else:
             return
     await call()

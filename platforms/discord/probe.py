@@ -1,4 +1,4 @@
-"""Asks Discord whether the bot can work: its name, its intents, how often it may connect."""
+"""Probe of the bot account: token, intents, servers and remaining gateway connections."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ _OK = 200
 
 _CONTENT = 1 << 18
 _CONTENT_LIMITED = 1 << 19
-"""Flags of an application: it may read messages; the second is of bots in fewer than 100 servers."""
+"""Application flags of the Message Content Intent; the second is for bots in under 100 servers."""
 
 _PORTAL = "https://discord.com/developers/applications"
 _LOW_CONNECTIONS = 50
@@ -59,7 +59,7 @@ async def probe(
     config: DiscordConfig, *, alone: bool = False, seconds: float = TIMEOUT_SECONDS
 ) -> ProbeResult:
     """See `Probe`."""
-    del alone  # nothing that is asked here disturbs anybody
+    del alone  # these calls never disturb a running gateway
     base = config.base_url.rstrip("/")
     headers = {"Authorization": f"Bot {config.token.reveal()}", "User-Agent": USER_AGENT}
     async with probe_session("Discord", base, seconds):
@@ -80,17 +80,19 @@ async def probe(
 
 
 async def _get(session: aiohttp.ClientSession, url: str, kind: type[Any]) -> Any:  # noqa: ANN401 - an object of this kind
-    async with session.get(url, allow_redirects=False) as response:  # the token goes nowhere else
+    async with session.get(
+        url, allow_redirects=False
+    ) as response:  # never send the token elsewhere
         if response.status != _OK:
             raise error_for_response(response.status, 0, response.reason or "")
         try:
             return msgspec.json.decode(await response.read(), type=kind)
         except msgspec.DecodeError as error:
-            msg = f"what answers at {response.url.host} is not Discord ({error})"
+            msg = f"the server at {response.url.host} is not Discord ({error})"
             raise Unavailable(msg) from error
 
 
-# --- what the answers mean -----------------------------------------------------------------------
+# --- findings ------------------------------------------------------------------------------------
 
 
 def _intent_finding(application: _Application) -> Finding:
@@ -113,21 +115,22 @@ def _servers_finding(application: _Application) -> Finding:
     if count == 0:
         return warn(
             "servers",
-            "the bot is in no server, and people can only write to it where they share one",
+            "the bot is in no server, and only people who share a server with it can write to it",
             f"Open {invite_link(application.id)} and choose a server.",
         )
-    return ok("servers", "in some server" if count is None else f"the bot is in {count}")
+    return ok("servers", "the number is unknown" if count is None else f"the bot is in {count}")
 
 
 def _endpoint_findings(application: _Application) -> tuple[Finding, ...]:
     if not application.interactions_endpoint_url:
         return ()
-    found = fail(
+    finding = fail(
         "buttons",
-        "Discord sends buttons and commands to an address of the application instead of the bot",
-        f"Empty “Interactions Endpoint URL” at {_PORTAL}: your application, General Information.",
+        "Discord sends button presses and commands to the application's endpoint URL instead of "
+        "the bot",
+        f"Clear “Interactions Endpoint URL” at {_PORTAL}: your application, General Information.",
     )
-    return (found,)
+    return (finding,)
 
 
 def _connections_finding(starts: _Starts) -> Finding:
@@ -137,12 +140,12 @@ def _connections_finding(starts: _Starts) -> Finding:
         return fail(
             "connections",
             f"{text}: Discord refuses new ones",
-            f"Wait: Discord allows them again {again}; meanwhile do not restart what is connected.",
+            f"Wait: Discord allows them again {again}; until then, do not restart the gateway.",
         )
     if starts.remaining < min(_LOW_CONNECTIONS, starts.total // 2):
         return warn(
             "connections",
             text,
-            f"Find out what connects as this bot again and again; the count begins anew {again}.",
+            f"Find out which program keeps connecting as this bot; the count resets {again}.",
         )
     return ok("connections", text)

@@ -1,4 +1,4 @@
-"""Events of one channel one after the other, channels side by side."""
+"""Queues that process events in order within a channel and concurrently across channels."""
 
 import asyncio
 from collections import deque
@@ -10,33 +10,33 @@ from platforms.discord.rooms import Payload
 
 
 class ChannelEvent(msgspec.Struct, frozen=True):
-    """An event of the gateway, in its order."""
+    """A gateway event waiting in the queue of its channel."""
 
     kind: str
     data: Payload
-    acknowledgement: "asyncio.Task[None] | None" = None  # the first answer to an interaction
+    acknowledgement: "asyncio.Task[None] | None" = None  # of an interaction
 
 
 class ChannelQueue:
-    """What waits in one channel."""
+    """Events of one channel that are not handled yet."""
 
     def __init__(self) -> None:
         self._waiting: deque[ChannelEvent] = deque()
         self._event_added = asyncio.Event()
 
-    def put(self, heard: ChannelEvent) -> None:
+    def put(self, event: ChannelEvent) -> None:
         """Add an event."""
-        self._waiting.append(heard)
+        self._waiting.append(event)
         self._event_added.set()
 
     def take(self) -> ChannelEvent | None:
-        """Take the next event, if there is one."""
+        """Remove and return the next event, or None if the queue is empty."""
         return self._waiting.popleft() if self._waiting else None
 
     async def take_follower(
         self, belongs: Callable[[ChannelEvent], bool], seconds: float
     ) -> ChannelEvent | None:
-        """Wait for the next event, and take it if it belongs to what was taken before."""
+        """Wait up to `seconds` for the next event; take it only if it `belongs`, else return None."""
         self._event_added.clear()
         try:
             async with asyncio.timeout(seconds):
@@ -52,22 +52,22 @@ ChannelEventHandler = Callable[[str, ChannelQueue, ChannelEvent], Awaitable[None
 
 
 class ChannelQueues:
-    """All channels in which something happens at this moment."""
+    """Queues of all channels with events in progress, each processed by its own task."""
 
     def __init__(self, tasks: asyncio.TaskGroup, handle: ChannelEventHandler) -> None:
         self._tasks = tasks
         self._handle = handle
         self._queues: dict[str, ChannelQueue] = {}
 
-    def put(self, channel: str, heard: ChannelEvent) -> None:
-        """Let an event be worked on after those that came before it in its channel."""
-        line = self._queues.get(channel)
-        if line is None:
-            line = self._queues[channel] = ChannelQueue()
-            self._tasks.create_task(self._work_off(channel, line), name=f"discord {channel}")
-        line.put(heard)
+    def put(self, channel: str, event: ChannelEvent) -> None:
+        """Queue an event behind the earlier events of its channel."""
+        queue = self._queues.get(channel)
+        if queue is None:
+            queue = self._queues[channel] = ChannelQueue()
+            self._tasks.create_task(self._process(channel, queue), name=f"discord {channel}")
+        queue.put(event)
 
-    async def _work_off(self, channel: str, line: ChannelQueue) -> None:
-        while heard := line.take():
-            await self._handle(channel, line, heard)
+    async def _process(self, channel: str, queue: ChannelQueue) -> None:
+        while event := queue.take():
+            await self._handle(channel, queue, event)
         del self._queues[channel]

@@ -1,4 +1,4 @@
-"""Sans-IO: what was seen last in the channels in use; kept on the shelf."""
+"""Sans-IO: the last stored message of each channel in use, persisted on the shelf."""
 
 from collections import OrderedDict
 
@@ -7,11 +7,11 @@ import msgspec
 from platforms.discord.rooms import DiscordChannel
 
 MAX_CHANNELS = 500
-_DISCORD_EPOCH_MS = 1_420_070_400_000  # Discord's ids begin with 2015
+_DISCORD_EPOCH_MS = 1_420_070_400_000  # snowflake ids count from 2015-01-01
 
 
 class ReadMark(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One channel: everything up to `last` is stored."""
+    """Position in one channel: every message up to `last` is stored."""
 
     last: int
     guild: str = ""
@@ -19,12 +19,12 @@ class ReadMark(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def channel(self) -> DiscordChannel:
-        """The channel, as far as it matters for reading it again."""
+        """The channel without its name, which the mark does not keep."""
         return DiscordChannel(self.guild, self.parent)
 
 
 class ReadMarks:
-    """The channels in use; the longest unused is forgotten."""
+    """Marks of the channels in use, least recently used first; `dirty` if changed since `dump`."""
 
     def __init__(self, marks: dict[str, ReadMark] | None = None) -> None:
         self._marks: OrderedDict[str, ReadMark] = OrderedDict(marks or {})
@@ -34,15 +34,15 @@ class ReadMarks:
         return channel in self._marks
 
     def get(self, channel: str) -> ReadMark | None:
-        """What was seen last in a channel."""
+        """Return the mark of a channel, or None if the channel is not in use."""
         return self._marks.get(channel)
 
     def channels(self) -> dict[str, ReadMark]:
-        """All channels in use."""
+        """Return a copy of all marks."""
         return dict(self._marks)
 
     def start(self, channel: str, room: DiscordChannel, first: int) -> bool:
-        """Use a channel from this message on; False when it is in use already."""
+        """Put a channel in use from message `first` on; return False if it already is in use."""
         if channel in self._marks:
             return False
         self._marks[channel] = ReadMark(first - 1, room.guild, room.parent)
@@ -52,7 +52,7 @@ class ReadMarks:
         return True
 
     def mark_read(self, channel: str, message: int) -> None:
-        """Everything up to this message is stored; nothing where the channel is not in use."""
+        """Advance the mark to a stored message; does nothing for a channel not in use."""
         mark = self._marks.get(channel)
         if mark and message > mark.last:
             self._marks[channel] = msgspec.structs.replace(mark, last=message)
@@ -60,31 +60,31 @@ class ReadMarks:
             self.dirty = True
 
     def is_read(self, channel: str, message: int) -> bool:
-        """Tell whether a message is stored already."""
+        """Return whether a message is already stored."""
         mark = self._marks.get(channel)
         return mark is not None and message <= mark.last
 
     def forget(self, channel: str) -> None:
-        """A channel is gone, or not ours to read any more."""
+        """Drop the mark of a channel that is deleted or no longer readable."""
         if self._marks.pop(channel, None):
             self.dirty = True
 
     def dump(self) -> str:
-        """Write everything for the shelf."""
+        """Return all marks as JSON for the shelf."""
         self.dirty = False
         return msgspec.json.encode(self._marks).decode()
 
 
 def load_marks(text: str | None) -> ReadMarks:
-    """Read what `write` wrote."""
+    """Return the marks from the output of `ReadMarks.dump`."""
     return ReadMarks(msgspec.json.decode(text, type=dict[str, ReadMark]) if text else None)
 
 
 def sent_at(message: int) -> int:
-    """When something was made, out of its id; milliseconds."""
+    """Return the creation time of an object from its id, in Unix milliseconds."""
     return (message >> 22) + _DISCORD_EPOCH_MS
 
 
 def id_at(milliseconds: int) -> int:
-    """The smallest id that something made at a moment can have."""
+    """Return the smallest id of an object created at a time."""
     return max(0, milliseconds - _DISCORD_EPOCH_MS) << 22

@@ -1,4 +1,4 @@
-"""Takes in what the gateway sends, and reads again what it missed."""
+"""Intake of gateway events into the inbox, with backfill of messages missed while disconnected."""
 
 import asyncio
 import hashlib
@@ -38,13 +38,13 @@ from platforms.discord.rooms import (
 log = logging.getLogger(__name__)
 
 JOIN_SECONDS = 1.0
-"""A text this soon after one that was cut by the client is its other half."""
+"""Longest pause between the pieces of a text that the client split."""
 
 LONG_TEXT_CHARS = 1_900
 MAX_PAGES = 10
 
 READ_MARKS_KEY, AUTHORS_KEY, MENU_KEY = "seen", "authors", "menu"
-"""Names on the shelf."""
+"""Keys on the shelf."""
 
 _MENU_PAUSES = (1.0, 10.0, 60.0)
 
@@ -56,7 +56,7 @@ _Asked = TypeVar("_Asked", InboundMessage, InboundAction)
 
 
 class MalformedEvent(Exception):
-    """An event that is not made as it should be."""
+    """An event that does not have the documented form."""
 
 
 @contextmanager
@@ -68,7 +68,10 @@ def _malformed_errors() -> Iterator[None]:
 
 
 class DiscordReceiver:
-    """One connection's worth of listening; what must outlast it is in marks and authors."""
+    """Receiver of one connection; the state that outlives it is in `marks` and `authors`.
+
+    `on_own_message` is called with nonce and id of each message that the bot itself posted.
+    """
 
     def __init__(
         self,
@@ -99,28 +102,28 @@ class DiscordReceiver:
         self._bot_account: BotAccount | None = None
         self._channels = ChannelDirectory()
         self._recent_messages = RecentMessages()
-        self._own_roles: dict[str, frozenset[str]] = {}  # by server
+        self._own_roles: dict[str, frozenset[str]] = {}  # guild id -> role ids
         self._changed = asyncio.Event()
 
     def start(self, tasks: asyncio.TaskGroup, client: DiscordClient) -> None:
-        """Begin: from here on `hear` may be called."""
+        """Prepare for a connection; must be called before the first `on_frame`."""
         self._tasks = tasks
         self._client = client
         self._queues = ChannelQueues(tasks, self._handle)
         self._lookup = DiscordLookup(client, self._clock, self._channels)
         self._interactions = Interactions(client, tasks)
 
-    # --- what the gateway sends --------------------------------------------------------------
+    # --- gateway events ----------------------------------------------------------------------
 
     def on_frame(self, raw: str) -> None:
-        """Take one frame; what cannot be read is named and left out."""
+        """Dispatch one gateway frame; malformed frames are logged and skipped."""
         try:
             with _malformed_errors():
                 frame = msgspec.json.decode(raw)
                 if frame.get("op") == 0:
                     self._dispatch(frame["t"], frame.get("d") or {})
         except MalformedEvent:
-            log.exception("Discord sent something that cannot be read")
+            log.exception("discord: skipped a malformed gateway frame")
 
     def _dispatch(self, kind: str, data: Payload) -> None:
         self._channels.on_event(kind, data)
@@ -136,13 +139,14 @@ class DiscordReceiver:
             case "MESSAGE_CREATE" | "MESSAGE_UPDATE" | "MESSAGE_DELETE" | "MESSAGE_DELETE_BULK":
                 self._queues.put(str(data["channel_id"]), ChannelEvent(kind, data))
             case "INTERACTION_CREATE" if data.get("type") in INTERACTION_TYPES:
-                signed = self._interactions.acknowledge(data)
-                self._queues.put(str(data["channel_id"]), ChannelEvent(kind, data, signed))
+                acknowledgement = self._interactions.acknowledge(data)
+                event = ChannelEvent(kind, data, acknowledgement)
+                self._queues.put(str(data["channel_id"]), event)
             case _:
                 pass
 
     def _on_ready(self, data: Payload) -> None:
-        """A new session: nothing is replayed, so the channels in use are read again."""
+        """Start a new session; Discord replays nothing, so backfill all channels in use."""
         user = data["user"]
         name = str(user.get("global_name") or user.get("username") or "")
         application = str((data.get("application") or {}).get("id") or user["id"])
@@ -152,16 +156,19 @@ class DiscordReceiver:
                 self._channels.put(channel, mark.channel)
             self._queues.put(channel, ChannelEvent(_READ_AGAIN, {}))
         if not data.get("guilds"):
-            log.info("in no server yet; to be let in: %s", payloads.invite_link(application))
+            log.info(
+                "discord: the bot is in no server yet; add it with %s",
+                payloads.invite_link(application),
+            )
         self._tasks.create_task(self._publish_commands(self._bot_account), name="discord menu")
         self._ready()
 
-    async def _handle(self, channel: str, line: ChannelQueue, heard: ChannelEvent) -> None:
-        data = heard.data
+    async def _handle(self, channel: str, queue: ChannelQueue, event: ChannelEvent) -> None:
+        data = event.data
         try:
-            match heard.kind:
+            match event.kind:
                 case "MESSAGE_CREATE":
-                    await self._receive(channel, await self._gather_parts(channel, line, data))
+                    await self._receive(channel, await self._gather_parts(channel, queue, data))
                 case "MESSAGE_UPDATE":
                     await self._on_edit(channel, data)
                 case "MESSAGE_DELETE":
@@ -170,90 +177,89 @@ class DiscordReceiver:
                     for message in data.get("ids", ()):
                         await self._on_delete(channel, str(message), data)
                 case "INTERACTION_CREATE":
-                    await self._on_interaction(channel, heard)
+                    await self._on_interaction(channel, event)
                 case _:
                     await self._read_again(channel)
         except MalformedEvent:
-            log.exception("Discord sent something that cannot be read")
+            log.exception("discord: skipped a malformed event in channel %s", channel)
 
     # --- messages ----------------------------------------------------------------------------
 
-    async def _gather_parts(self, channel: str, line: ChannelQueue, data: Payload) -> list[Payload]:
-        """Wait for the rest of a text that was too long for one message."""
-        gathered = [data]
+    async def _gather_parts(
+        self, channel: str, queue: ChannelQueue, data: Payload
+    ) -> list[Payload]:
+        """Return the pieces of a text that the client split, waiting for the next piece."""
+        pieces = [data]
         if _is_long(data) and not data.get("guild_id"):
             with _malformed_errors():
                 first = int(data["id"])
-            await self._start_using(
-                channel, DiscordChannel(), first
-            )  # it must outlast us while it waits
-        while _is_long(gathered[-1]):
-            last = gathered[-1]
-            found = await line.take_follower(
-                lambda heard, last=last: (  # type: ignore[misc]
-                    heard.kind == "MESSAGE_CREATE" and _same_author(last, heard.data)
+            # With a mark, the waiting piece is read again after a crash.
+            await self._start_using(channel, DiscordChannel(), first)
+        while _is_long(pieces[-1]):
+            last = pieces[-1]
+            follower = await queue.take_follower(
+                lambda event, last=last: (  # type: ignore[misc]
+                    event.kind == "MESSAGE_CREATE" and _same_author(last, event.data)
                 ),
                 self._join_seconds,
             )
-            if found is None:
+            if follower is None:
                 break
-            gathered.append(found.data)
-        return gathered
+            pieces.append(follower.data)
+        return pieces
 
-    async def _receive(self, channel: str, gathered: Sequence[Payload]) -> None:
-        """Hand in one message, or the parts of one; afterwards they count as seen."""
+    async def _receive(self, channel: str, pieces: Sequence[Payload]) -> None:
+        """Submit one message, given as its pieces, and advance the channel's read mark."""
         with _malformed_errors():
-            first, last = int(gathered[0]["id"]), int(gathered[-1]["id"])
-            guild = str(gathered[0].get("guild_id") or "")
+            first, last = int(pieces[0]["id"]), int(pieces[-1]["id"])
+            guild = str(pieces[0].get("guild_id") or "")
         if self._bot_account is None or self._marks.is_read(channel, last):
             return
         room = await self._lookup.channel(channel, guild)
-        if decode.is_own_message(gathered[0], self._bot_account):
-            self._receive_own_message(channel, room, gathered[0])
-        elif decode.is_user_message(gathered[0]):
-            message = await self._read(channel, gathered, self._message_context(channel, room))
+        if decode.is_own_message(pieces[0], self._bot_account):
+            self._receive_own_message(channel, room, pieces[0])
+        elif decode.is_user_message(pieces[0]):
+            message = await self._read(channel, pieces, self._message_context(channel, room))
             if message.addressed:
                 await self._start_using(channel, room, first)
             await self._inbox(message)
         self._mark_read(channel, last)
 
     async def _read(
-        self, channel: str, gathered: Sequence[Payload], reading: MessageContext
+        self, channel: str, pieces: Sequence[Payload], context: MessageContext
     ) -> InboundMessage:
         with _malformed_errors():
-            message = decode.join_messages(
-                [decode.read_message(data, reading) for data in gathered]
-            )
+            message = decode.join_messages([decode.read_message(data, context) for data in pieces])
         if message.addressed:
             self._authors.add(message.id, message.sender)
             self._changed.set()
-        if reading.channel.is_direct:
+        if context.channel.is_direct:
             return await self._with_memberships(message)
         if message.addressed:
-            await self._load_context(channel, message.id, reading)
-            author, shared = message.sender.id, bool(reading.channel.parent)
-            context = self._recent_messages.context_for(channel, author, shared=shared)
-            message = msgspec.structs.replace(message, context=context)
+            await self._load_context(channel, message.id, context)
+            author, shared = message.sender.id, bool(context.channel.parent)
+            quotes = self._recent_messages.context_for(channel, author, shared=shared)
+            message = msgspec.structs.replace(message, context=quotes)
         with _malformed_errors():
-            said = [
-                decode.read_context_message(data, reading, addressed=message.addressed)
-                for data in gathered
+            recent = [
+                decode.read_context_message(data, context, addressed=message.addressed)
+                for data in pieces
             ]
-        self._recent_messages.add(channel, said)
+        self._recent_messages.add(channel, recent)
         return message
 
     def _receive_own_message(self, channel: str, room: DiscordChannel, data: Payload) -> None:
-        """What we said makes a channel one in use, and tells a post whether it arrived."""
+        """Put the channel in use and report the message to the sender by its nonce."""
         with _malformed_errors():
             if data.get("nonce"):
                 self._on_own_message(str(data["nonce"]), str(data["id"]))
             if self._marks.start(channel, room, int(data["id"])):
                 self._changed.set()
             if not room.is_direct:
-                said = decode.read_context_message(
+                recent = decode.read_context_message(
                     data, self._message_context(channel, room), addressed=False
                 )
-                self._recent_messages.add(channel, [said])
+                self._recent_messages.add(channel, [recent])
 
     async def _on_edit(self, channel: str, data: Payload) -> None:
         if (
@@ -269,7 +275,7 @@ class DiscordReceiver:
             return
         text = "\n".join(getattr(part, "text", "") for part in edit.parts)
         self._recent_messages.edit(channel, edit.message, text)
-        if known := self._authors.find(edit.message):  # else it was not meant for us
+        if known := self._authors.find(edit.message):  # unknown: the message was not addressed
             await self._inbox(msgspec.structs.replace(edit, sender=known))
 
     async def _on_delete(self, channel: str, message: str, data: Payload) -> None:
@@ -284,8 +290,8 @@ class DiscordReceiver:
 
     # --- buttons and commands ----------------------------------------------------------------
 
-    async def _on_interaction(self, channel: str, heard: ChannelEvent) -> None:
-        data = heard.data
+    async def _on_interaction(self, channel: str, queued: ChannelEvent) -> None:
+        data = queued.data
         guild = str(data.get("guild_id") or "")
         room = await self._lookup.channel(channel, guild, data.get("channel"))
         address = channel_address(self._platform, self._account, channel, room)
@@ -303,13 +309,13 @@ class DiscordReceiver:
                 await self._inbox(event)
             stored = True
         finally:
-            if heard.acknowledgement:
-                self._interactions.finish(data, heard.acknowledgement, stored=stored)
+            if queued.acknowledgement:
+                self._interactions.finish(data, queued.acknowledgement, stored=stored)
 
-    # --- reading again -----------------------------------------------------------------------
+    # --- backfill ----------------------------------------------------------------------------
 
     async def _read_again(self, channel: str) -> None:
-        """Read what was said since the last message that was seen."""
+        """Process the messages after the channel's read mark."""
         mark = self._marks.get(channel)
         if mark is None:
             return
@@ -318,20 +324,24 @@ class DiscordReceiver:
             try:
                 page = await self._lookup.history(channel, after=after)
             except Rejected as error:
-                log.info("the channel %s cannot be read any more: %s", channel, error)
+                log.info("discord: channel %s is no longer readable: %s", channel, error)
                 self._marks.forget(channel)
                 self._changed.set()
                 return
             await self._add_members(page, mark.guild)
-            for gathered in group_parts(page, self._join_seconds):
-                await self._receive(channel, gathered)
+            for pieces in group_parts(page, self._join_seconds):
+                await self._receive(channel, pieces)
             if len(page) < PAGE_SIZE:
                 return
             after = int(page[-1]["id"])
-        log.warning("more was said in the channel %s than is read again", channel)
+        log.warning(
+            "discord: skipped messages in channel %s: more than %d arrived while disconnected",
+            channel,
+            MAX_PAGES * PAGE_SIZE,
+        )
 
     async def _add_members(self, page: Sequence[Payload], guild: str) -> None:
-        """The history does not say in which server it is, nor who is a member of what."""
+        """Add the server and the author's membership, which history payloads do not contain."""
         if not guild:
             return
         members: dict[str, Payload | None] = {}
@@ -345,31 +355,31 @@ class DiscordReceiver:
                 members[person] = await self._lookup.member(guild, person)
             data["member"] = members.get(person)
 
-    async def _load_context(self, channel: str, message: str, reading: MessageContext) -> None:
-        """Read what stood in a room before we listened there."""
+    async def _load_context(self, channel: str, message: str, context: MessageContext) -> None:
+        """Load the messages before an addressed one, once per room and as far as possible."""
         if self._recent_messages.has_history(channel):
             return
-        self._recent_messages.add_history(channel, ())  # asked once, whatever comes of it
+        self._recent_messages.add_history(channel, ())  # do not retry if loading fails
         try:
             async with asyncio.timeout(LOOKUP_TIMEOUT_SECONDS):
                 page = await self._lookup.history(
                     channel, before=int(message), limit=_CONTEXT_MESSAGES
                 )
         except (PlatformError, TimeoutError) as error:
-            log.info("what stood in the channel %s before is not known: %s", channel, error)
+            log.info("discord: no earlier messages loaded for channel %s: %s", channel, error)
             return
         with _malformed_errors():
-            said = [
-                decode.read_context_message(data, reading, addressed=False)
+            history = [
+                decode.read_context_message(data, context, addressed=False)
                 for data in page
                 if decode.is_user_message(data)
             ]
-        self._recent_messages.add_history(channel, said)
+        self._recent_messages.add_history(channel, history)
 
     # --- helpers -----------------------------------------------------------------------------
 
     def _message_context(self, channel: str, room: DiscordChannel) -> MessageContext:
-        assert self._bot_account is not None  # noqa: S101 - nothing is read before we know who we are
+        assert self._bot_account is not None  # noqa: S101 - READY precedes every message
         return MessageContext(
             account=self._bot_account,
             address=channel_address(self._platform, self._account, channel, room),
@@ -381,19 +391,19 @@ class DiscordReceiver:
         )
 
     async def _with_memberships(self, event: _Asked) -> _Asked:
-        """Add what somebody who writes in private is in our servers."""
+        """Add the sender's server memberships to an event from a private chat."""
         sender = event.sender
         if not self._needs_memberships or not event.direct or sender.is_bot or not self._own_roles:
             return event
-        found = await self._lookup.memberships(sender.id, list(self._own_roles))
+        memberships = await self._lookup.memberships(sender.id, list(self._own_roles))
         return msgspec.structs.replace(
-            event, sender=msgspec.structs.replace(sender, memberships=found)
+            event, sender=msgspec.structs.replace(sender, memberships=memberships)
         )
 
-    # --- what is kept ------------------------------------------------------------------------
+    # --- persistence -------------------------------------------------------------------------
 
     async def _start_using(self, channel: str, room: DiscordChannel, number: int) -> None:
-        """From here on a channel is in use; that is kept before anything of it is handed in."""
+        """Put a channel in use, and save its mark before any of its messages is submitted."""
         if self._marks.start(channel, room, number):
             await self.save()
 
@@ -403,7 +413,10 @@ class DiscordReceiver:
             self._changed.set()
 
     async def save_periodically(self) -> None:
-        """Write the marks down now and then: what is read twice is known to be."""
+        """Save changed marks and authors once a second; runs until cancelled.
+
+        Marks that lag behind are harmless, because the inbox recognizes messages read twice.
+        """
         while True:
             await self._changed.wait()
             await asyncio.sleep(_SAVE_SECONDS)
@@ -411,28 +424,28 @@ class DiscordReceiver:
             await self.save()
 
     async def save(self) -> None:
-        """Write down what was seen last, and whose it was."""
+        """Write changed read marks and authors to the shelf."""
         if self._marks.dirty:
             await self._shelf.put(READ_MARKS_KEY, self._marks.dump())
         if self._authors.dirty:
             await self._shelf.put(AUTHORS_KEY, self._authors.dump())
 
     async def _publish_commands(self, me: BotAccount) -> None:
-        """Register the slash commands, if they are not those that Discord has already."""
+        """Register the slash commands if they changed since the last registration."""
         menu = payloads.command_payloads(self._commands)
-        written = me.application.encode() + msgspec.json.encode(menu)
-        digest = hashlib.blake2b(written, digest_size=16).hexdigest()
+        content = me.application.encode() + msgspec.json.encode(menu)
+        digest = hashlib.blake2b(content, digest_size=16).hexdigest()
         if not menu or await self._shelf.get(MENU_KEY) == digest:
             return
 
-        async def show() -> None:
+        async def register() -> None:
             with translate_errors():
                 await self._client.http.bulk_upsert_global_commands(int(me.application), menu)
 
         try:
-            await retry_call(show, _MENU_PAUSES)
+            await retry_call(register, _MENU_PAUSES)
         except PlatformError as error:
-            log.warning("Discord does not take the menu of commands: %s", error)
+            log.warning("discord: the slash commands could not be registered: %s", error)
         else:
             await self._shelf.put(MENU_KEY, digest)
 
@@ -448,17 +461,17 @@ def _same_author(first: Payload, second: Payload) -> bool:
 
 
 def group_parts(page: Sequence[Payload], seconds: float) -> Iterator[list[Payload]]:
-    """Put together what `_gather` would have waited for."""
-    gathered: list[Payload] = []
+    """Yield the messages of a history page, with pieces of a split text grouped together."""
+    pieces: list[Payload] = []
     for data in page:
-        if gathered and not _continues(gathered[-1], data, seconds):
-            yield gathered
-            gathered = []
-        gathered.append(data)
-    if gathered:
-        yield gathered
+        if pieces and not _continues(pieces[-1], data, seconds):
+            yield pieces
+            pieces = []
+        pieces.append(data)
+    if pieces:
+        yield pieces
 
 
 def _continues(first: Payload, second: Payload, seconds: float) -> bool:
-    passed = sent_at(int(second["id"])) - sent_at(int(first["id"]))
-    return _is_long(first) and _same_author(first, second) and passed <= seconds * 1000
+    pause_ms = sent_at(int(second["id"])) - sent_at(int(first["id"]))
+    return _is_long(first) and _same_author(first, second) and pause_ms <= seconds * 1000

@@ -1,4 +1,4 @@
-"""Sans-IO: where a channel belongs, and what was said there lately."""
+"""Sans-IO: channels, their servers and threads, and recent messages per channel."""
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
@@ -8,8 +8,8 @@ import msgspec
 
 from platforms.core.contract import Address, Quote
 
-THREAD_TYPES = frozenset({10, 11, 12})  # kinds of channel: of news, public, private
-_DIRECT_TYPES = frozenset({1, 3})
+THREAD_TYPES = frozenset({10, 11, 12})  # channel types: announcement, public, private thread
+_DIRECT_TYPES = frozenset({1, 3})  # channel types: DM, group DM
 _MAX_CHANNELS = 20_000
 _MAX_CHANNELS_WITH_MESSAGES = 500
 _MAX_QUOTES = 20
@@ -18,7 +18,7 @@ Payload = dict[str, Any]
 
 
 class DiscordChannel(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A channel: of a server (`guild`), a thread of another channel (`parent`), or neither."""
+    """A channel of a server (`guild`), a thread in a channel (`parent`), or a private chat."""
 
     guild: str = ""
     parent: str = ""
@@ -26,45 +26,45 @@ class DiscordChannel(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def is_direct(self) -> bool:
-        """Whether it is a chat with one person."""
+        """True for a private chat."""
         return not self.guild
 
 
 class ChannelDirectory:
-    """All channels that Discord told us of."""
+    """Cache of the channels that Discord has sent."""
 
     def __init__(self) -> None:
         self._channels: OrderedDict[str, DiscordChannel] = OrderedDict()
 
     def on_event(self, kind: str, data: Payload) -> None:
-        """Take note of what the gateway tells about channels."""
+        """Update the cache from a gateway event."""
         match kind:
             case "GUILD_CREATE":
-                for each in (*data.get("channels", ()), *data.get("threads", ())):
-                    self._add(each, str(data["id"]))
+                for channel in (*data.get("channels", ()), *data.get("threads", ())):
+                    self._add(channel, str(data["id"]))
             case "CHANNEL_CREATE" | "CHANNEL_UPDATE" | "THREAD_CREATE" | "THREAD_UPDATE":
                 self._add(data, str(data.get("guild_id") or ""))
             case "THREAD_LIST_SYNC":
-                for each in data.get("threads", ()):
-                    self._add(each, str(data["guild_id"]))
+                for channel in data.get("threads", ()):
+                    self._add(channel, str(data["guild_id"]))
             case _:
                 pass
 
     def find(self, channel: str, guild: str) -> DiscordChannel | None:
-        """Find a channel; what stands in no server is a chat with one person."""
+        """Return a known channel; a channel without a server is always a private chat."""
         if not guild:
             return DiscordChannel()
         return self._channels.get(channel)
 
     def put(self, channel: str, room: DiscordChannel) -> None:
-        """Remember a channel."""
+        """Add or replace a channel."""
         self._channels[channel] = room
         self._channels.move_to_end(channel)
         if len(self._channels) > _MAX_CHANNELS:
             self._channels.popitem(last=False)
 
     def name_of(self, channel: str) -> str:
-        """What a channel is called; its id when that is not known."""
+        """Return a channel's name, or its id if the name is unknown."""
         room = self._channels.get(channel)
         return (room and room.name) or channel
 
@@ -74,7 +74,7 @@ class ChannelDirectory:
 
 
 def parse_channel(channel: Payload, guild: str = "") -> DiscordChannel:
-    """Read a channel object."""
+    """Return the channel described by a channel object."""
     if channel.get("type") in _DIRECT_TYPES:
         return DiscordChannel()
     parent = str(channel.get("parent_id") or "") if channel.get("type") in THREAD_TYPES else ""
@@ -82,93 +82,97 @@ def parse_channel(channel: Payload, guild: str = "") -> DiscordChannel:
 
 
 def channel_address(platform: str, account: str, channel: str, room: DiscordChannel) -> Address:
-    """Name a channel as the gateway does: a thread stands in its channel."""
+    """Return the gateway's address of a channel; a thread is addressed within its parent."""
     if room.parent:
         return Address(platform, room.parent, account, channel)
     return Address(platform, channel, account)
 
 
 def channel_id(address: Address) -> str:
-    """The channel that an address means."""
+    """Return the Discord channel id of an address."""
     return address.thread or address.chat
 
 
-# --- what was said -------------------------------------------------------------------------------
+# --- recent messages -----------------------------------------------------------------------------
 
 
 class RecentMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message in a room."""
+    """A message kept as context."""
 
     id: str
     author: str
     name: str
     text: str
     addressed: bool = False
-    reply_to_author: str = ""  # of our own messages: the author of the one it answers
+    reply_to_author: str = ""  # set on the bot's messages: author of the answered message
 
 
 class RecentMessages:
-    """The last messages of every room."""
+    """Cache of the last messages of each room."""
 
     def __init__(self) -> None:
         self._messages: OrderedDict[str, deque[RecentMessage]] = OrderedDict()
-        self._with_history: set[str] = set()  # what stood there before we listened is known, too
+        self._with_history: set[str] = set()  # channels whose earlier history was loaded
 
     def has_history(self, channel: str) -> bool:
-        """Tell whether we know what stood there last, even before we listened."""
+        """Return whether the cache holds enough messages without loading older history."""
         return channel in self._with_history or len(self._messages.get(channel, ())) >= _MAX_QUOTES
 
-    def add_history(self, channel: str, before: Iterable[RecentMessage]) -> None:
-        """Put what stood there before in front of what we heard."""
-        heard = list(self._messages.get(channel, ()))
-        known = {said.id for said in heard}
+    def add_history(self, channel: str, history: Iterable[RecentMessage]) -> None:
+        """Insert older messages before those received live."""
+        live = list(self._messages.get(channel, ()))
+        known = {message.id for message in live}
         self._messages.pop(channel, None)
-        self.add(channel, (*(said for said in before if said.id not in known), *heard))
+        self.add(channel, (*(message for message in history if message.id not in known), *live))
         self._with_history.add(channel)
 
-    def add(self, channel: str, said: Iterable[RecentMessage]) -> None:
-        """Add messages, the oldest first."""
-        heard = self._messages.setdefault(channel, deque(maxlen=_MAX_QUOTES * 2))
-        heard.extend(said)
+    def add(self, channel: str, messages: Iterable[RecentMessage]) -> None:
+        """Add messages, oldest first."""
+        recent = self._messages.setdefault(channel, deque(maxlen=_MAX_QUOTES * 2))
+        recent.extend(messages)
         self._messages.move_to_end(channel)
         if len(self._messages) > _MAX_CHANNELS_WITH_MESSAGES:
             self._with_history.discard(self._messages.popitem(last=False)[0])
 
     def delete(self, channel: str, message: str) -> None:
-        """Drop what somebody deleted."""
-        if heard := self._messages.get(channel):
-            kept = [said for said in heard if said.id != message]
-            heard.clear()
-            heard.extend(kept)
+        """Remove a deleted message."""
+        if recent := self._messages.get(channel):
+            kept = [other for other in recent if other.id != message]
+            recent.clear()
+            recent.extend(kept)
 
     def edit(self, channel: str, message: str, text: str) -> None:
-        """Take over what somebody made of a message."""
-        if heard := self._messages.get(channel):
-            kept = [
-                msgspec.structs.replace(said, text=text) if said.id == message else said
-                for said in heard
+        """Replace the text of an edited message."""
+        if recent := self._messages.get(channel):
+            edited = [
+                msgspec.structs.replace(other, text=text) if other.id == message else other
+                for other in recent
             ]
-            heard.clear()
-            heard.extend(kept)
+            recent.clear()
+            recent.extend(edited)
 
     def context_for(self, channel: str, author: str, *, shared: bool) -> tuple[Quote, ...]:
-        """What stood in a room that this person's conversation with us does not hold yet.
+        """Return recent messages that the author's conversation with the bot does not contain yet.
 
-        In a thread everybody shares one conversation.
+        `shared` means that all people in the room share one conversation, as in a thread.
         """
-        found = [
-            said for said in self._not_in_conversation(channel, author, shared=shared) if said.text
+        missing = [
+            message
+            for message in self._not_in_conversation(channel, author, shared=shared)
+            if message.text
         ]
-        return tuple(Quote(said.name, said.text, said.id) for said in found[-_MAX_QUOTES:])
+        return tuple(
+            Quote(message.name, message.text, message.id) for message in missing[-_MAX_QUOTES:]
+        )
 
     def _not_in_conversation(
         self, channel: str, author: str, *, shared: bool
     ) -> Iterator[RecentMessage]:
-        heard = list(self._messages.get(channel, ()))
+        recent = list(self._messages.get(channel, ()))
         start = 0
-        for place, said in enumerate(heard):
-            if said.addressed and (shared or said.author == author):
-                start = place + 1
-        for said in heard[start:]:
-            if not (said.reply_to_author and (shared or said.reply_to_author == author)):
-                yield said
+        for index, message in enumerate(recent):
+            if message.addressed and (shared or message.author == author):
+                start = index + 1
+        for message in recent[start:]:
+            if not (message.reply_to_author and (shared or message.reply_to_author == author)):
+                yield message

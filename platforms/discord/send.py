@@ -1,4 +1,4 @@
-"""Carries out ops."""
+"""Execution of outgoing ops over Discord's REST API."""
 
 import asyncio
 import json
@@ -25,6 +25,7 @@ from platforms.core.contract import (
 )
 from platforms.core.errors import ChatGone, Rejected, Unavailable
 from platforms.discord import payloads
+from platforms.discord.capabilities import MAX_FILE_BYTES, NONCE_SECONDS
 from platforms.discord.connection import DiscordClient
 from platforms.discord.errors import (
     UNKNOWN_CHANNEL,
@@ -40,10 +41,6 @@ from sessions.values.clock import Clock
 
 log = logging.getLogger(__name__)
 
-MAX_FILE_BYTES = 10 * 1024 * 1024
-NONCE_SECONDS = 120.0
-"""How long Discord surely recognises the nonce of a message."""
-
 _MARGIN_SECONDS = 15.0
 _CLOCK_SKEW_MS = 10_000
 _MAX_REMEMBERED = 1_000
@@ -54,17 +51,17 @@ _MIN_MATCH_CHARS = 20
 
 
 class DiscordSender:
-    """Our side of every conversation."""
+    """Executor of ops; outlives connections, so `client` is set only while connected."""
 
     def __init__(self, clock: Clock) -> None:
-        self.client: DiscordClient | None = None  # while there is a connection
+        self.client: DiscordClient | None = None
         self._clock = clock
-        self._sent_by_nonce: OrderedDict[str, str] = OrderedDict()  # nonce -> message
+        self._sent_by_nonce: OrderedDict[str, str] = OrderedDict()  # nonce -> message id
         self._reactions: OrderedDict[tuple[str, str], str] = OrderedDict()
-        self._dm_channels: dict[str, str] = {}  # person -> channel
+        self._dm_channels: dict[str, str] = {}  # user id -> channel id
 
     def on_own_message(self, nonce: str, message: str) -> None:
-        """A message of ours came by: what became of its post is known now."""
+        """Record a message of the bot, which proves that the post with this nonce succeeded."""
         self._sent_by_nonce[nonce] = message
         if len(self._sent_by_nonce) > _MAX_REMEMBERED:
             self._sent_by_nonce.popitem(last=False)
@@ -101,7 +98,7 @@ class DiscordSender:
         try:
             message = await self._send(client, channel, op)
         except ChatGoneWithCode as error:
-            # An admin is written to by id, before anybody knows the channel to that person.
+            # The address of an admin is a user id until the private channel is known.
             if error.code != UNKNOWN_CHANNEL or op.address.thread or channel != op.address.chat:
                 raise
             channel = await self._open_private(client, channel, error)
@@ -134,14 +131,17 @@ class DiscordSender:
     def _channel(self, address: Address) -> str:
         channel = self._dm_channels.get(address.chat, address.chat)
         if not channel.isdigit() or not (address.thread or "0").isdigit():
-            msg = f"{channel_id(address)!r} is not a channel of Discord"
+            msg = f"{channel_id(address)!r} is not a Discord channel id"
             raise ChatGone(msg)
         return address.thread or channel
 
-    # --- was it sent? ------------------------------------------------------------------------
+    # --- messages of earlier attempts --------------------------------------------------------
 
     async def _find_sent(self, client: DiscordClient, op: Post | Ask | Upload) -> str | None:
-        """Find what an earlier try made; within the nonce's time Discord does that itself."""
+        """Return the message that an earlier attempt created, if any.
+
+        Within the lifetime of the nonce, Discord itself detects the repetition.
+        """
         nonce = payloads.message_nonce(op.op)
         if known := self._sent_by_nonce.get(nonce):
             return known
@@ -151,7 +151,7 @@ class DiscordSender:
         me = client.user.id if client.user else 0
         for _ in range(_MAX_PAGES):
             page: list[Any] = list(await client.http.logs_from(channel, _PAGE, after=after))
-            for message in sorted(page, key=lambda each: int(each["id"])):
+            for message in sorted(page, key=lambda message: int(message["id"])):
                 if int(message["author"]["id"]) == me and self._is_same_message(message, op, nonce):
                     return str(message["id"])
             if len(page) < _PAGE:
@@ -163,17 +163,16 @@ class DiscordSender:
         if message.get("nonce"):
             return str(message["nonce"]) == nonce
         if str(message["id"]) in self._sent_by_nonce.values():
-            return False  # of another op
+            return False  # the message belongs to another op
         if isinstance(op, Upload):
             names = {file.get("filename") for file in message.get("attachments", ())}
             return _file_name(op.name) in names
         text, shown = render(op.text).strip(), str(message.get("content", "")).strip()
-        grown = len(shown) >= _MIN_MATCH_CHARS and text.startswith(
-            shown
-        )  # it was still being written
-        return shown == text or grown
+        # A streamed answer may have been posted with only its beginning.
+        is_prefix = len(shown) >= _MIN_MATCH_CHARS and text.startswith(shown)
+        return shown == text or is_prefix
 
-    # --- messages that are there -------------------------------------------------------------
+    # --- existing messages -------------------------------------------------------------------
 
     async def _edit(self, client: DiscordClient, op: Edit) -> None:
         channel, payload = (
@@ -194,7 +193,7 @@ class DiscordSender:
                 raise
 
     async def _react(self, client: DiscordClient, op: React) -> None:
-        """Put the new sign, then take the old one away: there is always one to see."""
+        """Add the new reaction, then remove the old one, so that one is always visible."""
         channel, message = int(self._channel(op.address)), _message_id(op.message)
         key = (str(channel), op.message)
         try:
@@ -204,7 +203,8 @@ class DiscordSender:
                 for old in await self._old_reactions(client, channel, message, key, op.emoji):
                     await client.http.remove_own_reaction(channel, message, old)
         except ChatGone as error:
-            raise Rejected(str(error)) from error  # a missing right to react is no missing chat
+            # A missing permission to react does not make the chat unreachable.
+            raise Rejected(str(error)) from error
         self._reactions[key] = op.emoji
         if len(self._reactions) > _MAX_REMEMBERED:
             self._reactions.popitem(last=False)
@@ -217,36 +217,37 @@ class DiscordSender:
             return [old] if old and old != emoji else []
         if emoji:
             return []
-        shown: Payload = dict(await client.http.get_message(channel, message))
-        mine = [each for each in shown.get("reactions", ()) if each.get("me")]
-        return [str(each["emoji"]["name"]) for each in mine]
+        payload: Payload = dict(await client.http.get_message(channel, message))
+        own = [reaction for reaction in payload.get("reactions", ()) if reaction.get("me")]
+        return [str(reaction["emoji"]["name"]) for reaction in own]
 
     async def _typing(self, client: DiscordClient, op: Typing) -> None:
         if client.rate_limit.queue_seconds() > _MAX_TYPING_WAIT_SECONDS:
-            msg = "there is more important to say"
+            msg = "the typing indicator was skipped, because messages are waiting to be sent"
             raise Unavailable(msg)
         await client.http.send_typing(int(self._channel(op.address)))
 
 
 def _message_id(name: str) -> int:
     if not name.isdigit():
-        msg = f"{name!r} is not a message of Discord"
+        msg = f"{name!r} is not a Discord message id"
         raise Rejected(msg)
     return int(name)
 
 
 def _file_name(name: str) -> str:
-    """Discord makes its own of other characters, and would not be recognised."""
+    """Return the name with safe characters only; Discord changes others, which breaks matching."""
     return "".join(char if char.isalnum() or char in "._-" else "_" for char in name) or "file"
 
 
 async def _file_params(op: Upload) -> MultipartParameters:
-    """Stream a file from disk, with everything else beside it."""
+    """Return the multipart body of an upload; the file is streamed from disk."""
     path = Path(op.path)
     try:
         size = (await asyncio.to_thread(path.stat)).st_size
         if size > MAX_FILE_BYTES:
-            msg = f"{op.name} has {size / 2**20:.0f} MiB; Discord takes {MAX_FILE_BYTES >> 20}"
+            limit = MAX_FILE_BYTES >> 20
+            msg = f"{op.name} has {size / 2**20:.0f} MiB; Discord's limit is {limit} MiB"
             raise Rejected(msg)
         file = await asyncio.to_thread(discord.File, path, _file_name(op.name))
     except OSError as error:

@@ -1,24 +1,12 @@
-"""Telegram, through python-telegram-bot's `Bot`.
+"""Telegram adapter, built on python-telegram-bot's `Bot`.
 
-  config        `[platforms.telegram]`; guide: how somebody gets a bot
-  capabilities  what Telegram can do, in private chats and in groups
-  adapter       the platform as the gateway knows it
-coming in
-  polling       asks for updates, and acknowledges what is stored
-  webhook       is sent updates, and answers when they are stored
-  intake        from raw updates to the inbox, in order
-  joining       several messages that are one: albums, pasted texts, forwards
-  reading       what an update says
-  wire          how Telegram writes it
-  files         what people attach, piece by piece
-going out
-  showing       ops as calls: the best form first, then plainer ones
-  rich          a Markdown text as a rich message
-  entities      ... as text with entities
-between
-  request       connections, in several pools
-  errors        what can go wrong, as the contract's errors
-  probe         whether the bot can work, asked without connecting it
+`adapter` implements the platform contract; `config`, `capabilities` and `guide` describe it, and
+`probe` checks the bot without starting the adapter.
+Inbound: `polling` and `webhook` get raw updates; `receive` stores them in order, using `decode`
+(updates to events), `payloads` (Telegram's objects), `join` (albums, split texts, forwards) and
+`room_context` (earlier messages in a room). `files` downloads attachments.
+Outbound: `send` carries out ops; `format_rich` and `format_entities` render Markdown.
+Both: `http` holds the connections, `errors` translates library errors into contract errors.
 """
 
 import contextlib
@@ -42,7 +30,7 @@ if find_spec(_LIBRARY) is None:
 
 
 def _build(config: Any, surroundings: Surroundings) -> Adapter:  # noqa: ANN401 - the registry knows no config type
-    with _left_out("cryptography"):  # 7 MB, with which the library reads passports; we do not
+    with _left_out("cryptography"):  # 7 MB, used only for Telegram Passport
         from platforms.telegram.adapter import TelegramAdapter  # noqa: PLC0415 - loads the library
 
     return TelegramAdapter(config, surroundings)
@@ -64,11 +52,11 @@ async def _mend(config: Any, mend: str) -> str:  # noqa: ANN401 - as above
 
 @contextlib.contextmanager
 def _left_out(name: str) -> Iterator[None]:
-    """Have what is loaded here do without a module as if it were not installed."""
+    """Make imports inside the block see module `name` as not installed."""
     if name in sys.modules:
         yield
         return
-    sys.modules[name] = None  # type: ignore[assignment]  # so Python itself marks what is not there
+    sys.modules[name] = None  # type: ignore[assignment]  # Python then raises ModuleNotFoundError
     try:
         yield
     finally:

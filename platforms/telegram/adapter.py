@@ -1,4 +1,4 @@
-"""Telegram as the gateway knows it."""
+"""Implementation of the platform contract for Telegram."""
 
 import asyncio
 import hashlib
@@ -37,18 +37,18 @@ log = logging.getLogger(__name__)
 _MENU_KEY = "menu"
 _MIGRATED_KEY = "moved"
 _WEBHOOK_KEY = "webhook"
-_MEMBER_CACHE_SECONDS = 300.0  # seconds
+_MEMBER_CACHE_SECONDS = 300.0
 _NON_MEMBER_CACHE_SECONDS = 30.0
 _MAX_CACHED_MEMBERS = 2_000
 _MEMBER_TIMEOUT_SECONDS = 5.0
-_ANSWER_PAUSES = (0.2, 1.0, 3.0)  # seconds between tries to answer a button
+_ANSWER_PAUSES = (0.2, 1.0, 3.0)  # seconds between attempts to answer a callback query
 _MAX_COMMANDS = 100
 _PRIVATE_COMMANDS = {"start"}
 _MEMBER_STATUSES = {"creator", "administrator", "member"}
 
 
 class TelegramAdapter:
-    """One bot."""
+    """Adapter for one bot account."""
 
     name = "telegram"
     capabilities = PRIVATE
@@ -67,13 +67,11 @@ class TelegramAdapter:
         self.account = surroundings.account
         self._config = config
         self._surroundings = surroundings
-        self._poll_seconds = poll_seconds  # how long a question for updates stays open
+        self._poll_seconds = poll_seconds
         self._grace_seconds = grace_seconds
-        self._join_scale = join_scale  # of the usual time that pieces are waited for
-        self._conflict_pause_seconds, self._conflict_over_seconds = (
-            conflict_pause_seconds,
-            conflict_over_seconds,
-        )
+        self._join_scale = join_scale  # factor on the join windows; tests shorten them
+        self._conflict_pause_seconds = conflict_pause_seconds
+        self._conflict_over_seconds = conflict_over_seconds
         token = config.token.reveal()
         base = config.base_url.rstrip("/")
         self._ssl_context = create_ssl_context(base)
@@ -84,24 +82,24 @@ class TelegramAdapter:
             base_url=f"{base}/bot",
             base_file_url=f"{base}/file/bot",
             request=self._request,
-            get_updates_request=self._request,  # unused: the poller has a connection of its own
+            get_updates_request=self._request,  # unused: the poller has its own connection
         )
         self._connect_lock = asyncio.Lock()
         self._is_connected = False
-        self._is_initialized = False  # the library has learnt who we are
+        self._is_initialized = False  # the library has fetched the bot's account
         self._sender = TelegramSender(self._bot, self._on_chat_migrated)
         self._migrated_chats: dict[int, int] = {}
         self._member_cache: OrderedDict[tuple[int, str], tuple[bool, float]] = OrderedDict()
         self._webhook: Webhook | None = None
         if config.mode == "webhook":
-            given = config.webhook_secret
-            secret = given.reveal() if given else derive_secret(token)
+            configured = config.webhook_secret
+            secret = configured.reveal() if configured else derive_secret(token)
             self._webhook = Webhook(config.webhook_url, secret)
 
     # --- the contract ------------------------------------------------------------------------
 
     def capabilities_in(self, address: Address) -> Capabilities:
-        """See `VariesByChat`. The ids of groups are negative."""
+        """See `VariesByChat`. Group ids are negative."""
         if address.chat.startswith("-"):
             return GROUP
         return PRIVATE if self._sender.has_drafts(address) else PRIVATE_WITHOUT_DRAFTS
@@ -112,10 +110,10 @@ class TelegramAdapter:
             async with asyncio.TaskGroup() as group:
                 await self._run(inbox, ready, group)
         except BaseExceptionGroup as errors:
-            if _is_cancelled():  # a failure in the same moment must not hide that
+            if _is_cancelled():  # a simultaneous failure must not hide the cancellation
                 raise asyncio.CancelledError from errors
             error = _main_error(errors)
-            if isinstance(error, Unauthorized):  # nobody will start this again
+            if isinstance(error, Unauthorized):  # the caller does not restart this adapter
                 await self.aclose()
             raise error from errors
         finally:
@@ -141,9 +139,9 @@ class TelegramAdapter:
         return self._webhook.hosts() if self._webhook else ()
 
     async def aclose(self) -> None:
-        """Close the connections; delivering opens them again."""
+        """Close the connections; the next `deliver` reopens them."""
         self._is_connected = self._is_initialized = False
-        await self._request.shutdown()  # not the bot: it closes nothing before it was connected
+        await self._request.shutdown()  # `Bot.shutdown` does nothing on an uninitialized bot
         await self._bot.shutdown()
 
     def claim_link(self, code: str) -> str:
@@ -154,15 +152,15 @@ class TelegramAdapter:
     # --- while connected ---------------------------------------------------------------------
 
     async def _run(self, inbox: Inbox, ready: Callable[[], None], group: asyncio.TaskGroup) -> None:
-        self._is_connected = False  # whether the token still works shows here
+        self._is_connected = False  # check the token again on every start
         await self._connect()
         self._sender.on_connected()
         me = TelegramBot(self._bot.id, self._bot.username)
 
-        def beside(work: Coroutine[Any, Any, None], what: str) -> None:
-            group.create_task(_in_background(work, what), name=f"telegram: {what}")
+        def in_background(work: Coroutine[Any, Any, None], description: str) -> None:
+            group.create_task(_in_background(work, description), name=f"telegram: {description}")
 
-        intake = TelegramReceiver(
+        receiver = TelegramReceiver(
             UpdateDecoder(
                 platform=self.name,
                 account=self.account,
@@ -173,23 +171,23 @@ class TelegramAdapter:
             inbox,
             self._surroundings.shelf,
             self._surroundings.clock,
-            answer_callback=lambda callback: beside(
-                self._answer_callback(callback), "answering a button"
+            answer_callback=lambda callback: in_background(
+                self._answer_callback(callback), "answering a button press"
             ),
             is_member=self._is_member if self._surroundings.memberships else None,
             join_scale=self._join_scale,
         )
-        await intake.restore()
-        group.create_task(intake.submit_due_forever(), name="telegram: joining")
-        beside(self._publish_commands(), "telling our commands")
+        await receiver.restore()
+        group.create_task(receiver.submit_due_forever(), name="telegram: joining messages")
+        in_background(self._publish_commands(), "publishing the command menu")
         if self._webhook:
             await self._surroundings.shelf.put(_WEBHOOK_KEY, self._config.webhook_url)
-            await self._webhook.run(self._bot, intake.receive, ready)
+            await self._webhook.run(self._bot, receiver.receive, ready)
         else:
-            await self._poll(me, intake, ready)
+            await self._poll(me, receiver, ready)
 
     async def _connect(self) -> None:
-        """Learn who we are; that also proves the token."""
+        """Fetch the bot's account, which validates the token, and load the migrated chats."""
         async with self._connect_lock:
             if self._is_connected:
                 return
@@ -205,7 +203,7 @@ class TelegramAdapter:
             self._is_connected = True
 
     async def _poll(
-        self, me: TelegramBot, intake: TelegramReceiver, ready: Callable[[], None]
+        self, me: TelegramBot, receiver: TelegramReceiver, ready: Callable[[], None]
     ) -> None:
         poller = UpdatePoller(
             self._bot.base_url,
@@ -220,59 +218,63 @@ class TelegramAdapter:
             conflict_over_seconds=self._conflict_over_seconds,
         )
         try:
-            await poller.run(intake.receive, ready)
+            await poller.run(receiver.receive, ready)
         except WebhookStillSet as error:
             await self._remove_own_webhook()
-            msg = "a webhook of an earlier start was in the way; it is removed now"
+            msg = "a webhook from an earlier run blocked polling; it has been removed"
             raise Unavailable(msg) from error
 
     async def _remove_own_webhook(self) -> None:
-        """Remove a webhook that we set ourselves; another program's is named, and left alone."""
+        """Remove the webhook if this gateway set it; raise `Unavailable` naming a foreign one."""
         with translate_errors():
             info = await self._bot.get_webhook_info()
         ours = await self._surroundings.shelf.get(_WEBHOOK_KEY)
         if info.url and info.url != ours:
             msg = (
-                f"this bot's messages go to a webhook of another program ({info.url}); remove it "
-                'there (deleteWebhook), or set platforms.telegram.mode = "webhook"'
+                f"this bot's messages go to another program's webhook ({info.url}); remove that "
+                'webhook (deleteWebhook), or set platforms.telegram.mode = "webhook"'
             )
             raise Unavailable(msg)
         with translate_errors():
             await self._bot.delete_webhook(drop_pending_updates=False)
 
     async def _answer_callback(self, callback: str) -> None:
-        """Stop the button from looking as if it were still pressed."""
+        """Answer a callback query, so that clients stop the button's progress indicator."""
         for pause in _ANSWER_PAUSES:
             try:
                 with translate_errors():
                     await self._bot.answer_callback_query(callback)
             except (Unavailable, Unconfirmed) as error:
-                told = error.retry_after if isinstance(error, Unavailable) else None
-                await asyncio.sleep(max(pause, told or 0.0))
+                retry_after = error.retry_after if isinstance(error, Unavailable) else None
+                await asyncio.sleep(max(pause, retry_after or 0.0))
             else:
                 return
         with translate_errors():
             await self._bot.answer_callback_query(callback)
 
     async def _publish_commands(self) -> None:
-        """Show our commands in Telegram's menu, when they have changed."""
-        entries = [each for each in self._surroundings.commands if not each.admin][:_MAX_COMMANDS]
+        """Publish Telegram's command menu if the commands changed since the last publication."""
+        entries = [entry for entry in self._surroundings.commands if not entry.admin]
+        entries = entries[:_MAX_COMMANDS]
         if not entries:
             return
-        told = f"{self._bot.id}:{hashlib.sha256(msgspec.json.encode(entries)).hexdigest()}"
-        if await self._surroundings.shelf.get(_MENU_KEY) == told:
+        digest = f"{self._bot.id}:{hashlib.sha256(msgspec.json.encode(entries)).hexdigest()}"
+        if await self._surroundings.shelf.get(_MENU_KEY) == digest:
             return
-        commands = [BotCommand(each.word, each.summary[:256]) for each in entries]
-        in_groups = [each for each in commands if each.command not in _PRIVATE_COMMANDS]
+        commands = [BotCommand(entry.word, entry.summary[:256]) for entry in entries]
+        in_groups = [command for command in commands if command.command not in _PRIVATE_COMMANDS]
         with translate_errors():
             await self._bot.set_my_commands(commands, BotCommandScopeDefault())
             await self._bot.set_my_commands(in_groups, BotCommandScopeAllGroupChats())
-        await self._surroundings.shelf.put(_MENU_KEY, told)
+        await self._surroundings.shelf.put(_MENU_KEY, digest)
 
     # --- groups ------------------------------------------------------------------------------
 
     async def _is_member(self, chat: TelegramChat, person: str) -> bool:
-        """Ask whether somebody belongs to a group: who comments on a channel's post need not."""
+        """Return whether `person` belongs to a group; unknown counts as no.
+
+        Commenters on a channel post write into its discussion group without being members.
+        """
         if chat.type == "group":
             return True
         now = self._surroundings.clock.monotonic()
@@ -284,11 +286,16 @@ class TelegramAdapter:
         try:
             async with asyncio.timeout(_MEMBER_TIMEOUT_SECONDS):
                 with translate_errors():
-                    found = await self._bot.get_chat_member(chat.id, int(person))
+                    member = await self._bot.get_chat_member(chat.id, int(person))
         except (PlatformError, TimeoutError) as error:
-            log.info("whether %s belongs to %d is not known: %s", person, chat.id, error)
+            log.info(
+                "telegram: cannot tell whether user %s is a member of group %d: %s",
+                person,
+                chat.id,
+                error,
+            )
             return False
-        belongs = found.status in _MEMBER_STATUSES or bool(getattr(found, "is_member", False))
+        belongs = member.status in _MEMBER_STATUSES or bool(getattr(member, "is_member", False))
         until = now + (_MEMBER_CACHE_SECONDS if belongs else _NON_MEMBER_CACHE_SECONDS)
         self._member_cache[chat.id, person] = (belongs, until)
         while len(self._member_cache) > _MAX_CACHED_MEMBERS:
@@ -296,19 +303,19 @@ class TelegramAdapter:
         return belongs
 
     async def _on_chat_migrated(self, old: int, new: int) -> None:
-        log.info("the group %d is called %d now", old, new)
+        log.info("telegram: group %d became supergroup %d", old, new)
         self._migrated_chats[old] = new
         await self._surroundings.shelf.put(
             _MIGRATED_KEY, msgspec.json.encode(self._migrated_chats).decode()
         )
 
 
-async def _in_background(work: Awaitable[None], what: str) -> None:
-    """Do something beside that nobody waits for; its failure is only told."""
+async def _in_background(work: Awaitable[None], description: str) -> None:
+    """Run best-effort work; log platform errors instead of raising them."""
     try:
         await work
     except PlatformError as error:
-        log.info("%s failed: %s", what, error)
+        log.info("telegram: %s failed: %s", description, error)
 
 
 def _is_cancelled() -> bool:
@@ -317,13 +324,13 @@ def _is_cancelled() -> bool:
 
 
 def _main_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Give the error that matters out of those that came together."""
-    found: list[BaseException] = []
-    waiting: list[BaseException] = [errors]
-    while waiting:
-        error = waiting.pop(0)
+    """Return the first platform error in the group, else the first error of any kind."""
+    leaves: list[BaseException] = []
+    pending: list[BaseException] = [errors]
+    while pending:
+        error = pending.pop(0)
         if isinstance(error, BaseExceptionGroup):
-            waiting.extend(error.exceptions)
+            pending.extend(error.exceptions)
         else:
-            found.append(error)
-    return next((each for each in found if isinstance(each, PlatformError)), found[0])
+            leaves.append(error)
+    return next((error for error in leaves if isinstance(error, PlatformError)), leaves[0])

@@ -1,4 +1,4 @@
-"""Sans-IO: what Telegram can do, as data."""
+"""Sans-IO: capabilities and limits of Telegram, as data."""
 
 import msgspec
 
@@ -17,9 +17,9 @@ PRIVATE = Capabilities(
     live=Live.DRAFT,
     repeat=Repeat.MARK,
     live_interval=1.0,
-    burst=10,  # about one a second, with bursts
+    burst=10,  # Telegram's guideline: one message a second per chat, short bursts allowed
     per_second=1.0,
-    account_burst=3,  # with what grows back, less than thirty in any second
+    account_burst=3,  # burst plus refill stays below 30 in any second
     account_per_second=26.0,
     typing_interval=4.5,
     buttons=8,
@@ -27,23 +27,23 @@ PRIVATE = Capabilities(
     files=MAX_UPLOAD_BYTES,
     caption_limit=CAPTION_LIMIT,
 )
-"""A chat with one person."""
+"""Private chats that show drafts."""
 
 PRIVATE_WITHOUT_DRAFTS = msgspec.structs.replace(
     PRIVATE,
     live=Live.EDIT,
     live_interval=1.5,
-    rest=1.0,  # two edits within a second may be one too many
+    rest=1.0,  # two edits within one second may exceed the rate limit
 )
-"""The same where drafts are refused."""
+"""Private chats in which Telegram refuses drafts."""
 
 GROUP = msgspec.structs.replace(
     PRIVATE,
-    live=Live.EDIT,  # drafts are refused there
+    live=Live.EDIT,  # Telegram refuses drafts in groups
     live_interval=3.0,
-    rest=1.0,  # two edits within a second may be one too many
+    rest=1.0,  # two edits within one second may exceed the rate limit
     burst=5,
     per_second=20 / 60,
     per_minute=20,  # edits count too
 )
-"""A group: all its topics share what it may take."""
+"""Groups and supergroups; all topics of a group share its rate limit."""

@@ -1,4 +1,4 @@
-"""Sans-IO: what can be configured about Telegram."""
+"""Sans-IO: configuration of Telegram (`[platforms.telegram]`)."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 
 
 class TelegramConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[platforms.telegram]`."""
+    """A Telegram bot."""
 
     token: Annotated[Secret, Meta(description="The bot's token, as @BotFather gave it.")]
     base_url: Annotated[
@@ -29,42 +29,42 @@ class TelegramConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     mode: Annotated[
         Literal["polling", "webhook"],
         Meta(
-            description="Ask Telegram for messages (works everywhere), or have it send them to "
-            "`webhook_url`."
+            description="How messages arrive: `polling` works everywhere, `webhook` lets Telegram "
+            "send them to `webhook_url`."
         ),
     ] = "polling"
     webhook_url: Annotated[
         str,
         Meta(
-            description="The public address under which Telegram reaches the HTTP port, with a "
-            "path of its own: `https://bot.example.org/telegram`."
+            description="The public address at which Telegram reaches the HTTP port, with a path "
+            "of its own: `https://bot.example.org/telegram`."
         ),
     ] = ""
     webhook_secret: Annotated[
         Secret | None,
         Meta(
-            description="What Telegram shows with each message, to prove that it is Telegram; "
-            "left out, one is made from the token."
+            description="Secret that Telegram sends with each message to prove its origin; by "
+            "default derived from the token."
         ),
     ] = None
     require_mention: Annotated[
         bool,
         Meta(
-            description="In groups answer only when mentioned, answered or given a command; "
-            "otherwise every message there is taken as meant for the bot."
+            description="In groups, answer only mentions, replies and commands; if false, every "
+            "message in a group counts as addressed to the bot."
         ),
     ] = True
 
     def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """See `gateway.settings`."""
         if self.mode == "webhook":
-            place = urlsplit(self.webhook_url)
-            inside = place.scheme == "http" and place.hostname in _LOOPBACK
+            url = urlsplit(self.webhook_url)
+            is_local = url.scheme == "http" and url.hostname in _LOOPBACK
             if not self.webhook_url:
                 yield ("webhook_url",), "is missing; Telegram needs an address to send to"
-            elif not inside and place.scheme != "https":
-                yield ("webhook_url",), "must begin with https://, Telegram takes nothing else"
-            elif not place.path.strip("/"):
-                yield ("webhook_url",), "needs a path, such as /telegram at its end"
+            elif not is_local and url.scheme != "https":
+                yield ("webhook_url",), "must begin with https://; Telegram accepts nothing else"
+            elif not url.path.strip("/"):
+                yield ("webhook_url",), "needs a path, such as /telegram at the end"
         if self.webhook_secret and not _SECRET.fullmatch(self.webhook_secret.reveal()):
-            yield ("webhook_secret",), "may only have letters, digits, _ and -, at most 256"
+            yield ("webhook_secret",), "may contain only letters, digits, _ and -, at most 256"

@@ -1,4 +1,4 @@
-"""Sans-IO: from what Telegram says to what the gateway hears."""
+"""Sans-IO: decoder of Telegram updates into inbound events."""
 
 import re
 from collections.abc import Collection
@@ -40,26 +40,30 @@ _EXTENSIONS = {
 
 
 class TelegramBot(msgspec.Struct, frozen=True):
-    """Who we are there."""
+    """The bot's own account."""
 
     id: int
     username: str = ""
 
 
 class UpdateDecoder(msgspec.Struct, frozen=True, kw_only=True):
-    """Turns updates into events."""
+    """Decoder of updates into inbound events."""
 
     platform: str
     account: str
     bot: TelegramBot
     require_mention: bool = True
     commands: frozenset[str] = frozenset()
-    """Words of ours; in a group a bare command counts only when it is one of them."""
+    """Known commands; in a group, other commands count only with `@bot`. Empty: all are known."""
 
     def decode(
         self, update: TelegramUpdate, now: int, active_threads: Collection[tuple[str, str]] = ()
     ) -> Inbound | None:
-        """Give the event; None when an update means nothing to us."""
+        """Return the event of an update, or None for an update without one.
+
+        `active_threads` are the (chat, thread) pairs of topics in which the bot was addressed
+        before: every message there counts as addressed.
+        """
         if update.message:
             return self._message(update.message, active_threads)
         if update.edited_message:
@@ -73,14 +77,14 @@ class UpdateDecoder(msgspec.Struct, frozen=True, kw_only=True):
     # --- messages
 
     def _message(
-        self, message: TelegramMessage, known_threads: Collection[tuple[str, str]]
+        self, message: TelegramMessage, active_threads: Collection[tuple[str, str]]
     ) -> InboundMessage | None:
         parts = self._parts(message)
         sender = self._sender(message)
         if not parts or sender is None or message.chat.type == "channel":
             return None
         address = self.address(message.chat, _thread(message))
-        known = bool(address.thread) and (address.chat, address.thread) in known_threads
+        active = bool(address.thread) and (address.chat, address.thread) in active_threads
         return InboundMessage(
             id=str(message.message_id),
             at=message.date * 1000,
@@ -88,7 +92,7 @@ class UpdateDecoder(msgspec.Struct, frozen=True, kw_only=True):
             sender=sender,
             parts=parts,
             direct=message.chat.is_private,
-            addressed=message.chat.is_private or self._is_addressed(message, known=known),
+            addressed=message.chat.is_private or self._is_addressed(message, active=active),
             reply_to=self._quote(message),
         )
 
@@ -108,23 +112,24 @@ class UpdateDecoder(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def address(self, chat: TelegramChat, thread: int | None) -> Address:
-        """Name a place."""
+        """Return the gateway's address of a chat or of one of its topics."""
         return Address(self.platform, str(chat.id), self.account, str(thread) if thread else "")
 
     def _sender(self, message: TelegramMessage) -> Sender | None:
-        """Say who it was; whoever writes as a group or channel is that, and not a person."""
+        """Return the author: the group or channel itself for messages sent on its behalf."""
         if chat := message.sender_chat:
             return Sender(str(chat.id), chat.name, is_bot=message.is_automatic_forward)
         user = message.sender
         return Sender(str(user.id), user.name, user.is_bot) if user else None
 
     def _parts(self, message: TelegramMessage) -> tuple[Part, ...]:
-        words = self._text(message)
-        parts: list[Part] = [Text(words)] if words else []
+        text = self._text(message)
+        parts: list[Part] = [Text(text)] if text else []
         parts += _files(message)
         if parts and message.forward_origin:
-            # It also keeps a command that somebody passes on from being obeyed.
-            parts.insert(0, Text(f"[Forwarded from {message.forward_origin.name or 'somebody'}]"))
+            # The prefix also keeps a forwarded command from being executed.
+            origin = message.forward_origin.name or "an unknown sender"
+            parts.insert(0, Text(f"[Forwarded from {origin}]"))
         return tuple(parts)
 
     def _text(self, message: TelegramMessage) -> str:
@@ -146,7 +151,7 @@ class UpdateDecoder(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join(filter(None, (text, *others)))
 
     def _strip_mention(self, text: str) -> str:
-        """Take our name off the front, so that what follows may be a command."""
+        """Remove a leading mention of the bot, so that the rest can be a command."""
         name = f"@{self.bot.username}".lower()
         bare = text.lstrip()
         if self.bot.username and bare.lower().startswith(name):
@@ -155,37 +160,37 @@ class UpdateDecoder(msgspec.Struct, frozen=True, kw_only=True):
                 return rest.lstrip(" ,:\n")
         return text
 
-    # --- meant for us?
+    # --- addressed to the bot?
 
-    def _is_addressed(self, message: TelegramMessage, *, known: bool) -> bool:
+    def _is_addressed(self, message: TelegramMessage, *, active: bool) -> bool:
         if message.is_automatic_forward:
             return False
         command = self._is_our_command(message)
         if command is not None:
             return command
-        if known or not self.require_mention:
+        if active or not self.require_mention:
             return True
         return self._is_mentioned(message) or self._is_reply_to_us(message)
 
     def _is_our_command(self, message: TelegramMessage) -> bool | None:
-        """Tell whether the first word is a command of ours, or of another; None: it is none."""
-        found = _COMMAND.match(message.text_or_caption)
-        if found is None or message.forward_origin:
+        """Return True for a command to this bot, False for another bot's, else None."""
+        match = _COMMAND.match(message.text_or_caption)
+        if match is None or message.forward_origin:
             return None
-        if found["bot"]:
-            return found["bot"].lower() == self.bot.username.lower()
-        if self.commands and found["word"].lower() not in self.commands:
+        if match["bot"]:
+            return match["bot"].lower() == self.bot.username.lower()
+        if self.commands and match["word"].lower() not in self.commands:
             return None
         return True
 
     def _is_mentioned(self, message: TelegramMessage) -> bool:
-        words = message.text_or_caption
+        text = message.text_or_caption
         for span in message.all_entities:
             if span.type == "text_mention" and span.user and span.user.id == self.bot.id:
                 return True
             if span.type == "mention":
-                said = slice_utf16(words, span.offset, span.length)
-                if said.lower() == f"@{self.bot.username}".lower():
+                mention = slice_utf16(text, span.offset, span.length)
+                if mention.lower() == f"@{self.bot.username}".lower():
                     return True
         return False
 
@@ -230,7 +235,10 @@ class UpdateDecoder(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _stop(self, stopped: StoppedGeneration, number: int, now: int) -> InboundAction:
-        """The button below a draft: only in private chats, so the chat is the person."""
+        """Decode the Stop button of a draft.
+
+        Drafts exist only in private chats, so the chat's id is the person's id.
+        """
         return InboundAction(
             id=f"u{number}",
             at=now,
@@ -242,13 +250,13 @@ class UpdateDecoder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def slice_utf16(text: str, offset: int, length: int) -> str:
-    """Take a part of a text, counted in UTF-16 units."""
+    """Return a slice of a text; `offset` and `length` count UTF-16 units."""
     raw = text.encode("utf-16-le", "replace")
     return raw[2 * offset : 2 * (offset + length)].decode("utf-16-le", "replace")
 
 
 def restore_markup(text: str, spans: tuple[MessageEntityPayload, ...]) -> str:
-    """Write the code and the links of a message as the person had typed them."""
+    """Restore the Markdown of code and links, which Telegram delivers as entities."""
     marks: list[tuple[int, str]] = []
     for span in spans:
         end = span.offset + span.length
@@ -260,20 +268,23 @@ def restore_markup(text: str, spans: tuple[MessageEntityPayload, ...]) -> str:
             marks += [(span.offset, "["), (end, f"]({span.url})")]
     if not marks:
         return text
-    raw, written, last = text.encode("utf-16-le", "replace"), "", 0
-    for place, mark in sorted(marks, key=lambda each: each[0]):
-        written += raw[2 * last : 2 * place].decode("utf-16-le", "replace") + mark
-        last = place
-    return written + raw[2 * last :].decode("utf-16-le", "replace")
+    raw, out, last = text.encode("utf-16-le", "replace"), "", 0
+    for offset, mark in sorted(marks, key=lambda mark: mark[0]):
+        out += raw[2 * last : 2 * offset].decode("utf-16-le", "replace") + mark
+        last = offset
+    return out + raw[2 * last :].decode("utf-16-le", "replace")
 
 
 def _thread(message: TelegramMessage) -> int | None:
-    """Name the topic; outside of topics the same field only says what an answer is about."""
+    """Return the topic's id; outside topics `message_thread_id` only identifies a reply thread."""
     return message.message_thread_id if message.is_topic_message else None
 
 
 def _replied_message(message: TelegramMessage) -> TelegramMessage | None:
-    """Give what a message answers; the first message of a topic is not meant by those in it."""
+    """Return the message replied to.
+
+    A message in a topic that replies to nothing carries the topic's first message in this field.
+    """
     answered = message.reply_to_message
     if answered is None or answered.forum_topic_created is not None:
         return None
@@ -283,14 +294,14 @@ def _replied_message(message: TelegramMessage) -> TelegramMessage | None:
 
 
 def _files(message: TelegramMessage) -> list[File]:
-    found: list[File] = []
+    files: list[File] = []
     if message.photo:
         largest = max(message.photo, key=lambda each: each.width * each.height)
-        found.append(_file(message, largest, "photo", "image/jpeg"))
+        files.append(_file(message, largest, "photo", "image/jpeg"))
     if message.animation:
-        found.append(_file(message, message.animation, "animation", "video/mp4"))
+        files.append(_file(message, message.animation, "animation", "video/mp4"))
     elif message.document:
-        found.append(_file(message, message.document, "file", "application/octet-stream"))
+        files.append(_file(message, message.document, "file", "application/octet-stream"))
     for attachment, kind, media_type in (
         (message.audio, "audio", "audio/mpeg"),
         (message.voice, "voice", "audio/ogg"),
@@ -298,8 +309,8 @@ def _files(message: TelegramMessage) -> list[File]:
         (message.video_note, "video", "video/mp4"),
     ):
         if attachment:
-            found.append(_file(message, attachment, kind, media_type))
-    return found
+            files.append(_file(message, attachment, kind, media_type))
+    return files
 
 
 def _file(message: TelegramMessage, attachment: TelegramFile, kind: str, media_type: str) -> File:

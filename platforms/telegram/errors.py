@@ -1,4 +1,4 @@
-"""What goes wrong in the library and its HTTP client, as the errors of the contract."""
+"""Translation of errors of python-telegram-bot and aiohttp into errors of the contract."""
 
 import contextlib
 import re
@@ -27,14 +27,14 @@ from platforms.core.errors import (
 from platforms.telegram.http import TooManyRequests
 
 TRANSPORT_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
-"""What goes wrong below HTTP, or in it."""
+"""Failures of the HTTP client, including those of the connection."""
 
 NOT_SENT_ERRORS = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
-"""The request surely never reached Telegram."""
+"""Failures that prove that the request never reached Telegram."""
 
 _CONNECT_FAILURES = {
-    aiohttp.ConnectionTimeoutError: "no connection in time",
-    aiohttp.InvalidURL: "platforms.telegram.base_url is no http:// or https:// address",
+    aiohttp.ConnectionTimeoutError: "the connection timed out",
+    aiohttp.InvalidURL: "platforms.telegram.base_url is not an http:// or https:// address",
 }
 
 _CHAT_GONE = re.compile(
@@ -48,32 +48,33 @@ _TOO_LARGE = re.compile(r"entity too large|file is too big", re.IGNORECASE)
 _UNFINISHED = re.compile(r"abort|restart|timed? ?out", re.IGNORECASE)
 
 NOT_MODIFIED = re.compile(r"message is not modified", re.IGNORECASE)
-"""An edit that changes nothing has done its work."""
+"""Error of an edit that changes nothing; the edit counts as done."""
 
 DELETE_NOT_FOUND = re.compile(r"message to delete not found", re.IGNORECASE)
-"""A delete of what is gone has done its work, too."""
+"""Error of deleting a message that no longer exists; the delete counts as done."""
 
 COMPETING_POLLER = (
     "another program receives this bot's messages (Telegram allows one getUpdates at a time); "
-    "stop it, or give it a bot of its own"
+    "stop that program, or give it a bot of its own"
 )
 TOKEN_REFUSED = "Telegram does not accept the token (platforms.telegram.token, TELEGRAM_BOT_TOKEN)"  # noqa: S105 - a message
 BOT_NOT_FOUND = (
-    "there is no such bot at this address (platforms.telegram.token, platforms.telegram.base_url)"
+    "Telegram knows no such bot at this address "
+    "(platforms.telegram.token, platforms.telegram.base_url)"
 )
 
 
 class GroupMigrated(ChatGone):
-    """The group has become a supergroup, which has another id; nothing was carried out."""
+    """The group became a supergroup with the id `chat`; the call was not carried out."""
 
     def __init__(self, chat: int) -> None:
-        super().__init__(f"the group is called {chat} now")
+        super().__init__(f"the group is now the supergroup {chat}")
         self.chat = chat
 
 
 @contextlib.contextmanager
 def translate_errors() -> Iterator[None]:
-    """Turn the library's exceptions into those of the contract."""
+    """Raise exceptions of the library and of aiohttp as errors of the contract."""
     try:
         yield
     except ChatMigrated as error:
@@ -84,7 +85,10 @@ def translate_errors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def detect_missing_method() -> Iterator[None]:
-    """The library takes a method that the server lacks for a wrong token."""
+    """Raise `EndPointNotFound` for a method that the server lacks.
+
+    The library reports such a method as an invalid token.
+    """
     try:
         yield
     except InvalidToken as error:
@@ -95,9 +99,10 @@ def detect_missing_method() -> Iterator[None]:
 
 
 def translate_error(error: TelegramError | aiohttp.ClientError) -> PlatformError:
-    """Find the error of the contract; the first line that fits counts.
+    """Return the contract's error for an exception; the first matching case wins.
 
-    Messages of the HTTP client may name the address, which holds the token: only its kind is told.
+    Messages of the HTTP client may contain the URL, and the URL contains the token, so only the
+    exception's type is reported.
     """
     text = error.message if isinstance(error, TelegramError) else ""
     match error:
@@ -106,9 +111,9 @@ def translate_error(error: TelegramError | aiohttp.ClientError) -> PlatformError
         case EndPointNotFound():
             return Rejected(text)
         case InvalidToken():
-            # The library says both of a wrong token and of an address where no Telegram is.
-            said = str(error.__cause__) if isinstance(error.__cause__, InvalidToken) else text
-            return Unauthorized(BOT_NOT_FOUND if "not found" in said.lower() else TOKEN_REFUSED)
+            # The library raises this both for a wrong token and for a server that is not Telegram.
+            reason = str(error.__cause__) if isinstance(error.__cause__, InvalidToken) else text
+            return Unauthorized(BOT_NOT_FOUND if "not found" in reason.lower() else TOKEN_REFUSED)
         case Conflict():
             return Unavailable(text if "webhook" in text.lower() else COMPETING_POLLER)
         case Forbidden():
@@ -120,7 +125,7 @@ def translate_error(error: TelegramError | aiohttp.ClientError) -> PlatformError
         case aiohttp.ClientError():
             return _translate_transport(error)
         case _:
-            return Unconfirmed(text)  # an answer that cannot be read
+            return Unconfirmed(text)  # an unreadable response
 
 
 def _translate_network(error: NetworkError) -> PlatformError:
@@ -130,14 +135,14 @@ def _translate_network(error: NetworkError) -> PlatformError:
     if _TOO_LARGE.search(error.message):
         return Rejected(error.message)
     if cause is None and not _UNFINISHED.search(error.message):
-        # Telegram's own servers answered that they failed, in their own words.
-        return Unavailable(f"Telegram has failed: {error.message}")
-    return Unconfirmed(f"Telegram did not say what came of it: {error.message[:100]}")
+        # Telegram itself reported an internal failure.
+        return Unavailable(f"Telegram reported a failure: {error.message}")
+    return Unconfirmed(f"Telegram did not confirm the call: {error.message[:100]}")
 
 
 def _translate_transport(cause: Exception) -> PlatformError:
     kind = type(cause).__name__
     if isinstance(cause, NOT_SENT_ERRORS):
-        why = _CONNECT_FAILURES.get(type(cause), "no connection")
-        return Unavailable(f"Telegram cannot be reached ({why})")
+        reason = _CONNECT_FAILURES.get(type(cause), "no connection")
+        return Unavailable(f"Telegram cannot be reached ({reason})")
     return Unconfirmed(f"the connection to Telegram broke ({kind})")

@@ -1,4 +1,4 @@
-"""Reads what people attach, piece by piece."""
+"""Streaming download of attachments."""
 
 from collections.abc import AsyncIterator
 from http import HTTPStatus
@@ -23,15 +23,18 @@ _SERVER_ERROR = HTTPStatus.INTERNAL_SERVER_ERROR
 async def download_file(
     bot: Bot, base: str, file: File, trusted: SSLContext | bool
 ) -> AsyncIterator[bytes]:
-    """Read one file; `base` is the address of all files, with the token."""
+    """Yield the chunks of one file; `base` is the file root URL, which contains the token.
+
+    Raises `Rejected` for a file over Telegram's 20 MB download limit.
+    """
     if file.size is not None and file.size > MAX_DOWNLOAD_BYTES:
         raise Rejected(_too_large(file))
     with translate_errors():
-        found = await bot.get_file(file.ref)
-    if (found.file_size or 0) > MAX_DOWNLOAD_BYTES:
+        remote = await bot.get_file(file.ref)
+    if (remote.file_size or 0) > MAX_DOWNLOAD_BYTES:
         raise Rejected(_too_large(file))
-    # The library makes a whole address of it when the server gave only the path.
-    address = found.file_path or ""
+    # The library turns the path into a URL unless a local file of that name exists.
+    address = remote.file_path or ""
     if not address.startswith(("http://", "https://")):
         address = f"{base}/{address}"
     read = 0
@@ -41,14 +44,15 @@ async def download_file(
             client.get(address, timeout=_TIMEOUT, allow_redirects=False) as response,
         ):
             if response.status != HTTPStatus.OK:
-                msg = f"Telegram does not give {file.name} ({response.status})."
+                msg = f"Telegram did not return {file.name} ({response.status})."
                 raise (Unavailable if response.status >= _SERVER_ERROR else Rejected)(msg)
-            async for piece in response.content.iter_chunked(CHUNK_BYTES):
-                read += len(piece)
+            async for chunk in response.content.iter_chunked(CHUNK_BYTES):
+                read += len(chunk)
                 if read > MAX_DOWNLOAD_BYTES:
                     raise Rejected(_too_large(file))
-                yield piece
+                yield chunk
 
 
 def _too_large(file: File) -> str:
-    return f"{file.name} is larger than the {MAX_DOWNLOAD_BYTES // 1_000_000} MB a bot may read."
+    megabytes = MAX_DOWNLOAD_BYTES // 1_000_000
+    return f"{file.name} is larger than the {megabytes} MB that Telegram lets bots download."

@@ -1,6 +1,6 @@
-"""Sans-IO: a Markdown text as Telegram's plain text with entities, which every client shows.
+"""Sans-IO: formatter from parsed Markdown to text with entities, which every client can show.
 
-Nothing is escaped, so nothing can be refused as unparsable. Offsets count UTF-16 units.
+The text needs no escaping, so Telegram cannot refuse it as unparsable. Offsets count UTF-16 units.
 """
 
 import unicodedata
@@ -30,7 +30,7 @@ from platforms.core.document import (
 from platforms.core.split import text_length
 
 MAX_ENTITIES = 100
-"""Telegram leaves out the ones after these."""
+"""Telegram ignores the entities after the first 100."""
 
 _RULE = "———"
 _BULLETS = ("•", "◦", "▪")
@@ -40,7 +40,7 @@ _ZERO_WIDTH = "\u200b\u200c\u200d\ufe0e\ufe0f"
 
 
 class TextEntity(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """How a part of a text looks."""
+    """Formatting of one range of a text."""
 
     type: str
     offset: int
@@ -50,43 +50,43 @@ class TextEntity(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class FormattedText(msgspec.Struct, frozen=True):
-    """A text and how it looks."""
+    """A text with its formatting."""
 
     text: str
     entities: tuple[TextEntity, ...] = ()
 
 
 def format_text(blocks: tuple[Block, ...], *, compact: bool = False) -> FormattedText:
-    """Draw a text; `compact` tables are not aligned, which makes them shorter."""
+    """Return the formatted text; `compact` omits the padding that aligns table columns."""
     pen = _EntityWriter(compact=compact)
     pen.blocks(blocks, "")
     return pen.result()
 
 
 class _EntityWriter:
-    """Writes from the first to the last, and notes what looks how."""
+    """Accumulator of text and entities in one pass over the blocks."""
 
     def __init__(self, *, compact: bool) -> None:
         self._compact = compact
         self._texts: list[str] = []
         self._length = 0
         self._entities: list[TextEntity] = []
-        self._code_ranges: list[tuple[int, int]] = []  # code, which no style may cover
+        self._code_ranges: list[tuple[int, int]] = []  # ranges that no style may cover
 
     def result(self) -> FormattedText:
         text = "".join(self._texts)
-        # What code begins with is its indentation, and stays.
+        # Leading spaces of code are its indentation and must stay.
         first = min((start for start, _ in self._code_ranges), default=self._length)
-        left = min(first, text_length(text, Unit.UTF16) - text_length(text.lstrip(), Unit.UTF16))
-        text = text[left:].rstrip()  # blank characters have one unit each
+        cut = min(first, text_length(text, Unit.UTF16) - text_length(text.lstrip(), Unit.UTF16))
+        text = text[cut:].rstrip()  # every whitespace character is one UTF-16 unit
         end = text_length(text, Unit.UTF16)
-        found = []
-        for entity in sorted(self._entities, key=lambda each: (each.offset, -each.length)):
-            start = max(0, entity.offset - left)
-            stop = min(end, entity.offset - left + entity.length)
+        shifted = []
+        for entity in sorted(self._entities, key=lambda entity: (entity.offset, -entity.length)):
+            start = max(0, entity.offset - cut)
+            stop = min(end, entity.offset - cut + entity.length)
             if stop > start:
-                found.append(msgspec.structs.replace(entity, offset=start, length=stop - start))
-        return FormattedText(text, tuple(found))
+                shifted.append(msgspec.structs.replace(entity, offset=start, length=stop - start))
+        return FormattedText(text, tuple(shifted))
 
     # --- blocks
 
@@ -115,11 +115,11 @@ class _EntityWriter:
             case BlockQuote():
                 start = self._length
                 self.blocks(block.blocks, indent)
-                # Telegram knows no quotes in quotes: the outer one holds all of it.
+                # Telegram does not nest quotes, so the outermost quote replaces the inner ones.
                 self._entities = [
-                    each
-                    for each in self._entities
-                    if each.type != "blockquote" or each.offset < start
+                    entity
+                    for entity in self._entities
+                    if entity.type != "blockquote" or entity.offset < start
                 ]
                 self._add_entity("blockquote", start, self._length)
             case ListBlock():
@@ -140,7 +140,7 @@ class _EntityWriter:
                 self._write(f"{_TASK[entry.done]} ")
             self.blocks(entry.blocks, indent + _INDENT, tight=not block.is_loose)
 
-    # --- words
+    # --- inline elements
 
     def _inlines(self, inside: Inlines, indent: str) -> None:
         for node in inside:
@@ -159,9 +159,9 @@ class _EntityWriter:
                 self._inlines(node.children, indent)
                 self._style(node.style, start)
             case Link():
-                # Telegram shows no link on code, and where one leads says more than how it looks.
+                # Telegram does not allow links on code; the link matters more than the code style.
                 self._inlines(_without_code(node.children), indent)
-                if "".join(self._texts[-1:]) != node.url:  # else it is found by itself
+                if "".join(self._texts[-1:]) != node.url:  # clients detect bare URLs themselves
                     self._style("text_link", start, node.url)
 
     def _write_code(self, kind: str, text: str, language: str) -> None:
@@ -171,14 +171,14 @@ class _EntityWriter:
             self._add_entity(kind, start, self._length, language=language)
             self._code_ranges.append((start, self._length))
 
-    # --- how it looks
+    # --- text and styles
 
-    def _write(self, words: str) -> None:
-        self._texts.append(words)
-        self._length += text_length(words, Unit.UTF16)
+    def _write(self, text: str) -> None:
+        self._texts.append(text)
+        self._length += text_length(text, Unit.UTF16)
 
     def _style(self, kind: str, start: int, url: str = "") -> None:
-        """Note a style from there to here, but not over code."""
+        """Style the range from `start` to the end of the text, except for code in between."""
         for hole_start, hole_end in self._code_ranges:
             if start <= hole_start and hole_end <= self._length:
                 self._add_entity(kind, start, hole_start, url=url)
@@ -214,20 +214,20 @@ def _format_table(table: Table, *, compact: bool) -> str:
     if compact:
         return "\n".join(" | ".join(row) for row in rows)
     widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
-    drawn = [
+    lines = [
         " │ ".join(
-            _pad(cell, width, aligned)
-            for cell, width, aligned in zip(row, widths, table.alignments, strict=True)
+            _pad(cell, width, alignment)
+            for cell, width, alignment in zip(row, widths, table.alignments, strict=True)
         ).rstrip()
         for row in rows
     ]
     if table.header:
-        drawn.insert(1, "─┼─".join("─" * width for width in widths))
-    return "\n".join(drawn)
+        lines.insert(1, "─┼─".join("─" * width for width in widths))
+    return "\n".join(lines)
 
 
 def _width(text: str) -> int:
-    """Say how many columns a text takes where all letters are equally wide."""
+    """Return the number of columns of a text in a monospaced font."""
     return len(text) if text.isascii() else sum(map(_char_width, text))
 
 
@@ -237,11 +237,11 @@ def _char_width(char: str) -> int:
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
-def _pad(text: str, width: int, aligned: str) -> str:
-    room = " " * (width - _width(text))
-    if aligned == "right":
-        return room + text
-    if aligned == "center":
-        half = len(room) // 2
-        return room[:half] + text + room[half:]
-    return text + room
+def _pad(text: str, width: int, alignment: str) -> str:
+    padding = " " * (width - _width(text))
+    if alignment == "right":
+        return padding + text
+    if alignment == "center":
+        half = len(padding) // 2
+        return padding[:half] + text + padding[half:]
+    return text + padding

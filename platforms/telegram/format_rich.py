@@ -1,8 +1,8 @@
-"""Sans-IO: a Markdown text as a rich message, which shows tables, headings and formulas as such.
+"""Sans-IO: formatter from parsed Markdown to the HTML of a rich message.
 
-Written as HTML out of the parsed tree, not passed on as Markdown: Telegram's own reading of it joins
-lines, takes prices for formulas, loads pictures by itself, and would make a button of a
-`<tg-button>` that a model wrote.
+Rich messages have native tables, headings and formulas. Their Markdown mode is unsuitable for
+model output: Telegram's parser joins lines, reads prices as formulas, loads pictures, and turns
+a `<tg-button>` that a model wrote into a button.
 """
 
 import html
@@ -35,10 +35,10 @@ _TAGS = {"bold": "b", "italic": "i", "strikethrough": "s", "spoiler": "tg-spoile
 
 
 def needs_rich_format(blocks: tuple[Block, ...]) -> bool:
-    """Tell whether a rich message shows something that entities can only imitate.
+    """Return whether the text has elements that entities can only approximate.
 
-    Everything else is sent as a plain message with entities: older clients show nothing at all of a
-    rich one.
+    Other texts go out as plain messages with entities, because older clients show nothing for a
+    rich message.
     """
     return any(_block_needs_rich(block) for block in blocks)
 
@@ -59,7 +59,7 @@ def _block_needs_rich(block: Block) -> bool:
             return any(
                 entry.done is not None
                 or needs_rich_format(entry.blocks)
-                or any(isinstance(each, ListBlock) for each in entry.blocks)
+                or any(isinstance(child, ListBlock) for child in entry.blocks)
                 for entry in block.items
             )
         case CodeBlock() | HorizontalRule():
@@ -73,14 +73,14 @@ def _has_formula(node: Inline) -> bool:
 
 
 def fits_limits(blocks: tuple[Block, ...]) -> bool:
-    """Tell whether a text stays within the limits of a rich message."""
+    """Return whether a text stays within the block, depth and column limits of rich messages."""
     return (
         _count_blocks(blocks) <= MAX_BLOCKS and _depth(blocks) <= MAX_DEPTH and _tables_fit(blocks)
     )
 
 
 def format_html(blocks: tuple[Block, ...]) -> str:
-    """Write a text as rich HTML."""
+    """Return the HTML of a rich message."""
     return "".join(map(_format_block, blocks))
 
 
@@ -124,7 +124,7 @@ def _checkbox(done: bool | None) -> str:
 
 
 def _list_item(blocks: tuple[Block, ...]) -> str:
-    """A point that is one paragraph needs no block of its own."""
+    """Format a list item; a leading paragraph needs no `<p>`."""
     if blocks and isinstance(blocks[0], Paragraph):
         return _inlines(blocks[0].children) + format_html(blocks[1:])
     return format_html(blocks)
@@ -136,13 +136,13 @@ def _table(block: Table) -> str:
     return f"<table bordered>{''.join(rows)}</table>"
 
 
-def _row(tag: str, cells: tuple[Inlines, ...], aligned: tuple[str, ...]) -> str:
-    drawn = "".join(_cell(tag, *each) for each in zip(cells, aligned, strict=True))
-    return f"<tr>{drawn}</tr>"
+def _row(tag: str, cells: tuple[Inlines, ...], alignments: tuple[str, ...]) -> str:
+    columns = zip(cells, alignments, strict=True)
+    return f"<tr>{''.join(_cell(tag, *column) for column in columns)}</tr>"
 
 
-def _cell(tag: str, cell: Inlines, where: str) -> str:
-    align = f' align="{where}"' if where else ""
+def _cell(tag: str, cell: Inlines, alignment: str) -> str:
+    align = f' align="{alignment}"' if alignment else ""
     return f"<{tag}{align}>{_inlines(cell)}</{tag}>"
 
 
@@ -173,19 +173,19 @@ def _text(text: str) -> str:
 
 
 def _count_blocks(blocks: tuple[Block, ...]) -> int:
-    found = 0
+    count = 0
     for block in blocks:
-        found += 1
+        count += 1
         match block:
             case BlockQuote():
-                found += _count_blocks(block.blocks)
+                count += _count_blocks(block.blocks)
             case ListBlock():
-                found += sum(1 + _count_blocks(entry.blocks) for entry in block.items)
+                count += sum(1 + _count_blocks(entry.blocks) for entry in block.items)
             case Table():
-                found += 1 + len(block.rows)
+                count += 1 + len(block.rows)
             case _:
                 pass
-    return found
+    return count
 
 
 def _depth(blocks: tuple[Block, ...]) -> int:
@@ -217,7 +217,7 @@ def _tables_fit(blocks: tuple[Block, ...]) -> bool:
         if isinstance(block, BlockQuote) and not _tables_fit(block.blocks):
             return False
         if isinstance(block, ListBlock) and not all(
-            _tables_fit(each.blocks) for each in block.items
+            _tables_fit(entry.blocks) for entry in block.items
         ):
             return False
     return True

@@ -1,4 +1,4 @@
-"""Sans-IO: how somebody gets a bot on Telegram."""
+"""Sans-IO: setup guide for getting a Telegram bot token."""
 
 from platforms.core.guide import SetupGuide, TokenGuide
 
@@ -10,8 +10,8 @@ GUIDE = SetupGuide(
             pattern=r"\d{5,}:[\w-]{20,}",
             example="123456789:AAE…",
             steps=(
-                "Open https://t.me/BotFather in Telegram and send /newbot; its answer has the token.",
-                "Of a bot that you have already: send /mybots, choose it, then API Token.",
+                "Open https://t.me/BotFather in Telegram and send /newbot; the reply has the token.",
+                "For a bot you already have: send /mybots, choose the bot, then API Token.",
             ),
         ),
     ),

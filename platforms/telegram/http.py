@@ -1,7 +1,7 @@
-"""The library's HTTP layer over aiohttp, and updates that stay unread.
+"""HTTP layer for python-telegram-bot over aiohttp.
 
-The library's own client takes four times as long for a request, and the longer the more of them are
-under way: it walks through all connections for each.
+The library's own httpx client needs four times as long per request, and its cost grows with the
+number of concurrent requests, because it scans all connections for each request.
 """
 
 import ssl
@@ -28,7 +28,7 @@ POOL_TIMEOUT_SECONDS = 60.0
 _KEEPALIVE_SECONDS = 30.0
 _LIBRARY_DEFAULT = BaseRequest.DEFAULT_NONE
 _NOT_IN_NAMES = {ord(sign): quote(sign) for sign in ('"', *map(chr, range(32)))}
-"""What would end the name of a file, or its line, is written as browsers do."""
+"""Characters that would break a multipart file name, percent-encoded as browsers do."""
 
 _MAX_BLOCKED = 1_000
 _read_envelope = msgspec.json.Decoder(UpdatesEnvelope).decode
@@ -37,9 +37,10 @@ _read_refusal = msgspec.json.Decoder(RateLimitError).decode
 
 
 class TooManyRequests(TelegramError):
-    """Telegram asks to wait.
+    """Telegram answered 429; `seconds` is the wait it asks for.
 
-    Raised here before the library raises its own, which warns that its attributes will change.
+    Raised before the library can raise `RetryAfter`, whose `retry_after` emits a deprecation
+    warning.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -48,17 +49,20 @@ class TooManyRequests(TelegramError):
 
 
 def create_ssl_context(base_url: str) -> ssl.SSLContext | bool:
-    """Read the certificates once for all connections; that takes longer than all the rest."""
+    """Return the TLS context for all connections, or False for plain http.
+
+    Loading the certificates dominates the start time, so share one context.
+    """
     if not base_url.startswith("https"):
         return False
-    return httpx.create_ssl_context()  # as the library would
+    return httpx.create_ssl_context()  # the same certificates as the library's client
 
 
 class AiohttpRequest(BaseRequest):
-    """The way to Telegram; opened when first used, and again after it was shut.
+    """Request backend of the library; opens its session on first use and again after `shutdown`.
 
-    Whatever met a 429 in a chat, nothing more is sent about this chat before its time is over:
-    signs and questions about members do not go through the budget that the gateway keeps.
+    After a 429 for a chat, every call about this chat raises `TooManyRequests` until the wait is
+    over, because typing indicators and membership lookups bypass the delivery queue's rate limit.
     """
 
     __slots__ = ("_blocked", "_client", "_most", "_now", "_trusted")
@@ -72,7 +76,7 @@ class AiohttpRequest(BaseRequest):
         self._trusted = trusted
         self._now = now  # monotonic
         self._most = most
-        self._blocked: dict[str, float] = {}  # chats, or methods that are about none
+        self._blocked: dict[str, float] = {}  # end of the block by chat, or by method without chat
         self._client: aiohttp.ClientSession | None = None
 
     @property
@@ -81,7 +85,7 @@ class AiohttpRequest(BaseRequest):
         return READ_TIMEOUT_SECONDS
 
     async def initialize(self) -> None:
-        """See `BaseRequest`. Connections are opened when they are needed."""
+        """See `BaseRequest`. Does nothing, because connections open on demand."""
 
     async def shutdown(self) -> None:
         """See `BaseRequest`."""
@@ -94,17 +98,17 @@ class AiohttpRequest(BaseRequest):
         url: str,
         method: str,
         request_data: RequestData | None = None,
-        read_timeout: Any = _LIBRARY_DEFAULT,  # noqa: ANN401 - a number, none, or the library's own mark
-        write_timeout: Any = _LIBRARY_DEFAULT,  # noqa: ANN401, ARG002 - there is a deadline for all of an op
+        read_timeout: Any = _LIBRARY_DEFAULT,  # noqa: ANN401 - a number, None, or the library's marker
+        write_timeout: Any = _LIBRARY_DEFAULT,  # noqa: ANN401, ARG002 - the caller limits the whole op
         connect_timeout: Any = _LIBRARY_DEFAULT,  # noqa: ANN401
         pool_timeout: Any = _LIBRARY_DEFAULT,  # noqa: ANN401
     ) -> tuple[int, bytes]:
         """See `BaseRequest`; raises `TooManyRequests`."""
         chat = request_data.parameters.get("chat_id", "") if request_data else ""
-        what = str(chat) or url.rpartition("/")[2]
-        left = self._blocked.get(what, 0.0) - self._now()
-        if left > 0:
-            raise TooManyRequests(left)
+        target = str(chat) or url.rpartition("/")[2]
+        remaining = self._blocked.get(target, 0.0) - self._now()
+        if remaining > 0:
+            raise TooManyRequests(remaining)
         timeout = aiohttp.ClientTimeout(
             total=None,
             connect=_timeout(pool_timeout, POOL_TIMEOUT_SECONDS),
@@ -123,17 +127,20 @@ class AiohttpRequest(BaseRequest):
         except TimeoutError as error:
             raise TimedOut from error
         except (aiohttp.ClientError, OSError) as error:
-            # Only its kind: the words may name the address, which holds the token.
+            # Only the type: the message may contain the URL, which contains the token.
             raise NetworkError(type(error).__name__) from error
         if status == HTTPStatus.TOO_MANY_REQUESTS:
             seconds = _retry_after(payload)
-            self._block(what, seconds)
+            self._block(target, seconds)
             raise TooManyRequests(seconds)
         return status, payload
 
     @staticmethod
     def parse_json_payload(payload: bytes) -> dict[str, Any]:
-        """Read an answer; a gateway's HTML page is no answer of Telegram's."""
+        """Return the decoded response; raise `TelegramError` for anything but a JSON object.
+
+        A proxy in between may answer with an HTML error page.
+        """
         try:
             answer = _read_json(payload)
         except msgspec.DecodeError as error:
@@ -144,11 +151,11 @@ class AiohttpRequest(BaseRequest):
             raise TelegramError(msg)
         return answer
 
-    def _block(self, what: str, seconds: float) -> None:
+    def _block(self, target: str, seconds: float) -> None:
         now = self._now()
         if len(self._blocked) >= _MAX_BLOCKED:
             self._blocked = {key: end for key, end in self._blocked.items() if end > now}
-        self._blocked[what] = max(now + seconds, self._blocked.get(what, 0.0))
+        self._blocked[target] = max(now + seconds, self._blocked.get(target, 0.0))
 
     def _get_session(self) -> aiohttp.ClientSession:
         if self._client is None:
@@ -159,19 +166,18 @@ class AiohttpRequest(BaseRequest):
 def create_session(
     ssl_context: ssl.SSLContext | bool, max_connections: int
 ) -> aiohttp.ClientSession:
-    """Make a client with at most so many connections; to be closed by whoever asked for it."""
+    """Return a client session with at most `max_connections`; the caller closes it."""
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(
             limit=max_connections, keepalive_timeout=_KEEPALIVE_SECONDS, ssl=ssl_context or True
         ),
         cookie_jar=aiohttp.DummyCookieJar(),
-        trust_env=bool(getproxies()),  # else it would look for a proxy with every request
+        trust_env=bool(getproxies()),  # without proxies, skip aiohttp's lookup on every request
     )
 
 
-def _timeout(given: Any, usual: float) -> float | None:  # noqa: ANN401
-    """Give a timeout as the caller wants it, or else as usual."""
-    return usual if given is _LIBRARY_DEFAULT else given
+def _timeout(given: Any, default: float) -> float | None:  # noqa: ANN401
+    return default if given is _LIBRARY_DEFAULT else given
 
 
 def _request_body(data: RequestData) -> aiohttp.BytesPayload | aiohttp.FormData:
@@ -184,8 +190,8 @@ def _request_body(data: RequestData) -> aiohttp.BytesPayload | aiohttp.FormData:
     for name, value in data.json_parameters.items():
         form.add_field(name, value)
     for name, (filename, content, media_type) in data.multipart_data.items():
-        plain = filename.translate(_NOT_IN_NAMES)
-        form.add_field(name, content, filename=plain, content_type=media_type)
+        escaped = filename.translate(_NOT_IN_NAMES)
+        form.add_field(name, content, filename=escaped, content_type=media_type)
     return form
 
 
@@ -198,9 +204,9 @@ def _retry_after(payload: bytes) -> float:
 
 
 class UpdatesRequest(AiohttpRequest):
-    """The connection on which updates come; they are handed on unread, one by one.
+    """Request backend for getUpdates that returns each update undecoded.
 
-    One that cannot be read would otherwise make all that came with it unreadable, for ever.
+    Decoding the whole batch at once would let one malformed update block its batch permanently.
     """
 
     __slots__ = ()

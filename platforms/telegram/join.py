@@ -1,7 +1,7 @@
-"""Sans-IO: what was sent as several messages and said as one: albums, pasted texts, forwards.
+"""Sans-IO: reassembly of messages that clients split: albums, long texts, series of forwards.
 
-A message that may go on is held until its window closes. Whoever holds messages back must keep
-them safe meanwhile; see `intake`.
+A message that may continue is held until its join window closes. The caller must persist the held
+pieces meanwhile; see `receive`.
 """
 
 from collections import OrderedDict
@@ -13,7 +13,7 @@ from platforms.core.contract import InboundEdit, InboundMessage, Part, Text, Uni
 from platforms.core.split import text_length
 
 LONG_TEXT_UNITS = 4000
-"""UTF-16 units; a text of at least this was probably cut by the client, and goes on."""
+"""UTF-16 units; the client probably split a text of at least this length."""
 
 MAX_TEXT_UNITS = 4096
 
@@ -24,7 +24,7 @@ _MAX_PARTS = 50
 
 
 class MessagePiece(msgspec.Struct, frozen=True):
-    """A message, and what it may be a part of."""
+    """A received message with the album or forward series that it may belong to."""
 
     message: InboundMessage
     album: str = ""
@@ -32,37 +32,37 @@ class MessagePiece(msgspec.Struct, frozen=True):
 
     @property
     def may_continue(self) -> bool:
-        """Whether another message may belong to it."""
+        """True if a following message may belong to the same utterance."""
         return bool(self.album) or self.forwarded or self.is_long
 
     @property
     def is_long(self) -> bool:
-        """Whether it is a text that the client may have cut."""
+        """True for a text so long that the client may have split it."""
         message = self.message
-        only_words = len(message.parts) == 1 and isinstance(message.parts[0], Text)
-        return only_words and text_length(message.text, Unit.UTF16) >= LONG_TEXT_UNITS
+        is_text = len(message.parts) == 1 and isinstance(message.parts[0], Text)
+        return is_text and text_length(message.text, Unit.UTF16) >= LONG_TEXT_UNITS
 
 
 class HeldPieces(msgspec.Struct):
-    """Pieces of one utterance, so far."""
+    """Pieces of one utterance received so far, and the end of its join window."""
 
     pieces: list[MessagePiece]
     deadline: float
 
 
 class MessageJoiner:
-    """Holds what may go on; moments are seconds of one monotonic clock."""
+    """Buffer of messages that may continue; times are seconds of one monotonic clock."""
 
     def __init__(self, scale: float = 1.0) -> None:
         self._scale = scale
         self._held: dict[tuple[str, str, str], HeldPieces] = {}
-        self._unstored: dict[tuple[str, str], list[MessagePiece]] = {}  # given, and not stored yet
+        self._unstored: dict[tuple[str, str], list[MessagePiece]] = {}  # released, not yet stored
         self._joined_groups: OrderedDict[tuple[str, str], tuple[InboundMessage, ...]] = (
             OrderedDict()
         )
 
     def add(self, piece: MessagePiece, now: float) -> list[InboundMessage]:
-        """Take a message; gives what is whole now, in order."""
+        """Add a message; return the messages that are complete now, in order."""
         key = _key(piece.message)
         held = self._held.get(key)
         if held and _continues(held.pieces[-1], piece) and len(held.pieces) < _MAX_PARTS:
@@ -71,63 +71,65 @@ class MessageJoiner:
                 held.deadline = now + self._window(piece)
                 return []
             return self._release(key)
-        whole = self._release(key) if held else []
+        complete = self._release(key) if held else []
         if piece.may_continue:
             self._held[key] = HeldPieces([piece], now + self._window(piece))
-            return whole
-        return [*whole, piece.message]
+            return complete
+        return [*complete, piece.message]
 
     def release_due(self, now: float) -> list[InboundMessage]:
-        """Give what nothing was added to in time."""
+        """Release and return the messages whose join window has closed."""
         keys = [key for key, held in self._held.items() if held.deadline <= now]
         return [message for key in keys for message in self._release(key)]
 
     def release_of(self, chat: str, sender: str) -> list[InboundMessage]:
-        """Give what somebody has said in a chat so far: something else follows it."""
+        """Release and return the held messages of one sender in a chat, because an event follows."""
         keys = [key for key in self._held if key[0] == chat and key[2] == sender]
         return [message for key in keys for message in self._release(key)]
 
     @property
     def next_due(self) -> float | None:
-        """When something held is due."""
+        """Time at which the next join window closes."""
         return min((held.deadline for held in self._held.values()), default=None)
 
     def on_stored(self, message: InboundMessage) -> None:
-        """A message that was given is safe now."""
+        """Forget the pieces of a released message, which is stored now."""
         self._unstored.pop((message.address.chat, message.id), None)
 
     @property
     def pieces(self) -> list[MessagePiece]:
-        """Everything that was held and is not stored yet."""
-        held = (each.pieces for each in self._held.values())
+        """All pieces that are not stored yet, held or already released."""
+        held = (utterance.pieces for utterance in self._held.values())
         return [piece for pieces in (*self._unstored.values(), *held) for piece in pieces]
 
     def restore(self, pieces: Iterable[MessagePiece]) -> list[InboundMessage]:
-        """Give what an earlier run held; its time is over."""
+        """Discard the buffer and return the messages joined from pieces of an earlier run."""
         self._held.clear()
         self._unstored.clear()
-        whole = []
+        complete = []
         for piece in pieces:
-            whole += self.add(piece, 0.0)
-        return [*whole, *self.release_due(float("inf"))]
+            complete += self.add(piece, 0.0)
+        return [*complete, *self.release_due(float("inf"))]
 
     def redirect_edit(self, edit: InboundEdit) -> InboundEdit:
-        """Let the edit of one piece be an edit of the whole that it became a part of."""
-        place = edit.address
+        """Apply the edit to held pieces; for a piece of a joined message, return the joined edit."""
+        address = edit.address
         for held in self._held.values():
             for number, piece in enumerate(held.pieces):
-                if piece.message.id == edit.message and piece.message.address == place:
-                    changed = msgspec.structs.replace(piece.message, parts=edit.parts)
-                    held.pieces[number] = msgspec.structs.replace(piece, message=changed)
-        group = self._joined_groups.get((place.chat, edit.message))
+                if piece.message.id == edit.message and piece.message.address == address:
+                    edited = msgspec.structs.replace(piece.message, parts=edit.parts)
+                    held.pieces[number] = msgspec.structs.replace(piece, message=edited)
+        group = self._joined_groups.get((address.chat, edit.message))
         if group is None:
             return edit
         group = tuple(
-            msgspec.structs.replace(each, parts=edit.parts) if each.id == edit.message else each
-            for each in group
+            msgspec.structs.replace(member, parts=edit.parts)
+            if member.id == edit.message
+            else member
+            for member in group
         )
-        for each in group:
-            self._joined_groups[place.chat, each.id] = group
+        for member in group:
+            self._joined_groups[address.chat, member.id] = group
         return msgspec.structs.replace(edit, message=group[0].id, parts=_join_parts(group))
 
     def _window(self, piece: MessagePiece) -> float:
@@ -138,15 +140,15 @@ class MessageJoiner:
         self._unstored[key[0], held.pieces[0].message.id] = held.pieces
         group = tuple(piece.message for piece in held.pieces)
         if len(group) > 1:
-            for each in group:
-                self._joined_groups[each.address.chat, each.id] = group
+            for message in group:
+                self._joined_groups[message.address.chat, message.id] = group
             while len(self._joined_groups) > _MAX_REMEMBERED:
                 self._joined_groups.popitem(last=False)
         return [join_messages(group)]
 
 
 def join_messages(group: tuple[InboundMessage, ...]) -> InboundMessage:
-    """Make one message; it is called like its first piece."""
+    """Return one message with the parts of all pieces and the id of the first."""
     first = group[0]
     if len(group) == 1:
         return first
@@ -160,18 +162,18 @@ def join_messages(group: tuple[InboundMessage, ...]) -> InboundMessage:
 
 
 def _join_parts(group: tuple[InboundMessage, ...]) -> tuple[Part, ...]:
-    """Put the pieces together.
+    """Concatenate the parts and restore the line breaks that the client dropped.
 
-    A client cuts at a line's end where it can, and leaves the line break out; where it could not,
-    the piece is as long as a message may be.
+    A client splits at a line break where possible and drops the break. A piece of the full message
+    length was split in the middle of a line.
     """
     parts: list[Part] = []
     for message in group:
         for part in message.parts:
-            before = parts[-1] if parts else None
-            if isinstance(part, Text) and isinstance(before, Text):
-                torn = text_length(before.text, Unit.UTF16) % MAX_TEXT_UNITS == 0
-                parts[-1] = Text(before.text + ("" if torn else "\n") + part.text)
+            last = parts[-1] if parts else None
+            if isinstance(part, Text) and isinstance(last, Text):
+                split_in_line = text_length(last.text, Unit.UTF16) % MAX_TEXT_UNITS == 0
+                parts[-1] = Text(last.text + ("" if split_in_line else "\n") + part.text)
             else:
                 parts.append(part)
     return tuple(parts)
@@ -182,9 +184,9 @@ def _continues(last: MessagePiece, piece: MessagePiece) -> bool:
         return last.album == piece.album
     if last.forwarded or piece.forwarded:
         return last.forwarded and piece.forwarded
-    words = len(piece.message.parts) == 1 and isinstance(piece.message.parts[0], Text)
-    command = piece.message.text.startswith(("/", "!"))
-    return last.is_long and words and not command
+    is_text = len(piece.message.parts) == 1 and isinstance(piece.message.parts[0], Text)
+    is_command = piece.message.text.startswith(("/", "!"))
+    return last.is_long and is_text and not is_command
 
 
 def _key(message: InboundMessage) -> tuple[str, str, str]:

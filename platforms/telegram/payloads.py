@@ -1,4 +1,4 @@
-"""Sans-IO: the parts of Telegram's updates that we read; everything else in them is passed over."""
+"""Sans-IO: types of Telegram's update objects, with only the fields that the adapter reads."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class TelegramUser(msgspec.Struct, frozen=True, kw_only=True):
-    """A person or a program."""
+    """A person or a bot."""
 
     id: int
     is_bot: bool = False
@@ -16,7 +16,7 @@ class TelegramUser(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """What people see."""
+        """Display name."""
         return f"{self.first_name} {self.last_name}".strip() or self.username
 
 
@@ -32,17 +32,17 @@ class TelegramChat(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_private(self) -> bool:
-        """Whether this is a chat with one person alone."""
+        """True for a chat with a single person."""
         return self.type == "private"
 
     @property
     def name(self) -> str:
-        """What people see."""
+        """Display name."""
         return self.title or f"{self.first_name} {self.last_name}".strip() or self.username
 
 
 class MessageEntityPayload(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a text that means something; counted in UTF-16 units."""
+    """A formatted or special part of a text; offset and length count UTF-16 units."""
 
     type: str
     offset: int
@@ -53,7 +53,7 @@ class MessageEntityPayload(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TelegramFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of any kind."""
+    """An attachment of any kind, with the union of the kinds' fields."""
 
     file_id: str
     file_unique_id: str = ""
@@ -62,25 +62,25 @@ class TelegramFile(msgspec.Struct, frozen=True, kw_only=True):
     mime_type: str = ""
     width: int = 0
     height: int = 0
-    emoji: str = ""  # of a sticker
+    emoji: str = ""  # stickers only
 
 
 class TelegramLocation(msgspec.Struct, frozen=True):
-    """Somewhere on earth."""
+    """Geographic coordinates."""
 
     latitude: float
     longitude: float
 
 
 class Venue(msgspec.Struct, frozen=True):
-    """A place with a name."""
+    """A named place."""
 
     title: str = ""
     address: str = ""
 
 
 class Contact(msgspec.Struct, frozen=True):
-    """Somebody's number."""
+    """A shared phone contact."""
 
     phone_number: str = ""
     first_name: str = ""
@@ -88,13 +88,13 @@ class Contact(msgspec.Struct, frozen=True):
 
 
 class Poll(msgspec.Struct, frozen=True):
-    """A question to everybody."""
+    """A poll; its options are not read."""
 
     question: str = ""
 
 
 class ForwardOrigin(msgspec.Struct, frozen=True):
-    """Where something that was passed on comes from."""
+    """Origin of a forwarded message: a user, a hidden user, a chat or a channel."""
 
     sender_user: TelegramUser | None = None
     sender_user_name: str = ""
@@ -103,7 +103,7 @@ class ForwardOrigin(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Who said it first."""
+        """Display name of the original author."""
         chat = self.sender_chat or self.chat
         if self.sender_user:
             return self.sender_user.name
@@ -111,19 +111,19 @@ class ForwardOrigin(msgspec.Struct, frozen=True):
 
 
 class TextQuote(msgspec.Struct, frozen=True):
-    """The part of a message that an answer is about."""
+    """The excerpt that a reply quotes."""
 
     text: str = ""
 
 
 class ExternalReply(msgspec.Struct, frozen=True):
-    """A message of another chat that this one answers."""
+    """A replied-to message from another chat."""
 
     origin: ForwardOrigin | None = None
 
 
 class TelegramMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message; `from` is spelled `sender`."""
+    """A message; the wire field `from` is called `sender`."""
 
     message_id: int
     chat: TelegramChat
@@ -160,17 +160,17 @@ class TelegramMessage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text_or_caption(self) -> str:
-        """What is written, above a file or alone."""
+        """Text of a text message, caption of a media message."""
         return self.text or self.caption
 
     @property
     def all_entities(self) -> tuple[MessageEntityPayload, ...]:
-        """What parts of the words mean something."""
+        """Entities of `text_or_caption`."""
         return self.entities or self.caption_entities
 
 
 class CallbackQuery(msgspec.Struct, frozen=True):
-    """A button was pressed."""
+    """The press of an inline button."""
 
     id: str
     sender: TelegramUser = msgspec.field(name="from")
@@ -179,7 +179,7 @@ class CallbackQuery(msgspec.Struct, frozen=True):
 
 
 class StoppedGeneration(msgspec.Struct, frozen=True):
-    """Somebody pressed Stop below an answer that was being written."""
+    """The press of Stop below a streaming draft."""
 
     chat: TelegramChat
     draft_id: int = 0
@@ -187,7 +187,7 @@ class StoppedGeneration(msgspec.Struct, frozen=True):
 
 
 class TelegramUpdate(msgspec.Struct, frozen=True, kw_only=True):
-    """Something happened."""
+    """An update; at most one of its optional fields is set."""
 
     update_id: int
     message: TelegramMessage | None = None
@@ -197,17 +197,17 @@ class TelegramUpdate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 UPDATE_TYPES = ("message", "edited_message", "callback_query", "stopped_message_generation")
-"""The updates that we want; Telegram keeps the others to itself."""
+"""Values of `allowed_updates`; Telegram sends no other kinds."""
 
 
 class UpdateNumber(msgspec.Struct, frozen=True):
-    """The least that every update has."""
+    """The part common to all updates, readable even if the rest is malformed."""
 
     update_id: int
 
 
 class UpdatesEnvelope(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An answer of the Bot API whose updates are still unread."""
+    """A getUpdates response with undecoded updates."""
 
     ok: bool = False
     result: tuple[msgspec.Raw, ...] = ()
@@ -216,13 +216,13 @@ class UpdatesEnvelope(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ErrorParameters(msgspec.Struct, frozen=True):
-    """What an error says beside its words."""
+    """Machine-readable part of an error response."""
 
     retry_after: int = 1
 
 
 class RateLimitError(msgspec.Struct, frozen=True):
-    """An answer that says to wait."""
+    """A 429 response."""
 
     parameters: ErrorParameters = ErrorParameters()
 

@@ -1,4 +1,4 @@
-"""Receives by asking again and again: nothing is acknowledged before it is stored."""
+"""Long polling of Telegram's getUpdates; an update is acknowledged only after it is stored."""
 
 import asyncio
 import logging
@@ -22,22 +22,22 @@ log = logging.getLogger(__name__)
 
 POLL_TIMEOUT_SECONDS = 25.0
 GRACE_SECONDS = 10.0
-"""An answer that is so much late will not come: the connection is up, but deaf."""
+"""Seconds beyond the poll timeout after which an open connection counts as dead."""
 
 CONFLICT_PAUSE_SECONDS, MAX_CONFLICT_PAUSE_SECONDS = 1.0, 8.0
-"""Seconds until we ask again after another program took our place; it will do the same to us."""
+"""First and longest pause after a conflict with another poller, which retries as well."""
 
 CONFLICT_OVER_SECONDS = 30.0
-"""Seconds without that after which the other program is believed to be gone."""
+"""Seconds without a conflict after which the other poller counts as stopped."""
 
 _OFFSET_KEY = "offset"
 _SAVE_INTERVAL_SECONDS = 5.0
 _UPDATE_RETENTION_MS = 86_400_000
-"""Milliseconds after which Telegram has forgotten what it kept for us, and may count anew."""
+"""Telegram keeps updates for 24 hours; later it may restart their numbering."""
 
 
 class PollOffset(msgspec.Struct, frozen=True):
-    """The update that comes next, as it stands on the shelf."""
+    """The number of the next expected update, as stored on the shelf."""
 
     bot: int
     next: int
@@ -45,7 +45,7 @@ class PollOffset(msgspec.Struct, frozen=True):
 
 
 class UpdatePoller:
-    """Asks for updates."""
+    """Loop that polls for updates, with its own connection and the persisted offset."""
 
     def __init__(
         self,
@@ -70,10 +70,10 @@ class UpdatePoller:
         self._trouble = trouble
         self._conflict_pause_seconds = self._next_pause_seconds = conflict_pause_seconds
         self._conflict_over_seconds = conflict_over_seconds
-        self._conflict_at: float | None = None  # when another program last took our place
+        self._conflict_at: float | None = None  # time of the last conflict
         self._connection = UpdatesRequest(trusted, clock.monotonic)
         self._next_offset = 0
-        self._last_update_at = clock.now()  # when the last update came
+        self._last_update_at = clock.now()
         self._saved_offset = 0
         self._saved_at = clock.monotonic()
 
@@ -83,12 +83,12 @@ class UpdatePoller:
         """Receive until cancelled; raises `Unavailable` when the connection cannot be kept."""
         try:
             await self._load_offset()
-            waiting = 0.0  # the first answer comes at once, and proves that all is well
+            poll_seconds = 0.0  # the first poll returns at once, which proves the connection
             while True:
-                updates = await self._poll_with_conflicts(waiting)
-                if waiting == 0.0:
+                updates = await self._poll_with_conflicts(poll_seconds)
+                if poll_seconds == 0.0:
                     ready()
-                waiting = self._poll_seconds
+                poll_seconds = self._poll_seconds
                 await self._receive(updates, on_updates)
         finally:
             await self._connection.shutdown()
@@ -99,18 +99,22 @@ class UpdatePoller:
         try:
             mark = msgspec.json.decode(written, type=PollOffset) if written else None
         except msgspec.DecodeError as error:
-            log.warning("the place in the updates cannot be read: %s", error)
+            log.warning("telegram: the stored update offset is unreadable: %s", error)
             mark = None
         fresh = (
             mark and mark.bot == self._bot and self._clock.now() - mark.at < _UPDATE_RETENTION_MS
         )
-        # Of another bot, or too old: it might pass over what is waiting. What comes again is known.
+        # An offset of another bot, or an old one, could skip pending updates. Repeated updates
+        # are harmless, because the inbox recognizes duplicates.
         self._next_offset = self._saved_offset = mark.next if mark and fresh else 0
 
     async def _poll_with_conflicts(self, seconds: float) -> Sequence[bytes]:
-        """Ask; where another program asks too, take turns with it: what is sent still arrives."""
+        """Poll; after a conflict report it, pause and return nothing.
+
+        Two programs polling the same bot alternate this way, so messages still arrive.
+        """
         try:
-            found = await self._poll_with_retry(seconds)
+            updates = await self._poll_with_retry(seconds)
         except PollConflict as error:
             self._conflict_at = self._clock.monotonic()
             self._trouble(str(error))
@@ -123,16 +127,16 @@ class UpdatePoller:
         ):
             self._conflict_at, self._next_pause_seconds = None, self._conflict_pause_seconds
             self._trouble("")
-        return found
+        return updates
 
     async def _poll_with_retry(self, seconds: float) -> Sequence[bytes]:
-        """Ask; after a failure once more over a new connection, and at once."""
+        """Poll; after a failure poll once more, at once and over a new connection."""
         try:
             return await self._poll(seconds)
         except (Unavailable, Unconfirmed) as error:
             if _is_retry_useless(error):
                 raise _as_unavailable(error) from error
-            log.info("Telegram: %s; asking again over a new connection", error)
+            log.info("telegram: %s; polling again over a new connection", error)
         await self._connection.shutdown()
         await self._connection.initialize()
         try:
@@ -141,18 +145,18 @@ class UpdatePoller:
             raise _as_unavailable(error) from error
 
     async def _poll(self, seconds: float) -> Sequence[bytes]:
-        asked = {
+        query = {
             "timeout": int(seconds),
             "allowed_updates": msgspec.json.encode(UPDATE_TYPES).decode(),
         }
         if self._next_offset:
-            asked["offset"] = self._next_offset
+            query["offset"] = self._next_offset
         with translate_errors():
-            found: Any = await self._connection.post(  # of our own reading, see `UpdatesRequest`
-                f"{self._base}/getUpdates?{urlencode(asked)}",
+            updates: Any = await self._connection.post(  # undecoded, see `UpdatesRequest`
+                f"{self._base}/getUpdates?{urlencode(query)}",
                 read_timeout=seconds + self._grace_seconds,
             )
-        return tuple(found)
+        return tuple(updates)
 
     async def _receive(
         self, updates: Sequence[bytes], on_updates: Callable[[Sequence[bytes]], Awaitable[None]]
@@ -160,20 +164,23 @@ class UpdatePoller:
         now = self._clock.now()
         if not updates:
             if now - self._last_update_at > _UPDATE_RETENTION_MS:
-                self._next_offset = 0  # all is acknowledged, and the numbers may begin anew
+                self._next_offset = 0  # nothing is pending, and the numbering may have restarted
             return
         self._last_update_at = now
         await on_updates(updates)
         numbers = [number for raw in updates if (number := update_number(raw)) is not None]
         if not numbers:
-            msg = "Telegram sends updates without numbers"
+            msg = "Telegram sent updates without numbers"
             raise Unavailable(msg)
         self._next_offset = max(numbers) + 1
         if self._clock.monotonic() - self._saved_at >= _SAVE_INTERVAL_SECONDS:
             await self._save_offset()
 
     async def _save_offset(self) -> None:
-        """Write the place down now and then: what comes twice for want of it is recognised."""
+        """Store the offset on the shelf if it changed.
+
+        Saving only every few seconds is safe, because the inbox recognizes repeated updates.
+        """
         if self._next_offset and self._next_offset != self._saved_offset:
             mark = PollOffset(self._bot, self._next_offset, self._last_update_at)
             await self._shelf.put(_OFFSET_KEY, msgspec.json.encode(mark).decode())
@@ -181,9 +188,9 @@ class UpdatePoller:
 
 
 def _is_retry_useless(error: PlatformError) -> bool:
-    """Tell whether asking again would only make it worse."""
-    waits = isinstance(error, Unavailable) and error.retry_after is not None
-    return waits or not isinstance(error.__cause__, NetworkError)
+    """Return True for errors that a new connection does not cure, such as a rate limit."""
+    is_rate_limit = isinstance(error, Unavailable) and error.retry_after is not None
+    return is_rate_limit or not isinstance(error.__cause__, NetworkError)
 
 
 def _as_unavailable(error: PlatformError) -> Unavailable:
@@ -191,15 +198,15 @@ def _as_unavailable(error: PlatformError) -> Unavailable:
         return Unavailable(str(error), error.retry_after)
     cause = error.__cause__
     if isinstance(cause, Conflict):
-        left = "webhook" in str(cause).lower()
-        return (WebhookStillSet if left else PollConflict)(str(error))
-    silent = "Timeout" in str(error) and isinstance(error, Unconfirmed)
-    return Unavailable("Telegram is silent although connected" if silent else str(error))
+        is_webhook = "webhook" in str(cause).lower()
+        return (WebhookStillSet if is_webhook else PollConflict)(str(error))
+    is_silent = "Timeout" in str(error) and isinstance(error, Unconfirmed)
+    return Unavailable("Telegram is connected but does not respond" if is_silent else str(error))
 
 
 class PollConflict(Unavailable):
-    """Another program asks for the same updates."""
+    """Another program is polling for the same bot's updates."""
 
 
 class WebhookStillSet(Unavailable):
-    """A webhook is set, so nothing can be asked for."""
+    """A webhook is set, which makes Telegram refuse polling."""

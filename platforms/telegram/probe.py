@@ -1,4 +1,4 @@
-"""Asks Telegram whether the bot can work: its name, what it may read, who else gets its messages."""
+"""Probe of the bot account: token, group privacy mode, webhook and competing pollers."""
 
 import contextlib
 from collections.abc import AsyncIterator, Iterator
@@ -16,12 +16,12 @@ from sessions.values.clock import Clock, SystemClock, rfc3339
 from sessions.values.finding import fail, ok, warn
 
 TIMEOUT_SECONDS = 8.0
-"""Until Telegram must have answered everything."""
+"""Limit for all calls of the probe together."""
 
 CONFLICT_POLL_SECONDS = 5
-"""For which a question for updates stays open: another program that asks ends it by asking again."""
+"""Duration of the test poll; another program's next poll ends the test poll with a conflict."""
 
-_RECENT_MS = 3_600_000  # milliseconds: older complaints are history
+_RECENT_MS = 3_600_000  # delivery errors older than this are not reported
 REMOVE_WEBHOOK = "telegram: remove the webhook"
 
 
@@ -61,16 +61,16 @@ async def mend(
 ) -> str:
     """See `FixFunction`."""
     if mend != REMOVE_WEBHOOK or config.mode != "polling":
-        msg = f"nothing is known about {mend!r}"
+        msg = f"unknown fix {mend!r}"
         raise Unavailable(msg)
     async with _open_bot(config, clock or SystemClock(), seconds) as bot:
         await bot.delete_webhook(drop_pending_updates=False)
-    return "removed the webhook; what was waiting there comes by polling now"
+    return "removed the webhook; pending messages now arrive by polling"
 
 
 @contextlib.asynccontextmanager
 async def _open_bot(config: TelegramConfig, clock: Clock, seconds: float) -> AsyncIterator[Bot]:
-    """Give the library's bot over connections like the adapter's, for one block of questions."""
+    """Yield the library's bot for a block of calls, and close its connections afterwards."""
     base = config.base_url.rstrip("/")
     connections = AiohttpRequest(create_ssl_context(base), clock.monotonic)
     bot = Bot(
@@ -87,7 +87,7 @@ async def _open_bot(config: TelegramConfig, clock: Clock, seconds: float) -> Asy
         await connections.shutdown()
 
 
-# --- what the answers mean -----------------------------------------------------------------------
+# --- findings ------------------------------------------------------------------------------------
 
 
 def _token_finding(me: User) -> Finding:
@@ -100,62 +100,64 @@ def _groups_finding(me: User, config: TelegramConfig) -> Finding:
     if me.can_read_all_group_messages:
         return ok("groups", "the bot sees all messages of its groups (privacy mode is off)")
     if config.require_mention:
-        return ok("groups", "in groups the bot sees what is meant for it (privacy mode is on)")
+        return ok(
+            "groups", "in groups the bot sees only messages addressed to it (privacy mode is on)"
+        )
     return warn(
         "groups",
-        "privacy mode is on: Telegram shows the bot only commands, mentions and replies, although "
-        "platforms.telegram.require_mention = false wants all messages of a group",
+        "privacy mode is on, so Telegram shows the bot only commands, mentions and replies, but "
+        "platforms.telegram.require_mention = false needs all messages of a group",
         "Send /setprivacy to @BotFather, choose the bot and Disable, then remove it from its "
         "groups and add it again.",
     )
 
 
-def _webhook_findings(found: WebhookInfo, config: TelegramConfig, now: int) -> Iterator[Finding]:
-    shown = host_of(found.url) if found.url else ""  # the rest of the address may be a secret
+def _webhook_findings(info: WebhookInfo, config: TelegramConfig, now: int) -> Iterator[Finding]:
+    shown = host_of(info.url) if info.url else ""  # the URL's path may contain a secret
     if config.mode == "polling":
-        if found.url:
+        if info.url:
             yield fail(
                 "webhook",
                 f"Telegram sends this bot's messages to a webhook at {shown}, so polling gets none",
-                "Run `holdfast doctor --fix` to remove it (the program behind it then gets "
-                'nothing), or set platforms.telegram.mode = "webhook".',
+                "Run `holdfast doctor --fix` to remove the webhook (the program behind it then "
+                'gets no messages), or set platforms.telegram.mode = "webhook".',
                 mend=REMOVE_WEBHOOK,
             )
         else:
-            yield ok("webhook", "none is set, as polling needs it")
+            yield ok("webhook", "none is set, as polling requires")
         return
-    if not found.url:
-        yield ok("webhook", "none is set yet; `holdfast run` sets it")
-    elif found.url != config.webhook_url:
+    if not info.url:
+        yield ok("webhook", "none is set yet; `holdfast run` sets one")
+    elif info.url != config.webhook_url:
         yield warn(
             "webhook",
             f"Telegram sends this bot's messages to another address, at {shown}",
-            "Start Holdfast, which sets platforms.telegram.webhook_url; if another program sets "
-            "its own again, give one of the two a bot of its own.",
+            "Start Holdfast, which sets platforms.telegram.webhook_url; if another program then "
+            "sets its own webhook again, give one of the two programs a bot of its own.",
         )
     else:
         yield ok("webhook", f"Telegram sends messages to {shown}")
-    at = found.last_error_date
-    if found.url == config.webhook_url and at and now - at.timestamp() * 1000 < _RECENT_MS:
+    at = info.last_error_date
+    if info.url == config.webhook_url and at and now - at.timestamp() * 1000 < _RECENT_MS:
         moment = rfc3339(int(at.timestamp() * 1000))[:19]
         yield warn(
             "webhook",
-            f"Telegram could not deliver at {moment} UTC: {found.last_error_message}; "
-            f"{found.pending_update_count} wait",
-            "See that platforms.telegram.webhook_url is reached from outside with a valid "
-            "certificate and leads to the HTTP port of Holdfast.",
+            f"Telegram could not deliver at {moment} UTC: {info.last_error_message}; "
+            f"pending updates: {info.pending_update_count}",
+            "Make sure that platforms.telegram.webhook_url is reachable from the internet, has a "
+            "valid certificate and leads to Holdfast's HTTP port.",
         )
 
 
 async def _check_competing_poller(
     config: TelegramConfig, clock: Clock, waiting: int, seconds: float, conflict_poll_seconds: int
 ) -> Finding:
-    """Ask for updates and let the question stay open: acknowledges nothing, changes no setting.
+    """Poll once to detect another poller, without acknowledging updates or changing settings.
 
-    Telegram answers at once where something waits; then it cannot be known.
+    With pending updates the poll returns at once and cannot detect a conflict, so it is skipped.
     """
     if waiting:
-        return ok("other programs", f"not looked for: {waiting} messages wait to be fetched")
+        return ok("other programs", f"not checked while messages are pending ({waiting})")
     try:
         async with _open_bot(config, clock, seconds + conflict_poll_seconds) as bot:
             await bot.get_updates(limit=1, timeout=conflict_poll_seconds)
@@ -163,12 +165,13 @@ async def _check_competing_poller(
         if _is_conflict(error):
             return fail(
                 "other programs",
-                "another program receives this bot's messages, and each reaches only one of you",
-                "Stop the other program, or make a bot of its own for it with @BotFather.",
+                "another program receives this bot's messages, and each message reaches only one "
+                "of the two",
+                "Stop the other program, or create a separate bot for it with @BotFather.",
             )
         raise
     return ok(
-        "other programs", f"none asked for this bot's messages within {conflict_poll_seconds} s"
+        "other programs", f"none polled for this bot's messages within {conflict_poll_seconds} s"
     )
 
 

@@ -1,7 +1,7 @@
-"""From raw updates to stored events: in the order of each chat, and every one kept.
+"""Intake of raw updates into the inbox, in order within each chat and without loss.
 
-`take` returns when everything is committed, or (the pieces of something longer) kept on the shelf;
-only then may Telegram be told that it arrived.
+`TelegramReceiver.receive` returns once every event is committed or, for pieces of a split message,
+saved on the shelf. Only then may the caller acknowledge the updates to Telegram.
 """
 
 import asyncio
@@ -41,11 +41,15 @@ _read_threads = msgspec.json.Decoder(list[tuple[str, str]]).decode
 _T = TypeVar("_T")
 
 MembershipCheck = Callable[[TelegramChat, str], Awaitable[bool]]
-"""Tells whether somebody belongs to a group; None, where nobody needs to know."""
+"""Callback that returns whether a person belongs to a group."""
 
 
 class TelegramReceiver:
-    """What comes in, on its way to the inbox."""
+    """Pipeline of one connection: decode updates, join split messages, submit events.
+
+    `answer_callback` is called for each button press. `is_member` is None when no access rule
+    depends on group membership.
+    """
 
     def __init__(
         self,
@@ -66,14 +70,14 @@ class TelegramReceiver:
         self._is_member = is_member
         self._joiner = MessageJoiner(join_scale)
         self._room_context = RoomContext()
-        self._saved_pieces: list[MessagePiece] = []  # as the shelf has them
-        self._threads: dict[tuple[str, str], None] = {}  # topics in which we were addressed
+        self._saved_pieces: list[MessagePiece] = []  # as last written to the shelf
+        self._threads: dict[tuple[str, str], None] = {}  # topics in which the bot was addressed
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._shelving = asyncio.Lock()
         self._pieces_changed = asyncio.Event()
 
     async def restore(self) -> None:
-        """Hand in what an earlier run held, and remember its topics."""
+        """Load the active topics and submit the messages that an earlier run still held."""
         threads = _decode_saved(await self._shelf.get(_THREADS_KEY), _read_threads)
         self._threads = dict.fromkeys(threads)
         self._saved_pieces = _decode_saved(await self._shelf.get(_HELD_KEY), _read_pieces)
@@ -82,7 +86,7 @@ class TelegramReceiver:
         await self._save_pieces()
 
     async def receive(self, updates: Sequence[bytes]) -> None:
-        """Take updates in; raises when something could not be stored."""
+        """Process a batch of updates; raises if an event could not be stored."""
         chats: dict[str, list[TelegramUpdate]] = defaultdict(list)
         for raw in updates:
             if update := _decode_update(raw):
@@ -90,22 +94,22 @@ class TelegramReceiver:
                     self._answer_callback(update.callback_query.id)
                 chats[_chat_id(update)].append(update)
         if len(chats) == 1:
-            for chat, waiting in chats.items():
-                await self._receive_chat(chat, waiting)
+            for chat, chat_updates in chats.items():
+                await self._receive_chat(chat, chat_updates)
         else:
             async with asyncio.TaskGroup() as group:
-                for chat, waiting in chats.items():
-                    group.create_task(self._receive_chat(chat, waiting))
+                for chat, chat_updates in chats.items():
+                    group.create_task(self._receive_chat(chat, chat_updates))
         await self._save_pieces()
 
     async def submit_due_forever(self) -> None:
-        """Hand in what was held, when its time has come; runs until cancelled."""
+        """Submit held messages when their join windows close; runs until cancelled."""
         while True:
             self._pieces_changed.clear()
             due = self._joiner.next_due
-            left = None if due is None else max(0.0, due - self._clock.monotonic())
+            seconds = None if due is None else max(0.0, due - self._clock.monotonic())
             try:
-                async with asyncio.timeout(left):
+                async with asyncio.timeout(seconds):
                     await self._pieces_changed.wait()
             except TimeoutError:
                 await self._submit_due()
@@ -127,29 +131,29 @@ class TelegramReceiver:
     async def _receive_update(self, update: TelegramUpdate) -> None:
         event = self._reader.decode(update, self._clock.now(), self._threads)
         if event is None:
-            log.debug("update %d means nothing to us", update.update_id)
+            log.debug("telegram: ignored update %d", update.update_id)
             return
         event = await self._with_membership(update, event)
-        for each in self._complete_events(update, event):
-            await self._submit(each)
+        for complete in self._complete_events(update, event):
+            await self._submit(complete)
 
     def _complete_events(self, update: TelegramUpdate, event: Inbound) -> Sequence[Inbound]:
-        """Give what can be handed in now."""
+        """Return the events that are ready to submit, after buffering a message that may continue."""
         if isinstance(event, InboundMessage):
             message = update.message
-            assert message is not None  # noqa: S101 - the event was read out of it
+            assert message is not None  # noqa: S101 - the event was decoded from the message
             event = self._room_context.add_context(event)
             piece = MessagePiece(event, message.media_group_id, message.forward_origin is not None)
-            found = self._joiner.add(piece, self._clock.monotonic())
+            complete = self._joiner.add(piece, self._clock.monotonic())
             if piece.may_continue:
                 self._pieces_changed.set()
-            return found
+            return complete
         if isinstance(event, InboundEdit):
             event = self._joiner.redirect_edit(event)
         return [*self._joiner.release_of(event.address.chat, event.sender.id), event]
 
     async def _with_membership(self, update: TelegramUpdate, event: Inbound) -> Inbound:
-        """Say of whom writes in a group, and means us, whether they belong to it."""
+        """Add the group to the sender's memberships if the sender of an addressed event belongs."""
         chat, is_member = _chat_in(update), self._is_member
         if is_member is None or chat is None or chat.type not in {"group", "supergroup"}:
             return event
@@ -158,8 +162,8 @@ class TelegramReceiver:
         sender = event.sender
         if sender.id != str(chat.id) and not await is_member(chat, sender.id):
             return event
-        vouched = Sender(sender.id, sender.name, sender.is_bot, (str(chat.id),))
-        return msgspec.structs.replace(event, sender=vouched)
+        member = Sender(sender.id, sender.name, sender.is_bot, (str(chat.id),))
+        return msgspec.structs.replace(event, sender=member)
 
     async def _submit(self, event: Inbound) -> None:
         accepted = await self._inbox(event)
@@ -167,16 +171,16 @@ class TelegramReceiver:
             self._joiner.on_stored(event)
         if not isinstance(event, InboundMessage | InboundAction) or accepted is Accepted.IGNORED:
             return
-        place = event.address
+        address = event.address
         addressed = isinstance(event, InboundMessage) and event.addressed and not event.direct
-        if place.thread and addressed and (place.chat, place.thread) not in self._threads:
-            self._threads[place.chat, place.thread] = None
+        if address.thread and addressed and (address.chat, address.thread) not in self._threads:
+            self._threads[address.chat, address.thread] = None
             while len(self._threads) > _MAX_THREADS:
                 del self._threads[next(iter(self._threads))]
             await self._shelf.put(_THREADS_KEY, msgspec.json.encode(list(self._threads)).decode())
 
     async def _save_pieces(self) -> None:
-        """Let the shelf have what is held."""
+        """Write the unstored pieces to the shelf if they changed."""
         async with self._shelving:
             pieces = self._joiner.pieces
             if pieces != self._saved_pieces:
@@ -185,16 +189,16 @@ class TelegramReceiver:
 
 
 def _decode_update(raw: bytes) -> TelegramUpdate | None:
-    """Read an update; one that cannot be read must not hold up the others."""
+    """Decode an update; return None for a malformed one, which must not block the others."""
     try:
         return read_update(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        log.warning("an update cannot be read and is passed over: %s: %.200r", error, bytes(raw))
+        log.warning("telegram: skipped a malformed update: %s: %.200r", error, bytes(raw))
         return None
 
 
 def update_number(raw: bytes) -> int | None:
-    """Give an update's number; that can be read even when the update cannot."""
+    """Return an update's number, even if the rest of the update is malformed."""
     try:
         return read_number(raw).update_id
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -205,7 +209,7 @@ def _decode_saved(text: str | None, read: Callable[[str], list[_T]]) -> list[_T]
     try:
         return read(text) if text else []
     except msgspec.DecodeError as error:
-        log.warning("what was kept cannot be read: %s", error)
+        log.warning("telegram: ignored an unreadable stored value: %s", error)
         return []
 
 

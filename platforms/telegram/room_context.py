@@ -1,7 +1,7 @@
-"""Sans-IO: what was said in a room before somebody turned to us.
+"""Sans-IO: recent room messages, used as context for a message addressed to the bot.
 
-Kept in memory alone, a little of it, and given away once: what was not meant for us is stored
-nowhere.
+The last few messages stay in memory only and are used once, because messages that are not
+addressed to the bot must not be stored.
 """
 
 from collections import OrderedDict, deque
@@ -16,23 +16,23 @@ MAX_ROOMS = 200
 
 
 class RoomContext:
-    """The last words of each room."""
+    """Recent messages of each room that were not addressed to the bot."""
 
     def __init__(self) -> None:
         self._rooms: OrderedDict[tuple[str, str], deque[Quote]] = OrderedDict()
 
     def add_context(self, message: InboundMessage) -> InboundMessage:
-        """Note what was said to others; give what is meant for us together with that."""
+        """Attach the room's recent messages to an addressed message; remember any other message."""
         if message.direct:
             return message
-        place = (message.address.chat, message.address.thread)
+        room = (message.address.chat, message.address.thread)
         if message.addressed:
-            before = tuple(self._rooms.pop(place, ()))
-            return msgspec.structs.replace(message, context=before) if before else message
-        said = self._rooms.setdefault(place, deque(maxlen=MAX_MESSAGES))
-        self._rooms.move_to_end(place)
+            context = tuple(self._rooms.pop(room, ()))
+            return msgspec.structs.replace(message, context=context) if context else message
+        recent = self._rooms.setdefault(room, deque(maxlen=MAX_MESSAGES))
+        self._rooms.move_to_end(room)
         if text := message.text[:MAX_CHARACTERS]:
-            said.append(Quote(message.sender.name or message.sender.id, text, message.id))
+            recent.append(Quote(message.sender.name or message.sender.id, text, message.id))
         while len(self._rooms) > MAX_ROOMS:
             self._rooms.popitem(last=False)
         return message

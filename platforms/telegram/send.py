@@ -1,4 +1,4 @@
-"""Carries out ops: the best form first, and whatever is refused in a plainer one."""
+"""Execution of outgoing ops; a text that Telegram refuses is sent again in a plainer form."""
 
 import asyncio
 import contextlib
@@ -59,7 +59,7 @@ log = logging.getLogger(__name__)
 UPLOAD_TIMEOUT_SECONDS = 600.0
 
 _NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
-"""A preview makes Telegram fetch an address that a model wrote."""
+"""Previews are off, because Telegram would fetch addresses that a model wrote."""
 
 _METHOD_NOT_FOUND = re.compile(r"endpoint .* not found", re.IGNORECASE)
 _DRAFTS_NOT_ALLOWED = re.compile(r"DRAFT_PEER", re.IGNORECASE)
@@ -70,7 +70,7 @@ _NOT_ABOUT_THE_TEXT = re.compile(
 )
 _PHOTO_TYPES = {"image/jpeg", "image/png", "image/webp"}
 _REACTIONS = {"✅": "👍", "❌": "👎"}
-"""Telegram takes only some signs as reactions; these stand for the usual receipts."""
+"""Replacements for receipt emoji that Telegram does not accept as reactions."""
 
 _MAX_REMEMBERED = 500
 _WIDE_LABEL = 14
@@ -78,36 +78,39 @@ _BUTTONS_PER_ROW = 3
 
 
 class MessageForm(NamedTuple):
-    """A text in one form."""
+    """A text in one form: rich HTML, text with entities, or plain text."""
 
     text: str = ""
     entities: tuple[MessageEntity, ...] = ()
-    html: str = ""  # of a rich message; then the others are empty
+    html: str = ""  # of a rich message, whose other fields are empty
 
 
 class TelegramSender:
-    """Knows how each op is said to Telegram."""
+    """Executor of ops over the Bot API; remembers which features the server and chats lack.
+
+    `on_migrated` is called with the old and new id of a group that became a supergroup.
+    """
 
     def __init__(self, bot: Bot, on_migrated: Callable[[int, int], Awaitable[None]]) -> None:
         self._bot = bot
         self._on_migrated = on_migrated
-        self._migrated_chats: dict[int, int] = {}  # groups that have become supergroups
-        self._supports_rich = True  # until the server turns out not to know of it
-        self._supports_drafts = True  # the same
-        self._chats_without_drafts: OrderedDict[str, None] = OrderedDict()  # chats that show none
-        self._rich_refused: OrderedDict[str, None] = OrderedDict()  # messages that must be plainer
+        self._migrated_chats: dict[int, int] = {}  # group id -> supergroup id
+        self._supports_rich = True  # until the server reports the method as unknown
+        self._supports_drafts = True  # likewise
+        self._chats_without_drafts: OrderedDict[str, None] = OrderedDict()
+        self._rich_refused: OrderedDict[str, None] = OrderedDict()  # keys of messages and drafts
 
     def add_migrated_chats(self, chats: dict[int, int]) -> None:
-        """Take over which groups have another id now."""
+        """Add known group ids and the supergroup ids that replaced them."""
         self._migrated_chats.update(chats)
 
     def on_connected(self) -> None:
-        """Connected anew: the server may have learnt something."""
+        """Assume that all features are available again; the server may have been upgraded."""
         self._supports_rich = self._supports_drafts = True
         self._chats_without_drafts.clear()
 
     def has_drafts(self, address: Address) -> bool:
-        """Tell whether a chat shows drafts, as far as we know."""
+        """Return whether a chat shows drafts; True until Telegram refuses one."""
         return self._supports_drafts and address.chat not in self._chats_without_drafts
 
     async def deliver(self, op: Op) -> Receipt:
@@ -116,20 +119,20 @@ class TelegramSender:
         try:
             return await self._carry_out(op, chat)
         except GroupMigrated as error:
-            # Nothing was carried out there, so this is no repetition.
+            # The first call was not carried out, so the second is no repetition.
             self._migrated_chats[chat] = error.chat
             await self._on_migrated(chat, error.chat)
         try:
             return await self._carry_out(op, self._migrated_chats[chat])
         except GroupMigrated as error:
-            msg = f"the group {chat} has moved again, to {error.chat}"
+            msg = f"group {chat} migrated twice, now to {error.chat}"
             raise ChatGone(msg) from error
 
     def _chat(self, address: Address) -> int:
         try:
             chat = int(address.chat)
         except ValueError:
-            msg = f"{address.chat!r} is no chat of Telegram."
+            msg = f"{address.chat!r} is not a Telegram chat id."
             raise ChatGone(msg) from None
         return self._migrated_chats.get(chat, chat)
 
@@ -166,23 +169,23 @@ class TelegramSender:
         if reply_to and reply_to.isdigit():
             reply = ReplyParameters(int(reply_to), allow_sending_without_reply=True)
 
-        async def send(words: MessageForm) -> str:
-            if words.html:
-                made = await self._bot.do_api_request(
+        async def send(form: MessageForm) -> str:
+            if form.html:
+                sent = await self._bot.do_api_request(
                     "sendRichMessage",
                     {
                         "chat_id": chat,
                         "message_thread_id": thread,
-                        "rich_message": {"html": words.html},
+                        "rich_message": {"html": form.html},
                         "reply_parameters": reply,
                         "reply_markup": keyboard,
                     },
                 )
-                return str(made["message_id"])
+                return str(sent["message_id"])
             message = await self._bot.send_message(
                 chat,
-                words.text,
-                entities=words.entities,
+                form.text,
+                entities=form.entities,
                 message_thread_id=thread,
                 reply_parameters=reply,
                 reply_markup=keyboard,
@@ -195,40 +198,40 @@ class TelegramSender:
     async def _edit(self, op: Edit, chat: int) -> None:
         message, keyboard = _message_id(op.message), _keyboard(op.buttons)
 
-        async def change(words: MessageForm) -> str:
-            more = {"rich_message": {"html": words.html}} if words.html else None
+        async def edit(form: MessageForm) -> str:
+            rich = {"rich_message": {"html": form.html}} if form.html else None
             await self._bot.edit_message_text(
-                words.text or cast("str", None),  # a rich message has no text
+                form.text or cast("str", None),  # a rich message has no text
                 chat,
                 message,
-                entities=words.entities or None,
+                entities=form.entities or None,
                 reply_markup=keyboard,
-                link_preview_options=None if words.html else _NO_PREVIEW,
-                api_kwargs=more,
+                link_preview_options=None if form.html else _NO_PREVIEW,
+                api_kwargs=rich,
             )
             return op.message
 
-        await self._send_text(op.text, change, key=f"{chat}:{message}")
+        await self._send_text(op.text, edit, key=f"{chat}:{message}")
 
     async def _draft(self, op: Draft, chat: int) -> None:
         if not op.text and not op.status:
             await self._send_chat_action(op.address, chat, "cancel")
             return
         if not self.has_drafts(op.address):
-            msg = "Telegram shows no drafts there."
+            msg = "This Telegram chat does not show drafts."
             raise Rejected(msg)
         thread = _thread(op.address)
         number = zlib.crc32(op.draft.encode()) & 0x7FFFFFFF or 1
 
-        async def show(words: MessageForm) -> str:
-            if words.html:
+        async def show(form: MessageForm) -> str:
+            if form.html:
                 await self._bot.do_api_request(
                     "sendRichMessageDraft",
                     {
                         "chat_id": chat,
                         "message_thread_id": thread,
                         "draft_id": number,
-                        "rich_message": {"html": words.html},
+                        "rich_message": {"html": form.html},
                         "can_stop": True,
                     },
                 )
@@ -237,9 +240,9 @@ class TelegramSender:
                     await self._bot.send_message_draft(
                         chat,
                         number,
-                        words.text,
+                        form.text,
                         message_thread_id=thread,
-                        entities=words.entities,
+                        entities=form.entities,
                         api_kwargs={"can_stop": True},
                     )
             return ""
@@ -251,9 +254,9 @@ class TelegramSender:
             raise
 
     def _on_draft_refused(self, address: Address, error_text: str) -> None:
-        """From here on an answer is a message that is edited, where drafts cannot be had."""
+        """Remember that the server or the chat lacks drafts; answers then stream by edits."""
         if _METHOD_NOT_FOUND.search(error_text):
-            log.info("this Telegram knows no drafts; answers that are written are edited")
+            log.info("telegram: the server has no drafts; answers are streamed by editing messages")
             self._supports_drafts = False
         elif _DRAFTS_NOT_ALLOWED.search(error_text):
             self._chats_without_drafts[address.chat] = None
@@ -267,15 +270,16 @@ class TelegramSender:
         status: str = "",
         key: str = "",
     ) -> str:
-        """Try one form after the other; a text is never lost to how it should look.
+        """Send the text in the best form that Telegram accepts, so that formatting loses no text.
 
-        `key` names what will be changed again, so that a refusal is met only once.
+        `key` identifies a message or draft that will be updated again, so that a refused rich form
+        is not tried a second time.
         """
-        refusal = Rejected("There is nothing to show.")
-        for words in self._forms(md, status, rich_too=key not in self._rich_refused):
+        refusal = Rejected("The message is empty.")
+        for form in self._forms(md, status, rich_too=key not in self._rich_refused):
             try:
                 with translate_errors():
-                    return await send(words)
+                    return await send(form)
             except ChatGone:
                 raise
             except Rejected as error:
@@ -284,43 +288,43 @@ class TelegramSender:
                 if _NOT_ABOUT_THE_TEXT.search(str(error)):
                     raise
                 if _METHOD_NOT_FOUND.search(str(error)):
-                    if not words.html:
+                    if not form.html:
                         raise
                     self._supports_rich = False
-                elif words.html and key:
+                elif form.html and key:
                     self._rich_refused[key] = None
                     while len(self._rich_refused) > _MAX_REMEMBERED:
                         self._rich_refused.popitem(last=False)
-                log.info("a text was refused in its %s form: %s", _form_name(words), error)
+                log.info("telegram: the %s form of a text was refused: %s", _form_name(form), error)
                 refusal = error
         raise refusal
 
     def _forms(self, md: str, status: str, *, rich_too: bool) -> Iterator[MessageForm]:
-        """Give a text in its forms, the best first; the last is as it was written."""
+        """Yield the forms of a text, best first; the last form is the Markdown source."""
         blocks = document.parse(md)
         if status:
             note = document.Styled("italic", (document.PlainText(status),))
             blocks = (*blocks, document.Paragraph((note,)))
-        looser = format_entities.format_text(blocks, compact=True)
-        gains = (
+        compact = format_entities.format_text(blocks, compact=True)
+        needs_rich = (
             format_rich.needs_rich_format(blocks)
-            or len(looser.entities) > format_entities.MAX_ENTITIES
+            or len(compact.entities) > format_entities.MAX_ENTITIES
         )
-        if rich_too and self._supports_rich and gains and format_rich.fits_limits(blocks):
+        if rich_too and self._supports_rich and needs_rich and format_rich.fits_limits(blocks):
             html = format_rich.format_html(blocks)
             if len(html) <= format_rich.MAX_HTML_CHARS:
                 yield MessageForm(html=html)
         formatted = MessageForm()
-        for drawn in (format_entities.format_text(blocks), looser):
-            if drawn.text and text_length(drawn.text, Unit.UTF16) <= TEXT_LIMIT:
-                formatted = MessageForm(drawn.text, tuple(map(_entity, drawn.entities)))
+        for variant in (format_entities.format_text(blocks), compact):
+            if variant.text and text_length(variant.text, Unit.UTF16) <= TEXT_LIMIT:
+                formatted = MessageForm(variant.text, tuple(map(_entity, variant.entities)))
                 yield formatted
                 break
-        written = MessageForm(md if md.strip() else status)
-        if written.text.strip() and written != formatted:
-            yield written
+        source = MessageForm(md if md.strip() else status)
+        if source.text.strip() and source != formatted:
+            yield source
 
-    # --- the rest
+    # --- other ops
 
     async def _delete(self, chat: int, message: int) -> None:
         try:
@@ -331,26 +335,28 @@ class TelegramSender:
                 raise
 
     async def _send_chat_action(self, address: Address, chat: int, action: str) -> None:
-        """Say what we are doing; "cancel" takes that back, and a draft with it."""
+        """Send a chat action; "cancel" also clears the draft."""
         with translate_errors():
             await self._bot.send_chat_action(chat, action, message_thread_id=_thread(address))
 
     async def _upload(self, op: Upload, chat: int) -> Receipt:
         path = Path(op.path)
         with _file_errors(op):
-            length = (await asyncio.to_thread(path.stat)).st_size
-        if length > MAX_UPLOAD_BYTES:
-            msg = f"{op.name} is larger than the {MAX_UPLOAD_BYTES // 1_000_000} MB Telegram takes."
+            size = (await asyncio.to_thread(path.stat)).st_size
+        if size > MAX_UPLOAD_BYTES:
+            msg = f"{op.name} is larger than Telegram's {MAX_UPLOAD_BYTES // 1_000_000} MB limit."
             raise Rejected(msg)
         refusal = Rejected("")
-        for kind in dict.fromkeys((_media_kind(op, length), "document")):
+        for kind in dict.fromkeys((_media_kind(op, size), "document")):
             for caption in _captions(op.caption):
                 try:
                     return await self._send_file(op, chat, path, kind, caption)
                 except ChatGone:
                     raise
                 except Rejected as error:
-                    log.info("%s was refused as a %s: %s", op.name, kind, error)
+                    log.info(
+                        "telegram: chat %d: %s was refused as %s: %s", chat, op.name, kind, error
+                    )
                     refusal = error
         raise refusal
 
@@ -360,7 +366,7 @@ class TelegramSender:
         with _file_errors(op):
             handle = await asyncio.to_thread(path.open, "rb")
         try:
-            given: dict[str, Any] = {
+            arguments: dict[str, Any] = {
                 kind: InputFile(handle, filename=op.name, attach=False, read_file_handle=False),
                 "caption": caption.text or None,
                 "caption_entities": caption.entities or None,
@@ -370,7 +376,7 @@ class TelegramSender:
             }
             send = getattr(self._bot, f"send_{kind}")
             with translate_errors():
-                message = await send(chat, **given)
+                message = await send(chat, **arguments)
         finally:
             await asyncio.to_thread(handle.close)
         return Receipt(str(message.message_id))
@@ -386,19 +392,22 @@ def _file_errors(op: Upload) -> Iterator[None]:
 
 
 def _captions(md: str) -> Iterator[MessageForm]:
-    """Give a caption in its forms; one that is too long is cut, for the file would be refused."""
-    drawn = format_entities.format_text(document.parse(md), compact=True)
-    if text_length(drawn.text, Unit.UTF16) <= CAPTION_LIMIT:
-        yield MessageForm(drawn.text, tuple(map(_entity, drawn.entities)))
-    if drawn.text:
+    """Yield the forms of a caption, best first.
+
+    A caption over the limit is cut, because Telegram would refuse the whole upload.
+    """
+    formatted = format_entities.format_text(document.parse(md), compact=True)
+    if text_length(formatted.text, Unit.UTF16) <= CAPTION_LIMIT:
+        yield MessageForm(formatted.text, tuple(map(_entity, formatted.entities)))
+    if formatted.text:
         raw = md.encode("utf-16-le", "replace")[: 2 * (CAPTION_LIMIT - 1)]
-        whole = text_length(md, Unit.UTF16) <= CAPTION_LIMIT
-        yield MessageForm(md if whole else raw.decode("utf-16-le", "ignore") + "…")
+        fits = text_length(md, Unit.UTF16) <= CAPTION_LIMIT
+        yield MessageForm(md if fits else raw.decode("utf-16-le", "ignore") + "…")
 
 
-def _media_kind(op: Upload, length: int) -> str:
-    """Say as what a file is shown."""
-    if op.media_type in _PHOTO_TYPES and length <= MAX_PHOTO_BYTES:
+def _media_kind(op: Upload, size: int) -> str:
+    """Return the kind of message for a file, which is also the suffix of the `send_` method."""
+    if op.media_type in _PHOTO_TYPES and size <= MAX_PHOTO_BYTES:
         return "photo"
     match op.media_type:
         case "audio/ogg":
@@ -424,16 +433,16 @@ def _entity(entity: format_entities.TextEntity) -> MessageEntity:
 
 
 def _keyboard(buttons: tuple[Button, ...]) -> InlineKeyboardMarkup | None:
-    """Lay buttons out: short ones side by side."""
+    """Lay out buttons in rows of three, or one per row if a label is long."""
     if not buttons:
         return None
     for button in buttons:
         if len(button.action.encode()) > MAX_ACTION_BYTES:
-            msg = f"the button {button.label!r} carries more than {MAX_ACTION_BYTES} bytes."
+            msg = f"The data of button {button.label!r} exceeds {MAX_ACTION_BYTES} bytes."
             raise Rejected(msg)
-    drawn = [InlineKeyboardButton(each.label, callback_data=each.action) for each in buttons]
-    width = 1 if any(len(each.label) > _WIDE_LABEL for each in buttons) else _BUTTONS_PER_ROW
-    return InlineKeyboardMarkup([drawn[at : at + width] for at in range(0, len(drawn), width)])
+    keys = [InlineKeyboardButton(button.label, callback_data=button.action) for button in buttons]
+    width = 1 if any(len(button.label) > _WIDE_LABEL for button in buttons) else _BUTTONS_PER_ROW
+    return InlineKeyboardMarkup([keys[at : at + width] for at in range(0, len(keys), width)])
 
 
 def _thread(address: Address) -> int | None:
@@ -442,10 +451,10 @@ def _thread(address: Address) -> int | None:
 
 def _message_id(message: str) -> int:
     if not message.isdigit():
-        msg = f"{message!r} is no message of Telegram."
+        msg = f"{message!r} is not a Telegram message id."
         raise Rejected(msg)
     return int(message)
 
 
-def _form_name(words: MessageForm) -> str:
-    return "rich" if words.html else "formatted" if words.entities else "plain"
+def _form_name(form: MessageForm) -> str:
+    return "rich" if form.html else "formatted" if form.entities else "plain"

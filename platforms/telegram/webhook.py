@@ -1,4 +1,4 @@
-"""Receives what Telegram sends us: answered with 200 once it is stored."""
+"""Webhook receiver; answers Telegram with 200 only after the update is stored."""
 
 import asyncio
 import hashlib
@@ -28,7 +28,7 @@ UpdatesHandler = Callable[[Sequence[bytes]], Awaitable[None]]
 
 
 class Webhook:
-    """One address on our HTTP port, and what Telegram knows of it."""
+    """One route on the gateway's HTTP port and its registration with Telegram."""
 
     def __init__(
         self, url: str, secret: str, *, check_seconds: float = CHECK_INTERVAL_SECONDS
@@ -49,7 +49,11 @@ class Webhook:
         return [f"[{name}]" if ":" in name else name]
 
     async def run(self, bot: Bot, on_updates: UpdatesHandler, ready: Callable[[], None]) -> None:
-        """Receive until cancelled; raises `Unavailable` when something else gets our messages."""
+        """Register the webhook and receive until cancelled.
+
+        Raises `Unavailable` when another program changes the registration or an update could not
+        be stored.
+        """
         self._broken.clear()
         with translate_errors():
             await bot.set_webhook(
@@ -62,12 +66,12 @@ class Webhook:
         self._on_updates = on_updates
         try:
             ready()
-            complained = 0
+            reported_at = 0
             while not await self._wait_broken(self._check_seconds):
-                complained = await self._check_registration(bot, complained)
+                reported_at = await self._check_registration(bot, reported_at)
         finally:
             self._on_updates = None
-        msg = "what came in could not be stored"
+        msg = "an update from Telegram could not be stored"
         raise Unavailable(msg)
 
     async def _wait_broken(self, seconds: float) -> bool:
@@ -77,38 +81,40 @@ class Webhook:
         except TimeoutError:
             return False
 
-    async def _check_registration(self, bot: Bot, last_complaint: int) -> int:
-        """Ask Telegram whether it still sends to us; gives when it last complained."""
+    async def _check_registration(self, bot: Bot, reported_at: int) -> int:
+        """Verify the registration and log new delivery errors; return the time of the newest."""
         with translate_errors():
             info = await bot.get_webhook_info()
         if info.url != self._url:
-            msg = "another program has changed where Telegram sends this bot's messages"
+            msg = "another program replaced this bot's Telegram webhook"
             raise Unavailable(msg)
         at = int(info.last_error_date.timestamp()) if info.last_error_date else 0
-        if at > last_complaint:
-            log.warning("Telegram cannot reach %s: %s", self._url, info.last_error_message)
-        return max(at, last_complaint)
+        if at > reported_at:
+            log.warning(
+                "telegram: Telegram cannot reach %s: %s", self._url, info.last_error_message
+            )
+        return max(at, reported_at)
 
     async def _on_request(self, request: Request) -> Response:
-        shown = request.headers.get(_HEADER, "")
-        if not hmac.compare_digest(shown.encode(), self._secret.encode()):
+        secret = request.headers.get(_HEADER, "")
+        if not hmac.compare_digest(secret.encode(), self._secret.encode()):
             return Response(status_code=403)
-        take = self._on_updates
-        if take is None:
+        on_updates = self._on_updates
+        if on_updates is None:
             return Response(status_code=503, headers={"retry-after": "5"})
         body = await request.body()
         if len(body) > MAX_BODY_BYTES:
             return Response(status_code=413)
         stored = False
         try:
-            await take([body])
+            await on_updates([body])
             stored = True
         finally:
-            if not stored:  # pieces that were held must be read back from where they are kept
+            if not stored:  # restart the adapter, so that held pieces are reloaded from the shelf
                 self._broken.set()
         return Response(status_code=200)
 
 
 def derive_secret(token: str) -> str:
-    """Make the secret for which none is configured; it is the same at every start."""
+    """Derive a webhook secret from the token; the same token always gives the same secret."""
     return hmac.new(token.encode(), b"holdfast webhook", hashlib.sha256).hexdigest()

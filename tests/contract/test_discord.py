@@ -1,4 +1,4 @@
-"""What is Discord's alone: the real library, against a server of ours."""
+"""Tests of behaviour specific to Discord: the real library against the fake server."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -47,7 +47,7 @@ async def life() -> AsyncIterator[Life]:
 # --- receiving ---------------------------------------------------------------------------------
 
 
-async def test_a_direct_message_says_who_wrote_it_and_where(life: Life) -> None:
+async def test_a_direct_message_has_its_sender_and_address(life: Life) -> None:
     async with life.running():
         said = await life.discord.say(life.direct, life.ann, "Hello")
         (message,) = await life.inbox.wait(1)
@@ -60,7 +60,7 @@ async def test_a_direct_message_says_who_wrote_it_and_where(life: Life) -> None:
     assert abs(message.at - life.clock.now()) < 5_000
 
 
-async def test_in_a_room_only_mentions_replies_and_the_bots_own_role_are_for_us(life: Life) -> None:
+async def test_in_a_room_only_mentions_replies_and_the_bots_role_are_addressed(life: Life) -> None:
     discord, room = life.discord, life.room
     ours = discord.world.write(room, discord.world.bot, "I said something")
     role = life.guild.roles[0]["id"]
@@ -81,7 +81,7 @@ async def test_in_a_room_only_mentions_replies_and_the_bots_own_role_are_for_us(
     ]
 
 
-async def test_a_reply_and_what_stood_before_are_given_along(life: Life) -> None:
+async def test_a_message_has_its_reply_and_the_earlier_messages_as_context(life: Life) -> None:
     discord, room = life.discord, life.room
     bob = discord.world.user("Bob")
     old = discord.world.write(room, bob, "before you came")
@@ -102,7 +102,7 @@ async def test_a_reply_and_what_stood_before_are_given_along(life: Life) -> None
     assert [quote.text for quote in second.context] == ["of course"]
 
 
-async def test_a_thread_we_were_addressed_in_needs_no_more_mentions(life: Life) -> None:
+async def test_a_thread_in_use_needs_no_further_mentions(life: Life) -> None:
     thread = life.discord.world.thread(life.room)
     async with life.running():
         await life.discord.say(thread, life.ann, "hm")
@@ -118,7 +118,7 @@ async def test_a_thread_we_were_addressed_in_needs_no_more_mentions(life: Life) 
     assert events[0].address.chat == life.room.id
 
 
-async def test_a_thread_begun_after_the_start_is_known_by_asking(life: Life) -> None:
+async def test_an_unknown_thread_is_looked_up(life: Life) -> None:
     async with life.running():
         thread = life.discord.world.thread(life.room)
         await life.discord.say(thread, life.ann, f"{life.call} here")
@@ -127,7 +127,7 @@ async def test_a_thread_begun_after_the_start_is_known_by_asking(life: Life) -> 
     assert life.discord.called("GET channel") == ["GET channel"]
 
 
-async def test_roles_and_membership_are_vouched_for_in_rooms_and_in_private(life: Life) -> None:
+async def test_roles_and_membership_are_known_in_rooms_and_in_private(life: Life) -> None:
     life.guild.members[life.ann["id"]]["roles"] = ["77"]
     expected = (f"{life.guild.id}/*", f"{life.guild.id}/role:77")
     async with life.running():
@@ -137,7 +137,7 @@ async def test_roles_and_membership_are_vouched_for_in_rooms_and_in_private(life
     assert [event.sender.memberships for event in events] == [expected, expected]
 
 
-async def test_nobody_asks_in_private_for_roles_where_nobody_needs_them(life: Life) -> None:
+async def test_memberships_are_not_looked_up_when_no_rule_needs_them(life: Life) -> None:
     life.memberships = False
     async with life.running():
         await life.discord.say(life.direct, life.ann, "one")
@@ -150,7 +150,7 @@ async def test_nobody_asks_in_private_for_roles_where_nobody_needs_them(life: Li
     assert life.discord.called("GET member") == []
 
 
-async def test_bots_and_webhooks_are_named_as_such_and_our_own_words_do_not_come_back(
+async def test_bots_and_webhooks_are_marked_and_own_messages_are_ignored(
     life: Life,
 ) -> None:
     robot = life.discord.world.user("Robot", bot=True)
@@ -164,14 +164,14 @@ async def test_bots_and_webhooks_are_named_as_such_and_our_own_words_do_not_come
     assert events[1].sender.memberships == ()
 
 
-async def test_what_discord_announces_is_no_message(life: Life) -> None:
+async def test_system_messages_are_ignored(life: Life) -> None:
     async with life.running():
-        await life.discord.say(life.direct, life.ann, "", type=7)  # somebody joined
+        await life.discord.say(life.direct, life.ann, "", type=7)  # a member joined
         await life.discord.say(life.direct, life.ann, "Hello")
         assert await life.inbox.texts(1) == ["Hello"]
 
 
-async def test_edits_and_deletes_of_what_was_meant_for_us_are_handed_in(life: Life) -> None:
+async def test_edits_and_deletes_of_addressed_messages_are_submitted(life: Life) -> None:
     discord = life.discord
     async with life.running():
         aside = await discord.say(life.room, life.ann, "among ourselves")
@@ -191,7 +191,7 @@ async def test_edits_and_deletes_of_what_was_meant_for_us_are_handed_in(life: Li
     assert delete.direct
 
 
-async def test_what_was_said_before_a_restart_can_still_be_changed_and_taken_back(
+async def test_edits_and_deletes_of_messages_before_a_restart_are_submitted(
     life: Life,
 ) -> None:
     discord = life.discord
@@ -209,7 +209,7 @@ async def test_what_was_said_before_a_restart_can_still_be_changed_and_taken_bac
     assert (delete.message, delete.sender.id) == (gone, life.ann["id"])
 
 
-async def test_a_long_text_that_was_cut_by_the_client_is_one_message(life: Life) -> None:
+async def test_a_text_split_by_the_client_becomes_one_message(life: Life) -> None:
     life.options["join_seconds"] = 5.0
     first = "a" * 1_990
     async with life.running():
@@ -218,13 +218,13 @@ async def test_a_long_text_that_was_cut_by_the_client_is_one_message(life: Life)
         assert await life.inbox.texts(1) == [f"{first}\nthe end"]
 
 
-async def test_a_long_text_that_nothing_follows_is_not_held_back_for_ever(life: Life) -> None:
+async def test_a_long_text_without_a_follower_is_submitted(life: Life) -> None:
     async with life.running():
         await life.discord.say(life.direct, life.ann, "b" * 1_990)
         assert await life.inbox.texts(1) == ["b" * 1_990]
 
 
-async def test_a_long_text_that_waits_for_its_end_outlasts_the_process(life: Life) -> None:
+async def test_a_held_piece_of_a_long_text_survives_a_restart(life: Life) -> None:
     life.options["join_seconds"] = 60.0
     async with life.running():
         await life.discord.say(life.direct, life.ann, "c" * 1_990)
@@ -235,7 +235,7 @@ async def test_a_long_text_that_waits_for_its_end_outlasts_the_process(life: Lif
 
 
 @pytest.mark.quick
-async def test_a_slow_answer_about_roles_holds_nobody_up_for_long(life: Life) -> None:
+async def test_a_slow_membership_lookup_delays_a_message_only_briefly(life: Life) -> None:
     gate = asyncio.Event()
     life.discord.fail("GET member", Fault(gate=gate))
     async with life.running():
@@ -245,7 +245,7 @@ async def test_a_slow_answer_about_roles_holds_nobody_up_for_long(life: Life) ->
     assert event.sender.memberships == ()
 
 
-async def test_messages_of_one_chat_keep_their_order_while_chats_go_side_by_side(
+async def test_chats_are_processed_concurrently_and_each_in_order(
     life: Life,
 ) -> None:
     bob = life.discord.world.user("Bob")
@@ -256,7 +256,7 @@ async def test_messages_of_one_chat_keep_their_order_while_chats_go_side_by_side
     async def inbox(event: Inbound) -> Accepted:
         assert isinstance(event, InboundMessage)
         if event.text == "0":
-            await waiting.wait()  # this chat is slow
+            await waiting.wait()  # this chat is blocked
         order.append((event.address.chat, event.text))
         if event.address.chat == other.id:
             waiting.set()
@@ -277,7 +277,7 @@ async def test_messages_of_one_chat_keep_their_order_while_chats_go_side_by_side
     assert mine == ["0", "1", "2"]
 
 
-async def test_files_are_named_and_fetched_even_after_their_address_has_expired(
+async def test_files_can_be_downloaded_after_their_url_expired(
     life: Life,
 ) -> None:
     files = (("cat.png", b"picture" * 1000, "image/png"),)
@@ -297,10 +297,10 @@ async def test_files_are_named_and_fetched_even_after_their_address_has_expired(
             assert b"".join([each async for each in life.adapter.fetch(file)]) == files[0][1]
 
 
-# --- losing nothing ----------------------------------------------------------------------------
+# --- backfill and reconnects -------------------------------------------------------------------
 
 
-async def test_what_was_said_while_we_were_away_is_read_again_once(life: Life) -> None:
+async def test_messages_sent_during_downtime_are_backfilled_once(life: Life) -> None:
     life.guild.members[life.ann["id"]]["roles"] = ["77"]
     thread = life.discord.world.thread(life.room)
     async with life.running():
@@ -330,7 +330,7 @@ async def test_a_message_that_could_not_be_stored_is_read_again(life: Life) -> N
         assert await life.inbox.texts(2) == ["first", "second"]
 
 
-async def test_a_message_that_was_being_stored_when_the_process_died_is_read_again(
+async def test_a_message_being_stored_when_the_process_died_is_read_again(
     life: Life,
 ) -> None:
     life.inbox.may_store.clear()
@@ -342,7 +342,7 @@ async def test_a_message_that_was_being_stored_when_the_process_died_is_read_aga
         assert await life.inbox.texts(1) == ["Hello"]
 
 
-async def test_a_channel_that_is_gone_is_not_read_again_and_holds_nothing_back(
+async def test_an_unreadable_channel_loses_its_mark_and_blocks_nothing(
     life: Life,
 ) -> None:
     async with life.running():
@@ -356,7 +356,7 @@ async def test_a_channel_that_is_gone_is_not_read_again_and_holds_nothing_back(
     assert life.room.id not in life.shelf.values["seen"]
 
 
-async def test_a_broken_socket_is_resumed_and_nothing_is_lost(life: Life) -> None:
+async def test_a_broken_socket_is_resumed_without_loss(life: Life) -> None:
     async with life.running():
         await life.discord.cut()
         await life.discord.say(life.direct, life.ann, "in between")
@@ -364,7 +364,7 @@ async def test_a_broken_socket_is_resumed_and_nothing_is_lost(life: Life) -> Non
     assert (life.discord.identified, life.discord.resumed) == (1, 1)
 
 
-async def test_discord_may_ask_for_another_connection(life: Life) -> None:
+async def test_a_reconnect_request_is_followed_by_a_resume(life: Life) -> None:
     async with life.running():
         await life.discord.ask_to_reconnect()
         await life.discord.say(life.direct, life.ann, "in between")
@@ -372,7 +372,7 @@ async def test_discord_may_ask_for_another_connection(life: Life) -> None:
         await life.discord.until(lambda: life.discord.resumed == 1)
 
 
-async def test_after_an_invalid_session_the_channels_in_use_are_read_again(life: Life) -> None:
+async def test_after_an_invalid_session_channels_in_use_are_backfilled(life: Life) -> None:
     async with life.running():
         await life.discord.say(life.direct, life.ann, "one")
         await life.inbox.wait(1)
@@ -382,7 +382,7 @@ async def test_after_an_invalid_session_the_channels_in_use_are_read_again(life:
     assert life.discord.identified == 2
 
 
-async def test_a_socket_that_is_up_but_deaf_is_noticed_and_replaced() -> None:
+async def test_a_silent_socket_is_detected_and_replaced() -> None:
     async with discord_server(heartbeat=0.1) as discord:
         life = Life(discord, heartbeat_timeout_seconds=0.3)
         async with life.running():
@@ -392,7 +392,7 @@ async def test_a_socket_that_is_up_but_deaf_is_noticed_and_replaced() -> None:
             assert await life.inbox.texts(1) == ["can you hear me?"]
 
 
-async def test_nobody_waits_for_the_goodbye_of_a_silent_discord(life: Life) -> None:
+async def test_closing_a_silent_socket_does_not_wait_for_a_close_frame(life: Life) -> None:
     async with door(life.discord.url) as between:
         life.discord.door = between.port
         life.config = msgspec.structs.replace(life.config, base_url=between.url)
@@ -401,14 +401,14 @@ async def test_nobody_waits_for_the_goodbye_of_a_silent_discord(life: Life) -> N
             assert client
             between.fall_silent()
             async with asyncio.timeout(10):
-                await client.ws.close(4000)  # as the library does when it hears nothing any more
+                await client.ws.close(4000)  # as the library does after a heartbeat timeout
                 await client.disconnected.wait()
             between.speak_again()
             await life.discord.say(life.direct, life.ann, "can you hear me?")
             assert await life.inbox.texts(1) == ["can you hear me?"]
 
 
-async def test_a_gateway_that_stays_away_ends_the_connection_so_that_it_is_built_anew(
+async def test_a_gateway_gone_for_too_long_leads_to_a_new_connection(
     life: Life,
 ) -> None:
     life.options["reconnect_timeout_seconds"] = 0.05
@@ -422,21 +422,21 @@ async def test_a_gateway_that_stays_away_ends_the_connection_so_that_it_is_built
         await life.discord.until(lambda: life.discord.identified == 2)
 
 
-async def test_a_gateway_that_cannot_be_reached_at_first_is_no_error_of_the_adapter(
+async def test_an_unreachable_gateway_at_the_start_is_unavailable(
     life: Life,
 ) -> None:
     life.discord.refuses_gateway = True
     assert isinstance(await life.once(), Unavailable)
 
 
-async def test_a_wrong_token_stops_the_adapter_in_plain_words(life: Life) -> None:
+async def test_a_refused_token_stops_the_adapter(life: Life) -> None:
     life.discord.accepts_token = False
     error = await life.once()
     assert isinstance(error, Unauthorized)
     assert "token" in str(error)
 
 
-async def test_a_revoked_token_stops_the_adapter_when_the_gateway_says_so(life: Life) -> None:
+async def test_a_token_refused_by_the_gateway_stops_the_adapter(life: Life) -> None:
     async with life.running():
         pass
     error: list[object] = []
@@ -452,14 +452,14 @@ async def test_a_revoked_token_stops_the_adapter_when_the_gateway_says_so(life: 
     assert isinstance(error[0], Unauthorized)
 
 
-async def test_a_missing_intent_is_named() -> None:
+async def test_a_missing_intent_is_reported() -> None:
     async with discord_server(allowed_intents=~CONTENT_INTENT) as discord:
         error = await Life(discord).once()
     assert isinstance(error, Unauthorized)
     assert "Message Content Intent" in str(error)
 
 
-async def test_the_gateway_is_found_beside_the_api_when_nobody_names_it() -> None:
+async def test_the_gateway_url_is_derived_when_the_api_does_not_name_it() -> None:
     async with discord_server(names_gateway=False) as discord:
         life = Life(discord)
         async with life.running():
@@ -489,7 +489,7 @@ async def test_a_button_is_acknowledged_at_once_and_works_after_a_restart(life: 
     assert b"token" not in action.raw
 
 
-async def test_a_button_of_somebody_else_is_acknowledged_and_nothing_more(life: Life) -> None:
+async def test_a_foreign_button_is_only_acknowledged(life: Life) -> None:
     row = {"type": 1, "components": [{"type": 2, "label": "x", "custom_id": "theirs"}]}
     life.discord.world.write(life.room, life.discord.world.bot, "old", components=[row])
     async with life.running():
@@ -501,7 +501,7 @@ async def test_a_button_of_somebody_else_is_acknowledged_and_nothing_more(life: 
     assert [type(event) for event in life.inbox.events] == [InboundMessage]
 
 
-async def test_commands_are_on_the_menu_and_come_in_as_messages(life: Life) -> None:
+async def test_slash_commands_are_registered_and_arrive_as_messages(life: Life) -> None:
     async with life.running():
         await life.discord.until(lambda: bool(life.discord.world.commands))
         given = await life.discord.command(life.room, life.ann, "btw", "what time is it?")
@@ -514,7 +514,7 @@ async def test_commands_are_on_the_menu_and_come_in_as_messages(life: Life) -> N
     assert given.shown is None
 
 
-async def test_a_command_that_could_not_be_stored_says_so(life: Life) -> None:
+async def test_a_command_that_could_not_be_stored_shows_an_error(life: Life) -> None:
     async with life.running():
         await life.discord.until(lambda: bool(life.discord.world.commands))
         life.inbox.fails = 1
@@ -525,7 +525,7 @@ async def test_a_command_that_could_not_be_stored_says_so(life: Life) -> None:
     assert "try again" in given.shown
 
 
-async def test_the_menu_is_sent_only_when_it_has_changed(life: Life) -> None:
+async def test_slash_commands_are_registered_only_when_changed(life: Life) -> None:
     async with life.running():
         await life.shelf.holds("menu")
     async with life.running():
@@ -538,10 +538,10 @@ async def test_the_menu_is_sent_only_when_it_has_changed(life: Life) -> None:
     assert [each["name"] for each in life.discord.world.commands] == ["stop"]
 
 
-# --- showing -----------------------------------------------------------------------------------
+# --- sending -----------------------------------------------------------------------------------
 
 
-async def test_an_answer_being_written_has_a_stop_button_until_it_is_done(life: Life) -> None:
+async def test_a_streaming_answer_has_a_stop_button_until_it_ends(life: Life) -> None:
     address = life.address(life.direct)
     async with life.running():
         stop = (Button("Stop", "stop:t_1"),)
@@ -558,7 +558,7 @@ async def test_an_answer_being_written_has_a_stop_button_until_it_is_done(life: 
     assert life.discord.screen(life.direct) == ["So be it"]
 
 
-async def test_mass_mentions_of_a_model_ring_for_nobody(life: Life) -> None:
+async def test_mass_mentions_by_the_model_notify_no_one(life: Life) -> None:
     async with life.running():
         post = Post("a.0", life.address(life.room), "@everyone <@&1> listen")
         receipt = await life.adapter.deliver(post)
@@ -569,7 +569,7 @@ async def test_mass_mentions_of_a_model_ring_for_nobody(life: Life) -> None:
             assert payload["allowed_mentions"] == {"parse": [], "replied_user": False}
 
 
-async def test_an_answer_is_a_reply_even_if_what_it_answers_is_gone(life: Life) -> None:
+async def test_an_answer_is_posted_even_if_its_question_was_deleted(life: Life) -> None:
     async with life.running():
         said = await life.discord.say(life.room, life.ann, f"{life.call} hello")
         await life.inbox.wait(1)
@@ -582,7 +582,7 @@ async def test_an_answer_is_a_reply_even_if_what_it_answers_is_gone(life: Life) 
     assert "message_reference" not in second
 
 
-async def test_typing_reactions_and_deletes_are_seen(life: Life) -> None:
+async def test_typing_reactions_and_deletes_are_shown(life: Life) -> None:
     address = life.address(life.direct)
     async with life.running():
         said = await life.discord.say(life.direct, life.ann, "Hello")
@@ -591,7 +591,7 @@ async def test_typing_reactions_and_deletes_are_seen(life: Life) -> None:
         await life.adapter.deliver(React("r.0", address, said, "👀"))
         await life.adapter.deliver(React("r.1", address, said, "✅"))
         assert life.discord.reactions(life.direct, said) == ["✅"]
-    async with life.running():  # what was put before the restart is not remembered
+    async with life.running():  # the adapter forgets its reactions at a restart
         await life.adapter.deliver(React("r.2", address, said, ""))
         assert life.discord.reactions(life.direct, said) == []
         receipt = await life.adapter.deliver(Post("a.0", address, "One"))
@@ -600,7 +600,7 @@ async def test_typing_reactions_and_deletes_are_seen(life: Life) -> None:
     assert life.discord.screen(life.direct) == []
 
 
-async def test_a_file_is_sent_with_its_caption_and_one_that_is_too_large_is_refused(
+async def test_a_file_is_sent_with_its_caption_and_a_large_one_is_rejected(
     life: Life, tmp_path: Path
 ) -> None:
     small, large = tmp_path / "a.txt", tmp_path / "b.bin"
@@ -635,7 +635,7 @@ async def test_a_file_is_sent_with_its_caption_and_one_that_is_too_large_is_refu
     assert life.discord.world.files[attached["id"]] == b"content"
 
 
-async def test_an_admin_can_be_written_to_by_id(life: Life) -> None:
+async def test_a_person_can_be_addressed_by_user_id(life: Life) -> None:
     bob = life.discord.world.user("Bob")
     to_bob = Address("discord", bob["id"])
     async with life.running():
@@ -645,10 +645,10 @@ async def test_an_admin_can_be_written_to_by_id(life: Life) -> None:
     assert life.discord.called("POST channel") == ["POST channel"]
 
 
-# --- showing once ------------------------------------------------------------------------------
+# --- duplicates --------------------------------------------------------------------------------
 
 
-async def test_after_a_restart_the_nonce_tells_the_repeat(life: Life) -> None:
+async def test_the_nonce_prevents_a_duplicate_after_a_restart(life: Life) -> None:
     address = life.address(life.direct)
     async with life.running():
         life.discord.fail("POST message", Fault(cut_after=True))
@@ -661,7 +661,9 @@ async def test_after_a_restart_the_nonce_tells_the_repeat(life: Life) -> None:
 
 
 @pytest.mark.parametrize("shown", [True, False])
-async def test_when_the_nonce_is_too_old_the_history_is_read_first(life: Life, shown: bool) -> None:
+async def test_after_the_nonce_expired_the_history_is_searched_first(
+    life: Life, shown: bool
+) -> None:
     address, since = life.address(life.direct), life.clock.now()
     fault = Fault(cut_after=True) if shown else Fault(cut_before=True)
     async with life.running():
@@ -678,7 +680,7 @@ async def test_when_the_nonce_is_too_old_the_history_is_read_first(life: Life, s
     assert "GET messages" in life.discord.called()
 
 
-async def test_a_post_that_the_gateway_showed_is_known_without_asking(life: Life) -> None:
+async def test_a_post_seen_on_the_gateway_is_known_without_a_search(life: Life) -> None:
     address, since = life.address(life.direct), life.clock.now()
     async with life.running():
         life.discord.fail("POST message", Fault(cut_after=True))
@@ -693,10 +695,10 @@ async def test_a_post_that_the_gateway_showed_is_known_without_asking(life: Life
     assert "GET messages" not in life.discord.called()
 
 
-# --- what Discord refuses ----------------------------------------------------------------------
+# --- refusals and rate limits ------------------------------------------------------------------
 
 
-async def test_a_429_about_everything_is_kept_in_every_chat(life: Life) -> None:
+async def test_a_global_429_blocks_every_chat(life: Life) -> None:
     async with life.running():
         life.discord.fail("POST message", Fault(status=429, retry_after=9.0, everything=True))
         for channel in (life.direct, life.room):
@@ -710,7 +712,7 @@ async def test_a_429_about_everything_is_kept_in_every_chat(life: Life) -> None:
 @pytest.mark.parametrize(
     ("status", "kind"), [(500, Unconfirmed), (502, Unconfirmed), (503, Unavailable)]
 )
-async def test_a_broken_server_is_not_asked_again_by_the_library(
+async def test_the_library_does_not_retry_server_errors(
     life: Life, status: int, kind: type[Exception]
 ) -> None:
     async with life.running():
@@ -720,7 +722,7 @@ async def test_a_broken_server_is_not_asked_again_by_the_library(
     assert len(life.discord.called("POST message")) == 1
 
 
-async def test_a_chat_that_is_gone_and_a_message_that_is_gone_are_told_apart(life: Life) -> None:
+async def test_a_missing_chat_and_a_missing_message_give_different_errors(life: Life) -> None:
     async with life.running():
         receipt = await life.adapter.deliver(Post("a.0", life.address(life.room), "Hello"))
         await life.discord.erase(life.room, receipt.message)
@@ -735,14 +737,14 @@ async def test_a_chat_that_is_gone_and_a_message_that_is_gone_are_told_apart(lif
             await life.adapter.deliver(Post("c.0", Address("discord", "5"), "x"))
 
 
-async def test_a_token_revoked_while_we_run_is_told_as_such(life: Life) -> None:
+async def test_a_token_revoked_while_running_is_unauthorized(life: Life) -> None:
     async with life.running():
         life.discord.accepts_token = False
         with pytest.raises(Unauthorized):
             await life.adapter.deliver(Post("a.0", life.address(life.room), "Hello"))
 
 
-async def test_a_window_that_is_used_up_is_waited_out_without_a_429() -> None:
+async def test_an_exhausted_rate_limit_is_waited_out_without_a_429() -> None:
     async with discord_server(pace=(2, 0.2)) as discord:
         life = Life(discord)
         async with life.running():
@@ -753,7 +755,7 @@ async def test_a_window_that_is_used_up_is_waited_out_without_a_429() -> None:
         assert discord.screen(life.direct) == [str(number) for number in range(6)]
 
 
-async def test_what_is_to_be_said_while_the_connection_closes_is_kept(life: Life) -> None:
+async def test_a_post_during_disconnect_is_unavailable(life: Life) -> None:
     post = Post("a.0", life.address(life.direct), "Hello")
     async with life.running():
         client = life.adapter._sender.client
@@ -763,6 +765,6 @@ async def test_what_is_to_be_said_while_the_connection_closes_is_kept(life: Life
             await life.adapter.deliver(post)
 
 
-async def test_nothing_is_delivered_without_a_connection(life: Life) -> None:
+async def test_a_post_without_a_connection_is_unavailable(life: Life) -> None:
     with pytest.raises(Unavailable):
         await life.build().deliver(Post("a.0", life.address(life.direct), "Hello"))

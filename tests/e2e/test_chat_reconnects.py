@@ -68,10 +68,10 @@ async def test_terminal_waits_for_a_dead_daemon_and_continues_with_the_next(
             seat.types("hello\n")
             await seat.sees("echo: hello\n")
             await daemon.kill()
-            await seat.sees("Holdfast has ended.*Ctrl-D leaves")
+            await seat.sees("Holdfast has stopped.*Ctrl-D leaves")
             seat.types("said while it was away\n")
             await daemon.start()
-            await seat.sees("Holdfast runs again")
+            await seat.sees("Holdfast is running again")
             await seat.sees("echo: said while it was away\n")
             seat.types("\x04")
             assert await seat.ends() == 0
@@ -92,7 +92,7 @@ async def test_unread_input_is_sent_again_to_the_next_daemon_and_answered_once(
             seat.types("is anybody there?\n")
             await seat.sees(r"there\?\n")
             await daemon.kill()
-            await seat.sees("Holdfast has ended")
+            await seat.sees("Holdfast has stopped")
             await daemon.start()
             await seat.sees("echo: is anybody there")
             seat.types("\x04")
@@ -107,7 +107,7 @@ async def test_terminal_can_exit_without_a_daemon(tmp_path: Path) -> None:
         terminal_at(daemon) as seat,
     ):
         await daemon.kill()
-        await seat.sees("Holdfast has ended")
+        await seat.sees("Holdfast has stopped")
         seat.types("\x04")
         assert await seat.ends() == 0
 

@@ -1,6 +1,7 @@
-"""Twenty answers that are written at once: how live they are, and that no platform minds.
+"""Twenty concurrent streams on each platform, within the platform's rate limits.
 
-The platforms' servers keep to their documented limits and count what those leave for live updates.
+The fake servers enforce the documented limits and measure how much of the remaining allowance for
+live updates the gateway uses.
 """
 
 from pathlib import Path
@@ -24,7 +25,7 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("platform", "together", "seconds"), PLACES)
-def test_twenty_answers_at_once_are_live_and_nobody_minds(
+def test_twenty_concurrent_answers_stream_within_the_rate_limits(
     tmp_path: Path, platform: str, together: bool, seconds: float
 ) -> None:
     async def play() -> None:

@@ -1,7 +1,7 @@
-"""A question that an admin answers by a button in their private chat, on each of the platforms.
+"""An approval that an admin answers by a button in a private chat, on each platform.
 
-An admin is written to by their id; what comes back comes from the chat that the platform made of
-it.
+The gateway addresses an admin by user id; the answer comes from the private chat that the platform
+opened for this id.
 """
 
 import asyncio
@@ -35,22 +35,22 @@ PATIENCE = 10.0
 
 @dataclass
 class Side:
-    """The people's side of a platform: a member and an admin, each in a private chat with us."""
+    """The people's side of a platform: a member and an admin, each in a private chat."""
 
     platform: str
     config: Struct
     member: str
     admin: str
     say: Callable[[str], Awaitable[object]]
-    """Let the member say something."""
+    """Send a message as the member."""
     press: Callable[[str], Awaitable[object]]
-    """Let the admin press a button under the last message there."""
+    """Press a button under the admin's last message, as the admin."""
     screens: Callable[[], tuple[list[str], list[str]]]
-    """What the member sees, and what the admin sees."""
+    """Return the texts in the member's chat and in the admin's chat."""
     until: Callable[[Callable[[], bool]], Awaitable[None]]
 
     async def show(self, member: str, admin: str) -> None:
-        """Wait until each sees something."""
+        """Wait until both chats show their text."""
 
         def shown() -> bool:
             seen = self.screens()
@@ -67,7 +67,7 @@ async def telegram() -> AsyncIterator[Side]:
     async with serving() as server:
 
         async def say(text: str) -> None:
-            server.say(1001, text, date=int(time.time()))  # noqa: TID251 - as the daemon's clock
+            server.say(1001, text, date=int(time.time()))  # noqa: TID251 - the gateway uses the machine's clock
 
         async def press(label: str) -> None:
             last = server.messages(1009)[-1]
@@ -171,7 +171,7 @@ async def gateway(
     ],
 )
 @pytest.mark.parametrize("platform", [telegram, discord, slack])
-async def test_an_admin_answers_by_a_button_in_private_for_somebody_else(
+async def test_an_admin_answers_a_members_approval_in_a_private_chat(
     tmp_path: Path,
     platform: Callable[[], AbstractAsyncContextManager[Side]],
     action: str,

@@ -1,4 +1,4 @@
-"""How people see in a chat that a message was taken in, and which one an answer belongs to."""
+"""Reactions on messages, and replies that link an answer to its message."""
 
 import asyncio
 from pathlib import Path
@@ -18,19 +18,19 @@ ROOM = "room"
 
 
 async def ask(screen: Screen, event: str, text: str, *, direct: bool = False) -> None:
-    """Say something that is meant for the agent."""
+    """Send a message addressed to the agent."""
     here = Address("memory", ROOM)
     who = Sender(ME, "Somebody")
-    said = (Text(text),)
+    parts = (Text(text),)
     await screen.inject(
         InboundMessage(
-            event, 2**52, address=here, sender=who, parts=said, direct=direct, addressed=True
+            event, 2**52, address=here, sender=who, parts=parts, direct=direct, addressed=True
         )
     )
 
 
 async def signed(screen: Screen, **signs: str) -> None:
-    """Wait until messages bear these signs."""
+    """Wait until the messages have exactly these reactions."""
     await screen.until(ROOM, lambda _: screen.reactions(ROOM) == signs)
 
 
@@ -39,7 +39,7 @@ def replies(screen: Screen) -> dict[str, str | None]:
 
 
 @pytest.mark.parametrize("live", list(Live))
-async def test_in_a_room_an_answer_is_a_reply_to_its_message(tmp_path: Path, live: Live) -> None:
+async def test_in_a_room_an_answer_replies_to_its_message(tmp_path: Path, live: Live) -> None:
     screen = Screen(live=live, live_interval=0.01, burst=1000)
     async with ModelServer(talkative) as model, gateway(tmp_path, model, screen):
         await ask(screen, "m1", "one")
@@ -49,7 +49,7 @@ async def test_in_a_room_an_answer_is_a_reply_to_its_message(tmp_path: Path, liv
     assert replies(screen) == {"echo: one": "m1", "echo: two": "m2"}
 
 
-async def test_between_two_people_an_answer_is_no_reply(tmp_path: Path) -> None:
+async def test_in_a_private_chat_an_answer_is_not_a_reply(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
         await ask(house.screen, "m1", "one", direct=True)
         await house.screen.shows(ROOM, "echo: one")
@@ -57,7 +57,7 @@ async def test_between_two_people_an_answer_is_no_reply(tmp_path: Path) -> None:
     assert replies(house.screen) == {"echo: one": None}
 
 
-async def test_an_answer_that_was_steered_is_a_reply_to_the_last_message(tmp_path: Path) -> None:
+async def test_a_steered_answer_replies_to_the_last_message(tmp_path: Path) -> None:
     calls = iter(["H W.3 C(0,c1,current_time,{}) F tool_calls U D"])
 
     def scripted(body: dict[str, Any]) -> Script:
@@ -72,7 +72,7 @@ async def test_an_answer_that_was_steered_is_a_reply_to_the_last_message(tmp_pat
     assert [each.reply_to for each in shown if "echo: " in each.text] == ["m2"]
 
 
-async def test_a_sign_says_that_a_message_was_taken_in_and_another_what_came_of_it(
+async def test_reactions_show_that_a_message_was_accepted_and_how_it_ended(
     tmp_path: Path,
 ) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
@@ -83,7 +83,7 @@ async def test_a_sign_says_that_a_message_was_taken_in_and_another_what_came_of_
         await signed(screen, m1="❌")
         await ask(screen, "m3", "hello")
         await signed(screen, m1="❌", m3="✅")
-        await ask(screen, "m3", "hello")  # it comes again
+        await ask(screen, "m3", "hello")  # redelivered
         await ask(screen, "m4", "fail")
         await signed(screen, m1="❌", m3="✅", m4="❌")
     signs = [(op.message, op.emoji) for op in screen.ops if isinstance(op, React)]
@@ -91,17 +91,17 @@ async def test_a_sign_says_that_a_message_was_taken_in_and_another_what_came_of_
     assert screen.violations() == []
 
 
-async def test_a_message_for_which_there_was_no_room_is_signed_as_not_done(tmp_path: Path) -> None:
+async def test_a_message_refused_by_a_full_queue_gets_a_failure_reaction(tmp_path: Path) -> None:
     settings = GatewaySettings(drain_seconds=0, queue_limit=1)
     async with ModelServer(talkative) as model, gateway(tmp_path, model, gateway=settings) as house:
         await ask(house.screen, "m1", "hang")
-        await house.screen.shows(ROOM, "so far")  # it has left the queue
+        await house.screen.shows(ROOM, "so far")  # the first message has left the queue
         await ask(house.screen, "m2", "wait")
         await ask(house.screen, "m3", "too much")
         await signed(house.screen, m1="👀", m2="👀", m3="❌")
 
 
-async def test_what_is_not_meant_for_us_gets_no_sign(tmp_path: Path) -> None:
+async def test_messages_not_addressed_or_not_allowed_get_no_reaction(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
         screen, here = house.screen, Address("memory", ROOM)
         stranger, me = Sender("666"), Sender(ME)
@@ -118,7 +118,7 @@ async def test_what_is_not_meant_for_us_gets_no_sign(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("switched_off", ["settings", "platform"])
-async def test_signs_are_only_shown_where_they_are_wanted_and_possible(
+async def test_reactions_can_be_switched_off_by_settings_or_platform(
     tmp_path: Path, switched_off: str
 ) -> None:
     screen = Screen(reactions=switched_off != "platform", burst=1000)
@@ -135,8 +135,8 @@ async def test_signs_are_only_shown_where_they_are_wanted_and_possible(
     assert screen.violations() == []
 
 
-@pytest.mark.parametrize("resume", [True, False], ids=["taken up", "suspended"])
-async def test_after_a_crash_an_answer_is_still_a_reply_and_signed(
+@pytest.mark.parametrize("resume", [True, False], ids=["resumed", "suspended"])
+async def test_after_a_crash_an_answer_is_still_a_reply_with_a_reaction(
     tmp_path: Path, resume: bool
 ) -> None:
     screen = Screen(live=Live.NONE, burst=1000)
@@ -156,7 +156,7 @@ async def test_after_a_crash_an_answer_is_still_a_reply_and_signed(
                 store = house.runner._store
                 assert store
                 (turn,) = await store.running_turns()
-                await store.apply(Checkpoint(turn.id, "so far"))  # as every 2 seconds
+                await store.apply(Checkpoint(turn.id, "so far"))  # the host does this every 2 s
             await house.crash()
         async with gateway(tmp_path, model, screen, sessions=settings):
             if resume:

@@ -1,4 +1,4 @@
-"""Files that the agent sends: what arrives in the chat, and what the model is told."""
+"""Files that the agent sends to the chat, and the tool results that the model gets for them."""
 
 import asyncio
 import json
@@ -15,8 +15,8 @@ from tests.fakes.model_script import Script, calls
 from tests.fakes.model_server import ModelServer
 
 
-class Photographed(Screen):
-    """Keeps what each file held at the moment in which it was sent."""
+class RecordingScreen(Screen):
+    """Screen that records the content of each file at the moment of sending."""
 
     def __init__(self) -> None:
         super().__init__(live=Live.EDIT, live_interval=0.01, burst=1000)
@@ -34,7 +34,7 @@ class Photographed(Screen):
 
 
 def sending(path: str, caption: str = "") -> Callable[[dict[str, object]], Script]:
-    """A model that sends a file, then talks."""
+    """Return a model script that sends a file, then answers."""
     arguments = json.dumps({"path": path} | ({"caption": caption} if caption else {}))
     left = iter([calls(("c1", "send_file", arguments))])
 
@@ -54,31 +54,31 @@ def sent(messages: list[VisibleMessage]) -> list[str]:
     return [each.file for each in messages if each.file]
 
 
-async def told(house: House) -> str:
+async def tool_result(house: House) -> str:
     rows = [each for each in await house.asked(2) if each["role"] == "tool"]
     return str(rows[-1]["content"])
 
 
-async def test_a_file_of_the_workspace_arrives_with_its_caption(tmp_path: Path) -> None:
+async def test_a_workspace_file_is_sent_with_its_caption(tmp_path: Path) -> None:
     (workspace(tmp_path) / "out").mkdir()
     (workspace(tmp_path) / "out" / "report.csv").write_text("a,b")
     async with (
         ModelServer(sending("out/report.csv", "The report")) as model,
-        gateway(tmp_path, model, Photographed()) as house,
+        gateway(tmp_path, model, RecordingScreen()) as house,
     ):
         await house.screen.say(ME, "send it")
         messages = await house.screen.shows(ME, "echo: send it", "The report")
         assert sent(messages) == ["report.csv"]
-        assert await told(house) == "report.csv (3 bytes) was sent to the chat."
-        assert isinstance(house.screen, Photographed)
+        assert await tool_result(house) == "report.csv (3 bytes) was sent to the chat."
+        assert isinstance(house.screen, RecordingScreen)
         assert house.screen.held == {"report.csv": b"a,b"}
         assert house.screen.violations() == []
 
 
-async def test_what_is_sent_is_what_was_handed_over(tmp_path: Path) -> None:
+async def test_later_changes_to_a_sent_file_are_not_sent(tmp_path: Path) -> None:
     file = workspace(tmp_path) / "report.csv"
     file.write_text("first")
-    screen = Photographed()
+    screen = RecordingScreen()
     screen.hold.clear()
     async with (
         ModelServer(sending("report.csv")) as model,
@@ -123,35 +123,35 @@ def pipe(home: Path) -> None:
 @pytest.mark.parametrize(
     ("made", "path", "why"),
     [
-        (outside, "../../secret.txt", "must not hold '..'"),
+        (outside, "../../secret.txt", "must not contain '..'"),
         (outside, "/etc/passwd", "leads out of the workspace"),
         (link_out, "link.txt", "link"),
         (folder, "folder", "is a folder"),
         (empty, "empty", "is empty"),
         (large, "large", "takes at most 10 MB"),
-        (pipe, "pipe", "not an ordinary file"),
+        (pipe, "pipe", "not a regular file"),
         (folder, "missing", "There is no 'missing'"),
     ],
 )
-async def test_what_cannot_be_sent_is_said_to_the_model_and_nothing_arrives(
+async def test_a_refused_file_is_reported_to_the_model_and_not_sent(
     tmp_path: Path, made: Callable[[Path], None], path: str, why: str
 ) -> None:
     made(tmp_path)
     async with (
         ModelServer(sending(path)) as model,
-        gateway(tmp_path, model, Photographed()) as house,
+        gateway(tmp_path, model, RecordingScreen()) as house,
     ):
         await house.screen.say(ME, "send it")
         messages = await house.screen.shows(ME, "echo: send it")
         assert sent(messages) == []
-        said = await told(house)
+        said = await tool_result(house)
         assert why in said or (made is link_out and "leads out" in said)
     assert not list((tmp_path / "outgoing").glob("*/*"))
 
 
-async def test_a_file_that_was_not_delivered_arrives_after_a_restart_once(tmp_path: Path) -> None:
+async def test_an_undelivered_file_is_sent_once_after_a_restart(tmp_path: Path) -> None:
     (workspace(tmp_path) / "report.csv").write_text("a,b")
-    screen = Photographed()
+    screen = RecordingScreen()
     screen.hold.clear()
     async with (
         ModelServer(sending("report.csv")) as model,
@@ -162,7 +162,7 @@ async def test_a_file_that_was_not_delivered_arrives_after_a_restart_once(tmp_pa
             await screen.reached.wait()
         await house.crash()
     assert screen.held == {}
-    later = Photographed()
+    later = RecordingScreen()
     async with ModelServer(talkative) as model, gateway(tmp_path, model, later) as house:
         messages = await later.until(ME, lambda all_: bool(sent(all_)))
         assert sent(messages) == ["report.csv"]

@@ -1,4 +1,4 @@
-"""The button below an answer that is being written: it ends this turn, and no other one."""
+"""The Stop button below a streaming answer: it stops this turn and no other."""
 
 import asyncio
 from pathlib import Path
@@ -38,7 +38,7 @@ async def press(screen: Screen, who: Sender, event: str, action: str) -> None:
 
 
 async def growing(house: House, number: int) -> list[VisibleMessage]:
-    """Wait until so many answers can be stopped."""
+    """Wait until exactly `number` messages have buttons; return them."""
     found = await house.screen.until(
         ROOM, lambda shown: sum(bool(each.buttons) for each in shown) == number
     )
@@ -46,7 +46,7 @@ async def growing(house: House, number: int) -> list[VisibleMessage]:
 
 
 def stop_of(answers: list[VisibleMessage], event: str) -> str:
-    """What stands behind the button of the answer to a message."""
+    """Return the action of the Stop button below the answer to a message."""
     (answer,) = (each for each in answers if each.reply_to == event)
     (button,) = answer.buttons
     assert button.label == "Stop"
@@ -58,7 +58,7 @@ async def closed(model: ModelServer, number: int) -> None:
         await model.requests[number].closed.wait()
 
 
-async def test_in_a_room_only_who_asked_or_an_admin_stops_an_answer(tmp_path: Path) -> None:
+async def test_in_a_room_only_the_requester_or_an_admin_can_stop_an_answer(tmp_path: Path) -> None:
     async with (
         ModelServer(talkative) as model,
         gateway(tmp_path, model, allow=ALLOW, admins=ADMINS) as house,
@@ -81,7 +81,7 @@ async def test_in_a_room_only_who_asked_or_an_admin_stops_an_answer(tmp_path: Pa
         assert sum("⏹ Stopped" in each.text for each in shown) == 2
 
 
-async def test_an_old_button_does_not_stop_what_runs_now(tmp_path: Path) -> None:
+async def test_an_old_stop_button_does_not_stop_the_current_turn(tmp_path: Path) -> None:
     async with (
         ModelServer(talkative) as model,
         gateway(tmp_path, model, allow=ALLOW) as house,
@@ -101,7 +101,7 @@ async def test_an_old_button_does_not_stop_what_runs_now(tmp_path: Path) -> None
         assert await growing(house, 0) == []
 
 
-async def test_after_a_crash_nothing_looks_as_if_it_were_still_being_written(
+async def test_after_a_crash_no_message_keeps_its_stop_button(
     tmp_path: Path,
 ) -> None:
     screen = Screen(live=Live.EDIT, live_interval=0.01, burst=1000)

@@ -1,4 +1,4 @@
-"""The daemon with all three platforms at once, each the real library against a server of ours."""
+"""The daemon with all three platforms at once, each with its real library and a fake server."""
 
 import asyncio
 import re
@@ -28,7 +28,7 @@ def daemon(
     return Daemon(
         home,
         "model.name=scripted",
-        "gateway.stale_after=3650d",  # the servers' clocks stand still somewhere
+        "gateway.stale_after=3650d",  # the fake servers use fixed message times
         f"model.base_url={model.url}",
         f"platforms.telegram.base_url={telegram.url}",
         f"platforms.discord.base_url={discord.url}",
@@ -49,11 +49,11 @@ async def standing(daemon: Daemon) -> dict[str, object]:
         aiohttp.ClientSession() as http,
         http.get(f"{daemon.url}/readyz") as response,
     ):
-        told: dict[str, object] = await response.json()
-        return {**told, "status": response.status}
+        body: dict[str, object] = await response.json()
+        return {**body, "status": response.status}
 
 
-async def test_each_platform_is_answered_and_all_are_ready(tmp_path: Path) -> None:
+async def test_all_three_platforms_answer_and_are_ready(tmp_path: Path) -> None:
     async with (
         ModelServer(talkative) as model,
         serving() as telegram,
@@ -84,7 +84,9 @@ async def test_each_platform_is_answered_and_all_are_ready(tmp_path: Path) -> No
             assert await running.stop() == 0
 
 
-async def test_a_platform_that_is_down_holds_nobody_back_and_is_named(tmp_path: Path) -> None:
+async def test_a_failing_platform_is_reported_and_does_not_affect_the_others(
+    tmp_path: Path,
+) -> None:
     async with (
         ModelServer(talkative) as model,
         serving() as telegram,
@@ -98,8 +100,8 @@ async def test_a_platform_that_is_down_holds_nobody_back_and_is_named(tmp_path: 
         ) as running:
             telegram.say(1001, "are you there?")
             await telegram.shows(1001, "echo: are you there?")
-            told = await standing(running)
-            assert told["status"] == 503
-            assert re.search("discord", str(told))
-            assert not re.search("telegram|slack", str(told))
+            state = await standing(running)
+            assert state["status"] == 503
+            assert re.search("discord", str(state))
+            assert not re.search("telegram|slack", str(state))
             assert await running.stop() == 0

@@ -1,4 +1,4 @@
-"""Tool calls where a platform gives them a form of their own."""
+"""Tool calls on a platform that shows them as separate task cards."""
 
 import asyncio
 from pathlib import Path
@@ -12,18 +12,18 @@ from tests.fakes.model_server import ModelServer
 CHAT = "1001"
 
 
-async def test_a_tool_that_runs_before_the_first_word_is_seen_running_and_then_done(
+async def test_a_tool_call_before_the_first_text_is_shown_running_then_done(
     tmp_path: Path,
 ) -> None:
     go_on = asyncio.Event()
 
     @tool(risk=Risk.READ, emoji="📖", label="name")
-    async def look(context: ToolContext, name: str) -> str:  # noqa: ARG001 - every tool has one
+    async def look(context: ToolContext, name: str) -> str:  # noqa: ARG001 - required of every tool
         """Look into a book.
 
         Args:
             context: Not part of the call.
-            name: Which.
+            name: Title of the book.
         """
         await go_on.wait()
         return name

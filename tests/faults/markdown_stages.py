@@ -18,11 +18,11 @@ from telegram.request import BaseRequest, RequestData
 
 from platforms.core.contract import Address, Button, Capabilities, Draft, Edit, Post
 from platforms.discord import payloads
-from platforms.discord.adapter import CAPABILITIES as DISCORD
+from platforms.discord.capabilities import CAPABILITIES as DISCORD
 from platforms.discord.format import render
-from platforms.slack.adapter import CAPABILITIES as SLACK
-from platforms.slack.adapter import DM_CAPABILITIES
 from platforms.slack.calls import SlackClient
+from platforms.slack.capabilities import CAPABILITIES as SLACK
+from platforms.slack.capabilities import DM_CAPABILITIES
 from platforms.slack.format import defuse_mentions
 from platforms.slack.read_marks import SlackPlace
 from platforms.slack.send import SlackSender

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Callable
 
 from platforms.core.contract import Adapter, Address, PlatformSpec, Surroundings
 from platforms.discord import DiscordConfig
-from platforms.discord.adapter import CAPABILITIES, DiscordAdapter
+from platforms.discord.adapter import DiscordAdapter
+from platforms.discord.capabilities import CAPABILITIES
 from sessions.values.secret import Secret
 from tests.contract.services.contract import (
     PATIENCE,

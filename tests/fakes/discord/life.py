@@ -1,4 +1,4 @@
-"""An adapter of ours on a Discord of ours, run and started again as the gateway would."""
+"""Runner of the Discord adapter against the fake server, restarting it as the gateway does."""
 
 import asyncio
 import contextlib
@@ -29,14 +29,14 @@ MENU = (
 
 
 class Shelf:
-    """A shelf in memory."""
+    """In-memory shelf."""
 
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
         self._changed = asyncio.Condition()
 
     async def holds(self, name: str) -> None:
-        """Wait until something is there."""
+        """Wait until a key has a value."""
         async with asyncio.timeout(PATIENCE), self._changed:
             await self._changed.wait_for(lambda: name in self.values)
 
@@ -50,7 +50,7 @@ class Shelf:
 
 
 class Clock(SystemClock):
-    """The machine's clock, which a test may put forward."""
+    """The machine's clock, shifted by `ahead`."""
 
     def __init__(self) -> None:
         self.ahead = 0  # milliseconds
@@ -60,7 +60,7 @@ class Clock(SystemClock):
 
 
 class NoArchive:
-    """An archive that nobody may need."""
+    """Archive that fails every call, because this adapter must not use one."""
 
     async def transcript(self, *_: object) -> list[object]:
         raise AssertionError
@@ -70,7 +70,7 @@ class NoArchive:
 
 
 class Life:
-    """One installation over several lives of its process."""
+    """One installation over several runs of its process, with one person, server and room."""
 
     def __init__(self, discord: DiscordServer, **options: float) -> None:
         self.discord = discord
@@ -103,7 +103,7 @@ class Life:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[DiscordAdapter]:
-        """One life of the process, from its start to its end; errors start it again at once."""
+        """Run the adapter for the block; after an error start it again at once."""
         self.adapter = self.build()
         self.ready.clear()
         async with asyncio.TaskGroup() as group:
@@ -116,14 +116,14 @@ class Life:
                 task.cancel()
 
     async def once(self) -> PlatformError:
-        """Run until it ends by itself; gives the error."""
+        """Run a new adapter until it fails; return the error."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE):
                 try:
                     await self.build().run(self._hand_in, self.ready.set)
                 except PlatformError as error:
                     return error
-        msg = "it did not end"
+        msg = "the adapter did not end"
         raise AssertionError(msg)
 
     async def _supervise(self) -> None:
@@ -145,5 +145,5 @@ class Life:
 
     @property
     def call(self) -> str:
-        """How one calls us in a room."""
+        """Mention of the bot."""
         return f"<@{self.discord.world.bot['id']}>"

@@ -1,4 +1,4 @@
-"""Discord on loopback: REST and gateway, with a person's view of every chat.
+"""Fake Discord on loopback: REST API and gateway, with a person's view of every chat.
 
 In a test: `async with DiscordServer() as discord:` and then `discord.say(...)`, `discord.press(...)`,
 `discord.screen(...)`. A test ends by asserting that `discord.violations()` is empty.
@@ -39,20 +39,20 @@ _PER_SECOND = 50
 
 @dataclass
 class Fault:
-    """What happens to a call instead of going well."""
+    """One failure of a call."""
 
-    status: int = 0  # answered instead
+    status: int = 0  # error status to answer with
     retry_after: float = 0.0
-    everything: bool = False  # a 429 that is about the bot as a whole
+    everything: bool = False  # a global 429
     body: Payload | None = None
     cut_before: bool = False
     cut_after: bool = False
-    gate: asyncio.Event | None = None  # waited for, before anything else
+    gate: asyncio.Event | None = None  # wait for this event first
 
 
 @dataclass
 class Interaction:
-    """A button pressed or a command given, as the person who did it sees it."""
+    """A button press or slash command, as its person sees it."""
 
     id: str
     token: str
@@ -60,13 +60,13 @@ class Interaction:
     at: float
     answered: asyncio.Event = field(default_factory=asyncio.Event)
     settled: asyncio.Event = field(default_factory=asyncio.Event)
-    seconds: float | None = None  # until the first answer
-    shown: str | None = None  # what only this person sees
+    seconds: float | None = None  # time until the first response
+    shown: str | None = None  # text visible only to this person
 
 
 @dataclass
 class Session:
-    """One session of the gateway, which may outlast its socket."""
+    """A gateway session, which can outlive its socket."""
 
     id: str
     intents: int
@@ -75,7 +75,7 @@ class Session:
 
 
 class DiscordServer:
-    """Discord, as far as a bot can tell."""
+    """Discord as a bot sees it."""
 
     def __init__(
         self,
@@ -94,14 +94,14 @@ class DiscordServer:
         self.heartbeat = heartbeat
         self.allowed_intents = allowed_intents
         self.accepts_token = True
-        self._dumb: set[web.WebSocketResponse] = set()  # take everything and say nothing
+        self._dumb: set[web.WebSocketResponse] = set()  # sockets that no longer send anything
         self.refuses_gateway = False
-        self.door = 0  # the port by which its gateway is reached, where there is a door before it
+        self.door = 0  # port of the proxy in front of the gateway, if there is one
         self.allowance = Allowance(_PER_SECOND)
-        self.line: SlowLine | None = None  # takes and gives files, if set
+        self.line: SlowLine | None = None  # slows down file transfers, if set
         self.calls: list[tuple[str, str, Payload]] = []
-        self.starts_left = 999  # connections that it still allows today
-        self.interactions_url = ""  # where buttons and commands go instead of the gateway
+        self.starts_left = 999  # gateway connections left today
+        self.interactions_url = ""  # endpoint that replaces the gateway for interactions
         self.identified = 0
         self.resumed = 0
         self._pace = pace
@@ -113,7 +113,7 @@ class DiscordServer:
         self._found: list[str] = []
         self._windows: dict[tuple[str, str], tuple[float, int]] = {}
         self._all: deque[float] = deque()
-        self._blocked: dict[str, tuple[float, float]] = {}  # from, until
+        self._blocked: dict[str, tuple[float, float]] = {}  # start and end of each 429
         self._interactions: dict[str, Interaction] = {}
         self._changed = asyncio.Condition()
         self._numbers = 0
@@ -141,22 +141,22 @@ class DiscordServer:
 
     @property
     def url(self) -> str:
-        """The REST root, as `platforms.discord.base_url` has it."""
+        """REST root, the value of `platforms.discord.base_url`."""
         return f"{self.root}/api/v10"
 
-    # --- what a person sees ------------------------------------------------------------------
+    # --- inspection --------------------------------------------------------------------------
 
     def shown(self, channel: Channel) -> list[Payload]:
-        """Our messages in a channel, as they look now."""
+        """Return the bot's messages in a channel."""
         mine = self.world.bot["id"]
         return [each for each in channel.messages.values() if each["author"]["id"] == mine]
 
     def screen(self, channel: Channel) -> list[str]:
-        """The texts of our messages, the oldest first."""
+        """Return the texts of the bot's messages, oldest first."""
         return [message["content"] for message in self.shown(channel)]
 
     def buttons(self, channel: Channel) -> list[str]:
-        """The labels of the buttons under our last message."""
+        """Return the button labels of the bot's last message."""
         last = self.shown(channel)[-1]
         return [button["label"] for row in last["components"] for button in row["components"]]
 
@@ -164,7 +164,7 @@ class DiscordServer:
         return channel.typing_until > asyncio.get_running_loop().time()
 
     async def until(self, enough: Callable[[], bool], seconds: float = PATIENCE) -> None:
-        """Wait until something has become so."""
+        """Wait until the condition holds."""
         try:
             async with asyncio.timeout(seconds), self._changed:
                 await self._changed.wait_for(enough)
@@ -173,20 +173,20 @@ class DiscordServer:
                 channel.name or channel.id: self.screen(channel)
                 for channel in self.world.channels.values()
             }
-            msg = f"it never came so; shown are {screens}, calls {self.called()}"
+            msg = f"the condition never held; screens: {screens}, calls: {self.called()}"
             raise AssertionError(msg) from None
 
     @property
     def online(self) -> bool:
-        """Whether a bot listens; who presses a button while none does, does so in vain."""
+        """True while a bot is connected; interactions without one are lost."""
         return any(session.socket is not None for session in self._sessions.values())
 
     def called(self, what: str = "") -> list[str]:
-        """The calls that were made, such as `POST message`."""
+        """Return the names of the calls made, such as `POST message`."""
         return [name for name, _, _ in self.calls if what in name]
 
     def violations(self) -> list[str]:
-        """What Discord would punish, or a person would notice."""
+        """Return the defects that Discord would punish or a person would notice."""
         left = [
             f"{channel.id}: a message still says that it is being written"
             for channel in self.world.channels.values()
@@ -201,13 +201,13 @@ class DiscordServer:
             if each.seconds is None or each.seconds > 3
         ]
         waiting = [
-            f"command {each.id} still says that somebody thinks"
+            f"command {each.id} still shows that the bot is thinking"
             for each in self._interactions.values()
             if each.kind == 2 and each.shown == "thinking"
         ]
         return self._found + left + late + waiting
 
-    # --- what people do ----------------------------------------------------------------------
+    # --- actions of people -------------------------------------------------------------------
 
     async def say(
         self,
@@ -219,7 +219,7 @@ class DiscordServer:
         files: tuple[tuple[str, bytes, str], ...] = (),
         **more: Any,
     ) -> str:
-        """Let somebody write; returns the message's id."""
+        """Post a message as a person; return its id."""
         attached = [self.world.attach(self.root, *each) for each in files]
         message = self.world.write(
             channel, author, text, reply_to=reply_to, **{"attachments": attached, **more}
@@ -228,7 +228,7 @@ class DiscordServer:
         return str(message["id"])
 
     async def rewrite(self, channel: Channel, message: str, text: str) -> None:
-        """Let somebody change a message."""
+        """Edit a message as its author."""
         found = channel.messages[message]
         self._numbers += 1
         stamp = f"2026-11-18T12:00:00.{self._numbers:06d}+00:00"
@@ -236,13 +236,13 @@ class DiscordServer:
         await self._tell_message("MESSAGE_UPDATE", found)
 
     async def preview(self, channel: Channel, message: str) -> None:
-        """Let Discord add a preview of a link."""
+        """Add a link preview, as Discord itself does."""
         found = channel.messages[message]
         found["embeds"] = [{"type": "link"}]
         await self._tell_message("MESSAGE_UPDATE", found)
 
     async def erase(self, channel: Channel, message: str) -> None:
-        """Let somebody delete a message."""
+        """Delete a message as its author."""
         del channel.messages[message]
         data: Payload = {"id": message, "channel_id": channel.id}
         if channel.guild:
@@ -250,7 +250,7 @@ class DiscordServer:
         await self._tell("MESSAGE_DELETE", data)
 
     async def press(self, channel: Channel, person: Payload, label: str) -> Interaction:
-        """Let somebody press a button under one of our messages, the newest first."""
+        """Press the newest button with this label as a person."""
         for message in reversed(self.shown(channel)):
             for row in message["components"]:
                 for button in row["components"]:
@@ -263,7 +263,7 @@ class DiscordServer:
     async def command(
         self, channel: Channel, person: Payload, name: str, text: str = ""
     ) -> Interaction:
-        """Let somebody give a command of the menu."""
+        """Use a slash command as a person."""
         known = next((each for each in self.world.commands if each["name"] == name), None)
         assert known is not None, f"/{name} is not on the menu"
         options = [{"name": "text", "type": 3, "value": text}] if text else []
@@ -297,54 +297,54 @@ class DiscordServer:
         await self._tell("INTERACTION_CREATE", data)
         return made
 
-    # --- what goes wrong ---------------------------------------------------------------------
+    # --- faults ------------------------------------------------------------------------------
 
     def fail(
         self, what: str, fault: Fault, *, channel: Channel | None = None, times: int = 1
     ) -> None:
-        """Let the next calls of a kind, such as `POST message`, go wrong."""
+        """Make the next calls of a kind, such as `POST message`, fail."""
         self._faults += [(what, channel.id if channel else "", fault)] * times
 
     @property
     def unmet(self) -> list[str]:
-        """The calls that are still to go wrong."""
+        """Kinds of the injected faults that no call has met yet."""
         return [what for what, _, _ in self._faults]
 
     def forget_nonces(self) -> None:
-        """Let so much time pass that no nonce is recognised any more."""
+        """Expire all nonces."""
         self.world.nonces.clear()
 
     def forget_sessions(self) -> None:
-        """Let so much time pass that nothing can be resumed."""
+        """Expire all sessions, so that none can be resumed."""
         self._sessions = {
             name: each for name, each in self._sessions.items() if each.socket is not None
         }
 
     async def cut(self) -> None:
-        """Let every gateway socket break without a word."""
+        """Abort every gateway socket without a close frame."""
         for session in self._sessions.values():
             if session.socket and session.socket._req and session.socket._req.transport:
                 session.socket._req.transport.abort()
                 session.socket = None
 
     def fall_silent(self) -> None:
-        """Let every gateway socket stay open and say nothing any more, heartbeats included."""
+        """Keep every gateway socket open but send nothing more, not even heartbeat replies."""
         self._dumb |= {session.socket for session in self._sessions.values() if session.socket}
 
     async def close_gateway(self, code: int) -> None:
-        """Close every gateway socket, saying why."""
+        """Close every gateway socket with a code."""
         for session in list(self._sessions.values()):
             if session.socket:
                 await session.socket.close(code=code)
 
     async def ask_to_reconnect(self) -> None:
-        """Ask for another connection, as before a restart on Discord's side."""
+        """Request a reconnect, as Discord does before its own restarts."""
         for session in self._sessions.values():
             if session.socket:
                 await session.socket.send_json({"op": 7, "d": None})
 
     async def invalidate(self) -> None:
-        """Say that the session is over."""
+        """Invalidate all sessions."""
         sessions, self._sessions = self._sessions, {}
         for session in sessions.values():
             if session.socket:
@@ -356,7 +356,7 @@ class DiscordServer:
         await socket.send_json({"op": 10, "d": {"heartbeat_interval": self.heartbeat * 1000}})
 
     async def frame(self, socket: web.WebSocketResponse, told: Payload) -> Session | None:
-        """Take what a bot says over its socket; gives the session that this begins or goes on."""
+        """Handle a frame from a bot; return the session that the frame starts or resumes."""
         match told["op"]:
             case 1 if socket not in self._dumb:
                 await socket.send_json({"op": 11, "d": None})
@@ -434,7 +434,7 @@ class DiscordServer:
         await self._notify()
 
     async def _send(self, session: Session, kind: str, data: Payload) -> None:
-        """Keep a frame for resuming, and send it when there is a socket that listens."""
+        """Record a frame for resumes, and send it if a socket is connected."""
         frame = json.dumps({"op": 0, "t": kind, "s": len(session.frames) + 1, "d": data})
         session.frames.append(frame)
         if session.socket and not session.socket.closed and session.socket not in self._dumb:
@@ -445,10 +445,10 @@ class DiscordServer:
         async with self._changed:
             self._changed.notify_all()
 
-    # --- REST: what surrounds every call -----------------------------------------------------
+    # --- REST: common handling ---------------------------------------------------------------
 
     async def call(self, handler: Handler, name: str, request: web.Request) -> web.StreamResponse:
-        """Answer a request of the bot."""
+        """Handle one request from the bot."""
         try:
             return await self._carry_out(handler, name, request)
         finally:
@@ -501,13 +501,13 @@ class DiscordServer:
             body = fault.body or {"message": "out of order", "code": 0}
             return _json(body, fault.status)
         now = asyncio.get_running_loop().time()
-        # What is under way when it is told is no offence.
+        # Calls already in flight at the 429 are no violation.
         until = (now + min(_ON_THE_WAY, fault.retry_after / 2), now + fault.retry_after)
         self._blocked["" if fault.everything else f"{name} {channel}"] = until
         return _limited(fault.retry_after, everything=fault.everything)
 
     def _count(self, name: str, channel: str) -> tuple[dict[str, str], web.Response | None]:
-        """Count a call; say what is left, or that it is too much."""
+        """Count a call; return its rate limit headers, and a 429 if it is over the limit."""
         now = asyncio.get_running_loop().time()
         if name in {"POST callback", "DELETE original", "PATCH original"}:
             return {}, None
@@ -546,7 +546,7 @@ class DiscordServer:
             "X-RateLimit-Bucket": name.replace(" ", "-"),
         }, None
 
-    # --- REST: the calls ---------------------------------------------------------------------
+    # --- REST: calls -------------------------------------------------------------------------
 
     async def _where(self, _request: web.Request, _payload: Payload) -> Payload:
         if not self._names_gateway:
@@ -753,21 +753,21 @@ _ROUTES: tuple[tuple[str, str, str, str], ...] = (
 
 
 class DiscordHost:
-    """One address for one Discord or several, told apart by their bots' tokens.
+    """HTTP server for one or several fake Discords, told apart by their bots' tokens.
 
-    The library has one address per process, so whoever wants several Discords in one process
-    (each with a world, a bot and faults of its own) gives them one host.
+    The library has one address per process, so several fake Discords in one process, each with its
+    own world, bot and faults, must share one host.
     """
 
     def __init__(self) -> None:
         self.port = 0
         self._servers: list[DiscordServer] = []
-        self._here = 0  # who needs it to run
+        self._here = 0  # number of users; the server stops at 0
         self._numbers = 0
         self._runner: web.AppRunner | None = None
 
     def add(self, server: DiscordServer) -> int:
-        """Take a server in; gives its number here."""
+        """Register a fake Discord; return its number."""
         self._servers.append(server)
         self._numbers += 1
         return self._numbers - 1
@@ -809,7 +809,7 @@ class DiscordHost:
             self._runner = None
 
     def _of(self, token: str) -> DiscordServer:
-        """The Discord of a bot; what is wrong about an unknown token the first one says."""
+        """Return the fake Discord of a bot; the first one handles unknown tokens."""
         return next((each for each in self._servers if each.token == token), self._servers[0])
 
     def _call(
@@ -870,7 +870,7 @@ async def _payload(request: web.Request) -> Payload:
 
 
 def _json(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
-    # The library reads an answer as JSON only when its type is written exactly so.
+    # The library decodes JSON only for exactly this content type.
     sent = {"Content-Type": "application/json", "Via": "1.1 google", **(headers or {})}
     return web.Response(body=json.dumps(body).encode(), status=status, headers=sent)
 
@@ -889,7 +889,7 @@ def _abort(request: web.Request) -> web.Response:
 
 @contextlib.asynccontextmanager
 async def discord_server(**options: Any) -> AsyncIterator[DiscordServer]:
-    """A server for one test; what it would have complained about fails the test."""
+    """Run a server for one test, and fail the test on violations."""
     async with DiscordServer(**options) as server:
         yield server
         assert server.violations() == []

@@ -1,4 +1,4 @@
-"""What Discord would know: people, servers, channels, messages, and its rules."""
+"""State of the fake Discord: people, servers, channels and messages, and rules for messages."""
 
 import re
 import time
@@ -16,7 +16,7 @@ _ROLE_MENTION = re.compile(r"<@&(\d+)>")
 
 
 class Refusal(Exception):
-    """An answer with an error status."""
+    """An error response."""
 
     def __init__(self, status: int, code: int, message: str) -> None:
         super().__init__(message)
@@ -25,7 +25,7 @@ class Refusal(Exception):
 
 @dataclass
 class Channel:
-    """A channel, thread or direct chat, as a person sees it."""
+    """A channel, thread or private chat, as a person sees it."""
 
     id: str
     kind: int
@@ -66,7 +66,7 @@ class Channel:
 
 @dataclass
 class Guild:
-    """A server."""
+    """A Discord server."""
 
     id: str
     members: dict[str, Payload] = field(default_factory=dict)
@@ -74,12 +74,12 @@ class Guild:
 
 
 class World:
-    """Everything that lasts; shows nothing to anybody by itself."""
+    """All persistent state; sends no events by itself."""
 
     def __init__(self, number: int = 0) -> None:
-        self._number = number  # of several worlds in one process, whose ids must differ
+        self._number = number  # makes ids differ between worlds in one process
         self._last_id = 0
-        self.shift = 0  # milliseconds that Discord's clock is off ours
+        self.shift = 0  # milliseconds by which Discord's clock differs from the machine's
         self.users: dict[str, Payload] = {}
         self.guilds: dict[str, Guild] = {}
         self.channels: dict[str, Channel] = {}
@@ -161,7 +161,7 @@ class World:
         reply_to: str | None = None,
         **more: Any,
     ) -> Payload:
-        """Add a message, as it is stored: without the things only the gateway tells."""
+        """Add a message as stored, without the fields that only gateway events have."""
         answered = channel.messages.get(reply_to or "")
         made: Payload = {
             "id": self.new_id(),
@@ -194,7 +194,7 @@ class World:
         return made
 
     def attach(self, base: str, name: str, content: bytes, kind: str) -> Payload:
-        """Store a file and describe it."""
+        """Store a file and return its attachment object."""
         number = self.new_id()
         self.files[number] = content
         return {
@@ -207,7 +207,10 @@ class World:
         }
 
     def told(self, message: Payload, intents: int) -> Payload:
-        """A message as the gateway tells it: with member and server, without secrets."""
+        """Return a message as gateway event data, with member and server.
+
+        The content is removed if the bot's intents do not cover it.
+        """
         channel = self.channels[message["channel_id"]]
         made = dict(message)
         if not channel.guild:
@@ -224,7 +227,7 @@ class World:
 
 
 def complaints(payload: Payload) -> list[str]:
-    """What Discord would refuse in a message."""
+    """Return the reasons for which Discord would refuse a message."""
     content = payload.get("content") or ""
     rows = payload.get("components") or []
     buttons = [button for row in rows for button in row["components"]]
@@ -245,7 +248,7 @@ def complaints(payload: Payload) -> list[str]:
 
 
 def dislikes(payload: Payload) -> list[str]:
-    """What Discord would take, but people would not like."""
+    """Return defects of an accepted message that people would notice."""
     content = payload.get("content") or ""
     allowed = payload.get("allowed_mentions")
     outside = re.sub(r"```.*?```", "", content, flags=re.DOTALL)

@@ -1,11 +1,11 @@
-"""How calls go wrong."""
+"""Faults that tests inject into calls of the fake Telegram server."""
 
 import asyncio
 from dataclasses import dataclass
 
 
 class Answer(Exception):
-    """An answer that is an error."""
+    """An error response of the server."""
 
     def __init__(self, status: int, description: str, **parameters: int) -> None:
         super().__init__(description)
@@ -16,15 +16,15 @@ class Answer(Exception):
 
 @dataclass(frozen=True)
 class Fault:
-    """How a call goes wrong: not carried out unless `carried_out`."""
+    """One failure of a call; the call has no effect unless `carried_out`."""
 
     status: int = 0
     description: str = ""
     retry_after: int = 0
-    html: bool = False  # a gateway's page instead of Telegram's own words
+    html: bool = False  # respond with a proxy's HTML page instead of JSON
     cut: bool = False
     carried_out: bool = False
-    gate: asyncio.Event | None = None  # waits for it first
+    gate: asyncio.Event | None = None  # wait for this event before responding
 
 
 def too_many(retry_after: int) -> Fault:

@@ -1,4 +1,4 @@
-"""How messages look, and whether they are well formed."""
+"""Rendering of messages for assertions, and checks that their formatting is valid."""
 
 from collections import defaultdict
 from html.parser import HTMLParser
@@ -21,7 +21,7 @@ _MARKS = {
 
 
 def markdown_of(text: str, entities: list[dict[str, Any]]) -> str:
-    """Write what is shown as Markdown, so that a test can say what it wants to see."""
+    """Return the shown text as Markdown, for use in assertions."""
     units = text.encode("utf-16-le")
     inserts: dict[int, list[str]] = defaultdict(list)
     for entity in sorted(entities, key=lambda each: (each["offset"], -each["length"])):
@@ -48,7 +48,7 @@ def is_low(units: bytes, place: int) -> bool:
 
 
 def overlaps(entities: list[dict[str, Any]]) -> list[str]:
-    """Nothing may stand in code, and no style cover it; nor may two cross."""
+    """Return the violations of nesting: entities that overlap code or cross each other."""
     found = []
     for entity in entities:
         for other in entities:
@@ -71,7 +71,7 @@ _TAGS = (
 
 
 class _Rich(HTMLParser):
-    """Reads rich HTML as strictly as Telegram says it does."""
+    """Parser of rich HTML, as strict as Telegram's documentation."""
 
     allowed = frozenset(_TAGS.split())
     alone = frozenset({"br", "hr", "input"})

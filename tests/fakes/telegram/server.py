@@ -1,7 +1,7 @@
-"""A small Telegram: a Bot API server on loopback that keeps its chats as a person would see them.
+"""Fake Bot API server on loopback that keeps every chat as its people see it.
 
-Tests let people say and press things, tell methods to go wrong, and look at the screen. What
-Telegram would punish, or a person would notice, is kept in `violations`.
+Tests send messages and button presses as people, inject faults per method, and inspect the screen.
+`violations` records calls that Telegram would punish or that a person would notice.
 """
 
 import asyncio
@@ -78,7 +78,7 @@ _FILES = ("photo", "document", "audio", "voice", "video", "animation")
 
 @dataclass
 class Shown:
-    """A message of the bot's, as it looks now."""
+    """A message of the bot with its current contents."""
 
     id: int
     text: str = ""
@@ -87,7 +87,7 @@ class Shown:
     buttons: list[list[dict[str, Any]]] = field(default_factory=list)
     thread: int | None = None
     reply_to: int | None = None
-    file: str = ""  # its kind
+    file: str = ""  # kind of the attachment
     name: str = ""
     content: bytes = b""
 
@@ -102,7 +102,7 @@ class Shown:
 
 @dataclass
 class Room:
-    """A chat."""
+    """State of one chat."""
 
     id: int
     type: str
@@ -113,28 +113,28 @@ class Room:
     typing: bool = False
     gone: str = ""
     moved_to: int = 0
-    blocked_from: float = 0.0  # what was under way when it was told is no offence
+    blocked_from: float = 0.0  # calls already in flight at the 429 are no violation
     blocked_until: float = 0.0
     sent: deque[float] = field(default_factory=deque)
 
 
 @dataclass(frozen=True)
 class Call:
-    """One request, as it came."""
+    """A received request."""
 
     method: str
     given: dict[str, Any]
     at: float
-    peer: object = None  # the connection on which it came
+    peer: object = None  # identity of the connection
 
 
 class TelegramServer:
-    """See the module; made by `serving`."""
+    """The server; created by `serving`."""
 
     def __init__(self, *, rich: bool = True, drafts: bool = True, enforce: bool = False) -> None:
-        self.rich = rich  # whether it knows rich messages
-        self.drafts = drafts  # whether it knows drafts
-        self.enforce = enforce  # whether it answers 429 to what is too fast
+        self.rich = rich  # supports rich messages
+        self.drafts = drafts  # supports drafts
+        self.enforce = enforce  # answers 429 to calls over the rate limits
         self.url = ""
         self.calls: list[Call] = []
         self.violations: list[str] = []
@@ -145,28 +145,28 @@ class TelegramServer:
         self.commands: dict[str, list[str]] = {}
         self.webhook: dict[str, Any] = {}
         self.token_works = True
-        self.complaint = ""  # of the webhook
+        self.complaint = ""  # last delivery error of the webhook
         self.complained_at = 1_790_000_000
         self.joins_groups = True
-        self.reads_groups = False  # all of them: privacy mode is off
-        self.sizes_hidden = False  # of files
-        self.line: SlowLine | None = None  # takes and gives files, if set
-        self.turned_away = 0  # times the webhook did not take an update
+        self.reads_groups = False  # True: privacy mode is off
+        self.sizes_hidden = False  # getFile does not report file sizes
+        self.line: SlowLine | None = None  # slows down file transfers, if set
+        self.turned_away = 0  # webhook requests that were not answered with 200
         self._updates: deque[dict[str, Any]] = deque()
         self._numbers = 5000
         self._messages = 100
         self._acknowledged = 0
         self._faults: dict[str, list[tuple[int | None, Fault]]] = defaultdict(list)
-        self._forbidden: dict[str, float] = {}  # methods about no chat, until when
+        self._forbidden: dict[str, float] = {}  # end of the 429 of methods without a chat
         self._news = asyncio.Condition()
         self._poller: asyncio.Event | None = None
-        self._polls: dict[asyncio.Event, web.Request] = {}  # that wait for an update
-        self._closed: set[asyncio.Event] = set()  # of these, politely ended
+        self._polls: dict[asyncio.Event, web.Request] = {}  # open long polls
+        self._closed: set[asyncio.Event] = set()  # polls to end with an error response
         self._unanswered: dict[str, str] = {}
         self._group: asyncio.TaskGroup | None = None
-        self._all: deque[float] = deque()  # moments of the last second, of all chats
+        self._all: deque[float] = deque()  # times of the paced calls within the last second
 
-    # --- what a test sees --------------------------------------------------------------------
+    # --- inspection --------------------------------------------------------------------------
 
     def room(self, chat: int) -> Room:
         if chat not in self.rooms:
@@ -186,7 +186,7 @@ class TelegramServer:
         return [call.given for call in self.calls if call.method == method]
 
     def complaints(self) -> list[str]:
-        """What is wrong at the end of a test."""
+        """Return all violations, including those visible only at the end of a test."""
         left = [f"the button press {number} was never answered" for number in self._unanswered]
         left += [
             f"{room.id}: typing is shown although nothing follows"
@@ -203,7 +203,7 @@ class TelegramServer:
         return self.violations + left
 
     async def until(self, enough: Callable[[], bool], seconds: float = PATIENCE) -> None:
-        """Wait until something is so."""
+        """Wait until the condition holds; checked after every call and update."""
         try:
             async with asyncio.timeout(seconds), self._news:
                 await self._news.wait_for(enough)
@@ -214,7 +214,7 @@ class TelegramServer:
             raise AssertionError(msg) from None
 
     async def shows(self, chat: int, *texts: str) -> list[Shown]:
-        """Wait until each of these is a part of some message."""
+        """Wait until each text is part of some message; return all messages of the chat."""
         await self.until(
             lambda: all(
                 any(text in each.markdown for each in self.messages(chat)) for text in texts
@@ -222,7 +222,7 @@ class TelegramServer:
         )
         return self.messages(chat)
 
-    # --- what people do ----------------------------------------------------------------------
+    # --- actions of people -------------------------------------------------------------------
 
     def user(self, user: int = 1001, **more: Any) -> dict[str, Any]:
         return {"id": user, "is_bot": False, "first_name": "Ada", "last_name": "L.", **more}
@@ -236,7 +236,7 @@ class TelegramServer:
     def message(
         self, chat: int, text: str = "", *, user: int = 1001, date: int | None = None, **more: Any
     ) -> dict[str, Any]:
-        """Write a message as Telegram does."""
+        """Return a message object as Telegram sends it."""
         self._messages += 1
         made = {
             "message_id": self._messages,
@@ -255,7 +255,7 @@ class TelegramServer:
         return made
 
     def put(self, **update: Any) -> int:
-        """Let something happen; gives its number."""
+        """Queue an update and return its number."""
         self._numbers += 1
         self._updates.append({"update_id": self._numbers, **update})
         self._tell()
@@ -265,7 +265,7 @@ class TelegramServer:
         return self.put(message=self.message(chat, text, user=user, **more))
 
     def press(self, chat: int, message: Shown, action: str, *, user: int = 1001) -> int:
-        """Let somebody press a button."""
+        """Queue the press of an inline button."""
         number = f"cb{self._numbers + 1}"
         self._unanswered[number] = action
         below = {"message_id": message.id, "chat": self.chat(chat), "date": 1}
@@ -275,29 +275,29 @@ class TelegramServer:
         return self.put(callback_query={**pressed, "message": below})
 
     def stop(self, chat: int, draft: int) -> int:
-        """Let somebody press Stop below a draft."""
+        """Queue the press of Stop below a draft."""
         return self.put(stopped_message_generation={"chat": self.chat(chat), "draft_id": draft})
 
     async def acknowledged(self, number: int) -> None:
-        """Wait until the bot has said that an update arrived."""
+        """Wait until the bot has acknowledged an update."""
         await self.until(lambda: self._acknowledged >= number)
 
     @property
     def waiting(self) -> list[int]:
-        """The updates that nobody has acknowledged."""
+        """Numbers of the updates not acknowledged yet."""
         return [update["update_id"] for update in self._updates]
 
     def fail(self, method: str, fault: Fault, times: int = 1, *, chat: int | None = None) -> None:
-        """Let the next calls of a method go wrong, in any chat or in one."""
+        """Make the next calls of a method fail, in any chat or in a given one."""
         self._faults[method] += [(chat, fault)] * times
 
     @property
     def unmet(self) -> list[str]:
-        """The calls that are still to go wrong."""
+        """Methods of the injected faults that no call has met yet."""
         return [method for method, faults in self._faults.items() for _ in faults]
 
     def cut_polls(self, *, politely: bool) -> None:
-        """End every question for updates that is open: with an error of a gateway, or no word."""
+        """End every open long poll: politely with an HTTP error, otherwise by aborting."""
         for poll, request in self._polls.items():
             if politely:
                 self._closed.add(poll)
@@ -306,11 +306,11 @@ class TelegramServer:
         self._tell()
 
     def heal(self) -> None:
-        """Let nothing more go wrong."""
+        """Remove all injected faults."""
         self._faults.clear()
 
     def offer(self, ref: str, content: bytes) -> None:
-        """Have a file that somebody attached."""
+        """Provide the content of an attachment."""
         self.files[ref] = content
 
     # --- the server --------------------------------------------------------------------------
@@ -361,7 +361,7 @@ class TelegramServer:
     async def _faulty(
         self, method: str, given: dict[str, Any], fault: Fault, request: web.Request
     ) -> Any:
-        """Carry out a call, unless it is to go wrong."""
+        """Apply an injected fault to a call."""
         result = None
         now = asyncio.get_running_loop().time()
         if now < self._forbidden.get(method, 0.0) - 0.01:
@@ -424,7 +424,7 @@ class TelegramServer:
         return await answer if asyncio.iscoroutine(answer) else answer
 
     def _note(self, method: str, chat: int) -> None:
-        """Count what a person sees change, and what Telegram counts in all chats together."""
+        """Record a visible change against the limits of its chat and of the whole bot."""
         now = asyncio.get_running_loop().time()
         self._all.append(now)
         while self._all[0] <= now - 1.0:
@@ -549,7 +549,7 @@ class TelegramServer:
         }
 
     async def push(self) -> None:
-        """Send to the webhook what waits, one after the other, until it is taken."""
+        """Deliver pending updates to the webhook in order, retrying until accepted."""
         async with aiohttp.ClientSession() as client:
             while True:
                 async with self._news:
@@ -568,7 +568,7 @@ class TelegramServer:
                 else:
                     self.turned_away += 1
                     self._tell()
-                    await asyncio.sleep(0.02)  # as Telegram: it tries again later
+                    await asyncio.sleep(0.02)  # like Telegram, retry later
 
     # --- messages
 
@@ -730,7 +730,7 @@ class TelegramServer:
         told = {} if self.sizes_hidden else {"file_size": size}
         return {"file_id": ref, "file_unique_id": ref, "file_path": ref, **told}
 
-    # --- the rest
+    # --- other methods
 
     def _do_get_chat_member(self, given: dict[str, Any]) -> dict[str, Any]:
         status = self.room(given["chat_id"]).members.get(given["user_id"], "left")
@@ -757,7 +757,7 @@ for _kind in _FILES:
 async def serving(
     *, rich: bool = True, drafts: bool = True, enforce: bool = False
 ) -> AsyncIterator[TelegramServer]:
-    """Run a Telegram on loopback."""
+    """Run the fake server on loopback."""
     server = TelegramServer(rich=rich, drafts=drafts, enforce=enforce)
     app = web.Application(client_max_size=60_000_000)
     app.router.add_route("*", "/bot{token}/{method}", server.handle)

@@ -1,4 +1,4 @@
-"""Our adapter in front of the small Telegram, with what it needs around it."""
+"""Factory of Telegram adapters that talk to the fake server."""
 
 import contextlib
 from collections.abc import AsyncIterator, Callable

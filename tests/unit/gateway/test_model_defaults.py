@@ -228,4 +228,4 @@ def test_provider_of_an_installed_package_is_accepted(
 
 def test_malformed_provider_name_is_refused_before_the_lookup() -> None:
     (found,) = problems("model.provider='A b'")
-    assert "or one that another distribution brings" in found
+    assert "or the name of an installed provider plug-in" in found

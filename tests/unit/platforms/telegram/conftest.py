@@ -1,4 +1,4 @@
-"""A Telegram of our own, and our adapter in front of it."""
+"""Fixtures: the fake Telegram server and an adapter connected to it."""
 
 import asyncio
 from collections.abc import AsyncIterator

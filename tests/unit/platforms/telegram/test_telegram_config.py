@@ -1,4 +1,4 @@
-"""What can be configured about Telegram."""
+"""Tests of Telegram's configuration and of lazy loading of the library."""
 
 import subprocess
 import sys
@@ -14,13 +14,13 @@ from sessions.values.secret import Secret
 TOKEN = Secret("123:abc")
 
 
-def test_the_token_alone_is_enough_and_comes_from_the_environment() -> None:
+def test_a_token_from_the_environment_is_enough() -> None:
     specs = {"telegram": SPEC}
     loaded = load(ConfigOptions(), {"TELEGRAM_BOT_TOKEN": "123:abc", "OPENAI_API_KEY": "sk"}, specs)
     assert loaded.settings.platforms["telegram"] == TelegramConfig(token=TOKEN)
 
 
-def test_without_a_token_it_is_said_where_it_comes_from() -> None:
+def test_a_missing_token_is_reported_with_its_environment_variable() -> None:
     with pytest.raises(ConfigError, match="TELEGRAM_BOT_TOKEN"):
         load(
             ConfigOptions(overrides=("platforms.telegram.require_mention=false",)),
@@ -41,19 +41,19 @@ def test_without_a_token_it_is_said_where_it_comes_from() -> None:
         (TelegramConfig(token=TOKEN, webhook_secret=Secret("no spaces")), "letters"),
     ],
 )
-def test_what_cannot_work_is_named(config: TelegramConfig, problem: str) -> None:
+def test_invalid_combinations_are_reported(config: TelegramConfig, problem: str) -> None:
     found = [text for _, text in config.conflicts()]
     assert len(found) == bool(problem)
     assert all(problem in text for text in found)
 
 
-def test_the_library_is_loaded_only_when_it_is_used() -> None:
+def test_importing_the_package_does_not_import_the_library() -> None:
     assert find_platform("telegram") is SPEC
     program = "import sys, platforms.telegram; sys.exit(1 if 'telegram' in sys.modules else 0)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-def test_what_the_library_reads_passports_with_is_not_loaded_and_others_can_load_it() -> None:
+def test_building_the_adapter_does_not_import_cryptography() -> None:
     code = """
 import sys
 from platforms.core.contract import Surroundings

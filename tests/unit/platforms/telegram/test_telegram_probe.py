@@ -1,4 +1,4 @@
-"""What is found out about a bot of Telegram without connecting it."""
+"""Tests of the Telegram probe."""
 
 import asyncio
 from pathlib import Path
@@ -35,7 +35,9 @@ async def asked(server: TelegramServer, *, alone: bool = False, **more: Any) -> 
     return await SPEC.probe(config(server, **more), alone=alone)
 
 
-async def test_a_bot_that_works_is_named_and_nothing_is_wrong(server: TelegramServer) -> None:
+async def test_probe_of_a_working_bot_reports_its_name_and_no_problem(
+    server: TelegramServer,
+) -> None:
     found = await asked(server)
     assert (found.name, found.handle) == ("Holdfast", "@holdfast_bot")
     assert found.link == "https://t.me/holdfast_bot"
@@ -43,7 +45,9 @@ async def test_a_bot_that_works_is_named_and_nothing_is_wrong(server: TelegramSe
     assert {call.method for call in server.calls} == {"getMe", "getWebhookInfo"}
 
 
-async def test_a_refused_token_and_a_wrong_address_are_told_apart(server: TelegramServer) -> None:
+async def test_a_refused_token_and_a_wrong_address_give_different_errors(
+    server: TelegramServer,
+) -> None:
     server.token_works = False
     with pytest.raises(Unauthorized, match="does not accept the token"):
         await asked(server)
@@ -55,11 +59,11 @@ async def test_a_refused_token_and_a_wrong_address_are_told_apart(server: Telegr
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        pytest.param(failed(502, "Bad Gateway"), "Telegram has failed", id="it is down"),
-        pytest.param(too_many(7), "wait 7 s", id="it has had enough of us"),
+        pytest.param(failed(502, "Bad Gateway"), "Telegram reported a failure", id="outage"),
+        pytest.param(too_many(7), "wait 7 s", id="rate limit"),
     ],
 )
-async def test_what_telegram_says_of_itself_is_told(
+async def test_an_error_of_telegram_is_reported(
     server: TelegramServer, fault: Any, words: str
 ) -> None:
     server.fail("getMe", fault)
@@ -67,7 +71,7 @@ async def test_what_telegram_says_of_itself_is_told(
         await asked(server)
 
 
-async def test_it_waits_for_no_answer_longer_than_told(server: TelegramServer) -> None:
+async def test_probe_gives_up_after_its_time_limit(server: TelegramServer) -> None:
     gate = asyncio.Event()
     server.fail("getMe", hanging(gate))
     with pytest.raises(Unavailable, match=r"did not answer within 0\.1 s"):
@@ -75,15 +79,15 @@ async def test_it_waits_for_no_answer_longer_than_told(server: TelegramServer) -
     gate.set()
 
 
-async def test_where_nothing_listens_the_reason_is_told_and_the_token_is_not() -> None:
+async def test_a_refused_connection_is_reported_without_the_token() -> None:
     async with serving() as server:
         gone = config(server)
-    with pytest.raises(Unavailable, match="connection is refused") as refused:
+    with pytest.raises(Unavailable, match="connection was refused") as refused:
         await probe(gone)
     assert gone.token.reveal() not in str(refused.value)
 
 
-async def test_a_certificate_that_is_not_trusted_is_told(tmp_path: Path) -> None:
+async def test_an_untrusted_certificate_is_reported(tmp_path: Path) -> None:
     theirs, _ = certified(tmp_path, "127.0.0.1")
     listening = await asyncio.start_server(
         lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=theirs
@@ -94,7 +98,7 @@ async def test_a_certificate_that_is_not_trusted_is_told(tmp_path: Path) -> None
             await probe(elsewhere(f"https://127.0.0.1:{port}"))
 
 
-async def test_privacy_mode_is_wrong_only_where_all_messages_are_wanted(
+async def test_privacy_mode_is_a_problem_only_without_require_mention(
     server: TelegramServer,
 ) -> None:
     (quiet,) = of((await asked(server)).findings, "groups")
@@ -109,7 +113,7 @@ async def test_privacy_mode_is_wrong_only_where_all_messages_are_wanted(
     assert "cannot be added" in found.text
 
 
-async def test_a_webhook_left_over_is_found_without_its_secret_path_and_removed(
+async def test_a_leftover_webhook_is_reported_by_host_and_can_be_removed(
     server: TelegramServer,
 ) -> None:
     server.webhook = {"url": WEBHOOK}
@@ -123,10 +127,10 @@ async def test_a_webhook_left_over_is_found_without_its_secret_path_and_removed(
     (found,) = of((await asked(server)).findings, "webhook")
     assert found.level == "ok"
     async with telegram(server):
-        assert len(server._updates) == 1  # what waited is still there
+        assert len(server._updates) == 1  # the pending update is kept
 
 
-async def test_the_webhook_that_is_wanted_is_never_removed(server: TelegramServer) -> None:
+async def test_the_configured_webhook_is_never_removed(server: TelegramServer) -> None:
     server.webhook = {"url": OURS}
     wanted = config(server, mode="webhook", webhook_url=OURS)
     with pytest.raises(Unavailable):
@@ -136,26 +140,26 @@ async def test_the_webhook_that_is_wanted_is_never_removed(server: TelegramServe
     assert server.webhook
 
 
-async def test_in_webhook_mode_it_is_the_address_that_counts(server: TelegramServer) -> None:
+async def test_in_webhook_mode_the_registered_address_must_match(server: TelegramServer) -> None:
     def levels(found: Any) -> list[str]:
         return [each.level for each in of(found.findings, "webhook")]
 
     wanted: dict[str, Any] = {"mode": "webhook", "webhook_url": OURS}
-    assert levels(await asked(server, **wanted)) == ["ok"]  # none yet
+    assert levels(await asked(server, **wanted)) == ["ok"]  # no webhook is set yet
     server.webhook = {"url": WEBHOOK}
     assert levels(await asked(server, **wanted)) == ["warn"]
     server.webhook = {"url": OURS}
     assert levels(await asked(server, **wanted)) == ["ok"]
     server.complaint = "Wrong response from the webhook: 502 Bad Gateway"
-    assert levels(await asked(server, **wanted)) == ["ok"]  # long ago
+    assert levels(await asked(server, **wanted)) == ["ok"]  # the delivery error is old
     server.complained_at = SystemClock().now() // 1000 - 60
     server.say(1001, "waits")
     found = of((await asked(server, **wanted)).findings, "webhook")
     assert [each.level for each in found] == ["ok", "warn"]
-    assert "502 Bad Gateway; 1 wait" in found[1].text
+    assert "502 Bad Gateway; pending updates: 1" in found[1].text
 
 
-async def test_another_program_is_found_by_asking_only_when_nothing_of_ours_runs(
+async def test_a_competing_poller_is_detected_only_when_the_gateway_is_stopped(
     server: TelegramServer,
 ) -> None:
     async def other() -> None:
@@ -166,7 +170,7 @@ async def test_another_program_is_found_by_asking_only_when_nothing_of_ours_runs
         rival = group.create_task(other())
         await server.until(lambda: bool(server._polls))
         assert not of((await asked(server)).findings, "other programs")
-        assert server.violations == []  # nobody was disturbed
+        assert server.violations == []  # the other poller was not interrupted
         (found,) = of((await asked(server, alone=True)).findings, "other programs")
         rival.cancel()
     assert found.level == "fail"
@@ -175,22 +179,24 @@ async def test_another_program_is_found_by_asking_only_when_nothing_of_ours_runs
     server.violations.clear()
 
 
-async def test_who_is_alone_acknowledges_nothing_by_looking(server: TelegramServer) -> None:
+async def test_checking_for_a_competing_poller_acknowledges_no_updates(
+    server: TelegramServer,
+) -> None:
     found = await probe(config(server), alone=True, conflict_poll_seconds=1)
     (quiet,) = of(found.findings, "other programs")
     assert quiet.level == "ok"
     server.say(1001, "first")
     server.say(1001, "second")
     (unknown,) = of((await asked(server, alone=True)).findings, "other programs")
-    assert "2 messages wait" in unknown.text
+    assert "pending (2)" in unknown.text
     assert len(server._updates) == 2
     asking = [call.given for call in server.calls if call.method == "getUpdates"]
     assert all("offset" not in each and "allowed_updates" not in each for each in asking)
 
 
-async def test_a_failure_while_looking_for_others_is_no_other_program(
+async def test_an_outage_during_the_check_is_not_reported_as_a_competing_poller(
     server: TelegramServer,
 ) -> None:
     server.fail("getUpdates", failed(502, "Bad Gateway"))
-    with pytest.raises(Unavailable, match="Telegram has failed"):
+    with pytest.raises(Unavailable, match="Telegram reported a failure"):
         await asked(server, alone=True)
