@@ -37,7 +37,8 @@ class InterruptedTurn(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=T
         )
         doing = f", {self.tool} is running" if self.tool else ""
         waits = ", waiting for an approval" if self.waits else ""
-        return f"{self.key}: “{shown}” ({self.minutes} min{doing}{waits})"
+        age = f"{self.minutes} min" if self.minutes else "under 1 min"
+        return f"{self.key}: “{shown}” ({age}{doing}{waits})"
 
 
 class PendingRestart(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

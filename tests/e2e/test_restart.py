@@ -98,7 +98,7 @@ async def test_requester_gets_start_and_end_of_a_restart_and_others_only_their_i
         await says(third, CHIEF, "once more")
         await screen.shows(CHIEF, "echo: once more")
     (told,) = texts(screen, CHIEF, BACK)
-    assert "1 task was interrupted.\n· memory:1001: “hang here” (0 min)" in told
+    assert "1 task was interrupted.\n· memory:1001: “hang here” (under 1 min)" in told
     assert len(texts(screen, CHIEF, "Restarting")) == 1
     assert not texts(screen, ANN, BACK)
     assert len(texts(screen, ANN, "♻️")) == 1
@@ -361,7 +361,7 @@ async def test_idle_restart_waits_for_a_moment_without_turns(
         await hangs(first)
         tasks: Any = await operation(first, "restart_list")()
         (task,) = tasks
-        assert task["line"] == "memory:1001: “hang here” (0 min)"
+        assert task["line"] == "memory:1001: “hang here” (under 1 min)"
         told: Any = await operation(first, "restart")(when_idle=30)
         assert (told["state"], told["seconds_left"]) == ("waiting", 1800)
         assert len(told["running"]) == 1

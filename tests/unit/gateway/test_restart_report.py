@@ -64,7 +64,7 @@ def test_long_list_of_turns_is_shortened() -> None:
     lines = format_turns([ANN, BEN] * 4).splitlines()
     assert len(lines) == 6
     assert lines[-1] == "· and 3 more"
-    assert lines[1] == ("· pigeon:1002: “" + "x" * 59 + "…” (0 min, waiting for an approval)")
+    assert lines[1] == ("· pigeon:1002: “" + "x" * 59 + "…” (under 1 min, waiting for an approval)")
 
 
 def test_turns_left_by_a_crash_are_interrupted_and_counted_once() -> None:
