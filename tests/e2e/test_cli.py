@@ -342,13 +342,13 @@ def test_an_invalid_key_file_hides_only_the_key(place: Place) -> None:
     shown = place.run("config", "show")
     assert shown.returncode == 0
     assert "[http]" in shown.stdout
-    assert "holds no API key" in shown.stderr
+    assert "does not contain an API key" in shown.stderr
     secret = place.run("config", "show", "--secrets")
     assert (secret.returncode, secret.stdout) == (1, "")
-    assert "holds no API key. Remove it" in secret.stderr
+    assert "does not contain an API key. Remove it" in secret.stderr
     started = place.run("run", "--set", "http.port=0")
     assert started.returncode == 1
-    assert "holds no API key. Remove it" in started.stderr
+    assert "does not contain an API key. Remove it" in started.stderr
 
 
 def test_a_chat_joins_the_daemon_and_is_readable_meanwhile(place: Place) -> None:
@@ -390,7 +390,10 @@ def test_a_second_daemon_is_refused_and_the_first_continues(place: Place) -> Non
         second = place.run("run", "--set", "http.port=0")
         assert second.returncode == 1
         assert second.stderr.count("\n") == 1
-        assert f"Another Holdfast (pid {first.pid}) already runs on {place.home}" in second.stderr
+        assert (
+            f"Another Holdfast (pid {first.pid}) is already running on {place.home}"
+            in second.stderr
+        )
         assert place.run("db", "upgrade").returncode == 1
         assert place.run("status").returncode == 0
 

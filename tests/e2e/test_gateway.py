@@ -532,7 +532,7 @@ async def test_the_command_line_can_send_stop_resume_and_delete(tmp_path: Path) 
         await do["delete"](session=session.id)
         with pytest.raises(Exception, match="No session has the id"):
             await do["stop"](session="s_nobody")
-        with pytest.raises(Exception, match="no platform telegram"):
+        with pytest.raises(Exception, match="platform telegram is not running"):
             await do["send"](chat="telegram:1", text="x")
         with pytest.raises(Exception, match="is not a session key"):
             await do["send"](chat="nonsense", text="x")
