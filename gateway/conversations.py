@@ -333,7 +333,7 @@ class Conversations:
         In this order, because a stored `/stop` must not stop a message that arrived after it.
         """
         store, clock = self._services.store, self._services.clock
-        running = await store.running_turns()
+        running = await store.turns.running()
         now = clock.now()
         self._crash_interrupted = [
             InterruptedTurn(
@@ -346,10 +346,10 @@ class Conversations:
         ]
         if running:
             log.info("%d turns were interrupted when the last process ended", len(running))
-        waiting = await store.waiting_keys()
+        waiting = await store.inbox.waiting_keys()
         for key in filter(auto_resumes, waiting):
             await close_abandoned_requests(store, clock, key)
-        for entry in await store.pending_commands():
+        for entry in await store.inbox.pending_commands():
             if self._services.crash_count:  # one of these commands may cause the crash
                 done = SetInbox(ids=(entry.id,), state=InboxState.DONE, at=clock.now())
                 await self._dispatcher.send_notice(

@@ -158,7 +158,7 @@ class ApprovalBroker:
     # --- messages of a request --------------------------------------------------------------------
 
     async def _new_approval(self, turn: RequestingTurn, tool: Tool, call: ToolCall) -> Approval:
-        open_ids = {row.id for row in await self._store.open_approvals()} | self._waiters.keys()
+        open_ids = {row.id for row in await self._store.approvals.open()} | self._waiters.keys()
         codes = {approval_code(open_id) for open_id in open_ids}
         while approval_code(id_ := self._ids.new("p")) in codes:
             pass
@@ -221,21 +221,21 @@ class ApprovalBroker:
         # Open requests first: a request answered during this search is found by its answer below.
         if open_ := await self._find_open(turn, call):
             return open_
-        allowed = await self._store.allowed_approval(
+        allowed = await self._store.approvals.find_allowed(
             turn.session_id, call.name, call.arguments, self._clock.now() - 2 * self._timeout_ms
         )
         if allowed and self._is_applicable(allowed, turn):
             return allowed
         name = _call_hash(turn.session_id, call.name, call.arguments)
         noted = await self._store.get_value(_DENIALS_SHELF, name)
-        denied = await self._store.approval(noted) if noted else None
+        denied = await self._store.approvals.get(noted) if noted else None
         if denied and denied.state is ApprovalState.DENIED and self._is_applicable(denied, turn):
             return denied
         return None
 
     async def _find_open(self, turn: RequestingTurn, call: ToolCall) -> Approval | None:
         wanted = (turn.session_id, call.name, call.arguments, turn.person)
-        for row in await self._store.open_approvals(turn.key):
+        for row in await self._store.approvals.open(turn.key):
             same = wanted == (row.session_id, row.tool, row.arguments, row.person)
             if same and self._clock.now() < row.expires_at and row.id not in self._waiters:
                 return row
@@ -251,7 +251,7 @@ class ApprovalBroker:
 
     async def answer(self, call: CommandCall, *, allow: bool) -> CommandOutcome:
         """Handle `/approve [CODE]` or `/deny [CODE] [REASON]`."""
-        open_ = await self._store.open_approvals()
+        open_ = await self._store.approvals.open()
         code, reason = rules.parse_answer_args(call.args, open_)
         if allow:  # `/approve` takes no reason, so any text is meant as a code
             code, reason = code or reason, ""
@@ -270,7 +270,7 @@ class ApprovalBroker:
         self, approval_id: str, who: CommandContext, *, role: Role, allow: bool
     ) -> CommandOutcome:
         """Handle a button below a request, in any of the chats that were asked."""
-        approval = await self._store.approval(approval_id)
+        approval = await self._store.approvals.get(approval_id)
         if approval is None:
             return NoticeReply(NoticeId.ASK_UNKNOWN, {"code": approval_code(approval_id)})
         if not can_answer(approval, who.person, admin=role is Role.ADMIN):
@@ -312,7 +312,7 @@ class ApprovalBroker:
 
     async def _has_turn_ended(self, turn_id: str) -> bool:
         """Return True if a turn has ended; an interrupted turn may be resumed, so it has not."""
-        turn = await self._store.turn(turn_id)
+        turn = await self._store.turns.get(turn_id)
         return turn is None or turn.state in _ENDED_STATES
 
     async def _close(
@@ -350,7 +350,7 @@ class ApprovalBroker:
         return items
 
     async def _load(self, approval_id: str) -> Approval:
-        approval = await self._store.approval(approval_id)
+        approval = await self._store.approvals.get(approval_id)
         assert approval is not None  # noqa: S101 - never deleted while a turn runs
         return approval
 
@@ -358,11 +358,11 @@ class ApprovalBroker:
 
     async def close_expired(self) -> None:
         """Close requests that expired or whose turn ended, and forget denials that are too old."""
-        for row in await self._store.open_approvals():
+        for row in await self._store.approvals.open():
             if (why := await self._close_reason(row)) is not None:
                 await self._close(row, ApprovalState.EXPIRED, reason=why)
         for name, approval_id in (await self._store.values(_DENIALS_SHELF)).items():
-            noted = await self._store.approval(approval_id)
+            noted = await self._store.approvals.get(approval_id)
             if noted is None or not self._is_still_relevant(noted):
                 await self._store.put_value(_DENIALS_SHELF, name, None)
 
@@ -382,7 +382,7 @@ class ApprovalBroker:
         try:
             # The write queue is in order: after this call the end of a stopped turn is stored.
             await self._store.check_writable()
-            approval = await self._store.approval(approval_id)
+            approval = await self._store.approvals.get(approval_id)
             if approval is None or not await self._has_turn_ended(turn_id):
                 return
             if approval.state is ApprovalState.OPEN:

@@ -89,10 +89,10 @@ class ConversationHost:
 
     async def recover_turn(self, turn: Turn, running: RunningTurn) -> TurnCrashed:
         """Return the event that closes or resumes a turn that an earlier process left running."""
-        shown = await self._store.turn_items(turn.id)
+        shown = await self._store.outbox.of_turn(turn.id)
         running = msgspec.structs.replace(running, origin=answer_origin(shown))
-        history = await self._store.history(turn.session_id)
-        tool_runs = await self._store.tool_runs(turn.id)
+        history = await self._store.sessions.history(turn.session_id)
+        tool_runs = await self._store.turns.tool_runs(turn.id)
         # A client that sent a single request has seen its connection break; it does not come back.
         may_resume = self._resumes_turns() and not running.single_turn
         return salvage(turn, running, history, tool_runs, self._clock.now(), may_resume=may_resume)

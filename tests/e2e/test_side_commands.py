@@ -233,10 +233,10 @@ async def test_compact_sends_a_summary_with_the_next_request(tmp_path: Path) -> 
     assert all(f"{LONG} {number}" in record for number in range(3))
     assert server.requests[4].tools == {}
     async with opened(tmp_path) as store:
-        (session,) = await store.sessions()
+        (session,) = await store.sessions.list()
         assert session.messages == 10
-        assert (await store.usage_totals(session_id=session.id)).requests == 6
-        last = await store.last_turn(session.id)
+        assert (await store.spending.totals(session_id=session.id)).requests == 6
+        last = await store.turns.last(session.id)
         assert last
         assert last.request == "and now?"
 
@@ -341,9 +341,11 @@ async def test_btw_is_answered_during_a_turn_and_not_stored_in_the_history(tmp_p
         after = await house.asked(4)
     assert not any("what is up?" in str(row["content"]) for row in after)
     async with opened(tmp_path) as store:
-        (session,) = await store.sessions()
-        assert not any("up?" in row.content for row in await store.history(session.id))
-        assert [turn.state for turn in await store.turns(session.id)].count(TurnState.DONE) == 3
+        (session,) = await store.sessions.list()
+        assert not any("up?" in row.content for row in await store.sessions.history(session.id))
+        assert [turn.state for turn in await store.turns.of_session(session.id)].count(
+            TurnState.DONE
+        ) == 3
     assert house.screen.violations() == []
 
 
@@ -352,8 +354,8 @@ async def test_btw_works_without_a_session_and_explains_its_usage(tmp_path: Path
         await say(house, "/btw", "Use: /btw your question")
         await say(house, "/btw who are you?", "💬 echo: who are you?")
     async with opened(tmp_path) as store:
-        assert await store.sessions() == ()
-        assert await store.pending_commands() == ()
+        assert await store.sessions.list() == ()
+        assert await store.inbox.pending_commands() == ()
 
 
 async def test_btw_recovers_from_a_cut_stream_or_names_the_cause(tmp_path: Path) -> None:
@@ -409,7 +411,7 @@ async def test_a_side_question_interrupted_by_a_crash_is_answered_once_after_the
             await screen.shows(CHAT, "💬 I am back")
     assert screen.screen(CHAT) == ["💬 I am back"]
     async with opened(tmp_path) as store:
-        assert await store.pending_commands() == ()
+        assert await store.inbox.pending_commands() == ()
 
 
 async def test_the_gateway_stops_without_waiting_for_side_questions(tmp_path: Path) -> None:
@@ -421,5 +423,5 @@ async def test_the_gateway_stops_without_waiting_for_side_questions(tmp_path: Pa
             house.runner.stopping.set()
             await asyncio.wait({house._task})
     async with opened(tmp_path) as store:
-        (left,) = await store.pending_commands()
+        (left,) = await store.inbox.pending_commands()
         assert left.state is InboxState.COMMAND

@@ -195,7 +195,7 @@ class ApprovalKit:
         """Wait until `count` requests are shown and have a waiter, and return the newest."""
         id_ = await self.waited(count)
         await self.screen.one("1", approval_code(id_))
-        found = await self.store.approval(id_)
+        found = await self.store.approvals.get(id_)
         assert found
         return found
 
@@ -229,7 +229,7 @@ class ApprovalKit:
         )
 
     async def state(self, id_: str) -> ApprovalState:
-        found = await self.store.approval(id_)
+        found = await self.store.approvals.get(id_)
         assert found
         return found.state
 
@@ -252,7 +252,7 @@ async def approval_kit(
     clock, screen = clock or SetClock(), screen or Screen()
     store = await SessionStore.open(f"sqlite:///{home / 'holdfast.db'}", clock=clock)
     made = ApprovalKit(store, screen, clock)
-    if await store.session("s1") is None:
+    if await store.sessions.get("s1") is None:
         address = write_address(Address("memory", "1"))
         await store.apply(
             OpenSession("s1", "memory:1", address, 1),
@@ -317,7 +317,7 @@ async def test_in_never_mode_tools_run_without_a_request(
     async with approval_kit(tmp_path, mode="never") as kit:
         assert await said(kit.asks()) is None
         assert await said(kit.asks(key="api:x")) is None
-        assert await kit.store.open_approvals() == ()
+        assert await kit.store.approvals.open() == ()
         assert kit.screen.messages("1") == []
 
 
@@ -340,7 +340,7 @@ async def test_a_call_that_no_person_can_approve_is_refused_without_a_request(
 ) -> None:
     async with approval_kit(tmp_path, admins=admins) as kit:
         assert await said(kit.asks(how, key=key, person=person)) == why
-        assert await kit.store.open_approvals() == ()
+        assert await kit.store.approvals.open() == ()
 
 
 @pytest.mark.parametrize(
@@ -669,7 +669,7 @@ async def test_a_stop_before_the_request_is_stored_leaves_no_open_request(tmp_pa
         task = kit.asks()
         await kit.waited()
         await cut(kit, task, TurnState.STOPPED)
-        assert await kit.store.open_approvals() == ()
+        assert await kit.store.approvals.open() == ()
 
 
 async def test_a_store_error_in_the_background_is_only_logged(
@@ -866,7 +866,7 @@ async def test_an_answer_during_the_search_for_an_earlier_request_is_found(
         assert answer.result() in (MAY, MAY_NOT, NOTED)
         assert await said(task) == (None if word == YES else "denied by memory:1.")
         assert await kit.store.values("denied") == {}
-        assert await kit.store.open_approvals() == ()
+        assert await kit.store.approvals.open() == ()
         assert await kit.state(id_) in {ApprovalState.USED, ApprovalState.DENIED}
 
 

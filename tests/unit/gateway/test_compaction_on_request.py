@@ -144,25 +144,25 @@ async def test_a_failing_model_gives_the_reason_instead_of_a_summary(tmp_path: P
 
 
 async def test_rows_added_meanwhile_are_kept(store: SessionStore) -> None:
-    seen = await store.context("s1")
+    seen = await store.sessions.context("s1")
     new = Message("user", "meanwhile")
     await store.apply(started("t3", "s1", said=""), AppendMessages("s1", "t3", (new,), 4))
     change = await compaction_change(store, "s1", seen, DONE, 5)
     assert change == PutSummary(session_id="s1", keep=3, summary="They talked.", at=5, rows=9)
     await store.apply(change)
-    assert await store.context("s1") == ("They talked.", (*ROWS[-2:], new))
+    assert await store.sessions.context("s1") == ("They talked.", (*ROWS[-2:], new))
 
 
 async def test_no_summary_is_stored_after_an_undo(
     store: SessionStore,
 ) -> None:
-    seen = await store.context("s1")
+    seen = await store.sessions.context("s1")
     await store.apply(TakeBackTurn("s1", "t2", 4))
     assert await compaction_change(store, "s1", seen, DONE, 5) is None
 
 
 async def test_no_summary_is_stored_after_another_summary(store: SessionStore) -> None:
-    seen = await store.context("s1")
+    seen = await store.sessions.context("s1")
     await store.apply(
         PutSummary(session_id="s1", keep=4, summary="They talked, somebody says.", at=4)
     )
@@ -177,9 +177,9 @@ async def test_a_summary_for_another_number_of_rows_is_refused(
         await store.apply(
             PutSummary(session_id="s1", keep=2, summary="They talked.", at=5, rows=rows)
         )
-    assert await store.context("s1") == ("", ROWS)
+    assert await store.sessions.context("s1") == ("", ROWS)
     await store.apply(PutSummary(session_id="s1", keep=2, summary="They talked.", at=5, rows=8))
-    assert await store.context("s1") == ("They talked.", ROWS[-2:])
+    assert await store.sessions.context("s1") == ("They talked.", ROWS[-2:])
 
 
 # --- costs -------------------------------------------------------------------------------------
@@ -207,14 +207,14 @@ async def test_side_requests_record_their_cost_in_a_turn_that_undo_cannot_find(
             )
         )
     )
-    spent = await store.usage_totals(session_id="s1", person="p")
+    spent = await store.spending.totals(session_id="s1", person="p")
     assert (spent.requests, spent.input_tokens, spent.output_tokens) == (2, 100, 7)
-    last = await store.last_turn("s1")
+    last = await store.turns.last("s1")
     assert last
     assert last.id == "t2"
-    assert await store.running_turns() == ()
-    assert await store.context("s1") == ("", ROWS)
-    session = await store.session("s1")
+    assert await store.turns.running() == ()
+    assert await store.sessions.context("s1") == ("", ROWS)
+    session = await store.sessions.get("s1")
     assert session
     assert session.messages == len(ROWS)
 
@@ -242,4 +242,4 @@ async def test_a_too_long_conversation_is_shortened_for_the_side_question_only(
         await models.aclose()
     assert done.text == "Fine."
     assert server.requests[1].messages[0]["content"].startswith("[Summary of the conversation")
-    assert await store.context("s1") == ("", ROWS)
+    assert await store.sessions.context("s1") == ("", ROWS)

@@ -26,8 +26,10 @@ from gateway.turns.models import Models, open_models
 from sessions.changes import AppendMessages, EndAttempt, PutSummary, StartAttempt
 from sessions.conversation.events import CommandContext, ConversationState, RunningTurn
 from sessions.records import InboxEntry, InboxState, Message, OutboxItem
+from sessions.store.database import Database
+from sessions.store.readers import SessionReader
 from sessions.store.store import SessionStore
-from sessions.values.clock import SystemClock
+from sessions.values.clock import Clock, SystemClock
 from sessions.values.ids import Ids
 from sessions.values.notices import NoticeId
 from sessions.values.secret import Secret
@@ -113,7 +115,7 @@ class SideRequestKit:
         return [read_body(item).text for item in await self.items()]
 
     async def items(self) -> list[OutboxItem]:
-        return list(await self.store.undelivered_items())
+        return list(await self.store.outbox.undelivered())
 
 
 @contextlib.asynccontextmanager
@@ -194,8 +196,8 @@ async def test_a_side_question_times_out_and_its_cost_is_kept(
         assert await kit.shown() == [
             "💬 Sorry, I couldn't answer your side question: no answer within 0.005 minutes."
         ]
-        assert (await kit.store.usage_totals(session_id="s1", person=PERSON)).requests == 1
-        assert await kit.store.pending_commands() == ()
+        assert (await kit.store.spending.totals(session_id="s1", person=PERSON)).requests == 1
+        assert await kit.store.inbox.pending_commands() == ()
 
 
 async def test_a_summary_times_out(tmp_path: Path) -> None:
@@ -204,7 +206,7 @@ async def test_a_summary_times_out(tmp_path: Path) -> None:
         await kit.call("compact")
         (text,) = await kit.shown()
         assert "couldn't summarise the conversation: no answer within" in text
-        assert (await kit.store.context("s1"))[0] == ""
+        assert (await kit.store.sessions.context("s1"))[0] == ""
 
 
 async def test_the_answer_of_btw_is_delivered_as_an_answer_not_as_a_notice(
@@ -255,7 +257,7 @@ async def test_an_unexpected_error_in_a_side_request_is_reported_and_contained(
                 "Sorry, that didn't work just now. Please try again in a moment."
             ]
         assert "/btw failed" in caplog.text
-        assert await kit.store.pending_commands() == ()
+        assert await kit.store.inbox.pending_commands() == ()
 
 
 async def test_a_side_request_whose_answer_cannot_be_stored_runs_again_at_the_next_start(
@@ -270,9 +272,9 @@ async def test_a_side_request_whose_answer_cannot_be_stored_runs_again_at_the_ne
                 await asyncio.wait(set(kit.side_requests._running))
         assert "will run again at the next start" in caplog.text
     again = await SessionStore.open(f"sqlite:///{tmp_path / 'holdfast.db'}", clock=SystemClock())
-    (left,) = await again.pending_commands()
+    (left,) = await again.inbox.pending_commands()
     assert left.state is InboxState.COMMAND
-    assert await again.undelivered_items() == ()
+    assert await again.outbox.undelivered() == ()
     await again.close()
 
 
@@ -284,7 +286,7 @@ async def test_side_requests_during_shutdown_run_at_the_next_start(tmp_path: Pat
         assert await kit.shown() == []
         assert await kit.call("btw", "two") == ReplyLater()
         assert await kit.shown() == []
-        assert len(await kit.store.pending_commands()) == 2
+        assert len(await kit.store.inbox.pending_commands()) == 2
 
 
 # --- immediate replies -------------------------------------------------------------------------
@@ -387,12 +389,22 @@ class Moving(SessionStore):
     more = 0  # rows that will still be added
     added_by = ""
 
+    def __init__(self, database: Database, clock: Clock) -> None:
+        super().__init__(database, clock)
+        self.sessions = MovingSessions(database, self)
+
+
+class MovingSessions(SessionReader):
+    def __init__(self, database: Database, store: Moving) -> None:
+        super().__init__(database)
+        self._store = store
+
     async def context(self, session_id: str) -> tuple[str, tuple[Message, ...]]:
         seen = await super().context(session_id)
-        if self.more:
-            self.more -= 1
-            row = Message("assistant", f"{self.more} are left")
-            await self.apply(AppendMessages(session_id, self.added_by, (row,), 4))
+        if self._store.more:
+            self._store.more -= 1
+            row = Message("assistant", f"{self._store.more} are left")
+            await self._store.apply(AppendMessages(session_id, self._store.added_by, (row,), 4))
         return seen
 
 
@@ -416,11 +428,11 @@ async def test_rows_added_during_compaction_are_kept_or_compaction_is_given_up(
         (text,) = await kit.shown()
         assert told in text
         added, store.more = more - store.more, 0
-        found, rows = await store.context("s1")
+        found, rows = await store.sessions.context("s1")
         assert found == summary
         assert [row.content for row in rows[-added - 1 :]] == [
             "more",
             *(f"{more - number} are left" for number in range(1, added + 1)),
         ]
         assert len(rows) == (added + 1 if summary else added + 7)
-        assert (await store.usage_totals(session_id="s1")).requests == 1
+        assert (await store.spending.totals(session_id="s1")).requests == 1
