@@ -80,7 +80,7 @@ class ConversationHost:
         feed = None
         if start.turn.request_options:
             feed = self._feeds.start_turn(start.turn.id, start.turn.origin)
-        run = TurnRun(self._services, setting, key, start, post_event, feed)
+        run = TurnRun(self._services, setting, key, start, post_event=post_event, feed=feed)
         self._runs[start.turn.id] = run
         return run
 
