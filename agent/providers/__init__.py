@@ -1,11 +1,9 @@
-"""Model providers; each is an island that shares only what all of them need.
+"""Model providers: request conversion, response parsing and connections.
 
-contract          what a provider is; registry: which there are
-sse, body         reads a body, whatever protocol its events speak
-classify, too_long
-                  what a refusal of a service means for us
-schemas           schemas of tools for services that make a grammar of them
-connections       the SDKs' clients: pools, TLS, keep-alive, errors in our words
-openai, anthropic, demo
-                  two conversions (request and answer) and a thin shell each
+openai, anthropic, demo  the providers, which share only the modules below
+registry                 installed providers and how to build one from the configuration
+contract                 the `Provider` protocol and its chunks, for code outside this project
+classify, too_long       error responses mapped to `agent.errors`
+schemas                  tool schemas for services with limited schema support
+transport                HTTP clients, connections and event streams
 """

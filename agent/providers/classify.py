@@ -1,4 +1,4 @@
-"""Sans-IO: what a refusal of a model service means for us, whatever protocol it speaks."""
+"""Sans-IO: classification of error responses, the same for all protocols."""
 
 import re
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ _OVERLOAD_WORDS = (
     "no capacity",
 )
 _BAD_REQUEST_WORDS = ("invalid_request", "invalid request", "not_found", "unsupported")
-# What a filter is called in a code or type, and what it says of itself.
+# Content filters: names in a code or type, then phrases in a message.
 _FILTER_CODES = re.compile(
     r"content_?filter|content_?policy|policy_violation|bio_policy|cyber_policy|safety|moderation"
     r"|refusal|inspection_?failed"
@@ -75,33 +75,33 @@ _TRY_AGAIN_IN = re.compile(r"try again in (?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)(ms|
 
 
 class ServiceErrorInfo(msgspec.Struct, frozen=True):
-    """An error as the service worded it."""
+    """An error as reported by the service."""
 
     message: str = ""
     type: str = ""
     code: str = ""
-    is_plain_text: bool = False  # just text, where a protocol has a record
-    upstream: str = ""  # what another service said, of which this one only tells
+    is_plain_text: bool = False  # text instead of a JSON record
+    upstream: str = ""  # error of another service, passed on by an aggregator
 
     @property
     def search_text(self) -> str:
-        """All of it in lower case, to look for words in."""
+        """All fields in lower case, for matching."""
         return f"{self.own_search_text} {self.upstream.lower()}"
 
     @property
     def own_search_text(self) -> str:
-        """What this service says of itself."""
+        """The fields of this service alone, in lower case, for matching."""
         return f"{self.code} {self.type} {self.message}".lower()
 
     @property
     def summary(self) -> str:
-        """One line for people."""
+        """A line for people."""
         upstream = f" ({self.upstream})" if self.upstream else ""
         return _shorten(self.message + upstream, _MAX_SUMMARY_LENGTH)
 
 
 def parse_service_error(error: object) -> ServiceErrorInfo:
-    """Read the `error` of a body, or the whole body, whatever form it has."""
+    """Read an error from a body, or from the `error` in a body, in any known form."""
     if isinstance(error, bytes):
         error = error.decode("utf-8", "replace")
     if isinstance(error, str):
@@ -120,36 +120,36 @@ def parse_service_error(error: object) -> ServiceErrorInfo:
 def classify_http_error(
     status: int, error_info: ServiceErrorInfo, headers: Mapping[str, str]
 ) -> ProviderError:
-    """Sort an HTTP error."""
-    said, words = error_info.summary or f"HTTP status {status}", error_info.search_text
+    """Map an HTTP error response to a `ProviderError`."""
+    summary, words = error_info.summary or f"HTTP status {status}", error_info.search_text
     wait = read_retry_after(headers)
     if status in _RETRYABLE_STATUSES:
-        return errors.Overloaded(said, wait)
+        return errors.Overloaded(summary, wait)
     if status == 402 or (  # noqa: PLR2004
         status < 500  # noqa: PLR2004
         and _contains_any(error_info.own_search_text, _NO_CREDIT_WORDS)
     ):
-        return errors.OutOfCredit(said)
+        return errors.OutOfCredit(summary)
     if _is_filtered(error_info):
-        return errors.Declined(said)
+        return errors.Declined(summary)
     if status in _AUTH_STATUSES or (status == 400 and _contains_any(words, _KEY_WORDS)):  # noqa: PLR2004
-        return errors.ApiKeyRejected(said)
-    too_long = classify_too_long(words, said)
-    # "Too many tokens" with this status are too many in a minute.
+        return errors.ApiKeyRejected(summary)
+    too_long = classify_too_long(words, summary)
+    # With status 429, "too many tokens" means too many per minute.
     if too_long is not None and (status != 429 or "too large" in words):  # noqa: PLR2004
         return too_long
     match status:
         case 413:
-            return errors.ContextTooLong(said)
+            return errors.ContextTooLong(summary)
         case 429:
             wait = _read_wait(error_info) if wait is None else wait
-            return errors.RateLimited(said, wait, behind=bool(error_info.upstream))
+            return errors.RateLimited(summary, wait, behind=bool(error_info.upstream))
         case _ if _NO_STREAM.search(words):
-            return errors.CannotStream(said)
-        case _ if status >= 500:  # noqa: PLR2004 - the server's own faults
-            return errors.Overloaded(said, wait)
+            return errors.CannotStream(summary)
+        case _ if status >= 500:  # noqa: PLR2004 - server errors
+            return errors.Overloaded(summary, wait)
         case _:
-            return errors.BadRequest(said)
+            return errors.BadRequest(summary)
 
 
 _RETRYABLE_STATUSES = frozenset({408, 409, 425})
@@ -157,37 +157,37 @@ _AUTH_STATUSES = frozenset({401, 403})
 
 
 def classify_stream_error(error_info: ServiceErrorInfo) -> ProviderError:
-    """Sort an error that came in the middle of a stream, where no status tells its kind.
+    """Map an error inside a stream, which has no HTTP status, to a `ProviderError`.
 
-    A record of unknown wording is the service's considered answer: the same request would meet it
-    again. Bare text, and talk of the network, mean that the answer broke off on its way.
+    A JSON record with an unknown message counts as `BadRequest`, because the same request would
+    fail again. Plain text, or a mention of the network, counts as `ConnectionLost`.
     """
-    said, words = error_info.summary, error_info.search_text
+    summary, words = error_info.summary, error_info.search_text
     if error_info.code.isdigit() and 400 <= int(error_info.code) < 600:  # noqa: PLR2004 - HTTP's
         return classify_http_error(int(error_info.code), error_info, {})
     if _is_filtered(error_info):
-        return errors.Declined(said)
+        return errors.Declined(summary)
     if _contains_any(error_info.own_search_text, _NO_CREDIT_WORDS):
-        return errors.OutOfCredit(said)
-    too_long = classify_too_long(words, said)
+        return errors.OutOfCredit(summary)
+    too_long = classify_too_long(words, summary)
     if too_long is not None:
         return too_long
     if _contains_any(words, _RATE_LIMIT_WORDS):
-        return errors.RateLimited(said, _read_wait(error_info), behind=bool(error_info.upstream))
+        return errors.RateLimited(summary, _read_wait(error_info), behind=bool(error_info.upstream))
     if _contains_any(words, _KEY_WORDS):
-        return errors.ApiKeyRejected(said)
+        return errors.ApiKeyRejected(summary)
     if _contains_any(words, _OVERLOAD_WORDS):
-        return errors.Overloaded(said)
+        return errors.Overloaded(summary)
     if _NO_STREAM.search(words):
-        return errors.CannotStream(said)
+        return errors.CannotStream(summary)
     if _contains_any(words, _BAD_REQUEST_WORDS):
-        return errors.BadRequest(said)
+        return errors.BadRequest(summary)
     broken = error_info.is_plain_text or _NETWORK.search(words)
-    return errors.ConnectionLost(said) if broken else errors.BadRequest(said)
+    return errors.ConnectionLost(summary) if broken else errors.BadRequest(summary)
 
 
 def read_retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds the service asks us to wait; a date counts from the `Date` of the same response."""
+    """Return the requested wait in seconds; a date is compared with the response's own `Date`."""
     milliseconds = _parse_number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000
@@ -203,13 +203,13 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
         return None
 
 
-def _plain_text_info(said: str) -> ServiceErrorInfo:
-    return ServiceErrorInfo(_shorten(said, _MAX_MESSAGE_LENGTH), is_plain_text=True)
+def _plain_text_info(text: str) -> ServiceErrorInfo:
+    return ServiceErrorInfo(_shorten(text, _MAX_MESSAGE_LENGTH), is_plain_text=True)
 
 
 def _read_record(fields: dict[str, Any]) -> ServiceErrorInfo:
     message = str(_first_field(fields, "message", "detail", "error_message", "msg"))
-    if isinstance(fields.get("n_ctx"), int):  # where llama.cpp says how much it takes
+    if isinstance(fields.get("n_ctx"), int):  # llama.cpp's context window
         message += f" (n_ctx={fields['n_ctx']})"
     param = fields.get("param")
     if isinstance(param, str) and param not in message:
@@ -223,26 +223,26 @@ def _read_record(fields: dict[str, Any]) -> ServiceErrorInfo:
 
 
 def _read_upstream(metadata: object) -> str:
-    """What an aggregator passes on from the service behind it."""
+    """Return the error of the service behind an aggregator; empty if there is none."""
     if not isinstance(metadata, dict) or not metadata.get("raw"):
         return ""
     name = metadata.get("provider_name")
-    said = parse_service_error(metadata["raw"])
-    line = " ".join(each for each in (said.message, said.code) if each)
+    inner = parse_service_error(metadata["raw"])
+    line = " ".join(part for part in (inner.message, inner.code) if part)
     return f"{name}: {line}" if isinstance(name, str) else line
 
 
-def _find_record(said: str) -> dict[str, Any] | None:
-    """Find the JSON in a text, such as an event that was passed on as content."""
-    start, end = said.find("{"), said.rfind("}")
+def _find_record(text: str) -> dict[str, Any] | None:
+    """Find an error record in JSON inside a text, such as an event passed on as content."""
+    start, end = text.find("{"), text.rfind("}")
     if start < 0 or end < start:
         return None
     try:
-        found = msgspec.json.decode(said[start : end + 1])
+        decoded = msgspec.json.decode(text[start : end + 1])
     except msgspec.DecodeError:
         return None
-    telling = isinstance(found, dict) and found.keys() & {"error", "message", "detail"}
-    return found if telling else None
+    is_error = isinstance(decoded, dict) and decoded.keys() & {"error", "message", "detail"}
+    return decoded if is_error else None
 
 
 def _is_filtered(error_info: ServiceErrorInfo) -> bool:
@@ -251,11 +251,11 @@ def _is_filtered(error_info: ServiceErrorInfo) -> bool:
 
 
 def _read_wait(error_info: ServiceErrorInfo) -> float | None:
-    found = _TRY_AGAIN_IN.search(error_info.search_text)
-    if found is None or not (found[1] or found[2]):
+    match = _TRY_AGAIN_IN.search(error_info.search_text)
+    if match is None or not (match[1] or match[2]):
         return None
-    rest = float(found[2] or 0) / (1000 if found[3] == "ms" else 1)
-    return float(found[1] or 0) * 60 + rest
+    seconds = float(match[2] or 0) / (1000 if match[3] == "ms" else 1)
+    return float(match[1] or 0) * 60 + seconds
 
 
 def _first_field(fields: dict[str, Any], *names: str) -> object:
@@ -270,10 +270,10 @@ def _parse_number(value: str | None) -> float | None:
     return number if 0 <= number < float("inf") else None
 
 
-def _contains_any(words: str, any_of: tuple[str, ...]) -> bool:
-    return any(each in words for each in any_of)
+def _contains_any(text: str, phrases: tuple[str, ...]) -> bool:
+    return any(phrase in text for phrase in phrases)
 
 
-def _shorten(message: str, longest: int) -> str:
+def _shorten(message: str, max_length: int) -> str:
     line = " ".join(message.split())
-    return line if len(line) <= longest else line[:longest] + "…"
+    return line if len(line) <= max_length else line[:max_length] + "…"

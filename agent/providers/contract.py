@@ -1,4 +1,4 @@
-"""The provider contract under its public name; it is defined in `agent.model.contract`."""
+"""Public name of the provider contract, which is defined in `agent.model.contract`."""
 
 from agent.model.contract import (
     CallChunk,

@@ -1,7 +1,7 @@
-"""The built-in demo: answers without any model, and says so.
+"""The built-in demo provider, with scripted answers instead of a model.
 
-It lets a fresh installation be tried at once: streaming, Markdown and a tool call all take the same
-way through the program as a real model's.
+A fresh installation can be tried at once: streaming, Markdown and tool calls go through the same
+code as with a real model.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ from agent.settings import TargetSettings
 from sessions.records import Message
 
 WORD_SECONDS = 0.03
-"""Seconds between words, about as fast as people read along."""
+"""Seconds between words, about reading speed."""
 
 Sleep = Callable[[float], Awaitable[None]]
 
 _TOOL = "current_time"
 _ASKS_FOR_TOOL = re.compile(r"\b(time|clock|tools?|date|hour)\b", re.IGNORECASE)
-_ADDED_PREFIX = re.compile(r"\A\[[^\]\n]+\]\s+")  # a name or note that the request put in front
+_ADDED_PREFIX = re.compile(r"\A\[[^\]\n]+\]\s+")  # a name or note added by the request builder
 _MAX_ECHO_LENGTH = 2000
 
 _ANSWER = """\
@@ -41,40 +41,40 @@ You wrote:
 
 That was message number {count} of this conversation. To talk to a real model, either
 
-- start it with a key: `OPENAI_API_KEY=… make run`
-- or name a model in `holdfast.toml`; any server that speaks OpenAI's protocol will do:
+- start with an API key: `OPENAI_API_KEY=… make run`
+- or set a model in `holdfast.toml`; any OpenAI-compatible server works:
 
 ```toml
 [model]
 provider = "openai"
 name = "gpt-5.5"
-# base_url = "http://127.0.0.1:11434/v1"   # a server of your own
+# base_url = "http://127.0.0.1:11434/v1"   # your own server
 ```
 
 {hint}
 """
-_HINT = "Ask me for the *time* to see a tool at work."
-_BEFORE_TOOL = "I am only a demo without a model, but I can show you a tool at work. "
+_HINT = "Ask me for the *time* to see a tool call."
+_BEFORE_TOOL = "I'm only a demo without a model, but I can show you a tool call. "
 _AFTER_TOOL = """\
-The tool `{tool}` answered:
+The tool `{tool}` returned:
 
 ```text
 {result}
 ```
 
-A real model would make something of it. This is the **demo: there is no model behind it**; add one \
+A real model would use this result in its answer. This is the **demo: there is no model behind it**; add one \
 with `OPENAI_API_KEY=… make run`, or under `[model]` in `holdfast.toml`.
 """
 
 
 def build(settings: TargetSettings) -> "DemoProvider":
-    """Make the provider; there is nothing to configure."""
+    """Build the provider, which has no settings."""
     del settings
     return DemoProvider()
 
 
 class DemoProvider:
-    """Plays a model."""
+    """A provider with scripted answers."""
 
     name = "demo"
 
@@ -96,18 +96,18 @@ class DemoProvider:
 
     async def _chunks(self, request: ModelRequest) -> AsyncGenerator[Chunk]:
         yield OpenedChunk()
-        made = 0
+        output_tokens = 0
         for chunk in answer_chunks(request):
-            made += 1
+            output_tokens += 1
             yield chunk
             if isinstance(chunk, TextChunk):
                 await self._sleep(self._word_seconds)
-        yield UsageChunk(sum(len(row.content.split()) for row in request.messages), made)
+        yield UsageChunk(sum(len(row.content.split()) for row in request.messages), output_tokens)
         yield DoneChunk()
 
 
 def answer_chunks(request: ModelRequest) -> Iterator[Chunk]:
-    """Everything that the answer to this request says."""
+    """Return the text, tool call and finish reason of the answer to a request."""
     last = request.messages[-1] if request.messages else Message("user")
     can_call = any(tool.name == _TOOL for tool in request.tools)
     if last.role == "tool":
@@ -118,9 +118,9 @@ def answer_chunks(request: ModelRequest) -> Iterator[Chunk]:
         yield FinishChunk("tool_calls")
         return
     else:
-        said = sum(row.role == "user" for row in request.messages)
+        count = sum(row.role == "user" for row in request.messages)
         hint = _HINT if can_call else ""
-        yield from _word_chunks(_ANSWER.format(echo=_quote(last.content), count=said, hint=hint))
+        yield from _word_chunks(_ANSWER.format(echo=_quote(last.content), count=count, hint=hint))
     yield FinishChunk("stop")
 
 

@@ -1,8 +1,8 @@
-"""Which providers there are, and how one is built from the configuration.
+"""Registry of model providers, built-in and installed.
 
-A provider's module is imported only when the configuration names it. Other distributions offer
-theirs as entry points of the group `holdfast.providers`; each loads a function like `build` of the
-modules below.
+A provider's module is imported only when the configuration names it. Other distributions register
+providers as entry points in the group `holdfast.providers`; each entry point loads a function with
+the signature of `build` in the built-in modules.
 """
 
 from collections.abc import Callable
@@ -30,15 +30,15 @@ _BUILT_IN = {
 
 @runtime_checkable
 class SupportsListModels(Protocol):
-    """A provider that can say which models its service offers."""
+    """A provider that can list the models of its service."""
 
     async def list_models(self) -> tuple[str, ...]:
-        """Names of all models; raises only what `agent.errors` names under `ProviderError`."""
+        """Return the names of all models; raise only subclasses of `ProviderError`."""
         ...
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A model to ask: where it is reached, its name, and how it is to answer."""
+    """A model that takes requests, with provider and settings."""
 
     provider: Provider
     model: str
@@ -46,37 +46,46 @@ class Target(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """How journal and notices name it."""
+        """The target's name in the journal and in notices."""
         return f"{self.provider.name}/{self.model}"
 
 
 class UnknownProvider(LookupError):
-    """Nothing installed answers to this provider's name."""
+    """No installed provider has this name."""
 
 
 class ModelNotChosen(LookupError):
-    """No model is named and the server does not offer exactly one; `offered` is what it has."""
+    """No model is configured, and the server does not offer exactly one.
+
+    `offered` holds the models that the server offers.
+    """
 
     def __init__(self, offered: tuple[str, ...]) -> None:
         listed = ", ".join(offered) or "none"
-        super().__init__(f"Set model.name to one of the models that the server offers: {listed}.")
+        super().__init__(f"Set model.name to one of the models the server offers: {listed}.")
         self.offered = offered
 
 
 def available_providers() -> tuple[str, ...]:
-    """Names of all providers that are installed."""
+    """Return the names of all installed providers."""
     return tuple(
         sorted({*_BUILT_IN, *(entry.name for entry in entry_points(group=ENTRY_POINT_GROUP))})
     )
 
 
 def build_provider(settings: TargetSettings) -> Provider:
-    """Make the provider that the settings name; imports what it needs, which may take a while."""
+    """Build the provider named in the settings; the first import can be slow.
+
+    Raises `UnknownProvider`.
+    """
     return _find_builder(settings.provider)(settings)
 
 
 async def choose_model(provider: Provider, settings: TargetSettings) -> str:
-    """Find the model's name: configured, the service's usual one, or the only one it lists."""
+    """Return the configured model, the service's default, or the only model the server lists.
+
+    Raises `ModelNotChosen` when none of these exists.
+    """
     if settings.name is not None:
         return settings.name
     service = SERVICES.get(settings.provider)
@@ -95,10 +104,11 @@ async def choose_model(provider: Provider, settings: TargetSettings) -> str:
 
 def _find_builder(name: str) -> BuildProvider:
     if name in _BUILT_IN:
-        found: BuildProvider = import_module(_BUILT_IN[name]).build
-        return found
+        build: BuildProvider = import_module(_BUILT_IN[name]).build
+        return build
     for entry in entry_points(group=ENTRY_POINT_GROUP, name=name):
         loaded: BuildProvider = entry.load()
         return loaded
-    msg = f"There is no model provider {name!r}; installed are {', '.join(available_providers())}."
+    installed = ", ".join(available_providers())
+    msg = f"There is no model provider {name!r}. Installed providers: {installed}."
     raise UnknownProvider(msg)

@@ -1,8 +1,8 @@
-"""Sans-IO: schemas of tools, for services that make a grammar of them.
+"""Sans-IO: simplified tool schemas for services that compile schemas into grammars.
 
-Such a service holds the model to the schema letter by letter, and refuses the whole request when a
-schema says something that its grammars cannot. What is left here is the shape alone. The gate
-checks a call's arguments against the schema as it was, so nothing is given up.
+Such a service constrains the model's output with the grammar, and rejects the whole request for a
+schema with an unsupported keyword. A simplified schema keeps only types and structure. Validation
+does not get weaker: the tool gate checks arguments against the full schema.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import Any
 SCHEMA_REFUSED = re.compile(
     r"grammar|schema conversion|unsupported (?:json )?schema|schema\b.{0,60}\bnot supported"
 )
-"""How services say, in lower case, that a schema is beyond them."""
+"""Matches lower-case error messages about an unsupported schema."""
 
 _KEPT_KEYWORDS = frozenset(
     {
@@ -20,21 +20,23 @@ _KEPT_KEYWORDS = frozenset(
     }
 )
 _SCHEMA_MAPS = frozenset({"properties", "$defs", "definitions"})
-"""What holds schemas by names, which are anybody's."""
+"""Keywords whose value maps arbitrary names to schemas."""
 
 
-def simplify_schema(schema: Any) -> Any:  # noqa: ANN401 - JSON of others
-    """Leave of a schema what every grammar can say."""
+def simplify_schema(schema: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Return a copy of the schema with only the keywords that every grammar supports."""
     if isinstance(schema, list):
-        return [simplify_schema(each) for each in schema]
+        return [simplify_schema(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     return {
-        word: _simplify_value(word, said) for word, said in schema.items() if word in _KEPT_KEYWORDS
+        keyword: _simplify_value(keyword, value)
+        for keyword, value in schema.items()
+        if keyword in _KEPT_KEYWORDS
     }
 
 
-def _simplify_value(word: str, said: Any) -> Any:  # noqa: ANN401
-    if word in _SCHEMA_MAPS and isinstance(said, dict):
-        return {name: simplify_schema(each) for name, each in said.items()}
-    return said if word in {"enum", "const"} else simplify_schema(said)
+def _simplify_value(keyword: str, value: Any) -> Any:  # noqa: ANN401
+    if keyword in _SCHEMA_MAPS and isinstance(value, dict):
+        return {name: simplify_schema(item) for name, item in value.items()}
+    return value if keyword in {"enum", "const"} else simplify_schema(value)

@@ -1,7 +1,8 @@
-"""Sans-IO: finds in a service's words that something was too long, and how long it may be.
+"""Sans-IO: recognition of "too long" errors, and of the limit that they mention.
 
-Two things can be: what was sent, or what was asked for in return. Where both together are more than
-the model takes, the output limit is lowered if that leaves room for an answer.
+Either the input exceeds the context window, or the requested output limit exceeds what the model
+can produce. When only their sum is too large, the output limit is lowered if that leaves enough
+room for an answer.
 """
 
 import re
@@ -9,13 +10,13 @@ import re
 from agent.errors import ContextTooLong, OutputTooLong
 
 _MIN_ANSWER_TOKENS = 512
-"""Tokens that an answer needs at the least; with less the conversation has to be shortened."""
+"""Minimum room for an answer, in tokens; with less room the conversation has to be shortened."""
 
 _COUNT = r"(\d[\d,._]*)"
 _THEN = r"\D{0,3}" + _COUNT  # a count after a colon, a bracket, a quote or just a space
 _OUTPUT_NAME = r"max_(?:completion_|output_|new_)?tokens"
 
-# All of these look into lower case; the first group is the limit.
+# All patterns expect lower-case text; the first group is the limit.
 _OUTPUT_PATTERNS = tuple(
     re.compile(pattern)
     for pattern in (
@@ -82,15 +83,18 @@ _RATE_PATTERN = re.compile(r"rate.?limit|quota|per (?:minute|day|hour|min)\b")
 
 
 def classify_too_long(search_text: str, summary: str) -> ContextTooLong | OutputTooLong | None:
-    """Say which of the two was too long, if any; `words` are in lower case, `said` is for people."""
-    together = _classify_sum(search_text, summary)
-    if together is not None:
-        return together
+    """Return the error for an input or output that is too long; None for any other message.
+
+    `search_text` is in lower case; `summary` becomes the message of the error.
+    """
+    sum_error = _classify_sum(search_text, summary)
+    if sum_error is not None:
+        return sum_error
     for pattern in _OUTPUT_PATTERNS:
-        found = pattern.search(search_text)
-        if found:
-            return OutputTooLong(summary, _parse_number(found[1]) if pattern.groups else None)
-    # A limit on tokens per minute is no matter of length, unless one request alone is above it.
+        match = pattern.search(search_text)
+        if match:
+            return OutputTooLong(summary, _parse_number(match[1]) if pattern.groups else None)
+    # Tokens per minute are a rate limit, unless a single request exceeds that limit.
     if "request too large" not in search_text and _RATE_PATTERN.search(search_text):
         return None
     return (
@@ -106,7 +110,7 @@ def _classify_sum(search_text: str, summary: str) -> ContextTooLong | OutputTooL
         return None
     room = window - sent
     if _AT_LEAST.search(search_text):
-        room //= 2  # the service stopped counting there; what was sent may well be more
+        room //= 2  # the service stopped counting there, so the input may be longer
     return (
         ContextTooLong(summary, window)
         if room < _MIN_ANSWER_TOKENS
@@ -118,19 +122,19 @@ def _read_window_and_sent(search_text: str) -> tuple[int | None, int | None]:
     added = _SUM.search(search_text)
     if added:
         return _parse_number(added[2]), _parse_number(added[1])
-    sent = next(
-        (found for found in (each.search(search_text) for each in _SENT_PATTERNS) if found), None
-    )
+    matches = (pattern.search(search_text) for pattern in _SENT_PATTERNS)
+    sent = next((match for match in matches if match), None)
     if sent is None or not _ASKED.search(search_text):
         return None, None
     return _first_number((_WINDOW,), search_text), sum(
-        _parse_number(each) for each in sent.groups() if each
+        _parse_number(count) for count in sent.groups() if count
     )
 
 
 def _first_number(patterns: tuple[re.Pattern[str], ...], search_text: str) -> int | None:
-    found = next((each for each in (p.search(search_text) for p in patterns) if each), None)
-    return _parse_number(found[1]) if found else None
+    matches = (pattern.search(search_text) for pattern in patterns)
+    match = next((match for match in matches if match), None)
+    return _parse_number(match[1]) if match else None
 
 
 def _parse_number(written: str) -> int:

@@ -1,13 +1,11 @@
-"""Tools the model may call, and the gate that every call passes.
+"""Tools for the model, and the execution of tool calls.
 
-contract, define  what a tool is, and how one is made from a function; risk: what it may do
-registry          which there are, and which families are enabled
-gate              may this call run? names: the tool that was meant
-run               carries calls out: batches beside each other, deadline, guard against loops,
-                  twins of calls that were made before, spill of long results, tally for people
-files             read, write, edit, search, confined to the workspace (confine); `text` knows what
-                  a text is in a file, `blocking` does the work in threads
-drafts            files whose writing was cut off
-clock             what time it is
-mcp               tools of other programs
+contract, define, risk   the `Tool` record, the decorator `tool` and the risk levels
+registry                 all tools, and the enabled families
+gate, names              validation of calls; correction of misspelled tool names
+run                      execution of calls, with batches, deadline, loop_guard, repeats, spill and
+                         done_list
+files, drafts, clock     built-in tools, and drafts of files whose writing was cut off
+confine, text, blocking  access to the workspace only; text helpers; work in threads
+mcp                      tools of MCP servers
 """

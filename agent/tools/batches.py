@@ -1,4 +1,4 @@
-"""Sans-IO: which calls of an answer may run side by side."""
+"""Sans-IO: grouping of calls into batches that run in parallel."""
 
 import posixpath
 from collections.abc import Iterator, Sequence
@@ -9,24 +9,24 @@ MAX_PARALLEL = 8
 
 
 class BatchItem(msgspec.Struct, frozen=True):
-    """How a call gets on with its neighbours."""
+    """Properties of a call that decide whether it can run next to others."""
 
-    parallel: bool  # may run beside others that may, too
-    path: str | None = None  # what it touches, see `whole_path`
+    parallel: bool  # may run in parallel with other parallel calls
+    path: str | None = None  # file or folder that the call touches, see `normalize_path`
 
 
 def normalize_path(folder: str, path: str) -> str:
-    """Give the one spelling of a path, so that two can be compared. Links are not followed."""
+    """Return a path in a form that can be compared; symbolic links are not resolved."""
     return posixpath.normpath(posixpath.join(folder, path))
 
 
 def split_batches(items: Sequence[BatchItem], max_size: int = MAX_PARALLEL) -> Iterator[range]:
-    """Cut a row of calls into pieces that run one after the other, in the order of the calls."""
+    """Split calls into consecutive batches; the calls of one batch may run in parallel."""
     begin = 0
-    for at, place in enumerate(items):
+    for at, item in enumerate(items):
         batch = items[begin:at]
         if batch and (
-            len(batch) == max_size or not all(_can_run_together(place, each) for each in batch)
+            len(batch) == max_size or not all(_can_run_together(item, other) for other in batch)
         ):
             yield range(begin, at)
             begin = at

@@ -1,4 +1,4 @@
-"""Work that blocks, done in a thread."""
+"""Blocking work in threads."""
 
 import asyncio
 import threading
@@ -8,14 +8,14 @@ from typing import TypeVar
 T = TypeVar("T")
 
 StopEvent = threading.Event
-"""Set when nobody wants the result any more: the work then ends soon, and leaves nothing behind."""
+"""Set when the result is no longer needed; the work then ends soon and cleans up."""
 
 
 async def run_in_thread(work: Callable[[StopEvent], T], stop: StopEvent | None = None) -> T:
-    """Run `work` in a thread; whoever is cancelled meanwhile still waits until it has ended.
+    """Run `work` in a thread and return its result.
 
-    So no thread goes on writing after its caller is gone. Being cancelled a second time ends the
-    wait, too.
+    A cancellation sets `stop` and waits for the thread, so that no thread keeps writing after the
+    caller has ended. A second cancellation ends this wait, too.
     """
     stop = stop or StopEvent()
     thread = asyncio.get_running_loop().create_task(asyncio.to_thread(work, stop))
@@ -30,6 +30,6 @@ async def run_in_thread(work: Callable[[StopEvent], T], stop: StopEvent | None =
 
 
 def _consume_exception(thread: asyncio.Task[T]) -> None:
-    """Look at how it ended, so that nobody complains that nobody did."""
+    """Retrieve the exception, because asyncio reports exceptions that are never retrieved."""
     if not thread.cancelled():
         thread.exception()

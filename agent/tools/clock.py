@@ -1,4 +1,4 @@
-"""What time it is."""
+"""The tool for the current date and time."""
 
 import datetime as dt
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -10,11 +10,11 @@ from agent.tools.define import tool
 
 @tool(risk=Risk.READ, emoji="🕐", parallel=True, label="timezone")
 async def current_time(context: ToolContext, timezone: str = "UTC") -> str:
-    """Tell the present date and time.
+    """Get the current date and time.
 
     Args:
         context: Not part of the call.
-        timezone: Name from the time zone database, such as Europe/Berlin.
+        timezone: IANA time zone, such as Europe/Berlin.
     """
     try:
         zone = ZoneInfo(timezone)

@@ -1,11 +1,11 @@
-"""Opens files and folders of one folder, the workspace, and never anything outside of it.
+"""File access confined to the workspace.
 
-The kernel is asked to look the path up beneath the workspace (`openat2`): `..`, links that lead out
-and folders that are exchanged meanwhile then lead nowhere, whoever changes what at which moment.
-Where the kernel cannot do this, the path is walked step by step and no link is followed at all.
-What was opened is worked on by its descriptor only, never by its path again.
+The kernel resolves each path beneath the workspace (`openat2` with `RESOLVE_BENEATH`). So neither
+`..` nor a link leads outside, even if folders are swapped during the lookup. On systems without
+`openat2` the path is opened component by component, and links are not followed at all. An opened
+file is used only through the descriptor, never again through the path.
 
-Everything here blocks; tools call it in a thread.
+All functions block; tools call them in a thread.
 """
 
 import contextlib
@@ -25,29 +25,32 @@ from pathlib import Path, PurePosixPath
 from agent.errors import ToolError
 
 Opener = Callable[[int, str, int], int]
-"""Opens a path beneath a folder (a descriptor) with `os.open`'s flags; raises OSError."""
+"""Opens a path beneath a folder, given as a descriptor, with the flags of `os.open`.
+
+Raises `OSError`.
+"""
 
 TEMPORARY_PREFIX = ".holdfast-"
-"""How the names of files begin that are being written; nobody is shown them."""
+"""Prefix of temporary files; listings and searches hide them."""
 
-_OPENAT2 = 437  # the same on every machine that `_can_ask` knows
+_OPENAT2 = 437  # the same number on all machines that `choose_opener` accepts
 _NO_MAGIC_LINKS, _BENEATH = 0x02, 0x08
-_MAX_TRIES = 32  # the kernel gives up a look-up when folders are moved meanwhile
+_MAX_TRIES = 32  # the kernel aborts a lookup with EAGAIN when folders are moved during it
 _FILE_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _STEP_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_MAX_PATH_BYTES = 4096  # of a path
+_MAX_PATH_BYTES = 4096
 _MAX_NAME_BYTES = 255
 
 _REASONS = {
     errno.ENOENT: "There is no {path!r} in the workspace.",
     errno.EXDEV: "{path!r} leads out of the workspace.",
-    errno.ELOOP: "{path!r} leads through a link that is not followed.",
+    errno.ELOOP: "{path!r} leads through a link; links are not followed here.",
     errno.ENOTDIR: "{path!r}: a part of it is not a folder.",
     errno.EISDIR: "{path!r} is a folder.",
-    errno.ENXIO: "{path!r} is not an ordinary file.",
-    errno.EAGAIN: "{path!r} is being changed at this moment. Try again.",
+    errno.ENXIO: "{path!r} is not a regular file.",
+    errno.EAGAIN: "{path!r} is being changed right now. Try again.",
     errno.ENOSPC: "The disk is full.",
     errno.EDQUOT: "The disk is full.",
 }
@@ -61,13 +64,13 @@ def _syscall() -> Callable[..., int]:
 
 
 def open_beneath(folder: int, path: str, flags: int) -> int:
-    """Let the kernel see to it that the path stays beneath the folder."""
+    """Open a path with `openat2`; the kernel rejects a path that leaves the folder."""
     how = struct.pack("QQQ", flags | os.O_CLOEXEC, 0, _NO_MAGIC_LINKS | _BENEATH)
-    wanted = (ctypes.c_long(_OPENAT2), ctypes.c_int(folder), ctypes.c_char_p(os.fsencode(path)))
-    manner = (ctypes.c_char_p(how), ctypes.c_size_t(len(how)))
+    target = (ctypes.c_long(_OPENAT2), ctypes.c_int(folder), ctypes.c_char_p(os.fsencode(path)))
+    options = (ctypes.c_char_p(how), ctypes.c_size_t(len(how)))
     code = 0
     for _ in range(_MAX_TRIES):
-        opened = _syscall()(*wanted, *manner)
+        opened = _syscall()(*target, *options)
         if opened >= 0:
             return opened
         code = ctypes.get_errno()
@@ -77,7 +80,7 @@ def open_beneath(folder: int, path: str, flags: int) -> int:
 
 
 def open_by_steps(folder: int, path: str, flags: int) -> int:
-    """Open one part after the other, and no part that is a link."""
+    """Open a path component by component; a symbolic link is an error."""
     *steps, last = PurePosixPath(path).parts or (".",)
     at = os.dup(folder)
     try:
@@ -92,36 +95,38 @@ def open_by_steps(folder: int, path: str, flags: int) -> int:
 
 @functools.cache
 def choose_opener() -> Opener:
-    """Choose by what the kernel can do."""
+    """Return `open_beneath` if this system supports `openat2`, else `open_by_steps`."""
     if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
         return open_by_steps
     try:
-        os.close(open_beneath(-100, ".", _STEP_FLAGS))  # -100: the present folder
-    except OSError:  # an older kernel, or a filter that forbids the call
+        os.close(open_beneath(-100, ".", _STEP_FLAGS))  # -100 is AT_FDCWD
+    except OSError:  # an older kernel, or a seccomp filter
         return open_by_steps
     return open_beneath
 
 
 def relative_path(root: Path, path: str) -> str:
-    """Give a path as it is named from the workspace, or refuse it."""
+    """Return a path relative to the workspace; raises `ToolError` for a path that leads outside."""
     if "\0" in path:
-        msg = "A path cannot hold a NUL character."
+        msg = "A path cannot contain a NUL character."
         raise ToolError(msg)
     parts = PurePosixPath(path)
     if parts.is_absolute():
         roots = (root.absolute(), root.resolve())
-        inside = next((each for each in roots if parts.is_relative_to(each)), None)
+        inside = next((base for base in roots if parts.is_relative_to(base)), None)
         if inside is None:
             raise ToolError(_REASONS[errno.EXDEV].format(path=_shorten(path)))
         parts = parts.relative_to(inside)
     if ".." in parts.parts:
-        msg = f"{_shorten(path)!r}: a path must not hold '..'; name it from the workspace's top."
+        msg = (
+            f"{_shorten(path)!r}: a path must not contain '..'; use a path from the workspace root."
+        )
         raise ToolError(msg)
     name = str(parts)
     try:
         encoded = [os.fsencode(part) for part in (name, *parts.parts)]
     except UnicodeEncodeError:
-        msg = "The path holds half a character (a lone surrogate)."
+        msg = "The path contains an unpaired surrogate."
         raise ToolError(msg) from None
     if len(encoded[0]) >= _MAX_PATH_BYTES or any(
         len(part) > _MAX_NAME_BYTES for part in encoded[1:]
@@ -136,7 +141,7 @@ def _shorten(path: str) -> str:
 
 
 class Workspace:
-    """A folder, opened; see `entered`."""
+    """The open workspace folder; see `open_workspace`."""
 
     def __init__(self, root: Path, descriptor: int, opener: Opener) -> None:
         self._root = root
@@ -144,30 +149,32 @@ class Workspace:
         self._opener = opener
 
     def relative_name(self, path: str) -> str:
-        """Give the path as it is named from the top."""
+        """Return the path relative to the workspace root."""
         return relative_path(self._root, path)
 
     def open(self, path: str) -> int:
-        """Open an ordinary file or a folder for reading; give its descriptor."""
+        """Open a regular file or a folder for reading; the caller closes the descriptor."""
         with _translate_os_errors(path):
-            found = self._opener(self._descriptor, self.relative_name(path), _FILE_FLAGS)
-        mode = os.fstat(found).st_mode
+            descriptor = self._opener(self._descriptor, self.relative_name(path), _FILE_FLAGS)
+        mode = os.fstat(descriptor).st_mode
         if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
-            return found
-        os.close(found)
+            return descriptor
+        os.close(descriptor)
         raise ToolError(_REASONS[errno.ENXIO].format(path=_shorten(path)))
 
     def read(self, path: str, max_bytes: int) -> tuple[bytes, os.stat_result]:
-        """Read a whole file of at most so many bytes; tell its state, too."""
-        found = self.open(path)
-        state = os.fstat(found)
+        """Read a file of at most `max_bytes`; return its content and state."""
+        descriptor = self.open(path)
+        state = os.fstat(descriptor)
         if stat.S_ISDIR(state.st_mode):
-            os.close(found)
+            os.close(descriptor)
             raise ToolError(_REASONS[errno.EISDIR].format(path=_shorten(path)))
-        with open(found, "rb") as file, _translate_os_errors(path):  # noqa: PTH123 - a descriptor
+        with open(descriptor, "rb") as file, _translate_os_errors(path):  # noqa: PTH123 - a descriptor
             content = file.read(max_bytes + 1)
         if len(content) > max_bytes:
-            msg = f"{_shorten(path)!r} has {state.st_size:,} bytes; more than {max_bytes:,} are not read."
+            msg = (
+                f"{_shorten(path)!r} has {state.st_size:,} bytes; the limit is {max_bytes:,} bytes."
+            )
             raise ToolError(msg)
         return content, state
 
@@ -180,11 +187,10 @@ class Workspace:
         is_cancelled: Callable[[], bool] = lambda: False,
         expected_state: os.stat_result | None = None,
     ) -> bool:
-        """Put a file into its place in one step; true when it took the place of another.
+        """Write a file atomically; return True if a file was replaced.
 
-        Until then nothing of it stands there, and when it fails or is given up, nothing is left of
-        it anywhere. `token` tells this write from all others. With `since` only that very file is
-        replaced, and only if it is as it was.
+        A failed or cancelled write leaves nothing behind. `token` must be unique to this write.
+        With `expected_state` the write replaces only a file that is unchanged since that state.
         """
         name = PurePosixPath(self.relative_name(path))
         if path.endswith("/") or not name.name:
@@ -196,9 +202,7 @@ class Workspace:
                 if expected_state is not None and (
                     old is None or _fingerprint(old) != _fingerprint(expected_state)
                 ):
-                    msg = (
-                        f"{_shorten(path)!r} was changed by somebody else meanwhile. Read it again."
-                    )
+                    msg = f"{_shorten(path)!r} has changed since it was read. Read it again."
                     raise ToolError(msg)
                 _write_and_rename(folder, name.name, content, token, is_cancelled, old)
             finally:
@@ -206,25 +210,26 @@ class Workspace:
         return old is not None
 
     def receive(self, path: str, token: str) -> "IncomingFile":
-        """Begin a file that comes in pieces; nothing stands in its place until it is whole.
+        """Start a file that arrives in pieces and appears at the path only when complete.
 
-        Nobody else may be receiving under this token: what an earlier try left is removed.
+        The temporary file of an earlier attempt with the same token is removed, so two transfers
+        must not share a token.
         """
         name = PurePosixPath(self.relative_name(path))
         with _translate_os_errors(path):
             folder = self._open_or_create_folder(name.parent)
-            with contextlib.ExitStack() as undone:
-                undone.callback(os.close, folder)
+            with contextlib.ExitStack() as on_failure:
+                on_failure.callback(os.close, folder)
                 _target_state(folder, name.name, path)
                 temporary = _temporary_name(token)
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(temporary, dir_fd=folder)
                 descriptor = os.open(temporary, _NEW_FILE_FLAGS, 0o666, dir_fd=folder)
-                undone.pop_all()
+                on_failure.pop_all()
         return IncomingFile(path, folder, temporary, descriptor)
 
     def make_marked_folder(self, name: str, mark: str) -> None:
-        """Make a folder of the top one that is missing, with an empty file in it as our mark."""
+        """Create a missing folder in the workspace root, containing an empty file `mark`."""
         with _translate_os_errors(name), contextlib.suppress(FileExistsError):
             os.mkdir(name, dir_fd=self._descriptor)
             folder = self._opener(self._descriptor, name, _FOLDER_FLAGS)
@@ -235,27 +240,27 @@ class Workspace:
 
     def read_beginning(self, path: str, max_bytes: int) -> bytes:
         """Read the first bytes of a file."""
-        found = self.open(path)
-        with open(found, "rb") as file, _translate_os_errors(path):  # noqa: PTH123 - a descriptor
+        descriptor = self.open(path)
+        with open(descriptor, "rb") as file, _translate_os_errors(path):  # noqa: PTH123 - a descriptor
             return file.read(max_bytes)
 
     def file_size(self, path: str) -> int | None:
-        """Tell how many bytes an ordinary file has; None where none stands there."""
+        """Return the size of a regular file in bytes; None if there is none."""
         try:
-            found = self._opener(self._descriptor, self.relative_name(path), _FILE_FLAGS)
+            descriptor = self._opener(self._descriptor, self.relative_name(path), _FILE_FLAGS)
         except OSError:
             return None
-        state = os.fstat(found)
-        os.close(found)
+        state = os.fstat(descriptor)
+        os.close(descriptor)
         return state.st_size if stat.S_ISREG(state.st_mode) else None
 
     def free_bytes(self) -> int:
-        """Tell how many bytes there is room for."""
+        """Return the free disk space in bytes."""
         state = os.fstatvfs(self._descriptor)
         return state.f_bavail * state.f_frsize
 
     def _open_or_create_folder(self, name: PurePosixPath) -> int:
-        """Open a folder; what is missing of it is created."""
+        """Open a folder; create missing folders on the path."""
         with contextlib.suppress(FileNotFoundError):
             return self._opener(self._descriptor, str(name), _FOLDER_FLAGS)
         parent = self._open_or_create_folder(name.parent)
@@ -269,7 +274,7 @@ class Workspace:
 
 
 class IncomingFile:
-    """A file on its way into the workspace; see `Workspace.receive`."""
+    """A file that is being received into the workspace; see `Workspace.receive`."""
 
     def __init__(self, path: str, folder: int, temporary: str, descriptor: int) -> None:
         self._path = path
@@ -278,19 +283,19 @@ class IncomingFile:
         self._file = open(descriptor, "wb", buffering=0)  # noqa: SIM115 - a descriptor
 
     def write(self, piece: bytes) -> None:
-        """Take the next piece."""
+        """Append a piece."""
         with _translate_os_errors(self._path):
             rest = memoryview(piece)
             while rest:
                 rest = rest[self._file.write(rest) or 0 :]
 
     def restart(self) -> None:
-        """Forget what came; it comes again from its beginning."""
+        """Drop the received pieces, because the transfer starts over."""
         self._file.seek(0)
         self._file.truncate()
 
     def finish(self) -> None:
-        """Put it into its place in one step."""
+        """Move the complete file to its path, atomically and durably."""
         name = PurePosixPath(self._path).name
         with _translate_os_errors(self._path):
             os.fsync(self._file.fileno())
@@ -300,7 +305,7 @@ class IncomingFile:
             os.fsync(self._folder)
 
     def close(self) -> None:
-        """Let go of it; what is not in its place leaves nothing behind."""
+        """Close the file; remove the temporary file unless `finish` has succeeded."""
         if self._file.closed:
             return
         if self._temporary:
@@ -314,13 +319,13 @@ class IncomingFile:
 def open_workspace(
     root: Path, *, create: bool = False, opener: Opener | None = None
 ) -> Iterator[Workspace]:
-    """Open the workspace; where it does not exist, it is created or refused."""
+    """Open the workspace; create a missing one with `create`, else raise `ToolError`."""
     try:
         if create:
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(root, _FOLDER_FLAGS)
     except FileNotFoundError:
-        msg = "There is nothing in the workspace yet."
+        msg = "The workspace is still empty."
         raise ToolError(msg) from None
     except OSError as error:
         msg = f"The workspace cannot be opened: {error.strerror}."
@@ -337,8 +342,7 @@ def _translate_os_errors(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         reason = _REASONS.get(error.errno or 0, "{path!r}: {error}.")
-        said = reason.format(path=_shorten(path), error=error.strerror)
-        raise ToolError(said) from None
+        raise ToolError(reason.format(path=_shorten(path), error=error.strerror)) from None
 
 
 def _fingerprint(state: os.stat_result) -> tuple[int, ...]:
@@ -346,13 +350,16 @@ def _fingerprint(state: os.stat_result) -> tuple[int, ...]:
 
 
 def _target_state(folder: int, name: str, path: str) -> os.stat_result | None:
-    """Tell what stands where a file is to be put; anything but a file stays."""
+    """Return the state of the file at a target path; None if there is none.
+
+    Raises `ToolError` for anything but a regular file, which must not be replaced.
+    """
     try:
         state = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
     if stat.S_ISLNK(state.st_mode):
-        msg = f"{_shorten(path)!r} is a link; links are not written through."
+        msg = f"{_shorten(path)!r} is a link; files cannot be written through links."
         raise ToolError(msg)
     if not stat.S_ISREG(state.st_mode):
         code = errno.EISDIR if stat.S_ISDIR(state.st_mode) else errno.ENXIO
@@ -369,8 +376,8 @@ def _write_and_rename(
     old: os.stat_result | None,
 ) -> None:
     temporary, descriptor = _create_temporary(folder, token)
-    with contextlib.ExitStack() as undone:
-        undone.callback(os.unlink, temporary, dir_fd=folder)
+    with contextlib.ExitStack() as on_failure:
+        on_failure.callback(os.unlink, temporary, dir_fd=folder)
         with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
             if old is not None:
                 _copy_owner_and_mode(descriptor, old)
@@ -381,7 +388,7 @@ def _write_and_rename(
             msg = "Nothing was written: the call was stopped."
             raise ToolError(msg)
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-        undone.pop_all()
+        on_failure.pop_all()
     os.fsync(folder)
 
 
@@ -391,7 +398,7 @@ def _temporary_name(token: str, number: int = 0) -> str:
 
 
 def _create_temporary(folder: int, token: str) -> tuple[str, int]:
-    """Create a file that nobody else writes; the name of one that a crash left is passed over."""
+    """Create a new temporary file; skip names left behind by a crash."""
     number = 0
     while True:
         name = _temporary_name(token, number)
@@ -402,7 +409,7 @@ def _create_temporary(folder: int, token: str) -> tuple[str, int]:
 
 
 def _copy_owner_and_mode(descriptor: int, old: os.stat_result) -> None:
-    """Give the new file the owner and the mode of the one that it replaces."""
+    """Copy owner and mode of the replaced file to the new one."""
     new = os.fstat(descriptor)
     if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
         with contextlib.suppress(PermissionError):

@@ -1,6 +1,7 @@
-"""What a tool is: a typed async function with a declared risk.
+"""The `Tool` record and the interface between tools and the program.
 
-A tool sees its arguments and a narrow `ToolContext`; it knows no session, platform or model.
+A tool is a typed async function with a declared risk. The function gets the arguments of a call and
+a narrow `ToolContext`; sessions, platforms and models are unknown to tools.
 """
 
 from collections.abc import Awaitable, Callable
@@ -17,65 +18,65 @@ from sessions.values.clock import Clock
 __all__ = ["Risk", "SendFile", "Tool", "ToolContext"]
 
 SendFile = Callable[[str, str, str], Awaitable[str]]
-"""Sends a file of the workspace into the chat: its path, a caption, the call's idempotency key.
+"""Sends a workspace file to the chat. Arguments: path, caption, idempotency key of the call.
 
-Gives what became of it, in words for the model; raises `ToolError` when it cannot be sent.
+Returns the outcome as text for the model; raises `ToolError` when the file cannot be sent.
 """
 
 
 class ToolContext(Protocol):
-    """What a running tool may use."""
+    """Services for a running tool."""
 
     @property
     def clock(self) -> Clock:
-        """What time it is."""
+        """The current time."""
         ...
 
     @property
     def workspace(self) -> Path:
-        """The folder that the tool may work in."""
+        """The only folder in which the tool may work."""
         ...
 
     @property
     def idempotency_key(self) -> str:
-        """Session, turn and call: the same for a repeat of the very same call."""
+        """A key of session, turn and call; a repeat of the same call has the same key."""
         ...
 
     @property
     def drafts(self) -> DraftStore:
-        """Files whose writing was cut off, to be finished."""
+        """Unfinished files whose writing was cut off."""
         ...
 
     @property
     def send_file(self) -> SendFile | None:
-        """Sends files into the chat; None where there is no chat."""
+        """A function that sends files to the chat; None where there is no chat."""
         ...
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """One tool: what the model is shown, how a call is decoded, and what carries it out."""
+    """One tool: schema for the model, type of the arguments, function and properties."""
 
     name: str
     risk: Risk
     schema: ToolSchema
-    arguments: Any  # the type that the arguments are decoded into
+    arguments: Any  # type of the decoded arguments
     call: Callable[[Any, ToolContext], Awaitable[str]]
     emoji: str = "🔧"
     timeout: float | None = None  # seconds; None: the configured default
-    parallel: bool = False  # may run beside other parallel calls
-    label: str = ""  # the argument whose value names the call to a person
-    sends: bool = True  # of `NET`: it does something out there, it does not only look
-    touches: str = ""  # the argument that is a path: two calls on one path never run side by side
-    grows: str = ""  # the argument that may become long: shortened when calls keep being cut off
-    check: Callable[[Any], str | None] | None = None  # what is wrong with decoded arguments
-    family: str = ""  # as in `tools.enabled`; empty: always there
+    parallel: bool = False  # may run in parallel with other parallel calls
+    label: str = ""  # argument that describes the call to people
+    sends: bool = True  # for `NET`: has effects on other systems, instead of only reading
+    touches: str = ""  # argument with a path; calls on the same path never run in parallel
+    grows: str = ""  # argument that can be long; gets a limit when calls keep being cut off
+    check: Callable[[Any], str | None] | None = None  # returns the error in decoded arguments
+    family: str = ""  # as in `tools.enabled`; empty: always enabled
 
     @property
     def must_ask(self) -> bool:
-        """Somebody has to allow each call."""
+        """True if each call needs approval."""
         return self.risk is Risk.EXEC or (self.risk is Risk.NET and self.sends)
 
     @property
     def read_only(self) -> bool:
-        """Running it changes nothing."""
+        """True if a call has no side effects."""
         return self.risk is Risk.READ

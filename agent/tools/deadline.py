@@ -1,4 +1,4 @@
-"""Runs a tool under a deadline, and never waits for one that does not end when it is told to."""
+"""Deadlines for tools, without waiting for a tool that ignores its cancellation."""
 
 import asyncio
 import logging
@@ -6,26 +6,29 @@ from collections.abc import Awaitable, Callable
 
 from agent.errors import ToolTimeout, ToolUnknownOutcome
 
-_GRACE_SECONDS = 3.0  # seconds a tool has to end after its time was up
-_STOP_GRACE_SECONDS = 0.1  # the same when somebody waits for the stop
+_GRACE_SECONDS = 3.0  # longest wait for a tool that was cancelled at the deadline
+_STOP_GRACE_SECONDS = 0.1  # the same after `/stop`
 
 _log = logging.getLogger(__name__)
 _abandoned_tasks: set[asyncio.Task[str]] = set()
 
 OnLateResult = Callable[[str], Awaitable[None]]
-"""Is given a result that came after the tool's time was up."""
+"""Receives a result that arrives after the deadline."""
 
 
 async def run_with_deadline(
     work: Awaitable[str], name: str, seconds: float, on_late_result: OnLateResult
 ) -> str:
-    """Give the tool's result, or raise what became of it.
+    """Return the result of a tool.
 
-    A tool that timed out may still come to a result; whatever it is, the turn has gone on without
-    it, and only `late` hears of it.
+    A tool may still return a result after the deadline; this result goes to `on_late_result` only.
+
+    Raises:
+        ToolTimeout: The deadline passed.
+        ToolUnknownOutcome: The tool cancelled itself.
     """
     timed_out = asyncio.Event()
-    # A task of its own and of no group: a group would wait for it for ever.
+    # Not in a task group, which would wait for the task without limit.
     task = asyncio.get_running_loop().create_task(
         _report_if_late(work, timed_out, on_late_result), name=f"tool {name}"
     )
@@ -42,7 +45,7 @@ async def run_with_deadline(
         msg = f"{name} timed out after {seconds:g} s; its effect is unknown."
         raise ToolTimeout(msg)
     if task.cancelled():
-        msg = f"{name} broke off by itself; its effect is unknown."
+        msg = f"{name} cancelled itself; its effect is unknown."
         raise ToolUnknownOutcome(msg)
     return task.result()
 
@@ -52,7 +55,7 @@ async def _report_if_late(
 ) -> str:
     result = await work
     if timed_out.is_set():
-        _log.warning("a result came after the tool's time was up (%d characters)", len(result))
+        _log.warning("a tool returned %d characters after its deadline", len(result))
         await on_late_result(result)
     return result
 
@@ -65,10 +68,10 @@ async def _cancel_task(task: asyncio.Task[str], grace: float) -> None:
         await asyncio.wait({task}, timeout=grace)
     finally:
         if not task.done():
-            _log.warning("%s does not end although it was cancelled", task.get_name())
+            _log.warning("%s has not ended %.1f s after its cancellation", task.get_name(), grace)
 
 
 def _on_abandoned_done(task: asyncio.Task[str]) -> None:
     _abandoned_tasks.discard(task)
     if not task.cancelled() and (error := task.exception()) is not None:
-        _log.warning("%s failed after it was given up: %s", task.get_name(), error)
+        _log.warning("%s failed after its cancellation: %s", task.get_name(), error)

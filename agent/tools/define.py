@@ -1,4 +1,7 @@
-"""Makes a tool from a typed async function: its signature is the schema, its docstring the manual."""
+"""The decorator that makes a tool from a typed async function.
+
+The signature becomes the schema, the docstring the description that the model reads.
+"""
 
 import inspect
 import re
@@ -28,25 +31,25 @@ def tool(
 ) -> Callable[[ToolFunction], Tool]:
     """Declare a tool.
 
-    The function's first parameter is its `ToolContext`; the others are the arguments the model
-    gives, described under `Args:` in the docstring. `label` names the one that tells a person what
-    a call is about; `touches` and `grows` name arguments, too, as `Tool` says.
+    The first parameter of the function is its `ToolContext`; the others are the arguments of the
+    call, described under `Args:` in the docstring. `label`, `touches` and `grows` are names of
+    arguments; see `Tool`. Raises `TypeError` for a missing docstring or an unknown argument.
     """
 
-    def made(function: ToolFunction) -> Tool:
+    def decorate(function: ToolFunction) -> Tool:
         name = function.__name__
         description, _, described = inspect.cleandoc(function.__doc__ or "").partition("\nArgs:\n")
         arguments = _arguments_type(function, dict(_ARGUMENT_DOC.findall(described)))
         if not description.strip():
-            msg = f"the tool {name} needs a docstring: the model reads it"
+            msg = f"the tool {name} needs a docstring, because the model reads it"
             raise TypeError(msg)
         for role, argument in (("label", label), ("touches", touches), ("grows", grows)):
             if argument and argument not in arguments.__struct_fields__:
-                msg = f"the tool {name} has no argument {argument!r} to be its {role}"
+                msg = f"the tool {name} has no argument {argument!r} for {role}"
                 raise TypeError(msg)
 
-        async def call(given: msgspec.Struct, context: ToolContext) -> str:
-            return await function(context, **msgspec.structs.asdict(given))
+        async def call(arguments: msgspec.Struct, context: ToolContext) -> str:
+            return await function(context, **msgspec.structs.asdict(arguments))
 
         return Tool(
             name=name,
@@ -63,7 +66,7 @@ def tool(
             family=family,
         )
 
-    return made
+    return decorate
 
 
 def _arguments_type(function: ToolFunction, described: dict[str, str]) -> type[msgspec.Struct]:
@@ -71,9 +74,9 @@ def _arguments_type(function: ToolFunction, described: dict[str, str]) -> type[m
     hints = get_type_hints(function, include_extras=True)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for parameter in parameters:
-        words = " ".join(described.get(parameter.name, "").split())
-        kind = hints[parameter.name]
-        typed = Annotated[kind, msgspec.Meta(description=words)] if words else kind
+        description = " ".join(described.get(parameter.name, "").split())
+        hint = hints[parameter.name]
+        typed = Annotated[hint, msgspec.Meta(description=description)] if description else hint
         required = parameter.default is inspect.Parameter.empty
         fields.append(
             (parameter.name, typed) if required else (parameter.name, typed, parameter.default)
@@ -84,8 +87,8 @@ def _arguments_type(function: ToolFunction, described: dict[str, str]) -> type[m
 
 
 def _arguments_schema(arguments: type[msgspec.Struct]) -> dict[str, Any]:
-    """A schema of an object; parts that are used in several places stay in `$defs`."""
-    (_,), parts = msgspec.json.schema_components((arguments,), ref_template="#/$defs/{name}")
-    schema: dict[str, Any] = parts.pop(arguments.__name__)
+    """Return the JSON schema of the arguments; nested types are in `$defs`."""
+    (_,), types = msgspec.json.schema_components((arguments,), ref_template="#/$defs/{name}")
+    schema: dict[str, Any] = types.pop(arguments.__name__)
     schema.pop("title", None)
-    return {**schema, "$defs": parts} if parts else schema
+    return {**schema, "$defs": types} if types else schema

@@ -1,31 +1,31 @@
-"""Sans-IO: what was done in a turn, in a few words for people."""
+"""Sans-IO: a short summary of completed tool calls for people."""
 
 from collections import Counter
 from collections.abc import Sequence
 
-_MAX_LABELS_PER_TOOL = 3  # calls of one tool that are named one by one
+_MAX_LABELS_PER_TOOL = 3  # with more labels only the number of calls is shown
 _MAX_LABEL_LENGTH = 40
 _TIMES_SIGN = "\N{MULTIPLICATION SIGN}"
 
 
 def summarize_calls(done: Sequence[tuple[str, str]]) -> list[str]:
-    """Sum up calls, each a tool and the label of its arguments."""
+    """Summarize calls, given as pairs of tool and label."""
     labels: dict[str, Counter[str]] = {}
     for tool, label in done:
         labels.setdefault(tool, Counter())[label] += 1
-    forms: list[str] = []
-    for tool, counted in labels.items():
-        if len(counted) > _MAX_LABELS_PER_TOOL:
-            forms.append(_with_count(tool, counted.total()))
+    entries: list[str] = []
+    for tool, counts in labels.items():
+        if len(counts) > _MAX_LABELS_PER_TOOL:
+            entries.append(_with_count(tool, counts.total()))
         else:
-            forms.extend(
-                _with_count(f"{tool} {_shorten(at)}".rstrip(), n) for at, n in counted.items()
+            entries.extend(
+                _with_count(f"{tool} {_shorten(label)}".rstrip(), n) for label, n in counts.items()
             )
-    return forms
+    return entries
 
 
-def _with_count(what: str, times: int) -> str:
-    return what if times == 1 else f"{what} {_TIMES_SIGN}{times}"
+def _with_count(entry: str, times: int) -> str:
+    return entry if times == 1 else f"{entry} {_TIMES_SIGN}{times}"
 
 
 def _shorten(label: str) -> str:

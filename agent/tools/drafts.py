@@ -1,9 +1,9 @@
-"""Keeps what was received of a file whose writing was cut off, until the model finishes it.
+"""Drafts: the received beginnings of files whose writing was cut off, until the model finishes them.
 
-A draft is two files in a folder of ours: its text, and a record of how much of that text counts.
-The text only grows, and the record follows when the text is safely on disk; so whatever is torn off
-in between belongs to no draft, and is written over. Where a draft loses its end, the record goes
-first. Everybody who works in the folder holds its lock.
+A draft consists of two files: the text, and a record with the valid length of that text. The record
+is updated only after the text is durable, so bytes beyond the valid length are leftovers of a crash
+and are overwritten. Before a draft is shortened, the record is updated first. All access happens
+under the lock of the folder.
 """
 
 import contextlib
@@ -25,11 +25,11 @@ from agent.tools.blocking import StopEvent, run_in_thread
 from agent.tools.text import count_lines, encode_utf8, pluralize, quote
 from sessions.values.clock import Clock
 
-MAX_DRAFT_BYTES = 20_000_000  # bytes of one draft
-MAX_DRAFTS = 20  # drafts in a folder
-LIFETIME_MS = 24 * 60 * 60 * 1000  # milliseconds since it last grew
-TAIL_CHARACTERS = 200  # characters that are quoted of its end
-SEAM_CHARACTERS = 4000  # characters at its end in which a place to go on from is looked for
+MAX_DRAFT_BYTES = 20_000_000
+MAX_DRAFTS = 20  # per folder
+LIFETIME_MS = 24 * 60 * 60 * 1000  # since the draft last grew
+TAIL_CHARACTERS = 200  # quoted from the end of a draft
+SEAM_CHARACTERS = 4000  # at the end of a draft, in which a continuation may start
 
 _DRAFT_ID = re.compile(r"d[0-9a-f]{6}")
 _DRAFT_FILE = re.compile(r"d[0-9a-f]{6}\.(text|json|new)")
@@ -40,26 +40,26 @@ _log = logging.getLogger(__name__)
 
 
 class FileDraft(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that is being written in parts; nothing of it stands at its target yet."""
+    """An unfinished file that is written in parts; nothing is at the target path yet."""
 
     id: str
-    path: str  # the target, as the model named it
-    size: int  # characters
+    path: str  # target path, as given by the model
+    size: int  # in characters
     lines: int
-    tail: str  # its last 200 characters
-    added_characters: int = 0  # characters that the last part added
+    tail: str  # the last 200 characters
+    added_characters: int = 0  # by the last part
 
 
 class _DraftRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a draft besides its text."""
+    """The stored data of a draft, without the text."""
 
     path: str
-    moment: int  # when it last grew
-    length: int  # bytes of the text that count
+    moment: int  # of the last growth
+    length: int  # valid bytes of the text
     size: int
     lines: int
     tail: str
-    key: str = ""  # the call that brought the last part
+    key: str = ""  # idempotency key of the call with the last part
 
     def to_draft(self, draft_id: str, added_characters: int = 0) -> FileDraft:
         return FileDraft(
@@ -73,18 +73,18 @@ class _DraftRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DraftStore:
-    """The drafts of one conversation, as files in a folder of their own."""
+    """The drafts of one conversation, stored in a folder of their own."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._folder = folder
         self._clock = clock
 
     async def keep_cut_call(self, tool: str, arguments: str) -> FileDraft | None:
-        """Keep what a cut call of `write_file` or `write_file_continue` brought.
+        """Keep the received part of a cut call of `write_file` or `write_file_continue`.
 
-        `arguments` is the received beginning of its JSON, cut anywhere. None when there is nothing
-        to keep: another tool, no path yet, no content yet, or a draft that does not exist. A draft
-        that is known but could not grow is given as it stands, so that the model can be told of it.
+        `arguments` is the beginning of the call's JSON, cut anywhere. Returns None if nothing can
+        be kept: another tool, no path or content yet, or an unknown draft. An existing draft that
+        could not be extended is returned unchanged, so that the model can learn about the draft.
         """
         keeping = {
             "write_file": _DraftFolder.keep_write,
@@ -95,48 +95,49 @@ class DraftStore:
         folder = self._open_folder()
 
         def work(_stop: StopEvent) -> FileDraft | None:
-            given = read_string_members(arguments)
-            return keeping[tool](folder, given)
+            members = read_string_members(arguments)
+            return keeping[tool](folder, members)
 
         try:
             return await run_in_thread(work)
         except OSError as error:
-            _log.warning("the beginning of a file could not be kept as a draft: %s", error)
+            _log.warning("cannot keep the cut call of %s as a draft: %s", tool, error)
             return None
 
     async def begin(self, path: str, content: str, key: str = "") -> FileDraft:
-        """Take the first part of a file; a repeat of the call `key` changes nothing."""
+        """Create a draft from the first part of a file; a repeat of the same `key` does nothing."""
         folder = self._open_folder()
         return await _run_in_folder(lambda: folder.begin(path, content, key))
 
     async def extend(
         self, draft_id: str, content: str, after: str = "", key: str = ""
     ) -> FileDraft:
-        """Add a part; a repeat of the call `key` changes nothing.
+        """Append a part to a draft; a repeat of the same `key` does nothing.
 
-        `after` is the text that the part follows: the end of the draft. Where it stands a little
-        before the end, what is behind it is dropped. Where it cannot be found, nothing is changed.
+        `after` is the text that precedes the part, normally the end of the draft. Text of the draft
+        behind `after` is dropped. Raises `ToolError`, and changes nothing, if `after` is not found
+        near the end or the draft is unknown.
         """
         folder = self._open_folder()
         return await _run_in_folder(lambda: folder.extend(draft_id, content, after, key))
 
     async def read_text(self, draft_id: str) -> str:
-        """Give all of a draft."""
+        """Return the full text of a draft."""
         folder = self._open_folder()
         return await _run_in_folder(lambda: folder.read_text(draft_id))
 
     async def list_drafts(self) -> list[FileDraft]:
-        """Give all drafts, the one that grew last at the end."""
+        """Return all drafts, the most recently extended last."""
         folder = self._open_folder()
         return await _run_in_folder(folder.list_drafts)
 
     async def discard(self, draft_id: str) -> None:
-        """Remove a draft, if it is there."""
+        """Remove a draft; do nothing for an unknown id."""
         folder = self._open_folder()
         await _run_in_folder(lambda: folder.discard(draft_id))
 
     async def remove_expired(self) -> int:
-        """Remove drafts that nobody went on with for a day; tell how many."""
+        """Remove drafts that have not grown for a day; return their number."""
         folder = self._open_folder()
         return await _run_in_folder(folder.remove_expired)
 
@@ -153,15 +154,15 @@ async def _run_in_folder(work: Callable[[], T]) -> T:
 
 
 class _DraftFolder:
-    """What is done in the folder at one moment, by a thread."""
+    """One operation on the folder, in a thread."""
 
     def __init__(self, folder: Path, now: int) -> None:
         self._folder = folder
         self._now = now
-        self._has_lock = False  # its lock; where there is no folder, there is nothing to find
+        self._has_lock = False  # without a folder there is no lock and there are no drafts
 
-    def keep_write(self, given: dict[str, PartialString]) -> FileDraft | None:
-        path, content = given.get("path"), given.get("content")
+    def keep_write(self, members: dict[str, PartialString]) -> FileDraft | None:
+        path, content = members.get("path"), members.get("content")
         if (
             path is None
             or not path.complete
@@ -173,24 +174,24 @@ class _DraftFolder:
         with self._locked(create=True):
             return self._start_draft(path.text, content.text, "")
 
-    def keep_continuation(self, given: dict[str, PartialString]) -> FileDraft | None:
-        known, content = (
-            given.get("draft_id"),
-            given.get("content", PartialString("", complete=False)),
+    def keep_continuation(self, members: dict[str, PartialString]) -> FileDraft | None:
+        draft_id, content = (
+            members.get("draft_id"),
+            members.get("content", PartialString("", complete=False)),
         )
-        after = given.get("after", PartialString("", complete=True))
-        if known is None or not known.complete:
+        after = members.get("after", PartialString("", complete=True))
+        if draft_id is None or not draft_id.complete:
             return None
         with self._locked():
-            record = self._read_record(known.text)
+            record = self._read_record(draft_id.text)
             if record is None:
                 return None
             if not content.text or not after.complete:
-                return record.to_draft(known.text)
+                return record.to_draft(draft_id.text)
             try:
-                return self._append(known.text, record, content.text, after.text, "")
+                return self._append(draft_id.text, record, content.text, after.text, "")
             except ToolError:
-                return record.to_draft(known.text)
+                return record.to_draft(draft_id.text)
 
     def begin(self, path: str, content: str, key: str) -> FileDraft:
         with self._locked(create=True):
@@ -283,33 +284,33 @@ class _DraftFolder:
         record = self._read_record(draft_id)
         if record is not None:
             return record
-        there = "; ".join(
-            f"{each} of {kept.path} ({pluralize(kept.lines, 'line')})"
-            for each, kept in self._read_records().items()
+        drafts = "; ".join(
+            f"{known_id} of {known.path} ({pluralize(known.lines, 'line')})"
+            for known_id, known in self._read_records().items()
         )
-        known = f"The drafts there are: {there}." if there else "There are no drafts."
-        msg = f"There is no draft {draft_id[:40]!r}. {known}"
+        hint = f"Existing drafts: {drafts}." if drafts else "There are no drafts."
+        msg = f"There is no draft {draft_id[:40]!r}. {hint}"
         raise ToolError(msg)
 
     def _read_records(self) -> dict[str, _DraftRecord]:
-        found = {
+        records = {
             file.stem: record
             for file in self._draft_files()
             if file.suffix == ".json" and (record := self._read_record(file.stem)) is not None
         }
-        return dict(sorted(found.items(), key=lambda item: (item[1].moment, item[0])))
+        return dict(sorted(records.items(), key=lambda item: (item[1].moment, item[0])))
 
     def _read_record(self, draft_id: str) -> _DraftRecord | None:
-        """Read a record; None for one that is damaged, or whose text is."""
+        """Read a record; return None if the record or the text is damaged."""
         if not self._has_lock or not _DRAFT_ID.fullmatch(draft_id):
             return None
         try:
-            written = self._file_path(draft_id, "json").read_bytes()
-            record = msgspec.json.decode(written, type=_DraftRecord)
-            there = self._file_path(draft_id, "text").stat().st_size
+            encoded = self._file_path(draft_id, "json").read_bytes()
+            record = msgspec.json.decode(encoded, type=_DraftRecord)
+            text_bytes = self._file_path(draft_id, "text").stat().st_size
         except (FileNotFoundError, msgspec.DecodeError):
             return None
-        return record if there >= record.length else None
+        return record if text_bytes >= record.length else None
 
     def _write_record(self, draft_id: str, record: _DraftRecord) -> None:
         new = self._file_path(draft_id, "new")
@@ -326,7 +327,7 @@ class _DraftFolder:
         self._sync_folder()
 
     def _sync_folder(self) -> None:
-        """Make names durable."""
+        """Make created, renamed and removed files durable."""
         folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(folder)
@@ -352,7 +353,7 @@ class _DraftFolder:
 
     @contextmanager
     def _locked(self, *, create: bool = False) -> Iterator[None]:
-        """Hold the folder's lock, where there is a folder."""
+        """Hold the lock of the folder; without a folder there is nothing to lock."""
         while True:
             if create:
                 with contextlib.suppress(FileExistsError):
@@ -374,7 +375,7 @@ class _DraftFolder:
                 os.close(folder)
 
     def _is_same_folder(self, folder: int) -> bool:
-        """Whoever swept may have removed the folder while others waited for its lock."""
+        """False if `remove_expired` has removed the folder while this thread waited for the lock."""
         try:
             return os.path.samestat(self._folder.stat(), os.fstat(folder))
         except FileNotFoundError:
@@ -385,17 +386,17 @@ _TOO_LARGE = f"Nothing was kept: a draft may have at most {MAX_DRAFT_BYTES:,} by
 
 
 def _find_seam(draft_id: str, text: str, after: str) -> int:
-    """Tell how much of the text stays when a part is to follow `after`."""
+    """Return the length of the text up to and including `after`; raises `ToolError`."""
     if text.endswith(after):
         return len(text)
     start = max(0, len(text) - SEAM_CHARACTERS)
     first = text.find(after, start)
     if first >= 0 and first == text.rfind(after, start):
         return first + len(after)
-    why = "is nowhere near its end" if first < 0 else "stands there more than once"
+    reason = "does not occur near its end" if first < 0 else "occurs there more than once"
     msg = (
-        f"Nothing was added to draft {draft_id}: `after` is not how it ends, and {why}. "
-        f"It ends with {quote(text[-TAIL_CHARACTERS:])}."
+        f"Nothing was added to draft {draft_id}: the draft does not end with `after`, and `after` "
+        f"{reason}. The draft ends with {quote(text[-TAIL_CHARACTERS:])}."
     )
     raise ToolError(msg)
 

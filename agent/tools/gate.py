@@ -1,10 +1,9 @@
-"""Sans-IO: the one gate that every tool call passes before it may run.
+"""Sans-IO: validation of every tool call before execution.
 
-A call runs only when its arguments are provably what the model meant: the call had ended, they are
-one strict JSON object, and they fit the tool's schema. A slip that leaves no doubt is put right:
-the name of a tool that is a letter off, and JSON as `agent.answer.json_repair` describes it. From then on the
-call exists only in its right form: that is what the history shows, what the journal holds and what
-runs. What does not fit becomes an answer to the model, which then can do better.
+A call runs only if its arguments are one strict JSON object that fits the tool's schema, and if the
+call is sealed or the tool is read-only. Unambiguous mistakes are corrected: a misspelled tool name,
+and the JSON errors described in `agent.answer.json_repair`. History, journal and execution then use
+the corrected call. The result of a refused call is an error, so that the model can try again.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,25 +18,25 @@ from agent.tools.names import match_misspelled_name, nearest_names
 _MAX_NAME_LENGTH = 100
 
 CallIdentity = tuple[str, bytes]
-"""Equal for calls that ask for the very same: the tool, and its arguments however written."""
+"""The tool and the normalized arguments; equal for calls with the same meaning."""
 
 
 class GatedTool(Protocol):
-    """What the gate must know of a tool."""
+    """The properties of a tool that the gate needs."""
 
     @property
     def arguments(self) -> object:
-        """The type that a call's arguments are decoded into."""
+        """Type of the decoded arguments."""
         ...
 
     @property
     def read_only(self) -> bool:
-        """Running it changes nothing."""
+        """True if a call has no side effects."""
         ...
 
     @property
     def check(self) -> Callable[[Any], str | None] | None:
-        """Says what is wrong with decoded arguments."""
+        """A function that returns the error in decoded arguments, or None."""
         ...
 
 
@@ -45,27 +44,27 @@ T = TypeVar("T", bound=GatedTool)
 
 
 class AdmittedCall(msgspec.Struct, Generic[T], frozen=True):
-    """The call may run."""
+    """A call that may run."""
 
-    call: StepCall  # as it runs, after slips were put right
+    call: StepCall  # after corrections
     tool: T
     arguments: Any  # decoded
 
     @property
     def identity(self) -> CallIdentity:
-        """See `Identity`."""
+        """The call's `CallIdentity`."""
         return self.call.name, msgspec.json.encode(self.arguments, order="sorted")
 
 
 class RefusedCall(msgspec.Struct, frozen=True):
-    """The call must not run; the text is its result."""
+    """A call that must not run."""
 
-    call: StepCall  # with those slips put right that could be
-    text: str
+    call: StepCall  # after corrections
+    text: str  # the result of the call for the model
 
 
 def admit_call(call: StepCall, tools: Mapping[str, T]) -> AdmittedCall[T] | RefusedCall:
-    """Decide about one call."""
+    """Correct and validate a call."""
     call = _fix_name(call, tools)
     tool = tools.get(call.name)
     if tool is None:
@@ -89,7 +88,7 @@ def admit_call(call: StepCall, tools: Mapping[str, T]) -> AdmittedCall[T] | Refu
 
 
 def _fix_name(call: StepCall, tools: Mapping[str, GatedTool]) -> StepCall:
-    # The name of a call that had not ended may be a beginning: there a letter off is no slip.
+    # The name of an unsealed call may be incomplete, so a difference need not be a typo.
     if call.name in tools or not call.sealed:
         return call
     return msgspec.structs.replace(call, name=match_misspelled_name(call.name, tools) or call.name)
@@ -112,8 +111,8 @@ def _repair_arguments(call: StepCall) -> StepCall:
 def _unknown_tool_text(name: str, tools: Mapping[str, GatedTool]) -> str:
     if not name.strip():
         return "Nothing has run: the call has no tool name."
-    near = ", ".join(nearest_names(name, tools))
-    hint = f" The nearest names are: {near}." if near else " There are no tools at all."
+    nearest = ", ".join(nearest_names(name, tools))
+    hint = f" The nearest names are: {nearest}." if nearest else " There are no tools at all."
     return f"Nothing has run: there is no tool {name[:_MAX_NAME_LENGTH]!r}.{hint}"
 
 
@@ -128,7 +127,7 @@ def _parse_error(arguments: str) -> str:
         msgspec.json.decode(arguments)
     except msgspec.DecodeError as error:
         reason = str(error)
-        # Only the end of the text can be meant where the parser names no place.
+        # An error without a position is at the end of the text.
         return reason if "(byte " in reason else f"{reason} (byte {len(arguments.encode())})"
     except RecursionError:
         return "they are nested too deeply"

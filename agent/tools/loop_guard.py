@@ -1,7 +1,7 @@
-"""Sans-IO: sees when a model goes round in circles with its tools, warns it, then stops it.
+"""Sans-IO: detection of tool call loops; warns the model first, then refuses the calls.
 
-Two circles are known: the very same call again and again although its result never changes, and a
-tool that is called again and again although it fails each time. One guard watches one turn.
+Two kinds of loops are detected: the same call repeated with the same result, and a tool that keeps
+failing. There is one guard per turn.
 """
 
 from collections import Counter
@@ -15,56 +15,55 @@ MAX_FAILURES = 8
 
 
 class LoopGuard:
-    """What the calls of one turn came to.
+    """Repeated calls and failures of one turn.
 
-    The failures of one answer count once: its calls were made before the model could see that the
-    first of them failed.
+    Several failures of a tool in one answer count once, because the model learns of the first
+    failure only after all calls of the answer.
     """
 
     def __init__(self) -> None:
-        self._repeats: dict[
-            CallIdentity, tuple[int, int]
-        ] = {}  # hash of the result, times in a row
-        self._effective_calls: set[CallIdentity] = set()  # calls that changed something
-        self._failures: Counter[str] = Counter()  # answers in a row, by tool
-        self._failures_before = self._failures.copy()  # the same, at the end of the answer before
+        # Hash of the last result, and the number of its consecutive occurrences.
+        self._repeats: dict[CallIdentity, tuple[int, int]] = {}
+        self._effective_calls: set[CallIdentity] = set()  # calls with side effects
+        self._failures: Counter[str] = Counter()  # consecutive answers with a failure, by tool
+        self._failures_before = self._failures.copy()  # the same before the current answer
 
     def begin_answer(self) -> None:
-        """The calls that follow stand in a new answer of the model."""
+        """Start a new answer of the model, to which the next calls belong."""
         self._failures_before = self._failures.copy()
 
     def refusal_reason(self, call: CallIdentity) -> str | None:
-        """Say why this call must not run any more; None: it may."""
+        """Return the reason why a call must not run again, as text for the model, or None."""
         tool, _ = call
         if self._failures_before[tool] >= MAX_FAILURES:
             return (
-                f"{tool} has NOT run: it failed {MAX_FAILURES} times in a row and stays off for the "
-                "rest of this turn. Do without it, or say what is in the way."
+                f"{tool} has NOT run: it failed {MAX_FAILURES} times in a row and is disabled for "
+                "the rest of this turn. Continue without it, or explain what prevents you."
             )
         if self._repeat_count(call) >= MAX_REPEATS:
             return (
-                f"{tool} has NOT run: this very call gave the same result {MAX_REPEATS} times. "
-                "Use what you have, or do something else."
+                f"{tool} has NOT run: the same call returned the same result {MAX_REPEATS} times. "
+                "Use that result, or try something else."
             )
         return None
 
     def record_result(self, call: CallIdentity, result: str, *, ok: bool, changes: bool) -> str:
-        """Note a result; give what the model is to be warned of, if anything.
+        """Record a result; return a warning for the model, or an empty text.
 
-        A call with a new effect makes others worth repeating: whoever runs the tests after each
-        edit does not go round in circles, whatever they say.
+        A call with a new side effect resets the repetitions of all calls, because running the
+        tests again after each edit is no loop.
         """
         if ok and changes and call not in self._effective_calls:
             self._effective_calls.add(call)
             self._repeats.clear()
-        this = hash(result)
-        last, times = self._repeats.get(call, (this, 0))
-        times = times + 1 if this == last else 1
-        self._repeats[call] = this, times
+        current = hash(result)
+        last, times = self._repeats.get(call, (current, 0))
+        times = times + 1 if current == last else 1
+        self._repeats[call] = current, times
         warnings = []
         if times >= WARN_AFTER_REPEATS:
             warnings.append(
-                f"[The same call gave the same result {times} times. Do not repeat it; after "
+                f"[The same call returned the same result {times} times. Do not repeat it; after "
                 f"{MAX_REPEATS} times it is refused.]"
             )
         if ok:
@@ -74,7 +73,7 @@ class LoopGuard:
         return "\n".join(warnings)
 
     def record_failure(self, tool: str) -> str:
-        """Note that a call of this tool failed or was refused; give a warning, if it is time."""
+        """Record a failed or refused call; return a warning for the model, or an empty text."""
         times = self._failures[tool] = self._failures_before[tool] + 1
         if times < WARN_AFTER_FAILURES:
             return ""

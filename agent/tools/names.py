@@ -1,47 +1,47 @@
-"""Sans-IO: which tool a model meant by a name that does not exist."""
+"""Sans-IO: correction of misspelled tool names."""
 
 import difflib
 from collections.abc import Collection
 
 _MAX_DISTANCE = 2  # letters
 _MAX_SUGGESTIONS = 20
-_MAX_NAME_LENGTH = 100  # no tool's name is longer
+_MAX_NAME_LENGTH = 100  # longer than the name of any tool
 
 
 def match_misspelled_name(name: str, names: Collection[str]) -> str | None:
-    """Give the one name that this can be a slip of; None when that is not certain.
+    """Return the only name of which this one can be a misspelling; None if that is uncertain.
 
-    In short names two letters are too much to be a slip: more than half must be right.
+    More than half of the letters must be right, so that short names are not corrected wrongly.
     """
     if len(name) > _MAX_NAME_LENGTH:
         return None
-    near = [known for known in names if edit_distance(name, known) <= _MAX_DISTANCE]
-    if len(near) != 1:
+    candidates = [known for known in names if edit_distance(name, known) <= _MAX_DISTANCE]
+    if len(candidates) != 1:
         return None
-    (only,) = near
-    return only if 2 * edit_distance(name, only) < min(len(name), len(only)) else None
+    (match,) = candidates
+    return match if 2 * edit_distance(name, match) < min(len(name), len(match)) else None
 
 
 def nearest_names(name: str, names: Collection[str]) -> list[str]:
-    """Give a few names, the most similar first."""
+    """Return a few names, the most similar first."""
     return difflib.get_close_matches(name[:_MAX_NAME_LENGTH], names, n=_MAX_SUGGESTIONS, cutoff=0)
 
 
 def edit_distance(one: str, other: str) -> int:
-    """Count the letters to add, drop, replace or swap with their neighbour, as far as it matters.
+    """Return the Damerau-Levenshtein distance (optimal string alignment).
 
-    Words whose lengths differ by more than a slip are not compared any further.
+    For words whose lengths differ by more than a typo, the result is only that difference.
     """
     if abs(len(one) - len(other)) > _MAX_DISTANCE:
         return abs(len(one) - len(other))
-    earlier: list[int] = []
-    before = list(range(len(other) + 1))
-    for at, letter in enumerate(one, 1):
-        row = [at]
-        for to, wanted in enumerate(other, 1):
-            costs = [before[to] + 1, row[to - 1] + 1, before[to - 1] + (letter != wanted)]
-            if at > 1 and to > 1 and letter == other[to - 2] and one[at - 2] == wanted:
-                costs.append(earlier[to - 2] + 1)
+    row_before: list[int] = []
+    previous = list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        row = [i]
+        for j, target in enumerate(other, 1):
+            costs = [previous[j] + 1, row[j - 1] + 1, previous[j - 1] + (letter != target)]
+            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == target:
+                costs.append(row_before[j - 2] + 1)
             row.append(min(costs))
-        earlier, before = before, row
-    return before[-1]
+        row_before, previous = previous, row
+    return previous[-1]

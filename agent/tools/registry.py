@@ -1,4 +1,4 @@
-"""Which tools there are."""
+"""The registry of built-in and installed tools."""
 
 from collections.abc import Collection, Iterable, Iterator
 from importlib.metadata import entry_points
@@ -23,11 +23,11 @@ BUILT_IN: tuple[Tool, ...] = (
     search_files,
     send_file,
 )
-"""Every tool of ours; a new one is added here."""
+"""All built-in tools; add new tools here."""
 
 
 class ToolRegistry:
-    """The tools of one turn, by name; a name that appears twice is an error at start-up."""
+    """The tools of one turn by name; raises `ValueError` for a duplicate name."""
 
     def __init__(self, tools: Iterable[Tool] = BUILT_IN) -> None:
         self.by_name: dict[str, Tool] = {}
@@ -46,10 +46,10 @@ class ToolRegistry:
 
 
 def load_entry_points() -> tuple[Tool, ...]:
-    """Tools that other distributions bring; each entry point of `holdfast.tools` is one `Tool`."""
+    """Load the tools of other distributions: each entry point of `holdfast.tools` is one `Tool`."""
     return tuple(entry.load() for entry in entry_points(group=ENTRY_POINT_GROUP))
 
 
 def filter_enabled(tools: Iterable[Tool], families: Collection[str]) -> tuple[Tool, ...]:
-    """Leave out the tools of families that are not among these; tools of no family stay."""
+    """Return the tools of these families and the tools without a family."""
     return tuple(tool for tool in tools if not tool.family or tool.family in families)

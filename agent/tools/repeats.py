@@ -1,9 +1,9 @@
-"""Sans-IO: what the calls of a turn came to, so that none takes effect twice by mistake.
+"""Sans-IO: earlier calls of a turn, so that no call takes effect twice by mistake.
 
-A model whose answer broke off often begins anew and makes calls again that were carried out
-already. In the first answer after such a break a call like an earlier one is therefore not
-carried out again. What was carried out is taken from the record of what was begun, never from the
-words of a result: a tool may say whatever it likes.
+After an interrupted answer a model often starts over and repeats calls that have already run. In
+the first answer after an interruption such a repeated call is therefore not run again. The record
+of the start decides whether a call has run, never the text of the result, because a tool may return
+any text.
 """
 
 import msgspec
@@ -12,50 +12,51 @@ from agent.tools.gate import CallIdentity
 from sessions.records import ToolRun
 
 UNKNOWN_PREFIX = "UNKNOWN"
-"""Begins the result of every call that may or may not have had its effect."""
+"""Prefix of the result of a call whose effect is unknown."""
 
 
 class EarlierCall(msgspec.Struct, frozen=True):
-    """An earlier call."""
+    """An earlier call of the turn."""
 
     id: str
     result: str
-    outcome_unknown: bool = False  # whether it had its effect is not known
+    outcome_unknown: bool = False  # the call may or may not have had its effect
 
     @property
     def repeat_result(self) -> str:
-        """What a call like it gets for a result instead of being carried out."""
+        """Result of a repeated call, which does not run."""
         return f"already done in this turn (call {self.id}): {self.result}"
 
 
 class RepeatedCalls:
-    """The calls of one turn that were carried out; only those with side effects belong here."""
+    """The calls of one turn that have run and have side effects."""
 
     def __init__(self) -> None:
         self._latest: dict[CallIdentity, EarlierCall] = {}
 
     def add(self, call: CallIdentity, earlier: EarlierCall) -> None:
-        """Remember a call; of several like it the last one counts."""
+        """Remember a call, in place of an earlier call with the same identity."""
         self._latest[call] = earlier
 
     def get(self, call: CallIdentity) -> EarlierCall | None:
-        """Find the earlier call that was like this one."""
+        """Return the last earlier call with this identity."""
         return self._latest.get(call)
 
     def record_late_result(self, call: CallIdentity, earlier: EarlierCall) -> None:
-        """A call whose time had run out came to a result, unless another one is in its place."""
+        """Store the late result of a timed-out call, unless the call has been replaced."""
         known = self._latest.get(call)
         if known is not None and known.id == earlier.id:
             self._latest[call] = earlier
 
 
 def earlier_call_from(run: ToolRun) -> EarlierCall:
-    """Read a record: what was begun and never finished may have had its effect.
+    """Read a record from the journal.
 
-    So may what was given up, of which the record says only that it failed; there the result is
-    our own, or that of a tool which says itself that it does not know.
+    The outcome is unknown for a call that started and never finished, and for a failed call whose
+    result begins with `UNKNOWN_PREFIX`: the call was abandoned at the deadline, or the tool itself
+    reported an unknown outcome.
     """
     if run.result is None:
         return EarlierCall(run.call_id, "", outcome_unknown=True)
-    doubtful = run.ok is False and run.result.startswith(UNKNOWN_PREFIX)
-    return EarlierCall(run.call_id, run.result, doubtful)
+    outcome_unknown = run.ok is False and run.result.startswith(UNKNOWN_PREFIX)
+    return EarlierCall(run.call_id, run.result, outcome_unknown)

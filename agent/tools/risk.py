@@ -1,10 +1,10 @@
-"""Sans-IO: what a tool can do to the world."""
+"""Sans-IO: risk levels of tools."""
 
 import enum
 
 
 class Risk(enum.StrEnum):
-    """What a call can do to the world; everything but `READ` has side effects."""
+    """Kind of side effects of a call; only `READ` has none."""
 
     READ = "read"
     WRITE = "write"

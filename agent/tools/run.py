@@ -1,4 +1,4 @@
-"""Carries out the tool calls of one turn: journalled, bounded in time, in the order of the calls."""
+"""Execution of the tool calls of one turn: journalled, with deadlines, in the order of the calls."""
 
 import asyncio
 import functools
@@ -28,46 +28,47 @@ from sessions.records import Message, ToolCall, ToolRun
 from sessions.values.clock import Clock
 
 Approve = Callable[[Tool, ToolCall], Awaitable[str | None]]
-"""May this call run? None: yes; else the reason why not, as the model is to read it."""
+"""Asks for approval of a call; returns None, or the reason for the denial as text for the model."""
 
-BATCH_TIMEOUT_SECONDS = 420.0  # seconds for calls that run side by side
+BATCH_TIMEOUT_SECONDS = 420.0  # for calls that run in parallel
 _MAX_LABEL_LENGTH = 80
 _READER_TOOL = "read_file"
 
 _STARTED_BEFORE = (
-    "{} has NOT run: a call of this very id was begun earlier in this turn. Look whether it had its "
-    "effect; if not, make the call again."
+    "{} has NOT run: a call with the same id was started earlier in this turn. Check whether it "
+    "took effect; if not, make the call again."
 )
 
 _log = logging.getLogger(__name__)
 
 
 class ToolJournal(Protocol):
-    """Where tool runs are written down; see `agent.turn.TurnJournal`."""
+    """The journal of tool runs; see `agent.turn.TurnJournal`."""
 
     async def tool_started(self, call: ToolCall, risk: Risk, attempt: int) -> None:
-        """A tool is about to take effect; when this raises, it does not run.
+        """Record the start of a tool durably; if this raises, the tool does not run.
 
-        `attempt`: the number of the request that brought the call, as in `attempt_started`.
+        `attempt` is the number of the request whose answer contains the call, as in
+        `attempt_started`. Raises `ToolAlreadyStarted` for a call that has started before.
         """
         ...
 
     async def tool_finished(self, call: ToolCall, ok: bool, result: str) -> None:
-        """A call has its result; also called for calls that were refused and never started."""
+        """Record the result of a call, including calls that were refused and never started."""
         ...
 
 
 @runtime_checkable
 class LateResultJournal(Protocol):
-    """What a journal may offer besides, to hear of tools that ended after they were given up."""
+    """An optional extension of the journal, for results that arrive after the deadline."""
 
     async def tool_late(self, call: ToolCall, result: str) -> None:
-        """A call that had timed out came to this result; the turn may be over by now."""
+        """Record the late result of a timed-out call; the turn may have ended already."""
         ...
 
 
 class CallContext(msgspec.Struct, frozen=True, kw_only=True):
-    """See `ToolContext`."""
+    """The `ToolContext` of one call."""
 
     clock: Clock
     workspace: Path
@@ -77,7 +78,7 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _DuplicateCall(msgspec.Struct, frozen=True):
-    """The very same call stands earlier in this answer; it runs once, both get the result."""
+    """A repetition of a call in the same answer, which gets the result of the first one."""
 
     original_id: str
 
@@ -86,17 +87,17 @@ class _CallResult(msgspec.Struct, frozen=True, kw_only=True):
     ok: bool
     text: str
     ran: bool = False
-    outcome_unknown: bool = False  # whether it had its effect is not known
-    refused: bool = False  # there was no sense in it, whoever might have allowed it
+    outcome_unknown: bool = False  # the call may or may not have had its effect
+    refused: bool = False  # by the gate or the loop guard; no approval could have allowed it
 
 
 class _RunnableCall(msgspec.Struct, frozen=True):
-    """A call that may run."""
+    """A call that may run, after approval if necessary."""
 
     admitted: AdmittedCall[Tool]
     identity: CallIdentity
     label: str
-    uncertain_earlier: EarlierCall | None = None  # a call like it that may have had its effect
+    uncertain_earlier: EarlierCall | None = None  # the same call earlier, with unknown outcome
 
     @property
     def needs_approval(self) -> bool:
@@ -107,7 +108,7 @@ _PlannedCall = tuple[StepCall, _RunnableCall | _DuplicateCall | _CallResult]
 
 
 class ToolRunner:
-    """Runs the calls of one turn."""
+    """Runs the tool calls of one turn."""
 
     def __init__(
         self,
@@ -126,14 +127,14 @@ class ToolRunner:
         caps: ResultCaps | None = None,
     ) -> None:
         self.started_tools: list[str] = []  # names, in order
-        self.all_refused = False  # every call of the last run, by the gate or as a loop
+        self.all_refused = False  # gate or loop guard refused every call of the last run
         self._tools = registry.by_name
         self._journal = journal
         self._emit = emit
         self._clock = clock
         self._workspace = workspace
         self._drafts = drafts
-        self._turn_key = turn_key  # of the turn
+        self._turn_key = turn_key
         self._approve = approve
         self._send_file = send_file
         self._timeout = timeout
@@ -142,68 +143,66 @@ class ToolRunner:
         self._remaining_characters = self._caps.per_turn
         self._loop_guard = LoopGuard()
         self._repeated_calls = RepeatedCalls()
-        self._attempt = 0  # the request that brought the calls at hand
+        self._attempt = 0  # number of the request with the current calls
         self._completed_calls: list[tuple[str, str]] = []
-        self._recorded_ids: set[str] = set()  # calls whose result is on record
+        self._recorded_ids: set[str] = set()  # calls whose result is in the journal
         self._late_results: dict[str, str] = {}
 
     @property
     def completed_summary(self) -> list[str]:
-        """What was carried out without an error, in a few words for people."""
+        """Short descriptions of the successful calls, for people."""
         return summarize_calls(self._completed_calls)
 
     def restore_runs(self, runs: Iterable[ToolRun]) -> None:
-        """Take in what was begun before an interruption, in the order in which it was."""
+        """Restore the calls started before an interruption, in their original order."""
         for run in runs:
-            shape = classify_arguments(run.arguments)
-            how = self._admit(
-                StepCall(
-                    id=run.call_id,
-                    name=run.tool,
-                    arguments=run.arguments,
-                    arguments_state=shape,
-                    sealed=True,
-                )
+            call = StepCall(
+                id=run.call_id,
+                name=run.tool,
+                arguments=run.arguments,
+                arguments_state=classify_arguments(run.arguments),
+                sealed=True,
             )
-            if isinstance(how, AdmittedCall) and not how.tool.read_only:
-                self._repeated_calls.add(how.identity, earlier_call_from(run))
+            decision = self._admit(call)
+            if isinstance(decision, AdmittedCall) and not decision.tool.read_only:
+                self._repeated_calls.add(decision.identity, earlier_call_from(run))
 
     def repair_calls(self, calls: Sequence[StepCall]) -> tuple[StepCall, ...]:
-        """Give the calls as they will be carried out, with slips put right; ids stay."""
+        """Return the calls with their corrections, as they will run; ids stay the same."""
         return tuple(self._admit(call).call for call in calls)
 
     async def run(
         self, calls: Sequence[StepCall], *, attempt: int = 0, after_recovery: bool = False
     ) -> tuple[Message, ...]:
-        """Give every call its result, in the order of the calls.
+        """Run the calls and return their results, in the order of the calls.
 
-        `attempt`: the number of the request that brought them, for the journal.
-        `after_recovery`: the answer is the first one after a break; what was carried out earlier
-        in the turn is not repeated.
+        `attempt` is the number of the request whose answer contains the calls, for the journal.
+        With `after_recovery` the answer is the first one after an interruption, and calls that have
+        already run in this turn are not repeated.
         """
         self.all_refused = False
         self._attempt = attempt
         self._loop_guard.begin_answer()
-        cases = list(self._plan_calls(calls, after_recovery=after_recovery))
+        planned = list(self._plan_calls(calls, after_recovery=after_recovery))
         results: dict[str, _CallResult] = {}
         rows: list[Message] = []
-        for where in split_batches([self._batch_item(how) for _, how in cases]):
-            batch = cases[where.start : where.stop]
-            for case, result in zip(batch, await self._run_batch(batch, results), strict=True):
-                results[case[0].id] = result
-                rows.append(await self._finish_call(case, result))
-        self.all_refused = bool(results) and all(each.refused for each in results.values())
+        for span in split_batches([self._batch_item(plan) for _, plan in planned]):
+            batch = planned[span.start : span.stop]
+            for item, result in zip(batch, await self._run_batch(batch, results), strict=True):
+                results[item[0].id] = result
+                rows.append(await self._finish_call(item, result))
+        self.all_refused = bool(results) and all(result.refused for result in results.values())
         return tuple(rows)
 
-    # --- what to do with each call ---------------------------------------------------------------
+    # --- planning --------------------------------------------------------------------------------
 
     def _admit(self, call: StepCall) -> AdmittedCall[Tool] | RefusedCall:
         try:
             return admit_call(call, self._tools)
         except Exception as error:  # noqa: BLE001 - a tool's check is a part of the tool
-            _log.exception("the arguments of %s could not be checked", call.name)
-            why = f"{type(error).__name__}: {error}"
-            text = f"{call.name} has NOT run, its arguments could not be checked: {why}"
+            _log.exception("the check of the arguments of %s failed", call.name)
+            reason = f"{type(error).__name__}: {error}"
+            text = f"{call.name} has NOT run, its arguments could not be checked: {reason}"
             return RefusedCall(call, text)
 
     def _plan_calls(
@@ -211,33 +210,34 @@ class ToolRunner:
     ) -> Iterator[_PlannedCall]:
         first: dict[CallIdentity, str] = {}
         for call in calls:
-            how = self._admit(call)
-            if isinstance(how, RefusedCall):
-                yield how.call, self._refused_result(how)
+            decision = self._admit(call)
+            if isinstance(decision, RefusedCall):
+                yield decision.call, self._refused_result(decision)
                 continue
-            identity = how.identity
-            earlier = first.setdefault(identity, call.id)
-            if earlier != call.id:
-                yield how.call, _DuplicateCall(earlier)
+            identity = decision.identity
+            first_id = first.setdefault(identity, call.id)
+            if first_id != call.id:
+                yield decision.call, _DuplicateCall(first_id)
                 continue
-            twin = self._repeated_calls.get(identity) if after_recovery else None
-            if twin is not None and not twin.outcome_unknown:
-                yield how.call, _CallResult(ok=True, text=twin.repeat_result)
+            earlier = self._repeated_calls.get(identity) if after_recovery else None
+            if earlier is not None and not earlier.outcome_unknown:
+                yield decision.call, _CallResult(ok=True, text=earlier.repeat_result)
             else:
-                yield how.call, _RunnableCall(how, identity, _call_label(how), twin)
+                label = _call_label(decision)
+                yield decision.call, _RunnableCall(decision, identity, label, earlier)
 
-    def _refused_result(self, how: RefusedCall) -> _CallResult:
-        known = how.call.name in self._tools
-        warning = self._loop_guard.record_failure(how.call.name) if known else ""
-        return _CallResult(ok=False, text=_with_warning(how.text, warning), refused=True)
+    def _refused_result(self, refused: RefusedCall) -> _CallResult:
+        known = refused.call.name in self._tools
+        warning = self._loop_guard.record_failure(refused.call.name) if known else ""
+        return _CallResult(ok=False, text=_with_warning(refused.text, warning), refused=True)
 
-    def _batch_item(self, how: _RunnableCall | _DuplicateCall | _CallResult) -> BatchItem:
-        if not isinstance(how, _RunnableCall):
-            return BatchItem(parallel=isinstance(how, _CallResult))
-        tool = how.admitted.tool
-        path = _get_argument(how.admitted.arguments, tool.touches)
+    def _batch_item(self, plan: _RunnableCall | _DuplicateCall | _CallResult) -> BatchItem:
+        if not isinstance(plan, _RunnableCall):
+            return BatchItem(parallel=isinstance(plan, _CallResult))
+        tool = plan.admitted.tool
+        path = _get_argument(plan.admitted.arguments, tool.touches)
         return BatchItem(
-            parallel=tool.parallel and not how.needs_approval,
+            parallel=tool.parallel and not plan.needs_approval,
             path=None if path is None else normalize_path(str(self._workspace), str(path)),
         )
 
@@ -246,51 +246,51 @@ class ToolRunner:
     async def _run_batch(
         self, batch: Sequence[_PlannedCall], results: dict[str, _CallResult]
     ) -> list[_CallResult]:
-        ready = [await self._start_call(how, results) for _, how in batch]
-        alone = sum(isinstance(each, _RunnableCall) for each in ready) == 1
+        started = [await self._start_call(plan, results) for _, plan in batch]
+        alone = sum(isinstance(item, _RunnableCall) for item in started) == 1
         limit = math.inf if alone else self._batch_timeout
         async with asyncio.TaskGroup() as group:
             running = [
-                each
-                if isinstance(each, _CallResult)
-                else group.create_task(self._execute(each, limit))
-                for each in ready
+                item
+                if isinstance(item, _CallResult)
+                else group.create_task(self._execute(item, limit))
+                for item in started
             ]
-        return [each if isinstance(each, _CallResult) else each.result() for each in running]
+        return [item if isinstance(item, _CallResult) else item.result() for item in running]
 
     async def _start_call(
-        self, how: _RunnableCall | _DuplicateCall | _CallResult, results: dict[str, _CallResult]
+        self, plan: _RunnableCall | _DuplicateCall | _CallResult, results: dict[str, _CallResult]
     ) -> _RunnableCall | _CallResult:
-        """Give the result where nothing is to run, else what runs; its start is then durable."""
-        if isinstance(how, _DuplicateCall):
-            return msgspec.structs.replace(results[how.original_id], ran=False)
-        if isinstance(how, _CallResult):
-            return how
-        call, tool = how.admitted.call, how.admitted.tool
-        if refusal := self._loop_guard.refusal_reason(how.identity):
+        """Return the result of a call that does not run, or the call after its start is durable."""
+        if isinstance(plan, _DuplicateCall):
+            return msgspec.structs.replace(results[plan.original_id], ran=False)
+        if isinstance(plan, _CallResult):
+            return plan
+        call, tool = plan.admitted.call, plan.admitted.tool
+        if refusal := self._loop_guard.refusal_reason(plan.identity):
             return _CallResult(ok=False, text=refusal, refused=True)
-        if how.needs_approval and (denied := await self._approval_denial(how)) is not None:
-            return _CallResult(ok=False, text=f"{call.name} has NOT run: {denied}")
+        if plan.needs_approval and (denial := await self._approval_denial(plan)) is not None:
+            return _CallResult(ok=False, text=f"{call.name} has NOT run: {denial}")
         try:
             await self._journal.tool_started(to_tool_call(call), tool.risk, self._attempt)
         except ToolAlreadyStarted:
             return _CallResult(ok=False, text=_STARTED_BEFORE.format(call.name), refused=True)
         self.started_tools.append(call.name)
-        self._emit(ToolStarted(call.id, call.name, how.label, tool.emoji))
-        return how
+        self._emit(ToolStarted(call.id, call.name, plan.label, tool.emoji))
+        return plan
 
-    async def _approval_denial(self, work: _RunnableCall) -> str | None:
+    async def _approval_denial(self, plan: _RunnableCall) -> str | None:
         if self._approve is not None:
-            return await self._approve(work.admitted.tool, to_tool_call(work.admitted.call))
-        if work.uncertain_earlier is None:
-            return "it needs somebody's approval, and nobody here can give it."
+            return await self._approve(plan.admitted.tool, to_tool_call(plan.admitted.call))
+        if plan.uncertain_earlier is None:
+            return "it needs approval, and nobody can approve it here."
         return (
-            f"the same call ({work.uncertain_earlier.id}) was begun earlier in this turn and may have had its "
-            "effect. To repeat it needs somebody's approval, and nobody here can give it."
+            f"the same call ({plan.uncertain_earlier.id}) was started earlier in this turn and may "
+            "have taken effect. Repeating it needs approval, and nobody can approve it here."
         )
 
-    async def _execute(self, work: _RunnableCall, limit: float) -> _CallResult:
-        run, call, tool = work.admitted, work.admitted.call, work.admitted.tool
+    async def _execute(self, plan: _RunnableCall, limit: float) -> _CallResult:
+        admitted, call, tool = plan.admitted, plan.admitted.call, plan.admitted.tool
         context = CallContext(
             clock=self._clock,
             workspace=self._workspace,
@@ -299,10 +299,10 @@ class ToolRunner:
             send_file=self._send_file,
         )
         seconds = min(tool.timeout or self._timeout, limit)
-        late = functools.partial(self._on_late_result, work)
+        on_late_result = functools.partial(self._on_late_result, plan)
         try:
-            given = await run_with_deadline(
-                tool.call(run.arguments, context), call.name, seconds, late
+            result = await run_with_deadline(
+                tool.call(admitted.arguments, context), call.name, seconds, on_late_result
             )
         except (ToolTimeout, ToolUnknownOutcome) as error:
             unknown = not tool.read_only
@@ -312,56 +312,55 @@ class ToolRunner:
             return _CallResult(ok=False, text=_error_text(error), ran=True)
         except Exception as error:  # noqa: BLE001 - the boundary of tools
             _log.exception("tool %s failed", call.name)
-            said = f"{call.name} failed: {type(error).__name__}: {error}"
-            return _CallResult(ok=False, text=said, ran=True)
-        return _CallResult(
-            ok=True, text=str(given), ran=True
-        )  # tools of others give what they like
+            text = f"{call.name} failed: {type(error).__name__}: {error}"
+            return _CallResult(ok=False, text=text, ran=True)
+        # `str`, because tools of other distributions may return another type.
+        return _CallResult(ok=True, text=str(result), ran=True)
 
-    async def _on_late_result(self, work: _RunnableCall, result: str) -> None:
-        call, text = work.admitted.call, result[: self._caps.per_result]
-        _log.warning("tool %s came to a result after it was given up", call.name)
+    async def _on_late_result(self, plan: _RunnableCall, result: str) -> None:
+        call, text = plan.admitted.call, result[: self._caps.per_result]
+        _log.warning("tool %s returned a result after its deadline", call.name)
         if call.id in self._recorded_ids:
-            await self._record_late_result(work, text)
-        else:  # while it was ended: first goes on record that its time was up
+            await self._record_late_result(plan, text)
+        else:  # the timeout has to be recorded first
             self._late_results[call.id] = text
 
-    async def _record_late_result(self, work: _RunnableCall, text: str) -> None:
-        call = work.admitted.call
-        self._repeated_calls.record_late_result(work.identity, EarlierCall(call.id, text))
+    async def _record_late_result(self, plan: _RunnableCall, text: str) -> None:
+        call = plan.admitted.call
+        self._repeated_calls.record_late_result(plan.identity, EarlierCall(call.id, text))
         if isinstance(self._journal, LateResultJournal):
             await self._journal.tool_late(to_tool_call(call), text)
 
     # --- results ---------------------------------------------------------------------------------
 
-    async def _finish_call(self, case: _PlannedCall, result: _CallResult) -> Message:
-        call, how = case
+    async def _finish_call(self, planned: _PlannedCall, result: _CallResult) -> Message:
+        call, plan = planned
         text = await self._cap_result(call, result.text)
-        if result.ran and isinstance(how, _RunnableCall):
-            text = self._record_outcome(how, result, text)
+        if result.ran and isinstance(plan, _RunnableCall):
+            text = self._record_outcome(plan, result, text)
         self._remaining_characters = max(0, self._remaining_characters - len(text))
         await self._journal.tool_finished(to_tool_call(call), result.ok, text)
         self._recorded_ids.add(call.id)
         if (
-            isinstance(how, _RunnableCall)
+            isinstance(plan, _RunnableCall)
             and (late := self._late_results.pop(call.id, None)) is not None
         ):
-            await self._record_late_result(how, late)
+            await self._record_late_result(plan, late)
         if result.ran:
             self._emit(ToolFinished(call.id, call.name, result.ok))
         return Message("tool", text, tool_call_id=call.id)
 
-    def _record_outcome(self, work: _RunnableCall, result: _CallResult, text: str) -> str:
-        """Keep in mind what the rest of the turn must know; gives the text with its warnings."""
-        call, changes = work.admitted.call, not work.admitted.tool.read_only
+    def _record_outcome(self, plan: _RunnableCall, result: _CallResult, text: str) -> str:
+        """Record the outcome for the rest of the turn; return the text with any warning."""
+        call, changes = plan.admitted.call, not plan.admitted.tool.read_only
         warning = self._loop_guard.record_result(
-            work.identity, result.text, ok=result.ok, changes=changes
+            plan.identity, result.text, ok=result.ok, changes=changes
         )
         if result.ok:
-            self._completed_calls.append((call.name, work.label))
+            self._completed_calls.append((call.name, plan.label))
         if changes:
             self._repeated_calls.add(
-                work.identity, EarlierCall(call.id, text, result.outcome_unknown)
+                plan.identity, EarlierCall(call.id, text, result.outcome_unknown)
             )
         return _with_warning(text, warning)
 
@@ -372,7 +371,7 @@ class ToolRunner:
         try:
             spilled = await spill_result(self._workspace, call.id, text)
         except OSError as error:
-            _log.warning("the result of %s could not be kept: %s", call.name, error)
+            _log.warning("cannot save the result of %s to a file: %s", call.name, error)
             return truncate(text, room)
         return format_preview(
             text, spilled, reader_tool=_READER_TOOL if _READER_TOOL in self._tools else None
@@ -380,7 +379,7 @@ class ToolRunner:
 
 
 def to_tool_call(call: StepCall) -> ToolCall:
-    """Write down a call."""
+    """Convert a call of the current step to the record that is stored."""
     return ToolCall(call.id, call.name, call.arguments, call.extra)
 
 
@@ -392,13 +391,13 @@ def _with_warning(text: str, warning: str) -> str:
     return f"{text}\n\n{warning}" if warning else text
 
 
-def _call_label(run: AdmittedCall[Tool]) -> str:
-    value = _get_argument(run.arguments, run.tool.label)
+def _call_label(admitted: AdmittedCall[Tool]) -> str:
+    value = _get_argument(admitted.arguments, admitted.tool.label)
     return "" if value is None else " ".join(str(value).split())[:_MAX_LABEL_LENGTH]
 
 
 def _get_argument(arguments: object, name: str) -> object:
-    """Look up one argument by its name, which may be empty; None when it is not there."""
+    """Return an argument by name; None if the name is empty or the argument is missing."""
     if isinstance(arguments, dict):
         return arguments.get(name)
     return getattr(arguments, name, None) if name else None

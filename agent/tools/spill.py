@@ -1,4 +1,4 @@
-"""Keeps results that are too long for the model in files that it can read on in."""
+"""Limits for the length of results, and files for results that exceed the limits."""
 
 import asyncio
 import contextlib
@@ -10,11 +10,11 @@ from pathlib import Path
 import msgspec
 
 RESULTS_FOLDER = (".holdfast", "results")
-MAX_BYTES = 20 * 1024 * 1024  # bytes
+MAX_BYTES = 20 * 1024 * 1024
 MAX_FILES = 100
 
-_PREVIEW_CHARACTERS = (1000, 500)  # characters of a result's beginning and end
-_CHARACTERS_PER_TOKEN = 4  # of a token
+_PREVIEW_CHARACTERS = (1000, 500)  # from the beginning and the end of a result
+_CHARACTERS_PER_TOKEN = 4
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 _MAX_NAME_LENGTH = 64
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -22,10 +22,10 @@ _FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXE
 
 
 class ResultCaps(msgspec.Struct, frozen=True):
-    """How long results may be, in characters."""
+    """Limits for results, in characters."""
 
     per_result: int = 100_000
-    per_turn: int = 200_000  # all of one turn together
+    per_turn: int = 200_000  # sum of all results of a turn
 
 
 _MAX_CAPS = ResultCaps()
@@ -33,43 +33,44 @@ _MIN_CAPS = ResultCaps(8_000, 16_000)
 
 
 def caps_for(window_tokens: int | None) -> ResultCaps:
-    """Scale the caps down to a model that takes in only so many tokens."""
+    """Return the limits for a model with this context window."""
     if window_tokens is None:
         return _MAX_CAPS
-    each = window_tokens * _CHARACTERS_PER_TOKEN * 15 // 100
+    per_result = window_tokens * _CHARACTERS_PER_TOKEN * 15 // 100
     return ResultCaps(
-        min(max(each, _MIN_CAPS.per_result), _MAX_CAPS.per_result),
-        min(max(2 * each, _MIN_CAPS.per_turn), _MAX_CAPS.per_turn),
+        min(max(per_result, _MIN_CAPS.per_result), _MAX_CAPS.per_result),
+        min(max(2 * per_result, _MIN_CAPS.per_turn), _MAX_CAPS.per_turn),
     )
 
 
 class SpilledResult(msgspec.Struct, frozen=True):
-    """Where a result was kept."""
+    """A result that was written to a file."""
 
-    path: str  # inside the workspace
+    path: str  # relative to the workspace
     complete: bool
 
 
 def fits(text: str, room: int) -> bool:
-    """A text that is hardly longer than its preview stays whole, even where no room is left."""
+    """True if a text needs no preview: there is room, or a preview would be no shorter."""
     return len(text) <= max(room, sum(_PREVIEW_CHARACTERS))
 
 
 def format_preview(text: str, spilled: SpilledResult, *, reader_tool: str | None) -> str:
-    """Show a result's beginning and end, and where the rest is."""
+    """Return the beginning and the end of a result, and the path of the file with the rest."""
     head, tail = _PREVIEW_CHARACTERS
-    how = f"; read on with {reader_tool}" if reader_tool else ""
-    kept = "All of it is" if spilled.complete else "Its first 20 MB are"
+    hint = f"; use {reader_tool} to read it" if reader_tool else ""
+    saved = "The full result is" if spilled.complete else "The first 20 MB are"
     return (
-        f"[The result is {len(text):,} characters long. {kept} in {spilled.path}{how}. It begins:]\n"
+        f"[The result is {len(text):,} characters long. {saved} in {spilled.path}{hint}. "
+        "Beginning of the result:]\n"
         f"{text[:head]}\n"
-        f"[{len(text) - head - tail:,} characters further on, it ends:]\n"
+        f"[{len(text) - head - tail:,} characters left out. End of the result:]\n"
         f"{text[-tail:]}"
     )
 
 
 def truncate(text: str, room: int) -> str:
-    """Show as much as there is room for."""
+    """Return the beginning of a text, at least as long as a preview."""
     shown = max(room, sum(_PREVIEW_CHARACTERS))
     return f"{text[:shown]}\n[{len(text) - shown} more characters were left out]"
 
@@ -78,7 +79,7 @@ async def spill_result(workspace: Path, call_id: str, text: str) -> SpilledResul
     """Write a result to a file in the workspace.
 
     Raises:
-        OSError: It could not be written; nothing of it is left.
+        OSError: The file could not be written; no partial file remains.
     """
     return await asyncio.to_thread(_write_result, workspace, call_id, text)
 
@@ -99,8 +100,8 @@ def _write_result(workspace: Path, call_id: str, text: str) -> SpilledResult:
 
 @contextlib.contextmanager
 def _open_results_folder(workspace: Path) -> Iterator[int]:
-    """Open the folder step by step: a link in its place could lead out of the workspace."""
-    workspace.mkdir(mode=0o700, parents=True, exist_ok=True)  # nothing may have been written yet
+    """Open the folder without following links, which could lead out of the workspace."""
+    workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
     with contextlib.ExitStack() as opened:
         folder = os.open(workspace, _FOLDER_FLAGS & ~os.O_NOFOLLOW)
         opened.callback(os.close, folder)
@@ -113,7 +114,7 @@ def _open_results_folder(workspace: Path) -> Iterator[int]:
 
 
 def _create_file(folder: int, name: str) -> tuple[str, int]:
-    """Ids of calls repeat from one conversation to the next; files do not take each other's place."""
+    """Create a file with a unique name, because call ids repeat across conversations."""
     number = 1
     while True:
         candidate = f"{name}.txt" if number == 1 else f"{name}-{number}.txt"
@@ -124,17 +125,17 @@ def _create_file(folder: int, name: str) -> tuple[str, int]:
 
 
 def _remove_oldest(folder: int) -> None:
-    """Remove the oldest files, so that there is room for one more."""
+    """Remove the oldest files to make room for one more."""
     files = []
     for name in os.listdir(folder):
         with contextlib.suppress(FileNotFoundError):
             files.append((os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime_ns, name))
     for _, name in sorted(files, reverse=True)[MAX_FILES - 1 :]:
-        with contextlib.suppress(OSError):  # gone already, or somebody made a folder there
+        with contextlib.suppress(OSError):  # already removed, or a folder
             os.unlink(name, dir_fd=folder)
 
 
 def _truncate_bytes(data: bytes) -> bytes:
     if len(data) <= MAX_BYTES:
         return data
-    return data[:MAX_BYTES].decode(errors="ignore").encode()  # without a part of a character
+    return data[:MAX_BYTES].decode(errors="ignore").encode()  # drops a split character

@@ -1,4 +1,4 @@
-"""Sans-IO: text as it goes into a file, and words about it."""
+"""Sans-IO: helpers for text files and for messages about them."""
 
 import json
 
@@ -6,7 +6,7 @@ from agent.errors import ToolError
 
 
 def encode_utf8(text: str) -> bytes:
-    """Encode as UTF-8; a character that came as two halves becomes one."""
+    """Encode as UTF-8 and join surrogate pairs; raises `ToolError` for an unpaired surrogate."""
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -14,20 +14,20 @@ def encode_utf8(text: str) -> bytes:
     try:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le").encode()
     except UnicodeDecodeError:
-        msg = "Nothing was written: the text holds half a character (a lone surrogate)."
+        msg = "Nothing was written: the text contains an unpaired surrogate."
         raise ToolError(msg) from None
 
 
 def count_lines(text: str) -> int:
-    """Count the lines; one without a line end at its end counts, too."""
+    """Count the lines, including a last line without a line end."""
     return text.count("\n") + (text != "" and not text.endswith("\n"))
 
 
 def quote(text: str) -> str:
-    """Quote so that every line end and blank can be seen, the way an argument would be written."""
+    """Quote as a JSON string, in which line ends and spaces are visible."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def pluralize(number: int, noun: str, ending: str = "s") -> str:
-    """Say how many there are."""
+    """Return a number with its noun, in the plural unless the number is 1."""
     return f"{number:,} {noun}{'' if number == 1 else ending}"

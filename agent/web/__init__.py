@@ -1,7 +1,7 @@
-"""What is fetched from the web: only from the public internet, whatever an address looks like.
+"""Fetching from the web, restricted to the public internet (SSRF protection).
 
-addresses   which numbers are of the public internet
-urls        what an address asks for, before and after a redirect
-fetch       gets it, from the very number that was looked at
-errors      why something was not fetched
+addresses   the test for public IP addresses
+urls        parsing and checking of URLs and redirects
+fetch       the HTTP client, which connects to exactly the addresses that were checked
+errors      the error of this package
 """

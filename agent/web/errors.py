@@ -1,5 +1,5 @@
-"""The error of fetching."""
+"""The error of fetching from the web."""
 
 
 class FetchError(Exception):
-    """What was wanted did not come; the message says why, in half a sentence for people."""
+    """A resource could not be fetched; the message is a clause for people with the reason."""

@@ -1,8 +1,8 @@
-"""Gets what lies at a web address, from the public internet alone.
+"""An HTTP client that fetches only from the public internet.
 
-A name is looked up once, and the connection goes to the very address that was judged: a name service
-that answers anew for the connection changes nothing. Nothing of the environment is used (proxies,
-cookies, stored passwords). Redirects are judged like the first address.
+A host name is resolved once, and the connection goes to the checked address, so DNS rebinding has
+no effect. Proxies, cookies and passwords of the environment are not used. Redirects are checked
+like the first URL.
 """
 
 import asyncio
@@ -18,42 +18,42 @@ from agent.web.errors import FetchError
 from agent.web.urls import FetchRules, FetchTarget, parse_target, resolve_redirect
 
 ResolveName = Callable[[str], Awaitable[Sequence[str]]]
-"""Gives the addresses of a name as numbers."""
+"""Resolves a host name to IP addresses."""
 
 MAX_REDIRECTS = 3
 FETCH_SECONDS = 20.0
-"""For all of it, redirects included."""
+"""Time limit for a fetch, including redirects."""
 
 _CONNECT_SECONDS = 5.0
-_MAX_ADDRESSES = 3  # addresses of one name
+_MAX_ADDRESSES = 3  # tried per host
 _READ_BYTES = 65_536
 _REDIRECT_STATUSES = {301, 302, 303, 307, 308}
 
 
 class FetchedResource(msgspec.Struct, frozen=True):
-    """What was there in the end."""
+    """The response at the end of all redirects."""
 
     url: str
     status: int
-    media_type: str  # as the server calls it
+    media_type: str  # as declared by the server
     content: bytes
 
 
 @functools.cache
 def tls_context() -> ssl.SSLContext:
-    """Make it once: it reads all authorities of this machine."""
+    """Return the shared TLS context; creating one loads all certificates of this machine."""
     return ssl.create_default_context()
 
 
 async def resolve_name(name: str) -> Sequence[str]:
-    """Ask the name service of this machine."""
+    """Resolve a host name with the resolver of this machine."""
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(name, None, type=SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+    results = await loop.getaddrinfo(name, None, type=SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in results))
 
 
 class Fetcher:
-    """Fetches, one address at a time or several."""
+    """An HTTP client; concurrent fetches are independent of each other."""
 
     def __init__(
         self,
@@ -69,20 +69,20 @@ class Fetcher:
         self._seconds = seconds
 
     async def get(self, url: str, max_bytes: int, accept: str = "*/*") -> FetchedResource:
-        """Fetch up to `most` bytes; raises `FetchError`."""
+        """Fetch a URL; raises `FetchError`, also for a body larger than `max_bytes`."""
         try:
             async with asyncio.timeout(self._seconds):
                 return await self._follow_redirects(
                     parse_target(url, self._rules), max_bytes, accept
                 )
         except TimeoutError as error:
-            msg = f"it did not come within {self._seconds:g} seconds"
+            msg = f"it did not arrive within {self._seconds:g} seconds"
             raise FetchError(msg) from error
         except (OSError, UnicodeError) as error:
             msg = "the connection broke"
             raise FetchError(msg) from error
         except h11.ProtocolError as error:
-            msg = "the server there does not speak HTTP as it should"
+            msg = "the server violates the HTTP protocol"
             raise FetchError(msg) from error
 
     async def _follow_redirects(
@@ -101,33 +101,33 @@ class Fetcher:
             finally:
                 writer.transport.abort()
             target = resolve_redirect(target, location, self._rules)
-        msg = f"it leads on more than {MAX_REDIRECTS} times"
+        msg = f"it redirects more than {MAX_REDIRECTS} times"
         raise FetchError(msg)
 
     async def _connect(
         self, target: FetchTarget
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Connect to the first of its addresses that is allowed, and answers."""
-        failed: OSError | None = None
+        """Connect to the first allowed address that answers."""
+        last_error: OSError | None = None
         for address in await self._resolve_allowed(target):
             try:
                 async with asyncio.timeout(_CONNECT_SECONDS):
                     return await self._open_connection(target, address)
-            except OSError as error:  # a timeout is one as well
-                failed = error
+            except OSError as error:  # `TimeoutError` is one as well
+                last_error = error
         msg = f"{target.host} cannot be reached"
-        if isinstance(failed, ssl.SSLError):
-            msg = f"{target.host} cannot prove that it is {target.host}"
-        raise FetchError(msg) from failed
+        if isinstance(last_error, ssl.SSLError):
+            msg = f"{target.host} has no valid certificate"
+        raise FetchError(msg) from last_error
 
     async def _resolve_allowed(self, target: FetchTarget) -> Sequence[str]:
-        numbers = target.literal_address
+        literal = target.literal_address
         try:
-            found = [numbers] if numbers else await self._resolve(target.host)
+            addresses = [literal] if literal else await self._resolve(target.host)
         except OSError as error:
-            msg = f"there is no {target.host}"
+            msg = f"the host {target.host} does not exist"
             raise FetchError(msg) from error
-        allowed = [each for each in found if self._rules.allows(each, target.port)]
+        allowed = [address for address in addresses if self._rules.allows(address, target.port)]
         if not allowed:
             msg = f"{target.host} is not on the public internet"
             raise FetchError(msg)
@@ -146,7 +146,7 @@ class Fetcher:
 
 
 class _HttpExchange:
-    """One request and its answer."""
+    """One request and its response."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: FetchTarget
@@ -158,7 +158,7 @@ class _HttpExchange:
         self._headers: dict[bytes, bytes] = {}
 
     async def read_head(self, accept: str) -> h11.Response:
-        """Ask, and read how the answer begins."""
+        """Send the request and read the response headers."""
         request = h11.Request(
             method="GET",
             target=self._target.path,
@@ -172,19 +172,19 @@ class _HttpExchange:
         )
         for event in (request, h11.EndOfMessage()):
             self._writer.write(self._http.send(event) or b"")
-        while not isinstance(answer := await self._next_event(), h11.Response):
-            pass  # what only announces an answer
-        self._headers = dict(answer.headers)
-        return answer
+        while not isinstance(response := await self._next_event(), h11.Response):
+            pass  # informational responses (1xx)
+        self._headers = dict(response.headers)
+        return response
 
     def header(self, name: str) -> str:
-        """Give a header of the answer."""
+        """Return a response header by its lower-case name; empty if missing."""
         return self._headers.get(name.encode(), b"").decode("latin-1")
 
     async def read_body(self, max_bytes: int) -> bytes:
-        """Read the rest; raises `FetchError` as soon as it is known to be too much."""
+        """Read the body; raises `FetchError` as soon as the body is known to be too large."""
         if self.header("content-encoding").strip().lower() not in {"", "identity"}:
-            msg = "it is sent compressed, which was not asked for"
+            msg = "it is compressed although no compression was requested"
             raise FetchError(msg)
         received = bytearray()
         length = self.header("content-length")

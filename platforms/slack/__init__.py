@@ -1,24 +1,20 @@
 """Slack: events by Socket Mode or signed requests, answers as streams and Markdown blocks.
 
-  config     `[platforms.slack]`
-  manifest   Sans-IO: the app as Slack must be told to make it; guide: how somebody gets it
-  adapter    the platform as the gateway knows it
-coming in
-  sockets    one WebSocket after another, over which envelopes come
-  signed     or requests that Slack sends us
-  events     Sans-IO: what they say
-  people     who somebody is, and of which workspace
-  home       who opened a chat with us and was greeted
-  places     Sans-IO: the conversations in use, and what was last seen there
-going out
-  show       messages: posted, found again, growing, closed
-  cards      Sans-IO: what a stream is told, words and tool calls
-  presence   that we are at work in a thread, and that we are not any more
-  files      files, both ways
-  text       Sans-IO: words and blocks
-  budget     Sans-IO: how often methods may be called
-  calls      the Web API, and what can go wrong with it
-  probe      whether the app can work, asked without connecting it
+  config      `[platforms.slack]`; manifest: the app to create in Slack; guide: set-up steps
+  adapter     lifecycle and delivery of ops; capabilities: limits of Slack
+receiving
+  socket_mode the WebSocket connections; webhook: signed requests
+  dispatch    the slack-bolt app behind both
+  receive     sender, context and commit of an event; catch_up: messages Slack did not deliver
+  decode      Sans-IO: payloads as inbound events
+  people      users and their workspaces; welcome: greetings and suggested prompts
+  read_marks  Sans-IO: conversations in use and the last message seen in each
+sending
+  send        posts, streams, edits and lookups of our messages; files: up- and downloads
+  format      Sans-IO: text and blocks; stream_chunks: chunks of a stream and task cards
+  status      status line and Stop button of a thread
+  calls       the Web API; errors: errors that a call raises; rate_limit: Slack's call limits
+  probe       checks tokens and scopes without connecting
 """
 
 from importlib import import_module
@@ -31,13 +27,13 @@ from platforms.slack.guide import GUIDE
 
 __all__ = ["SPEC", "SlackConfig"]
 
-for _library in ("slack_sdk", "aiohttp"):
+for _library in ("slack_bolt", "slack_sdk", "aiohttp"):
     if find_spec(_library) is None:
         raise ModuleNotFoundError(name=_library)
 
 
 def _build(config: SlackConfig, surroundings: Surroundings) -> Adapter:
-    # The libraries take 150 ms to import: only who uses Slack should wait for them.
+    # The libraries take a quarter of a second to import, so only a gateway with Slack loads them.
     adapter: Adapter = import_module("platforms.slack.adapter").SlackAdapter(config, surroundings)
     return adapter
 

@@ -1,4 +1,4 @@
-"""What can be configured about Slack."""
+"""Configuration of the Slack platform."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal
@@ -9,7 +9,7 @@ from sessions.values.secret import Secret
 
 
 class SlackConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An app of a Slack workspace."""
+    """An app in a Slack workspace."""
 
     bot_token: Annotated[Secret, Meta(description="Bot token of the app (`xoxb-…`).")]
     app_token: Annotated[
@@ -20,21 +20,22 @@ class SlackConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         Meta(
             pattern=r"^https?://[^\s]+$",
             extra={"form": "an http:// or https:// address"},
-            description="Where Slack's Web API is.",
+            description="Address of Slack's Web API.",
         ),
     ] = "https://slack.com/api/"
     mode: Annotated[
         Literal["socket", "http"],
         Meta(
-            description="How events come: over a connection that we open, or by requests of "
-            "Slack to `/slack/events` on the HTTP port."
+            description="How events arrive: over a connection that Holdfast opens (Socket Mode), or "
+            "as requests from Slack to `/slack/events` on the HTTP port."
         ),
     ] = "socket"
     signing_secret: Annotated[
-        Secret | None, Meta(description='With which Slack signs requests, for `mode = "http"`.')
+        Secret | None,
+        Meta(description='Secret that Slack signs requests with, for `mode = "http"`.'),
     ] = None
     require_mention: Annotated[
-        bool, Meta(description="In channels, answer only who mentions the app.")
+        bool, Meta(description="In channels, answer only messages that mention the app.")
     ] = True
 
     def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:

@@ -1,7 +1,7 @@
-"""Sans-IO: what Slack sends, as events of ours; who did it is filled in later.
+"""Sans-IO: Slack's payloads as inbound events; the sender is filled in later.
 
-A channel mention comes as `message` and as `app_mention`, and what was not acknowledged comes again:
-all of them have the id `channel:timestamp`, so the inbox knows them for one.
+A channel mention arrives as `message` and as `app_mention`, and an event without acknowledgement
+arrives again. All of them have the id `channel:timestamp`, so the inbox recognizes the duplicates.
 """
 
 import re
@@ -35,7 +35,7 @@ _DAY_MS = 86_400_000
 
 
 class SlackIdentity(msgspec.Struct, frozen=True):
-    """Who we are in the workspace."""
+    """The app's own team, user and bot."""
 
     team: str
     user: str
@@ -43,7 +43,7 @@ class SlackIdentity(msgspec.Struct, frozen=True):
 
 
 class SlackEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event, and who did it as far as it says so itself."""
+    """A decoded event, with the ids of the author and the place."""
 
     event: Inbound
     user: str
@@ -51,22 +51,25 @@ class SlackEvent(msgspec.Struct, frozen=True, kw_only=True):
     is_bot: bool = False
     channel: str = ""
     thread: str = ""
-    ts: str = ""  # to read on from; empty when it says nothing of that
+    ts: str = ""  # position in the channel's history; empty for other events
     addressed: bool = True
-    opened_chat: bool = False  # somebody looks at a chat with us; nothing was said
+    opened_chat: bool = False  # a person opened their chat with the app, without a message
 
     @property
     def is_ordered(self) -> bool:
-        """Whether it must not overtake what came before it, as words must not."""
+        """True for messages, edits and deletes, which must stay in order."""
         return self.ts != "" or isinstance(self.event, InboundEdit | InboundDelete)
 
     def is_in(self, place: SlackPlace) -> bool:
-        """Whether this is news of a place: in a channel's history stand the roots of its threads."""
+        """Return true if the event belongs to a place.
+
+        A channel's history contains the roots of threads.
+        """
         return self.thread == place.thread or (not place.thread and self.thread == self.ts)
 
 
 class SlackEventDecoder:
-    """Reads payloads under one identity."""
+    """Decodes payloads for one identity."""
 
     def __init__(
         self,
@@ -87,30 +90,19 @@ class SlackEventDecoder:
         self._require_mention = require_mention
         self._command_words = command_words
 
-    def decode(self, kind: str, payload: Json, now: int) -> SlackEvent | None:
-        """Read what came in an envelope or a request; None when it is nothing for us."""
-        match kind:
-            case "events_api":
-                return self.decode_event(
-                    payload.get("event") or {}, str(payload.get("team_id") or "")
-                )
-            case "interactive":
-                return self.decode_action(payload)
-            case "slash_commands":
-                return self.decode_command(payload, now)
-            case _:
-                return None
-
     # --- events -------------------------------------------------------------------------------
 
     def decode_event(self, event: Json, team: str = "") -> SlackEvent | None:
-        """Read an event; also a message out of the history, once its channel is put in."""
+        """Decode an event, or a message of the history with an added channel.
+
+        Return None if the event is of no interest.
+        """
         kind, subtype = event.get("type"), event.get("subtype")
         if kind == "agent_session_stopped":
             return self._stop_pressed(event, team)
         if kind == "app_home_opened" and event.get("tab") == "messages":
             return self._chat_opened(str(event.get("channel") or ""), event, team)
-        if kind == "assistant_thread_started":  # of apps that are not agents yet
+        if kind == "assistant_thread_started":  # sent to apps without `agent_view`
             thread = event.get("assistant_thread") or {}
             where = {"user": thread.get("user_id"), "event_ts": event.get("event_ts")}
             ts = str(thread.get("thread_ts") or "")
@@ -142,7 +134,7 @@ class SlackEventDecoder:
         if not direct and thread and self._places.find(channel, thread):
             addressed = True
         if not direct and not thread and addressed:
-            # A mention opens a thread; a command acts on the one that the person was in.
+            # A mention opens a thread; a command acts on the person's last thread.
             thread = self._places.last_thread(channel, user) if is_command else ts
         message = InboundMessage(
             id=f"{channel}:{ts}",
@@ -167,12 +159,12 @@ class SlackEventDecoder:
 
     def _edit(self, event: Json, team: str) -> SlackEvent | None:
         now, before = event.get("message") or {}, event.get("previous_message") or {}
-        if now.get("subtype") == "tombstone":  # deleted, but the replies to it are still there
+        if now.get("subtype") == "tombstone":  # deleted, but with replies
             return self._delete({**event, "deleted_ts": now.get("ts")}, before or now, team)
         if self._is_ours(now) or "edited" not in now:
             return None
         if before and before.get("text") == now.get("text"):
-            return None  # a preview of a link came
+            return None  # Slack added a link preview
         channel, ts = str(event.get("channel") or ""), str(now.get("ts") or "")
         direct = _is_direct(event, channel)
         thread = _thread_of(now, direct=direct)
@@ -209,7 +201,7 @@ class SlackEventDecoder:
         return SlackEvent(event=event, user=user, team=_team_of(message, team)) if user else None
 
     def _stop_pressed(self, event: Json, team: str) -> SlackEvent | None:
-        """Somebody pressed Slack's own Stop."""
+        """Decode a press of Slack's native Stop button as the stop command."""
         channel = str(event.get("channel") or event.get("channel_id") or "")
         user = str(event.get("user") or event.get("user_id") or "")
         ts = str(event.get("event_ts") or "")
@@ -223,7 +215,7 @@ class SlackEventDecoder:
     def _chat_opened(
         self, channel: str, event: Json, team: str, thread: str = ""
     ) -> SlackEvent | None:
-        """Somebody looks at their chat with us, which counts as a hello; once a day is enough."""
+        """Decode the opening of a DM as the start command, with one id per day."""
         user, ts = str(event.get("user") or ""), str(event.get("event_ts") or "")
         if not (is_dm(channel) and user):
             return None
@@ -234,10 +226,10 @@ class SlackEventDecoder:
             event=message, user=user, team=team, channel=channel, thread=thread, opened_chat=True
         )
 
-    # --- what people press and type -----------------------------------------------------------
+    # --- actions and commands -----------------------------------------------------------------
 
     def decode_action(self, payload: Json) -> SlackEvent | None:
-        """Read a button of ours that somebody pressed."""
+        """Decode the press of one of our buttons, or return None."""
         actions = payload.get("actions") or ()
         if payload.get("type") != "block_actions" or not actions:
             return None
@@ -266,7 +258,10 @@ class SlackEventDecoder:
         )
 
     def decode_command(self, payload: Json, now: int) -> SlackEvent | None:
-        """Read `/holdfast WORD`; Slack tells of no thread, so it acts on the last one there."""
+        """Decode `/holdfast WORD`.
+
+        Slack names no thread, so the command acts on the person's last thread in the channel.
+        """
         channel, user = str(payload.get("channel_id") or ""), str(payload.get("user_id") or "")
         trigger = str(payload.get("trigger_id") or "")
         if not channel or not user:
@@ -290,7 +285,7 @@ class SlackEventDecoder:
     # --- parts --------------------------------------------------------------------------------
 
     def quotes(self, messages: list[dict[str, Any]], before: str) -> tuple[Quote, ...]:
-        """Read what stood in a room before a message."""
+        """Decode the messages of a room before `before`, oldest first."""
         found = []
         for each in messages:
             text = self._plain(str(each.get("text") or ""))
@@ -318,12 +313,12 @@ class SlackEventDecoder:
             kind = str(file.get("mimetype") or "application/octet-stream")
             size = file.get("size")
             known = size if isinstance(size, int) else None
-            voice = file.get("subtype") == "slack_audio"  # recorded in Slack itself
+            voice = file.get("subtype") == "slack_audio"  # recorded in Slack
             parts.append(File(name, kind, ref=str(file["id"]), size=known, voice=voice))
         return tuple(parts) or (Text(""),)
 
     def _forwarded(self, event: Json) -> list[Quote]:
-        """Messages from elsewhere that somebody shared with this one."""
+        """Return the messages shared or linked in this one."""
         return [
             Quote(str(each.get("author_name") or ""), self._plain(str(each["text"])))
             for each in event.get("attachments") or ()
@@ -331,8 +326,10 @@ class SlackEventDecoder:
         ]
 
     def _is_ours(self, message: Json) -> bool:
-        us = self._identity
-        return message.get("user") == us.user or (us.bot != "" and message.get("bot_id") == us.bot)
+        own = self._identity
+        return message.get("user") == own.user or (
+            own.bot != "" and message.get("bot_id") == own.bot
+        )
 
 
 def _is_direct(event: Json, channel: str) -> bool:
@@ -340,11 +337,11 @@ def _is_direct(event: Json, channel: str) -> bool:
 
 
 def _thread_of(message: Json, *, direct: bool) -> str:
-    """Name the thread a message is in. In a DM the root is a message like all others."""
+    """Return the thread of a message; in a DM a root message belongs to none."""
     thread = str(message.get("thread_ts") or "")
     return "" if direct and thread == message.get("ts") else thread
 
 
 def _team_of(message: Json, team: str) -> str:
-    """Name the workspace that somebody belongs to, which in a shared channel may be another."""
+    """Return the author's workspace, which in a shared channel may differ from ours."""
     return str(message.get("user_team") or message.get("source_team") or team)

@@ -1,4 +1,4 @@
-"""Files: out in Slack's three steps, and in by their ids."""
+"""File uploads in Slack's three steps, and downloads by file id."""
 
 from collections import OrderedDict
 from collections.abc import AsyncIterator
@@ -10,12 +10,10 @@ from yarl import URL
 
 from platforms.core.contract import File, Receipt, Upload
 from platforms.core.errors import PlatformError, Rejected, Unavailable, Unconfirmed
-from platforms.slack.calls import Json, SlackClient, retry_after, translate_error
+from platforms.slack.calls import Json, SlackClient
+from platforms.slack.errors import retry_after, translate_error
 from platforms.slack.format import fallback_text
 from platforms.slack.send import SlackSender
-
-MAX_FILE_BYTES = 100 * 1024 * 1024
-"""Slack takes a gigabyte; this is what gets through in the time that an op has."""
 
 _CHUNK_BYTES = 64 * 1024
 _MAX_REMEMBERED = 1_000
@@ -25,16 +23,19 @@ _SLACK_HOSTS = ("slack.com", "slack-files.com")
 
 
 class SlackFiles:
-    """Sends and reads files."""
+    """Uploads and downloads."""
 
     def __init__(self, calls: SlackClient, show: SlackSender) -> None:
         self._calls = calls
         self._sender = show
-        self._sent: OrderedDict[str, str] = OrderedDict()  # the file of an op that may be shown
+        self._sent: OrderedDict[str, str] = OrderedDict()  # op -> file id
 
-    async def upload(self, op: Upload, channel: str, us: str) -> Receipt:
-        """Send a file; only the last step shows it, so what fails before can be repeated."""
-        if op.again and (found := await self._find_sent(op, channel, us)):
+    async def upload(self, op: Upload, channel: str, own_user: str) -> Receipt:
+        """Upload a file and share it in a channel.
+
+        Only the last step makes the file visible, so a failure before it raises `Unavailable`.
+        """
+        if op.again and (found := await self._find_sent(op, channel, own_user)):
             return Receipt(found)
         file, size = _open_file(op.path)
         with file:
@@ -71,24 +72,24 @@ class SlackFiles:
         except (aiohttp.ClientError, OSError) as error:
             raise translate_error(error) from error
         if answer.status != 200:  # noqa: PLR2004
-            msg = f"Slack did not take the file ({answer.status})."
+            msg = f"Slack refused the upload ({answer.status})."
             limited = answer.status == 429  # noqa: PLR2004
             raise Unavailable(msg, retry_after(answer.headers) if limited else None)
 
-    async def _find_sent(self, op: Upload, channel: str, us: str) -> str | None:
-        """Look whether an earlier try shows the file: by its id, after a restart by its name."""
+    async def _find_sent(self, op: Upload, channel: str, own_user: str) -> str | None:
+        """Find the file of an earlier try by id, or after a restart by name."""
         known = self._sent.get(op.op)
         for message in await self._sender.history(
             channel, op.address.thread, op.since / 1000 - _CLOCK_SKEW_SECONDS
         ):
             for file in message.get("files") or ():
                 same = file.get("id") == known if known else file.get("name") == op.name
-                if same and message.get("user") == us:
+                if same and message.get("user") == own_user:
                     return str(file["id"])
         return None
 
     async def fetch(self, file: File) -> AsyncIterator[bytes]:
-        """Read a file that somebody sent."""
+        """Stream the content of a file that a person sent."""
         found = (await self._calls.read("files.info", file=file.ref)).get("file") or {}
         url = self._download_url(found, file.name)
         headers = {"Authorization": f"Bearer {self._calls.token.reveal()}"}
@@ -105,13 +106,13 @@ class SlackFiles:
             raise _as_retryable(problem) from error
 
     def _download_url(self, found: Json, name: str) -> str:
-        """Name where a file lies; the token must go to nobody but Slack."""
+        """Return the download URL; refuse other hosts, because the request carries the bot token."""
         url = str(found.get("url_private_download") or found.get("url_private") or "")
         host = URL(url).host or ""
         own = URL(self._calls.base_url).host
         slack = any(host == each or host.endswith(f".{each}") for each in _SLACK_HOSTS)
         if found.get("mode") == "external" or not (host == own or slack):
-            msg = f"{name} does not lie on Slack; it can only be opened by its link."
+            msg = f"{name} is not stored on Slack; open it by its link."
             raise Rejected(msg)
         return url
 
@@ -127,16 +128,16 @@ def _open_file(path: str) -> tuple[BinaryIO, int]:
 
 def _check_response(answer: aiohttp.ClientResponse, found: Json, name: str) -> None:
     if answer.status in {403, 404, 410}:
-        msg = f"{name} is not there, or not for us ({answer.status})."
+        msg = f"{name} does not exist, or the app may not read it ({answer.status})."
         raise Rejected(msg)
     if answer.status != 200:  # noqa: PLR2004
-        msg = f"Slack did not give {name} ({answer.status})."
+        msg = f"Slack failed to send {name} ({answer.status})."
         raise Unavailable(msg)
     if answer.content_type == "text/html" and "html" not in str(found.get("mimetype")):
-        msg = f"Slack gave a page instead of {name}; the token needs the scope files:read."
+        msg = f"Slack sent a web page instead of {name}; the token needs the scope files:read."
         raise Rejected(msg)
 
 
 def _as_retryable(problem: PlatformError) -> PlatformError:
-    """Reading changes nothing, so it can always be tried again."""
+    """Make an unconfirmed failure retryable, because a download changes nothing."""
     return Unavailable(str(problem)) if isinstance(problem, Unconfirmed) else problem

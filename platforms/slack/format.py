@@ -1,7 +1,7 @@
-"""Sans-IO: words, from Slack's own markup to plain text, and from Markdown to what Slack is given.
+"""Sans-IO: Slack's markup to plain text, and Markdown to blocks.
 
-Slack draws the Markdown itself. What is added here keeps a text from waking up a whole channel,
-and makes the short form that notifications show.
+Slack renders the Markdown itself. This module defuses mentions of whole channels, and makes the
+fallback text that notifications show.
 """
 
 import html
@@ -13,8 +13,8 @@ from platforms.core.contract import Button
 
 MAX_LABEL_CHARS = 75
 MAX_SECTION_CHARS = 3000
-MAX_BUTTONS_PER_BLOCK = 25  # buttons of one block
-_MAX_FALLBACK_BYTES = 3900  # bytes; chat.update refuses more than 4,000
+MAX_BUTTONS_PER_BLOCK = 25
+_MAX_FALLBACK_BYTES = 3900  # chat.update refuses more than 4,000
 
 _ZERO_WIDTH_SPACE = "\u200b"
 _MENTION = re.compile(
@@ -30,16 +30,16 @@ _TABLE = re.compile(
 Blocks = list[dict[str, Any]]
 
 
-# --- what people write -------------------------------------------------------------------------
+# --- incoming ----------------------------------------------------------------------------------
 
 
 def has_mention(text: str, user: str) -> bool:
-    """Tell whether a text names this user."""
+    """Return true if a text mentions this user."""
     return f"<@{user}>" in text or f"<@{user}|" in text
 
 
 def to_plain_text(text: str, names: Mapping[str, str], own_user: str) -> str:
-    """Read Slack's markup; our own name at the beginning is how people call us, not a word."""
+    """Convert Slack's markup to plain text, without a leading mention of our own user."""
     text = (
         re.sub(rf"\A\s*<@{re.escape(own_user)}(?:\|[^<>]*)?>[\s:,]*", "", text)
         if own_user
@@ -62,27 +62,27 @@ def _markup_text(found: re.Match[str], names: Mapping[str, str]) -> str:
     return f"{label} ({address})"
 
 
-# --- what we show ------------------------------------------------------------------------------
+# --- outgoing ----------------------------------------------------------------------------------
 
 
 def defuse_mentions(text: str) -> str:
-    """Let nothing in a text call a whole channel, a group, or somebody whose name a model was told."""
+    """Return a text in which no mention notifies a channel, a group or a person."""
     return _MENTION.sub(lambda found: found[0] + _ZERO_WIDTH_SPACE, text)
 
 
 def without_partial_mention(text: str) -> str:
-    """Leave off an end that may turn into a call once more comes, so that what is shown only grows."""
+    """Cut off an end that may become a mention, so that the text of a stream only grows."""
     found = _PARTIAL_MENTION.search(text)
     return text[: found.start()] if found else text
 
 
 def has_table(text: str) -> bool:
-    """Tell whether there is a table in it, which a stream does not draw on every client."""
+    """Return true if a text has a table; some clients do not render tables in a stream."""
     return "|" in text and _TABLE.search(text) is not None
 
 
 def fallback_text(text: str) -> str:
-    """Make the short form for notifications and for clients that draw no blocks."""
+    """Return a short form for notifications and for clients that render no blocks."""
     raw = text[:MAX_SECTION_CHARS]
     while len(_escaped(raw).encode(errors="replace")) > _MAX_FALLBACK_BYTES:
         raw = raw[: len(raw) * 3 // 4]
@@ -90,19 +90,19 @@ def fallback_text(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Write what Slack would read as markup as what it is: three signs are enough."""
+    """Escape the three characters that Slack reads as markup."""
     return defuse_mentions(text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))
 
 
 def markdown_blocks(text: str, buttons: Sequence[Button]) -> Blocks:
-    """Show Markdown, and buttons below it."""
+    """Return blocks for Markdown with buttons below."""
     shown: Blocks = [{"type": "markdown", "text": defuse_mentions(text)}] if text.strip() else []
     return shown + button_blocks(buttons)
 
 
 def plain_blocks(text: str, buttons: Sequence[Button]) -> Blocks:
-    """Show the same when Slack does not take the Markdown: nothing is lost but its looks."""
-    safe = defuse_mentions(text)  # before it is cut, for it may be longer
+    """Return the text in plain blocks, for when Slack refuses the Markdown."""
+    safe = defuse_mentions(text)  # before cutting, because the text grows
     shown: Blocks = [
         {
             "type": "section",
@@ -114,7 +114,7 @@ def plain_blocks(text: str, buttons: Sequence[Button]) -> Blocks:
 
 
 def button_blocks(buttons: Sequence[Button]) -> Blocks:
-    """Lay out buttons."""
+    """Return actions blocks with the buttons."""
     elements = [
         {
             "type": "button",
@@ -131,7 +131,7 @@ def button_blocks(buttons: Sequence[Button]) -> Blocks:
 
 
 def letters_and_digits(text: str) -> str:
-    """Reduce a text to its letters and digits, which are the same however Slack gives it back."""
+    """Return only the letters and digits of a text, which Slack never changes."""
     return "".join(char for char in text if char.isalnum())
 
 
@@ -152,11 +152,11 @@ EMOJI = {
     "🙏": "pray",
     "💤": "zzz",
 }
-"""Slack calls its signs by names."""
+"""Slack's names of emoji."""
 
 
 def emoji_name(sign: str) -> str | None:
-    """Give a sign's name; one that is a name already stays."""
+    """Return Slack's name of an emoji, or the argument if already a name; else None."""
     bare = sign.replace("\ufe0f", "")
     if bare in EMOJI:
         return EMOJI[bare]

@@ -1,4 +1,4 @@
-"""Sans-IO: how somebody gets an app on Slack."""
+"""Sans-IO: set-up steps for a Slack app."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Sans-IO: what Slack must be told to make an app that this adapter can be."""
+"""Sans-IO: the manifest of the Slack app, with scopes, events and the command."""
 
 from typing import Any
 
@@ -28,13 +28,21 @@ EVENTS = (
     "message.mpim",
 )
 LEGACY_EVENTS = ("assistant_thread_started",)
-"""Read as well, but only sent to apps of the older kind (`assistant_view`), which this one is not."""
+"""Also handled, but Slack sends these only to older apps (`assistant_view`)."""
+
+EVENT_TYPES = tuple(
+    dict.fromkeys(
+        name.partition(".")[0]
+        for name in ("message.im", "app_mention", *EVENTS, *LEGACY_EVENTS)  # frequent ones first
+    )
+)
+"""Types of these events in payloads; all four `message.*` subscriptions arrive as `message`."""
 
 COMMAND = "/holdfast"
 
 
 def manifest(name: str = "Holdfast", url: str = "") -> dict[str, Any]:
-    """Describe the app; with the public address of `/slack/events` it needs no Socket Mode."""
+    """Return the manifest; `url`, the public address of `/slack/events`, replaces Socket Mode."""
     command: dict[str, Any] = {
         "command": COMMAND,
         "description": "Commands: help, new, stop, status …",

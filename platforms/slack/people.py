@@ -1,4 +1,4 @@
-"""Who somebody is: the stable id, and whether the workspace vouches for a full member."""
+"""User directory: stable ids, names, and whether a user is a full member of the workspace."""
 
 import asyncio
 from collections import OrderedDict
@@ -11,30 +11,30 @@ from platforms.core.errors import Rejected, Unavailable
 from platforms.slack.calls import Json, SlackClient
 
 _RETRY_SECONDS, _MAX_RETRY_SECONDS = 0.2, 1.5
-"""Seconds; Slack wants an event to be acknowledged within 3."""
+"""Pauses before a second lookup; Slack expects an acknowledgement within 3 s."""
 
 CACHE_SECONDS = 600.0
-"""A member who was made a guest is one to us after this time, too."""
+"""Time after which a change of membership, such as from member to guest, takes effect here."""
 
 _MAX_USERS = 2_000
 _USER_KEY = "person {}"
 
 
 class SlackUser(msgspec.Struct, frozen=True, kw_only=True):
-    """What Slack says of a user."""
+    """A user as Slack describes them."""
 
     name: str
     team: str
     full: bool
     is_bot: bool
-    at: int  # when Slack said so, in milliseconds since 1970
+    at: int  # time of the lookup, in milliseconds since 1970
 
 
 class UserDirectory:
-    """Asks Slack about users, and remembers for a while, over a restart, too.
+    """Cached lookups of users, kept across restarts.
 
-    Slack answers a hundred such questions a minute: after one restart and another, people who write
-    at the same time would have to wait for who they are.
+    Slack allows a hundred lookups a minute; without the stored ones, people would wait after
+    several restarts in a row.
     """
 
     def __init__(self, calls: SlackClient, shelf: Shelf) -> None:
@@ -44,10 +44,10 @@ class UserDirectory:
         self.names: Mapping[str, str] = _UserNames(self._users)
 
     async def sender(self, user: str, team: str, home: str, *, is_bot: bool) -> Sender:
-        """Tell who a user is; `home` is our workspace, `team` what the event says of theirs.
+        """Return the sender for a user; `home` is our workspace, `team` the one the event names.
 
-        Raises `Unavailable` when Slack cannot say it now and nothing is remembered: somebody must
-        not be taken for a stranger because of that.
+        Raises `Unavailable` when the lookup fails and none is cached, so that a known person is
+        never treated as a stranger.
         """
         person = await self._find_user(user)
         where = team or (person.team if person else "") or home
@@ -62,7 +62,7 @@ class UserDirectory:
         )
 
     async def _find_user(self, user: str) -> SlackUser | None:
-        if user.startswith("B"):  # a bot of the old kind, which is no user
+        if user.startswith("B"):  # a bot without a user account
             return None
         now = self._calls.clock.now()
         known = self._users.get(user) or await self._load_stored(user)
@@ -96,7 +96,7 @@ class UserDirectory:
             self._users.popitem(last=False)
 
     async def _fetch_user(self, user: str) -> Json:
-        """Ask Slack, and soon once more: a message that waits for this would come again late."""
+        """Look a user up, with one quick retry; a redelivery by Slack would take longer."""
         try:
             return await self._calls.read("users.info", user=user)
         except Unavailable as error:
@@ -121,7 +121,7 @@ def _parse_user(user: Json, now: int) -> SlackUser:
 
 
 class _UserNames(Mapping[str, str]):
-    """The names of those who are known, by user."""
+    """Names of the cached users, by user id."""
 
     def __init__(self, known: Mapping[str, SlackUser]) -> None:
         self._users = known

@@ -1,4 +1,4 @@
-"""Asks Slack whether the app can work: its workspace, its scopes, its way of getting events."""
+"""Checks of an app's tokens, scopes and delivery of events."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,8 +10,9 @@ from slack_sdk.web.async_client import AsyncWebClient
 from platforms.core.asking import probe_session
 from platforms.core.errors import Unauthorized, Unavailable
 from platforms.core.probed import Finding, ProbeResult
-from platforms.slack.calls import Json, SlackClient, SlackRefusal, translate_error
+from platforms.slack.calls import Json, SlackClient
 from platforms.slack.config import SlackConfig
+from platforms.slack.errors import SlackRefusal, translate_error
 from platforms.slack.manifest import SCOPES
 from sessions.values.clock import SystemClock
 from sessions.values.finding import fail, ok
@@ -26,7 +27,7 @@ async def probe(
     config: SlackConfig, *, alone: bool = False, seconds: float = TIMEOUT_SECONDS
 ) -> ProbeResult:
     """See `Probe`."""
-    del alone  # nothing that is asked here disturbs anybody
+    del alone  # none of these calls disturbs a running gateway
     calls = SlackClient(config.bot_token, config.base_url, SystemClock())
     async with probe_session("Slack", config.base_url, seconds), calls.open_session() as session:
         client = AsyncWebClient(
@@ -36,7 +37,7 @@ async def probe(
             answer = await client.auth_test()
         found = answer.data
         if not isinstance(found, dict) or not found.get("user_id"):
-            msg = "what answers there is not Slack"
+            msg = "the server at this address is not Slack"
             raise Unavailable(msg)
         who = _token_finding(found)
         scopes = _scopes_finding(dict(answer.headers))
@@ -58,27 +59,27 @@ def _translate_errors() -> Iterator[None]:
 async def _events_finding(
     config: SlackConfig, calls: SlackClient, session: aiohttp.ClientSession
 ) -> Finding:
-    """Ask for a connection's address, which opens none; or say that requests will be believed."""
+    """Check that Slack would open a connection, without opening one."""
     if config.mode == "http" or config.app_token is None:
-        return ok("events", "Slack sends requests to /slack/events, and signs them")
+        return ok("events", "Slack sends signed requests to /slack/events")
     client = AsyncWebClient(base_url=calls.base_url, session=session, retry_handlers=[])
     try:
         with _translate_errors():
             await client.apps_connections_open(app_token=config.app_token.reveal())
     except Unauthorized as error:
-        msg = f"{error}; it is the app token (xapp-…) that was refused"
+        msg = f"{error}; Slack refused the app token (xapp-…)"
         raise Unauthorized(msg) from error
     except SlackRefusal as error:
         if error.code == "missing_scope":
             return fail(
                 "events",
                 "the app token lacks the scope connections:write",
-                f"Make another one at {_APPS}: your app, Basic Information, App-Level Tokens, with "
-                "that scope.",
+                f"Create a new one with that scope at {_APPS}: your app, Basic Information, "
+                "App-Level Tokens.",
             )
         return fail(
             "events",
-            f"Slack opens no connection for the app token ({error.code})",
+            f"Slack refuses to open a connection for the app token ({error.code})",
             f"Switch Socket Mode on at {_APPS}: your app, Socket Mode.",
         )
     return ok("events", "Slack accepts the app token, for Socket Mode")
@@ -89,23 +90,23 @@ def _token_finding(found: Json) -> Finding:
     if not found.get("bot_id"):
         return fail(
             "token",
-            f"the token is that of a person ({name} in {team}), not of the app",
+            f"this token belongs to a person ({name} in {team}), not to the app",
             f"Take the Bot User OAuth Token (xoxb-…) from {_APPS}: your app, OAuth & Permissions.",
         )
     return ok("token", f"Slack knows the app as {name} in {team}")
 
 
 def _scopes_finding(headers: dict[str, str]) -> Finding | None:
-    """Compare with the manifest; None where the answer does not tell."""
+    """Compare the token's scopes with the manifest; None if the response does not list them."""
     told = next((text for name, text in headers.items() if name.lower() == _HEADER), None)
     if told is None:
         return None
     missing = sorted(set(SCOPES) - {each.strip() for each in told.split(",")})
     if not missing:
-        return ok("scopes", f"the app has all {len(SCOPES)} that it needs")
+        return ok("scopes", f"the app has all {len(SCOPES)} scopes it needs")
     return fail(
         "scopes",
-        f"the app lacks {', '.join(missing)}",
-        f"Paste what `holdfast config slack-manifest` prints at {_APPS} (your app, App Manifest), "
+        f"the app is missing {', '.join(missing)}",
+        f"Paste the output of `holdfast config slack-manifest` at {_APPS} (your app, App Manifest), "
         "then install the app again.",
     )

@@ -1,9 +1,9 @@
-"""Sans-IO: how often each of Slack's methods may be called.
+"""Sans-IO: rate limits of Slack's methods.
 
-Slack counts per method over the whole workspace, so chats share these budgets, whatever each of
-them has left of its own. Live updates leave room for the calls that will close live messages, and
-come evenly; who may go next is decided by `platforms.slack.send`. When more messages end at once
-than there is room for, the last of them wait for some seconds, rather than for Slack's Retry-After.
+Slack counts calls per method over the whole workspace, so all chats share these limits. Live updates
+are spread evenly and leave room for the calls that will close live messages; `platforms.slack.send`
+decides which message is updated next. When more messages end at once than the limit allows, the last
+ones wait for some seconds instead of running into Slack's Retry-After.
 """
 
 import math
@@ -11,7 +11,7 @@ from collections import OrderedDict, deque
 
 import msgspec
 
-WINDOW_SECONDS = 61.0  # seconds; a minute, and a little for the way there
+WINDOW_SECONDS = 61.0  # a minute, and the latency of a call
 START_STREAM, APPEND_STREAM, UPDATE_MESSAGE = "chat.startStream", "chat.appendStream", "chat.update"
 STOP_STREAM = "chat.stopStream"
 SET_SESSION_STATUS = "agents.sessions.setStatus"
@@ -29,32 +29,31 @@ PER_MINUTE = {
     "conversations.replies": 50,
     "users.info": 100,
 }
-"""Documented, as "20+", "50+" and "100+"; the others of Slack's limits are beyond our needs."""
+"""Calls per minute, documented as "20+", "50+" and "100+"; other methods never reach their limit."""
 
 POST_BURST, POSTS_PER_SECOND = 5.0, 1.0
-"""In each channel; Slack speaks of one a second and of short bursts."""
+"""Limits per channel; Slack documents one post a second and short bursts."""
 
 _MAX_CHANNELS = 1_000
 _LIVE_SHARE = 0.95
-_MAX_RESERVED_EDITS = 10  # for which room is kept at most: more messages seldom end at once
-_MAX_LIVE_EDITS = 25  # messages at a time
+_MAX_RESERVED_EDITS = 10  # calls reserved for final edits; more messages rarely end at once
+_MAX_LIVE_EDITS = 25  # messages edited live at the same time
 _BURST_SHARE = 0.25
-_PER_CHANNEL = {"chat.postMessage"}  # counted in each channel apart
+_PER_CHANNEL = {"chat.postMessage"}  # counted per channel
 
-
-_UNRECORDED_SECONDS = 5.0  # seconds before the end of a process whose calls it may not have noted
+_UNRECORDED_SECONDS = 5.0  # the state may lack the last calls of a process
 
 
 class RateLimitState(msgspec.Struct, frozen=True):
-    """What the next process must know: Slack counts on while none of ours runs."""
+    """State for the next process, because Slack's limits continue across a restart."""
 
     at: int  # milliseconds since 1970
-    calls: dict[str, tuple[float, ...]] = {}  # of the last minute: how many seconds ago
+    calls: dict[str, tuple[float, ...]] = {}  # calls of the last minute, by age in seconds
     blocked: tuple[tuple[str, str, float], ...] = ()  # method, channel, seconds left
 
 
 class SlackRateLimit:
-    """What was called lately, and what Slack has forbidden for a while."""
+    """Recent calls by method, and the methods for which Slack sent a Retry-After."""
 
     def __init__(self) -> None:
         self._calls: dict[str, deque[float]] = {method: deque() for method in PER_MINUTE}
@@ -65,12 +64,12 @@ class SlackRateLimit:
         self.open_sessions = 0
 
     def record_call(self, method: str, now: float) -> None:
-        """Count a call that goes now."""
+        """Record a call made now."""
         if method in self._calls:
             self._calls[method].append(now)
 
     def dump(self, now: float, at: int) -> RateLimitState:
-        """Write down how it stands; `at` is the same moment for every process."""
+        """Return the state to store; `at` is `now` by the wall clock, in milliseconds since 1970."""
         calls = {
             method: tuple(round(now - moment, 1) for moment in moments)
             for method, moments in self._calls.items()
@@ -80,7 +79,7 @@ class SlackRateLimit:
         return RateLimitState(at, calls, tuple(blocked))
 
     def restore(self, state: RateLimitState, now: float, at: int) -> None:
-        """Take over what an earlier process has noted, and what it may have called after that."""
+        """Load the state of an earlier process, and assume some calls after the state was taken."""
         ago = max(0.0, (at - state.at) / 1000)
         for method, ages in state.calls.items():
             if method in self._calls:
@@ -90,11 +89,11 @@ class SlackRateLimit:
             self.block(method, channel, now - ago + seconds)
 
     def block(self, method: str, channel: str, until: float) -> None:
-        """Keep a Retry-After."""
+        """Record a Retry-After."""
         self._blocked[_key(method, channel)] = until
 
     def blocked_seconds(self, method: str, channel: str, now: float) -> float:
-        """Seconds for which Slack has forbidden this call."""
+        """Return the seconds until a Retry-After for this call has passed."""
         until = self._blocked.get(_key(method, channel), 0.0)
         if until <= now:
             self._blocked.pop(_key(method, channel), None)
@@ -102,7 +101,7 @@ class SlackRateLimit:
         return until - now
 
     def take_post(self, channel: str, now: float) -> float:
-        """Count a post that goes now, or give the seconds until it may."""
+        """Record a post and return 0, or return the seconds until one is allowed."""
         left, at = self._posts.pop(channel, (POST_BURST, now))
         left = min(POST_BURST, left + (now - at) * POSTS_PER_SECOND)
         goes = left >= 1.0
@@ -112,7 +111,7 @@ class SlackRateLimit:
         return 0.0 if goes else (1.0 - left) / POSTS_PER_SECOND
 
     def can_start_stream(self, now: float) -> bool:
-        """Whether another stream can be started, and stopped later."""
+        """Return true if the limits allow starting a stream, and a later stop."""
         return (
             self._recent_calls(START_STREAM, now) < PER_MINUTE[START_STREAM]
             and self.open_streams + self._recent_calls(STOP_STREAM, now) < PER_MINUTE[STOP_STREAM]
@@ -120,23 +119,22 @@ class SlackRateLimit:
         )
 
     def can_start_session(self, now: float) -> bool:
-        """Whether a thread can show that we are at work, and later that we are not."""
-        calls = (
-            self._recent_calls(SET_SESSION_STATUS, now) + self.open_sessions + 2
-        )  # this one's two, too
+        """Return true if the limits allow setting a session to processing, and back to active."""
+        own = 2  # calls of the new session: to processing, and back
+        calls = self._recent_calls(SET_SESSION_STATUS, now) + self.open_sessions + own
         return calls <= PER_MINUTE[SET_SESSION_STATUS] and not self.blocked_seconds(
             SET_SESSION_STATUS, "", now
         )
 
     def seconds_until_free(self, method: str, now: float) -> float:
-        """Seconds until a method can be called again; 0 when it can be called now."""
+        """Return the seconds until a method can be called; 0 means now."""
         most = PER_MINUTE.get(method, 0)
         if not most or self._recent_calls(method, now) < most:
             return 0.0
         return max(0.0, self._calls[method][-most] + WINDOW_SECONDS - now)
 
     def can_start_edited(self, now: float) -> bool:
-        """Whether another message can be begun that is edited later."""
+        """Return true if the limits allow another message with live edits."""
         return (
             self.open_updates < _MAX_LIVE_EDITS
             and self._recent_calls(UPDATE_MESSAGE, now) < self._live_update_limit()
@@ -144,18 +142,18 @@ class SlackRateLimit:
         )
 
     def can_append(self, now: float) -> bool:
-        """Whether one of the streams may grow now."""
+        """Return true if one of the streams may be appended to now."""
         return self._can_call_live(APPEND_STREAM, PER_MINUTE[APPEND_STREAM] * _LIVE_SHARE, now)
 
     def can_update(self, now: float) -> bool:
-        """Whether one of the messages that are edited may show a new state now."""
+        """Return true if one of the live messages may be edited now."""
         return self._can_call_live(UPDATE_MESSAGE, self._live_update_limit(), now)
 
     def _live_update_limit(self) -> int:
         return PER_MINUTE[UPDATE_MESSAGE] - min(self.open_updates, _MAX_RESERVED_EDITS)
 
     def _can_call_live(self, method: str, room: float, now: float) -> bool:
-        """A part of the minute's room is there at once, the rest comes evenly."""
+        """Allow part of a minute's calls as a burst and spread the rest evenly."""
         calls = self._recent_calls(method, now)
         if calls >= room or self.blocked_seconds(method, "", now):
             return False

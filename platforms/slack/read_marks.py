@@ -1,7 +1,7 @@
-"""Sans-IO: which conversations are in use, what was last seen there, and who spoke.
+"""Sans-IO: the conversations in use, with the last message seen and the last speaker of each.
 
-A thread in which we were addressed needs no further mention. What is kept here survives a restart,
-so that what was said meanwhile can be read from where we left off.
+A thread in which the app was addressed needs no further mention. The places are stored, so that
+after a restart missed messages can be read from the last one seen.
 """
 
 from collections import OrderedDict
@@ -17,15 +17,15 @@ class SlackPlace(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     channel: str
     thread: str = ""
-    seen: str = "0"  # the timestamp of the last message
-    user: str = ""  # who spoke last
-    team: str = ""  # the workspace of that person
-    missed: str = ""  # from this message on something may not have reached us
-    waits: int = 0  # to be read again, since this moment
+    seen: str = "0"  # timestamp of the last message
+    user: str = ""  # the last speaker
+    team: str = ""  # workspace of the last speaker
+    missed: str = ""  # messages after this one may be missing
+    waits: int = 0  # time since when `missed` is set, in milliseconds since 1970
 
 
 class SlackPlaces:
-    """The conversations in use, the last used at the end."""
+    """The conversations in use, in order of use."""
 
     def __init__(self, kept: str | None = None) -> None:
         places = msgspec.json.decode(kept, type=list[SlackPlace]) if kept else []
@@ -34,11 +34,11 @@ class SlackPlaces:
         self.changed = False
 
     def __iter__(self) -> Iterator[SlackPlace]:
-        """Go through all of them, the last used first."""
+        """Iterate over the places, most recently used first."""
         return iter(list(reversed(self._places.values())))
 
     def mark_gap(self, now: int, since: int) -> None:
-        """Something may not have reached us where anything was said `since` then."""
+        """Mark places with messages later than `since` as having a gap."""
         self._gaps += 1
         for key, place in self._places.items():
             if timestamp_ms(place.seen) > since and not place.missed:
@@ -46,16 +46,16 @@ class SlackPlaces:
                 self.changed = True
 
     def with_gaps(self) -> Iterator[tuple[SlackPlace, int]]:
-        """Go through the places with a gap, each with what `complete` is to be told of it.
+        """Iterate over the places with a gap, each with the token to pass to `close_gap`.
 
-        First those that wait longest, so that one restart after the other puts off nobody for ever;
-        of those that wait equally long the last used.
+        Longest-waiting places come first, so that repeated restarts starve none; among equals the
+        most recently used.
         """
         for place in sorted((each for each in self if each.missed), key=lambda each: each.waits):
             yield place, self._gaps
 
     def close_gap(self, place: SlackPlace, gaps: int) -> None:
-        """Everything said in a place was read, unless there was a gap since that was begun."""
+        """Mark a place as complete, unless another gap opened since `gaps` was taken."""
         key = (place.channel, place.thread)
         now = self._places.get(key)
         if now and gaps == self._gaps:
@@ -63,11 +63,11 @@ class SlackPlaces:
             self.changed = True
 
     def find(self, channel: str, thread: str) -> SlackPlace | None:
-        """Find a place that is in use."""
+        """Return the place, or None for one not in use."""
         return self._places.get((channel, thread))
 
     def update(self, channel: str, thread: str, ts: str, user: str = "", team: str = "") -> None:
-        """Note that something was said there."""
+        """Record a message in a place."""
         key = (channel, thread)
         last = self._places.get(key) or SlackPlace(channel=channel, thread=thread)
         seen = max(last.seen, ts, key=parse_timestamp)
@@ -80,35 +80,35 @@ class SlackPlaces:
         self.changed = True
 
     def forget(self, channel: str, thread: str) -> None:
-        """A place that is not there any more, or is none of ours."""
+        """Remove a place, because it no longer exists or the sender has no access."""
         self._places.pop((channel, thread), None)
         self.changed = True
 
     def last_thread(self, channel: str, user: str) -> str:
-        """Name the thread of a channel in which somebody spoke last."""
+        """Return the thread of a channel in which a user spoke last, or an empty string."""
         for place in self:
             if place.channel == channel and place.thread and place.user == user:
                 return place.thread
         return ""
 
     def dump(self) -> str:
-        """Write down everything."""
+        """Return all places as JSON, and reset `changed`."""
         self.changed = False
         return msgspec.json.encode(list(self._places.values())).decode()
 
 
 def is_dm(channel: str) -> bool:
-    """Tell by its id whether a channel is a conversation with one person."""
+    """Return true for the id of a direct message channel."""
     return channel.startswith("D")
 
 
 def is_user(channel: str) -> bool:
-    """Tell by its id whether what stands for a channel is a person, who can be written to."""
+    """Return true for the id of a user, which can stand in place of their DM."""
     return channel.startswith(("U", "W"))
 
 
 def parse_timestamp(ts: str) -> tuple[int, int]:
-    """Read a timestamp of Slack, exactly."""
+    """Parse a Slack timestamp into seconds and microseconds, without rounding."""
     seconds, _, rest = ts.partition(".")
     try:
         return int(seconds or 0), int(rest.ljust(6, "0")[:6] or 0)
@@ -117,6 +117,6 @@ def parse_timestamp(ts: str) -> tuple[int, int]:
 
 
 def timestamp_ms(ts: str) -> int:
-    """Give a timestamp of Slack as every record of ours has it."""
+    """Convert a Slack timestamp to milliseconds since 1970."""
     seconds, micros = parse_timestamp(ts)
     return seconds * 1000 + micros // 1000

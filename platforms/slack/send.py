@@ -1,8 +1,8 @@
-"""Shows our messages: posts and finds them again, lets answers grow, and closes what grew.
+"""Sending: posts, live answers, edits, deletes and reactions.
 
-In a thread an answer that is being written is one of Slack's own streams, with a card for each tool
-call; elsewhere, and when Slack ends a stream (after about five minutes, or by its Stop), it is a
-message that is edited. Each message carries its op in its metadata, from the moment it is whole.
+In a thread a live answer is a Slack stream, with a card for each tool call. Elsewhere, and after
+Slack has ended a stream (after about five minutes, or by the Stop button), the answer continues as a
+message that is edited. The metadata of every finished message name the op, so that a repeat finds it.
 """
 
 import asyncio
@@ -18,7 +18,8 @@ from platforms.core.errors import (
     Unconfirmed,
 )
 from platforms.core.markdown import close_open_marks
-from platforms.slack.calls import Json, SlackClient, SlackRefusal
+from platforms.slack.calls import Json, SlackClient
+from platforms.slack.errors import SlackRefusal
 from platforms.slack.format import (
     Blocks,
     button_blocks,
@@ -46,44 +47,42 @@ from platforms.slack.stream_chunks import (
 _log = logging.getLogger(__name__)
 
 METADATA_TYPE = "holdfast_op"
-_CLOCK_SKEW_SECONDS = 120.0  # seconds that Slack's clock and ours may be apart
+_CLOCK_SKEW_SECONDS = 120.0  # possible difference between Slack's clock and ours
 _MAX_PAGES, _PAGE_SIZE = 5, 200
-_FIRST_REACTION = "eyes"  # of a message; before any other one there may be one to take away
+_FIRST_REACTION = "eyes"  # a later reaction replaces an earlier one
 _MAX_REMEMBERED = 1_000
-_MAX_FINAL_WAIT_SECONDS = 15.0  # seconds that the last form of a message waits for others
-_TURN_CHECK_SECONDS = 0.05  # seconds between two looks at whose turn it is
-_LIVE_EXPIRY_SECONDS = 1800.0  # after which a message is not thought to be written any more
+_MAX_FINAL_WAIT_SECONDS = 15.0  # longest wait of a final edit for the rate limit
+_TURN_CHECK_SECONDS = 0.05  # interval between checks for waiting edits
+_LIVE_EXPIRY_SECONDS = 1800.0  # without an update, after which a message is no longer live
 _NOT_STREAMING = {"message_not_in_streaming_state", "stopped_by_user", "streaming_mode_mismatch"}
-_TOO_LONG = "msg_too_long"  # of a stream, though the same text fits into a block
+_TOO_LONG = "msg_too_long"  # for a stream, although the same text fits into a block
 _BAD_BLOCKS = {"invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long"}
 _NO_ROOM = "Slack's limits leave no room for a live update now."
 
 
 class _LiveMessage:
-    """A message that is still being written."""
+    """A message that is still growing."""
 
     def __init__(self, channel: str, thread: str, *, streams: bool, sent: str, at: float) -> None:
         self.channel = channel
         self.thread = thread
         self.is_stream = streams
-        self.shown_text = sent  # what the stream surely shows
-        self.cards: dict[str, Task] = {}  # the same
-        self.last_shown_at = at  # when it was last shown
-        self.stopped_by_slack = (
-            False  # by Slack, which may show us at work until we say that we are not
-        )
-        self.is_uncertain = False  # the last piece may have arrived or not
-        self.waiting_edit: Edit | None = None  # what it should show as soon as it is its turn
-        self.lock = asyncio.Lock()  # one call about it at a time
+        self.shown_text = sent  # text that Slack has confirmed
+        self.cards: dict[str, Task] = {}  # tasks that Slack has confirmed
+        self.last_shown_at = at
+        self.stopped_by_slack = False  # the thread may still show the Stop button
+        self.is_uncertain = False  # the outcome of the last append is unknown
+        self.waiting_edit: Edit | None = None  # next state, shown when the rate limit allows
+        self.lock = asyncio.Lock()  # one call per message at a time
 
     def record_shown(self, text: str, changed: tuple[Task, ...], now: float) -> None:
-        """Note what the stream shows from now on."""
+        """Record the text and tasks that Slack has confirmed."""
         self.shown_text, self.last_shown_at = text, now
         self.cards.update((task.id, task) for task in changed)
 
 
 class SlackSender:
-    """Carries out what is to be shown."""
+    """Carries out ops on messages."""
 
     def __init__(self, calls: SlackClient, presence: ThreadStatus) -> None:
         self._calls = calls
@@ -91,18 +90,16 @@ class SlackSender:
         self._live: OrderedDict[tuple[str, str], _LiveMessage] = OrderedDict()
         self._edits_waiting = asyncio.Event()
         self._reactions: OrderedDict[tuple[str, str], str] = OrderedDict()
-        self._channels_without_streams: set[str] = (
-            set()
-        )  # channels in which Slack has refused to stream
+        self._channels_without_streams: set[str] = set()  # channels that refused a stream
 
     # --- new messages -------------------------------------------------------------------------
 
     async def post(
-        self, op: Post | Ask, channel: str, place: SlackPlace | None, us: str
+        self, op: Post | Ask, channel: str, place: SlackPlace | None, own_user: str
     ) -> Receipt:
-        """Show a new message; a repeat first looks whether it is there already."""
+        """Post a message; a repeat first looks for the message of the earlier try."""
         thread = op.address.thread
-        if op.again and (found := await self._find_sent(op, channel, thread, us)):
+        if op.again and (found := await self._find_sent(op, channel, thread, own_user)):
             return Receipt(found)
         if isinstance(op, Post) and op.streaming:
             return Receipt(await self._begin_answer(op, channel, place))
@@ -121,7 +118,7 @@ class SlackSender:
                 text=fallback_text(text),
                 blocks=shown,
                 metadata=_metadata(op),
-                # A model's link must not make Slack visit it.
+                # Slack must not fetch a link that a model wrote.
                 unfurl_links=False,
                 unfurl_media=False,
             )
@@ -137,11 +134,11 @@ class SlackSender:
 
     def _check_post_rate(self, channel: str) -> None:
         if wait := self._calls.rate_limit.take_post(channel, self._calls.clock.monotonic()):
-            msg = "A channel takes one post a second."
+            msg = "A channel allows one post a second."
             raise Unavailable(msg, wait)
 
     async def _begin_answer(self, op: Post, channel: str, place: SlackPlace | None) -> str:
-        """Begin an answer, if there is room to go on with it and to close it."""
+        """Start a live answer, if the rate limit has room for updates and the final edit."""
         now, budget = self._calls.clock.monotonic(), self._calls.rate_limit
         streams = place and place.thread and place.user and not is_dm(channel)
         if (
@@ -184,19 +181,21 @@ class SlackSender:
         self._thread_status.on_stream_started(SlackThread(channel, op.address.thread))
         return ts
 
-    async def _find_sent(self, op: Post | Ask, channel: str, thread: str, us: str) -> str | None:
-        """Look for a message that an earlier try of this op may have left."""
+    async def _find_sent(
+        self, op: Post | Ask, channel: str, thread: str, own_user: str
+    ) -> str | None:
+        """Return the message that an earlier try of this op may have posted."""
         candidates: list[Json] = []
         for message in await self.history(channel, thread, op.since / 1000 - _CLOCK_SKEW_SECONDS):
             metadata = message.get("metadata") or {}
             if metadata.get("event_type") == METADATA_TYPE:
                 if (metadata.get("event_payload") or {}).get("op") == op.op:
                     return str(message["ts"])
-            elif message.get("user") == us and not message.get("files"):
+            elif message.get("user") == own_user and not message.get("files"):
                 candidates.append(message)
         if not isinstance(op, Post) or not thread:
             return None
-        # A stream carries no metadata before its end: it is known by where it is and what it says.
+        # A live stream has no metadata, so thread and text must identify the message.
         for message in reversed(candidates):
             text = str(message.get("text") or "")
             if _may_be_same(op, text) and (channel, str(message["ts"])) not in self._live:
@@ -204,7 +203,7 @@ class SlackSender:
         return None
 
     async def history(self, channel: str, thread: str, oldest: float) -> list[Json]:
-        """Read what was said in a place since then, the oldest first."""
+        """Return the messages of a place later than `oldest`, oldest first."""
         where: Json = {"channel": channel, "oldest": f"{max(0.0, oldest):.6f}", "limit": _PAGE_SIZE}
         method = "conversations.history"
         if thread:
@@ -219,16 +218,16 @@ class SlackSender:
             cursor = (page.get("response_metadata") or {}).get("next_cursor")
             if not cursor:
                 break
-        # The root of a thread always comes along, however old it is.
+        # Slack always includes the root of a thread, however old it is.
         new = [message for message in found if float(message.get("ts") or 0) > oldest]
         return sorted(new, key=lambda message: float(message.get("ts") or 0))
 
-    # --- messages that are there --------------------------------------------------------------
+    # --- existing messages --------------------------------------------------------------------
 
     async def edit(self, op: Edit, channel: str) -> Receipt:
-        """Let a message show something else."""
+        """Edit a message; a live edit may have to wait for `run_live_edits`."""
         live = self._live.get((channel, op.message))
-        if live is None and op.streaming:  # of an earlier process
+        if live is None and op.streaming:  # started by an earlier process
             live = _LiveMessage(
                 channel,
                 op.address.thread,
@@ -250,10 +249,10 @@ class SlackSender:
         return Receipt(op.message)
 
     async def run_live_edits(self) -> None:
-        """Show what had to wait for its turn, the longest unchanged first; runs until cancelled.
+        """Send waiting live edits, longest unchanged message first, until cancelled.
 
-        Chats share Slack's limits, and none of them can know when it may go on. A later state
-        takes the place of what waits; the final form never waits here.
+        Chats share Slack's limits, so no chat can tell alone when to continue. A later
+        state replaces a waiting one; a final edit never waits here.
         """
         while True:
             await self._edits_waiting.wait()
@@ -261,7 +260,7 @@ class SlackSender:
             await self.show_waiting_edits()
 
     async def show_waiting_edits(self) -> None:
-        """Let those go on for whom there is room."""
+        """Send as many waiting live edits as the rate limit allows."""
         waiting = [live for live in self._live.values() if live.waiting_edit]
         for live in sorted(waiting, key=lambda each: each.last_shown_at):
             async with live.lock:
@@ -275,12 +274,12 @@ class SlackSender:
             if not await self._show_live_state(op, live):
                 return
         except PlatformError as error:
-            # It was not more than a glimpse; the next state or the final form makes up for it.
-            _log.debug("slack: a live update failed: %s", error)
+            # The next state or the final edit replaces this one.
+            _log.debug("slack: a live update in %s failed: %s", live.channel, error)
         live.waiting_edit = None
 
     async def _show_live_state(self, op: Edit, live: _LiveMessage) -> bool:
-        """Show a live state, or tell that there is no room for it now."""
+        """Show a live state; return false if the rate limit has no room now."""
         now, budget = self._calls.clock.monotonic(), self._calls.rate_limit
         if live.is_stream:
             if not budget.can_append(now):
@@ -296,7 +295,7 @@ class SlackSender:
     async def _replace_text(
         self, op: Edit, channel: str, live: _LiveMessage | None, text: str
     ) -> None:
-        """Edit a message, also one that an earlier process left as a stream."""
+        """Edit a message; a stream left open by an earlier process is stopped first."""
         try:
             await self._update_message(op, channel, text)
         except SlackRefusal as error:
@@ -306,7 +305,7 @@ class SlackSender:
             await self._update_message(op, channel, text)
 
     async def _append_to_stream(self, op: Edit, live: _LiveMessage) -> bool:
-        """Append what is new; False when this is a message that is edited from now on."""
+        """Append to a stream; return false if the message must be edited from now on."""
         text, changed = (
             defuse_mentions(without_partial_mention(op.text)),
             changed_tasks(op.tasks, live.cards),
@@ -332,12 +331,12 @@ class SlackSender:
                 raise
             return False
         live.record_shown(text, changed, self._calls.clock.monotonic())
-        # Not with the first words: what goes wrong with it must not put these in doubt.
+        # Only after the first append: a failure here must not make that one uncertain.
         await self._thread_status.start_session(SlackThread(live.channel, live.thread))
         return True
 
     async def _show_final(self, op: Edit, channel: str, live: _LiveMessage | None) -> None:
-        """Show the final form: the rest of the stream, or the whole anew."""
+        """Show the final text: append the rest of a stream, or replace the whole message."""
         text = defuse_mentions(op.text)
         if live and live.is_stream:
             grows = (
@@ -354,7 +353,7 @@ class SlackSender:
         try:
             await self._wait_for_final_call(UPDATE_MESSAGE)
             await self._replace_text(op, channel, live, op.text)
-        except Rejected:  # it is shown anew
+        except Rejected:  # delivery posts the text in a new message
             self._remove_live(channel, op.message)
             raise
         self._remove_live(channel, op.message)
@@ -362,7 +361,7 @@ class SlackSender:
             await self._thread_status.clear(SlackThread(channel, live.thread))
 
     async def _wait_for_final_call(self, method: str) -> None:
-        """Wait when many messages end at once; but not for ever, for Slack may allow more."""
+        """Wait for the rate limit, for a limited time because Slack may allow more calls."""
         until = self._calls.clock.monotonic() + _MAX_FINAL_WAIT_SECONDS
         while (now := self._calls.clock.monotonic()) < until:
             if not (seconds := self._calls.rate_limit.seconds_until_free(method, now)):
@@ -377,7 +376,7 @@ class SlackSender:
         rest: Chunks | None = None,
         op: Edit | None = None,
     ) -> bool:
-        """End a stream; False when it did not take what was left."""
+        """Stop a stream; return false if Slack did not take `rest`."""
         thread = SlackThread(channel, live.thread) if live else None
         busy = thread and self._thread_status.has_session(thread)
         try:
@@ -420,7 +419,7 @@ class SlackSender:
         try:
             await update(text=short, blocks=markdown_blocks(text, op.buttons))
         except SlackRefusal as error:
-            if error.code == "block_mismatch":  # what was a stream may have to stay rich text
+            if error.code == "block_mismatch":  # a former stream may have to stay rich text
                 await update(markdown_text=defuse_mentions(text))
             elif error.code in _BAD_BLOCKS:
                 await update(text=short, blocks=plain_blocks(text, op.buttons))
@@ -428,7 +427,7 @@ class SlackSender:
                 raise
 
     async def delete(self, op: Delete, channel: str) -> Receipt:
-        """Take a message away, or a file."""
+        """Delete a message or a file, if there is one."""
         try:
             if op.message.startswith("F"):
                 await self._calls.call("files.delete", file=op.message)
@@ -447,22 +446,22 @@ class SlackSender:
         try:
             await self._calls.call("chat.delete", channel=channel, ts=op.message)
         except SlackRefusal as error:
-            if error.code != "streaming_state_conflict":  # a stream of an earlier process
+            if error.code != "streaming_state_conflict":  # a stream left open by an earlier process
                 raise
             await self._stop_stream(channel, op.message, None)
             await self._calls.call("chat.delete", channel=channel, ts=op.message)
 
-    # --- signs --------------------------------------------------------------------------------
+    # --- reactions and status -----------------------------------------------------------------
 
     async def react(self, op: React, channel: str) -> Receipt:
-        """Put one sign on a message in place of the one before."""
+        """Replace our reaction on a message."""
         ts = op.message.rpartition(":")[2]
         name = emoji_name(op.emoji) if op.emoji else ""
         if name is None:
             msg = f"Slack has no name for {op.emoji}."
             raise Rejected(msg)
         old = self._reactions.get((channel, ts))
-        if old is None and name != _FIRST_REACTION:  # put there before the process started, perhaps
+        if old is None and name != _FIRST_REACTION:  # an earlier process may have set one
             old = await self._own_reaction(channel, ts)
         if old and old != name:
             await self._reaction("reactions.remove", channel, ts, old, "no_reaction")
@@ -478,9 +477,9 @@ class SlackSender:
         answer = await self._calls.read(
             "reactions.get", about_channel=channel, channel=channel, timestamp=ts, full=True
         )
-        us = (await self._calls.read("auth.test")).get("user_id")
+        own_user = (await self._calls.read("auth.test")).get("user_id")
         for reaction in (answer.get("message") or {}).get("reactions") or ():
-            if us in (reaction.get("users") or ()):
+            if own_user in (reaction.get("users") or ()):
                 return str(reaction["name"])
         return ""
 
@@ -494,7 +493,7 @@ class SlackSender:
                 raise
 
     async def typing(self, op: Typing, channel: str) -> Receipt:
-        """Say in a thread that an answer is being written, and what goes on, or that it is over."""
+        """Show or clear the status of a thread."""
         if not op.address.thread:
             return Receipt()
         thread = SlackThread(channel, op.address.thread)
@@ -509,7 +508,7 @@ class SlackSender:
             )
         return Receipt()
 
-    # --- what is being written ----------------------------------------------------------------
+    # --- live messages ------------------------------------------------------------------------
 
     def _add_live(self, ts: str, live: _LiveMessage) -> None:
         self._live[live.channel, ts] = live
@@ -526,7 +525,7 @@ class SlackSender:
         self._update_rate_limit()
 
     def _update_rate_limit(self) -> None:
-        """Tell the budget how many messages still want to be shown and closed."""
+        """Report the number of live messages to the rate limit, which reserves calls for them."""
         forgotten = self._calls.clock.monotonic() - _LIVE_EXPIRY_SECONDS
         for key in [key for key, live in self._live.items() if live.last_shown_at < forgotten]:
             del self._live[key]
@@ -540,13 +539,13 @@ def _metadata(op: str) -> Json:
 
 
 def _live_text(op: Post | Edit) -> str:
-    """Give the live text of a message that is edited: it has no cards, so a line stands below."""
+    """Return the text of a live edit, with a line about running tasks in place of cards."""
     text = close_open_marks(op.text)
     return "\n\n".join(filter(str.strip, (text, task_summary(op.tasks)))) if op.tasks else text
 
 
 def _may_be_same(op: Post, text: str) -> bool:
-    """Tell whether a text may be what a try of this op has shown; Slack puts the titles into it."""
+    """Return true if a text may come from this op; Slack adds the titles of cards."""
     seen, wanted = letters_and_digits(text), letters_and_digits(op.text)
     for task in op.tasks:
         seen = seen.replace(letters_and_digits(task_title(task)), "", 1)
@@ -556,5 +555,5 @@ def _may_be_same(op: Post, text: str) -> bool:
 
 
 def _original_op(op: Edit) -> str:
-    """Name the op that showed the message first; an edit of op X is called X.e."""
+    """Return the op that posted the message; an edit of op X is called X.e."""
     return op.op.removesuffix(".e")

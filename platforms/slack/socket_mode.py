@@ -1,7 +1,7 @@
-"""Socket Mode: one WebSocket after another, over which Slack hands us envelopes.
+"""Socket Mode: the WebSocket connections over which Slack delivers envelopes.
 
-The library's own client acknowledges from tasks that nobody owns, retries a refused token for ever,
-and notices a cut connection only at its next tick; a loop of our own is shorter than the detours.
+The library's own client acknowledges from tasks without an owner, retries a refused token forever,
+and notices a cut connection only at the next tick. This loop is shorter than working around that.
 """
 
 import asyncio
@@ -17,41 +17,42 @@ from slack_sdk.socket_mode.response import SocketModeResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
 from platforms.core.errors import PlatformError, Unauthorized, Unavailable, Unconfirmed
-from platforms.slack.calls import Json, SlackClient, translate_error
+from platforms.slack.calls import Json, SlackClient
+from platforms.slack.errors import translate_error
 from sessions.values.secret import Secret
 
 _log = logging.getLogger(__name__)
 
 PING_SECONDS = 10.0
-"""Seconds between our pings; half of that without a pong, and the connection is taken for dead."""
+"""Seconds between pings; a connection without a pong for half of that is closed."""
 
 _TIMEOUT_SECONDS = 10.0
 _MAX_RECONNECTS, _RECONNECT_WINDOW_SECONDS = 5, 60.0
-_STALE_COUNT_SECONDS = 30.0  # seconds for which Slack may still count a connection that was cut
+_STALE_COUNT_SECONDS = 30.0  # Slack may count a cut connection for this long
 
 FIRST_CHECK_SECONDS = 5.0
-"""Seconds after the start until the connections are counted again: of two programs that start
-together the first cannot know of the second."""
+"""Seconds after the start until the connections are counted again, because the first of two programs
+that start together cannot see the second."""
 
 MAX_CHECK_SECONDS, RECHECK_SECONDS = 300.0, 60.0
-"""Longest pause between two counts, to which they grow, and the pause while there is another
-program. Slack tells the number only to a connection that begins, and allows few of those."""
+"""Longest pause between two counts, and the pause while another program is connected. Slack reports
+the number only to a new connection, and allows few of those."""
 
 _CHECK_BACKOFF = 4.0
 
 OTHER_PROGRAM = (
     "another program uses the same app token, and each message reaches only one of the two; stop "
-    "it, or give it an app of its own"
+    "it, or give it its own app"
 )
 
-_DRAIN_SECONDS = 0.2  # seconds for which a connection that was opened to count is still listened to
+_DRAIN_SECONDS = 0.2  # time a connection opened for counting stays open for envelopes
 
 EnvelopeHandler = Callable[[SocketModeRequest, Callable[[], Awaitable[None]]], None]
-"""Takes an envelope, and what acknowledges it; must not wait."""
+"""Called with an envelope and the function that acknowledges it; must not block."""
 
 
 class SocketModeConnection:
-    """Keeps a connection open."""
+    """Keeps a connection open, and reports other programs that use the same app token."""
 
     def __init__(
         self,
@@ -69,14 +70,14 @@ class SocketModeConnection:
         self._first_check_seconds = first_check_seconds
         self._max_check_seconds = max_check_seconds
         self._recheck_seconds = recheck_seconds
-        self._has_other_program = False  # another program has connections, too
-        self._own_connections = 0  # connections of our own
+        self._has_other_program = False
+        self._own_connections = 0
         self._ended_at: list[float] = []
         self._cut_at: float | None = None
         self._socket: aiohttp.ClientWebSocketResponse | None = None
 
     async def reconnect(self) -> None:
-        """Give up a connection that was found to be deaf; the next one is opened at once."""
+        """Close a connection that delivers nothing; `run` opens another one at once."""
         if self._socket:
             await self._socket.close()
 
@@ -86,7 +87,7 @@ class SocketModeConnection:
         handle: EnvelopeHandler,
         on_connected: Callable[[], None],
     ) -> None:
-        """Stay connected until cancelled; raises when that cannot be done."""
+        """Stay connected until cancelled; raise `PlatformError` if that fails."""
         while True:
             url = await self._fetch_url(session)
             try:
@@ -99,7 +100,7 @@ class SocketModeConnection:
             ] + [now]
             if len(self._ended_at) > _MAX_RECONNECTS:
                 self._ended_at.clear()
-                msg = "Slack ends its connections again and again"
+                msg = "Slack keeps closing the connection"
                 raise Unavailable(msg)
 
     async def _fetch_url(self, session: aiohttp.ClientSession) -> str:
@@ -110,9 +111,9 @@ class SocketModeConnection:
         except (SlackClientError, aiohttp.ClientError, OSError, AttributeError) as error:
             ours = translate_error(error)
             if isinstance(ours, Unauthorized):
-                msg = f"{ours}; it is the app token (xapp-…) that was refused"
+                msg = f"{ours}; Slack refused the app token (xapp-…)"
                 raise Unauthorized(msg) from error
-            if isinstance(ours, Unconfirmed):  # it changes nothing, so it may be asked again
+            if isinstance(ours, Unconfirmed):  # the call changes nothing, so repeat it
                 raise Unavailable(str(ours)) from error
             raise ours from error
         return str(answer.get("url"))
@@ -137,7 +138,7 @@ class SocketModeConnection:
     async def _connect(
         self, session: aiohttp.ClientSession, url: str
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-        """Open a connection; Slack's hello tells how many there are now."""
+        """Open a connection and check the hello, which reports the number of connections."""
         async with session.ws_connect(
             url,
             heartbeat=PING_SECONDS,
@@ -156,37 +157,37 @@ class SocketModeConnection:
     async def watch_for_other_programs(
         self, session: aiohttp.ClientSession, handle: EnvelopeHandler
     ) -> None:
-        """Count the connections now and then, until cancelled."""
+        """Count the connections from time to time, until cancelled."""
         pause = self._first_check_seconds
         while True:
             await asyncio.sleep(self._recheck_seconds if self._has_other_program else pause)
             pause = min(pause * _CHECK_BACKOFF, self._max_check_seconds)
-            if self._socket:  # else the next hello tells
+            if self._socket:  # else the next hello reports the number
                 with contextlib.suppress(PlatformError, aiohttp.ClientError, OSError):
                     await self._count_connections(session, handle)
 
     async def _count_connections(
         self, session: aiohttp.ClientSession, handle: EnvelopeHandler
     ) -> None:
-        """Open a connection besides the one that is open; what comes over it counts as usual."""
+        """Open a second connection for the hello; handle envelopes that arrive over this one too."""
         url = await self._fetch_url(session)
         async with self._connect(session, url) as socket:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_DRAIN_SECONDS):
                     await self._receive(socket, handle)
-        self._cut_at = self._calls.clock.monotonic()  # it may be counted for a moment longer
+        self._cut_at = self._calls.clock.monotonic()  # Slack may count this one a little longer
 
     async def _receive(
         self, socket: aiohttp.ClientWebSocketResponse, handle: EnvelopeHandler
     ) -> bool:
-        """Hand out envelopes until the connection ends; tells whether Slack said so before."""
+        """Handle envelopes until the connection ends; return true if Slack announced the end."""
         async for message in socket:
             envelope = _decode_message(message)
             if envelope.get("type") == "disconnect":
                 reason = envelope.get("reason")
-                if reason == "warning":  # the end is near, but not here
+                if reason == "warning":  # announces a later disconnect
                     continue
-                _log.info("slack: asks for a new connection (%s)", reason)
+                _log.info("slack: Slack closes the connection (%s); opening another one", reason)
                 if reason == "link_disabled":
                     msg = "Socket Mode is turned off for this app"
                     raise Unavailable(msg)
@@ -198,7 +199,7 @@ class SocketModeConnection:
 
     def _check_hello(self, hello: Json) -> None:
         if hello.get("type") != "hello":
-            msg = f"Slack did not say hello ({hello.get('type') or 'the connection ended'})"
+            msg = f"Slack sent no hello ({hello.get('type') or 'the connection ended'})"
             raise Unavailable(msg)
         count = hello.get("num_connections")
         if not isinstance(count, int):
@@ -220,8 +221,8 @@ def _acknowledgement(
         try:
             await socket.send_json(SocketModeResponse(envelope_id).to_dict())
         except (aiohttp.ClientError, OSError):
-            # It comes again over the next connection, and is known there.
-            _log.debug("slack: %s could not be acknowledged any more", envelope_id)
+            # Slack repeats the envelope over the next connection; the inbox knows the event.
+            _log.debug("slack: envelope %s could not be acknowledged", envelope_id)
 
     return acknowledge
 

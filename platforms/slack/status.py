@@ -1,8 +1,8 @@
-"""Whether a thread shows that we are at work: a line of words, and Slack's own Stop.
+"""Status line and native Stop button of a thread.
 
-The Stop stands below a thread whose session is "processing". That fades only after an hour, so
-where it was set is kept, and it is taken away at the latest by the next process. The words fade
-after two minutes. Both are a courtesy: some apps, channels and plans do not have them.
+Slack shows the Stop button below a thread whose session is "processing". That state lasts for an
+hour, so threads with it are stored, and the next process clears them at the latest. The status line
+lasts for two minutes. Both are best effort, because some apps, channels and plans lack them.
 """
 
 import asyncio
@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from platforms.core.errors import PlatformError, Rejected, Unauthorized
-from platforms.slack.calls import SlackClient, SlackRefusal
+from platforms.slack.calls import SlackClient
+from platforms.slack.errors import SlackRefusal
 from platforms.slack.format import defuse_mentions
 from platforms.slack.rate_limit import SET_SESSION_STATUS
 
@@ -21,7 +22,7 @@ _log = logging.getLogger(__name__)
 STATUS_METHOD = "assistant.threads.setStatus"
 WRITING_STATUS = "is writing…"
 STATUS_TIMEOUT_SECONDS = 5.0
-"""Seconds; answers wait behind this."""
+"""Timeout of a call, in seconds; answers wait for these calls."""
 
 _MAX_STATUS_CHARS = 150
 _PERMANENT_REFUSALS = {
@@ -34,40 +35,40 @@ _PERMANENT_REFUSALS = {
     "not_allowed_token_type",
     "channel_type_not_supported",
 }
-"""Refusals that are about the app or the channel, so that asking again is useless."""
+"""Refusals that concern the app or the channel, so repeating the call is useless."""
 
 SaveSessions = Callable[[str], Awaitable[None]]
-"""Stores where it may be seen that we are at work."""
+"""Stores the threads that may show the Stop button."""
 
 
 class SlackThread(msgspec.Struct, frozen=True):
-    """Where an answer is written."""
+    """The thread of an answer."""
 
     channel: str
     ts: str
 
 
 class ThreadStatus:
-    """Says that we are at work, and that we are not any more."""
+    """Shows and clears the status line and the Stop button."""
 
     def __init__(self, calls: SlackClient, save: SaveSessions) -> None:
         self._calls = calls
         self._save = save
-        self._sessions: dict[SlackThread, bool] = {}  # whether we have said so ourselves
-        self._to_clear: dict[SlackThread, None] = {}  # it may still be seen there, and must not
-        self._with_status: set[SlackThread] = set()  # threads that show words
-        self._channels_without_status: set[str] = set()  # channels that have no such line,
-        self._channels_without_sessions: set[str] = set()  # and no sessions
+        self._sessions: dict[SlackThread, bool] = {}  # True if set by us, not by a stream
+        self._to_clear: dict[SlackThread, None] = {}  # may still show the Stop button
+        self._with_status: set[SlackThread] = set()
+        self._channels_without_status: set[str] = set()
+        self._channels_without_sessions: set[str] = set()
         self._changed = False
 
     def restore(self, stored: str | None) -> None:
-        """Take over where an earlier process was at work when it ended."""
+        """Load the threads of an earlier process that may have to be cleared."""
         for thread in msgspec.json.decode(stored, type=list[SlackThread]) if stored else []:
             self._to_clear[thread] = None
             self._with_status.add(thread)
 
     async def show_status(self, thread: SlackThread, status: str) -> None:
-        """Show what goes on; no words: something else shows it."""
+        """Show a status line; an empty one removes it, because a message shows the progress."""
         await self.start_session(thread)
         if (
             not (status or thread in self._with_status)
@@ -85,7 +86,7 @@ class ThreadStatus:
             self._with_status.discard(thread)
 
     async def start_session(self, thread: SlackThread) -> None:
-        """Let Slack show its Stop."""
+        """Set the session to processing, so that Slack shows its Stop button."""
         if self._sessions.get(thread) or thread.channel in self._channels_without_sessions:
             return
         now = self._calls.clock.monotonic()
@@ -94,13 +95,13 @@ class ThreadStatus:
             return
         self._to_clear.pop(thread, None)
         self._sessions[thread] = True
-        await self._store()  # before it can be seen, lest a crash leaves it there
+        await self._store()  # before the call, so that a crash cannot leave the button behind
         await self._set_status(
             SET_SESSION_STATUS, thread, "processing", self._channels_without_sessions
         )
 
     async def clear(self, thread: SlackThread) -> None:
-        """Show no more that we are at work."""
+        """Remove the status line and the Stop button."""
         await self._clear_status(thread)
         if thread in self._sessions:
             del self._sessions[thread]
@@ -108,30 +109,30 @@ class ThreadStatus:
             await self._end_session(thread)
 
     def on_message_shown(self, thread: SlackThread) -> None:
-        """A message was shown there: Slack has taken the words away."""
+        """Record that a message was posted, which removes the status line."""
         self._with_status.discard(thread)
 
     def on_stream_started(self, thread: SlackThread) -> None:
-        """A stream began there, which may let Slack show its Stop."""
+        """Record that a stream started, which may show the Stop button."""
         self.on_message_shown(thread)
         if thread.channel not in self._channels_without_sessions:
             self._sessions.setdefault(thread, False)
             self._update_rate_limit()
 
     def has_session(self, thread: SlackThread) -> bool:
-        """Whether it was said there that we are at work."""
+        """Return true if `start_session` has set this session to processing."""
         return self._sessions.get(thread, False)
 
     def on_stream_ended(self, thread: SlackThread) -> None:
-        """A stream came to its end: that puts the session at rest."""
+        """Record that a stream ended, which sets the session to active."""
         self._sessions.pop(thread, None)
         self._to_clear.pop(thread, None)
         self._update_rate_limit()
 
     async def retry_clearing(self) -> None:
-        """Try again where it may still be seen, and keep where it is."""
+        """Repeat failed calls to clear threads, and store what remains."""
         for thread in list(self._to_clear):
-            if thread in self._to_clear:  # nobody has begun to work there meanwhile
+            if thread in self._to_clear:  # no new session started meanwhile
                 await self._clear_status(thread)
                 await self._end_session(thread)
         if self._changed:
@@ -152,7 +153,7 @@ class ThreadStatus:
     async def _set_status(
         self, method: str, thread: SlackThread, status: str, refused: set[str]
     ) -> bool:
-        """Set a status; False when it is not known what is shown now."""
+        """Set a status; return false if the outcome is unknown."""
         try:
             async with asyncio.timeout(STATUS_TIMEOUT_SECONDS):
                 await self._calls.call(
@@ -161,14 +162,14 @@ class ThreadStatus:
         except Unauthorized:
             raise
         except Rejected as error:
-            _log.debug("slack: %s has no %s: %s", thread.channel, method, error)
+            _log.debug("slack: %s refused in %s: %s", method, thread.channel, error)
             if isinstance(error, SlackRefusal) and error.code in _PERMANENT_REFUSALS:
                 refused.add(thread.channel)
             if method == SET_SESSION_STATUS:
                 self._sessions.pop(thread, None)
                 self._update_rate_limit()
         except (PlatformError, TimeoutError) as error:
-            _log.debug("slack: %s: %s", method, error)
+            _log.debug("slack: %s failed in %s: %s", method, thread.channel, error)
             return False
         return True
 

@@ -1,6 +1,6 @@
-"""Sans-IO: what a stream is told: words, and a card for each thing that the agent does.
+"""Sans-IO: chunks of a stream: text, and a card for each task of the agent.
 
-A stream is of one kind from its first call to its last, so all of it goes as chunks; Slack refuses
+The mode of a stream is fixed by the first call, so everything goes as chunks; Slack refuses
 bare Markdown in between (`streaming_mode_mismatch`).
 """
 
@@ -16,9 +16,9 @@ from platforms.slack.format import defuse_mentions
 Chunks = list[dict[str, Any]]
 
 MAX_CARDS = 30
-"""In one message: Slack takes 50 rows, and counts their titles among the text."""
+"""Cards per message; Slack allows 50, but their titles count towards the text limit."""
 
-MAX_TITLE_CHARS = 120  # Slack takes 256
+MAX_TITLE_CHARS = 120  # Slack allows 256
 _MAX_SUMMARY_CHARS = 300
 _STATUS = {
     TaskState.RUNNING: "in_progress",
@@ -29,7 +29,7 @@ _MENTION = re.compile(r"<(?=[@#!])")
 
 
 def changed_tasks(tasks: Iterable[Task], shown: Mapping[str, Task]) -> tuple[Task, ...]:
-    """Give the tasks of which a message shows another state, or none though it has room."""
+    """Return the tasks whose card is out of date or missing, as far as the message has room."""
     room = MAX_CARDS - len(shown)
     found = []
     for task in tasks:
@@ -41,7 +41,7 @@ def changed_tasks(tasks: Iterable[Task], shown: Mapping[str, Task]) -> tuple[Tas
 
 
 def stream_chunks(growth: str, changed: Iterable[Task], shown: Mapping[str, Task]) -> Chunks:
-    """Say what is new: a card that is over already was there before the words, others are after."""
+    """Return the chunks for new text and tasks; cards already shown or finished precede the text."""
     before: Chunks = []
     after: Chunks = []
     for task in changed:
@@ -52,7 +52,7 @@ def stream_chunks(growth: str, changed: Iterable[Task], shown: Mapping[str, Task
 
 
 def finished_tasks(tasks: Iterable[Task], shown: Mapping[str, Task]) -> tuple[Task, ...]:
-    """Give all tasks as they are once nothing goes on: what still ran was cut off."""
+    """Return the final state of all tasks; one that is still running failed."""
     last = {**shown, **{task.id: task for task in tasks}}
     return tuple(
         msgspec.structs.replace(task, state=TaskState.FAILED)
@@ -63,7 +63,7 @@ def finished_tasks(tasks: Iterable[Task], shown: Mapping[str, Task]) -> tuple[Ta
 
 
 def task_summary(tasks: Iterable[Task]) -> str:
-    """Say in one line what is being done, for a message that has no cards."""
+    """Summarize running tasks in one line, for a message without cards."""
     found = list(tasks)
     running = [task for task in found if task.state is TaskState.RUNNING]
     shown = " · ".join(task_title(task) for task in running or found[-1:])
@@ -71,7 +71,7 @@ def task_summary(tasks: Iterable[Task]) -> str:
 
 
 def task_title(task: Task) -> str:
-    """Write a task's title on one line; it must not call anybody."""
+    """Return a task's title on one line, without mentions."""
     words = _MENTION.sub("<\u200b", defuse_mentions(" ".join(task.title.split()))) or "…"
     return words if len(words) <= MAX_TITLE_CHARS else f"{words[: MAX_TITLE_CHARS - 1]}…"
 

@@ -1,88 +1,77 @@
-"""The other way in: requests that Slack sends us, each signed."""
+"""Signed requests, the alternative to Socket Mode: signature check and Starlette endpoint."""
 
-import hashlib
-import hmac
+import re
 from collections.abc import Awaitable, Callable
-from urllib.parse import parse_qs
+from urllib.parse import parse_qsl
 
-import msgspec
+from slack_bolt.adapter.starlette.async_handler import to_async_bolt_request, to_starlette_response
+from slack_bolt.async_app import AsyncBoltRequest
+from slack_bolt.middleware.request_verification.async_request_verification import (
+    AsyncRequestVerification,
+)
+from slack_bolt.response import BoltResponse
+from slack_sdk.signature import Clock as SignatureClock
+from slack_sdk.signature import SignatureVerifier
 from starlette.requests import Request
 from starlette.responses import Response
 
-from platforms.core.errors import PlatformError
-from platforms.slack.calls import Json
+from platforms.slack.dispatch import UNREADABLE, SlackDispatcher
 from sessions.values.clock import Clock
 from sessions.values.secret import Secret
 
-MAX_AGE_SECONDS = 300
-"""Seconds that a request may be old, lest a copied one is sent again later."""
+EVENTS_PATH = "/slack/events"
 
+_FORM = "application/x-www-form-urlencoded"
 _STALE_BEFORE_WARNING = 3
-
-SlackEventHandler = Callable[[str, Json], Awaitable[None]]
-
-
-def is_signature_valid(secret: Secret, timestamp: str, signature: str, body: bytes) -> bool:
-    """Check Slack's signature, version 0; how old it is is another question."""
-    if not (timestamp.isascii() and timestamp.isdigit()):
-        return False
-    signed = b"v0:" + timestamp.encode() + b":" + body
-    digest = hmac.new(secret.reveal().encode(), signed, hashlib.sha256).hexdigest()
-    return hmac.compare_digest(f"v0={digest}".encode(), signature.encode())
+_TIMESTAMP = re.compile(r"[0-9]{1,15}")
 
 
-def clock_difference(timestamp: str, now: float) -> float:
-    """By how much our clock is ahead of the moment at which a request was signed."""
-    return now - int(timestamp)
+class SignatureCheck(AsyncRequestVerification):
+    """bolt's check of signatures on the gateway's clock; reports when that clock is wrong.
 
-
-class SlackWebhook:
-    """Reads requests and answers once what they carry is stored."""
+    `trouble` receives a sentence when requests are refused for their age, and "" when that ends.
+    """
 
     def __init__(
         self, secret: Secret, clock: Clock, trouble: Callable[[str], None] = lambda _: None
     ) -> None:
-        self._secret = secret
-        self._clock = clock
-        self._trouble = trouble  # told what keeps it from working, and when that is over
+        super().__init__(secret.reveal())
+        self._clock = _SignatureClock(clock)
+        self._verifier = SignatureVerifier(secret.reveal(), self._clock)
+        self._trouble = trouble
         self._stale_in_a_row = 0
-        self.handle_event: SlackEventHandler | None = None
-        """Stores an event, by the kind of its envelope; None while nobody receives."""
 
-    async def serve(self, request: Request) -> Response:
-        """Answer one request; anything but a 2xx makes Slack send it again."""
-        body = await request.body()
-        timestamp = request.headers.get("x-slack-request-timestamp", "")
-        signature = request.headers.get("x-slack-signature", "")
-        if not is_signature_valid(self._secret, timestamp, signature, body):
-            return Response("The signature does not fit.\n", 401, media_type="text/plain")
-        apart = clock_difference(timestamp, self._clock.now() / 1000)
-        if abs(apart) > MAX_AGE_SECONDS:
-            self._on_stale_request(apart)
-            return Response("The signature is of another time.\n", 401, media_type="text/plain")
-        self._on_fresh_request()
-        try:
-            kind, payload = _parse_request(request.headers.get("content-type", ""), body)
-        except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError):
-            return Response("This is not what Slack sends.\n", 400, media_type="text/plain")
-        if kind == "url_verification":
-            return Response(str(payload.get("challenge") or ""), media_type="text/plain")
-        if self.handle_event is None:
-            return Response("Not yet; please again.\n", 503, media_type="text/plain")
-        try:
-            await self.handle_event(kind, payload)
-        except PlatformError:  # not stored; the log says why
-            return Response("Not now; please again.\n", 503, media_type="text/plain")
-        return Response()
+    async def async_process(
+        self,
+        *,
+        req: AsyncBoltRequest,
+        resp: BoltResponse,  # noqa: ARG002 - bolt passes it
+        next: Callable[[], Awaitable[BoltResponse]],  # noqa: A002 - bolt's name for it
+    ) -> BoltResponse:
+        """Let a genuine and recent request pass; answer 401 to all others."""
+        timestamp = req.headers.get("x-slack-request-timestamp", [""])[0]
+        signature = req.headers.get("x-slack-signature", [""])[0]
+        if not (_TIMESTAMP.fullmatch(timestamp) and signature.isascii()):
+            return self._build_error_response()  # the verifier would raise
+        if self.verifier.is_valid(req.raw_body, timestamp, signature):
+            self._on_fresh_request()
+            return await next()
+        signed_at = SignatureVerifier(self._signing_secret, _FrozenClock(int(timestamp)))
+        if signed_at.is_valid(req.raw_body, timestamp, signature):
+            self._on_stale_request(self._clock.now() - int(timestamp))
+        return self._build_error_response()
 
-    def _on_stale_request(self, apart: float) -> None:
-        """One such request may be a copy; several in a row mean that a clock is wrong, ours."""
+    def _on_stale_request(self, ahead: float) -> None:
+        """Count a request that is genuine but old; several in a row mean that our clock is wrong.
+
+        A single one may be a copy that is sent again.
+        """
         self._stale_in_a_row += 1
         if self._stale_in_a_row >= _STALE_BEFORE_WARNING:
-            minutes, way = round(abs(apart) / 60), "ahead" if apart > 0 else "behind"
+            minutes, way = round(abs(ahead) / 60), "ahead" if ahead > 0 else "behind"
             self._trouble(
-                f"the clock of this machine is {minutes} min {way} of Slack's, so what Slack "
-                "sends cannot be trusted; set it right"
+                f"the clock of this machine is {minutes} min {way} of Slack's, so requests from "
+                "Slack are refused; set the clock"
             )
 
     def _on_fresh_request(self) -> None:
@@ -91,18 +80,49 @@ class SlackWebhook:
             self._trouble("")
 
 
-def _parse_request(content_type: str, body: bytes) -> tuple[str, Json]:
-    """Tell which kind of envelope a request stands for."""
-    if content_type.startswith("application/x-www-form-urlencoded"):
-        form = {key: values[0] for key, values in parse_qs(body.decode()).items()}
-        if "payload" in form:
-            return "interactive", _decode_object(form["payload"].encode())
-        return "slash_commands", dict(form)
-    payload = _decode_object(body)
-    kind = payload.get("type")
-    return ("url_verification" if kind == "url_verification" else "events_api"), payload
+class _SignatureClock(SignatureClock):
+    """The gateway's clock, in the unit of the verifier."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def now(self) -> float:
+        return self._clock.now() / 1000
 
 
-def _decode_object(text: bytes) -> Json:
-    found: Json = msgspec.json.decode(text, type=dict[str, object])
+class _FrozenClock(SignatureClock):
+    """A clock that stands still, so that the age of a request does not count."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def now(self) -> float:
+        return self._seconds
+
+
+class SlackWebhook:
+    """The Starlette endpoint; the response is sent after the commit."""
+
+    def __init__(self, dispatcher: SlackDispatcher) -> None:
+        self._dispatcher = dispatcher
+
+    async def serve(self, request: Request) -> Response:
+        """Answer one request; Slack repeats a request unless the status is 2xx."""
+        try:
+            bolt_request = _read_request(request, await request.body())
+        except UNREADABLE:
+            return Response("Not a request of Slack.\n", 400, media_type="text/plain")
+        return to_starlette_response(await self._dispatcher.dispatch(bolt_request))
+
+
+def _read_request(request: Request, body: bytes) -> AsyncBoltRequest:
+    is_form = request.headers.get("content-type", "").startswith(_FORM)
+    if not (is_form or body.startswith(b"{")):
+        msg = "neither a form nor a JSON object"
+        raise ValueError(msg)
+    found = to_async_bolt_request(request, body)
+    if is_form and not found.body:
+        # bolt takes any form with the word "payload" for an interaction, even a command with that
+        # word in the text, and returns an empty body.
+        found.body = dict(parse_qsl(found.raw_body, keep_blank_values=True))
     return found

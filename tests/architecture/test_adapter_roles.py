@@ -27,9 +27,6 @@ SPLIT_ROLES = {("telegram", "format"): ("format_rich", "format_entities")}
 MISSING_ROLES = {
     ("telegram", "rate_limit"): "The delivery queue keeps to the rates in `capabilities`; `http` "
     "holds back calls to a chat for as long as Telegram's 429 says.",
-    ("slack", "capabilities"): "The records are in `adapter`.",
-    ("slack", "receive"): "`adapter` receives from `socket_mode` and `webhook`.",
-    ("slack", "errors"): "`calls` translates the errors of the Web API.",
 }
 """Roles for which an adapter has no module, each with the reason."""
 

@@ -63,3 +63,23 @@ def test_the_core_never_asks_which_platform_it_talks_to() -> None:
             if isinstance(node, ast.Compare):
                 compared = [each for each in ast.walk(node) if isinstance(each, ast.Constant)]
                 assert not any(each.value in names for each in compared), path
+
+
+def reads_private_attribute_of_another(node: ast.AST) -> bool:
+    if isinstance(node, ast.Attribute):
+        own = isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"}
+        return node.attr.startswith("_") and not node.attr.endswith("__") and not own
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in {"getattr", "setattr", "hasattr"}
+        and isinstance(node.args[1], ast.Constant)
+        and str(node.args[1].value).startswith("_")
+    )
+
+
+def test_providers_use_only_public_attributes_of_their_libraries() -> None:
+    """An SDK or HTTP client may move a private attribute in any release."""
+    for path in (ROOT / "agent/providers").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            assert not reads_private_attribute_of_another(node), f"{path}: {ast.unparse(node)}"

@@ -172,6 +172,7 @@ SERVICES: dict[str, Opened] = {
     "telegram": telegram.opened,
     "discord": discord.opened,
     "slack": slack.opened,
+    "slack over http": lambda: slack.opened(over_http=True),
     "web": web.opened,
     "console": console.opened,
 }

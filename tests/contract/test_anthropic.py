@@ -1,4 +1,4 @@
-"""What the provider for Anthropic's Messages makes of a real server."""
+"""The provider for Anthropic's Messages API against a real server."""
 
 import asyncio
 import json
@@ -55,7 +55,7 @@ async def collect(provider: AnthropicProvider, request: ModelRequest = REQUEST) 
 async def until_it_breaks(
     provider: AnthropicProvider, request: ModelRequest
 ) -> tuple[list[Chunk], errors.ProviderError | None]:
-    """What came, and how it ended."""
+    """Return the chunks and the error that ended them."""
     read: list[Chunk] = []
     try:
         async with asyncio.timeout(5), provider.stream(request) as chunks:
@@ -111,7 +111,7 @@ BEGUN = UsageChunk(10, 1)
                 UsageChunk(100, 7, cached_tokens=60),
                 DoneChunk(),
             ],
-            id="a whole answer",
+            id="a complete response",
         ),
         pytest.param(
             "H C(0,c1,read,-) C(0,-,-,'{\"path\":') C(0,-,-,'\"a\"}') C(1,c2,read,{}) F tool_calls D",
@@ -130,23 +130,23 @@ BEGUN = UsageChunk(10, 1)
             ],
             id="two calls",
         ),
-        pytest.param("H P B P EOF", [BEGUN], id="signs of life only"),
-        pytest.param('H T"a" EOF', [BEGUN, TextChunk("a")], id="a body that just ends"),
+        pytest.param("H P B P EOF", [BEGUN], id="pings only"),
+        pytest.param('H T"a" EOF', [BEGUN, TextChunk("a")], id="end of body without end marker"),
         pytest.param(
-            'H T"a" D HANG', [BEGUN, TextChunk("a"), DoneChunk()], id="open after the end mark"
+            'H T"a" D HANG', [BEGUN, TextChunk("a"), DoneChunk()], id="open after the end marker"
         ),
         pytest.param(
-            'H T"a" D RST', [BEGUN, TextChunk("a"), DoneChunk()], id="reset after the end mark"
+            'H T"a" D RST', [BEGUN, TextChunk("a"), DoneChunk()], id="reset after the end marker"
         ),
     ],
 )
-async def test_reads_what_the_server_sends(script: str, chunks: list[Chunk]) -> None:
+async def test_the_stream_is_converted_to_chunks(script: str, chunks: list[Chunk]) -> None:
     async with serving(script) as (provider, server):
         assert await told(provider) == [OPENED, *chunks]
         assert len(server.requests) == 1
 
 
-async def test_every_sign_of_life_is_passed_on() -> None:
+async def test_every_ping_is_passed_on() -> None:
     async with serving("H [P]*5 EOF") as (provider, _):
         assert (await collect(provider)).count(PingChunk(beat=True)) == 5
 
@@ -154,7 +154,7 @@ async def test_every_sign_of_life_is_passed_on() -> None:
 WHOLE = 'H R"hm" T"Hello" C(0,c1,read,{"path":"a"}) F tool_calls U(7) D'
 
 
-async def test_an_answer_in_one_piece_says_the_same_as_a_stream() -> None:
+async def test_a_json_response_gives_the_same_as_a_stream() -> None:
     async with serving(WHOLE, WHOLE) as (provider, server):
         streamed = put_together(await collect(provider))
         request = msgspec.structs.replace(REQUEST, stream=False)
@@ -174,8 +174,8 @@ async def test_an_answer_in_one_piece_says_the_same_as_a_stream() -> None:
 
 
 @pytest.mark.parametrize("ending", ["EOF", "RST", "FIN"])
-@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-async def test_a_call_that_was_cut_is_never_sealed(ending: str, stream: bool) -> None:
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "JSON response"])
+async def test_a_truncated_call_is_never_sealed(ending: str, stream: bool) -> None:
     script = f'H C(0,c1,read,\'{{"path":"a"\') {ending}'
     request = msgspec.structs.replace(REQUEST, stream=stream)
     async with serving(script) as (provider, _):
@@ -185,14 +185,14 @@ async def test_a_call_that_was_cut_is_never_sealed(ending: str, stream: bool) ->
     assert not any(made.sealed for made in step.calls)
 
 
-# --- the SDK as the measure ------------------------------------------------------------------
+# --- comparison with the SDK -----------------------------------------------------------------
 
 RECORDED = 'H R"hm, ä" P T"Hel" T"lo 🙂" C(0,c1,read,-) C(0,-,-,\'{"pa\') C(0,-,-,\'th":"ß"}\') '
 RECORDED += 'C(1,c2,read,{"path":"b"}) F tool_calls U(7,100,60) D'
 
 
 async def sdk_reads(raw: bytes) -> list[tuple[str, ...]]:
-    """What the SDK's own iterator makes of a recorded body."""
+    """Return the content that the SDK's own iterator reads from a recorded body."""
 
     async def answer(_request: httpx2.Request) -> httpx2.Response:
         return httpx2.Response(200, content=raw, headers={"content-type": "text/event-stream"})
@@ -247,7 +247,7 @@ def we_say(chunks: list[Chunk]) -> list[tuple[str, ...]]:
     return said
 
 
-async def test_the_content_is_what_the_sdk_itself_reads() -> None:
+async def test_the_content_matches_that_of_the_sdk() -> None:
     async with serving(RECORDED) as (provider, _):
         ours = we_say(await collect(provider))
     theirs = await sdk_reads(body_of(RECORDED, "anthropic"))
@@ -277,17 +277,17 @@ async def test_the_content_is_what_the_sdk_itself_reads() -> None:
         pytest.param('H T"a" FIN', errors.ConnectionLost, "incomplete", id="closed in the body"),
         pytest.param('H E529"busy" EOF', errors.Overloaded, "busy", id="overloaded inside"),
         pytest.param('H E429"slow" EOF', errors.RateLimited, "slow", id="rate limit inside"),
-        pytest.param('H E401"no" EOF', errors.ApiKeyRejected, "no", id="key refused inside"),
+        pytest.param('H E401"no" EOF', errors.ApiKeyRejected, "no", id="key rejected inside"),
         pytest.param(
             'H X"event: error\ndata: upstream\n\n" EOF',
             errors.ConnectionLost,
             "upstream",
             id="in plain text",
         ),
-        pytest.param('H X"data: {]\n\n" EOF', errors.ConnectionLost, "unreadable", id="no JSON"),
+        pytest.param('H X"data: {]\n\n" EOF', errors.ConnectionLost, "unreadable", id="not JSON"),
     ],
 )
-async def test_every_failure_is_one_of_ours_and_nothing_is_repeated(
+async def test_every_failure_is_a_provider_error_and_nothing_is_retried(
     script: str, error: type[errors.ProviderError], words: str
 ) -> None:
     async with serving(script) as (provider, server):
@@ -298,7 +298,7 @@ async def test_every_failure_is_one_of_ours_and_nothing_is_repeated(
 
 
 @pytest.mark.parametrize("place", ['S400"{}"', 'H E400"{}" EOF'], ids=["status", "stream"])
-async def test_limits_are_read_from_the_words_of_a_refusal(place: str) -> None:
+async def test_limits_are_read_from_error_messages(place: str) -> None:
     long = place.format("prompt is too long: 210000 tokens > 200000 maximum")
     much = place.format("max_tokens: 999999 > 64000, which is the maximum allowed number")
     async with serving(long, much) as (provider, _):
@@ -309,21 +309,21 @@ async def test_limits_are_read_from_the_words_of_a_refusal(place: str) -> None:
     assert (too_long.value.limit, too_much.value.limit) == (200_000, 64_000)
 
 
-async def test_the_time_to_wait_is_kept() -> None:
+async def test_retry_after_is_kept() -> None:
     async with serving('S529:{"retry-after":"2"}') as (provider, _):
         with pytest.raises(errors.Overloaded) as raised:
             await collect(provider)
         assert raised.value.retry_after == 2
 
 
-async def test_text_that_came_before_an_error_is_given_first() -> None:
+async def test_text_before_an_error_is_yielded_first() -> None:
     async with serving('H T"half" RST') as (provider, _):
         chunks, broken = await until_it_breaks(provider, REQUEST)
     assert chunks[-1] == TextChunk("half")
     assert type(broken) is errors.ConnectionLost
 
 
-async def test_a_server_that_is_not_there_is_named() -> None:
+async def test_an_unreachable_server_is_named_in_the_error() -> None:
     async with ModelServer() as server:
         settings = settings_for("anthropic", server.url)
     provider = AnthropicProvider(settings)
@@ -334,11 +334,9 @@ async def test_a_server_that_is_not_there_is_named() -> None:
     await provider.aclose()
 
 
-async def test_an_address_of_nonsense_is_the_operator_s_to_repair() -> None:
+async def test_an_unsupported_url_is_a_bad_request() -> None:
     provider = AnthropicProvider(settings_for("anthropic", "gopher://127.0.0.1"))
-    with pytest.raises(
-        errors.BadRequest, match=r"gopher://127\.0\.0\.1 is not an address we can use"
-    ):
+    with pytest.raises(errors.BadRequest, match=r"gopher://127\.0\.0\.1 is not a supported URL"):
         await collect(provider)
     await provider.aclose()
 
@@ -347,7 +345,7 @@ async def test_an_address_of_nonsense_is_the_operator_s_to_repair() -> None:
 
 
 @pytest.mark.parametrize("ending", ["", "/", "/v1", "/v1/"])
-async def test_the_request_says_what_it_must_wherever_the_service_is(ending: str) -> None:
+async def test_the_request_has_the_required_headers_for_every_base_url(ending: str) -> None:
     async with ModelServer(ok("x")) as server:
         settings = settings_for("anthropic", server.url.removesuffix("/v1") + ending)
         provider = AnthropicProvider(settings)
@@ -369,7 +367,7 @@ async def test_the_request_says_what_it_must_wherever_the_service_is(ending: str
     assert request.max_tokens == 8192
 
 
-async def test_the_environment_adds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_environment_does_not_change_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
     async with ModelServer(ok("x")) as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
         monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-other")
@@ -386,7 +384,7 @@ async def test_the_environment_adds_nothing(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def refusing(*fields: str) -> Handler:
-    """Serves requests without these fields only, and names the first of them it meets."""
+    """A server that rejects requests with certain fields and names the first of them."""
 
     def answer(body: dict[str, Any]) -> Script:
         written = json.dumps(body)
@@ -406,7 +404,7 @@ def refusing(*fields: str) -> Handler:
     ],
     ids="+".join,
 )
-async def test_what_a_service_does_not_know_is_left_out_and_remembered(
+async def test_unsupported_features_are_omitted_and_remembered(
     fields: tuple[str, ...],
 ) -> None:
     request = msgspec.structs.replace(REQUEST, reasoning_effort="high", temperature=0.5)
@@ -420,7 +418,7 @@ async def test_what_a_service_does_not_know_is_left_out_and_remembered(
         assert not any(f'"{field}"' in last for field in fields)
 
 
-async def test_a_model_that_decides_for_itself_is_told_an_effort_instead_of_a_budget() -> None:
+async def test_an_adaptive_model_gets_an_effort_instead_of_a_budget() -> None:
     def newer(body: dict[str, Any]) -> Script:
         if body["thinking"]["type"] == "enabled":
             said = '"thinking.type.enabled" is not supported. Use "thinking.type.adaptive"'
@@ -433,7 +431,7 @@ async def test_a_model_that_decides_for_itself_is_told_an_effort_instead_of_a_bu
         assert server.requests[-1].body["output_config"] == {"effort": "high"}
 
 
-async def test_thoughts_that_are_refused_are_left_out_of_that_one_conversation_only() -> None:
+async def test_rejected_thinking_is_omitted_only_in_its_conversation() -> None:
     def answer(body: dict[str, Any]) -> Script:
         if "stale" in json.dumps(body):
             said = "messages.1.content.0: Invalid `signature` in `thinking` block"
@@ -455,7 +453,7 @@ async def test_thoughts_that_are_refused_are_left_out_of_that_one_conversation_o
         assert sent == [2, 1, 2]
 
 
-async def test_a_new_model_s_thoughts_are_dropped_where_they_no_longer_fit() -> None:
+async def test_the_request_asks_to_drop_thinking_whose_prefix_has_changed() -> None:
     request = msgspec.structs.replace(REQUEST, model="claude-sonnet-5-5")
     async with serving(ok("x")) as (provider, server):
         await collect(provider, request)
@@ -464,7 +462,7 @@ async def test_a_new_model_s_thoughts_are_dropped_where_they_no_longer_fit() -> 
     assert received.body["thinking"]["block_binding"] == {"prefix_mismatch_behavior": "drop_block"}
 
 
-async def test_a_refusal_that_nothing_can_be_left_out_for_is_final() -> None:
+async def test_an_error_without_a_simpler_request_is_final() -> None:
     async with serving(always((status(400, message="cache_control, temperature: bad"),))) as (
         provider,
         server,
@@ -476,7 +474,7 @@ async def test_a_refusal_that_nothing_can_be_left_out_for_is_final() -> None:
         assert "cache_control" in server.requests[2].body
 
 
-async def test_lists_the_models_of_the_server() -> None:
+async def test_the_models_of_the_server_are_listed() -> None:
     async with ModelServer(models=["a", "b"]) as server:
         provider = build_provider(settings_for("anthropic", server.url))
         assert isinstance(provider, SupportsListModels)
@@ -485,7 +483,7 @@ async def test_lists_the_models_of_the_server() -> None:
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/nonsense"])
-async def test_a_server_without_a_list_is_said_to_have_none(path: str) -> None:
+async def test_a_server_without_a_model_list_is_an_error(path: str) -> None:
     async with ModelServer() as server:
         url = server.url.removesuffix("/v1") + path
         settings = TargetSettings(provider="anthropic", base_url=url, timeouts=SCALED)
@@ -529,7 +527,7 @@ async def test_leaving_the_context_closes_the_socket_at_once() -> None:
         assert (await until_left(server)).left
 
 
-async def test_a_connection_is_used_again_after_a_whole_answer() -> None:
+async def test_a_connection_is_reused_after_a_complete_response() -> None:
     async with serving(always(ok("x"))) as (provider, server):
         for _ in range(3):
             await collect(provider)
@@ -537,7 +535,7 @@ async def test_a_connection_is_used_again_after_a_whole_answer() -> None:
         assert server.connections_made == 1
 
 
-async def test_many_streams_at_once_are_shared_out_over_several_clients() -> None:
+async def test_many_concurrent_streams_use_several_clients() -> None:
     count = STREAMS_PER_CLIENT + 10
     async with asyncio.timeout(10), serving(always('H T"a" HANG')) as (provider, server):
         async with asyncio.TaskGroup() as group:
@@ -549,7 +547,7 @@ async def test_many_streams_at_once_are_shared_out_over_several_clients() -> Non
         assert sorted(provider._clients.stream_counts) == [0, 0]
 
 
-def test_nothing_loads_the_sdk_before_the_provider_is_built() -> None:
+def test_the_sdk_is_imported_only_when_the_provider_is_built() -> None:
     code = (
         "import sys, agent.providers.registry, agent.providers.anthropic.request, "
         "agent.providers.anthropic.wire; print('anthropic' in sys.modules); "

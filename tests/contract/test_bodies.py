@@ -1,4 +1,4 @@
-"""How the body of an answer is read: past the HTTP client where that is safe, and with its results."""
+"""Bodies that are read past the HTTP client, with the same results as through the client."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,8 @@ import httpx2
 import pytest
 
 from agent.model.contract import Chunk
-from agent.providers.transport import connections, sockets
+from agent.providers.transport import connections
+from agent.providers.transport.http_client import make_http_client
 from tests.contract.test_sockets import Answers, listening, proxy
 from tests.fakes.certificates import certified
 
@@ -19,7 +20,7 @@ LAST = b"0\r\n\r\n"
 
 
 class Pieces:
-    """A reader that keeps what it is fed."""
+    """A reader that records its input."""
 
     def __init__(self) -> None:
         self.done = False
@@ -34,7 +35,7 @@ class Pieces:
 
 
 class Service:
-    """Writes the same bytes for every request, piece by piece."""
+    """A server that writes the same bytes, piece by piece, for every request."""
 
     def __init__(self, pieces: Sequence[bytes], *, closes: bool = False) -> None:
         self.connections = 0
@@ -58,9 +59,8 @@ class Service:
 async def asking(
     answers: Answers, *, ours: bool = True, patience: float = 5
 ) -> AsyncIterator[tuple[httpx2.AsyncClient, str]]:
-    async with listening(answers) as port, httpx2.AsyncClient(timeout=patience) as client:
-        if ours:
-            sockets.use_socket_backend(client)
+    http = make_http_client(httpx2.Timeout(patience), own_sockets=ours)
+    async with listening(answers) as port, http as client:
         yield client, f"http://127.0.0.1:{port}/"
 
 
@@ -73,7 +73,7 @@ async def fed(client: httpx2.AsyncClient, url: str) -> list[bytes]:
 
 
 async def outcome(client: httpx2.AsyncClient, url: str) -> tuple[bytes, str]:
-    """What is read, and which error ended it."""
+    """Return the body and the error that ended it."""
     reader = Pieces()
     try:
         async with client.stream("GET", url) as response:
@@ -84,12 +84,14 @@ async def outcome(client: httpx2.AsyncClient, url: str) -> tuple[bytes, str]:
     return b"".join(reader.fed), ""
 
 
-async def test_chunks_that_come_together_are_one_piece_and_the_connection_is_used_again() -> None:
+async def test_chunks_in_one_read_are_joined_and_the_connection_is_reused() -> None:
     service = Service([])
     async with asking(service) as (client, url):
         for place in range(len(b"HTTP/"), len(CHUNKED)):  # the head in two pieces
             service.pieces = [CHUNKED[:place], CHUNKED[place:] + THREE + LAST]
-            assert await fed(client, url) == [b"onetwothree"]  # the client itself gives three
+            assert await fed(client, url) == [
+                b"onetwothree"
+            ]  # the client itself yields three pieces
     assert service.connections == 1
 
 
@@ -104,8 +106,8 @@ async def test_chunks_that_come_together_are_one_piece_and_the_connection_is_use
         b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\na\r\n\r\nb\n\nc",
     ],
 )
-async def test_wherever_it_is_cut_the_same_is_read(wire: bytes) -> None:
-    """The whole answer in two pieces, for every place where it can be cut."""
+async def test_a_split_at_any_byte_gives_the_same_body(wire: bytes) -> None:
+    """Send the response in two pieces, split at every byte in turn."""
     service = Service([wire])
     async with asking(service, ours=False) as (client, url):
         expected = await outcome(client, url)
@@ -121,7 +123,7 @@ async def test_wherever_it_is_cut_the_same_is_read(wire: bytes) -> None:
 @pytest.mark.parametrize(
     "rest", [b"", b"3", b"3\r\n", b"3\r\non", b"3\r\none", b"3\r\none\r", b"3\r\none\r\n", b"x\r\n"]
 )
-async def test_an_answer_that_breaks_off_ends_as_with_the_client(rest: bytes) -> None:
+async def test_a_truncated_body_fails_as_with_the_client(rest: bytes) -> None:
     wire = CHUNKED + THREE + rest
     found = []
     for ours in (False, True):
@@ -133,13 +135,13 @@ async def test_an_answer_that_breaks_off_ends_as_with_the_client(rest: bytes) ->
     assert by_us_said.startswith("RemoteProtocolError: ")
 
 
-async def test_silence_inside_an_answer_is_noticed_by_the_clients_clock() -> None:
+async def test_silence_in_a_body_is_a_read_timeout() -> None:
     async with asking(Service([CHUNKED + THREE]), patience=0.1) as (client, url):
         assert await outcome(client, url) == (b"onetwothree", "ReadTimeout: ")
 
 
-async def test_a_reader_that_is_done_leaves_a_connection_that_can_be_used_again() -> None:
-    """Also when the end mark comes in the middle of a chunk, and the rest of it a little later."""
+async def test_a_finished_reader_leaves_a_reusable_connection() -> None:
+    """The end marker arrives in the middle of a chunk, and the rest of the chunk a little later."""
 
     class Impatient(Pieces):
         def feed(self, received: bytes) -> Iterator[Chunk]:
@@ -157,7 +159,7 @@ async def test_a_reader_that_is_done_leaves_a_connection_that_can_be_used_again(
     assert service.connections == 1
 
 
-async def test_what_is_packed_is_unpacked_by_the_client() -> None:
+async def test_a_compressed_body_is_decoded_by_the_client() -> None:
     packed = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff\xcbH\xcd\xc9\xc9\x07\x00\x86\xa6\x106\x05\x00\x00\x00"
     head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ncontent-encoding: gzip\r\n\r\n"
     async with asking(Service([head + b"%x\r\n%b\r\n" % (len(packed), packed) + LAST])) as (
@@ -167,7 +169,7 @@ async def test_what_is_packed_is_unpacked_by_the_client() -> None:
         assert await fed(client, url) == [b"hello"]
 
 
-async def test_it_is_the_same_in_tls_and_through_a_proxy(
+async def test_bodies_are_read_directly_in_tls_through_a_proxy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served, believing = certified(tmp_path, "model.test")
@@ -176,8 +178,7 @@ async def test_it_is_the_same_in_tls_and_through_a_proxy(
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{between}")
         monkeypatch.delenv("NO_PROXY", raising=False)
         monkeypatch.delenv("no_proxy", raising=False)
-        async with httpx2.AsyncClient(verify=believing) as client:
-            sockets.use_socket_backend(client)
+        async with make_http_client(httpx2.Timeout(5), tls=believing) as client:
             for _ in range(2):
                 assert await fed(client, f"https://model.test:{port}/") == [b"onetwothree"]
     assert service.connections == 1

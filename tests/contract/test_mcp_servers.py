@@ -1,4 +1,4 @@
-"""Servers of tools as they are: programs and HTTP, the newer protocol and the older one."""
+"""Real MCP servers as programs and over HTTP, with the newer and the older protocol."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ HERE: Any = Context()
 
 
 class Watched(McpServers):
-    """Servers whose comings and goings can be waited for."""
+    """Servers whose connections and disconnections can be awaited."""
 
     def __init__(self, *settings: McpSettings) -> None:
         self._moved = asyncio.Event()
@@ -65,7 +65,7 @@ class Watched(McpServers):
 
 
 class Bell:
-    """Where a server rings for each of its effects."""
+    """A listener that a server contacts for each side effect."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -97,7 +97,7 @@ async def bell(tmp_path: Path) -> AsyncIterator[Bell]:
 
 
 def command(transport: str, tmp_path: Path, *more: str) -> tuple[str, ...]:
-    """A server; `transport` may be an older one's."""
+    """Return the command line of a server; `transport` may ask for the older protocol."""
     way, _, old = transport.partition("-")
     options = ("--old",) if old else ()
     rings = ("--bell", str(tmp_path / "bell"))
@@ -106,7 +106,7 @@ def command(transport: str, tmp_path: Path, *more: str) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def over_http(arguments: tuple[str, ...]) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """Give the process of a server and its address."""
+    """Return the process of a server and its URL."""
     with subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
         try:
@@ -141,7 +141,7 @@ SHOWN = """here:
 b's text"""
 
 
-async def test_tools_are_called_and_a_call_that_is_given_up_fails_only_itself(
+async def test_tools_are_called_and_a_cancelled_call_affects_no_other(
     settings: McpSettings, bell: Bell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PASSWORD", "of the daemon")
@@ -155,7 +155,7 @@ async def test_tools_are_called_and_a_call_that_is_given_up_fails_only_itself(
         assert tools["send"].check
         assert tools["send"].check({"to": "bob"}) == "'text' is a required property"
 
-        # A slow call and quick ones at once; then the slow one's time is up.
+        # A slow call runs next to quick ones, then reaches its deadline.
         async with asyncio.TaskGroup() as group:
             slow = group.create_task(servers.call("slow"))
             await bell.rings("slow began")
@@ -185,7 +185,7 @@ async def test_tools_are_called_and_a_call_that_is_given_up_fails_only_itself(
 
 @pytest.mark.usefixtures("bell")
 @pytest.mark.parametrize("transport", ["stdio", "stdio-old"])
-async def test_a_program_that_dies_in_a_call_is_started_again_and_the_call_is_not_repeated(
+async def test_a_program_that_dies_in_a_call_is_restarted_without_repeating_the_call(
     transport: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG", "agent.tools.mcp")
@@ -198,19 +198,19 @@ async def test_a_program_that_dies_in_a_call_is_started_again_and_the_call_is_no
             with pytest.raises(ToolError, match="NOT run: its server fake is not connected"):
                 await before["send"].call({"to": "bob", "text": "hi"}, HERE)
             await servers.until(lambda tools: tools)
-            # A turn that began before goes on with what it has.
+            # A turn that began earlier continues with its own tools.
             assert await before["look"].call({"path": "a"}, HERE) == "seen a"
-            with pytest.raises(ToolError, match="die_looking gave no answer") as caught:
+            with pytest.raises(ToolError, match="die_looking returned no result") as caught:
                 await servers.call("die_looking")
             assert type(caught.value) is ToolError
     assert (tmp_path / "effects").read_text() == "die\n"
-    assert "fake: I am dying" in caplog.messages
-    assert "(it said: I am dying)" in caplog.text
+    assert "MCP server fake, stderr: I am dying" in caplog.messages
+    assert "(last output: I am dying)" in caplog.text
 
 
 @pytest.mark.usefixtures("bell")
 @pytest.mark.parametrize("transport", ["http", "http-old"])
-async def test_an_address_that_dies_in_a_call_is_reached_again_and_the_call_is_not_repeated(
+async def test_an_http_server_that_dies_in_a_call_is_reconnected_without_repeating_the_call(
     transport: str, tmp_path: Path
 ) -> None:
     with over_http(command(transport, tmp_path)) as (process, url):
@@ -241,9 +241,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 @pytest.mark.parametrize("how", ["old", "new"])
-async def test_a_program_that_ends_while_nothing_is_asked_of_it_is_started_again(
-    how: str, tmp_path: Path
-) -> None:
+async def test_a_program_that_ends_while_idle_is_restarted(how: str, tmp_path: Path) -> None:
     note = tmp_path / "pid"
     arguments = ("-c", PROGRAM, str(note), str(ODD_SERVER), how)
     servers = Watched(McpSettings(name="odd", command=sys.executable, args=arguments))
@@ -256,9 +254,7 @@ async def test_a_program_that_ends_while_nothing_is_asked_of_it_is_started_again
 
 
 @pytest.mark.parametrize("transport", ["http", "http-old"])
-async def test_a_call_to_an_address_where_nobody_listens_any_more_has_certainly_not_run(
-    transport: str, tmp_path: Path
-) -> None:
+async def test_a_call_to_a_stopped_http_server_has_not_run(transport: str, tmp_path: Path) -> None:
     with over_http(command(transport, tmp_path)) as (process, url):
         servers = Watched(McpSettings(name="fake", url=url))
         async with servers.running():
@@ -292,17 +288,17 @@ while True:
 @pytest.mark.parametrize(
     ("answer", "trouble"),
     [
-        ("HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n", "it answered HTTP 401"),
+        ("HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n", "the server answered HTTP 401"),
         (
             "HTTP/1.1 502 Bad\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}",
-            "it answered HTTP 502",
+            "the server answered HTTP 502",
         ),
         ("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", "Unexpected content type"),
         ("no HTTP at all", "the connection broke"),
     ],
-    ids=["turned away", "a proxy", "something else", "not HTTP"],
+    ids=["rejected", "a proxy", "something else", "not HTTP"],
 )
-async def test_an_address_that_is_no_server_is_told_in_words(answer: str, trouble: str) -> None:
+async def test_a_url_without_an_mcp_server_is_described(answer: str, trouble: str) -> None:
     with over_http(("-c", ODD_DOOR, answer.encode("unicode_escape").decode())) as (_, url):
         servers = Watched(McpSettings(name="fake", url=url))
         async with servers.running():
@@ -314,17 +310,17 @@ def odd(how: str) -> McpSettings:
     return McpSettings(name="odd", command=sys.executable, args=(str(ODD_SERVER), how))
 
 
-async def test_a_server_that_keeps_only_to_the_letter_is_put_up_with() -> None:
+async def test_an_unusual_but_valid_server_is_supported() -> None:
     servers = Watched(odd("old"))
     async with servers.running():
         assert list(servers.named()) == ["a", "odd", "refuse"]
         assert servers.named()["a"].schema.description == "Title of a"
-        with pytest.raises(ToolUnknownOutcome, match="its answer cannot be read"):
+        with pytest.raises(ToolUnknownOutcome, match="its answer cannot be decoded"):
             await servers.call("odd")
         with pytest.raises(ToolError, match="I will not") as caught:
             await servers.call("refuse")
         assert type(caught.value) is ToolError
-        assert await servers.call("a") == "[The call succeeded and gave no result.]"
+        assert await servers.call("a") == "[The call succeeded without a result.]"
         assert servers.status() == {"odd": "connected, 3 tools"}
 
 
@@ -334,14 +330,14 @@ async def test_a_server_without_tools_is_connected() -> None:
         assert servers.status() == {"odd": "connected, 0 tools"}
 
 
-async def test_a_server_that_wants_to_ask_its_user_is_told_no() -> None:
+async def test_a_request_for_user_input_is_refused() -> None:
     servers = Watched(odd("new"))
     async with servers.running():
-        with pytest.raises(ToolError, match="wants to ask its user something"):
+        with pytest.raises(ToolError, match="needs input from a user"):
             await servers.call("ask")
 
 
-async def test_changes_are_asked_for_again_when_the_server_ends_to_tell_of_them(
+async def test_an_ended_subscription_to_changes_is_renewed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(session, "_FIRST_PAUSE_SECONDS", 0.01)
@@ -350,7 +346,7 @@ async def test_changes_are_asked_for_again_when_the_server_ends_to_tell_of_them(
         await servers.until(lambda tools: "t2" in tools)
 
 
-async def test_a_program_that_does_not_exist_is_told_in_words() -> None:
+async def test_a_missing_program_is_described() -> None:
     servers = Watched(McpSettings(name="fake", command="/no/such/program"))
     async with servers.running():
         assert servers.status()["fake"] == "not connected: there is no program '/no/such/program'"
@@ -380,7 +376,7 @@ asyncio.run(main())
 
 
 def gone(pid: int) -> bool:
-    """Wait until a process that is not our child has ended."""
+    """Wait for the end of a process that is not a child of this one."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -410,7 +406,7 @@ place = sys.argv.pop(1)
 """
 
 
-async def test_no_program_outlives_a_daemon_that_ends_while_the_program_is_being_ended(
+async def test_no_program_outlives_a_daemon_that_stops_during_its_termination(
     tmp_path: Path, bell: Bell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stdio, "PROCESS_TERMINATION_TIMEOUT", 0.2)
@@ -421,7 +417,7 @@ async def test_no_program_outlives_a_daemon_that_ends_while_the_program_is_being
     async with servers.running():
         program = int(note.read_text())
         os.kill(program, signal.SIGUSR1)
-        await bell.rings("asked to go")  # and would be made to a little later
+        await bell.rings("asked to go")  # and would be killed a little later
     with pytest.raises(ProcessLookupError):
         os.kill(program, 0)
 

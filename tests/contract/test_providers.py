@@ -1,4 +1,4 @@
-"""What every provider promises, and what the one for Chat Completions makes of a real server."""
+"""The contract of all providers, and the provider for Chat Completions against a real server."""
 
 import asyncio
 import socket
@@ -83,9 +83,7 @@ async def responses() -> AsyncIterator[Provider]:
 
 @pytest.mark.parametrize("available", [demo, openai, responses])
 class TestEveryProvider:
-    async def test_an_answer_opens_speaks_and_says_that_it_is_over(
-        self, available: Available
-    ) -> None:
+    async def test_an_answer_opens_yields_text_and_finishes(self, available: Available) -> None:
         async with available() as provider:
             first, *chunks = await collect(provider)
             assert isinstance(first, OpenedChunk)
@@ -94,7 +92,7 @@ class TestEveryProvider:
             assert chunks[-1] == DoneChunk()
             assert provider.name
 
-    async def test_an_answer_may_be_left_at_any_point_and_the_next_one_works(
+    async def test_a_stream_can_be_left_at_any_point_and_the_next_one_works(
         self, available: Available
     ) -> None:
         async with available() as provider:
@@ -104,7 +102,7 @@ class TestEveryProvider:
                     read = [await anext(chunks) for _ in range(left_after)]
                 assert read == whole[:left_after]
 
-    async def test_what_the_reader_raises_comes_through_unchanged(
+    async def test_exceptions_of_the_reader_pass_through_unchanged(
         self, available: Available
     ) -> None:
         async def fail(provider: Provider) -> None:
@@ -134,7 +132,7 @@ OPENED = OpenedChunk("req_scripted")
                 UsageChunk(10, 7, alone=True),
                 DoneChunk(),
             ],
-            id="a whole answer",
+            id="a complete response",
         ),
         pytest.param(
             "H C(0,c1,read,-) C(0,-,-,'{\"path\":') C(0,-,-,'\"a\"}') F tool_calls D",
@@ -145,12 +143,16 @@ OPENED = OpenedChunk("req_scripted")
                 FinishChunk("tool_calls"),
                 DoneChunk(),
             ],
-            id="a call in pieces",
+            id="a call in deltas",
         ),
-        pytest.param("H P B EOF", [PingChunk(beat=True), PingChunk()], id="signs of life only"),
-        pytest.param('H T"a" EOF', [TextChunk("a")], id="a body that just ends"),
-        pytest.param('H T"a" D HANG', [TextChunk("a"), DoneChunk()], id="open after the end mark"),
-        pytest.param('H T"a" D RST', [TextChunk("a"), DoneChunk()], id="reset after the end mark"),
+        pytest.param("H P B EOF", [PingChunk(beat=True), PingChunk()], id="pings only"),
+        pytest.param('H T"a" EOF', [TextChunk("a")], id="end of body without end marker"),
+        pytest.param(
+            'H T"a" D HANG', [TextChunk("a"), DoneChunk()], id="open after the end marker"
+        ),
+        pytest.param(
+            'H T"a" D RST', [TextChunk("a"), DoneChunk()], id="reset after the end marker"
+        ),
         pytest.param(
             'H X"\ufeffdata:{\\"choices\\":[{\\"delta\\":{\\"content\\":\\"ä\\"}}]}\r\n\r\n" EOF',
             [TextChunk("ä")],
@@ -163,7 +165,7 @@ OPENED = OpenedChunk("req_scripted")
         ),
     ],
 )
-async def test_reads_what_the_server_sends(script: str, chunks: list[Chunk]) -> None:
+async def test_the_stream_is_converted_to_chunks(script: str, chunks: list[Chunk]) -> None:
     async with serving(script) as (provider, server):
         assert await collect(provider) == [OPENED, *chunks]
         assert len(server.requests) == 1
@@ -187,15 +189,18 @@ async def test_reads_what_the_server_sends(script: str, chunks: list[Chunk]) -> 
             'H J{"error":"connection lost"} EOF',
             errors.ConnectionLost,
             "lost",
-            id="an error of the network",
+            id="a network error",
         ),
         pytest.param('H J{"error":"odd"} EOF', errors.BadRequest, "odd", id="an error as an event"),
         pytest.param('S413"too big"', errors.ContextTooLong, "too big", id="413"),
         pytest.param(
-            'S400"max_tokens: 9 > 5"', errors.OutputTooLong, "9 > 5", id="too much asked for"
+            'S400"max_tokens: 9 > 5"', errors.OutputTooLong, "9 > 5", id="output limit too high"
         ),
         pytest.param(
-            'S400"Streaming is not supported"', errors.CannotStream, "Stream", id="no streams"
+            'S400"Streaming is not supported"',
+            errors.CannotStream,
+            "Stream",
+            id="streaming unsupported",
         ),
         pytest.param(
             'H X"event: error\ndata: upstream\n\n" EOF',
@@ -203,10 +208,10 @@ async def test_reads_what_the_server_sends(script: str, chunks: list[Chunk]) -> 
             "upstream",
             id="in plain text",
         ),
-        pytest.param('H X"data: {]\n\n" EOF', errors.ConnectionLost, "unreadable", id="no JSON"),
+        pytest.param('H X"data: {]\n\n" EOF', errors.ConnectionLost, "unreadable", id="not JSON"),
     ],
 )
-async def test_every_failure_is_one_of_ours_and_nothing_is_repeated(
+async def test_every_failure_is_a_provider_error_and_nothing_is_retried(
     script: str, error: type[errors.ProviderError], words: str
 ) -> None:
     async with serving(script) as (provider, server):
@@ -215,14 +220,14 @@ async def test_every_failure_is_one_of_ours_and_nothing_is_repeated(
         assert len(server.requests) == 1
 
 
-async def test_the_time_to_wait_is_kept() -> None:
+async def test_retry_after_is_kept() -> None:
     async with serving('S503:{"retry-after-ms":"2500"}') as (provider, _):
         with pytest.raises(errors.Overloaded) as raised:
             await collect(provider)
         assert raised.value.retry_after == 2.5
 
 
-async def test_a_server_that_is_not_there_is_named() -> None:
+async def test_an_unreachable_server_is_named_in_the_error() -> None:
     async with ModelServer() as server:
         url = server.url
     provider = OpenAIChat(openai_settings(url))
@@ -233,16 +238,14 @@ async def test_a_server_that_is_not_there_is_named() -> None:
     await provider.aclose()
 
 
-async def test_an_address_of_nonsense_is_the_operator_s_to_repair() -> None:
+async def test_an_unsupported_url_is_a_bad_request() -> None:
     provider = OpenAIChat(openai_settings("gopher://127.0.0.1"))
-    with pytest.raises(
-        errors.BadRequest, match=r"gopher://127\.0\.0\.1 is not an address we can use"
-    ):
+    with pytest.raises(errors.BadRequest, match=r"gopher://127\.0\.0\.1 is not a supported URL"):
         await collect(provider)
     await provider.aclose()
 
 
-async def test_text_that_came_before_an_error_is_given_first() -> None:
+async def test_text_before_an_error_is_yielded_first() -> None:
     async with (
         asyncio.timeout(5),
         serving('H T"half" RST') as (provider, _),
@@ -254,7 +257,7 @@ async def test_text_that_came_before_an_error_is_given_first() -> None:
             await anext(chunks)
 
 
-async def test_the_request_says_what_it_must() -> None:
+async def test_the_request_has_the_required_fields() -> None:
     async with serving(ok("x")) as (provider, server):
         await collect(provider)
         (request,) = server.requests
@@ -268,7 +271,7 @@ async def test_the_request_says_what_it_must() -> None:
         ]
 
 
-async def test_a_service_that_does_not_know_stream_options_is_asked_without() -> None:
+async def test_rejected_stream_options_are_omitted() -> None:
     def picky(body: dict[str, object]) -> Script:
         if "stream_options" in body:
             return (status(400, message="Unknown field: stream_options"),)
@@ -281,7 +284,7 @@ async def test_a_service_that_does_not_know_stream_options_is_asked_without() ->
         assert asked == [True, False, False]
 
 
-async def test_an_answer_in_one_piece_is_asked_for_and_read() -> None:
+async def test_a_response_without_streaming_is_requested_and_read() -> None:
     request = msgspec.structs.replace(REQUEST, stream=False)
     script = 'H R"hm" T"Hello" C(0,c1,read,{"path":"a"}) F tool_calls U(7,20,4) D'
     async with serving(script) as (provider, server):
@@ -299,7 +302,7 @@ async def test_an_answer_in_one_piece_is_asked_for_and_read() -> None:
     ]
 
 
-async def test_a_server_that_answers_a_stream_with_one_piece_is_understood() -> None:
+async def test_a_json_response_to_a_streaming_request_is_read() -> None:
     whole = '{"choices":[{"message":{"content":"all"},"finish_reason":"stop"}]}'
     async with serving((Head(bare=True), Raw(whole.encode()), End())) as (provider, _):
         chunks = await collect(provider)
@@ -307,7 +310,7 @@ async def test_a_server_that_answers_a_stream_with_one_piece_is_understood() -> 
     assert chunks[3:] == [TextChunk("all"), FinishChunk("stop"), DoneChunk()]
 
 
-async def test_an_error_after_the_reason_to_stop_comes_after_it() -> None:
+async def test_an_error_after_the_finish_reason_is_raised_after_it() -> None:
     seen: list[Chunk] = []
 
     async def read(provider: Provider) -> None:
@@ -321,7 +324,7 @@ async def test_an_error_after_the_reason_to_stop_comes_after_it() -> None:
     assert seen == [OPENED, TextChunk("all"), FinishChunk("stop")]
 
 
-async def test_a_service_that_wants_the_output_limit_by_its_newer_name_gets_it() -> None:
+async def test_the_output_limit_is_renamed_when_a_service_asks_for_it() -> None:
     def picky(body: dict[str, object]) -> Script:
         if "max_tokens" in body:
             return (status(400, message="'max_tokens': use 'max_completion_tokens' instead."),)
@@ -333,7 +336,7 @@ async def test_a_service_that_wants_the_output_limit_by_its_newer_name_gets_it()
         assert server.requests[1].body["max_completion_tokens"] == 9
 
 
-async def test_openai_itself_is_told_the_output_limit_by_the_newer_name() -> None:
+async def test_the_official_service_gets_the_output_limit_by_its_newer_name() -> None:
     provider = build(TargetSettings(provider="openai", base_url="https://api.openai.com/v1"))
     request = msgspec.structs.replace(REQUEST, max_output_tokens=9)
     assert b'"max_completion_tokens":9' in provider._protocol.encode_request(request, frozenset())
@@ -370,7 +373,7 @@ async def test_leaving_the_context_closes_the_socket_at_once() -> None:
         assert (await until_left(server)).left
 
 
-async def test_a_connection_is_used_again_after_a_whole_answer() -> None:
+async def test_a_connection_is_reused_after_a_complete_response() -> None:
     async with serving(always(ok("x"))) as (provider, server):
         for _ in range(3):
             await collect(provider)
@@ -378,7 +381,7 @@ async def test_a_connection_is_used_again_after_a_whole_answer() -> None:
         assert server.connections_made == 1
 
 
-async def test_many_streams_at_once_are_shared_out_over_several_clients() -> None:
+async def test_many_concurrent_streams_use_several_clients() -> None:
     count = STREAMS_PER_CLIENT + 10
     async with asyncio.timeout(10), serving(always('H T"a" HANG')) as (provider, server):
         async with asyncio.TaskGroup() as group:
@@ -390,7 +393,7 @@ async def test_many_streams_at_once_are_shared_out_over_several_clients() -> Non
         assert sorted(provider._clients.stream_counts) == [0, 0]
 
 
-async def test_lists_the_models_of_the_server() -> None:
+async def test_the_models_of_the_server_are_listed() -> None:
     async with ModelServer(models=["a", "b"]) as server:
         provider = OpenAIChat(openai_settings(server.url))
         assert isinstance(provider, SupportsListModels)
@@ -398,16 +401,16 @@ async def test_lists_the_models_of_the_server() -> None:
         await provider.aclose()
 
 
-async def test_a_page_instead_of_the_list_of_models_is_told_as_such() -> None:
+async def test_a_page_instead_of_the_model_list_is_an_error() -> None:
     async with ModelServer() as server:
         url = server.url.replace("/v1", "/nonsense/v1")
         provider = OpenAIChat(openai_settings(url))
-        with pytest.raises(errors.BadRequest, match="does not give a list of models"):
+        with pytest.raises(errors.BadRequest, match="does not return a list of models"):
             await provider.list_models()
         await provider.aclose()
 
 
-def test_connections_are_kept_alive_by_the_system() -> None:
+def test_tcp_keepalive_is_enabled_on_the_socket_of_a_response() -> None:
     class Stream:
         def __init__(self, sock: socket.socket | None) -> None:
             self.sock = sock
@@ -419,12 +422,12 @@ def test_connections_are_kept_alive_by_the_system() -> None:
         enable_keepalive(httpx2.Response(200, extensions={"network_stream": Stream(sock)}))
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
-    # Behind some proxies there is no such socket; that is no reason to fail.
+    # Behind some proxies there is no socket; this is no error.
     enable_keepalive(httpx2.Response(200, extensions={"network_stream": Stream(None)}))
     enable_keepalive(httpx2.Response(200))
 
 
-def test_the_sockets_clocks_stand_behind_our_own() -> None:
+def test_socket_timeouts_are_longer_than_the_model_timeouts() -> None:
     timeouts = Timeouts(lifetime=30.0, connect=4.0)
     assert socket_timeouts(timeouts).as_dict() == {
         "connect": 4.0,

@@ -1,4 +1,4 @@
-"""Which of a host's addresses is taken, and that no socket of an attempt stays open."""
+"""The choice among the addresses of a host, and the sockets of all attempts."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from tests.fakes.deaf import deaf
 
 
 class Heard(asyncio.Protocol):
-    """Keeps nothing."""
+    """A protocol that ignores all data."""
 
 
 def address(port: int, family: int = socket.AF_INET, host: str = "127.0.0.1") -> AddressInfo:
@@ -33,7 +33,7 @@ async def listening() -> AsyncIterator[int]:
 
 
 def refusing() -> int:
-    """Give a port at which nobody is."""
+    """Return a port without a listener."""
     with socket.socket() as place:
         place.bind(("127.0.0.1", 0))
         return int(place.getsockname()[1])
@@ -57,7 +57,7 @@ async def port_of(*found: AddressInfo) -> int:
     return int(transport.get_extra_info("peername")[1])
 
 
-async def test_one_that_refuses_gives_way_at_once_and_one_that_is_deaf_a_little_later(
+async def test_a_refusing_address_is_skipped_at_once_and_a_silent_one_after_a_delay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(reach, "NEXT_ADDRESS_SECONDS", 60)
@@ -69,7 +69,7 @@ async def test_one_that_refuses_gives_way_at_once_and_one_that_is_deaf_a_little_
             assert await port_of(address(hole), address(port)) == port
 
 
-async def test_of_two_that_answer_at_once_one_is_taken_and_the_other_closed(
+async def test_of_two_successful_attempts_one_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(reach, "NEXT_ADDRESS_SECONDS", 0)
@@ -79,20 +79,20 @@ async def test_of_two_that_answer_at_once_one_is_taken_and_the_other_closed(
             await asyncio.sleep(0.01)
 
 
-async def test_when_all_refuse_each_reason_is_told_once() -> None:
+async def test_when_all_attempts_fail_each_reason_is_named_once() -> None:
     port = refusing()
     with nothing_stays_open(), pytest.raises(ConnectionRefusedError) as told:
         await reach.connect_to_first([address(port), address(port)], Heard)
     assert str(told.value).count(str(port)) == 1
 
 
-async def test_a_place_of_our_own_that_does_not_exist_is_an_error_like_any_other() -> None:
+async def test_an_unavailable_local_address_is_an_oserror() -> None:
     async with listening() as port:
         with nothing_stays_open(), pytest.raises(OSError, match="assign"):
             await reach.connect_to_host("127.0.0.1", port, Heard, local_address="203.0.113.1")
 
 
-async def test_called_off_at_any_moment_no_socket_stays_open() -> None:
+async def test_cancellation_at_any_moment_leaves_no_socket_open() -> None:
     async with listening() as port:
         steps, over = 0, False
         while not over:
@@ -110,7 +110,7 @@ async def test_called_off_at_any_moment_no_socket_stays_open() -> None:
         assert steps > 3
 
 
-def test_the_families_are_tried_by_turns() -> None:
+def test_address_families_alternate() -> None:
     six = [address(1, socket.AF_INET6, f"::{number}") for number in (1, 2, 3)]
     four = [address(1, host=f"127.0.0.{number}") for number in (1, 2)]
     tried = reach._interleave_families([*six, *four])

@@ -1,4 +1,4 @@
-"""What the provider for Responses makes of a real server, and of what the SDK makes of it."""
+"""The provider for the Responses API against a real server, compared with the SDK."""
 
 import asyncio
 import json
@@ -86,8 +86,8 @@ FULL = (
 )
 
 
-@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "in one piece"])
-async def test_a_whole_answer_is_read_whole(stream: bool) -> None:
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "JSON response"])
+async def test_a_complete_response_is_read_completely(stream: bool) -> None:
     request = msgspec.structs.replace(REQUEST, stream=stream)
     async with serving(FULL) as (provider, server):
         first, *chunks = await collect(provider, request)
@@ -111,8 +111,8 @@ async def test_a_whole_answer_is_read_whole(stream: bool) -> None:
 @pytest.mark.parametrize(
     ("script", "chunks"),
     [
-        pytest.param("H P B EOF", [], id="signs of life only"),
-        pytest.param('H T"a" EOF', [TextChunk("a")], id="a body that just ends"),
+        pytest.param("H P B EOF", [], id="pings only"),
+        pytest.param('H T"a" EOF', [TextChunk("a")], id="end of body without end marker"),
         pytest.param(
             'H T"a" F stop HANG',
             [TextChunk("a"), FinishChunk("stop"), DoneChunk()],
@@ -143,16 +143,16 @@ async def test_a_whole_answer_is_read_whole(stream: bool) -> None:
                 ),
                 TextChunk("b"),
             ],
-            id="thoughts are kept when they are done",
+            id="reasoning is kept from the item",
         ),
         pytest.param(
             "H C(0,c1,read,{}) EOF",
             [CallChunk(0, "c1", "read"), CallChunk(0, arguments="{}")],
-            id="a whole call that nothing has sealed",
+            id="an unsealed complete call",
         ),
     ],
 )
-async def test_reads_what_the_server_sends(script: str, chunks: list[Chunk]) -> None:
+async def test_the_stream_is_converted_to_chunks(script: str, chunks: list[Chunk]) -> None:
     async with serving(script) as (provider, server):
         assert telling(await collect(provider)) == [OPENED, *chunks]
         assert len(server.requests) == 1
@@ -176,19 +176,19 @@ async def test_reads_what_the_server_sends(script: str, chunks: list[Chunk]) -> 
         pytest.param("FIN", errors.ConnectionLost, "disconnected", id="closed before the headers"),
         pytest.param('H T"a" RST', errors.ConnectionLost, "reset by peer", id="reset in the body"),
         pytest.param('H T"a" FIN', errors.ConnectionLost, "incomplete", id="closed in the body"),
-        pytest.param('H T"a" F failed', errors.Overloaded, "scripted error", id="it failed"),
+        pytest.param('H T"a" F failed', errors.Overloaded, "scripted error", id="failed"),
         pytest.param('H E429"slow"', errors.RateLimited, "slow", id="an error as an event"),
-        pytest.param('H E400"odd"', errors.BadRequest, "odd", id="an error of our making"),
+        pytest.param('H E400"odd"', errors.BadRequest, "odd", id="an unknown error"),
         pytest.param(
             'H X"event: error\ndata: upstream\n\n" EOF',
             errors.ConnectionLost,
             "upstream",
             id="in plain text",
         ),
-        pytest.param('H X"data: {]\n\n" EOF', errors.ConnectionLost, "unreadable", id="no JSON"),
+        pytest.param('H X"data: {]\n\n" EOF', errors.ConnectionLost, "unreadable", id="not JSON"),
     ],
 )
-async def test_every_failure_is_one_of_ours_and_nothing_is_repeated(
+async def test_every_failure_is_a_provider_error_and_nothing_is_retried(
     script: str, error: type[errors.ProviderError], words: str
 ) -> None:
     async with serving(script) as (provider, server):
@@ -202,7 +202,7 @@ WHOLE_BODY = body_of(FULL, "responses")
 
 @pytest.mark.parametrize("ending", ["EOF", "FIN", "RST"])
 @pytest.mark.parametrize("after", range(0, len(WHOLE_BODY), len(WHOLE_BODY) // 12))
-async def test_an_answer_cut_anywhere_gives_what_came_and_is_never_taken_for_whole(
+async def test_a_stream_cut_anywhere_gives_its_chunks_and_is_never_complete(
     after: int, ending: str
 ) -> None:
     accumulator, error = Accumulator((), "call"), None
@@ -243,7 +243,7 @@ async def test_cancelling_the_reader_closes_the_socket_at_once(script: str) -> N
         assert await until_left(server) - told < 0.1
 
 
-async def test_what_came_before_a_silence_is_given_and_leaving_closes_the_socket() -> None:
+async def test_chunks_before_a_silence_are_yielded_and_leaving_closes_the_socket() -> None:
     async with asyncio.timeout(5), serving('H T"abc" HANG') as (provider, server):
         async with provider.stream(REQUEST) as chunks:
             async for chunk in chunks:
@@ -252,14 +252,14 @@ async def test_what_came_before_a_silence_is_given_and_leaving_closes_the_socket
         await until_left(server)
 
 
-async def test_a_connection_is_used_again_after_a_whole_answer() -> None:
+async def test_a_connection_is_reused_after_a_complete_response() -> None:
     async with serving(always(ok("x"))) as (provider, server):
         for _ in range(3):
             await collect(provider)
         assert server.connections_made == 1
 
 
-async def test_many_streams_at_once_are_shared_out_over_several_clients() -> None:
+async def test_many_concurrent_streams_use_several_clients() -> None:
     count = STREAMS_PER_CLIENT + 10
     async with asyncio.timeout(10), serving(always('H T"a" HANG')) as (provider, server):
         async with asyncio.TaskGroup() as group:
@@ -271,7 +271,7 @@ async def test_many_streams_at_once_are_shared_out_over_several_clients() -> Non
         assert sorted(provider._clients.stream_counts) == [0, 0]
 
 
-async def test_lists_the_models_of_the_server() -> None:
+async def test_the_models_of_the_server_are_listed() -> None:
     async with serving() as (provider, _):
         assert isinstance(provider, SupportsListModels)
         assert await provider.list_models() == ("scripted",)
@@ -292,7 +292,7 @@ HISTORY = (
 )
 
 
-async def test_the_request_says_what_it_must() -> None:
+async def test_the_request_has_the_required_fields() -> None:
     tool = ToolSchema("read", "Reads.", {"type": "object"})
     request = ModelRequest(
         "scripted", "Be kind.", messages=HISTORY, tools=(tool,), max_output_tokens=500
@@ -316,7 +316,7 @@ async def test_the_request_says_what_it_must() -> None:
 
 
 def refusing(**words: str) -> Handler:
-    """A service that complains about one option at a time."""
+    """A service that rejects one feature at a time."""
 
     def answer(body: dict[str, Any]) -> Script:
         written = json.dumps(body)
@@ -328,7 +328,7 @@ def refusing(**words: str) -> Handler:
     return answer
 
 
-async def test_a_service_that_knows_fewer_options_is_asked_with_fewer_from_then_on() -> None:
+async def test_unsupported_features_are_omitted_from_all_later_requests() -> None:
     picky = refusing(
         include="Unknown parameter: 'include'.",
         store="Unknown parameter: 'store'.",
@@ -344,13 +344,13 @@ async def test_a_service_that_knows_fewer_options_is_asked_with_fewer_from_then_
         last = server.requests[-1].body
         assert last["reasoning"] == {"effort": "low"}
         assert not last.keys() & {"include", "store"}
-        # Another model of the same service may know them.
+        # Another model of the same service may support them.
         other = ModelRequest("other", "", HISTORY)
         await collect(provider, other)
         assert "include" in server.requests[6].body
 
 
-async def test_two_requests_at_once_may_both_find_out() -> None:
+async def test_concurrent_requests_may_both_learn_unsupported_features() -> None:
     picky = refusing(include="Unknown parameter: 'include'.")
     async with serving(picky) as (provider, server):
         async with asyncio.timeout(5), asyncio.TaskGroup() as group:
@@ -359,7 +359,7 @@ async def test_two_requests_at_once_may_both_find_out() -> None:
         assert len(server.requests) == 4
 
 
-async def test_a_complaint_about_what_was_not_sent_is_final() -> None:
+async def test_an_error_about_a_feature_that_was_not_sent_is_final() -> None:
     complaint = status(400, message="Unsupported parameter: 'reasoning.summary'")
     async with serving((complaint,)) as (provider, server):
         with pytest.raises(errors.BadRequest):
@@ -367,11 +367,11 @@ async def test_a_complaint_about_what_was_not_sent_is_final() -> None:
         assert len(server.requests) == 1
 
 
-# --- beside the SDK --------------------------------------------------------------------------
+# --- comparison with the SDK -----------------------------------------------------------------
 
 
 class SdkView:
-    """What the SDK's own iterator says was in an answer."""
+    """Return the content that the SDK's own iterator reads."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -410,7 +410,7 @@ class SdkView:
     ],
     ids=["everything", "text", "the output limit", "a call"],
 )
-async def test_we_read_the_same_as_the_sdk(script: str) -> None:
+async def test_the_chunks_match_the_content_that_the_sdk_reads(script: str) -> None:
     async with serving(always(script)) as (provider, server):
         ours = collected(await collect(provider))
         view = SdkView()

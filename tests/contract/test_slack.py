@@ -1,4 +1,4 @@
-"""What is Slack's alone, seen through its real client and a Slack of ours on loopback."""
+"""Behaviour specific to Slack: the whole gateway in front of the fake Slack on loopback."""
 
 import asyncio
 import json
@@ -20,10 +20,14 @@ from tests.fakes.slack.workspace import BOT_USER, STREAM_LIFE
 pytestmark = pytest.mark.quick
 
 
-@pytest.fixture
-async def slack() -> AsyncIterator[SlackServer]:
-    async with slack_server() as slack:
+@pytest.fixture(params=["socket mode", "signed requests"])
+async def slack(request: pytest.FixtureRequest) -> AsyncIterator[SlackServer]:
+    """The fake Slack in each of its two modes."""
+    async with slack_server(over_http=request.param == "signed requests") as slack:
         yield slack
+
+
+socket_mode = pytest.mark.parametrize("slack", ["socket mode"], indirect=True)
 
 
 async def test_a_mention_opens_a_thread_in_which_no_more_mention_is_needed(
@@ -71,24 +75,24 @@ def _words(count: int) -> str:
     return "".join(f"word{n} " for n in range(count))
 
 
-async def test_another_word_for_a_command_is_known_where_nobody_called_us(
+async def test_an_alias_of_a_command_works_without_a_mention(
     tmp_path: Path, slack: SlackServer
 ) -> None:
     async with ModelServer(talkative) as model, slack_house(tmp_path, slack, model):
         root = await slack.say("C1", f"<@{BOT_USER}> hello")
         await slack.until(lambda: "hello" in " ".join(slack.workspace.screen("C1", root)))
-        await slack.say("C1", "!reset")  # acts on the thread the person was in
+        await slack.say("C1", "!reset")  # acts on the person's last thread
         await slack.until(lambda: "🆕 New conversation." in slack.workspace.screen("C1", root))
 
 
-async def test_stop_in_a_thread_ends_the_turn_and_names_no_command_that_slack_lacks(
+async def test_stop_in_a_thread_ends_the_turn_and_names_only_commands_that_work_on_slack(
     tmp_path: Path, slack: SlackServer
 ) -> None:
     slack.add_channel("C1")
     async with ModelServer(talkative) as model, slack_house(tmp_path, slack, model):
         ts = await slack.say("C1", f"<@{BOT_USER}> hang")
         await slack.until(lambda: bool(slack.workspace.screen("C1", ts)))
-        await slack.command("C1", "stop")  # acts on the thread the person was in
+        await slack.command("C1", "stop")  # acts on the person's last thread
         await slack.until(lambda: "!resume" in " ".join(slack.workspace.screen("C1", ts)))
         await slack.until(lambda: not any(each.streaming for each in slack.workspace.ours("C1")))
         await slack.say("C1", "!help", thread=ts)
@@ -96,7 +100,7 @@ async def test_stop_in_a_thread_ends_the_turn_and_names_no_command_that_slack_la
     assert {message.thread for message in slack.workspace.ours("C1")} == {ts}
 
 
-async def test_after_a_restart_everything_said_meanwhile_is_answered_once(
+async def test_messages_sent_during_a_restart_are_answered_once(
     tmp_path: Path, slack: SlackServer
 ) -> None:
     slack.add_channel("C1")
@@ -110,7 +114,7 @@ async def test_after_a_restart_everything_said_meanwhile_is_answered_once(
         slack.write("C1", "four", thread=ts)
         for seconds in (1, 60, 300):
             await slack.pass_time(seconds)
-        assert slack.pending == 0  # forgotten
+        assert slack.pending == 0  # Slack has given up
         async with slack_house(tmp_path, slack, model):
             await slack.until(
                 lambda: (
@@ -139,7 +143,8 @@ async def test_strangers_get_a_code_in_a_dm_and_silence_in_a_room(
     assert slack.workspace.screen("C1") == []
 
 
-async def test_two_daemons_on_one_token_answer_each_message_once_and_it_is_said(
+@socket_mode
+async def test_two_daemons_on_one_token_answer_each_message_once_and_log_the_conflict(
     tmp_path: Path, slack: SlackServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with (
@@ -153,7 +158,7 @@ async def test_two_daemons_on_one_token_answer_each_message_once_and_it_is_said(
     assert "another program uses the same app token" in caplog.text
 
 
-async def test_slacks_own_stop_below_a_stream_ends_the_turn(
+async def test_slacks_native_stop_below_a_stream_ends_the_turn(
     tmp_path: Path, slack: SlackServer
 ) -> None:
     slack.add_channel("C1")
@@ -166,7 +171,7 @@ async def test_slacks_own_stop_below_a_stream_ends_the_turn(
         await slack.until(lambda: slack.workspace.sessions["C1", ts] == "active")
 
 
-async def test_a_stream_that_a_crash_left_open_is_closed_after_the_restart(
+async def test_a_stream_left_open_by_a_crash_is_stopped_after_the_restart(
     tmp_path: Path, slack: SlackServer
 ) -> None:
     slack.add_channel("C1")
@@ -184,11 +189,11 @@ async def test_a_stream_that_a_crash_left_open_is_closed_after_the_restart(
     assert slack.workspace.screen("C1", ts)[0].startswith("so far")
 
 
-# --- as an agent ---------------------------------------------------------------------------------
+# --- agent features ------------------------------------------------------------------------------
 
 
-class Shelf:
-    """A tool that reads for as long as a test wants."""
+class Library:
+    """A tool that waits until the test opens the library."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()
@@ -197,11 +202,11 @@ class Shelf:
     def _tool(self) -> Tool:
         @tool(risk=Risk.READ, emoji="📖", label="name")
         async def look(context: ToolContext, name: str) -> str:  # noqa: ARG001 - every tool has one
-            """Look into a book.
+            """Look something up in a book.
 
             Args:
                 context: Not part of the call.
-                name: Which.
+                name: The book.
             """
             await self.open.wait()
             if name == "bad":
@@ -213,7 +218,7 @@ class Shelf:
 
 
 def reading(*names: str, says: str = "") -> Callable[[dict[str, Any]], str]:
-    """A model that looks into books, one after the other, then says what it found."""
+    """Return a model that looks into these books one after the other, and then answers."""
 
     def answer(body: dict[str, Any]) -> str:
         after = body["messages"]
@@ -227,13 +232,13 @@ def reading(*names: str, says: str = "") -> Callable[[dict[str, Any]], str]:
     return answer
 
 
-async def test_tool_calls_are_cards_of_the_stream_and_the_words_around_them_stay(
+async def test_tool_calls_are_cards_of_the_stream_and_the_text_around_them_stays(
     tmp_path: Path, slack: SlackServer
 ) -> None:
     slack.add_channel("C1")
-    shelf = Shelf()
+    library = Library()
     model = ModelServer(reading("good", "bad", says="Let me see."))
-    async with model, slack_house(tmp_path, slack, model, tools=(shelf.tool,)):
+    async with model, slack_house(tmp_path, slack, model, tools=(library.tool,)):
         ts = await slack.say("C1", f"<@{BOT_USER}> is it so?")
         await slack.until(
             lambda: any("◌ 📖 good" in each.drawn for each in slack.workspace.ours("C1", ts))
@@ -241,7 +246,7 @@ async def test_tool_calls_are_cards_of_the_stream_and_the_words_around_them_stay
         (message,) = slack.workspace.ours("C1", ts)
         assert message.shown == "Let me see."
         assert slack.workspace.sessions["C1", ts] == "processing"
-        shelf.open.set()
+        library.open.set()
         await slack.until(lambda: message.shown.endswith("so.") and not message.streaming)
         assert message.shown.split() == ["Let", "me", "see.", "It", "is", "so."]
         assert list(message.cards.values()) == [("📖 good", "complete"), ("📖 bad", "error")]
@@ -252,32 +257,32 @@ async def test_tool_calls_are_cards_of_the_stream_and_the_words_around_them_stay
 async def test_in_a_dm_a_line_below_the_answer_says_which_tool_runs(
     tmp_path: Path, slack: SlackServer
 ) -> None:
-    shelf = Shelf()
+    library = Library()
     model = ModelServer(reading("good", says="Let me see."))
-    async with model, slack_house(tmp_path, slack, model, tools=(shelf.tool,)):
+    async with model, slack_house(tmp_path, slack, model, tools=(library.tool,)):
         await slack.say("D1", "is it so?")
         await slack.until(lambda: "📖 good" in "".join(slack.workspace.screen("D1")))
-        shelf.open.set()
+        library.open.set()
         await slack.until(lambda: slack.workspace.screen("D1") == ["Let me see.\n\nIt is so."])
 
 
-async def test_a_stream_that_expires_in_the_middle_of_an_answer_is_whole_in_the_end(
+async def test_an_answer_whose_stream_expires_is_complete_at_the_end(
     tmp_path: Path, slack: SlackServer
 ) -> None:
     slack.add_channel("C1")
-    shelf = Shelf()
+    library = Library()
     model = ModelServer(reading("good", says="Let me see."))
-    async with model, slack_house(tmp_path, slack, model, tools=(shelf.tool,)):
+    async with model, slack_house(tmp_path, slack, model, tools=(library.tool,)):
         ts = await slack.say("C1", f"<@{BOT_USER}> is it so?")
         await slack.until(lambda: "Let me see." in slack.workspace.screen("C1", ts))
         slack.workspace.offset += STREAM_LIFE + 1
-        shelf.open.set()
+        library.open.set()
         await slack.until(lambda: slack.workspace.screen("C1", ts) == ["Let me see.\n\nIt is so."])
         await slack.until(lambda: slack.workspace.sessions["C1", ts] == "active")
     assert len(slack.workspace.calls("chat.startStream")) == 1
 
 
-async def test_slacks_own_stop_works_before_there_is_a_word_of_an_answer(
+async def test_slacks_native_stop_works_before_the_answer_begins(
     tmp_path: Path, slack: SlackServer
 ) -> None:
     slack.add_channel("C1")
@@ -293,19 +298,19 @@ async def test_a_stranger_who_presses_stop_ends_the_stream_but_not_the_answer(
     tmp_path: Path, slack: SlackServer
 ) -> None:
     slack.add_channel("C1")
-    shelf = Shelf()
+    library = Library()
     model = ModelServer(reading("good", says="Let me see."))
-    async with model, slack_house(tmp_path, slack, model, tools=(shelf.tool,)):
+    async with model, slack_house(tmp_path, slack, model, tools=(library.tool,)):
         ts = await slack.say("C1", f"<@{BOT_USER}> is it so?")
         await slack.until(lambda: "Let me see." in slack.workspace.screen("C1", ts))
         await slack.stop_session("C1", ts, user="U2")
-        shelf.open.set()
+        library.open.set()
         await slack.until(lambda: slack.workspace.screen("C1", ts) == ["Let me see.\n\nIt is so."])
         await slack.until(lambda: slack.workspace.sessions["C1", ts] == "active")
 
 
 @pytest.mark.parametrize("asks", ["fail", "short"], ids=str)
-async def test_when_a_turn_is_over_nothing_says_that_we_are_at_work(
+async def test_the_status_is_cleared_at_the_end_of_a_turn(
     tmp_path: Path, slack: SlackServer, asks: str
 ) -> None:
     slack.add_channel("C1")
@@ -319,12 +324,12 @@ async def test_when_a_turn_is_over_nothing_says_that_we_are_at_work(
 
 
 @pytest.mark.parametrize("cards", [False, True], ids=["nothing shown", "cards shown"])
-async def test_after_a_crash_nothing_says_that_we_are_still_at_work(
+async def test_the_status_is_cleared_after_a_crash(
     tmp_path: Path, slack: SlackServer, cards: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.delivery.outbox.ABANDONED_SECONDS", 0.2)
     slack.add_channel("C1")
-    shelf = Shelf()
+    library = Library()
     reads = reading("good")
 
     def answer(body: dict[str, Any]) -> Any:
@@ -333,16 +338,16 @@ async def test_after_a_crash_nothing_says_that_we_are_still_at_work(
         return reads(body) if cards else "HANG"
 
     async with ModelServer(answer) as model:
-        async with slack_house(tmp_path, slack, model, tools=(shelf.tool,)) as house:
+        async with slack_house(tmp_path, slack, model, tools=(library.tool,)) as house:
             ts = await slack.say("C1", f"<@{BOT_USER}> is it so?")
             await slack.until(lambda: slack.workspace.sessions.get(("C1", ts)) == "processing")
             if cards:
                 await slack.until(lambda: any(m.cards for m in slack.workspace.ours("C1", ts)))
-            await slack.say("D1", "hi there")  # meanwhile it is written down what is shown
+            await slack.say("D1", "hi there")  # by then the status is stored
             await slack.until(lambda: slack.workspace.screen("D1") == ["echo: hi there"])
             await house.crash()
         assert slack.workspace.sessions["C1", ts] == "processing"
-        async with slack_house(tmp_path, slack, model, tools=(shelf.tool,)):
+        async with slack_house(tmp_path, slack, model, tools=(library.tool,)):
             await slack.until(lambda: slack.workspace.sessions["C1", ts] == "active")
             await slack.until(
                 lambda: (
@@ -352,7 +357,7 @@ async def test_after_a_crash_nothing_says_that_we_are_still_at_work(
             )
 
 
-async def test_who_opens_the_app_is_greeted_once_and_a_stranger_is_paired(
+async def test_opening_the_app_greets_a_person_once_and_pairs_a_stranger(
     tmp_path: Path, slack: SlackServer
 ) -> None:
     slack.workspace.channels["D2"] = []
@@ -373,7 +378,8 @@ async def test_who_opens_the_app_is_greeted_once_and_a_stranger_is_paired(
     assert set(slack.workspace.prompts) == {("D1", "")}
 
 
-async def test_the_daemons_own_port_takes_signed_requests(
+@socket_mode
+async def test_the_http_port_of_the_daemon_accepts_signed_requests(
     tmp_path: Path, slack: SlackServer
 ) -> None:
     http = {"mode": "http", "app_token": None}
@@ -387,7 +393,8 @@ async def test_the_daemons_own_port_takes_signed_requests(
         await slack.until(lambda: slack.workspace.screen("D1") == ["echo: hello"])
 
 
-async def test_a_clock_that_is_far_from_slacks_is_named_and_what_came_meanwhile_comes_again(
+@socket_mode
+async def test_a_wrong_clock_is_reported_and_refused_requests_are_repeated(
     tmp_path: Path, slack: SlackServer
 ) -> None:
     http = {"mode": "http", "app_token": None}
@@ -411,15 +418,16 @@ async def test_a_clock_that_is_far_from_slacks_is_named_and_what_came_meanwhile_
         assert await house.runner.condition.problems() == []
 
 
-async def test_an_event_that_nobody_acknowledges_comes_three_more_times_and_is_forgotten(
+@socket_mode
+async def test_an_unacknowledged_event_is_repeated_three_times_and_then_found_in_the_history(
     tmp_path: Path, slack: SlackServer
 ) -> None:
-    """Ours is found all the same: what was said in a place in use is read again."""
+    """The message is found in the history, because its chat is in use."""
     async with ModelServer(talkative) as model:
         async with slack_house(tmp_path, slack, model):
             await slack.say("D1", "one")
             await slack.until(lambda: slack.workspace.screen("D1") == ["echo: one"])
-        slack.write("D1", "two")  # tried now, and at once again
+        slack.write("D1", "two")  # tried now, and repeated at once
         for seconds, pending in ((59, 1), (2, 1), (298, 1), (2, 0)):
             await slack.pass_time(seconds)
             assert slack.pending == pending, seconds

@@ -1,4 +1,4 @@
-"""No text on Slack names a command in a form that Slack does not take: `/stop` is not ours there."""
+"""Texts shown on Slack name commands as `!stop`, because `/stop` does not work there."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from gateway.access.policy import Role
 from gateway.commands.registry import COMMANDS
 from gateway.notices.catalogue import BUTTONS, CATALOGUE, render_notice
 from gateway.turns.status_line import StatusLine
-from platforms.slack.adapter import CAPABILITIES, DM_CAPABILITIES
+from platforms.slack.capabilities import CAPABILITIES, DM_CAPABILITIES
 from sessions.values.notices import NoticeId
 from tests.e2e.house import talkative
 from tests.fakes.model_server import ModelServer
@@ -20,23 +20,22 @@ from tests.fakes.slack.workspace import BOT_USER
 
 WORDS = "|".join(sorted(COMMANDS.words))
 NOT_HERE = re.compile(rf"(?<![\w/.])/(?:{WORDS})\b")
-"""A command as it is written elsewhere; an address or a path may hold the same words."""
+"""A command in the form of other platforms; a URL or a path may contain the same words."""
 
 FIELD = re.compile(r"\{(\w+)[|}]")
-BY_ITSELF = {
-    NoticeId.TURN_FAILED: {"operator_told": "yes", "too_long": "yes"}
-}  # conditions that no field of the text shows
+CONDITIONS = {NoticeId.TURN_FAILED: {"operator_told": "yes", "too_long": "yes"}}
+"""Conditions of optional parts that are not fields of the text."""
 
 
 def filled(notice: NoticeId, number: int) -> dict[str, str | int]:
-    """All fields that a notice may show, so that every optional part is shown, too."""
+    """Return values for all fields of a notice, so that it includes every optional part."""
     names = [name for name in FIELD.findall(CATALOGUE[notice]) if name != "c"]
     fields: dict[str, str | int] = dict.fromkeys(names, number)
-    return fields | BY_ITSELF.get(notice, {})
+    return fields | CONDITIONS.get(notice, {})
 
 
 @pytest.mark.parametrize("notice", CATALOGUE)
-def test_every_notice_with_all_its_parts_names_commands_as_slack_takes_them(
+def test_every_notice_names_commands_in_the_form_that_works_on_slack(
     notice: NoticeId,
 ) -> None:
     form = CAPABILITIES.command
@@ -56,13 +55,13 @@ def test_every_notice_with_all_its_parts_names_commands_as_slack_takes_them(
 
 
 @pytest.mark.parametrize("role", Role)
-def test_the_list_of_commands_is_written_as_slack_takes_them(role: Role) -> None:
+def test_the_list_of_commands_uses_the_form_that_works_on_slack(role: Role) -> None:
     text = COMMANDS.help(role, CAPABILITIES.command)
     assert "!help" in text
     assert not NOT_HERE.search(text)
 
 
-def test_the_check_sees_what_it_is_to_find() -> None:
+def test_the_check_finds_a_command_in_another_form() -> None:
     assert NOT_HERE.search("Say /retry now")
     assert NOT_HERE.search("(/stop)")
     assert NOT_HERE.search(render_notice(NoticeId.STOPPED, {}, "/{word}"))
@@ -70,7 +69,7 @@ def test_the_check_sees_what_it_is_to_find() -> None:
 
 
 def written(slack: SlackServer) -> list[str]:
-    """Everything that we ever asked Slack to show, also what was changed or taken away later."""
+    """Return every text ever sent to Slack, including edited and deleted ones."""
     return [
         json.dumps(arguments, ensure_ascii=False)
         for method, arguments in slack.workspace.log
@@ -108,7 +107,7 @@ EVERYTHING = (
 )
 
 
-async def test_nothing_that_people_on_slack_are_ever_shown_names_another_form(
+async def test_no_text_shown_on_slack_names_a_command_in_another_form(
     tmp_path: Path,
 ) -> None:
     async with SlackServer() as slack, ModelServer(talkative) as model:
@@ -141,7 +140,7 @@ async def test_nothing_that_people_on_slack_are_ever_shown_names_another_form(
             await shows("C1", "so far")
         async with slack_house(tmp_path, slack, model, admins=OWNERS):
             await shows("C1", "♻️ I was restarted", "!resume picks this one up")
-            for number, word in enumerate(EVERYTHING):  # Slack takes one post a second in a DM
+            for number, word in enumerate(EVERYTHING):  # a DM allows one post a second
                 user = ADMINS[number % len(ADMINS)]
                 await slack.say(f"D{user[1:]}", word, user=user)
             await slack.until(

@@ -1,19 +1,20 @@
-"""How the bytes of model services are carried: over real sockets, in TLS, through a proxy."""
+"""The network backend over real sockets, in TLS and through a proxy."""
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import httpcore2
 import httpx2
-import openai
 import pytest
 
-from agent.providers.anthropic import clients as of_anthropic
-from agent.providers.openai import clients as of_openai
+from agent.providers.anthropic import clients as anthropic_clients
+from agent.providers.openai import clients as openai_clients
 from agent.providers.transport import sockets
+from agent.providers.transport.http_client import make_http_client
 from agent.settings import TargetSettings
 from tests.fakes.certificates import certified
 
@@ -24,7 +25,7 @@ HELLO = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
 
 @contextlib.asynccontextmanager
 async def listening(answers: Answers, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
-    """Serve on loopback; at the end nobody is kept waiting."""
+    """Serve on loopback; abort all connections at the end."""
     writers: list[asyncio.StreamWriter] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -56,14 +57,14 @@ async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
 
 
 async def hello(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer each request."""
+    """Send the same response to each request."""
     while True:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(HELLO)
 
 
 async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Go where CONNECT says, whatever the name: everything of a test is on loopback."""
+    """Connect to loopback at the port of the CONNECT request, ignoring the host name."""
     asked = (await reader.readuntil(b"\r\n\r\n")).split()
     assert asked[0] == b"CONNECT"
     port = int(asked[1].rpartition(b":")[2])
@@ -81,21 +82,20 @@ async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def writes(stream: httpcore2.AsyncNetworkStream, data: bytes, *, timeout: float) -> None:  # noqa: ASYNC109 - passed on
-    """Write as long as it can be."""
+    """Write until the connection accepts no more."""
     for _ in range(1_000):
         await stream.write(data, timeout=timeout)
         await asyncio.sleep(0)
 
 
-def kept(client: httpx2.AsyncClient) -> list[type]:
-    """By what the connections are carried that a client has open."""
-    pool = client._transport._pool  # type: ignore[attr-defined]  # as `use` finds it
-    return [type(each._connection._network_stream) for each in pool.connections]
+async def carrier_and_text(client: httpx2.AsyncClient, url: str) -> tuple[type, str]:
+    """Return what carries the connection of a request, and the body of its response."""
+    async with client.stream("GET", url) as response:
+        await response.aread()
+        return type(response.extensions["network_stream"]), response.text
 
 
-async def test_what_comes_is_read_in_order_in_pieces_of_any_size_and_nothing_after_its_end() -> (
-    None
-):
+async def test_bytes_are_read_in_order_in_any_sizes_until_the_end() -> None:
     sent = bytes(range(256)) * 2_000
 
     async def answers(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -111,7 +111,7 @@ async def test_what_comes_is_read_in_order_in_pieces_of_any_size_and_nothing_aft
         assert await stream.read(10, timeout=5) == b""
 
 
-async def test_of_what_nobody_reads_only_so_much_is_taken() -> None:
+async def test_reading_pauses_when_too_many_bytes_are_unread() -> None:
     written = asyncio.Event()
 
     async def answers(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -137,7 +137,7 @@ async def test_of_what_nobody_reads_only_so_much_is_taken() -> None:
         assert size == 20_000_000
 
 
-async def test_silence_is_noticed_and_what_comes_after_it_can_be_read() -> None:
+async def test_silence_is_a_timeout_and_later_bytes_can_be_read() -> None:
     speak = asyncio.Event()
 
     async def answers(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -150,18 +150,18 @@ async def test_silence_is_noticed_and_what_comes_after_it_can_be_read() -> None:
             with pytest.raises((httpcore2.ReadTimeout, TimeoutError)):
                 async with asyncio.timeout(0.2):
                     await stream.read(10, timeout=patience)
-        with pytest.raises(httpcore2.ReadTimeout):  # however long an earlier read would have waited
+        with pytest.raises(httpcore2.ReadTimeout):  # although an earlier read had a longer timeout
             async with asyncio.timeout(5):
                 await stream.read(10, timeout=0.05)
         reading = asyncio.create_task(stream.read(10, timeout=5))  # noqa: TID251 - ended below
         await asyncio.sleep(0)
-        reading.cancel()  # loses nothing
+        reading.cancel()  # without losing bytes
         await asyncio.wait({reading})
         speak.set()
         assert await stream.read(10, timeout=5) == b"at last"
 
 
-async def test_a_reader_that_takes_nothing_is_noticed() -> None:
+async def test_a_peer_that_reads_nothing_is_a_write_timeout() -> None:
     async def answers(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.transport.pause_reading()  # type: ignore[attr-defined]  # it can
         await asyncio.Event().wait()
@@ -171,7 +171,7 @@ async def test_a_reader_that_takes_nothing_is_noticed() -> None:
             await writes(stream, b"x" * 1_000_000, timeout=0.05)
 
 
-async def test_what_nobody_takes_does_not_keep_a_closed_connection_open() -> None:
+async def test_unsent_bytes_do_not_keep_a_closed_connection_open() -> None:
     async def answers(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.transport.pause_reading()  # type: ignore[attr-defined]  # it can
         await asyncio.Event().wait()
@@ -190,20 +190,22 @@ async def test_what_nobody_takes_does_not_keep_a_closed_connection_open() -> Non
                 await stream._protocol.closed.wait()  # type: ignore[attr-defined]
 
 
-async def test_the_providers_use_it() -> None:
-    for module in (of_openai, of_anthropic):
-        client = module._make_client(TargetSettings(base_url="http://127.0.0.1:1/v1"))
-        pool = client._client._transport._pool  # as `use` finds it
-        assert isinstance(pool._network_backend, sockets.SocketBackend), module.__name__
-        await client.close()
+async def test_both_sdks_send_through_our_sockets() -> None:
+    async with listening(hello) as port:
+        settings = TargetSettings(base_url=f"http://127.0.0.1:{port}/v1")
+        for make_client in (openai_clients._make_client, anthropic_clients._make_client):
+            client = make_client(settings)
+            response = await client.get("/", cast_to=httpx2.Response)
+            assert isinstance(response.extensions["network_stream"], sockets.SocketStream)
+            await client.close()
 
 
-async def test_what_was_broken_off_is_said_in_words() -> None:
+async def test_a_broken_connection_is_described_by_the_system_message() -> None:
     async def answers(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.transport.abort()
 
     async with listening(answers) as port, connected(port) as stream:
-        with contextlib.suppress(httpcore2.ReadError):  # a reset, or an end, as it happens to come
+        with contextlib.suppress(httpcore2.ReadError):  # either a reset or an end of file
             assert await stream.read(10, timeout=5) == b""
         with pytest.raises(httpcore2.WriteError, match=r"closed|reset by peer|Broken pipe"):
             await writes(stream, b"x", timeout=5)
@@ -211,7 +213,7 @@ async def test_what_was_broken_off_is_said_in_words() -> None:
         await sockets.SocketBackend().connect_tcp("127.0.0.1", port, timeout=5)
 
 
-async def test_tls_is_checked_and_a_handshake_that_hangs_is_given_up(tmp_path: Path) -> None:
+async def test_certificates_are_verified_and_a_hanging_handshake_times_out(tmp_path: Path) -> None:
     served, believing = certified(tmp_path, "model.test")
     async with listening(hello, served) as port:
         url = f"https://model.test:{port}/"
@@ -232,7 +234,7 @@ async def test_tls_is_checked_and_a_handshake_that_hangs_is_given_up(tmp_path: P
             await stream.start_tls(believing, "model.test", timeout=0.05)
 
 
-async def test_the_sdks_client_uses_it_and_notices_that_an_idle_connection_was_closed() -> None:
+async def test_a_connection_closed_while_idle_is_replaced() -> None:
     connections = 0
 
     async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -243,29 +245,57 @@ async def test_the_sdks_client_uses_it_and_notices_that_an_idle_connection_was_c
             writer.write(HELLO)
         writer.close()
 
-    async with listening(once) as port, openai.DefaultAsyncHttpxClient() as client:
-        sockets.use_socket_backend(client)
+    async with listening(once) as port, make_http_client(httpx2.Timeout(5)) as client:
         for expected in (1, 1, 2):
-            assert (await client.get(f"http://127.0.0.1:{port}/")).text == "hello"
+            carried = await carrier_and_text(client, f"http://127.0.0.1:{port}/")
+            assert carried == (sockets.SocketStream, "hello")
             assert connections == expected
-            assert kept(client) == [sockets.SocketStream]
-            await asyncio.sleep(0.05)  # for the good-bye to come
+            await asyncio.sleep(0.05)  # until the close arrives
 
 
-async def test_it_goes_through_a_proxy_that_the_environment_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("own_sockets", [True, False])
+async def test_a_proxy_of_the_environment_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_sockets: bool
 ) -> None:
     served, believing = certified(tmp_path, "model.test")
     async with listening(hello, served) as port, listening(proxy) as between:
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{between}")
         monkeypatch.delenv("NO_PROXY", raising=False)
         monkeypatch.delenv("no_proxy", raising=False)
-        async with openai.DefaultAsyncHttpxClient(verify=believing) as client:
-            sockets.use_socket_backend(client)
+        async with make_http_client(
+            httpx2.Timeout(5), tls=believing, own_sockets=own_sockets
+        ) as client:
             for _ in range(2):
-                assert (await client.get(f"https://model.test:{port}/")).text == "hello"
+                carrier, text = await carrier_and_text(client, f"https://model.test:{port}/")
+                assert text == "hello"
+                assert (carrier is sockets.SocketStream) == own_sockets
 
 
-def test_a_client_that_keeps_its_connections_elsewhere_is_left_as_it_is() -> None:
-    client = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: httpx2.Response(200)))
-    sockets.use_socket_backend(client)
+async def test_a_host_in_no_proxy_is_reached_directly(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with listening(hello) as port:
+        monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")  # answers no connection
+        monkeypatch.setenv("NO_PROXY", "example.com,127.0.0.0/8")
+        async with make_http_client(httpx2.Timeout(5)) as client:
+            carried = await carrier_and_text(client, f"http://127.0.0.1:{port}/")
+            assert carried == (sockets.SocketStream, "hello")
+
+
+async def test_httpx2_carries_the_connections_when_the_switch_is_off() -> None:
+    async with (
+        listening(hello) as port,
+        make_http_client(httpx2.Timeout(5), own_sockets=False) as client,
+    ):
+        carrier, text = await carrier_and_text(client, f"http://127.0.0.1:{port}/")
+        assert text == "hello"
+        assert carrier is not sockets.SocketStream
+
+
+async def test_a_connection_is_kept_alive_before_the_response_begins() -> None:
+    async with (
+        listening(hello) as port,
+        make_http_client(httpx2.Timeout(5)) as client,
+        client.stream("GET", f"http://127.0.0.1:{port}/") as response,
+    ):
+        carried = response.extensions["network_stream"].get_extra_info("socket")
+        assert carried.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        assert carried.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30

@@ -123,13 +123,13 @@ def pipe(home: Path) -> None:
 @pytest.mark.parametrize(
     ("made", "path", "why"),
     [
-        (outside, "../../secret.txt", "must not hold '..'"),
+        (outside, "../../secret.txt", "must not contain '..'"),
         (outside, "/etc/passwd", "leads out of the workspace"),
         (link_out, "link.txt", "link"),
         (folder, "folder", "is a folder"),
         (empty, "empty", "is empty"),
         (large, "large", "takes at most 10 MB"),
-        (pipe, "pipe", "not an ordinary file"),
+        (pipe, "pipe", "not a regular file"),
         (folder, "missing", "There is no 'missing'"),
     ],
 )

@@ -20,9 +20,9 @@ from platforms.core.contract import Address, Button, Capabilities, Draft, Edit, 
 from platforms.discord import payloads
 from platforms.discord.capabilities import CAPABILITIES as DISCORD
 from platforms.discord.format import render
-from platforms.slack.adapter import CAPABILITIES as SLACK
-from platforms.slack.adapter import DM_CAPABILITIES
 from platforms.slack.calls import SlackClient
+from platforms.slack.capabilities import CAPABILITIES as SLACK
+from platforms.slack.capabilities import DM_CAPABILITIES
 from platforms.slack.format import defuse_mentions
 from platforms.slack.read_marks import SlackPlace
 from platforms.slack.send import SlackSender

@@ -1,9 +1,9 @@
-"""Services that speak Anthropic's Messages protocol, Anthropic's own and compatible ones.
+"""The provider for Anthropic's Messages API and compatible services.
 
-dialect     pure: what a model takes, by its name, and what to leave out once it was refused
-request     pure: our request as the protocol has it
-wire        pure: its events as our chunks
-refusals    pure: what its errors mean for us
-clients     the official SDK: connections, and its exceptions in our words
 messages    the provider
+dialect     pure: features of each model, and simpler variants after an error
+request     pure: request bodies
+wire        pure: event parsing
+refusals    pure: classification of errors
+clients     clients of the official SDK, and the mapping of its exceptions
 """

@@ -1,6 +1,6 @@
-"""The official SDK: its clients, and its exceptions put into our words.
+"""Clients of the official SDK, and the mapping of its exceptions.
 
-Importing this imports the SDK, which takes a while; the registry does so only when it is needed.
+Importing this module imports the SDK, which is slow; the registry imports it only when needed.
 """
 
 from collections.abc import Iterator
@@ -9,38 +9,36 @@ from contextlib import contextmanager
 import anthropic
 
 from agent.providers.anthropic.refusals import classify_response
-from agent.providers.transport import sockets
 from agent.providers.transport.connections import (
     CONNECTION_ERRORS,
-    CONNECTION_LIMITS,
     ClientPool,
     socket_timeouts,
-    tls_context,
     translate_error,
 )
+from agent.providers.transport.http_client import make_http_client
 from agent.settings import TargetSettings
 
 OFFICIAL_URL = "https://api.anthropic.com"
 
 
 def make_client_pool(settings: TargetSettings) -> ClientPool[anthropic.AsyncAnthropic]:
-    """Make what lends out clients of this service."""
+    """Create a pool of clients for the service in the settings."""
     return ClientPool(lambda: _make_client(settings))
 
 
 def service_url(settings: TargetSettings) -> str:
-    """Say where the service is; people write it with or without the version."""
+    """Return the service's URL without `/v1`, which people may or may not configure."""
     return (settings.base_url or OFFICIAL_URL).rstrip("/").removesuffix("/v1")
 
 
 @contextmanager
 def translate_errors(url: str) -> Iterator[None]:
-    """Raise only what `agent.errors` names, before the headers as well as in the body."""
+    """Translate exceptions to `ProviderError`, before the response headers and in the body."""
     try:
         yield
     except anthropic.APIStatusError as error:
-        said = error.response.text if error.body is None else error.body
-        raise classify_response(error.status_code, said, error.response.headers) from error
+        body = error.response.text if error.body is None else error.body
+        raise classify_response(error.status_code, body, error.response.headers) from error
     except anthropic.APIConnectionError as error:
         cause = error.__cause__
         raise translate_error(cause if isinstance(cause, Exception) else error, url) from error
@@ -50,16 +48,12 @@ def translate_errors(url: str) -> Iterator[None]:
 
 def _make_client(settings: TargetSettings) -> anthropic.AsyncAnthropic:
     timeout = socket_timeouts(settings.timeouts)
-    http = anthropic.DefaultAsyncHttpxClient(
-        verify=tls_context(), limits=CONNECTION_LIMITS, timeout=timeout
-    )
-    sockets.use_socket_backend(http)
     return anthropic.AsyncAnthropic(
-        # Both are always given: the SDK would look for them in the environment.
-        api_key="none",  # each request brings the present one
+        # Key and URL are always passed, because the SDK would read them from the environment.
+        api_key="none",  # each request sets the current key
         base_url=service_url(settings),
         timeout=timeout,
         max_retries=0,
         open_telemetry=False,
-        http_client=http,
+        http_client=make_http_client(timeout),
     )

@@ -1,9 +1,9 @@
-"""Sans-IO: what a model takes, by its name, and what to leave out once it was refused.
+"""Sans-IO: features of models by name, and simpler variants after an error.
 
-Claude models differ most in how they are told to think. Up to 3.5 they do not; up to 4.5 they take
-a budget of tokens; from 4.6 on they are told an effort and decide for themselves; from 5 on they
-think unless told not to, and some cannot be told. Other models behind the same protocol are taken
-to be like 4.5, but to think as they please.
+Claude models differ most in the control of thinking. Models up to 3.5 do not think; models up to
+4.5 take a budget of tokens; models from 4.6 on take an effort and decide themselves; models from 5
+on think by default, and some cannot stop. Other models behind this protocol are treated like 4.5,
+except that they may think without being asked.
 """
 
 import enum
@@ -17,40 +17,40 @@ BINDING_BETA = "thinking-binding-controls-2026-08-01"
 
 
 class ThinkingMode(enum.Enum):
-    """How a model is told to think."""
+    """Ways to turn thinking on."""
 
     ADAPTIVE = "adaptive"
     BUDGET = "budget"
-    NONE = "none"  # it is not told
+    NONE = "none"  # the request has no such field
 
 
 class ThinkingOffMode(enum.Enum):
-    """How a model is told not to think."""
+    """Ways to turn thinking off."""
 
-    SILENT = "silent"  # by saying nothing
+    SILENT = "silent"  # the request has no such field
     DISABLED = "disabled"
-    BETWEEN_TOOLS = "between_tools"  # but for short notes between its tool calls
-    LOW = "low"  # it cannot be stopped, only slowed
+    BETWEEN_TOOLS = "between_tools"  # off except for short notes between tool calls
+    LOW = "low"  # thinking cannot be turned off, only reduced
 
 
 class AnthropicDialect(msgspec.Struct, frozen=True, kw_only=True):
-    """What one model of one service is sent."""
+    """Features of one model at one service."""
 
     form: ThinkingMode = ThinkingMode.BUDGET
     off: ThinkingOffMode = ThinkingOffMode.SILENT
-    unasked: bool = True  # it thinks when nothing is said about it
-    signed: bool = False  # it takes thoughts back only with their signature
-    summary: bool = False  # its thoughts stay hidden unless a summary is asked for
-    effort: bool = True  # takes an effort, where it is told one at all
-    xhigh: bool = True  # knows the effort of that name
-    binding: bool = False  # its thoughts hold only for what stood before them
+    unasked: bool = True  # thinks by default
+    signed: bool = False  # accepts earlier thinking only with a signature
+    summary: bool = False  # hides all thinking unless a summary is requested
+    effort: bool = True  # accepts `output_config.effort`
+    xhigh: bool = True  # accepts the effort "xhigh"
+    binding: bool = False  # accepts earlier thinking only after unchanged messages
     temperature: bool = True
-    eager: bool = True  # streams a call's arguments as they are made
-    cache: bool = True  # keeps what it read, when asked to
-    schemas: bool = True  # takes schemas of tools with all that they say
-    pictures: bool = True  # looks at pictures
-    # Not of the model but of one conversation, and so not remembered:
-    replay: bool = True  # its earlier thoughts are sent back
+    eager: bool = True  # accepts `eager_input_streaming`
+    cache: bool = True  # accepts `cache_control`
+    schemas: bool = True  # accepts full tool schemas
+    pictures: bool = True
+    # Properties of one conversation, which are not remembered for the model:
+    replay: bool = True  # earlier thinking is sent back
     think: bool = True
     these_pictures: bool = True
 
@@ -63,7 +63,7 @@ _ALWAYS_THINKING = frozenset({"fable", "mythos"})
 
 
 def dialect_for(model: str) -> AnthropicDialect:
-    """Say what is known of a model; prefixes and dates in its name do not matter."""
+    """Return the dialect of a model by name; prefixes and dates in the name do not matter."""
     name = _NAME.search(model.lower())
     if name is None:
         return AnthropicDialect()
@@ -82,16 +82,16 @@ def dialect_for(model: str) -> AnthropicDialect:
 
 
 def simpler_dialects(dialect: AnthropicDialect, complaint: str) -> Iterator[AnthropicDialect]:
-    """Say what could be sent instead after such a refusal, the likeliest first."""
-    said = complaint.lower()
-    for words, sent, instead in _RULES:
-        asked = all(getattr(dialect, field) == value for field, value in sent.items())
-        if asked and any(word in said for word in words):
+    """Yield dialects that may work after this error, the most likely one first."""
+    message = complaint.lower()
+    for phrases, sent, instead in _RULES:
+        was_sent = all(getattr(dialect, field) == value for field, value in sent.items())
+        if was_sent and any(phrase in message for phrase in phrases):
             yield msgspec.structs.replace(dialect, **instead)
 
 
 def persistent_dialect(dialect: AnthropicDialect) -> AnthropicDialect:
-    """Keep what will be true of the next conversation, too."""
+    """Return the dialect without the restrictions that concern one conversation only."""
     return msgspec.structs.replace(dialect, replay=True, think=True, these_pictures=True)
 
 
@@ -125,11 +125,11 @@ _RULES: tuple[tuple[tuple[str, ...], _Fields, _Fields], ...] = (
     (("thinking",), {"form": ThinkingMode.ADAPTIVE}, {"form": ThinkingMode.NONE}),
     (("thinking",), {"form": ThinkingMode.BUDGET}, {"form": ThinkingMode.NONE}),
 )
-"""Words of a refusal; what must have been sent for them to be about it; what to send instead."""
+"""Phrases of an error; the fields to which they can refer; the fields to send instead."""
 
 
 def _parse_version(written: str | None) -> tuple[int, int]:
-    if written is None:  # an alias for the latest one
+    if written is None:  # an alias for the latest version
         return _NEWEST
     major, _, minor = written.replace("-", ".").partition(".")
     return int(major), int(minor or 0)

@@ -1,4 +1,4 @@
-"""The provider for Anthropic's Messages, over the official SDK."""
+"""The provider for Anthropic's Messages API, based on the official SDK."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, aclosing
@@ -28,16 +28,16 @@ from agent.providers.transport.connections import (
 )
 from agent.settings import TargetSettings
 
-_MAX_MODELS = 1000  # that one page of the list may hold
+_MAX_MODELS = 1000  # the protocol's limit for one page
 
 
 def build(settings: TargetSettings) -> "AnthropicProvider":
-    """Make the provider."""
+    """Build the provider."""
     return AnthropicProvider(settings)
 
 
 class AnthropicProvider:
-    """Any service that offers `/v1/messages`."""
+    """A service with the endpoint `/v1/messages`."""
 
     name = "anthropic"
 
@@ -45,7 +45,7 @@ class AnthropicProvider:
         self._url = service_url(settings)
         self._clients = make_client_pool(settings)
         self._key = ServiceKey(settings.api_key)
-        self._dialects: dict[str, AnthropicDialect] = {}  # by model: what proved to be taken
+        self._dialects: dict[str, AnthropicDialect] = {}  # by model; each worked at least once
 
     def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
         """See `Provider`."""
@@ -75,9 +75,9 @@ class AnthropicProvider:
     async def _open_response(
         self, client: anthropic.AsyncAnthropic, request: ModelRequest
     ) -> httpx2.Response:
-        """Send the request; what the service says it does not know is left out and remembered.
+        """Send the request, without the features that the service rejects; remember these.
 
-        This is not a second try: the refused request and the next one are not the same.
+        This is no retry of the same request: each request is simpler than the rejected one.
         """
         dialect = self._dialects.get(request.model) or dialect_for(request.model)
         tried: set[bytes] = set()
@@ -101,8 +101,8 @@ class AnthropicProvider:
         self, client: anthropic.AsyncAnthropic, body: bytes, beta: str, key: str
     ) -> httpx2.Response:
         client.api_key = key
-        # The SDK's own method for messages walks through all of them; a long history would hold
-        # up the loop. Its general one gives the same headers, errors and connections.
+        # The SDK's typed method inspects every message, which blocks the event loop for a long
+        # history. `post` uses the same headers, errors and connections.
         headers = REQUEST_HEADERS | ({"anthropic-beta": beta} if beta else {})
         with translate_errors(self._url):
             answer: object = await client.post(

@@ -1,4 +1,4 @@
-"""Sans-IO: what the protocol's errors mean for us."""
+"""Sans-IO: classification of the protocol's errors."""
 
 from collections.abc import Mapping
 
@@ -25,31 +25,31 @@ _STATUS = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
-"""The status that a kind of error has, for those that come in the middle of a stream."""
+"""HTTP status of each error type, for errors inside a stream."""
 
 _SPEND_LIMIT_CODE = "spend_limit_reached"
 _FILTER_MESSAGE = "content filtering policy"
 
 
 def classify_response(status: int, body: object, headers: Mapping[str, str]) -> ProviderError:
-    """Sort an HTTP error."""
+    """Map an HTTP error response to a `ProviderError`."""
     return _classify(status, _read_error_info(body), headers)
 
 
 def classify_error_event(error: object) -> ProviderError:
-    """Sort an error that came in the middle of a stream."""
-    complaint = _read_error_info(error)
-    status = _STATUS.get(complaint.type)
-    return classify_stream_error(complaint) if status is None else _classify(status, complaint, {})
+    """Map an error inside a stream to a `ProviderError`."""
+    info = _read_error_info(error)
+    status = _STATUS.get(info.type)
+    return classify_stream_error(info) if status is None else _classify(status, info, {})
 
 
 def _read_error_info(body: object) -> ServiceErrorInfo:
-    """Read an error; its details name the cause more closely than its type."""
-    complaint = parse_service_error(body)
+    """Read an error; prefer the code in the details, which is more specific."""
+    info = parse_service_error(body)
     inner = body.get("error", body) if isinstance(body, dict) else None
     details = inner.get("details") if isinstance(inner, dict) else None
     code = details.get("error_code") if isinstance(details, dict) else None
-    return msgspec.structs.replace(complaint, code=str(code)) if code else complaint
+    return msgspec.structs.replace(info, code=str(code)) if code else info
 
 
 def _classify(

@@ -1,4 +1,4 @@
-"""Sans-IO: our request as the Messages protocol has it."""
+"""Sans-IO: request bodies of the Messages API."""
 
 import re
 from typing import Any
@@ -19,7 +19,7 @@ from agent.request.pictures import PICTURE_OMITTED
 from sessions.records import Message, ToolCall
 
 DEFAULT_OUTPUT_TOKENS = 8192
-"""Output limit of a model that nothing is known of; the protocol demands one."""
+"""Output limit for unknown models, because the protocol requires one."""
 
 _THINKING_BUDGETS = {
     "low": (4096, 4),
@@ -27,8 +27,9 @@ _THINKING_BUDGETS = {
     "high": (24576, 10),
     "xhigh": (49152, 12),
 }
-"""For each effort the most tokens of thought, and the most sixteenths of the output limit: each step
-differs from the next one also where the limit is low, and an answer always has room.
+"""Thinking budget by effort: the maximum in tokens and in sixteenths of the output limit.
+
+The second number keeps the efforts apart under a low output limit and leaves room for an answer.
 """
 _MIN_THINKING_BUDGET = 1024
 _NO_THINKING_EFFORTS = frozenset({"none", "minimal"})
@@ -38,7 +39,7 @@ ContentBlock = dict[str, Any]
 
 
 def encode_request(request: ModelRequest, dialect: AnthropicDialect) -> bytes:
-    """Write the body of a request."""
+    """Encode the body of a request."""
     limit = _output_limit(request)
     thinking = _thinking(request, dialect, limit)
     body: dict[str, Any] = {
@@ -61,7 +62,7 @@ def encode_request(request: ModelRequest, dialect: AnthropicDialect) -> bytes:
 
 
 def beta_header(request: ModelRequest, dialect: AnthropicDialect) -> str:
-    """Name what the request uses that is not in the protocol for everybody yet."""
+    """Return the value of the header `anthropic-beta`; empty if the request uses no beta feature."""
     thinking = _thinking(request, dialect, _output_limit(request))
     return BINDING_BETA if "block_binding" in (thinking.config or {}) else ""
 
@@ -100,8 +101,8 @@ def _thinking(request: ModelRequest, dialect: AnthropicDialect, limit: int) -> _
     if dialect.form is ThinkingMode.ADAPTIVE:
         known = effort != "xhigh" or dialect.xhigh
         return _ThinkingConfig(_adaptive_config(dialect), effort if known else "high", on=True)
-    most, share = _THINKING_BUDGETS[effort]
-    budget = min(most, limit * share // 16)
+    max_tokens, sixteenths = _THINKING_BUDGETS[effort]
+    budget = min(max_tokens, limit * sixteenths // 16)
     if budget < _MIN_THINKING_BUDGET or not _can_begin_thinking(request, dialect):
         return _THINKING_OFF
     return _ThinkingConfig({"type": "enabled", "budget_tokens": budget}, on=True)
@@ -120,16 +121,19 @@ def _thinking_when_off(dialect: AnthropicDialect) -> _ThinkingConfig:
 def _adaptive_config(dialect: AnthropicDialect) -> dict[str, Any]:
     config: dict[str, Any] = {"type": "adaptive"}
     if dialect.summary:
-        # Without it nothing comes while the model thinks, as if the connection were dead.
+        # Without a summary the stream is silent while the model thinks, like a dead connection.
         config["display"] = "summarized"
     if dialect.binding:
-        # What stands before an earlier thought may have changed: summaries, notes, other tools.
+        # Messages before earlier thinking may have changed: summaries, notes, other tools.
         config["block_binding"] = {"prefix_mismatch_behavior": "drop_block"}
     return config
 
 
 def _can_begin_thinking(request: ModelRequest, dialect: AnthropicDialect) -> bool:
-    """Under a budget an answer that goes on must have begun with thinking."""
+    """True unless the request continues an answer that did not begin with thinking.
+
+    The protocol rejects a thinking budget for such a continuation.
+    """
     last = next((row for row in reversed(request.messages) if row.role == "assistant"), None)
     if last is None:
         return True
@@ -139,10 +143,10 @@ def _can_begin_thinking(request: ModelRequest, dialect: AnthropicDialect) -> boo
 
 
 def _reasoning_blocks(row: Message, model: str, dialect: AnthropicDialect) -> list[ContentBlock]:
-    thoughts = decode_reasoning(row.reasoning, by=f"anthropic/{model}")
-    return (
-        [part for part in thoughts.parts if _is_complete_block(part, dialect)] if thoughts else []
-    )
+    reasoning = decode_reasoning(row.reasoning, by=f"anthropic/{model}")
+    if reasoning is None:
+        return []
+    return [part for part in reasoning.parts if _is_complete_block(part, dialect)]
 
 
 def _is_complete_block(part: ContentBlock, dialect: AnthropicDialect) -> bool:
@@ -166,7 +170,7 @@ def _encode_messages(
     for row in request.messages:
         is_assistant = row.role == "assistant"
         blocks = _content_blocks(row, ids) + _picture_blocks(row, request, dialect)
-        # What the model is to continue must not hold thoughts.
+        # A message that the model continues must not contain thinking.
         if blocks and is_assistant and replay and row is not request.messages[-1]:
             blocks = _reasoning_blocks(row, request.model, dialect) + blocks
         role = "assistant" if is_assistant else "user"
@@ -179,7 +183,7 @@ def _encode_messages(
 
 
 def _content_blocks(row: Message, ids: "_CallIds") -> list[ContentBlock]:
-    """Give a row's blocks; an empty text is refused, so it is none."""
+    """Encode a row, without empty text blocks, which the protocol rejects."""
     if row.role == "tool":
         result: ContentBlock = {
             "type": "tool_result",
@@ -195,16 +199,16 @@ def _content_blocks(row: Message, ids: "_CallIds") -> list[ContentBlock]:
 def _picture_blocks(
     row: Message, request: ModelRequest, dialect: AnthropicDialect
 ) -> list[ContentBlock]:
-    """Give a row's pictures, or a word in their place."""
-    found = [request.pictures[file.path] for file in row.files if file.path in request.pictures]
-    if found and not (dialect.pictures and dialect.these_pictures):
+    """Encode a row's pictures, or a note in their place if they are omitted."""
+    pictures = [request.pictures[file.path] for file in row.files if file.path in request.pictures]
+    if pictures and not (dialect.pictures and dialect.these_pictures):
         return [{"type": "text", "text": PICTURE_OMITTED}]
     return [
         {
             "type": "image",
-            "source": {"type": "base64", "media_type": each.media_type, "data": each.data},
+            "source": {"type": "base64", "media_type": picture.media_type, "data": picture.data},
         }
-        for each in found
+        for picture in pictures
     ]
 
 
@@ -218,7 +222,7 @@ def _tool_use_block(call: ToolCall, ids: "_CallIds") -> ContentBlock:
 
 
 def _raw_object(arguments: str) -> msgspec.Raw:
-    """Give the arguments' very text, if it is an object; the protocol takes nothing else."""
+    """Return the arguments unchanged if they are an object, else `{}`: the protocol needs an object."""
     raw = arguments.encode()
     try:
         msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
@@ -228,7 +232,7 @@ def _raw_object(arguments: str) -> msgspec.Raw:
 
 
 def _strip_trailing_blanks(messages: list[dict[str, Any]]) -> None:
-    """A text that the model is to continue must not end in white space."""
+    """Strip the text that the model continues, because the protocol rejects trailing white space."""
     if messages and messages[-1]["role"] == "assistant":
         last = messages[-1]["content"][-1]
         if last["type"] == "text":
@@ -236,7 +240,7 @@ def _strip_trailing_blanks(messages: list[dict[str, Any]]) -> None:
 
 
 class _CallIds:
-    """Ids of calls with no other characters than the protocol takes, still all different."""
+    """Call ids restricted to the characters that the protocol allows, and still unique."""
 
     def __init__(self) -> None:
         self._by_call_id: dict[str, str] = {}
@@ -244,12 +248,12 @@ class _CallIds:
 
     def get(self, call_id: str) -> str:
         if call_id not in self._by_call_id:
-            wanted = _sanitize_name(call_id) or "call"
-            free, number = wanted, 2
-            while free in self._used:
-                free, number = f"{wanted}_{number}", number + 1
-            self._used.add(free)
-            self._by_call_id[call_id] = free
+            base = _sanitize_name(call_id) or "call"
+            unique, number = base, 2
+            while unique in self._used:
+                unique, number = f"{base}_{number}", number + 1
+            self._used.add(unique)
+            self._by_call_id[call_id] = unique
         return self._by_call_id[call_id]
 
 
@@ -270,7 +274,7 @@ def _encode_tools(request: ModelRequest, dialect: AnthropicDialect) -> dict[str,
     }
     if not called:
         return {}
-    # A conversation with calls in it is refused when no tool is described.
+    # The protocol rejects a history with calls unless at least one tool is described.
     described = [{"name": name, "input_schema": {"type": "object"}} for name in sorted(called)]
     return {"tools": described, "tool_choice": {"type": "none"}}
 

@@ -1,7 +1,8 @@
-"""Sans-IO: the events of the Messages protocol as our chunks.
+"""Sans-IO: our chunks from the events of the Messages API.
 
-An answer is a row of blocks, each begun, added to and ended by events with its index. Arguments of
-a call come as pieces of JSON and are passed on as they are; only the end of its block seals a call.
+An answer is a list of blocks; events with the index of a block start, extend and stop the block.
+The arguments of a call arrive as pieces of JSON and are passed on unchanged. Only the stop of the
+block seals a call.
 """
 
 from collections.abc import Iterable, Iterator
@@ -124,7 +125,7 @@ class _ErrorEvent(msgspec.Struct, tag="error"):
 
 
 class _WholeMessage(msgspec.Struct, tag="message"):
-    """An answer that was not streamed."""
+    """A response without streaming."""
 
     content: list[msgspec.Raw] = []
     stop_reason: str | None = None
@@ -147,25 +148,25 @@ _decode_block = msgspec.json.Decoder(_Block).decode
 _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 _COMPLETE_STOP_REASONS = frozenset({"tool_use", "end_turn", "stop_sequence"})
-"""Reasons to stop that leave the last block as it was meant."""
+"""Stop reasons after which the last block is complete."""
 
 
 class MessageReader(BodyReader):
-    """Reads the body of one answer: a stream of events, or one piece of JSON all the same."""
+    """A reader for the body of one response."""
 
     def __init__(self) -> None:
         super().__init__(_EventReader().read)
 
 
 class _EventReader:
-    """Reads one event after the other."""
+    """Converts events to chunks."""
 
     def __init__(self) -> None:
-        self._pending_inputs: dict[int, msgspec.Raw] = {}  # calls under way: what they began with
+        self._pending_inputs: dict[int, msgspec.Raw] = {}  # initial input of each open call
         self._usage = _Usage()
 
     def read(self, event: SseEvent | SseComment) -> Iterable[Chunk]:
-        """Read one event; raises the `ProviderError` that the service put into the stream."""
+        """Convert one event to chunks; raises the `ProviderError` for an error inside the stream."""
         if isinstance(event, SseComment):
             return (BEAT,)
         try:
@@ -175,7 +176,7 @@ class _EventReader:
         return self._event_chunks(decoded)
 
     def _read_unexpected(self, event: SseEvent) -> Iterable[Chunk]:
-        """Read what is not as the protocol says, or newer than what we know of it."""
+        """Convert an event that deviates from the protocol or is newer than this code."""
         if event.data.strip() == b"[DONE]":
             return (DONE,)
         try:
@@ -212,7 +213,7 @@ class _EventReader:
                 return (BEAT,)
             case _ErrorEvent(error):
                 raise classify_error_event(
-                    error or "the model service reports an error without a word"
+                    error or "the model service reported an error without a message"
                 )
             case _WholeMessage():
                 return self._read_whole(event)
@@ -224,8 +225,8 @@ class _EventReader:
             case _ArgumentsDelta(piece) if piece and index in self._pending_inputs:
                 self._pending_inputs[index] = _EMPTY_OBJECT
                 return (CallChunk(index, arguments=piece),)
-            case _ThinkingDelta(thought) if thought:
-                return (ReasoningChunk(thought), OpaqueChunk(index, {"thinking": thought}))
+            case _ThinkingDelta(text) if text:
+                return (ReasoningChunk(text), OpaqueChunk(index, {"thinking": text}))
             case _SignatureDelta(signature) if signature:
                 return (OpaqueChunk(index, {"signature": signature}),)
             case _:
@@ -238,10 +239,10 @@ class _EventReader:
         return _block_chunks(index, block)
 
     def _on_block_stop(self, index: int) -> Iterable[Chunk]:
-        unsaid = self._pending_inputs.pop(index, None)
-        if unsaid is None:
+        initial_input = self._pending_inputs.pop(index, None)
+        if initial_input is None:
             return (PING,)
-        return (CallChunk(index, arguments=_read_arguments(unsaid), ended=True),)
+        return (CallChunk(index, arguments=_read_arguments(initial_input), ended=True),)
 
     def _read_whole(self, message: _WholeMessage) -> Iterator[Chunk]:
         last = len(message.content) - 1
@@ -249,9 +250,9 @@ class _EventReader:
             try:
                 block = _decode_block(raw)
             except msgspec.ValidationError:
-                continue  # of a kind that we never ask for
+                continue  # a type that our requests never lead to
             if isinstance(block, _ToolUseBlock):
-                # An input that was cut is closed all the same before it is sent.
+                # A truncated input arrives as valid JSON; only the stop reason reveals it.
                 ended = index < last or message.stop_reason in _COMPLETE_STOP_REASONS
                 yield CallChunk(
                     index,
@@ -272,12 +273,12 @@ class _EventReader:
             yield self._usage_chunk(usage)
 
     def _usage_chunk(self, usage: _Usage) -> UsageChunk:
-        """Count; the end of an answer does not repeat all that its beginning said."""
-        said = {k: v for k, v in msgspec.structs.asdict(usage).items() if v is not None}
-        self._usage = now = msgspec.structs.replace(self._usage, **said)
-        cached = now.cache_read_input_tokens or 0
-        fresh = (now.input_tokens or 0) + (now.cache_creation_input_tokens or 0)
-        return UsageChunk(fresh + cached, now.output_tokens or 0, cached_tokens=cached)
+        """Merge the counts, because the last event does not repeat all counts of the first one."""
+        present = {k: v for k, v in msgspec.structs.asdict(usage).items() if v is not None}
+        self._usage = merged = msgspec.structs.replace(self._usage, **present)
+        cached = merged.cache_read_input_tokens or 0
+        uncached = (merged.input_tokens or 0) + (merged.cache_creation_input_tokens or 0)
+        return UsageChunk(uncached + cached, merged.output_tokens or 0, cached_tokens=cached)
 
 
 def _block_chunks(
@@ -286,18 +287,18 @@ def _block_chunks(
     match block:
         case _TextBlock(text):
             return (TextChunk(text),) if text else (PING,)
-        case _ThinkingBlock(thought, signature):
-            fields = {"type": "thinking", "thinking": thought or "", "signature": signature or ""}
+        case _ThinkingBlock(text, signature):
+            fields = {"type": "thinking", "thinking": text or "", "signature": signature or ""}
             opaque = OpaqueChunk(index, fields)
-            return (ReasoningChunk(thought), opaque) if thought else (opaque,)
+            return (ReasoningChunk(text), opaque) if text else (opaque,)
         case _RedactedBlock(data):
             return (OpaqueChunk(index, {"type": "redacted_thinking", "data": data or ""}),)
 
 
-def _read_arguments(given: msgspec.Raw) -> str | None:
-    """Give the text of an object; an empty one may be just a beginning, and says nothing."""
+def _read_arguments(raw: msgspec.Raw) -> str | None:
+    """Return the text of an object; None if empty, because `{}` may be a mere placeholder."""
     try:
-        fields = _decode_fields(given)
+        fields = _decode_fields(raw)
     except msgspec.DecodeError:
         return None
-    return bytes(given).decode() if fields else None
+    return bytes(raw).decode() if fields else None

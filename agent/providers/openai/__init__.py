@@ -1,8 +1,8 @@
-"""Services that speak OpenAI's protocols, OpenAI's own and the many compatible ones.
+"""Providers for OpenAI and OpenAI-compatible services.
 
-chat_wire, responses_wire   pure: our requests and chunks as each protocol has them
-odd_forms                   pure: values that services write in more forms than one
-clients                     the official SDK: connections, and its exceptions in our words
-service                     how a request is posted and its answer read
 chat, responses             the provider for each protocol
+chat_wire, responses_wire   pure: request bodies and event parsing of each protocol
+odd_forms, pictures         pure: values with several encodings; pictures in requests
+service                     the base class of both providers: requests, options, responses
+clients                     clients of the official SDK, and the mapping of its exceptions
 """

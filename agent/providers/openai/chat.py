@@ -1,4 +1,4 @@
-"""The provider for Chat Completions, over the official SDK."""
+"""The provider for Chat Completions, based on the official SDK."""
 
 import httpx2
 
@@ -15,12 +15,12 @@ from agent.settings import TargetSettings
 
 
 def build(settings: TargetSettings) -> "OpenAIChat":
-    """Make the provider."""
+    """Build the provider."""
     return OpenAIChat(settings)
 
 
 class OpenAIChat(OpenAICompatibleProvider):
-    """Any service that offers `/chat/completions`."""
+    """A service with the endpoint `/chat/completions`."""
 
     name = "openai"
 

@@ -1,7 +1,7 @@
-"""Sans-IO: Chat Completions, both ways: our request to its body, its events to our chunks.
+"""Sans-IO: Chat Completions: encoding of requests, decoding of events.
 
-Written for OpenAI and for everything that calls itself compatible: fields may be missing, null or of
-another type, several choices may share one answer, reasoning has four names.
+Compatible services deviate from OpenAI's protocol: fields may be missing, null or of another type,
+one answer may be spread over several choices, and reasoning has four names.
 """
 
 import re
@@ -37,7 +37,7 @@ from agent.providers.transport.body import BEAT, DONE, PING, BodyReader, read_ev
 from agent.providers.transport.sse import SseComment, SseEvent
 from sessions.records import Message, ToolCall
 
-# --- ours to theirs --------------------------------------------------------------------------
+# --- requests --------------------------------------------------------------------------------
 
 OPTIONAL_FEATURES = {
     "stream_options": re.compile(r"stream_options"),
@@ -47,22 +47,25 @@ OPTIONAL_FEATURES = {
     "pictures": PICTURES_UNSUPPORTED,
     "these_pictures": PICTURE_REFUSED,
 }
-"""What a service may refuse, and how it says so; `max_tokens` is then sent by its other name, and
-without `grammar` the schemas of tools say no more than their shape."""
+"""Features that services may reject, with patterns for their errors.
+
+When `max_tokens` is omitted, the limit is sent as `max_completion_tokens`; when `grammar` is
+omitted, tool schemas are simplified.
+"""
 
 _MODELS_NEEDING_REASONING = ("deepseek", "kimi")
-"""Models that refuse a call of theirs in the history without the thoughts that led to it."""
+"""Models that reject their own tool calls in the history without the reasoning before them."""
 
 
 class ChatDialect(msgspec.Struct, frozen=True):
-    """What a service wants to be told differently."""
+    """Differences between services."""
 
     output_limit_field: str = "max_tokens"
-    omitted_features: frozenset[str] = frozenset()  # names of `OPTIONAL`
+    omitted_features: frozenset[str] = frozenset()  # keys of `OPTIONAL_FEATURES`
 
 
 def encode_request(request: ModelRequest, dialect: ChatDialect) -> bytes:
-    """Write the body of a request."""
+    """Encode the body of a request."""
     body: dict[str, Any] = {"model": request.model, "messages": _encode_messages(request, dialect)}
     if request.stream:
         body["stream"] = True
@@ -101,8 +104,8 @@ def _content_with_pictures(
     text, pictures = split_pictures(row, request, omitted_features)
     if not pictures:
         return text
-    shown = [{"type": "image_url", "image_url": {"url": data_url(each)}} for each in pictures]
-    return [*([{"type": "text", "text": text}] if text else []), *shown]
+    parts = [{"type": "image_url", "image_url": {"url": data_url(picture)}} for picture in pictures]
+    return [*([{"type": "text", "text": text}] if text else []), *parts]
 
 
 def _encode_message(message: Message) -> dict[str, Any]:
@@ -115,14 +118,14 @@ def _encode_message(message: Message) -> dict[str, Any]:
 
 
 def _reasoning_fields(row: Message, model: str) -> dict[str, Any]:
-    """Give a model back what it thought, in the form in which its service wants it."""
-    thoughts = decode_reasoning(row.reasoning, by=f"openai/{model}")
-    if thoughts is None:
+    """Return a model's earlier reasoning in the fields that the service expects."""
+    reasoning = decode_reasoning(row.reasoning, by=f"openai/{model}")
+    if reasoning is None:
         return {}
-    if thoughts.parts:
-        return {"reasoning_details": thoughts.parts}
-    wanted = row.tool_calls and any(name in model.lower() for name in _MODELS_NEEDING_REASONING)
-    return {"reasoning_content": thoughts.text} if wanted else {}
+    if reasoning.parts:
+        return {"reasoning_details": reasoning.parts}
+    needed = row.tool_calls and any(name in model.lower() for name in _MODELS_NEEDING_REASONING)
+    return {"reasoning_content": reasoning.text} if needed else {}
 
 
 def _encode_call(call: ToolCall) -> dict[str, Any]:
@@ -137,7 +140,7 @@ def _encode_tool(tool: ToolSchema, *, plain: bool) -> dict[str, Any]:
     return {"type": "function", "function": tool}
 
 
-# --- theirs to ours --------------------------------------------------------------------------
+# --- events ----------------------------------------------------------------------------------
 
 
 class _Function(msgspec.Struct):
@@ -166,7 +169,7 @@ class _Delta(msgspec.Struct, kw_only=True):
 
 class _Choice(msgspec.Struct):
     delta: _Delta | None = None
-    message: _Delta | None = None  # in an answer that was not streamed
+    message: _Delta | None = None  # in a response without streaming
     finish_reason: Any = None
 
 
@@ -186,18 +189,18 @@ _FAILURE_REASONS = {
     "network_error": errors.ConnectionLost,
     "insufficient_system_resource": errors.Overloaded,
 }
-"""Reasons to stop that are none of the model's; what it had said until then counts."""
+"""Finish reasons that mean a failure of the service; the text before them still counts."""
 
 
 class ChatReader(BodyReader):
-    """Reads the body of one answer."""
+    """A reader for the body of one response."""
 
     def __init__(self) -> None:
         super().__init__(event_chunks)
 
 
 def event_chunks(event: SseEvent | SseComment) -> Iterator[Chunk]:
-    """Read one event; raises the `ProviderError` that the service put into the stream."""
+    """Convert one event to chunks; raises the `ProviderError` for an error inside the stream."""
     if isinstance(event, SseComment):
         yield BEAT
         return
@@ -210,11 +213,11 @@ def event_chunks(event: SseEvent | SseComment) -> Iterator[Chunk]:
         return
     if _is_error(decoded, event):
         raise classify_stream_error(parse_service_error(_error_record(decoded, event)))
-    nothing = True
+    is_empty = True
     for chunk in _payload_chunks(decoded):
-        nothing = False
+        is_empty = False
         yield chunk
-    if nothing:
+    if is_empty:
         yield PING
 
 
@@ -232,10 +235,10 @@ def _payload_chunks(event: _ChatEvent) -> Iterator[Chunk]:
         if choice is not None:
             yield from _choice_chunks(choice)
     if isinstance(event.usage, dict):
-        words = "prompt_tokens", "completion_tokens"
-        yield read_usage(event.usage, words, alone=not event.choices)
+        names = "prompt_tokens", "completion_tokens"
+        yield read_usage(event.usage, names, alone=not event.choices)
     if event.last_one:
-        yield DoneChunk()  # the model is done, the wire is not
+        yield DoneChunk()  # not `DONE`: more events may follow
 
 
 def _choice_chunks(choice: _Choice) -> Iterator[Chunk]:
@@ -252,21 +255,21 @@ def _choice_chunks(choice: _Choice) -> Iterator[Chunk]:
 
 
 def _failure_error(reason: str, delta: _Delta | None) -> ProviderError:
-    """An aggregator passes its upstream's failure on as if it were the answer's text."""
-    said = flatten_text(delta.content) if delta is not None else ""
-    return classify_stream_error(parse_service_error(said or reason))
+    """Read a failure that an aggregator passes on as the text of the answer."""
+    text = flatten_text(delta.content) if delta is not None else ""
+    return classify_stream_error(parse_service_error(text or reason))
 
 
 def _delta_chunks(delta: _Delta) -> Iterator[Chunk]:
-    thought = flatten_text(
+    reasoning = flatten_text(
         delta.reasoning_content or delta.reasoning or delta.reasoning_text or delta.thinking
     )
     if delta.reasoning_details:
-        details = [each for each in _as_list(delta.reasoning_details) if isinstance(each, dict)]
-        thought = thought or "".join(map(_detail_text, details))
-        yield from (_opaque_chunk(each, position) for position, each in enumerate(details))
-    if thought:
-        yield ReasoningChunk(thought)
+        details = [part for part in _as_list(delta.reasoning_details) if isinstance(part, dict)]
+        reasoning = reasoning or "".join(map(_detail_text, details))
+        yield from (_opaque_chunk(detail, position) for position, detail in enumerate(details))
+    if reasoning:
+        yield ReasoningChunk(reasoning)
     if delta.content:
         yield TextChunk(flatten_text(delta.content))
     if delta.refusal:
@@ -282,7 +285,7 @@ _DETAIL_KINDS = {"reasoning.text": 0, "reasoning.summary": 1, "reasoning.encrypt
 
 
 def _opaque_chunk(detail: dict[str, Any], position: int) -> OpaqueChunk:
-    """Pieces of different kinds may share an index; they are parts of their own all the same."""
+    """Give details of different kinds different indexes, because they may share one on the wire."""
     index = parse_index(detail.get("index"))
     kind = _DETAIL_KINDS.get(str(detail.get("type")), len(_DETAIL_KINDS))
     fields = {name: value for name, value in detail.items() if value is not None}
@@ -300,9 +303,9 @@ def _as_list(value: object) -> list[Any]:
 
 def _call_chunks(calls: list[_ChatCall]) -> Iterator[CallChunk]:
     for position, call in enumerate(calls):
-        named = call.function is not None and call.function.name
-        nameless = call.index is None and not call.id and not named
-        yield _call_chunk(call, position if nameless and len(calls) > 1 else None)
+        name = call.function.name if call.function is not None else None
+        anonymous = call.index is None and not call.id and not name
+        yield _call_chunk(call, position if anonymous and len(calls) > 1 else None)
 
 
 def _call_chunk(call: _ChatCall, position: int | None) -> CallChunk:

@@ -1,6 +1,6 @@
-"""The official SDK: its clients, and its exceptions put into our words.
+"""Clients of the official SDK, and the mapping of its exceptions.
 
-Importing this imports the SDK, which takes a while; the registry does so only when it is needed.
+Importing this module imports the SDK, which is slow; the registry imports it only when needed.
 """
 
 from collections.abc import Iterator
@@ -9,21 +9,19 @@ from contextlib import AbstractContextManager, contextmanager
 import openai
 
 from agent.providers.classify import classify_http_error, parse_service_error
-from agent.providers.transport import sockets
 from agent.providers.transport.connections import (
     CONNECTION_ERRORS,
-    CONNECTION_LIMITS,
     ClientPool,
     ServiceKey,
     socket_timeouts,
-    tls_context,
     translate_error,
 )
+from agent.providers.transport.http_client import make_http_client
 from agent.settings import TargetSettings
 
 
 class OpenAIClients:
-    """As many clients of one service as its live streams need."""
+    """Clients of one service, as many as its open streams need."""
 
     def __init__(self, settings: TargetSettings) -> None:
         self.key = ServiceKey(settings.api_key)
@@ -32,11 +30,11 @@ class OpenAIClients:
 
     @property
     def stream_counts(self) -> list[int]:
-        """How many streams each client carries."""
+        """Number of open streams per client."""
         return self._pool.stream_counts
 
     def lease(self) -> AbstractContextManager[openai.AsyncOpenAI]:
-        """Lend a client for one stream."""
+        """Lease a client for one stream."""
         return self._pool.lease()
 
     async def aclose(self) -> None:
@@ -50,12 +48,13 @@ class OpenAIClients:
 
 @contextmanager
 def translate_errors(base_url: str) -> Iterator[None]:
-    """Raise only what `agent.errors` names, before the headers as well as in the body."""
+    """Translate exceptions to `ProviderError`, before the response headers and in the body."""
     try:
         yield
     except openai.APIStatusError as error:
-        complaint = parse_service_error(error.response.text if error.body is None else error.body)
-        raise classify_http_error(error.status_code, complaint, error.response.headers) from error
+        body = error.response.text if error.body is None else error.body
+        error_info = parse_service_error(body)
+        raise classify_http_error(error.status_code, error_info, error.response.headers) from error
     except openai.APIConnectionError as error:
         cause = error.__cause__
         raise translate_error(cause if isinstance(cause, Exception) else error, base_url) from error
@@ -65,14 +64,10 @@ def translate_errors(base_url: str) -> Iterator[None]:
 
 def _make_client(settings: TargetSettings) -> openai.AsyncOpenAI:
     timeout = socket_timeouts(settings.timeouts)
-    http = openai.DefaultAsyncHttpxClient(
-        verify=tls_context(), limits=CONNECTION_LIMITS, timeout=timeout
-    )
-    sockets.use_socket_backend(http)
     return openai.AsyncOpenAI(
-        api_key="none",  # each request brings the present one
+        api_key="none",  # each request sets the current key
         base_url=settings.base_url,
         timeout=timeout,
         max_retries=0,
-        http_client=http,
+        http_client=make_http_client(timeout),
     )

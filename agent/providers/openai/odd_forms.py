@@ -1,4 +1,4 @@
-"""Sans-IO: values that services write in more forms than one."""
+"""Sans-IO: values that services encode in different ways."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from agent.model.contract import UsageChunk
 
 
 def flatten_text(content: object) -> str:
-    """Content may be text, a part with a text, or a list of such."""
+    """Return the text of content that is a string, a part with a `text`, or a list of these."""
     if isinstance(content, str):
         return content
     if isinstance(content, dict):
@@ -17,7 +17,7 @@ def flatten_text(content: object) -> str:
 
 
 def parse_index(value: object) -> int | None:
-    """Read an index, which may be written as text."""
+    """Read an index that may be a number or a string; None for anything else."""
     try:
         return int(str(value))
     except ValueError:
@@ -25,14 +25,14 @@ def parse_index(value: object) -> int | None:
 
 
 def read_usage(usage: dict[str, Any], field_names: tuple[str, str], *, alone: bool) -> UsageChunk:
-    """Read what was used; `words` are the protocol's names for input and output."""
-    sent, made = field_names
-    details = usage.get(f"{sent}_details")
+    """Read the token usage; `field_names` are the protocol's names for input and output tokens."""
+    input_name, output_name = field_names
+    details = usage.get(f"{input_name}_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else None
     cost = usage.get("cost")
     return UsageChunk(
-        _as_count(usage.get(sent)),
-        _as_count(usage.get(made)),
+        _as_count(usage.get(input_name)),
+        _as_count(usage.get(output_name)),
         alone=alone,
         cached_tokens=_as_count(cached) or _as_count(usage.get("prompt_cache_hit_tokens")),
         cost=float(cost) if isinstance(cost, int | float) else None,

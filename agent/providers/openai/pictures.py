@@ -1,4 +1,4 @@
-"""Sans-IO: pictures in requests of OpenAI's kind, and how services say that they take none."""
+"""Sans-IO: pictures in requests, and recognition of errors about unsupported pictures."""
 
 import re
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ PICTURES_UNSUPPORTED = re.compile(
     rf"|{_PICTURE}\W+(?:input|content)?\W*unsupported|not a (?:vision|multi-?modal) model"
     r"|no endpoints found that support image|content\W+(?:must be|should be|expected) a? ?string"
 )
-"""The model takes none at all."""
+"""Matches errors of models that support no pictures at all."""
 
 PICTURE_REFUSED = re.compile(r"\bimages?\b|image_url|input_image|data:image|picture")
-"""Something is wrong with one of these."""
+"""Matches errors about a particular picture."""
 
 PICTURE_FEATURES = frozenset({"pictures", "these_pictures"})
 
@@ -26,13 +26,13 @@ PICTURE_FEATURES = frozenset({"pictures", "these_pictures"})
 def split_pictures(
     row: Message, request: ModelRequest, omitted_features: frozenset[str]
 ) -> tuple[str, Sequence[Picture]]:
-    """Give what a row says, and the pictures that belong to it; else a word in their place."""
-    found = [request.pictures[file.path] for file in row.files if file.path in request.pictures]
-    if found and not PICTURE_FEATURES.isdisjoint(omitted_features):
+    """Return a row's text and its pictures; omitted pictures are replaced by a note in the text."""
+    pictures = [request.pictures[file.path] for file in row.files if file.path in request.pictures]
+    if pictures and not PICTURE_FEATURES.isdisjoint(omitted_features):
         return f"{row.content}\n{PICTURE_OMITTED}".strip(), ()
-    return row.content, found
+    return row.content, pictures
 
 
 def data_url(picture: Picture) -> str:
-    """Write a picture into an address of its own."""
+    """Encode a picture as a `data:` URL."""
     return f"data:{picture.media_type};base64,{picture.data}"

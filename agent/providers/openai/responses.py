@@ -1,4 +1,4 @@
-"""The provider for Responses, over the official SDK."""
+"""The provider for the Responses API, based on the official SDK."""
 
 from agent.providers.openai.clients import OpenAIClients
 from agent.providers.openai.responses_wire import OPTIONAL_FEATURES, ResponsesReader, encode_request
@@ -7,12 +7,12 @@ from agent.settings import TargetSettings
 
 
 def build(settings: TargetSettings) -> "OpenAIResponses":
-    """Make the provider."""
+    """Build the provider."""
     return OpenAIResponses(settings)
 
 
 class OpenAIResponses(OpenAICompatibleProvider):
-    """Any service that offers `/responses`."""
+    """A service with the endpoint `/responses`."""
 
     name = "openai-responses"
 

@@ -1,8 +1,8 @@
-"""Sans-IO: Responses, both ways: our request to its body, its events to our chunks.
+"""Sans-IO: the Responses API: encoding of requests, decoding of events.
 
-An answer is a list of items: thoughts, messages, calls. Each is announced, comes in pieces, and is
-stated once more as a whole when it is done; the last event states them all again. Pieces are taken
-as they come; a statement counts only for what did not come in pieces.
+A response is a list of items: reasoning, messages and calls. Each item is announced, streamed as
+deltas and repeated in full at the end; the last event repeats all items. Deltas are passed on
+as they arrive; a repetition only supplies the parts that no delta contained.
 """
 
 import re
@@ -36,7 +36,7 @@ from agent.providers.transport.body import BEAT, DONE, PING, BodyReader, read_ev
 from agent.providers.transport.sse import SseComment, SseEvent
 from sessions.records import Message
 
-# --- ours to theirs --------------------------------------------------------------------------
+# --- requests --------------------------------------------------------------------------------
 
 OPTIONAL_FEATURES = {
     "thoughts": re.compile(
@@ -50,12 +50,14 @@ OPTIONAL_FEATURES = {
     "pictures": PICTURES_UNSUPPORTED,
     "these_pictures": PICTURE_REFUSED,
 }
-"""What a service may refuse, and how it says so. `thoughts` are those of earlier answers; without
-`grammar` the schemas of tools say no more than their shape."""
+"""Features that services may reject, with patterns for their errors.
+
+`thoughts` is the reasoning of earlier answers; when `grammar` is omitted, tool schemas are simplified.
+"""
 
 
 def encode_request(request: ModelRequest, omitted_features: frozenset[str]) -> bytes:
-    """Write the body of a request, without some of `OPTIONAL`."""
+    """Encode the body of a request without these of the `OPTIONAL_FEATURES`."""
     body: dict[str, Any] = {
         "model": request.model,
         "input": [
@@ -98,18 +100,17 @@ def _encode_row(
         return
     if row.role != "assistant":
         text, pictures = split_pictures(row, request, omitted_features)
-        said = _encode_message(row.role, "input_text", text)
+        message = _encode_message(row.role, "input_text", text)
         if pictures and not text:
-            said["content"].clear()
-        said["content"] += [
-            {"type": "input_image", "detail": "auto", "image_url": data_url(each)}
-            for each in pictures
+            message["content"].clear()
+        message["content"] += [
+            {"type": "input_image", "detail": "auto", "image_url": data_url(picture)}
+            for picture in pictures
         ]
-        yield said
+        yield message
         return
-    if "thoughts" not in omitted_features and (
-        row.content or row.tool_calls
-    ):  # thoughts may not stand alone
+    # The protocol rejects reasoning that is not followed by a message or call.
+    if "thoughts" not in omitted_features and (row.content or row.tool_calls):
         yield from _encode_reasoning(row, request.model)
     if row.content:
         yield _encode_message("assistant", "output_text", row.content)
@@ -127,9 +128,9 @@ def _encode_message(role: str, kind: str, text: str) -> dict[str, Any]:
 
 
 def _encode_reasoning(row: Message, model: str) -> Iterator[dict[str, Any]]:
-    thoughts = decode_reasoning(row.reasoning, by=f"openai-responses/{model}")
-    for part in thoughts.parts if thoughts is not None else ():
-        # Without its content a thought is only a name for what the service has not kept.
+    reasoning = decode_reasoning(row.reasoning, by=f"openai-responses/{model}")
+    for part in reasoning.parts if reasoning is not None else ():
+        # A part without content is only an id, and the service has not stored the item.
         if part.get("encrypted_content") or part.get("content"):
             yield part
 
@@ -144,7 +145,7 @@ def _encode_tool(tool: ToolSchema, *, plain: bool) -> dict[str, Any]:
     }
 
 
-# --- theirs to ours --------------------------------------------------------------------------
+# --- events ----------------------------------------------------------------------------------
 
 
 class _ResponsesEvent(msgspec.Struct, kw_only=True):
@@ -166,40 +167,36 @@ class _ResponsesEvent(msgspec.Struct, kw_only=True):
 _EVENT_DECODER = msgspec.json.Decoder(_ResponsesEvent)
 
 _FAILED_STATUSES = frozenset({"incomplete", "failed", "cancelled"})
-"""What the answer says of itself is surer than the name of the event that brings it."""
+"""Statuses of a response that override the name of its last event."""
 
 ContentPosition = tuple[object, object]
-"""Where something stands: its item, and the part of the item."""
+"""An item, and a part of that item."""
 
 
 class _ResponsesCall:
-    """A call under construction."""
+    """A call that is being received."""
 
     def __init__(self, index: int, call_id: object, name: object, initial_arguments: str) -> None:
         self.index = index
         self.id = call_id
         self.name = name
-        self.initial_arguments = (
-            initial_arguments  # arguments that came with the announcement, usually none
-        )
+        self.initial_arguments = initial_arguments  # from the announcement, usually empty
         self.pieces: list[str] = []
         self.ended = False
 
 
 class ResponsesReader(BodyReader):
-    """Reads the body of one answer."""
+    """A reader for the body of one response."""
 
     def __init__(self) -> None:
         super().__init__(self._event_chunks)
-        self._streamed_parts: set[ContentPosition] = set()  # parts of messages of which pieces came
-        self._reasoning_event_type: str | None = None  # which of the two kinds of thoughts is shown
-        self._last_reasoning_part: ContentPosition | None = (
-            None  # the part of the thoughts that came last
-        )
-        self._reasoning_items: set[object] = set()  # items of which thoughts were shown
-        self._opaque_count = 0  # parts of the thinking that were given for replay
+        self._streamed_parts: set[ContentPosition] = set()  # message parts received as deltas
+        self._reasoning_event_type: str | None = None  # summary or full reasoning
+        self._last_reasoning_part: ContentPosition | None = None
+        self._reasoning_items: set[object] = set()  # items whose reasoning was passed on
+        self._opaque_count = 0  # reasoning parts passed on for replay
         self._calls: list[_ResponsesCall] = []
-        self._calls_by_position: dict[object, _ResponsesCall] = {}  # by their place in the answer
+        self._calls_by_position: dict[object, _ResponsesCall] = {}
         self._refused = False
         self._handlers: dict[str, Callable[[_ResponsesEvent], Iterator[Chunk]]] = {
             "response.output_text.delta": self._on_text,
@@ -238,11 +235,11 @@ class ResponsesReader(BodyReader):
             raise classify_stream_error(parse_service_error(_error_record(decoded, event)))
         decoded.type = str(decoded.type or event.name)
         handle = self._handlers.get(decoded.type)
-        nothing = True
+        is_empty = True
         for chunk in handle(decoded) if handle is not None else ():
-            nothing = False
+            is_empty = False
             yield chunk
-        if nothing:
+        if is_empty:
             yield PING
 
     def _on_text(self, event: _ResponsesEvent) -> Iterator[Chunk]:
@@ -272,14 +269,13 @@ class ResponsesReader(BodyReader):
     def _on_reasoning(self, event: _ResponsesEvent) -> Iterator[Chunk]:
         self._reasoning_event_type = self._reasoning_event_type or event.type
         if event.type != self._reasoning_event_type or not event.delta:
-            return  # the same thoughts, told a second time in another form
+            return  # the same reasoning in the other form
         place = event.output_index, (event.summary_index, event.content_index)
-        apart = self._last_reasoning_part not in {None, place}
+        is_new_part = self._last_reasoning_part not in {None, place}
         self._last_reasoning_part = place
         self._reasoning_items.add(event.output_index)
-        yield ReasoningChunk(
-            "\n\n" + flatten_text(event.delta) if apart else flatten_text(event.delta)
-        )
+        text = flatten_text(event.delta)
+        yield ReasoningChunk("\n\n" + text if is_new_part else text)
 
     def _on_item_added(self, event: _ResponsesEvent) -> Iterator[Chunk]:
         item = event.item
@@ -303,7 +299,7 @@ class ResponsesReader(BodyReader):
 
     def _on_arguments(self, event: _ResponsesEvent) -> Iterator[Chunk]:
         call = self._call_at(event)
-        if call is None or call.ended:  # a call that was declared whole does not grow
+        if call is None or call.ended:  # a complete call takes no more arguments
             return
         if isinstance(event.delta, str) and event.delta:
             call.pieces.append(event.delta)
@@ -316,7 +312,7 @@ class ResponsesReader(BodyReader):
 
     def _call_at(self, event: _ResponsesEvent) -> _ResponsesCall | None:
         place = event.item_id if event.output_index is None else event.output_index
-        # Some services name no place at all; then it can only be the call that began last.
+        # Some services send no position at all; then the most recent call is meant.
         last = self._calls[-1] if self._calls and place is None else None
         return self._calls_by_position.get(place, last)
 
@@ -332,7 +328,7 @@ class ResponsesReader(BodyReader):
                 yield from self._read_reasoning(place, item)
             case "function_call":
                 yield from self._read_call(place, item)
-            case _:  # what a tool of the service's own did
+            case _:  # output of a tool of the service itself
                 pass
 
     def _read_message(self, place: object, item: dict[str, Any]) -> Iterator[Chunk]:
@@ -344,8 +340,8 @@ class ResponsesReader(BodyReader):
 
     def _read_reasoning(self, place: object, item: dict[str, Any]) -> Iterator[Chunk]:
         if place not in self._reasoning_items:
-            told = _only_dicts(item.get("summary")) or _only_dicts(item.get("content"))
-            text = "\n\n".join(filter(None, (flatten_text(part) for part in told)))
+            parts = _only_dicts(item.get("summary")) or _only_dicts(item.get("content"))
+            text = "\n\n".join(filter(None, (flatten_text(part) for part in parts)))
             if text:
                 yield ReasoningChunk(text)
         index = parse_index(place)
@@ -359,16 +355,16 @@ class ResponsesReader(BodyReader):
             yield from self._begin_call(place, item)
             call = self._calls[-1]
         yield from _reconcile_arguments(call, item.get("arguments"))
-        # An item that the output limit cut off is stated as well, but it is not whole.
+        # An item cut off by the output limit is repeated as well, but with an incomplete call.
         if item.get("status") != "incomplete" and not call.ended:
             call.ended = True
             yield CallChunk(call.index, ended=True)
 
     def _find_call(self, place: object, item: dict[str, Any]) -> _ResponsesCall | None:
         call_id = item.get("call_id") or item.get("id")
-        here = self._calls_by_position.get(place if place is not None else item.get("id"))
-        if here is not None and here.id in {None, call_id}:
-            return here
+        call = self._calls_by_position.get(place if place is not None else item.get("id"))
+        if call is not None and call.id in {None, call_id}:
+            return call
         return next((call for call in reversed(self._calls) if call.id == call_id), None)
 
     def _on_response_end(self, event: _ResponsesEvent) -> Iterator[Chunk]:
@@ -376,9 +372,9 @@ class ResponsesReader(BodyReader):
         yield from self._read_response(response, event.type.removeprefix("response."))
 
     def _read_response(self, response: dict[str, Any], named: str) -> Iterator[Chunk]:
-        """Read the last event, which has a name, or an answer in one piece, which has none."""
-        stated = response.get("status")
-        status = stated if stated in _FAILED_STATUSES or not named else named
+        """Read a full response: from the last event, or with an empty `named` without streaming."""
+        own_status = response.get("status")
+        status = own_status if own_status in _FAILED_STATUSES or not named else named
         yield from self._read_remaining(_only_dicts(response.get("output")))
         if isinstance(response.get("usage"), dict):
             yield read_usage(response["usage"], ("input_tokens", "output_tokens"), alone=False)
@@ -394,38 +390,39 @@ class ResponsesReader(BodyReader):
         yield DONE
 
     def _read_remaining(self, output: list[dict[str, Any]]) -> Iterator[Chunk]:
-        """Take what the whole answer has of which nothing came before."""
-        spoken, kept = bool(self._streamed_parts), bool(self._opaque_count)
+        """Read the items of a full response that were not received before."""
+        has_text, has_reasoning = bool(self._streamed_parts), bool(self._opaque_count)
         if self._reasoning_items:
             self._reasoning_items.update(range(len(output)))
         for place, item in enumerate(output):
             kind = item.get("type")
-            if not (kind == "message" and spoken) and not (kind == "reasoning" and kept):
+            received = (kind == "message" and has_text) or (kind == "reasoning" and has_reasoning)
+            if not received:
                 yield from self._read_item(place, item)
 
 
-def _reconcile_arguments(call: _ResponsesCall, stated: object) -> Iterator[Chunk]:
-    """Compare arguments as they were stated with the pieces that came; add what is missing.
+def _reconcile_arguments(call: _ResponsesCall, repeated: object) -> Iterator[Chunk]:
+    """Compare repeated arguments with the received deltas; yield the part that was missing.
 
-    The pieces are already on their way, so only a longer statement can still win, and only if it
-    begins like them. If the two contradict each other nobody knows what the model meant.
+    The deltas have already been passed on, so a repetition can only extend them. Raises
+    `ConnectionLost` if the two versions contradict each other.
     """
-    came = "".join(call.pieces)
-    told = stated if isinstance(stated, str) and stated else call.initial_arguments
-    if not told or told == came:
+    received = "".join(call.pieces)
+    full = repeated if isinstance(repeated, str) and repeated else call.initial_arguments
+    if not full or full == received:
         return
-    if told.startswith(came) and (_is_object(told) or not _is_object(came)):
-        call.pieces = [told]
-        yield CallChunk(call.index, arguments=told[len(came) :])
+    if full.startswith(received) and (_is_object(full) or not _is_object(received)):
+        call.pieces = [full]
+        yield CallChunk(call.index, arguments=full[len(received) :])
         return
-    if _share_beginning(told, came) and (_is_object(came) or not _is_object(told)):
+    if _share_beginning(full, received) and (_is_object(received) or not _is_object(full)):
         return
-    msg = f"the model service gave two different versions of the arguments of {call.name}"
+    msg = f"the model service sent two different versions of the arguments of {call.name}"
     raise errors.ConnectionLost(msg)
 
 
-def _share_beginning(told: str, came: str) -> bool:
-    return told.startswith(came) or came.startswith(told)
+def _share_beginning(one: str, other: str) -> bool:
+    return one.startswith(other) or other.startswith(one)
 
 
 def _is_object(arguments: str) -> bool:
@@ -453,4 +450,4 @@ def _why_incomplete(response: dict[str, Any]) -> str:
 
 
 def _only_dicts(value: object) -> list[dict[str, Any]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

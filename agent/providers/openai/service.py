@@ -1,4 +1,4 @@
-"""What the protocols of OpenAI's kind have in common, over the official SDK: posting, reading."""
+"""The base class of OpenAI-compatible providers: sends requests and reads responses."""
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -22,14 +22,14 @@ from agent.providers.transport.connections import (
 )
 
 _PER_REQUEST_FEATURES = frozenset({"these_pictures"})
-"""What is left out of one request only: the next one may be different there."""
+"""Features that are omitted from one request only, because they depend on the content."""
 
 
 class WireProtocol(msgspec.Struct, frozen=True):
-    """A protocol: where it is spoken, and its two conversions.
+    """The path and the conversions of a protocol.
 
-    `write` leaves out what it is told to. `optional` are the names of what it can leave out, each
-    with what services say that do not know it.
+    `encode_request` takes the names of features to omit. `optional_features` maps these names to
+    patterns for the errors of services without the feature.
     """
 
     path: str
@@ -44,7 +44,9 @@ class OpenAICompatibleProvider:
     def __init__(self, clients: OpenAIClients, protocol: WireProtocol) -> None:
         self._clients = clients
         self._protocol = protocol
-        self._omitted_by_model: dict[str, frozenset[str]] = {}  # by model: what it does not take
+        self._omitted_by_model: dict[
+            str, frozenset[str]
+        ] = {}  # features that models do not support
 
     def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
         """See `Provider`."""
@@ -74,37 +76,42 @@ class OpenAICompatibleProvider:
     async def _open_response(
         self, client: openai.AsyncOpenAI, request: ModelRequest
     ) -> httpx2.Response:
-        without = self._omitted_by_model.get(request.model, frozenset())
-        body = self._protocol.encode_request(request, without)
+        omitted = self._omitted_by_model.get(request.model, frozenset())
+        body = self._protocol.encode_request(request, omitted)
         while True:
             try:
                 return await self._clients.key.send_with_key(partial(self._send, client, body))
             except BadRequest as error:
-                option, body = self._reduce_request(request, without, body, str(error))
-                if option is None:
+                feature, body = self._reduce_request(request, omitted, body, str(error))
+                if feature is None:
                     raise
-            # Not a second try of the same thing: this service does not know that option.
-            without |= {option}
+            # This is no retry of the same request: the next one lacks the unsupported feature.
+            omitted |= {feature}
             known = self._omitted_by_model.get(request.model, frozenset())
-            self._omitted_by_model[request.model] = known | (without - _PER_REQUEST_FEATURES)
+            self._omitted_by_model[request.model] = known | (omitted - _PER_REQUEST_FEATURES)
 
     def _reduce_request(
-        self, request: ModelRequest, omitted_features: frozenset[str], body: bytes, said: str
+        self, request: ModelRequest, omitted_features: frozenset[str], body: bytes, message: str
     ) -> tuple[str | None, bytes]:
-        """Write the request without the first option that the service names, if it had one."""
+        """Encode the request without the first feature that the error names and the request uses.
+
+        Returns the feature, or None with the unchanged body.
+        """
         named = (
-            n for n, words in self._protocol.optional_features.items() if words.search(said.lower())
+            feature
+            for feature, pattern in self._protocol.optional_features.items()
+            if pattern.search(message.lower())
         )
-        for option in named:
-            lesser = self._protocol.encode_request(request, omitted_features | {option})
-            if lesser != body:
-                return option, lesser
+        for feature in named:
+            reduced = self._protocol.encode_request(request, omitted_features | {feature})
+            if reduced != body:
+                return feature, reduced
         return None, body
 
     async def _send(self, client: openai.AsyncOpenAI, body: bytes, key: str) -> httpx2.Response:
         client.api_key = key
-        # The SDK's own methods check and copy every message; a long history would hold up the
-        # loop. Its general one gives the same headers, errors and connections.
+        # The SDK's typed methods check and copy every message, which blocks the event loop for a
+        # long history. `post` uses the same headers, errors and connections.
         with translate_errors(self._clients.base_url):
             answer: object = await client.post(
                 self._protocol.path,

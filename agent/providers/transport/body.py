@@ -1,4 +1,4 @@
-"""Sans-IO: reads the body of an answer, whatever protocol its events speak."""
+"""Sans-IO: reader for the body of a response, the same for all protocols."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -25,13 +25,13 @@ T = TypeVar("T")
 
 
 class BodyReader:
-    """Reads the body of one answer: a stream of events, or one piece of JSON all the same.
+    """Converts the body of one response to chunks; the body is an event stream or a JSON document.
 
-    `read` turns an event into chunks; a piece of JSON is given to it as one event without a name.
+    `read_event` converts one event, and a JSON document as a single unnamed event.
     """
 
     def __init__(self, read_event: Callable[[SseEvent | SseComment], Iterable[Chunk]]) -> None:
-        self.done = False  # the wire's own end mark came: nothing of interest follows
+        self.done = False  # the protocol's end marker has arrived
         self._read_event = read_event
         self._events = SseReader()
         self._json_pieces: list[bytes] | None = None
@@ -39,7 +39,7 @@ class BodyReader:
         self._has_begun = False
 
     def feed(self, received: bytes) -> Iterator[Chunk]:
-        """Take bytes; what stands before an error is given before it is raised."""
+        """Yield the chunks completed by these bytes, up to the first error, which is raised."""
         if not self._has_begun:
             first = received.lstrip(b"\xef\xbb\xbf \r\n\t")[:1]
             self._has_begun = bool(first)
@@ -56,10 +56,10 @@ class BodyReader:
                 return
 
     def close(self) -> Iterator[Chunk]:
-        """The body is over."""
+        """Yield the chunks left at the end of the body."""
         if self._json_pieces is not None:
             raw = b"".join(self._json_pieces).removeprefix(b"\xef\xbb\xbf").strip()
-            if raw.startswith(b"["):  # never an answer; some services wrap their errors so
+            if raw.startswith(b"["):  # some services wrap their errors in a list
                 raise classify_stream_error(parse_service_error(_decode_list(raw)))
             yield WholeChunk()
             ended = False
@@ -69,40 +69,40 @@ class BodyReader:
             if not ended:
                 yield DONE
         for event in self._events.close():
-            # The last event may be a torn one.
+            # The last event may be incomplete.
             if isinstance(event, SseEvent) and _is_readable(event):
                 yield from self._read_event(event)
 
-    def _keep_piece(self, whole: list[bytes], received: bytes) -> None:
+    def _keep_piece(self, pieces: list[bytes], received: bytes) -> None:
         self._size += len(received)
         if self._size > MAX_EVENT_BYTES:
-            msg = f"an answer in one piece is longer than {MAX_EVENT_BYTES} bytes"
+            msg = f"the response is longer than {MAX_EVENT_BYTES} bytes"
             raise EventTooLong(msg)
-        whole.append(received)
+        pieces.append(received)
 
 
 _NON_EVENT_STARTS = (b"{", b"[", b"<")
-"""What no event begins with: JSON, or a page for people."""
+"""First bytes of a body that is no event stream: JSON or an HTML page."""
 
 
 def read_json(data: bytes, type: type[T]) -> T:  # noqa: A002 - as msgspec names it
-    """Decode an event that strict JSON cannot: half of a character, or NaN as a number.
+    """Decode JSON that is invalid in a known way: unpaired surrogates, control characters or NaN.
 
-    Raises `msgspec.DecodeError` if it is no JSON at all, `msgspec.ValidationError` if it has
-    another shape.
+    Raises `msgspec.DecodeError` for anything else than JSON, `msgspec.ValidationError` for JSON
+    that does not fit the type.
     """
     try:
         decoded = json.loads(data, strict=False)
     except ValueError:
-        msg = "no JSON"
+        msg = "not JSON"
         raise msgspec.DecodeError(msg) from None
     return msgspec.convert(_replace_surrogates(decoded), type)
 
 
 def read_event(event: SseEvent, decoder: msgspec.json.Decoder[T]) -> T | None:
-    """Decode an event; None for JSON of a shape that has nothing for us, such as `null`.
+    """Decode an event; return None for JSON that does not fit the type, such as `null`.
 
-    Raises the `ProviderError` that the event is when it is no JSON.
+    Raises a `ProviderError` for an event that is not JSON.
     """
     try:
         return decoder.decode(event.data)
@@ -119,11 +119,11 @@ def read_event(event: SseEvent, decoder: msgspec.json.Decoder[T]) -> T | None:
 
 
 def unreadable_event_error(event: SseEvent) -> errors.ProviderError:
-    """Say what an event was that could not be read."""
+    """Build the error for an event that cannot be decoded."""
     if event.name == "error":
         return classify_stream_error(parse_service_error(event.data))
-    said = event.data[:80].decode("utf-8", "replace")
-    return errors.ConnectionLost(f"the model service sent something unreadable: {said!r}")
+    shown = event.data[:80].decode("utf-8", "replace")
+    return errors.ConnectionLost(f"the model service sent something unreadable: {shown!r}")
 
 
 def _decode_list(raw: bytes) -> object:
@@ -144,11 +144,11 @@ def _is_readable(event: SseEvent) -> bool:
 
 
 def _replace_surrogates(value: object) -> object:
-    """Replace halves of characters, which no text of ours may hold."""
+    """Replace unpaired surrogates, because they cannot be encoded as UTF-8."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):
-        return [_replace_surrogates(each) for each in value]
+        return [_replace_surrogates(item) for item in value]
     if isinstance(value, dict):
-        return {name: _replace_surrogates(each) for name, each in value.items()}
+        return {name: _replace_surrogates(item) for name, item in value.items()}
     return value

@@ -1,7 +1,7 @@
-"""Sans-IO: takes a body out of the chunks in which HTTP/1.1 sends it.
+"""Sans-IO: decoder for the chunked transfer coding of HTTP/1.1.
 
-Only plain chunks are its business: what is anything else, the last one too, is left to the HTTP
-client, which knows what to make of it.
+The decoder handles plain chunks only. Everything else, such as chunk extensions, the last chunk and
+trailers, is left to the HTTP client.
 """
 
 import re
@@ -12,27 +12,27 @@ _CRLF = b"\r\n"
 
 
 class ChunkedDecoder:
-    """Reads chunk after chunk, from the first byte of a body."""
+    """A decoder for one body, from its first byte."""
 
     def __init__(self) -> None:
         self.rest: bytes | None = None
-        """What is not a plain chunk, with all that follows it; None while there are only those."""
-        self._remaining_bytes = 0  # of the chunk that has begun
-        self._end_due = False  # the end of that chunk is due
+        """Bytes from the first part that is not a plain chunk; None as long as all parts are."""
+        self._remaining_bytes = 0  # in the current chunk
+        self._end_due = False  # the CRLF after the current chunk is still missing
         self._pending = b""
 
     def feed(self, received: bytes) -> bytes:
-        """Take bytes, and give what of the body is in them."""
+        """Return the part of the body that is in these bytes."""
         data = self._pending + received if self._pending else received
         self._pending = b""
-        found: list[bytes] = []
+        parts: list[bytes] = []
         place = 0
         while True:
             if self._remaining_bytes:
                 part = data[place : place + self._remaining_bytes]
                 place += len(part)
                 self._remaining_bytes -= len(part)
-                found.append(part)
+                parts.append(part)
                 if self._remaining_bytes:
                     break
                 self._end_due = True
@@ -45,15 +45,15 @@ class ChunkedDecoder:
                 break
             self._remaining_bytes = int(size[1], 16)
             place = size.end()
-        return found[0] if len(found) == 1 else b"".join(found)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _wait_or_stop(self, data: bytes, *, last: bool) -> None:
-        """Wait for more, or leave it to the client when more would not make a chunk of it."""
+        """Keep an incomplete chunk header; set `rest` for data that cannot become a plain chunk."""
         if self._end_due:
             if _CRLF.startswith(data):
                 self._pending = data
             else:
-                self.rest = _CRLF + data  # the client takes no blank line for a size
+                self.rest = _CRLF + data  # the client rejects the blank line
         elif last or b"\n" in data or len(data) >= _MAX_SIZE_LINE:
             self.rest = data
         else:

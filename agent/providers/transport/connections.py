@@ -1,4 +1,4 @@
-"""Connections to model services, as every SDK that stands on httpx2 needs them."""
+"""Client pools, API keys, timeouts and connection errors, shared by the SDKs built on httpx2."""
 
 import asyncio
 import functools
@@ -28,12 +28,12 @@ from agent.settings import Timeouts
 from sessions.values.secret import Secret
 
 STREAMS_PER_CLIENT = 50
-"""What one connection pool carries well: its work grows with the square of what it holds."""
+"""Streams per client, because the work of a connection pool grows quadratically."""
 
 CONNECTION_LIMITS = httpx2.Limits(max_keepalive_connections=STREAMS_PER_CLIENT, keepalive_expiry=30)
 
 _CLOSE_SECONDS = 2.0
-_DRAIN_SECONDS = 0.1  # a connection whose body ends in this time can be used again
+_DRAIN_SECONDS = 0.1  # longest wait for the end of a body, which makes the connection reusable
 
 _KEEPALIVE = (
     ("SOL_SOCKET", "SO_KEEPALIVE", 1),
@@ -45,24 +45,24 @@ _KEEPALIVE = (
 
 
 class ChunkReader(Protocol):
-    """Turns the body of one answer into chunks."""
+    """Converts the body of one response to chunks."""
 
     done: bool
 
     def feed(self, received: bytes) -> Iterator[Chunk]:
-        """Take bytes."""
+        """Yield the chunks completed by these bytes."""
         ...
 
     def close(self) -> Iterator[Chunk]:
-        """The body is over."""
+        """Yield the chunks left at the end of the body."""
         ...
 
 
 class SupportsClose(Protocol):
-    """A client of an SDK."""
+    """An SDK's client."""
 
     async def close(self) -> None:
-        """Close its connections."""
+        """Close all connections."""
         ...
 
 
@@ -71,33 +71,36 @@ Answer = TypeVar("Answer")
 
 
 class ServiceKey:
-    """The key of one service. Whoever puts another one in its place need not restart us."""
+    """The API key of one service; a rotated key is picked up without a restart."""
 
     def __init__(self, secret: Secret | None) -> None:
-        self._secret = secret or Secret("none")  # SDKs want one, also for servers that do not
+        self._secret = secret or Secret("none")  # SDKs require a key even where servers do not
 
     async def send_with_key(self, send: Callable[[str], Awaitable[Answer]]) -> Answer:
-        """Send something with the key; where it is refused and there is another one, with that."""
-        shown = self._secret.reveal()
+        """Send a request with the key, and once more if the key is rejected and has been rotated.
+
+        Raises `ApiKeyRejected`.
+        """
+        key = self._secret.reveal()
         try:
-            return await send(shown)
+            return await send(key)
         except ApiKeyRejected:
-            if not await self._reload_if_changed(shown):
+            if not await self._reload_if_changed(key):
                 raise
-        # Not a second try of the same thing: the service has not seen this key yet.
+        # This is no retry of the same request: the service has not seen this key yet.
         return await send(self._secret.reveal())
 
-    async def _reload_if_changed(self, refused: str) -> bool:
+    async def _reload_if_changed(self, rejected: str) -> bool:
         secret = self._secret
         newer = await asyncio.to_thread(secret.reread)
-        if newer is not secret and self._secret is secret:  # nobody has found it out meanwhile
+        if newer is not secret and self._secret is secret:  # no other request was faster
             self._secret = newer
             newer.notify_listeners()
-        return self._secret.reveal() != refused
+        return self._secret.reveal() != rejected
 
 
 class ClientPool(Generic[Client]):
-    """As many clients of one service as its live streams need."""
+    """Clients of one service, as many as its open streams need."""
 
     def __init__(self, make_client: Callable[[], Client]) -> None:
         self._make_client = make_client
@@ -105,13 +108,14 @@ class ClientPool(Generic[Client]):
 
     @property
     def stream_counts(self) -> list[int]:
-        """How many streams each client carries."""
+        """Number of open streams per client."""
         return list(self._stream_counts.values())
 
     @contextmanager
     def lease(self) -> Iterator[Client]:
-        """Lend a client for one stream."""
-        free = (client for client, live in self._stream_counts.items() if live < STREAMS_PER_CLIENT)
+        """Lease a client for one stream."""
+        counts = self._stream_counts.items()
+        free = (client for client, streams in counts if streams < STREAMS_PER_CLIENT)
         client = next(free, None) or self._make_client()
         self._stream_counts[client] = self._stream_counts.get(client, 0) + 1
         try:
@@ -128,25 +132,33 @@ class ClientPool(Generic[Client]):
 
 @functools.cache
 def tls_context() -> ssl.SSLContext:
-    """Make it once: it takes longer than all the rest of a client."""
+    """Return the shared TLS context; creating one is the slowest part of creating a client."""
     return httpx2.create_ssl_context()
 
 
 def socket_timeouts(timeouts: Timeouts) -> httpx2.Timeout:
-    """Give the sockets' own clocks; ours are shorter, these only stand behind them."""
+    """Return the socket timeouts; they are only a backstop behind the shorter model timeouts."""
     return httpx2.Timeout(timeouts.lifetime + 5, connect=timeouts.connect)
 
 
+@functools.cache
+def keepalive_options() -> tuple[tuple[int, int, int], ...]:
+    """Return the socket options that detect a dead connection, as far as this system has them."""
+    return tuple(
+        (getattr(socket, level), getattr(socket, name), value)
+        for level, name, value in _KEEPALIVE
+        if hasattr(socket, name)
+    )
+
+
 def enable_keepalive(response: httpx2.Response) -> None:
-    """Have the system notice a dead connection; left out where it does not know how."""
+    """Set the keepalive options again, because connections through a proxy open without them."""
     stream = response.extensions.get("network_stream")
     sock = stream.get_extra_info("socket") if stream is not None else None
     if sock is None:
         return
-    for level, name, value in _KEEPALIVE:
-        option = getattr(socket, name, None)
-        if option is not None:
-            sock.setsockopt(getattr(socket, level), option, value)
+    for option in keepalive_options():
+        sock.setsockopt(*option)
 
 
 REQUEST_HEADERS = {"accept-encoding": "identity", "content-type": "application/json"}
@@ -161,18 +173,18 @@ class _ModelListing(msgspec.Struct):
 
 
 def parse_models(listed: httpx2.Response, url: str) -> tuple[str, ...]:
-    """Read a list of models, which all services write alike."""
+    """Read the names in a list of models, which has the same form in all services."""
     try:
         models = msgspec.json.decode(listed.content, type=_ModelListing)
     except msgspec.DecodeError:
-        msg = f"{url} does not give a list of models"
+        msg = f"{url} does not return a list of models"
         raise BadRequest(msg) from None
     return tuple(model.id for model in models.data)
 
 
 def as_response(answer: object) -> httpx2.Response:
-    """Take what an SDK gives when it is told to stream into a bare response."""
-    response = cast("httpx2.Response", answer)  # as `cast_to` asks, whatever the types say
+    """Cast an SDK's answer to a plain response and enable TCP keepalive."""
+    response = cast("httpx2.Response", answer)  # because of `cast_to=httpx2.Response`
     enable_keepalive(response)
     return response
 
@@ -183,43 +195,43 @@ async def stream_response(
     open_response: Callable[[Client], Awaitable[httpx2.Response]],
     read_chunks: Callable[[httpx2.Response], AsyncGenerator[Chunk]],
 ) -> AsyncIterator[AsyncIterator[Chunk]]:
-    """Give the chunks of one answer; the connection is free again at the end."""
+    """Yield the chunks of one response; release the connection at the end."""
     with lease as client:
         response = await open_response(client)
         try:
-            async with aclosing(read_chunks(response)) as given:
-                yield given
+            async with aclosing(read_chunks(response)) as chunks:
+                yield chunks
         finally:
             await close_response(response)
 
 
 CONNECTION_ERRORS = (httpx2.HTTPError, httpx2.StreamError, EventTooLong)
-"""How a connection fails; SDKs wrap these before the headers and let them through after."""
+"""Connection errors; SDKs wrap them before the response headers and pass them through after."""
 
 _ERROR_TABLE: tuple[tuple[type[Exception], type[ProviderError], str], ...] = (
     (httpx2.ConnectError, errors.Overloaded, "no connection to {url}"),
     (httpx2.ConnectTimeout, errors.Overloaded, "no connection to {url} in time"),
     (httpx2.PoolTimeout, errors.Overloaded, "no free connection to {url}"),
-    (httpx2.ProxyError, errors.Overloaded, "the proxy on the way to {url} failed"),
+    (httpx2.ProxyError, errors.Overloaded, "the proxy for {url} failed"),
     (httpx2.TimeoutException, errors.Stalled, "{url} stopped sending"),
-    (httpx2.UnsupportedProtocol, errors.BadRequest, "{url} is not an address we can use"),
-    (httpx2.TooManyRedirects, errors.BadRequest, "{url} redirects for ever"),
+    (httpx2.UnsupportedProtocol, errors.BadRequest, "{url} is not a supported URL"),
+    (httpx2.TooManyRedirects, errors.BadRequest, "too many redirects from {url}"),
     (httpx2.LocalProtocolError, errors.BadRequest, "the request could not be written: {error}"),
-    *((each, errors.ConnectionLost, "{error}") for each in CONNECTION_ERRORS),
+    *((failure, errors.ConnectionLost, "{error}") for failure in CONNECTION_ERRORS),
     (Exception, errors.BadRequest, "{error}"),
 )
 
 
 def translate_error(error: Exception, url: str) -> ProviderError:
-    """Put a failure into our words; what is not of the connection is the request's own fault."""
-    ours, said = next(
-        (ours, said) for theirs, ours, said in _ERROR_TABLE if isinstance(error, theirs)
+    """Map a failure to a `ProviderError`; unknown failures count as `BadRequest`."""
+    ours, message = next(
+        (ours, message) for theirs, ours, message in _ERROR_TABLE if isinstance(error, theirs)
     )
-    return ours(said.format(url=url, error=str(error) or type(error).__name__))
+    return ours(message.format(url=url, error=str(error) or type(error).__name__))
 
 
 async def read_chunks(response: httpx2.Response, reader: ChunkReader) -> AsyncGenerator[Chunk]:
-    """Give what a body says; one that has said its last is not read to its end for long."""
+    """Yield the chunks of a body; after the end marker, wait only briefly for the body's end."""
     async with aclosing(_read_body(response)) as received:
         async for data in received:
             for chunk in reader.feed(data):
@@ -232,10 +244,10 @@ async def read_chunks(response: httpx2.Response, reader: ChunkReader) -> AsyncGe
 
 
 async def _read_body(response: httpx2.Response) -> AsyncGenerator[bytes]:
-    """Give what comes.
+    """Yield the bytes of a body.
 
-    Plain chunks are read from the connection itself: on their way through the HTTP client they take
-    longer than in all the rest of us. The end, and whatever is not quite as it should be, is its part.
+    Plain chunks are read directly from the connection, because the HTTP client spends more time on
+    them than the rest of the program. The client reads the end of the body and any other data.
     """
     stream = response.extensions.get("network_stream")
     if isinstance(stream, sockets.SocketStream) and stream.at_body and _is_plain_chunked(response):
@@ -268,7 +280,7 @@ def _translate_timeout() -> Iterator[None]:
 
 
 async def _drain(received: AsyncIterator[bytes]) -> None:
-    """Read the rest of a body that has said its last; what happens now is of no interest."""
+    """Read the rest of a body so that the connection can be reused; ignore failures."""
     with suppress(TimeoutError, httpx2.HTTPError):
         async with asyncio.timeout(_DRAIN_SECONDS):
             async for _ in received:
@@ -276,7 +288,7 @@ async def _drain(received: AsyncIterator[bytes]) -> None:
 
 
 async def close_response(response: httpx2.Response) -> None:
-    """Close a response; a connection that does not let itself be closed is left alone."""
+    """Close a response; give up on a connection that does not close in time."""
     with suppress(TimeoutError):
         async with asyncio.timeout(_CLOSE_SECONDS):
             await response.aclose()

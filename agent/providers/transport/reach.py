@@ -1,8 +1,7 @@
-"""Opens a connection to a host: of several addresses the first that answers.
+"""Connections to hosts with several addresses ("happy eyeballs", RFC 8305).
 
-asyncio can do that, too, but forgets a connection that opens in the moment in which it is called
-off, as `/stop` does: its socket then stays open until the collector finds it. It knows nothing of
-what is said over the connection.
+asyncio's own version leaks the socket of a connection that is established at the very moment of a
+cancellation, for instance by `/stop`: the socket then stays open until garbage collection.
 """
 
 import asyncio
@@ -13,23 +12,25 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 NEXT_ADDRESS_SECONDS = 0.25
-"""Seconds until the next address is tried as well."""
+"""Seconds until the next address is tried in parallel."""
 
 Protocol = TypeVar("Protocol", bound=asyncio.BaseProtocol)
 AddressInfo = tuple[int, int, int, str, Any]
-"""What `getaddrinfo` says of an address."""
+"""An address as returned by `getaddrinfo`."""
 
 
 async def connect_to_host(
     host: str, port: int, make_protocol: Callable[[], Protocol], local_address: str | None = None
 ) -> tuple[asyncio.Transport, Protocol]:
-    """Look for the host's addresses and connect."""
-    try:  # a number needs no looking for, which takes a thread
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    """Resolve a host and connect to the first address that answers; raises `OSError`."""
+    try:  # a numeric address needs no lookup in a thread
+        addresses = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+        )
     except socket.gaierror:
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return await connect_to_first(found, make_protocol, local_address)
+        addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return await connect_to_first(addresses, make_protocol, local_address)
 
 
 async def connect_to_first(
@@ -37,7 +38,10 @@ async def connect_to_first(
     make_protocol: Callable[[], Protocol],
     local_address: str | None = None,
 ) -> tuple[asyncio.Transport, Protocol]:
-    """Connect to the first that answers; each has a little start over the next."""
+    """Connect to the first address that answers, starting the attempts one after the other.
+
+    Losing and cancelled attempts close their sockets. Raises `OSError` if all attempts fail.
+    """
     opened: list[tuple[asyncio.Transport, Protocol]] = []
     failed: list[OSError] = []
 
@@ -47,8 +51,8 @@ async def connect_to_first(
         except OSError as error:
             failed.append(error)
 
-    with contextlib.ExitStack() as otherwise:
-        otherwise.callback(_abort_all, opened)
+    with contextlib.ExitStack() as at_exit:
+        at_exit.callback(_abort_all, opened)
         async with asyncio.TaskGroup() as attempts:
             running: set[asyncio.Task[None]] = set()
             for address in _interleave_families(addresses):
@@ -61,24 +65,24 @@ async def connect_to_first(
             for late in running:
                 late.cancel()
         if not opened:
-            said = dict.fromkeys(error.strerror or str(error) for error in failed)
-            raise OSError(failed[0].errno, "; ".join(said))
-        return opened.pop(0)  # the others are given up
+            messages = dict.fromkeys(error.strerror or str(error) for error in failed)
+            raise OSError(failed[0].errno, "; ".join(messages))
+        return opened.pop(0)  # the others are aborted
 
 
 async def _connect_to_address(
     address: AddressInfo, make_protocol: Callable[[], Protocol], local_address: str | None
 ) -> tuple[asyncio.Transport, Protocol]:
     loop = asyncio.get_running_loop()
-    family, kind, number, _, where = address
-    with contextlib.ExitStack() as otherwise:
-        made = otherwise.enter_context(socket.socket(family, kind, number))
-        made.setblocking(False)  # noqa: FBT003 - the standard library's
+    family, kind, number, _, peer = address
+    with contextlib.ExitStack() as on_failure:
+        sock = on_failure.enter_context(socket.socket(family, kind, number))
+        sock.setblocking(False)  # noqa: FBT003 - the standard library's signature
         if local_address:
-            made.bind((local_address, 0))
-        await loop.sock_connect(made, where)
-        opened = await loop.create_connection(make_protocol, sock=made)
-        otherwise.pop_all()
+            sock.bind((local_address, 0))
+        await loop.sock_connect(sock, peer)
+        opened = await loop.create_connection(make_protocol, sock=sock)
+        on_failure.pop_all()
     return opened
 
 
@@ -95,7 +99,7 @@ async def _wait_for_one(
 
 
 def _interleave_families(addresses: Iterable[AddressInfo]) -> list[AddressInfo]:
-    """Put the families by turns: where one leads nowhere, it does so with all its addresses."""
+    """Alternate between IPv4 and IPv6, because all addresses of a broken family fail."""
     families: dict[int, list[AddressInfo]] = {}
     for address in addresses:
         families.setdefault(address[0], []).append(address)

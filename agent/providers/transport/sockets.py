@@ -1,8 +1,8 @@
-"""Carries the bytes of an HTTP connection in as few steps as asyncio needs.
+"""A network backend for httpcore2 that reads sockets through one asyncio protocol.
 
-The HTTP client's own way listens anew for each read, which is most of what a token costs: here the
-socket is listened to all the time, and a read takes what is there. Of HTTP it knows only where the
-head of an answer ends, so that the body behind it can be read past the client.
+httpcore2's own backend registers and unregisters the socket for each read, which is most of the
+cost of a token. Here the socket stays registered, and a read takes the bytes that have arrived. The
+backend recognises the end of response headers, so that the body can be read past the HTTP client.
 """
 
 import asyncio
@@ -13,18 +13,17 @@ from collections.abc import Awaitable, Iterable
 from typing import Any, TypeVar
 
 import httpcore2
-import httpx2
 
 from agent.providers.transport.chunked import ChunkedDecoder
 from agent.providers.transport.reach import connect_to_host
 
 MAX_UNREAD_BYTES = 256 * 1024
-"""Bytes after which nothing more is taken from a socket until somebody reads."""
+"""Unread bytes per connection above which reading from the socket pauses."""
 
 _HTTP_PREFIX = b"HTTP/"
 _BLANK_LINE = re.compile(rb"\n\r?\n")
-_READ_BYTES = 64 * 1024  # that are taken from a socket
-_CLOSE_SECONDS = 1.0  # for what is still to be written, and for the farewell of TLS
+_READ_BYTES = 64 * 1024  # per read from a socket
+_CLOSE_SECONDS = 1.0  # for unsent data and for the TLS shutdown
 
 SocketOption = (
     tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
@@ -32,40 +31,28 @@ SocketOption = (
 Opened = TypeVar("Opened")
 
 
-def use_socket_backend(client: httpx2.AsyncClient) -> None:
-    """Have all new connections of a client carried in this way, those through proxies as well.
-
-    The client's pools take a backend only when they are made, and the client makes them itself. A
-    version that keeps it elsewhere works as before, only slower.
-    """
-    for transport in (client._transport, *client._mounts.values()):  # noqa: SLF001 - see above
-        pool: Any = getattr(transport, "_pool", None)
-        if hasattr(pool, "_network_backend"):
-            pool._network_backend = SocketBackend()  # noqa: SLF001 - see above
-
-
 class SocketBackend(httpcore2.AsyncNetworkBackend):
     """Opens connections; see `httpcore2.AsyncNetworkBackend`."""
 
     def __init__(self) -> None:
-        # One for all connections, as a read is over before the next begins. asyncio would set aside
-        # 256 KB for each read, which takes longer than the reading.
+        # Shared by all connections, because each read copies its bytes before the next one begins.
+        # asyncio would allocate 256 KB for each read, which takes longer than the read itself.
         self._buffer = memoryview(bytearray(_READ_BYTES))
 
     async def connect_tcp(
         self,
         host: str,
         port: int,
-        timeout: float | None = None,  # noqa: ASYNC109 - the interface is theirs
+        timeout: float | None = None,  # noqa: ASYNC109 - httpcore2's signature
         local_address: str | None = None,
         socket_options: Iterable[SocketOption] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        """Reach a host; of several addresses the first that answers."""
+        """Connect to the first address of the host that answers."""
         opened = connect_to_host(host, port, lambda: _SocketProtocol(self._buffer), local_address)
         return _apply_options(*await _connect_within(timeout, opened), socket_options)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait before it is tried again."""
+        """Wait before a retry."""
         await asyncio.sleep(seconds)
 
 
@@ -75,7 +62,7 @@ async def _connect_within(seconds: float | None, opened: Awaitable[Opened]) -> O
             return await opened
     except TimeoutError as error:
         raise httpcore2.ConnectTimeout(str(error)) from error
-    except OSError as error:  # that of TLS is one, too
+    except OSError as error:  # `ssl.SSLError` is one, too
         raise httpcore2.ConnectError(_error_text(error)) from error
 
 
@@ -90,43 +77,43 @@ def _apply_options(
 
 
 def _error_text(error: Exception | None) -> str:
-    """The system's own sentence, without its number."""
-    said = error.strerror if isinstance(error, OSError) else ""
-    return said or str(error or "the connection is closed")
+    """Return the operating system's message without the error number."""
+    message = error.strerror if isinstance(error, OSError) else ""
+    return message or str(error or "the connection is closed")
 
 
 class _SocketProtocol(asyncio.BufferedProtocol):
-    """What came and was not read, and whether more may be written."""
+    """Received bytes, flow control and timeouts of one connection."""
 
     def __init__(self, buffer: memoryview) -> None:
         self._buffer = buffer
         self.transport: asyncio.Transport | None = None
         self.unread: list[bytes] = []
         self.unread_bytes = 0
-        self.at_eof = False  # nothing more will come
+        self.at_eof = False
         self.error: Exception | None = None
         self.closed = asyncio.Event()
-        self.at_body = False  # what was read last ended with the head of an answer
-        self._partial_head: bytes | None = None  # the last of a head that was read in part
+        self.at_body = False  # the last read ended exactly at the end of response headers
+        self._partial_head: bytes | None = None  # last bytes of headers that were read in part
         self.read_deadline = float("inf")
         self._waiting_reader: asyncio.Future[None] | None = None
         self._waiting_writers: list[asyncio.Future[None]] = []
         self._writing_paused = self._reading_paused = False
         self._read_timer: asyncio.TimerHandle | None = None
 
-    # --- what asyncio tells ---------------------------------------------------------------------
+    # --- callbacks of asyncio -------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Opened, or opened again inside of TLS."""
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - streams are all it is for
+        """Keep the transport; called a second time when TLS starts."""
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - this protocol needs a stream
         self.transport = transport
 
-    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - it is always the same
-        """Say where to put what comes."""
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - one buffer for all sizes
+        """Return the shared buffer."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Keep it for the reader."""
+        """Copy the received bytes, and pause reading when too many are unread."""
         self.unread.append(bytes(self._buffer[:nbytes]))
         self.unread_bytes += nbytes
         if self.unread_bytes > MAX_UNREAD_BYTES and self.transport and not self._reading_paused:
@@ -135,12 +122,12 @@ class _SocketProtocol(asyncio.BufferedProtocol):
         self._wake_reader()
 
     def eof_received(self) -> None:
-        """The other side writes no more."""
+        """Mark the end of the stream."""
         self.at_eof = True
         self._wake_reader()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is closed, by whichever side."""
+        """Wake all waiting readers and writers."""
         self.at_eof, self.error = True, self.error or exc
         self._writing_paused = False
         if self._read_timer:
@@ -152,11 +139,11 @@ class _SocketProtocol(asyncio.BufferedProtocol):
         self.closed.set()
 
     def pause_writing(self) -> None:
-        """The other side takes nothing."""
+        """Make writers wait, because the send buffer is full."""
         self._writing_paused = True
 
     def resume_writing(self) -> None:
-        """It does again."""
+        """Wake waiting writers."""
         self._writing_paused = False
         for writer in self._waiting_writers:
             if not writer.done():
@@ -165,7 +152,7 @@ class _SocketProtocol(asyncio.BufferedProtocol):
     # --- reading --------------------------------------------------------------------------------
 
     def read_available(self, max_bytes: int) -> bytes:
-        """Give what is there, but no more than `most`, and not beyond the head of an answer."""
+        """Return unread bytes: at most `max_bytes`, and none beyond the end of response headers."""
         data = self.unread[0] if len(self.unread) == 1 else b"".join(self.unread)
         max_bytes = min(max_bytes, self._find_head_end(data))
         if len(data) > max_bytes:
@@ -179,28 +166,31 @@ class _SocketProtocol(asyncio.BufferedProtocol):
         return data
 
     def _find_head_end(self, data: bytes) -> int:
-        """Say where a head ends, so that whoever reads it can read the body in another way."""
+        """Return the offset of the first byte after response headers, or the length of the data."""
         self.at_body = False
         before = self._partial_head
         if before is None:
             if not data.startswith(_HTTP_PREFIX):
                 return len(data)
             before = b""
-        found = _BLANK_LINE.search(before + data)
-        self.at_body = found is not None
-        self._partial_head = None if found else (before + data)[-2:]
-        return found.end() - len(before) if found else len(data)
+        blank_line = _BLANK_LINE.search(before + data)
+        self.at_body = blank_line is not None
+        self._partial_head = None if blank_line else (before + data)[-2:]
+        return blank_line.end() - len(before) if blank_line else len(data)
 
     def put_back(self, data: bytes) -> None:
-        """Have it read again."""
+        """Return bytes to the front of the unread data."""
         self.unread.insert(0, data)
         self.unread_bytes += len(data)
 
     async def wait_readable(self, seconds: float | None) -> None:
-        """Wait until there is something to read, or never will be."""
+        """Wait until bytes, the end of the stream or an error arrive.
+
+        Raises `httpcore2.ReadTimeout`.
+        """
         loop = asyncio.get_running_loop()
         self.read_deadline = float("inf") if seconds is None else loop.time() + seconds
-        # One clock for a connection, not one for each read: it looks again when it has run out.
+        # One timer per connection instead of one per read: a timer that fires early starts again.
         if self._read_timer and self._read_timer.when() > self.read_deadline:
             self._read_timer.cancel()
             self._read_timer = None
@@ -219,7 +209,7 @@ class _SocketProtocol(asyncio.BufferedProtocol):
     def _check_read_timeout(self, loop: asyncio.AbstractEventLoop) -> None:
         self._read_timer = None
         if self._waiting_reader is None or self.read_deadline == float("inf"):
-            return  # the next read sets it again
+            return  # the next read starts the timer again
         if loop.time() < self.read_deadline:
             self._read_timer = loop.call_at(self.read_deadline, self._check_read_timeout, loop)
         elif not self._waiting_reader.done():
@@ -228,7 +218,7 @@ class _SocketProtocol(asyncio.BufferedProtocol):
     # --- writing --------------------------------------------------------------------------------
 
     async def wait_writable(self) -> None:
-        """Wait until more may be written."""
+        """Wait until the send buffer has room."""
         if not self._writing_paused:
             return
         writer = asyncio.get_running_loop().create_future()
@@ -246,69 +236,68 @@ class SocketStream(httpcore2.AsyncNetworkStream):
         self._transport = transport
         self._protocol = protocol
 
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - the interface is theirs
-        """Give what has come, at least a byte; none when it is over."""
-        line = self._protocol
-        while not line.unread:
-            if line.error:
-                raise httpcore2.ReadError(_error_text(line.error)) from line.error
-            if line.at_eof:
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - httpcore2's signature
+        """Return at least one byte; empty at the end of the stream."""
+        protocol = self._protocol
+        while not protocol.unread:
+            if protocol.error:
+                raise httpcore2.ReadError(_error_text(protocol.error)) from protocol.error
+            if protocol.at_eof:
                 return b""
-            await line.wait_readable(timeout)
-        return line.read_available(max_bytes)
+            await protocol.wait_readable(timeout)
+        return protocol.read_available(max_bytes)
 
     @property
     def at_body(self) -> bool:
-        """Tell whether the HTTP client has read the head of an answer, and nothing behind it."""
+        """True if the HTTP client has read response headers and nothing after them."""
         return self._protocol.at_body
 
     async def read_chunks(self, chunks: ChunkedDecoder, timeout: float | None) -> bytes:  # noqa: ASYNC109 - as above
-        """Give some of a body; none when the rest of it, or its failure, is for the HTTP client."""
-        line = self._protocol
+        """Return decoded bytes of a body; empty when the HTTP client has to read the rest."""
+        protocol = self._protocol
         while chunks.rest is None:
-            if not line.unread:
-                if line.at_eof:
+            if not protocol.unread:
+                if protocol.at_eof:
                     return b""
-                await line.wait_readable(timeout)
-            elif data := chunks.feed(line.read_available(MAX_UNREAD_BYTES)):
+                await protocol.wait_readable(timeout)
+            elif data := chunks.feed(protocol.read_available(MAX_UNREAD_BYTES)):
                 return data
-        line.put_back(chunks.rest)
+        protocol.put_back(chunks.rest)
         return b""
 
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the interface is theirs
-        """Hand over all of it."""
-        line = self._protocol
-        if line.closed.is_set() or self._transport.is_closing():
-            raise httpcore2.WriteError(_error_text(line.error)) from line.error
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109 - httpcore2's signature
+        """Send all bytes, waiting while the send buffer is full."""
+        protocol = self._protocol
+        if protocol.closed.is_set() or self._transport.is_closing():
+            raise httpcore2.WriteError(_error_text(protocol.error)) from protocol.error
         self._transport.write(buffer)
         try:
             async with asyncio.timeout(timeout):
-                await line.wait_writable()
+                await protocol.wait_writable()
         except TimeoutError as error:
             raise httpcore2.WriteTimeout(str(error)) from error
-        if line.error:
-            raise httpcore2.WriteError(_error_text(line.error)) from line.error
+        if protocol.error:
+            raise httpcore2.WriteError(_error_text(protocol.error)) from protocol.error
 
     async def aclose(self) -> None:
-        """Close it; one that does not let itself be closed is broken off, also when we must hurry."""
+        """Close the connection; abort it when closing takes too long or is cancelled."""
         self._transport.close()
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_CLOSE_SECONDS):
                     await self._protocol.closed.wait()
         finally:
-            if (
-                not self._protocol.closed.is_set()
-            ):  # what is to be written would keep it open for ever
+            # Unsent data would keep the connection open indefinitely.
+            if not self._protocol.closed.is_set():
                 self._transport.abort()
 
     async def start_tls(
         self,
         ssl_context: ssl.SSLContext,
         server_hostname: str | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - the interface is theirs
+        timeout: float | None = None,  # noqa: ASYNC109 - httpcore2's signature
     ) -> httpcore2.AsyncNetworkStream:
-        """Go on in TLS."""
+        """Start TLS; return the encrypted stream over the same connection."""
         encrypted = asyncio.get_running_loop().start_tls(
             self._transport,
             self._protocol,
@@ -316,19 +305,19 @@ class SocketStream(httpcore2.AsyncNetworkStream):
             server_hostname=server_hostname,
             ssl_shutdown_timeout=_CLOSE_SECONDS,
         )
-        with contextlib.ExitStack() as otherwise:
-            otherwise.callback(self._transport.abort)
+        with contextlib.ExitStack() as on_failure:
+            on_failure.callback(self._transport.abort)
             transport = await _connect_within(timeout, encrypted)
             if transport is None:
-                msg = "the connection was closed while TLS began"
+                msg = "the connection was closed during the TLS handshake"
                 raise httpcore2.ConnectError(msg)
-            otherwise.pop_all()
+            on_failure.pop_all()
         self._protocol.transport = transport
         return SocketStream(transport, self._protocol)
 
-    def get_extra_info(self, info: str) -> Any:  # noqa: ANN401 - the interface is theirs
-        """What is known of the connection, by their names."""
-        if info == "is_readable":  # an idle connection that says something can only say good-bye
+    def get_extra_info(self, info: str) -> Any:  # noqa: ANN401 - httpcore2's signature
+        """Return a property of the connection, by the names of httpcore2."""
+        if info == "is_readable":  # data on an idle connection announces a close by the server
             return bool(self._protocol.unread) or self._protocol.at_eof
         names = {"client_addr": "sockname", "server_addr": "peername"}
         return self._transport.get_extra_info(names.get(info, info))

@@ -1,62 +1,59 @@
-"""Sans-IO: reads a stream of server-sent events; bytes in, events out.
+"""Sans-IO: parser for server-sent events; bytes in, events out.
 
-Feed what the socket gave, however it was split, and take the events that it completed. Line ends
-may be LF, CRLF or CR; a byte order mark, a missing space after the colon and data over several
-lines are all accepted. Data stays bytes: a character that was split over two reads is no concern.
+Bytes may be split anywhere. Lines may end in LF, CRLF or CR; a byte order mark, a missing space
+after the colon and data over several lines are accepted. Data stays bytes, so a character may be
+split over two reads.
 """
 
 import msgspec
 
 MAX_EVENT_BYTES = 32 * 1024 * 1024
-"""Bytes that one event may have; a stream that never ends a line must not fill the memory."""
+"""Limit for one event, because a stream without line ends must not fill the memory."""
 
 _BOM = b"\xef\xbb\xbf"
 
 
 class SseEvent(msgspec.Struct, frozen=True):
-    """One event; `name` is empty unless the stream gave one."""
+    """One event; `name` is empty for an event without the field `event`."""
 
     name: str
     data: bytes
 
 
 class SseComment(msgspec.Struct, frozen=True):
-    """A sign of life without content: a comment, or an event without data."""
+    """A comment, or an event without data; shows only that the connection is alive."""
 
 
 class EventTooLong(ValueError):
-    """One event is longer than any honest one."""
+    """An event exceeds `MAX_EVENT_BYTES`."""
 
 
 _COMMENT = SseComment()
 
 
 class SseReader:
-    """Reads one stream.
-
-    `feed` gives what became complete, `close` the last event if the blank line after it is missing.
-    """
+    """A parser for one stream."""
 
     def __init__(self) -> None:
-        self._pending_line: list[bytes] = []  # a line that has not ended yet
-        self._size = 0  # of the pending line and of the data below
+        self._pending_line: list[bytes] = []  # an incomplete line
+        self._size = 0  # of the pending line and the data below
         self._at_start = True
         self._name = ""
         self._data: list[bytes] = []
-        self._has_field = False  # the present event has a field at all
+        self._has_field = False  # the current event has at least one field
 
     def feed(self, received: bytes) -> list[SseEvent | SseComment]:
-        """Take bytes; raises `EventTooLong`."""
+        """Return the events completed by these bytes; raises `EventTooLong`."""
         self._size += len(received)
         if self._size > MAX_EVENT_BYTES:
-            msg = f"an event of the stream is longer than {MAX_EVENT_BYTES} bytes"
+            msg = f"an event in the stream is longer than {MAX_EVENT_BYTES} bytes"
             raise EventTooLong(msg)
         if b"\n" not in received and b"\r" not in received and not self._ends_with_cr():
             self._pending_line.append(received)
             return []
         self._pending_line.append(received)
         lines = b"".join(self._pending_line).splitlines(keepends=True)
-        # A line that ends in CR may go on with LF in the next read.
+        # The LF of a line that ends in CRLF may arrive with the next read.
         unfinished = lines.pop() if lines and not lines[-1].endswith(b"\n") else b""
         self._pending_line = [unfinished] if unfinished else []
         events = self._read_lines(lines)
@@ -64,7 +61,7 @@ class SseReader:
         return events
 
     def close(self) -> list[SseEvent | SseComment]:
-        """The stream is over."""
+        """Return the last event if the stream ended without the blank line after it."""
         rest = b"".join(self._pending_line)
         self._pending_line = []
         events = self._read_lines([rest] if rest else [])

@@ -1,4 +1,4 @@
-"""Looks at files and folders."""
+"""Tools that read files and list folders."""
 
 import contextlib
 import os
@@ -15,11 +15,11 @@ from agent.tools.contract import Risk, ToolContext
 from agent.tools.define import tool
 from agent.tools.text import count_lines, pluralize
 
-MAX_FILE_BYTES = 20_000_000  # bytes of a file that is read
-_MAX_TEXT_LENGTH = 50_000  # characters given at once
+MAX_FILE_BYTES = 20_000_000
+_MAX_TEXT_LENGTH = 50_000  # characters per call
 _MAX_LINE_LENGTH = 2_000
 _MAX_ENTRIES = 1_000
-_HEAD_BYTES = 8_192  # bytes in which a NUL shows that a file is no text
+_HEAD_BYTES = 8_192  # a NUL in these first bytes marks a binary file
 
 
 @tool(risk=Risk.READ, emoji="📖", parallel=True, label="path", touches="path", family="files")
@@ -29,16 +29,16 @@ async def read_file(
     offset: Annotated[int, Meta(ge=1)] = 1,
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 2_000,
 ) -> str:
-    """Read a text file of the workspace, or a part of it.
+    """Read a text file in the workspace, or part of it.
 
-    The first line of the result tells which lines are shown and how many there are; the file's
-    own text follows.
+    The first line of the result gives the number of lines and the range shown; the text of the
+    file follows.
 
     Args:
         context: Not part of the call.
-        path: The file, named from the top of the workspace.
-        offset: The first line to show; 1 is the first of the file.
-        limit: How many lines to show at most.
+        path: File path, relative to the workspace root.
+        offset: First line to show; 1 is the first line of the file.
+        limit: Maximum number of lines to show.
     """
 
     def work(_stop: StopEvent) -> str:
@@ -53,12 +53,12 @@ async def read_file(
 async def list_dir(
     context: ToolContext, path: str = ".", depth: Annotated[int, Meta(ge=1, le=10)] = 1
 ) -> str:
-    """List what is in a folder of the workspace: folders end in a slash, files have their size.
+    """List a folder in the workspace. Folders end in a slash; files are listed with their size.
 
     Args:
         context: Not part of the call.
-        path: The folder, named from the top of the workspace.
-        depth: How many levels to show; 1 is the folder alone.
+        path: Folder path, relative to the workspace root.
+        depth: Number of levels to show; 1 shows only the folder itself.
     """
 
     def work(stop: StopEvent) -> str:
@@ -70,7 +70,7 @@ async def list_dir(
 
 
 def is_binary(content: bytes) -> bool:
-    """Judge by the beginning of a file."""
+    """True if the beginning of a file contains a NUL byte."""
     return b"\0" in content[:_HEAD_BYTES]
 
 
@@ -95,11 +95,11 @@ def _format_window(path: str, content: bytes, offset: int, limit: int) -> str:
     last = offset + len(shown) - 1
     notes = [f"{path}: {pluralize(total, 'line')}, {offset}-{last} shown"]
     if last < total:
-        notes.append(f"go on with offset={last + 1}")
+        notes.append(f"continue with offset={last + 1}")
     if cut:
         notes.append(f"long lines shortened: {cut}")
     if "�" in text and not _is_utf8(content):
-        notes.append("not all of it is UTF-8: � stands for what cannot be read")
+        notes.append("not valid UTF-8: � replaces invalid bytes")
     return f"[{'; '.join(notes)}]\n" + "\n".join(shown)
 
 
@@ -122,7 +122,7 @@ def _list_entries(workspace: Workspace, path: str, depth: int, stop: StopEvent) 
     entries = _walk_entries(workspace, workspace.relative_name(path), "", depth, stop)
     for count, line in enumerate(entries):
         if count == _MAX_ENTRIES:
-            yield f"[there is more; only {_MAX_ENTRIES:,} entries are shown]"
+            yield f"[only the first {_MAX_ENTRIES:,} entries are shown]"
             return
         yield line
 
@@ -130,17 +130,17 @@ def _list_entries(workspace: Workspace, path: str, depth: int, stop: StopEvent) 
 def _walk_entries(
     workspace: Workspace, name: str, shown: str, depth: int, stop: StopEvent
 ) -> Iterator[str]:
-    """Go through a folder; links are shown, not followed."""
+    """Yield the entries of a folder; links are shown, not followed."""
     folder = workspace.open(name)
     try:
         if not stat.S_ISDIR(os.fstat(folder).st_mode):
             msg = f"{name!r} is a file, not a folder."
             raise ToolError(msg)
-        found = sorted(
+        entries = sorted(
             (entry for entry in os.listdir(folder) if not entry.startswith(TEMPORARY_PREFIX)),  # noqa: PTH208 - a descriptor
             key=str.casefold,
         )
-        states = {entry: _entry_state(folder, entry) for entry in found}
+        states = {entry: _entry_state(folder, entry) for entry in entries}
         links = {
             entry: _link_target(folder, entry)
             for entry, state in states.items()
@@ -153,15 +153,15 @@ def _walk_entries(
             continue
         yield shown + _printable_name(entry) + _describe_entry(state, links.get(entry, ""))
         if stat.S_ISDIR(state.st_mode) and depth > 1:
-            with contextlib.suppress(ToolError):  # gone meanwhile, or closed to us
-                inside = _walk_entries(
+            with contextlib.suppress(ToolError):  # removed meanwhile, or not readable
+                children = _walk_entries(
                     workspace,
                     f"{name}/{entry}",
                     f"{shown}{_printable_name(entry)}/",
                     depth - 1,
                     stop,
                 )
-                yield from inside
+                yield from children
 
 
 def _entry_state(folder: int, entry: str) -> os.stat_result | None:
@@ -179,7 +179,7 @@ def _link_target(folder: int, entry: str) -> str:
 
 
 def _printable_name(name: str) -> str:
-    """Show a name; bytes of it that are no UTF-8 are replaced."""
+    """Return a name with line ends and bytes that are not UTF-8 replaced."""
     return os.fsencode(name).decode(errors="replace").replace("\n", "?")
 
 
@@ -190,4 +190,4 @@ def _describe_entry(state: os.stat_result, target: str) -> str:
         return f" -> {target}"
     if stat.S_ISREG(state.st_mode):
         return f" ({pluralize(state.st_size, 'byte')})"
-    return " (not an ordinary file)"
+    return " (not a regular file)"

@@ -1,8 +1,8 @@
-"""Looks through files for a pattern; needs nothing but the standard library.
+"""Search for a pattern in files, using only the standard library.
 
-A regular expression can take longer than anybody lives, and while it is matched no other thread of
-its process gets a turn. So this file can also be run as a program: it reads what to look for from
-its input, writes what it finds line by line, and can be killed at any moment.
+Matching a regular expression can take practically forever and blocks all threads of the process
+meanwhile. So this module is also a program, which can be killed at any time. The program reads a
+request from standard input and writes one hit per line.
 """
 
 import contextlib
@@ -16,29 +16,29 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import IO, NamedTuple
 
-MAX_FILE_BYTES = 10_000_000  # bytes of a file that is looked through
-MAX_LINE_LENGTH = 20_000  # characters of a line that are looked through
-MAX_EXCERPT_LENGTH = 400  # characters of a line that are given
+MAX_FILE_BYTES = 10_000_000  # larger files are skipped
+MAX_LINE_LENGTH = 20_000  # characters per line that are searched
+MAX_EXCERPT_LENGTH = 400  # characters per line in the result
 SKIPPED_FOLDERS = frozenset({".git", ".holdfast", ".venv", "__pycache__", "node_modules"})
-_TEMPORARY_PREFIX = ".holdfast-"  # files that are being written
+_TEMPORARY_PREFIX = ".holdfast-"  # temporary files of `agent.tools.confine`
 _HEAD_BYTES = 8_192
 _FILE_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_MEMORY_BYTES = 1_000_000_000
 
 FindInLine = Callable[[str], tuple[int, int] | None]
-"""Where in a line it stands."""
+"""Returns the span of the match in a line, or None."""
 
 
 class ScanStats:
-    """What was looked at."""
+    """Counts of searched and skipped files."""
 
     def __init__(self, files: int = 0, skipped: int = 0) -> None:
         self.files = files
-        self.skipped = skipped  # files that are too large, or could not be read
+        self.skipped = skipped  # too large or not readable
 
 
 class Hit(NamedTuple):
-    """A line in which it stands."""
+    """A line with a match."""
 
     path: str
     line: int
@@ -46,7 +46,7 @@ class Hit(NamedTuple):
 
 
 class ScanRequest(NamedTuple):
-    """What a program of its own is to do."""
+    """The request to the separate program."""
 
     descriptor: int
     name: str
@@ -55,27 +55,30 @@ class ScanRequest(NamedTuple):
 
 
 def match_text(text: str) -> FindInLine:
-    """Look for exactly this text."""
+    """Return a function that finds this exact text."""
 
-    def finds(line: str) -> tuple[int, int] | None:
+    def find(line: str) -> tuple[int, int] | None:
         at = line.find(text)
         return None if at < 0 else (at, at + len(text))
 
-    return finds
+    return find
 
 
 def match_regex(pattern: str) -> tuple[FindInLine, bool]:
-    """Look for a regular expression; false when it is none, and is looked for as it stands."""
+    """Return a function that finds a regular expression, and True.
+
+    For an invalid expression, return a function that finds the expression as plain text, and False.
+    """
     try:
         compiled = re.compile(pattern)
     except (re.error, OverflowError, RecursionError):
         return match_text(pattern), False
 
-    def finds(line: str) -> tuple[int, int] | None:
+    def find(line: str) -> tuple[int, int] | None:
         match = compiled.search(line)
         return match.span() if match else None
 
-    return finds, True
+    return find, True
 
 
 def scan(
@@ -86,15 +89,15 @@ def scan(
     stats: ScanStats,
     is_stopped: Callable[[], bool],
 ) -> Iterator[Hit]:
-    """Look through the file or folder `start`, a descriptor; links are never followed.
+    """Search the file or folder with the descriptor `start`, without following links.
 
-    `name` is what stands before the names found. The descriptor stays open.
+    `name` is the prefix of the paths in the hits. The caller keeps the descriptor.
     """
     if stat.S_ISREG(os.fstat(start).st_mode):
         yield from _scan_file(os.dup(start), name, find, stats, is_stopped)
         return
     for folder, inside, files, descriptor in os.fwalk(".", dir_fd=start, follow_symlinks=False):
-        inside[:] = sorted(each for each in inside if each not in SKIPPED_FOLDERS)
+        inside[:] = sorted(child for child in inside if child not in SKIPPED_FOLDERS)
         for file in sorted(files):
             path = os.path.normpath(f"{folder}/{file}")
             matched = fnmatch.fnmatchcase(path if "/" in glob else file, glob)
@@ -103,7 +106,7 @@ def scan(
             if matched and not file.startswith(_TEMPORARY_PREFIX):
                 try:
                     opened = os.open(file, _FILE_FLAGS, dir_fd=descriptor)
-                except OSError:  # a link, a socket, gone, or not for us
+                except OSError:  # a link, a socket, removed, or not readable
                     continue
                 shown = path if name == "." else f"{name}/{path}"
                 yield from _scan_file(opened, shown, find, stats, is_stopped)
@@ -126,7 +129,7 @@ def _scan_file(
 
 
 def _read_text(descriptor: int, stats: ScanStats) -> bytes | None:
-    """Read a text file; None for anything else."""
+    """Read a text file; return None for anything else."""
     with open(descriptor, "rb") as file:
         state = os.fstat(descriptor)
         if not stat.S_ISREG(state.st_mode):
@@ -143,7 +146,7 @@ def _read_text(descriptor: int, stats: ScanStats) -> bytes | None:
 
 
 def _excerpt(line: str, start: int, end: int) -> str:
-    """Cut a line so that what was found can be seen."""
+    """Shorten a line around the match."""
     line = line.rstrip("\r")
     if len(line) <= MAX_EXCERPT_LENGTH:
         return line
@@ -154,19 +157,19 @@ def _excerpt(line: str, start: int, end: int) -> str:
 
 
 def run(request: IO[str], output: IO[str]) -> None:
-    """Carry out an order; the last line tells what was looked at."""
-    wanted = ScanRequest(*json.load(request))
-    tally = ScanStats()
-    finds, valid = match_regex(wanted.pattern)
+    """Execute a request: write whether the pattern is valid, then the hits, then the counts."""
+    order = ScanRequest(*json.load(request))
+    stats = ScanStats()
+    find, valid = match_regex(order.pattern)
     print(json.dumps(valid), file=output, flush=True)
-    hits = scan(wanted.descriptor, wanted.name, wanted.glob, finds, tally, lambda: False)
+    hits = scan(order.descriptor, order.name, order.glob, find, stats, lambda: False)
     for hit in hits:
         print(json.dumps(hit), file=output, flush=True)
-    print(json.dumps([tally.files, tally.skipped]), file=output, flush=True)
+    print(json.dumps([stats.files, stats.skipped]), file=output, flush=True)
 
 
 if __name__ == "__main__":
-    # Whoever started this may be gone, and then nobody kills it.
+    # The limits end this program even if the parent process has died.
     resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
     resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
     with contextlib.suppress(BrokenPipeError):

@@ -1,4 +1,4 @@
-"""Searches files: a plain text in a thread, a regular expression in a process that can be killed."""
+"""The search tool: plain text in a thread, regular expressions in a process that can be killed."""
 
 import asyncio
 import json
@@ -20,22 +20,22 @@ from agent.tools.files import scan
 from agent.tools.files.scan import Hit, ScanStats
 from agent.tools.text import pluralize
 
-SEARCH_SECONDS = 15.0  # that a search may take
+SEARCH_SECONDS = 15.0
 MAX_HITS = 200
 _REGEX_CHARACTERS = re.compile(r"[\\.^$*+?{}\[\]|()]")
 
 
 class SearchResults:
-    """What a search brought, also when it was not brought to its end."""
+    """Results of a search, complete or not."""
 
     def __init__(self) -> None:
         self.hits: list[Hit] = []
-        self.stats: ScanStats | None = None  # None: it was not brought to its end
-        self.is_pattern_valid = True  # the pattern was a regular expression, or a plain text
+        self.stats: ScanStats | None = None  # None: the search did not finish
+        self.is_pattern_valid = True  # False: an invalid regular expression
 
     @property
     def is_full(self) -> bool:
-        """There is no room for more."""
+        """True if the maximum number of hits is reached."""
         return len(self.hits) >= MAX_HITS
 
 
@@ -46,17 +46,17 @@ async def search_files(
     path: str = ".",
     glob: Annotated[str, Meta(min_length=1, max_length=200)] = "*",
 ) -> str:
-    """Search the text files of the workspace, line by line; gives `path:line: text`.
+    """Search the text files in the workspace line by line. Hits have the form `path:line: text`.
 
     Links, binary files and the folders .git, .holdfast, .venv, __pycache__ and node_modules are
-    passed over, unless `path` names one of these folders.
+    skipped, unless `path` is one of these folders.
 
     Args:
         context: Not part of the call.
-        pattern: A regular expression as in Python; (?i) at its beginning ignores case. What is
-            none is searched for as plain text.
-        path: The file or folder to search in, named from the top of the workspace.
-        glob: Which files: a pattern of names such as *.py, or of paths such as src/*.py.
+        pattern: Python regular expression; start it with (?i) to ignore case. An invalid
+            expression is searched for as plain text.
+        path: File or folder to search, relative to the workspace root.
+        glob: Files to search: a pattern for names such as *.py, or for paths such as src/*.py.
     """
     return await search(context.workspace, pattern, path, glob)
 
@@ -64,17 +64,17 @@ async def search_files(
 async def search(
     root: Path, pattern: str, path: str, glob: str, *, seconds: float = SEARCH_SECONDS
 ) -> str:
-    """See `search_files`."""
+    """Search as `search_files` does, with another time limit."""
     name, start = await run_in_thread(lambda _stop: _open_start(root, path))
-    found = SearchResults()
+    results = SearchResults()
     try:
         if _REGEX_CHARACTERS.search(pattern):
-            await _search_in_process(start, name, pattern, glob, seconds, found)
+            await _search_in_process(start, name, pattern, glob, seconds, results)
         else:
-            await _search_in_thread(start, name, pattern, glob, seconds, found)
+            await _search_in_thread(start, name, pattern, glob, seconds, results)
     finally:
         os.close(start)
-    return _format_results(found, pattern, seconds)
+    return _format_results(results, pattern, seconds)
 
 
 def _open_start(root: Path, path: str) -> tuple[str, int]:
@@ -83,16 +83,16 @@ def _open_start(root: Path, path: str) -> tuple[str, int]:
 
 
 async def _search_in_thread(
-    start: int, name: str, pattern: str, glob: str, seconds: float, found: SearchResults
+    start: int, name: str, pattern: str, glob: str, seconds: float, results: SearchResults
 ) -> None:
     def work(stop: StopEvent) -> None:
-        tally = ScanStats()
-        for hit in scan.scan(start, name, glob, scan.match_text(pattern), tally, stop.is_set):
-            found.hits.append(hit)
-            if found.is_full:
+        stats = ScanStats()
+        for hit in scan.scan(start, name, glob, scan.match_text(pattern), stats, stop.is_set):
+            results.hits.append(hit)
+            if results.is_full:
                 return
         if not stop.is_set():
-            found.stats = tally
+            results.stats = stats
 
     stop = StopEvent()
     timer = asyncio.get_running_loop().call_later(seconds, stop.set)
@@ -103,30 +103,30 @@ async def _search_in_thread(
 
 
 async def _search_in_process(
-    start: int, name: str, pattern: str, glob: str, seconds: float, found: SearchResults
+    start: int, name: str, pattern: str, glob: str, seconds: float, results: SearchResults
 ) -> None:
     order = scan.ScanRequest(start, name, glob, pattern)
     try:
         async with asyncio.timeout(seconds), _scanner(start) as process:
-            orders = cast("asyncio.StreamWriter", process.stdin)
-            orders.write(json.dumps(order).encode())
-            orders.close()
-            await _read_results(cast("asyncio.StreamReader", process.stdout), found)
+            stdin = cast("asyncio.StreamWriter", process.stdin)
+            stdin.write(json.dumps(order).encode())
+            stdin.close()
+            await _read_results(cast("asyncio.StreamReader", process.stdout), results)
     except TimeoutError:
         pass
 
 
-async def _read_results(lines: asyncio.StreamReader, found: SearchResults) -> None:
+async def _read_results(lines: asyncio.StreamReader, results: SearchResults) -> None:
     async for line in lines:
-        said = json.loads(line)
-        if isinstance(said, bool):
-            found.is_pattern_valid = said
-        elif len(said) == len(Hit._fields):
-            found.hits.append(Hit(*said))
-            if found.is_full:
+        record = json.loads(line)
+        if isinstance(record, bool):
+            results.is_pattern_valid = record
+        elif len(record) == len(Hit._fields):
+            results.hits.append(Hit(*record))
+            if results.is_full:
                 return
         else:
-            found.stats = ScanStats(*said)
+            results.stats = ScanStats(*record)
 
 
 @asynccontextmanager
@@ -148,19 +148,18 @@ async def _scanner(start: int) -> AsyncIterator[asyncio.subprocess.Process]:
         await process.wait()
 
 
-def _format_results(found: SearchResults, pattern: str, seconds: float) -> str:
-    notes = [
-        pluralize(len(found.hits), "match", "es") if found.hits else f"Nothing matches {pattern!r}"
-    ]
-    if found.is_full:
-        notes = [f"The first {len(found.hits):,} matches; narrow the search to see others"]
-    elif found.stats is None:
-        notes.append(f"given up after {seconds:g} s: search in fewer files, or more simply")
-    if found.stats is not None:
-        notes[0] += f" in {pluralize(found.stats.files, 'file')} searched"
-        if found.stats.skipped:
-            notes.append(f"{pluralize(found.stats.skipped, 'file')} too large or not readable")
-    if not found.is_pattern_valid:
-        notes.append("not a regular expression, so it was searched for as plain text")
-    lines = [f"{hit.path}:{hit.line}: {hit.text}" for hit in found.hits]
+def _format_results(results: SearchResults, pattern: str, seconds: float) -> str:
+    hits, stats = results.hits, results.stats
+    notes = [pluralize(len(hits), "match", "es") if hits else f"No match for {pattern!r}"]
+    if results.is_full:
+        notes = [f"The first {len(hits):,} matches; narrow the search to see others"]
+    elif stats is None:
+        notes.append(f"stopped after {seconds:g} s: search fewer files or use a simpler pattern")
+    if stats is not None:
+        notes[0] += f" in {pluralize(stats.files, 'file')} searched"
+        if stats.skipped:
+            notes.append(f"skipped {pluralize(stats.skipped, 'file')}, too large or not readable")
+    if not results.is_pattern_valid:
+        notes.append("invalid regular expression, so it was searched for as plain text")
+    lines = [f"{hit.path}:{hit.line}: {hit.text}" for hit in hits]
     return "\n".join([f"[{'; '.join(notes)}]", *lines])

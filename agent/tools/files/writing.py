@@ -1,4 +1,4 @@
-"""Writes files: whole, in one step, from a file beside the target that takes its place."""
+"""Tools that write files atomically: a temporary file next to the target replaces the target."""
 
 from collections.abc import Callable
 
@@ -12,19 +12,19 @@ from agent.tools.files.nearest import explain_mismatch
 from agent.tools.files.reading import is_binary
 from agent.tools.text import count_lines, encode_utf8, pluralize, quote
 
-_MAX_LISTED_LINES = 10  # named in a message
+_MAX_LISTED_LINES = 10  # per message
 
 
 @tool(risk=Risk.WRITE, emoji="📝", label="path", touches="path", grows="content", family="files")
 async def write_file(context: ToolContext, path: str, content: str, more: bool = False) -> str:
-    """Write a text file of the workspace; folders are made, a file that is there is replaced.
+    """Write a text file in the workspace. Missing folders are created; an existing file is replaced.
 
     Args:
         context: Not part of the call.
-        path: The file, named from the top of the workspace.
-        content: All of its text.
-        more: True when this is only the first part of a long file: it is kept as a draft, to be
-            finished by write_file_continue, and nothing is at `path` until then.
+        path: File path, relative to the workspace root.
+        content: The complete text of the file.
+        more: True if this is only the first part of a long file. The part is kept as a draft until
+            write_file_continue completes it; nothing is written to `path` before that.
     """
     if not more:
         return await _write_whole(context, path, content)
@@ -37,29 +37,29 @@ async def write_file(context: ToolContext, path: str, content: str, more: bool =
 async def write_file_continue(
     context: ToolContext, draft_id: str, *, after: str = "", content: str, final: bool
 ) -> str:
-    """Add the next part to a draft: a file of which only the beginning was received so far.
+    """Append the next part to a draft, an unfinished file whose beginning has been received.
 
     Args:
         context: Not part of the call.
-        draft_id: The draft.
-        after: The last characters of the draft, copied exactly, so that the place is certain.
-        content: What follows them directly; nothing that the draft already holds.
-        final: True for the last part: the whole file is then put into its place.
+        draft_id: The id of the draft.
+        after: The last characters of the draft, copied exactly, to make the position certain.
+        content: The text that follows directly; nothing that the draft already contains.
+        final: True for the last part: the complete file is then written to its path.
     """
     drafts, key = context.drafts, context.idempotency_key
     draft = await drafts.extend(draft_id, content, after, key)
     if not final:
         return _describe_draft(draft)
     try:
-        said = await _write_whole(context, draft.path, await drafts.read_text(draft_id))
+        result = await _write_whole(context, draft.path, await drafts.read_text(draft_id))
     except ToolError as error:
         msg = (
-            f"{error} The part was added to draft {draft_id}, which is whole now: to try again, "
+            f"{error} The part was added to draft {draft_id}, which is complete now: to try again, "
             'call write_file_continue with content="" and final=true.'
         )
         raise ToolError(msg) from None
     await drafts.discard(draft_id)
-    return said
+    return result
 
 
 @tool(risk=Risk.WRITE, emoji="✏️", label="path", touches="path", grows="new", family="files")
@@ -68,28 +68,29 @@ async def edit_file(
     path: str,
     old: str,
     new: str,
-    all: bool = False,  # noqa: A002 - as models know it
+    all: bool = False,  # noqa: A002 - the name that models expect
 ) -> str:
-    """Replace a piece of a text file of the workspace.
+    """Replace text in a text file in the workspace.
 
     Args:
         context: Not part of the call.
-        path: The file, named from the top of the workspace.
-        old: The text to replace, exactly as it stands there, with enough around it to be unique.
-        new: The text to put in its place.
-        all: True to replace every place where `old` stands.
+        path: File path, relative to the workspace root.
+        old: The text to replace, exactly as in the file, with enough context to be unique.
+        new: The replacement text.
+        all: True to replace every occurrence of `old`.
     """
 
     def work(workspace: Workspace, stop: StopEvent) -> str:
         content, state = workspace.read(path, MAX_DRAFT_BYTES)
         text = _decode_text(path, content)
-        places = _find_matches(path, text, old, new, every=all)
+        lines = _find_matches(path, text, old, new, every=all)
         changed = text.replace(old, new)
         data = _encode_limited(changed)
         token = context.idempotency_key
         workspace.write(path, data, token, is_cancelled=stop.is_set, expected_state=state)
-        where = f" (line {places[0]})" if len(places) == 1 else ""
-        return f"Replaced {pluralize(len(places), 'place')}{where}. {_describe_size(path, changed, data)}"
+        count = pluralize(len(lines), "occurrence")
+        where = f" (line {lines[0]})" if len(lines) == 1 else ""
+        return f"Replaced {count}{where}. {_describe_size(path, changed, data)}"
 
     return await _run_write(context, path, work)
 
@@ -107,18 +108,18 @@ async def _write_whole(context: ToolContext, path: str, content: str) -> str:
 async def _run_write(
     context: ToolContext, path: str, work: Callable[[Workspace, StopEvent], str]
 ) -> str:
-    """Do the work; drafts of the same file are then out of date."""
+    """Run `work` in the workspace, then discard drafts of the same file, which are outdated."""
 
-    def inside(stop: StopEvent) -> str:
+    def run(stop: StopEvent) -> str:
         with open_workspace(context.workspace, create=True) as workspace:
             return work(workspace, stop)
 
-    said = await run_in_thread(inside)
+    result = await run_in_thread(run)
     target = relative_path(context.workspace, path)
     for draft in await context.drafts.list_drafts():
         if _draft_target(context, draft) == target:
             await context.drafts.discard(draft.id)
-    return said
+    return result
 
 
 def _draft_target(context: ToolContext, draft: FileDraft) -> str | None:
@@ -147,7 +148,7 @@ def _decode_text(path: str, content: bytes) -> str:
 
 
 def _find_matches(path: str, text: str, old: str, new: str, *, every: bool) -> list[int]:
-    """Give the lines in which `old` begins; an error unless they are what was meant."""
+    """Return the line numbers of the matches; raises `ToolError` for none, or several without `every`."""
     if not old:
         msg = "`old` is empty; use write_file to write a whole file."
         raise ToolError(msg)
@@ -156,14 +157,15 @@ def _find_matches(path: str, text: str, old: str, new: str, *, every: bool) -> l
         raise ToolError(msg)
     lines = _match_lines(text, old)
     if not lines:
-        msg = f"`old` does not stand in {path}; nothing was changed. {explain_mismatch(text, old)}".rstrip()
+        hint = explain_mismatch(text, old)
+        msg = f"`old` was not found in {path}; nothing was changed. {hint}".rstrip()
         raise ToolError(msg)
     if len(lines) > 1 and not every:
-        named = ", ".join(str(line) for line in lines[:_MAX_LISTED_LINES])
+        listed = ", ".join(str(line) for line in lines[:_MAX_LISTED_LINES])
         msg = (
-            f"`old` stands in {path} {len(lines)} times (lines {named}"
+            f"`old` occurs {len(lines)} times in {path} (lines {listed}"
             f"{', …' if len(lines) > _MAX_LISTED_LINES else ''}); nothing was changed. "
-            "Give more of the text around it, or all=true."
+            "Include more of the surrounding text, or set all=true."
         )
         raise ToolError(msg)
     return lines
@@ -188,6 +190,6 @@ def _describe_size(path: str, text: str, data: bytes) -> str:
 def _describe_draft(draft: FileDraft) -> str:
     return (
         f"Draft {draft.id} of {draft.path} now has {pluralize(draft.size, 'character')}, "
-        f"{pluralize(draft.lines, 'line')}; nothing is at {draft.path} yet. It ends with "
-        f"{quote(draft.tail)}. Go on with write_file_continue, final=true in the last part."
+        f"{pluralize(draft.lines, 'line')}; {draft.path} is not written yet. The draft ends with "
+        f"{quote(draft.tail)}. Continue with write_file_continue; set final=true in the last part."
     )

@@ -1,14 +1,15 @@
-"""Tools of servers that speak the Model Context Protocol.
+"""Tools of MCP servers (Model Context Protocol).
 
-servers     all configured servers, and the tools they have at this moment
-link        one server: connected, lost, connected again; its calls
-names       under which name each tool joins the others
-shown       what of a tool the model is shown
-contract    what `link` needs of a connection
+servers     all configured servers and their current tools
+link        the connection to one server: reconnection and calls
+contract    the interface between `link` and a session
+names       unique names for the tools of all servers
+shown       descriptions and schemas as the model sees them
 
-These take a while to import, and are imported only when a server is configured:
-session     one connection, by the official package
-transports  a program's pipes, or requests over HTTP
-results     what a call came to, as text
-arguments   are they what the tool's schema asks for?
+These modules import slowly, so they are imported only when a server is configured:
+session     one session, based on the official package
+transports  pipes of a program, or requests over HTTP
+held        a context manager that is left in its own task, safe from cancellation
+results     results of calls as text
+arguments   validation of arguments against the schema of a tool
 """

@@ -1,4 +1,4 @@
-"""Sans-IO: what is known of a server's tools, and what a connection to a server can do."""
+"""Sans-IO: the interface between the connection to a server and a session."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -12,56 +12,56 @@ CallArguments = dict[str, Any]
 
 
 class CallNotSent(Exception):
-    """The call certainly did not reach the server."""
+    """The call did certainly not reach the server."""
 
 
 class CallOutcomeUnclear(Exception):
-    """Nobody knows whether the call had its effect."""
+    """The call may or may not have had its effect."""
 
 
 class ListedTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool as its server lists it."""
+    """A tool as listed by its server."""
 
     name: str
     description: str
-    schema: dict[str, Any]  # of its arguments
-    read_only: bool  # as the server says
-    check: Callable[[CallArguments], str | None]  # what is wrong with arguments, see `schema`
+    schema: dict[str, Any]  # of the arguments
+    read_only: bool  # as declared by the server
+    check: Callable[[CallArguments], str | None]  # describes errors in arguments
 
 
 class ServerListener(Protocol):
-    """Is told by a connection what happens on it."""
+    """Receives the events of a session."""
 
     def on_tools_changed(self) -> None:
-        """The server's tools may have changed, or it may be gone."""
+        """Handle a possible change of the server's tools."""
         ...
 
     def on_disconnected(self) -> None:
-        """The server is gone."""
+        """Handle the loss of the server."""
         ...
 
     def on_stderr_line(self, line: str) -> None:
-        """The server wrote this on its standard error."""
+        """Handle a line on the server's standard error."""
         ...
 
 
 class McpSession(Protocol):
-    """A connection to a server."""
+    """A session with a server."""
 
     async def list_tools(self) -> tuple[ListedTool, ...]:
-        """Ask for all tools."""
+        """Request the list of all tools."""
         ...
 
     async def call(self, tool: str, arguments: CallArguments, key: str) -> str:
-        """Carry out a call once, and give its result.
+        """Make a call exactly once and return the result.
 
         Raises:
-            ToolError: The server answered that it failed.
-            NotSent: It did not reach the server.
-            Unclear: It may have, but there is no answer.
+            ToolError: The server reported a failure.
+            CallNotSent: The call did not reach the server.
+            CallOutcomeUnclear: The call may have reached the server, but there is no answer.
         """
         ...
 
 
 Connect = Callable[[McpSettings, ServerListener], AbstractAsyncContextManager[McpSession]]
-"""Connects to a server; whatever the package raises comes out as it is."""
+"""Opens a session with a server; may raise any exception of the underlying package."""

@@ -1,7 +1,7 @@
-"""Holds a context in a task of its own, so that nothing interrupts it while it is being left.
+"""A context manager in a task of its own, so that no cancellation interrupts the exit.
 
-Whoever left it in its own task and was cancelled just then, a second time or while leaving for
-another reason, would let go of a program that is still to be ended.
+If the exit ran in the caller's task, a cancellation during the exit would leave the program of a
+server running.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TypeVar
 
 LEAVE_SECONDS = 10.0
-"""After which leaving is interrupted nevertheless."""
+"""Time limit for the exit."""
 
 T = TypeVar("T")
 
@@ -20,33 +20,33 @@ T = TypeVar("T")
 async def hold_context(
     context: AbstractAsyncContextManager[T], on_lost: Callable[[], None]
 ) -> AsyncIterator[T]:
-    """Enter a context, and leave it with the block; being cancelled waits until it is left.
+    """Enter a context, and exit with the block; a cancellation waits for the exit.
 
-    `lost` is called when it ends by itself, as one does in which a task fails.
+    `on_lost` is called when the context ends by itself, for instance because an inner task failed.
     """
     loop = asyncio.get_running_loop()
-    inside: list[T] = []
-    entered, enough = asyncio.Event(), asyncio.Event()
+    values: list[T] = []
+    entered, exiting = asyncio.Event(), asyncio.Event()
 
     async def hold() -> None:
         try:
             async with context as value:
-                inside.append(value)
+                values.append(value)
                 entered.set()
-                await enough.wait()
+                await exiting.wait()
         finally:
-            if inside and not enough.is_set():
+            if values and not exiting.is_set():
                 on_lost()
-            entered.set()  # or never will be
+            entered.set()  # wakes the caller also after a failed entry
 
     holder = loop.create_task(hold())
     try:
         await entered.wait()
-        if inside:
-            yield inside[0]
+        if values:
+            yield values[0]
     finally:
-        enough.set()
-        if not inside:
+        exiting.set()
+        if not values:
             holder.cancel()
         limit = loop.call_later(LEAVE_SECONDS, holder.cancel)
         holder.add_done_callback(lambda _: limit.cancel())
@@ -55,7 +55,7 @@ async def hold_context(
 
 
 async def _wait_until_done(task: asyncio.Task[None]) -> None:
-    """Wait until it has; only then be cancelled."""
+    """Wait for the task, and only then raise a cancellation that arrived meanwhile."""
     cancelled = None
     while not task.done():
         try:
@@ -63,6 +63,6 @@ async def _wait_until_done(task: asyncio.Task[None]) -> None:
         except asyncio.CancelledError as error:
             cancelled = error
     if not task.cancelled():
-        task.exception()  # is looked at, whatever became of the block
+        task.exception()  # retrieved here, because the block may raise another exception
     if cancelled:
         raise cancelled

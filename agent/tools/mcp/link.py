@@ -1,4 +1,4 @@
-"""One server: keeps it connected, and carries calls to it."""
+"""The connection to one server, with reconnection and calls."""
 
 import asyncio
 import contextlib
@@ -29,9 +29,9 @@ _log = logging.getLogger(__name__)
 
 
 class McpConnection:
-    """A server that is connected again with growing pauses whenever it is lost.
+    """A server that is reconnected, with increasing pauses, whenever the connection is lost.
 
-    One task, the one of `run`, enters and leaves every connection.
+    Only the task of `run` opens and closes sessions.
     """
 
     def __init__(
@@ -46,32 +46,32 @@ class McpConnection:
     ) -> None:
         self.name = settings.name
         self.tools: tuple[ListedTool, ...] = ()
-        """Those of the last connection; they keep their names while the server is away."""
+        """Tools of the last session; they keep their names while the server is disconnected."""
         self.first_attempt_done = asyncio.Event()
-        """Set once it was connected, or could not be, for the first time."""
+        """Set after the first attempt to connect, successful or not."""
         self._settings = settings
         self._clock = clock
         self._on_change = on_change
         self._sleep = sleep
-        self._connect = connect  # None: by the official package
+        self._connect = connect  # None: with the official package
         self._answer_seconds = answer_seconds
         self._session: McpSession | None = None
         self._last_error = ""
         self._last_stderr_line = ""
         self._check_requested = asyncio.Event()
-        self._confirmed = asyncio.Event()  # not so while it is to be seen whether it is still there
+        self._confirmed = asyncio.Event()  # cleared while the session is being checked
         self._confirmed.set()
-        self._running_calls = 0  # under way
+        self._running_calls = 0
         self._stopping = False
 
     @property
     def connected(self) -> bool:
-        """Whether calls reach it."""
+        """True if the server can be called."""
         return self._session is not None
 
     @property
     def status(self) -> str:
-        """How it stands, in a few words."""
+        """A short description for people."""
         if self._session is not None:
             return f"connected, {len(self.tools)} tools"
         return f"not connected: {self._last_error}" if self._last_error else "connecting"
@@ -81,13 +81,17 @@ class McpConnection:
     async def call(
         self, tool: ListedTool, shown_name: str, arguments: CallArguments, key: str
     ) -> str:
-        """Carry out a call once; never again by itself.
+        """Make a call once, without retries.
 
         Args:
-            tool: As it was listed when the call was decided on.
-            shown_name: The name the model knows it by.
-            arguments: What the call says.
-            key: The same for a repeat of the very same call.
+            tool: The tool as listed when the call was admitted.
+            shown_name: The tool's name for the model.
+            arguments: The arguments of the call.
+            key: The idempotency key; a repeat of the same call has the same key.
+
+        Raises:
+            ToolError: The call has not run, or it failed.
+            ToolUnknownOutcome: The call may have taken effect.
         """
         await self._confirmed.wait()
         session = self._session
@@ -95,11 +99,11 @@ class McpConnection:
             self._refuse(
                 shown_name, f"its server {self.name} is not connected; it is being reconnected"
             )
-        now = next((each for each in self.tools if each.name == tool.name), None)
-        if now is None:
-            self._refuse(shown_name, f"its server {self.name} does not offer it any more")
-        if tool.read_only and not now.read_only:
-            self._refuse(shown_name, "it has begun to have side effects, which need to be approved")
+        current = next((listed for listed in self.tools if listed.name == tool.name), None)
+        if current is None:
+            self._refuse(shown_name, f"its server {self.name} no longer offers it")
+        if tool.read_only and not current.read_only:
+            self._refuse(shown_name, "it now has side effects, which need approval")
         self._running_calls += 1
         try:
             return await session.call(tool.name, arguments, key)
@@ -108,16 +112,16 @@ class McpConnection:
             self._refuse(shown_name, f"its server {self.name} was not reached: {error}")
         except CallOutcomeUnclear as error:
             self._recheck(session)
-            lost = f"{shown_name} gave no answer, its server {self.name} was lost: {error}."
+            lost = f"{shown_name} returned no result, its server {self.name} was lost: {error}."
             if tool.read_only:
                 raise ToolError(lost) from error
-            msg = f"{lost} The call may have taken effect; look before you repeat it."
+            msg = f"{lost} The call may have taken effect; check before you repeat it."
             raise ToolUnknownOutcome(msg) from error
         finally:
             self._running_calls -= 1
 
     def _recheck(self, session: McpSession) -> None:
-        """Let further calls wait until it has been seen whether the server is still there."""
+        """Check the session; new calls wait until the check is done."""
         if self._session is session:
             self._confirmed.clear()
             self._check_requested.set()
@@ -126,7 +130,7 @@ class McpConnection:
         msg = f"{shown_name} has NOT run: {reason}."
         raise ToolError(msg)
 
-    # --- what a connection tells -----------------------------------------------------------------
+    # --- events of the session -------------------------------------------------------------------
 
     def on_tools_changed(self) -> None:
         """See `ServerListener`."""
@@ -140,27 +144,27 @@ class McpConnection:
     def on_stderr_line(self, line: str) -> None:
         """See `ServerListener`."""
         self._last_stderr_line = line
-        _log.debug("%s: %s", self.name, line)
+        _log.debug("MCP server %s, stderr: %s", self.name, line)
 
     # --- the connection --------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Keep it connected until cancelled."""
+        """Keep the server connected until cancelled."""
         connect = self._connect
         if connect is None:
             try:
                 connect = await asyncio.to_thread(_load_connect)
             except ImportError as error:
                 self._last_error = f"a package is missing ({error}); install holdfast[mcp]"
-                _log.error("%s: %s", self.name, self._last_error)
+                _log.error("MCP server %s: %s", self.name, self._last_error)
                 self.first_attempt_done.set()
                 return
         await self._keep_connected(connect)
 
     def stop(self) -> None:
-        """Have `run` end; its task is to be cancelled, too.
+        """Make `run` end; the caller must cancel the task of `run` as well.
 
-        To be cancelled is not enough: that can be lost where something else has just gone wrong.
+        A cancellation alone is not enough, because another error can swallow a cancellation.
         """
         self._stopping = True
         self._check_requested.set()
@@ -173,7 +177,7 @@ class McpConnection:
             self._check_requested.clear()
             try:
                 await self._connect_once(connect)
-            except Exception as error:  # noqa: BLE001 - whatever a server makes the package raise
+            except Exception as error:  # noqa: BLE001 - a server can make the package raise anything
                 self._last_error = self._describe_error(error)
             finally:
                 self._set_disconnected()
@@ -182,26 +186,28 @@ class McpConnection:
                 return
             if self._clock.monotonic() - began > MAX_PAUSE_SECONDS:
                 pause = FIRST_PAUSE_SECONDS
-            _log.warning("%s: %s; trying again in %.0f s", self.name, self._last_error, pause)
+            _log.warning(
+                "MCP server %s: %s; reconnecting in %.0f s", self.name, self._last_error, pause
+            )
             await self._sleep(pause)
             pause = min(pause * 2, MAX_PAUSE_SECONDS)
 
     async def _connect_once(self, connect: Connect) -> None:
-        """Connect, stay as long as the server answers, and leave within a bounded time."""
+        """Keep a session open while the server answers, then close it within a time limit."""
         async with (
-            asyncio.timeout(self._answer_seconds + LEAVE_SECONDS) as whole,
+            asyncio.timeout(self._answer_seconds + LEAVE_SECONDS) as limit,
             contextlib.AsyncExitStack() as opened,
         ):
             async with asyncio.timeout(self._answer_seconds):
                 session = await opened.enter_async_context(connect(self._settings, self))
                 await self._list_tools(session)
-            whole.reschedule(None)
+            limit.reschedule(None)
             try:
                 self._set_connected(session)
                 await self._watch_session(session)
             finally:
                 self._set_disconnected()
-                whole.reschedule(asyncio.get_running_loop().time() + LEAVE_SECONDS)
+                limit.reschedule(asyncio.get_running_loop().time() + LEAVE_SECONDS)
 
     async def _watch_session(self, session: McpSession) -> None:
         while True:
@@ -210,7 +216,7 @@ class McpConnection:
             if self._stopping:
                 return
             if self._session is None:
-                msg = "its connection ended"
+                msg = "the connection ended"
                 raise ConnectionError(msg)
             busy = self._running_calls
             try:
@@ -219,7 +225,7 @@ class McpConnection:
             except TimeoutError:
                 if not busy:
                     raise
-                self._check_requested.set()  # many a server does one thing at a time
+                self._check_requested.set()  # the server may handle one request at a time
             else:
                 self._confirmed.set()
                 self._on_change()
@@ -229,13 +235,13 @@ class McpConnection:
         wanted = self._settings.enabled_tools
         if wanted is not None:
             for missing in sorted(set(wanted) - {tool.name for tool in listed}):
-                _log.warning("%s has no tool %s", self.name, missing)
+                _log.warning("MCP server %s has no tool %s", self.name, missing)
             listed = tuple(tool for tool in listed if tool.name in wanted)
         self.tools = listed
 
     def _set_connected(self, session: McpSession) -> None:
         self._session, self._last_error = session, ""
-        _log.info("%s is connected, with %d tools", self.name, len(self.tools))
+        _log.info("MCP server %s is connected, with %d tools", self.name, len(self.tools))
         self._on_change()
         self.first_attempt_done.set()
 
@@ -249,12 +255,12 @@ class McpConnection:
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]
         if isinstance(error, TimeoutError):
-            text = "it does not answer"
+            text = "the server does not answer"
         elif isinstance(error, FileNotFoundError):
             text = f"there is no program {self._settings.command!r}"
         else:
             text = str(error) or type(error).__name__
-        return f"{text} (it said: {self._last_stderr_line})" if self._last_stderr_line else text
+        return f"{text} (last output: {self._last_stderr_line})" if self._last_stderr_line else text
 
 
 def _load_connect() -> Connect:

@@ -1,8 +1,8 @@
-"""Sans-IO: under which names the tools of servers join ours.
+"""Sans-IO: unique names for the tools of servers.
 
-A tool keeps its own name unless it clashes with another server's or with ours. All that clash
-then get their server's name in front, whichever server came first, and where that is not enough
-some letters that depend on nothing but server and tool.
+A tool keeps its name unless it clashes with the tool of another server or a built-in tool. Then all
+clashing tools get the name of their server as a prefix, regardless of the order of the servers. If
+they still clash, they get a suffix that depends only on server and tool.
 """
 
 import hashlib
@@ -10,37 +10,37 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 
-MAX_NAME_LENGTH = 64  # what all model services take
+MAX_NAME_LENGTH = 64  # accepted by all model services
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
-_HASH_LENGTH = 8  # letters
+_HASH_LENGTH = 8
 
 ToolSource = tuple[str, str]
-"""A server and its name for a tool."""
+"""A server, and a tool's name at that server."""
 
 
 def assign_names(
     sources: Iterable[ToolSource], taken: Collection[str] = ()
 ) -> dict[ToolSource, str]:
-    """Give each tool a name of its own that model services take and that is not `taken`."""
+    """Give each tool a unique name that model services accept and that is not in `taken`."""
     tries = dict.fromkeys(sources, 0)
     while True:
         names = {source: _candidate_name(source, number) for source, number in tries.items()}
         clashes = _clashes(names, taken)
         if not clashes:
             return names
-        for several in clashes:
-            # A name that nobody put anything in front of stays.
-            most = max(tries[source] for source in several)
-            for source in several:
-                tries[source] += tries[source] == most
+        for group in clashes:
+            # Only the most modified names change again; an original name stays.
+            highest = max(tries[source] for source in group)
+            for source in group:
+                tries[source] += tries[source] == highest
 
 
 def _clashes(names: dict[ToolSource, str], taken: Collection[str]) -> list[list[ToolSource]]:
     by_name = defaultdict(list)
     for source, name in names.items():
         by_name[name].append(source)
-    return [several for name, several in by_name.items() if len(several) > 1 or name in taken]
+    return [group for name, group in by_name.items() if len(group) > 1 or name in taken]
 
 
 def _candidate_name(source: ToolSource, number: int) -> str:
@@ -57,11 +57,11 @@ def _valid_name(name: str) -> str:
     return valid if len(valid) <= MAX_NAME_LENGTH else _hashed_name(name, name)
 
 
-def _hashed_name(name: str, meaning: str) -> str:
-    mark = hashlib.sha256(meaning.encode(errors="surrogatepass")).hexdigest()[:_HASH_LENGTH]
-    return f"{_sanitize(name)[: MAX_NAME_LENGTH - _HASH_LENGTH - 1]}_{mark}"
+def _hashed_name(name: str, source: str) -> str:
+    suffix = hashlib.sha256(source.encode(errors="surrogatepass")).hexdigest()[:_HASH_LENGTH]
+    return f"{_sanitize(name)[: MAX_NAME_LENGTH - _HASH_LENGTH - 1]}_{suffix}"
 
 
 def _sanitize(name: str) -> str:
-    # Calls of tools whose names begin with _ are not shown to anybody: no stranger hides so.
+    # Calls of tools with a leading underscore are hidden from people, so no server may use one.
     return _NOT_IN_NAMES.sub("_", name).lstrip("_") or "tool"

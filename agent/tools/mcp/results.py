@@ -1,4 +1,4 @@
-"""Sans-IO: what a call came to, as text for the model."""
+"""Sans-IO: results of calls as text for the model."""
 
 from collections.abc import Iterator
 
@@ -20,18 +20,18 @@ from sessions.values.size import format_size
 
 
 def result_text(result: CallToolResult) -> str:
-    """Give the result's text; what is no text becomes a line that says what it is.
+    """Return the text of a result, with a descriptive line for each part that is not text.
 
     Raises:
-        ToolError: The server says that the call failed.
+        ToolError: The server reported a failure.
     """
     parts = [line for part in result.content for line in _content_lines(part)]
     if result.structured_content is not None and not _has_text(result):
         parts.append(msgspec.json.encode(result.structured_content).decode())
     text = "\n".join(parts)
     if result.is_error:
-        raise ToolError(text or "It failed, and the server does not say why.")
-    return text or "[The call succeeded and gave no result.]"
+        raise ToolError(text or "The call failed without a reason from the server.")
+    return text or "[The call succeeded without a result.]"
 
 
 def _has_text(result: CallToolResult) -> bool:
@@ -53,11 +53,11 @@ def _content_lines(part: ContentBlock) -> Iterator[str]:
 
 
 def _resource_lines(resource: TextResourceContents | BlobResourceContents) -> Iterator[str]:
-    what = f"resource {resource.uri}{_type_suffix(resource.mime_type)}"
+    label = f"resource {resource.uri}{_type_suffix(resource.mime_type)}"
     if isinstance(resource, BlobResourceContents):
-        yield f"[{what}, {format_size(_decoded_size(resource.blob))}]"
-    else:  # many servers give what they read in this form
-        yield f"[{what}]"
+        yield f"[{label}, {format_size(_decoded_size(resource.blob))}]"
+    else:  # many servers return the files they read in this form
+        yield f"[{label}]"
         yield resource.text
 
 
@@ -66,5 +66,5 @@ def _type_suffix(mime_type: str | None) -> str:
 
 
 def _decoded_size(base64: str) -> int:
-    """Count the bytes that are encoded so."""
+    """Return the number of encoded bytes."""
     return len(base64.rstrip("=")) * 3 // 4

@@ -1,4 +1,4 @@
-"""All configured servers, and the tools they have at this moment."""
+"""All configured servers and their current tools."""
 
 import asyncio
 import contextlib
@@ -14,14 +14,14 @@ from agent.tools.mcp.link import McpConnection
 from agent.tools.mcp.names import assign_names
 from sessions.values.clock import Clock
 
-START_SECONDS = 5.0  # the daemon waits no longer for its servers
+START_SECONDS = 5.0  # longest delay of the start by slow servers
 _EMOJI = "🔌"
 
 
 class _ConnectionTasks(asyncio.TaskGroup):
-    """The tasks that hold the connections; they end with the block.
+    """The tasks of the connections, which are cancelled at the end of the block.
 
-    What the block raises stays as it is, so that its callers need not know of this group.
+    An exception of the block is not wrapped in an exception group.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class _ConnectionTasks(asyncio.TaskGroup):
         self._connection_tasks: list[tuple[McpConnection, asyncio.Task[None]]] = []
 
     def keep_connected(self, connection: McpConnection) -> None:
-        """Keep a server connected as long as the block lasts."""
+        """Keep a server connected until the end of the block."""
         self._connection_tasks.append(
             (connection, self.create_task(connection.run(), name=f"mcp {connection.name}"))
         )
@@ -50,7 +50,7 @@ class _ConnectionTasks(asyncio.TaskGroup):
 
 
 class McpServers:
-    """The servers of the configuration; without any, nothing is imported or started."""
+    """The configured servers; without any, nothing is imported or started."""
 
     def __init__(
         self,
@@ -61,10 +61,10 @@ class McpServers:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         start_seconds: float = START_SECONDS,
     ) -> None:
-        """`taken` are the names of all other tools, whether they are enabled or not."""
+        """Prepare the connections; `taken_names` holds all other tool names, enabled or not."""
         self._connections = [
-            McpConnection(each, clock, on_change=self._clear_tools, sleep=sleep)
-            for each in settings
+            McpConnection(server, clock, on_change=self._clear_tools, sleep=sleep)
+            for server in settings
         ]
         self._taken_names = frozenset(taken_names)
         self._start_seconds = start_seconds
@@ -72,9 +72,9 @@ class McpServers:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Keep all servers connected; at the end they are left, and programs are ended.
+        """Keep all servers connected during the block; then disconnect and end their programs.
 
-        It begins when each was tried once, or after `start_seconds`.
+        The block begins after one attempt to connect per server, or after `start_seconds`.
         """
         async with _ConnectionTasks() as group:
             for link in self._connections:
@@ -83,13 +83,13 @@ class McpServers:
             yield
 
     def tools(self) -> tuple[Tool, ...]:
-        """Those of the servers that are connected, as a turn may use them."""
+        """Return the tools of all connected servers."""
         if self._tools is None:
             self._tools = tuple(self._build_tools())
         return self._tools
 
     def status(self) -> dict[str, str]:
-        """How each server stands, in a few words."""
+        """Return a short description of each server for people."""
         return {link.name: link.status for link in self._connections}
 
     async def _wait_first_attempts(self) -> None:
@@ -102,7 +102,7 @@ class McpServers:
         self._tools = None
 
     def _build_tools(self) -> Iterator[Tool]:
-        # A server that is away keeps its tools' names, so that another's do not change meanwhile.
+        # Tools of disconnected servers keep their names, so that no other tool changes its name.
         names = assign_names(
             ((link.name, tool.name) for link in self._connections for tool in link.tools),
             self._taken_names,

@@ -1,6 +1,6 @@
-"""One connection to a server, by the official package.
+"""A session with a server, based on the official package.
 
-Importing this imports the package, which takes a while; it is done only when a server is configured.
+Importing this module imports the package, which is slow, so `link` does so only when needed.
 """
 
 import asyncio
@@ -41,11 +41,11 @@ from agent.tools.mcp.results import result_text
 from agent.tools.mcp.transports import NOT_SENT, UNCLEAR, open_transport
 
 IDEMPOTENCY_KEY = "holdfast/idempotencyKey"
-"""Where a call carries what is the same for a repeat of the very same call."""
+"""Field for the idempotency key in the metadata of a call."""
 
 MAX_TOOLS = 500
 _MAX_PAGES = 100
-_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 1.0, 60.0  # seconds until changes are asked for again
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 1.0, 60.0  # between subscriptions to changes
 
 _ANSWER_ADAPTER: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(
     CallToolResult | InputRequiredResult
@@ -54,7 +54,7 @@ _CLIENT_INFO = Implementation(name="holdfast", version=version("holdfast"))
 
 
 class OfficialSession:
-    """See `McpSession`."""
+    """An `McpSession` of the official package."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -77,8 +77,8 @@ class OfficialSession:
     async def call(self, tool: str, arguments: CallArguments, key: str) -> str:
         """See `McpSession`.
 
-        Not by the package's own `call_tool`: that repeats calls, and throws away results that do
-        not fit the tool's output schema although the call has had its effect.
+        This does not use the package's `call_tool`, which retries calls and discards results that
+        do not fit the output schema, although the call has taken effect.
         """
         meta = cast("RequestParamsMeta", {IDEMPOTENCY_KEY: key})
         request = CallToolRequest(
@@ -87,7 +87,7 @@ class OfficialSession:
         with _translate_errors():
             answer = await self._client.session.send_request(request, _ANSWER_ADAPTER)
         if isinstance(answer, InputRequiredResult):
-            msg = "It wants to ask its user something, which is not possible here."
+            msg = "The tool needs input from a user, which is not supported here."
             raise ToolError(msg)
         return result_text(answer)
 
@@ -96,30 +96,33 @@ class OfficialSession:
 async def connected(
     settings: McpSettings, listener: ServerListener
 ) -> AsyncIterator[OfficialSession]:
-    """Connect to a server; see `Connect`."""
+    """Open a session with a server; see `Connect`."""
 
-    async def hear(message: IncomingMessage) -> None:
+    async def on_message(message: IncomingMessage) -> None:
         if isinstance(message, ToolListChangedNotification):
             listener.on_tools_changed()
 
-    reached = open_transport(settings, listener)
+    transport = open_transport(settings, listener)
     async with (
-        Client(reached, cache=None, client_info=_CLIENT_INFO, message_handler=hear) as client,
+        Client(
+            transport, cache=None, client_info=_CLIENT_INFO, message_handler=on_message
+        ) as client,
         asyncio.TaskGroup() as group,
     ):
-        watching = group.create_task(
+        watcher = group.create_task(
             _watch_changes(client, listener), name=f"changes of {settings.name}"
         )
         try:
             yield OfficialSession(client)
         finally:
-            watching.cancel()
+            watcher.cancel()
 
 
 async def _watch_changes(client: Client, listener: ServerListener) -> None:
-    """Ask a server of the newer protocol to tell of changes, again whenever it stops doing so.
+    """Subscribe to changes of the tools, in newer protocol versions; renew a lost subscription.
 
-    `hear` is told of each change; here it only matters that nothing was missed between two times.
+    The message handler of the client receives the changes. This task only reports a possible change
+    after a gap between two subscriptions.
     """
     tools = client.server_capabilities.tools
     if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or not (
@@ -147,9 +150,9 @@ def _translate_errors() -> Iterator[None]:
             raise CallNotSent(error.message) from error
         if error.code in {UNCLEAR, CONNECTION_CLOSED}:
             raise CallOutcomeUnclear(error.message) from error
-        raise ToolError(error.message or f"It failed with the error {error.code}.") from error
+        raise ToolError(error.message or f"The call failed with error {error.code}.") from error
     except ValidationError as error:
-        msg = "its answer cannot be read"
+        msg = "its answer cannot be decoded"
         raise CallOutcomeUnclear(msg) from error
 
 

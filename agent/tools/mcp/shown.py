@@ -1,13 +1,13 @@
-"""Sans-IO: what of a server's tool the model is shown. No server fills the model's window."""
+"""Sans-IO: descriptions and schemas for the model, limited so that no server fills the context."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-MAX_DESCRIPTION_LENGTH = 4_000  # characters
-MAX_SCHEMA_BYTES = 24_000  # bytes; beyond, what only explains is left out
-MAX_BARE_SCHEMA_BYTES = 48_000  # bytes; beyond, the arguments are not described at all
+MAX_DESCRIPTION_LENGTH = 4_000
+MAX_SCHEMA_BYTES = 24_000  # a larger schema loses its descriptions
+MAX_BARE_SCHEMA_BYTES = 48_000  # a schema that is larger even without them is dropped
 
 _EXPLANATORY_KEYS = frozenset({"$comment", "description", "examples", "title"})
 _SCHEMA_MAP_KEYS = frozenset(
@@ -17,13 +17,13 @@ _DATA_KEYS = frozenset({"const", "default", "enum", "required"})
 
 
 def shorten_description(text: str, server: str) -> str:
-    """Shorten a description; where there is none, say whose tool it is."""
+    """Shorten a description; replace an empty one by the name of the server."""
     text = text.strip() or f"A tool of {server}."
     return text if len(text) <= MAX_DESCRIPTION_LENGTH else f"{text[: MAX_DESCRIPTION_LENGTH - 1]}…"
 
 
 def shrink_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the schema of the arguments in a form and size that every model service takes."""
+    """Return the schema in a form and size that all model services accept."""
     shown = {key: value for key, value in schema.items() if key != "$schema"}
     shown = {"type": "object", "properties": {}, **shown}
     try:
@@ -32,13 +32,13 @@ def shrink_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
         bare: dict[str, Any] = _strip_explanations(shown)
         if _size(bare) <= MAX_BARE_SCHEMA_BYTES:
             return bare
-    except RecursionError:  # nested without end: nobody can make sense of it
+    except RecursionError:  # nested too deeply
         pass
     return {"type": "object", "properties": {}}
 
 
 def label_argument(schema: Mapping[str, Any]) -> str:
-    """Name the argument that tells a person best what a call is about: the first needed text."""
+    """Return the argument that describes a call best to people: the first required string."""
     properties = schema.get("properties")
     required = schema.get("required")
     if not isinstance(properties, dict) or not isinstance(required, list):
@@ -55,7 +55,7 @@ def _size(schema: Mapping[str, Any]) -> int:
 
 def _strip_explanations(schema: Any) -> Any:  # noqa: ANN401 - any JSON
     if isinstance(schema, list):
-        return [_strip_explanations(each) for each in schema]
+        return [_strip_explanations(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     return {
@@ -69,5 +69,5 @@ def _strip_value(key: str, value: Any) -> Any:  # noqa: ANN401 - any JSON
     if key in _DATA_KEYS:
         return value
     if key in _SCHEMA_MAP_KEYS and isinstance(value, dict):
-        return {name: _strip_explanations(each) for name, each in value.items()}
+        return {name: _strip_explanations(item) for name, item in value.items()}
     return _strip_explanations(value)

@@ -1,7 +1,7 @@
-"""How messages reach a server: through a program's pipes, or as HTTP requests.
+"""Transports to servers: the pipes of a program, or HTTP requests.
 
-The package gives up a whole connection when one HTTP request fails. Here each request fails for
-itself, and says whether it can have reached the server: see `Requests`.
+The official package drops the whole connection when one HTTP request fails. With `McpHttpClient`
+only that request fails, and the error code tells whether the request may have reached the server.
 """
 
 import asyncio
@@ -23,22 +23,21 @@ from agent.tools.mcp.contract import ServerListener
 from agent.tools.mcp.held import hold_context
 
 if TYPE_CHECKING:
-    from mcp.client._transport import ReadStream, TransportStreams  # not promised to stay there
+    from mcp.client._transport import ReadStream, TransportStreams  # private, may move
 
-# What `Requests` says in the place of a server, in the form of a server's own errors.
-NOT_SENT = -47_001  # the request did not reach it, or was turned away
-UNCLEAR = -47_002  # it may have
+# Error codes of `McpHttpClient`, in the form of a server's own JSON-RPC errors.
+NOT_SENT = -47_001  # the request did not reach the server or was rejected
+UNCLEAR = -47_002  # the request may have reached the server
 
-_MAX_EVENT_BYTES = 32 * 1024 * 1024  # bytes
+_MAX_EVENT_BYTES = 32 * 1024 * 1024
 _READ_BYTES = 64 * 1024
-_MAX_LINE_BYTES = 2_000  # bytes
-_STDERR_GRACE_SECONDS = 0.5  # seconds for what an ended program still wrote
-_NOTIFICATION_SECONDS = 10.0  # seconds for a message that nobody answers
-_DELETE_SECONDS = 3.0  # seconds for the word that we leave
-_HTTP_TIMEOUT = httpx2.Timeout(
-    30.0, connect=10.0, read=None, pool=10.0
-)  # how long a call takes is not theirs to judge
-# Servers often close what is idle for 5 s; a call that meets with that has an unclear outcome.
+_MAX_LINE_BYTES = 2_000
+_STDERR_GRACE_SECONDS = 0.5  # for the last output of an ended program
+_NOTIFICATION_SECONDS = 10.0  # for a message without an answer
+_DELETE_SECONDS = 3.0  # for the end of a session
+# No read timeout, because calls have their own deadlines.
+_HTTP_TIMEOUT = httpx2.Timeout(30.0, connect=10.0, read=None, pool=10.0)
+# Servers often close connections after 5 s; a call sent just then has an unclear outcome.
 _CONNECTION_LIMITS = httpx2.Limits(max_connections=None, keepalive_expiry=2.0)
 
 
@@ -46,7 +45,7 @@ _CONNECTION_LIMITS = httpx2.Limits(max_connections=None, keepalive_expiry=2.0)
 async def open_transport(
     settings: McpSettings, listener: ServerListener
 ) -> "AsyncIterator[TransportStreams]":
-    """Reach a server in the way its settings say."""
+    """Open the transport that the settings name: HTTP with a URL, else a program."""
     open_streams = _http_streams(settings) if settings.url else _stdio_streams(settings, listener)
     async with open_streams as (read, write):
         yield _NotifyingStream(read, listener.on_disconnected), write
@@ -59,44 +58,44 @@ async def open_transport(
 async def _stdio_streams(
     settings: McpSettings, listener: ServerListener
 ) -> "AsyncIterator[TransportStreams]":
-    """Start the program; at the end it is asked to go, then made to."""
+    """Start the program; terminate it at the end, by force if necessary."""
     parameters = StdioServerParameters(
         command=settings.command or "",
         args=list(settings.args),
-        # The package adds PATH, HOME and who we are, and nothing else of our own environment.
+        # The package adds only PATH, HOME and the user's name from our own environment.
         env={"LANG": "C.UTF-8", **{name: value.reveal() for name, value in settings.env.items()}},
-        encoding_error_handler="replace",  # one wrong byte is one message that cannot be read
+        encoding_error_handler="replace",  # an invalid byte spoils only one message
     )
     async with (
         _stderr_reader(listener.on_stderr_line) as errors,
         hold_context(stdio_client(parameters, errors), listener.on_disconnected) as streams,
     ):
-        errors.close()  # from here on only the program holds it
+        errors.close()  # only the program keeps the pipe open now
         yield streams
 
 
 @contextlib.asynccontextmanager
 async def _stderr_reader(on_line: Callable[[str], None]) -> AsyncIterator[TextIO]:
-    """Give a file; what is written to it is passed on line by line."""
+    """Yield a writable file whose lines are passed to `on_line`."""
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as source, os.fdopen(writing, "w") as sink:
         reader = asyncio.StreamReader()
-        ears, _ = await asyncio.get_running_loop().connect_read_pipe(
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), source
         )
         try:
             async with asyncio.TaskGroup() as group:
-                listening = group.create_task(
+                forwarder = group.create_task(
                     _forward_lines(reader, on_line), name="stderr of a server"
                 )
                 try:
                     yield sink
                 finally:
                     sink.close()
-                    await asyncio.wait({listening}, timeout=_STDERR_GRACE_SECONDS)
-                    listening.cancel()
+                    await asyncio.wait({forwarder}, timeout=_STDERR_GRACE_SECONDS)
+                    forwarder.cancel()
         finally:
-            ears.close()
+            transport.close()
 
 
 async def _forward_lines(reader: asyncio.StreamReader, on_line: Callable[[str], None]) -> None:
@@ -133,7 +132,7 @@ async def _http_streams(settings: McpSettings) -> "AsyncIterator[TransportStream
 
 
 class _JsonRpcMessage(msgspec.Struct):
-    """As much of a message as tells whether it wants an answer."""
+    """The fields of a message that distinguish calls from notifications."""
 
     id: int | str | None = None
     method: str = ""
@@ -144,14 +143,14 @@ class _JsonRpcMessage(msgspec.Struct):
 
 
 class _JsonRpcError(msgspec.Struct):
-    """As much of an answer as tells that it is the server's own."""
+    """The fields of an error that comes from the server itself."""
 
     jsonrpc: str
     error: msgspec.Raw
 
 
 class McpHttpClient(httpx2.AsyncClient):
-    """Gives an answer to every request, also where there is none: then it is an error as data."""
+    """An HTTP client that turns failed requests into JSON-RPC errors instead of exceptions."""
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:  # noqa: ANN401 - passed on
         """See `httpx2.AsyncClient`."""
@@ -160,14 +159,17 @@ class McpHttpClient(httpx2.AsyncClient):
                 return await _check_response(request, await super().send(request, **options))
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
             return _error_response(
-                request, NOT_SENT, f"it cannot be reached ({_error_text(error)})"
+                request, NOT_SENT, f"the server cannot be reached ({_error_text(error)})"
             )
         except (httpx2.TransportError, TimeoutError) as error:
             return _error_response(request, UNCLEAR, f"the connection broke ({_error_text(error)})")
 
 
 def _header_timeout(request: httpx2.Request) -> float | None:
-    """How long until there are headers. Others wait behind a message that nobody answers."""
+    """Return the time limit for response headers; None for calls, which have their own deadlines.
+
+    Messages without an answer get a limit, because other messages wait behind them.
+    """
     if request.method == "DELETE":
         return _DELETE_SECONDS
     if (
@@ -179,7 +181,7 @@ def _header_timeout(request: httpx2.Request) -> float | None:
 
 
 async def _check_response(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-    """Let answers of the server pass; put what a proxy or its front door says into our words."""
+    """Return responses of the server unchanged; replace error pages of proxies by JSON-RPC errors."""
     if request.method != "POST" or not response.is_error:
         return response
     try:
@@ -190,7 +192,7 @@ async def _check_response(request: httpx2.Request, response: httpx2.Response) ->
         return response
     code = UNCLEAR if response.is_server_error else NOT_SENT
     return _error_response(
-        request, code, f"it answered HTTP {response.status_code}", response.status_code
+        request, code, f"the server answered HTTP {response.status_code}", response.status_code
     )
 
 
@@ -210,7 +212,7 @@ def _error_text(error: Exception) -> str:
 
 
 class _NotifyingStream:
-    """A stream that tells when it is over."""
+    """A stream that calls `on_end` when it ends."""
 
     def __init__(
         self, stream: "ReadStream[SessionMessage | Exception]", on_end: Callable[[], None]
@@ -220,7 +222,7 @@ class _NotifyingStream:
 
     @property
     def last_context(self) -> object:
-        """The package runs what a message sets off in its sender's context."""
+        """The context of the last message's sender, in which the package runs its handlers."""
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:

@@ -1,4 +1,4 @@
-"""Slack as tests play it: the real client, and a Slack of our own."""
+"""The Slack service of the contract tests: the real client in front of the fake Slack."""
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
@@ -6,7 +6,9 @@ from typing import Any
 
 from platforms.core.contract import Adapter, Address, Capabilities, PlatformSpec, Surroundings
 from platforms.slack import SlackConfig
-from platforms.slack.adapter import CAPABILITIES, SlackAdapter
+from platforms.slack.adapter import SlackAdapter
+from platforms.slack.capabilities import CAPABILITIES
+from platforms.slack.webhook import EVENTS_PATH
 from tests.contract.services.contract import (
     PATIENCE,
     Called,
@@ -31,7 +33,7 @@ class _Quick(SlackAdapter):
 
 
 class SlackService(Service):
-    """A direct chat, and a channel in which every mention opens a thread."""
+    """A DM, and a channel in which every mention opens a thread."""
 
     name = "slack"
     allow: tuple[str, ...] = ("slack:T1/U1",)
@@ -41,6 +43,7 @@ class SlackService(Service):
 
     def __init__(self, server: SlackServer) -> None:
         self.server = server
+        self.served = server.over_http
         server.add_channel("C1")
         server.workspace.add_user("U3", "Bob")
 
@@ -52,8 +55,15 @@ class SlackService(Service):
 
     @contextlib.asynccontextmanager
     async def meeting(self, adapter: Adapter, url: str) -> AsyncIterator[None]:
-        await self.until(self.server.connected.is_set)
-        yield
+        if not self.server.over_http:
+            await self.until(self.server.connected.is_set)
+            yield
+            return
+        self.server.listen_at(f"{url.rstrip('/')}{EVENTS_PATH}")
+        try:
+            yield
+        finally:
+            self.server.listen_at("")
 
     def address(self, place: Place) -> Address:
         return Address("slack", f"{TEAM}/{place.chat}", "", place.thread)
@@ -61,7 +71,7 @@ class SlackService(Service):
     # --- what people do
 
     async def utter(self, place: Place, words: Words) -> str:
-        """Who answers one message in particular opens a thread below it."""
+        """Send a message; a reply to a message opens a thread below it."""
         called = place == self.direct or words.aside
         text = words.text if called else f"<@{BOT_USER}> {words.text}"
         thread = place.thread
@@ -136,7 +146,7 @@ class SlackService(Service):
     def violations(self) -> list[str]:
         return self.server.violations()
 
-    # --- what goes wrong
+    # --- faults
 
     def called(self) -> list[Called]:
         return [Called(method, channel) for method, channel in self.server.calls]
@@ -159,7 +169,7 @@ class SlackService(Service):
         await self.server.pass_time(61)
 
     async def forget(self) -> None:
-        """Slack tries again at once, after a minute and after five more; then it gives up."""
+        """Let Slack repeat at once, after one minute and after five more, and give up."""
         for seconds in (1, 60, 300):
             await self.server.pass_time(seconds)
         assert self.server.pending == 0
@@ -186,7 +196,8 @@ def _fault(trouble: Trouble, retry_after: float) -> Fault:
 
 
 @contextlib.asynccontextmanager
-async def opened() -> AsyncIterator[SlackService]:
-    clock = clock_here()  # what is late there is late here, and not because others compute
-    async with SlackServer(Workspace(lambda: clock.now() / 1000)) as server:
+async def opened(*, over_http: bool = False) -> AsyncIterator[SlackService]:
+    clock = clock_here()  # the same clock for both sides, unaffected by load
+    workspace = Workspace(lambda: clock.now() / 1000)
+    async with SlackServer(workspace, over_http=over_http) as server:
         yield SlackService(server)

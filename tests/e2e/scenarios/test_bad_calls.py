@@ -210,7 +210,7 @@ async def test_a_tool_that_keeps_failing_is_warned_of_and_then_halted(tmp_path: 
         assert tried == list(range(8))
         said = results(await scene.history())
         assert "failed 3 times in a row" in said[2]
-        assert "stays off for the rest of this turn" in said[8]
+        assert "is disabled for the rest of this turn" in said[8]
         await scene.check()
 
 

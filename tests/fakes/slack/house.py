@@ -1,4 +1,4 @@
-"""A whole gateway whose platform is Slack."""
+"""A gateway connected to the fake Slack."""
 
 import asyncio
 import contextlib
@@ -10,6 +10,7 @@ from agent.tools.contract import Tool
 from gateway.access.settings import AccessSettings
 from gateway.runner import GatewayRunner
 from platforms.slack import SPEC
+from platforms.slack.webhook import EVENTS_PATH
 from sessions.values.clock import Clock
 from tests.fakes.gateway_settings import scripted
 from tests.fakes.model_server import ModelServer
@@ -21,14 +22,14 @@ PATIENCE = 8.0
 
 
 class SlackHouse:
-    """A gateway that runs."""
+    """A running gateway."""
 
     def __init__(self, runner: GatewayRunner, task: asyncio.Task[None]) -> None:
         self.runner = runner
         self._task = task
 
     async def crash(self) -> None:
-        """End without a word: nothing is drained, told or suspended."""
+        """Cancel the gateway without draining, notices or suspending sessions."""
         self._task.cancel()
         await asyncio.wait({self._task})
 
@@ -47,7 +48,8 @@ async def slack_house(
     tools: tuple[Tool, ...] = (),
     **changes: Any,
 ) -> AsyncIterator[SlackHouse]:
-    """Run a gateway until the block ends; then it drains."""
+    """Run a gateway inside the block, and stop it at the end."""
+    served = served or slack.over_http
     platforms = {"slack": config_for(slack, **(platform or {}))}
     access = AccessSettings(allow=allow, admins=admins)
     runner = GatewayRunner(
@@ -62,10 +64,14 @@ async def slack_house(
         task = group.create_task(runner.run())
         async with asyncio.timeout(PATIENCE):
             await runner.ready.wait()
-            if not served:
+            if slack.over_http:
+                slack.listen_at(f"{(runner.url or '').rstrip('/')}{EVENTS_PATH}")
+            elif not served:
                 await slack.connected.wait()
         try:
             yield SlackHouse(runner, task)
         finally:
+            if slack.over_http:
+                slack.listen_at("")
             runner.stopping.set()
             runner.skip_drain.set()

@@ -1,5 +1,6 @@
-"""An adapter in front of a Slack of ours, as tests want it."""
+"""Builders of an adapter in front of the fake Slack."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
@@ -10,11 +11,12 @@ from platforms.slack.adapter import SlackAdapter
 from sessions.values.clock import Clock, SystemClock
 from sessions.values.ids import Ids
 from sessions.values.secret import Secret
+from tests.fakes.inbox import Inbox
 from tests.fakes.slack.server import APP_TOKEN, BOT_TOKEN, SIGNING_SECRET, SlackServer
 
 
 class DictShelf:
-    """A shelf that lasts as long as the test."""
+    """A shelf in memory."""
 
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
@@ -27,7 +29,7 @@ class DictShelf:
 
 
 class NoArchive:
-    """There is nothing to read."""
+    """An empty archive."""
 
     async def transcript(self, *_: object) -> Sequence[TranscriptRow]:
         return ()
@@ -37,7 +39,7 @@ class NoArchive:
 
 
 class ShiftedClock:
-    """The machine's clock, moved by hand."""
+    """The system clock plus an offset that a test sets."""
 
     def __init__(self) -> None:
         self.offset = 0.0
@@ -55,6 +57,7 @@ def config_for(slack: SlackServer, **changes: Any) -> SlackConfig:
         "app_token": Secret(APP_TOKEN),
         "signing_secret": Secret(SIGNING_SECRET),
         "base_url": slack.url,
+        "mode": "http" if slack.over_http else "socket",
     }
     return SlackConfig(**{**given, **changes})
 
@@ -81,9 +84,20 @@ def adapter_for(
 
 
 @contextlib.asynccontextmanager
-async def slack_server() -> AsyncIterator[SlackServer]:
-    """A Slack that minds nothing at the end."""
-    async with SlackServer() as slack:
+async def slack_server(*, over_http: bool = False) -> AsyncIterator[SlackServer]:
+    """Run a Slack that must have found no violation at the end."""
+    async with SlackServer(over_http=over_http) as slack:
         yield slack
         found = slack.violations()
         assert found == [], found
+
+
+@contextlib.asynccontextmanager
+async def running(adapter: SlackAdapter, inbox: Inbox) -> AsyncIterator[None]:
+    """Run the adapter inside the block."""
+    ready = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(adapter.run(inbox, ready.set))
+        await ready.wait()
+        yield
+        task.cancel()

@@ -1,8 +1,8 @@
-"""A Slack on loopback for the real client libraries: Web API, Socket Mode, signed requests.
+"""A fake Slack on loopback for the real client libraries: Web API, Socket Mode, signed requests.
 
-In a test: `async with SlackServer() as slack:` with `slack.url` as `base_url`; `await slack.say(…)`
-returns once the event was acknowledged, `slack.workspace` is what people see. `slack.pass_time(60)`
-moves its clock and sends again what nobody acknowledged.
+Use `async with SlackServer() as slack:` with `slack.url` as `base_url`. `await slack.say(…)` returns
+once the event is acknowledged; `slack.workspace` holds the messages that people see.
+`slack.pass_time(60)` moves its clock and repeats unacknowledged events.
 """
 
 import asyncio
@@ -35,19 +35,19 @@ from tests.fakes.slow_line import SlowLine
 BOT_TOKEN, APP_TOKEN, SIGNING_SECRET = "xoxb-fake", "xapp-fake", "8f742231b10e8888abcd99yyyzzz85a5"
 COMMAND = "/holdfast"
 
-_RETRIES = (0.0, 60.0, 300.0)  # after the first try fails; then it is forgotten
+_RETRIES = (0.0, 60.0, 300.0)  # pauses after a failed try; then Slack gives up
 _ACK_SECONDS = 3.0
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """What happens to a call instead of going well."""
+    """A scripted failure of a call."""
 
     status: int = 200
     error: str = ""
     retry_after: float | None = None
-    drop: str = ""  # "before" or "after" it is carried out, the connection is cut
-    gate: asyncio.Event | None = None  # what the answer waits for
-    page: bool = False  # a page of HTML instead of an answer
+    drop: str = ""  # cut the connection "before" or "after" carrying out the call
+    gate: asyncio.Event | None = None  # the response waits for it
+    page: bool = False  # respond with an HTML page
 
 
 def rate_limited(seconds: float) -> Fault:
@@ -55,7 +55,7 @@ def rate_limited(seconds: float) -> Fault:
 
 
 class Envelope:
-    """Something on its way to the app."""
+    """An event on its way to the app."""
 
     def __init__(self, kind: str, payload: Json, at: float) -> None:
         self.kind = kind
@@ -66,31 +66,33 @@ class Envelope:
 
 
 def _passed() -> float:
-    """Seconds by which an app's promptness is judged: it is not late because the machine is."""
+    """Return the loop's time, so that a busy machine does not make an app late."""
     return asyncio.get_running_loop().time()
 
 
 class SlackServer:
-    """See the module."""
+    """The fake server; see the module."""
 
-    def __init__(self, workspace: Workspace | None = None) -> None:
+    def __init__(self, workspace: Workspace | None = None, *, over_http: bool = False) -> None:
         self.workspace = workspace or Workspace()
+        self.over_http = over_http
+        """Send signed requests to `requests_to` on its own, without `settle`."""
         self.url = ""
         self.sockets: list[web.WebSocketResponse] = []
         self.connected = asyncio.Event()
-        self.connections = 0  # how many there ever were
-        self.extra_connections = 0  # of another program with the same token
-        self.door = 0  # the port by which its sockets are reached, where there is a door before it
-        self.deaf = False  # takes the connection, answers pings, says nothing
-        self.line: SlowLine | None = None  # takes and gives files, if set
-        self.requests_to = ""  # where signed requests go; empty: Socket Mode
+        self.connections = 0  # total number so far
+        self.extra_connections = 0  # connections of another program with the same token
+        self.door = 0  # port of a proxy in front of the sockets, if any
+        self.deaf = False  # keeps connections open but delivers nothing
+        self.line: SlowLine | None = None  # carries uploads and downloads, if set
+        self.requests_to = ""  # URL for signed requests; empty: Socket Mode
         self.accept_sockets = True
-        self.app_scopes = "connections:write"  # of the app's token
+        self.app_scopes = "connections:write"  # scopes of the app token
         self.subscribed = {*EVENTS}
-        self.events: set[str] = set()  # kinds that happened
+        self.events: set[str] = set()  # types of all events so far
         self.changed = asyncio.Event()
         self.downloads = Downloads()
-        self.calls: list[tuple[str, str]] = []  # all that came: method, channel
+        self.calls: list[tuple[str, str]] = []  # method and channel of all calls
         self._faults: dict[str, deque[tuple[str, Fault]]] = {}
         self._waiting: list[Envelope] = []
         self._sent: dict[str, tuple[Envelope, float]] = {}
@@ -98,6 +100,8 @@ class SlackServer:
         self._numbers = itertools.count(1)
         self._runner: web.AppRunner | None = None
         self._client: aiohttp.ClientSession | None = None
+        self._posters = asyncio.TaskGroup()
+        self._posting: dict[str, asyncio.Task[None]] = {}  # by channel
 
     async def __aenter__(self) -> Self:
         app = web.Application(client_max_size=200 * 1024 * 1024)
@@ -114,9 +118,13 @@ class SlackServer:
         self.workspace.base = f"http://127.0.0.1:{self._port}/"
         self.url = f"{self.workspace.base}api/"
         self._client = aiohttp.ClientSession()
+        await self._posters.__aenter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        for task in self._posting.values():
+            task.cancel()
+        await self._posters.__aexit__(None, None, None)
         for socket in list(self.sockets):
             await socket.close()
         if self._client:
@@ -124,12 +132,12 @@ class SlackServer:
         if self._runner:
             await self._runner.cleanup()
 
-    # --- what a test does ----------------------------------------------------------------------
+    # --- actions of a test ---------------------------------------------------------------------
 
     def fail(self, method: str, *faults: Fault, channel: str = "") -> None:
-        """Let the next calls of a method go wrong, in this order; in any channel or in one.
+        """Let the next calls of a method fail in this order, in any channel or in one.
 
-        Two steps of a file have no method of Slack's and are called `upload` and `download`.
+        The two transfers of a file, which are not methods of Slack, are `upload` and `download`.
         """
         self._faults.setdefault(method, deque()).extend((channel, fault) for fault in faults)
 
@@ -143,7 +151,7 @@ class SlackServer:
 
     @property
     def unmet(self) -> list[str]:
-        """The calls that are still to go wrong."""
+        """The methods with faults that no call has met yet."""
         return [method for method, faults in self._faults.items() for _ in faults]
 
     def add_channel(self, channel: str) -> None:
@@ -152,7 +160,7 @@ class SlackServer:
     def write(
         self, channel: str, text: str, *, user: str = "U1", thread: str = "", **more: Any
     ) -> str:
-        """Let somebody write something; it goes out by itself as soon as there is a connection."""
+        """Let a person write a message; its event is sent as soon as there is a connection."""
         message = Message(self.workspace.new_ts(), user, text, thread)
         message.files = more.get("files", [])
         self.workspace.put(channel, message)
@@ -173,13 +181,13 @@ class SlackServer:
     async def say(
         self, channel: str, text: str, *, user: str = "U1", thread: str = "", **more: Any
     ) -> str:
-        """The same; returns once the app has acknowledged it."""
+        """Let a person write a message, and wait until the app acknowledges its event."""
         ts = self.write(channel, text, user=user, thread=thread, **more)
         await self.settle()
         return ts
 
     async def change(self, channel: str, ts: str, text: str) -> None:
-        """Let somebody edit a message of theirs."""
+        """Let a person edit their message."""
         message = self.workspace.get(channel, ts)
         before = message.as_json()
         message.text, message.edited = text, self.workspace.new_ts()
@@ -197,7 +205,7 @@ class SlackServer:
         await self.settle()
 
     async def erase(self, channel: str, ts: str) -> None:
-        """Let somebody delete a message of theirs."""
+        """Let a person delete their message."""
         message = self.workspace.get(channel, ts)
         self.workspace.channels[channel].remove(message)
         event = {
@@ -214,7 +222,7 @@ class SlackServer:
         await self.settle()
 
     async def press(self, channel: str, ts: str, label: str, *, user: str = "U1") -> None:
-        """Let somebody press a button of ours."""
+        """Let a person press a button of the app."""
         message = self.workspace.get(channel, ts)
         (button,) = (each for each in message.buttons if each["text"]["text"] == label)
         container = {"type": "message", "message_ts": ts, "channel_id": channel}
@@ -235,7 +243,7 @@ class SlackServer:
         await self.settle()
 
     async def command(self, channel: str, text: str, *, user: str = "U1") -> None:
-        """Let somebody type `/holdfast TEXT`."""
+        """Let a person type `/holdfast TEXT`."""
         payload = {
             "command": COMMAND,
             "text": text,
@@ -248,13 +256,25 @@ class SlackServer:
         self._queue("slash_commands", payload)
         await self.settle()
 
+    async def shortcut(self, callback_id: str = "ask", *, user: str = "U1") -> None:
+        """Let a person choose a shortcut from the menu of the message box."""
+        payload = {
+            "type": "shortcut",
+            "callback_id": callback_id,
+            "team": {"id": TEAM},
+            "user": {"id": user, "team_id": TEAM},
+            "trigger_id": f"{next(self._numbers)}.1.abc",
+        }
+        self._queue("interactive", payload)
+        await self.settle()
+
     async def stop(self, channel: str, ts: str, *, user: str = "U1") -> None:
-        """Let somebody press Slack's own Stop below a stream."""
+        """Let a person press the native Stop button below a stream."""
         message = self.workspace.get(channel, ts)
         await self.stop_session(channel, message.thread, user=user)
 
     async def stop_session(self, channel: str, thread: str, *, user: str = "U1") -> None:
-        """Let somebody press Slack's own Stop, which a thread has whose session is at work."""
+        """Let a person press the native Stop button of a thread with a processing session."""
         if self.workspace.sessions.get((channel, thread)) != "processing":
             msg = "there is no Stop to press"
             raise AssertionError(msg)
@@ -274,26 +294,26 @@ class SlackServer:
         )
 
     async def open_home(self, channel: str, *, user: str = "U1", tab: str = "messages") -> None:
-        """Let somebody open the app."""
+        """Let a person open the app."""
         ts = self.workspace.new_ts()
         event = {"type": "app_home_opened", "user": user, "channel": channel, "tab": tab}
         await self.event({**event, "event_ts": ts.replace(".", "")}, user)
 
     async def start_assistant(self, channel: str, thread: str, *, user: str = "U1") -> None:
-        """The same in apps that are not agents yet: each conversation there is a thread."""
+        """Let a person open a conversation in an older app, where each one is a thread."""
         self.workspace.put(channel, Message(thread, BOT_USER, "New conversation", thread))
         where = {"user_id": user, "channel_id": channel, "thread_ts": thread, "context": {}}
         event = {"type": "assistant_thread_started", "assistant_thread": where}
         await self.event({**event, "event_ts": self.workspace.new_ts()}, user)
 
     async def event(self, event: Json, user: str = "U1") -> None:
-        """Send any other event."""
+        """Send an event."""
         self._queue("events_api", self._callback(event, user))
         await self.settle()
 
     async def settle(self) -> None:
-        """Wait until everything that was sent is acknowledged."""
-        if self.requests_to:
+        """Wait until all events are acknowledged; with manual requests, try each due one once."""
+        if self.requests_to and not self.over_http:
             for envelope in [
                 each for each in self._waiting if each.next_at <= self.workspace.now()
             ]:
@@ -304,24 +324,27 @@ class SlackServer:
             await self._waiting[0].acknowledged.wait()
 
     async def pass_time(self, seconds: float) -> None:
-        """Move Slack's clock, and send again what is due; what is sent too often is forgotten."""
+        """Move Slack's clock, repeat due events, and drop those repeated too often."""
         self.workspace.offset += seconds
         self._send_due()
-        if self.requests_to:
+        if self.requests_to and not self.over_http:
             await self.settle()
 
     @property
     def pending(self) -> int:
-        """How many events are not acknowledged, and not forgotten."""
+        """Number of events neither acknowledged nor dropped."""
         return len(self._waiting)
 
     async def ask_to_reconnect(self) -> None:
-        """Say politely that this connection ends."""
+        """Announce the end of all connections."""
         for socket in list(self.sockets):
             await socket.send_json({"type": "disconnect", "reason": "refresh_requested"})
 
     def cut(self) -> None:
-        """Cut every connection without a word."""
+        """Cut every connection without notice."""
+        if self.over_http:
+            self._cut_requests()
+            return
         for socket in list(self.sockets):
             transport = socket._req.transport if socket._req else None
             if transport:
@@ -331,7 +354,7 @@ class SlackServer:
         self._lost()
 
     async def until(self, condition: Callable[[], bool], seconds: float = 8.0) -> None:
-        """Wait until something is so; looked at after each call and message."""
+        """Wait for a condition, which is checked after each call and message."""
         try:
             async with asyncio.timeout(seconds):
                 while not condition():
@@ -339,7 +362,7 @@ class SlackServer:
                     await self.changed.wait()
         except TimeoutError:
             shown = {channel: self.workspace.screen(channel) for channel in self.workspace.channels}
-            msg = f"it never came to be so; people see {shown}"
+            msg = f"the condition was never met; people see {shown}"
             raise AssertionError(msg) from None
 
     def violations(self) -> list[str]:
@@ -350,7 +373,7 @@ class SlackServer:
         ]
         return self.workspace.violations() + late
 
-    # --- events on their way -------------------------------------------------------------------
+    # --- sending events ------------------------------------------------------------------------
 
     def _kind(self, channel: str) -> Json:
         return {"channel_type": "im" if channel.startswith("D") else "channel"}
@@ -373,7 +396,7 @@ class SlackServer:
         self._send_due()
 
     def _is_subscribed(self, event: Json) -> bool:
-        """An app is told only what its manifest asks for."""
+        """Return true if the app's manifest subscribes to the event."""
         kind = str(event["type"])
         if kind == "message":
             where = {"D": "im", "G": "groups"}.get(str(event["channel"])[0], "channels")
@@ -381,15 +404,22 @@ class SlackServer:
         self.events.add(kind)
         return kind in self.subscribed
 
+    def listen_at(self, url: str) -> None:
+        """Send requests to this URL from now on; empty means that nothing listens."""
+        self.requests_to = url
+        self._send_due()
+
     def _send_due(self) -> None:
         now = self.workspace.now()
         for envelope in list(self._waiting):
             if envelope.next_at > now:
                 continue
             if self.requests_to:
-                continue  # sent by `settle`
+                if self.over_http:
+                    self._post_to(_channel_of(envelope))
+                continue  # otherwise `settle` sends it
             if self.sockets and self.deaf:
-                envelope.next_at = float("inf")  # believed to be sent, and gone
+                envelope.next_at = float("inf")  # lost, although Slack considers it sent
                 self._waiting.remove(envelope)
                 continue
             if self.sockets:
@@ -397,7 +427,7 @@ class SlackServer:
             self._tried(envelope)
 
     def _tried(self, envelope: Envelope) -> None:
-        """Plan the next try, in case this one is not acknowledged."""
+        """Schedule the next try, in case this one is not acknowledged."""
         envelope.tries += 1
         while envelope.tries <= len(_RETRIES):
             pause = _RETRIES[envelope.tries - 1]
@@ -407,7 +437,7 @@ class SlackServer:
             if pause or self.sockets:
                 envelope.next_at += pause or _ACK_SECONDS
                 return
-            envelope.tries += 1  # at once, and again in vain
+            envelope.tries += 1  # the immediate retry fails too
         self._waiting.remove(envelope)
 
     def _send(self, envelope: Envelope, socket: web.WebSocketResponse) -> None:
@@ -424,7 +454,7 @@ class SlackServer:
         self._outgoing[socket].put_nowait(json.dumps(wrapped))
 
     def _lost(self) -> None:
-        """What was sent over a connection that is gone is sent again over the next one."""
+        """Schedule unacknowledged envelopes of a lost connection for the next one."""
         for envelope_id, (envelope, _) in list(self._sent.items()):
             if not envelope.acknowledged.is_set():
                 del self._sent[envelope_id]
@@ -532,6 +562,30 @@ class SlackServer:
             self._waiting.remove(envelope)
         self.changed.set()
 
+    def _post_to(self, channel: str) -> None:
+        """Send the due requests of a channel one after the other, in parallel to other channels."""
+        task = self._posting.get(channel)
+        if task is None or task.done():
+            self._posting[channel] = self._posters.create_task(self._post_due(channel))
+
+    async def _post_due(self, channel: str) -> None:
+        while due := [
+            each
+            for each in self._waiting
+            if _channel_of(each) == channel and each.next_at <= self.workspace.now()
+        ]:
+            await self._request(due[0])
+
+    def _cut_requests(self) -> None:
+        """Cut the requests under way; Slack does not learn whether they were received."""
+        for channel, task in list(self._posting.items()):
+            if not task.done():
+                task.cancel()
+                (cut, *_) = (each for each in self._waiting if _channel_of(each) == channel)
+                self._tried(cut)
+        self._posting.clear()
+        self._send_due()
+
     async def _request(self, envelope: Envelope) -> None:
         """Send an event as a signed request."""
         assert self._client
@@ -542,19 +596,26 @@ class SlackServer:
             kind = "application/x-www-form-urlencoded"
         else:
             body, kind = urlencode(envelope.payload), "application/x-www-form-urlencoded"
-        headers = {"Content-Type": kind, **sign(body, int(self.workspace.now()))}
+        signed_at = self.workspace.now()
+        if self.over_http:  # `pass_time` moves only this clock, not that of the app
+            signed_at -= self.workspace.offset
+        headers = {"Content-Type": kind, **sign(body, int(signed_at))}
         if envelope.tries:
             headers["X-Slack-Retry-Num"] = str(envelope.tries)
+        at = _passed()
         try:
             async with self._client.post(self.requests_to, data=body, headers=headers) as answer:
                 fine = answer.status == 200
         except aiohttp.ClientError:
             fine = False
         if fine:
+            if _passed() > at + _ACK_SECONDS:
+                self.workspace.found.append(f"{envelope.kind} was acknowledged too late")
             envelope.acknowledged.set()
             self._waiting.remove(envelope)
         else:
             self._tried(envelope)
+        self.changed.set()
 
     async def _upload(self, request: web.Request) -> web.StreamResponse:
         file = request.match_info["file"]
@@ -591,6 +652,12 @@ class SlackServer:
         return await self.downloads.serve(request, self.workspace.contents[file], kind)
 
 
+def _channel_of(envelope: Envelope) -> str:
+    payload = envelope.payload
+    where = payload.get("event") or payload.get("container") or payload
+    return str(where.get("channel") or where.get("channel_id") or "")
+
+
 async def _arguments(request: web.Request) -> Json:
     found: Json = dict(request.query)
     if request.content_type == "application/json":
@@ -615,7 +682,7 @@ def _cut(request: web.Request) -> web.Response:
 
 
 def sign(body: str, timestamp: int, secret: str = SIGNING_SECRET) -> dict[str, str]:
-    """The headers with which Slack signs a request."""
+    """Return the headers of a signed request."""
     base = f"v0:{timestamp}:{body}".encode()
     digest = hmac.new(secret.encode(), base, hashlib.sha256).hexdigest()
     return {"X-Slack-Request-Timestamp": str(timestamp), "X-Slack-Signature": f"v0={digest}"}

@@ -1,4 +1,4 @@
-"""A Slack workspace in memory: what people see in its channels, and what Slack would mind."""
+"""A Slack workspace in memory: its channels, its Web API, and the violations of Slack's rules."""
 
 import asyncio
 import itertools
@@ -17,11 +17,11 @@ Json = dict[str, Any]
 STREAM_LIFE = 300.0
 STATUS_LIFE = 120.0
 SESSION_LIFE = 3601.0
-STREAM_BYTES = 40_000  # nobody knows it for sure
+STREAM_BYTES = 40_000  # not documented
 
 _HISTORY = frozenset({"channels:history", "groups:history", "im:history", "mpim:history"})
 METHOD_SCOPES: dict[str, frozenset[str]] = {
-    "apps.connections.open": frozenset(),  # goes with the app's token
+    "apps.connections.open": frozenset(),  # needs the app token
     "auth.test": frozenset(),
     "users.info": frozenset({"users:read"}),
     "chat.postMessage": frozenset({"chat:write"}),
@@ -31,7 +31,7 @@ METHOD_SCOPES: dict[str, frozenset[str]] = {
     "chat.appendStream": frozenset({"chat:write"}),
     "chat.stopStream": frozenset({"chat:write"}),
     "conversations.open": frozenset({"im:write"}),
-    "conversations.history": _HISTORY,  # each for one kind of channel
+    "conversations.history": _HISTORY,  # one scope per kind of channel
     "conversations.replies": _HISTORY,
     "reactions.add": frozenset({"reactions:write"}),
     "reactions.remove": frozenset({"reactions:write"}),
@@ -44,7 +44,7 @@ METHOD_SCOPES: dict[str, frozenset[str]] = {
     "files.info": frozenset({"files:read"}),
     "files.delete": frozenset({"files:write"}),
 }
-"""What docs.slack.dev asks for."""
+"""Scopes per method, as documented on docs.slack.dev."""
 
 PER_MINUTE = {
     "chat.update": 50,
@@ -59,16 +59,16 @@ PER_MINUTE = {
     "agents.sessions.setStatus": 50,
     "assistant.threads.setSuggestedPrompts": 100,
 }
-_POSTS_AT_ONCE = 10  # in each channel, and then one a second
+_POSTS_AT_ONCE = 10  # burst per channel, followed by one a second
 
-_ON_THE_WAY = 0.3  # seconds
+_ON_THE_WAY = 0.3  # seconds within which calls already under way are tolerated
 
 _MASS = re.compile(r"<!(?:channel|here|everyone|subteam\^)|@(?:channel|here|everyone)\b")
 _FORBIDDEN = re.compile(r"/(?:resume|retry|stop)\b")
 
 
 class SlackError(Exception):
-    """An answer with `ok: false`."""
+    """A response with `ok: false`."""
 
     def __init__(self, code: str, **more: Any) -> None:
         super().__init__(code)
@@ -81,7 +81,7 @@ def refuse(code: str) -> NoReturn:
 
 
 class Message:
-    """One message as it is now."""
+    """A message in its current state."""
 
     def __init__(self, ts: str, user: str, text: str, thread: str = "") -> None:
         self.ts = ts
@@ -94,15 +94,15 @@ class Message:
         self.streaming = False
         self.stopped_by_user = False
         self.streamed_at = 0.0
-        self.mode = ""  # of its stream: "chunks" or "markdown_text", from the first content on
+        self.mode = ""  # mode of the stream, set by its first content: "chunks" or "markdown_text"
         self.cards: dict[str, tuple[str, str]] = {}  # title and status
-        self.layout: list[tuple[str, str]] = []  # pieces of text, and cards, as they came
+        self.layout: list[tuple[str, str]] = []  # pieces of text and cards, in order
         self.reactions: dict[str, list[str]] = {}
         self.edited: str = ""
 
     @property
     def shown(self) -> str:
-        """What a person reads."""
+        """The text that a person reads."""
         parts = []
         for block in self.blocks:
             if block["type"] == "markdown":
@@ -113,7 +113,7 @@ class Message:
 
     @property
     def drawn(self) -> str:
-        """What a person sees, the cards and buttons included."""
+        """The message as a person sees it, with cards, buttons, files and reactions."""
         marks = {"in_progress": "◌", "complete": "✓", "error": "✗"}
         lines = self.shown
         if self.cards:
@@ -131,7 +131,7 @@ class Message:
 
     @property
     def told(self) -> str:
-        """Its text as Slack gives it back: that of a stream has the titles of its cards in it."""
+        """The text as Slack returns it; that of a stream includes the titles of its cards."""
         if not self.cards:
             return self.shown
         return "".join(
@@ -164,7 +164,7 @@ class Message:
 
 
 class Workspace:
-    """Channels, people, files; and the methods of the Web API, by name."""
+    """Channels, people and files, and the methods of the Web API by name."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:  # noqa: TID251 - Slack has a clock of its own
         self.offset = 0.0
@@ -176,17 +176,17 @@ class Workspace:
         self.files: dict[str, Json] = {}
         self.contents: dict[str, bytes] = {}
         self.statuses: dict[tuple[str, str], tuple[str, float]] = {}
-        self.sessions: dict[tuple[str, str], str] = {}  # what Slack says an agent does in a thread
+        self.sessions: dict[tuple[str, str], str] = {}  # status of the agent session of a thread
         self.sessions_end: dict[tuple[str, str], float] = {}
         self.prompts: dict[tuple[str, str], list[str]] = {}
         self.is_agent = True
         self.scopes = frozenset(SCOPES)
-        self.token_of_app = True  # else of a person
+        self.token_of_app = True  # else the token of a person
         self.log: list[tuple[str, Json]] = []
         self.limited: list[str] = []
         self.found: list[str] = []
         self.streams_allowed = True
-        self.base = ""  # the server's address
+        self.base = ""  # URL of the server
         self._numbers = itertools.count(1)
         self._last_ts = 0
         self._calls: dict[tuple[str, str], deque[float]] = {}
@@ -196,7 +196,7 @@ class Workspace:
         self.add_user("U2", "Gus", is_restricted=True)
         self.add_user(BOT_USER, "holdfast", is_bot=True)
 
-    # --- what a test does and sees -------------------------------------------------------------
+    # --- access of a test ----------------------------------------------------------------------
 
     def now(self) -> float:
         return self._clock() + self.offset
@@ -221,7 +221,7 @@ class Workspace:
         ]
 
     def screen(self, channel: str, thread: str | None = None) -> list[str]:
-        """What a person reads of us there."""
+        """Return the texts of the app's messages in a channel or thread."""
         return [message.shown for message in self.ours(channel, thread)]
 
     def get(self, channel: str, ts: str) -> Message:
@@ -234,7 +234,7 @@ class Workspace:
         return [arguments for name, arguments in self.log if name == method]
 
     def violations(self) -> list[str]:
-        """Say what Slack would punish, or a person would notice."""
+        """Return everything that Slack would punish or a person would notice."""
         left = list(self.found)
         for channel, messages in self.channels.items():
             ops: set[str] = set()
@@ -244,9 +244,9 @@ class Workspace:
                 if message.streaming and self.now() < message.streamed_at + STREAM_LIFE:
                     left.append(f"{channel}: a stream was left open: {message.text[:40]!r}")
                 if any(str(each.get("value", "")).startswith("stop") for each in message.buttons):
-                    left.append(f"{channel}: a message still says that it is being written")
+                    left.append(f"{channel}: a message still has a Stop button")
                 if _FORBIDDEN.search(message.shown):
-                    left.append(f"{channel}: names a command as it is not written here")
+                    left.append(f"{channel}: names a command in a form that Slack does not support")
                 op = ((message.metadata or {}).get("event_payload") or {}).get("op")
                 if op in ops:
                     left.append(f"{channel}: {op} is shown twice")
@@ -257,18 +257,18 @@ class Workspace:
         for (channel, thread), status in self.sessions.items():
             fades = self.sessions_end.get((channel, thread), float("inf"))
             if status == "processing" and self.is_agent and self.now() < fades:
-                left.append(f"{channel}:{thread}: the agent still seems to be at work")
+                left.append(f"{channel}:{thread}: the session is still processing")
         return left
 
     # --- limits --------------------------------------------------------------------------------
 
     def forbid(self, method: str, channel: str, seconds: float) -> None:
-        """A scripted 429 was sent; what is under way at that moment is no offence."""
+        """Record a scripted 429; calls already under way are tolerated."""
         now = self.now()
         self._forbidden[self._key(method, channel)] = (now + _ON_THE_WAY, now + seconds)
 
     def check_pace(self, method: str, channel: str) -> float:
-        """Count a call; gives the Retry-After when it is one too many."""
+        """Record a call; return the Retry-After if it exceeds the limit, else 0."""
         key, now = self._key(method, channel), self.now()
         since, until = self._forbidden.get(key, (0.0, 0.0))
         if since <= now < until - 0.05:
@@ -283,7 +283,7 @@ class Workspace:
             self.allowance.refused[method] += 1
             self.found.append(f"{method} went over the documented pace")
         elif method in PER_MINUTE:
-            at = asyncio.get_running_loop().time()  # as tests measure it
+            at = asyncio.get_running_loop().time()  # the clock of the tests
             self.allowance.note(method, PER_MINUTE[method], 60.0, at)
         return wait
 
@@ -349,7 +349,7 @@ class Workspace:
         return channel
 
     def _open(self, arguments: Json) -> Json:
-        """The DM with a user: D1 is the one with U1."""
+        """Open the DM with a user; U1 has D1."""
         user = str(arguments.get("users") or "")
         if user not in self.users:
             refuse("user_not_found")
@@ -485,7 +485,7 @@ class Workspace:
         return channel, message
 
     def _take(self, message: Message, arguments: Json) -> None:
-        """Add content to a stream, which is of one kind for good."""
+        """Add content to a stream, whose mode is fixed by its first content."""
         text, chunks = arguments.get("markdown_text"), arguments.get("chunks")
         if text and chunks:
             refuse("invalid_arguments")

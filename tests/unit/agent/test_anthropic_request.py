@@ -59,10 +59,10 @@ def resulted(call_id: str, said: str = "ok") -> dict[str, str]:
     return {"type": "tool_result", "tool_use_id": call_id, "content": said}
 
 
-# --- the whole -------------------------------------------------------------------------------
+# --- complete requests -----------------------------------------------------------------------
 
 
-def test_a_plain_request_says_only_what_it_must() -> None:
+def test_a_plain_request_has_only_the_required_fields() -> None:
     assert body(asked()) == {
         "model": FOREIGN,
         "max_tokens": DEFAULT_OUTPUT_TOKENS,
@@ -72,7 +72,7 @@ def test_a_plain_request_says_only_what_it_must() -> None:
     }
 
 
-def test_every_option_has_its_place() -> None:
+def test_every_option_has_its_field() -> None:
     request = asked(
         system="Be kind.", tools=(READ,), max_output_tokens=100, temperature=0.5, stream=False
     )
@@ -95,26 +95,26 @@ def test_every_option_has_its_place() -> None:
     }
 
 
-def test_the_output_limit_is_the_model_s_own_unless_one_is_set() -> None:
+def test_the_output_limit_defaults_to_that_of_the_model() -> None:
     assert body(asked(model=OLD))["max_tokens"] == 64_000
     assert body(asked(model=OLD, max_output_tokens=5))["max_tokens"] == 5
 
 
-def test_what_a_service_does_not_know_is_left_out() -> None:
+def test_unsupported_features_are_omitted() -> None:
     lesser = AnthropicDialect(eager=False, cache=False, temperature=False)
     written = body(asked(tools=(READ,), temperature=1.0), lesser)
     assert not {"cache_control", "temperature"} & written.keys()
     assert written["tools"][0].keys() == {"name", "description", "input_schema"}
 
 
-def test_a_temperature_is_no_higher_than_the_protocol_has_it() -> None:
+def test_the_temperature_is_limited_to_the_maximum_of_the_protocol() -> None:
     assert body(asked(temperature=1.7))["temperature"] == 1.0
 
 
 # --- messages --------------------------------------------------------------------------------
 
 
-def test_results_and_what_the_user_says_after_them_are_one_message() -> None:
+def test_results_and_the_user_text_after_them_are_one_message() -> None:
     rows = (
         Message("user", "go"),
         Message("assistant", "I look.", (call("a", '{"path":"x"}'), call("b"))),
@@ -154,18 +154,18 @@ def test_empty_texts_are_never_sent() -> None:
 @pytest.mark.parametrize(
     "arguments", ['{ "path":\t"ä\\u00e4", "n": 1.0 }', '{"a":{"b":[1e3]}}', "{}"]
 )
-def test_arguments_are_sent_as_they_were_written(arguments: str) -> None:
+def test_arguments_are_sent_unchanged(arguments: str) -> None:
     request = asked(USER, Message("assistant", "", (call("a", arguments),)), result("a"))
     assert f'"input":{arguments}'.encode() in encode_request(request, AnthropicDialect())
 
 
 @pytest.mark.parametrize("arguments", ["", '{"a":', "[1]", "null", '"x"', "{}{}"])
-def test_arguments_that_are_no_object_do_not_spoil_the_request(arguments: str) -> None:
+def test_arguments_that_are_no_object_become_an_empty_object(arguments: str) -> None:
     rows = (USER, Message("assistant", "", (call("a", arguments),)), result("a"))
     assert messages(*rows)[1]["content"] == [used("a")]
 
 
-def test_a_text_to_be_continued_ends_in_no_white_space() -> None:
+def test_a_text_to_be_continued_has_no_trailing_white_space() -> None:
     assert messages(USER, Message("assistant", "So \n"))[-1] == {
         "role": "assistant",
         "content": [text("So")],
@@ -177,7 +177,7 @@ def test_a_text_to_be_continued_ends_in_no_white_space() -> None:
     ]
 
 
-def test_ids_and_names_of_other_services_are_made_to_fit() -> None:
+def test_ids_and_names_of_other_services_are_sanitized() -> None:
     rows = (
         USER,
         Message("assistant", "", (call("f:0", name="a.b"), call("f.0", name=""), call("f_0_2"))),
@@ -192,7 +192,7 @@ def test_ids_and_names_of_other_services_are_made_to_fit() -> None:
     assert [block["name"] for block in made["content"]] == ["a_b", "unnamed", "read"]
 
 
-def test_calls_of_a_request_without_tools_are_described_and_no_more_are_allowed() -> None:
+def test_without_tools_earlier_calls_are_described_and_new_ones_forbidden() -> None:
     rows = (USER, Message("assistant", "", (call("a"), call("b"), call("c", name=""))))
     written = body(asked(*rows))
     assert written["tools"] == [
@@ -218,7 +218,7 @@ ROWS = st.lists(
 
 
 @given(ROWS)
-def test_roles_alternate_and_nothing_is_empty_whatever_the_rows_are(rows: list[Message]) -> None:
+def test_roles_alternate_and_no_block_is_empty_for_any_rows(rows: list[Message]) -> None:
     written = body(ModelRequest(FOREIGN, "", tuple(rows)))["messages"]
     roles = [message["role"] for message in written]
     assert all(a != b for a, b in itertools.pairwise(roles))
@@ -239,8 +239,8 @@ BOUND = {**SHOWN, "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
 @pytest.mark.parametrize(
     ("model", "effort", "thinking", "told"),
     [
-        pytest.param("claude-3-5-sonnet-20241022", "high", None, None, id="3.5 cannot"),
-        pytest.param(OLD, None, None, None, id="4.5 unasked"),
+        pytest.param("claude-3-5-sonnet-20241022", "high", None, None, id="3.5 without thinking"),
+        pytest.param(OLD, None, None, None, id="4.5 by default"),
         pytest.param(OLD, "none", None, None, id="4.5 off"),
         pytest.param(OLD, "minimal", None, None, id="4.5 minimal"),
         pytest.param(OLD, "low", {"type": "enabled", "budget_tokens": 4096}, None, id="4.5 low"),
@@ -249,30 +249,34 @@ BOUND = {**SHOWN, "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
             "xhigh",
             {"type": "enabled", "budget_tokens": 48_000},
             None,
-            id="4.5 most",
+            id="4.5 highest effort",
         ),
-        pytest.param("claude-opus-4-6", None, None, None, id="4.6 unasked"),
+        pytest.param("claude-opus-4-6", None, None, None, id="4.6 by default"),
         pytest.param("claude-opus-4-6", "low", ADAPTIVE, "low", id="4.6 low"),
-        pytest.param("claude-sonnet-4-6", "xhigh", ADAPTIVE, "high", id="4.6 has no xhigh"),
-        pytest.param("anthropic/claude-opus-4.7", "xhigh", SHOWN, "xhigh", id="4.7 has it"),
+        pytest.param("claude-sonnet-4-6", "xhigh", ADAPTIVE, "high", id="4.6 without xhigh"),
+        pytest.param("anthropic/claude-opus-4.7", "xhigh", SHOWN, "xhigh", id="4.7 with xhigh"),
         pytest.param("claude-opus-4-8", "none", None, None, id="4.8 off"),
-        pytest.param("claude-opus-5", None, SHOWN, None, id="5 unasked"),
+        pytest.param("claude-opus-5", None, SHOWN, None, id="5 by default"),
         pytest.param("claude-sonnet-5", "none", {"type": "disabled"}, None, id="5 off"),
-        pytest.param(NEW, None, BOUND, None, id="5.5 unasked"),
+        pytest.param(NEW, None, BOUND, None, id="5.5 by default"),
         pytest.param(NEW, "medium", BOUND, "medium", id="5.5 medium"),
         pytest.param(NEW, "none", {"type": "between_tools"}, None, id="Sonnet 5.5 off"),
-        pytest.param("claude-opus-5-5", "none", BOUND, "low", id="Opus 5.5 cannot stop"),
+        pytest.param("claude-opus-5-5", "none", BOUND, "low", id="Opus 5.5 always thinks"),
         pytest.param("claude-haiku-5-5", "none", {"type": "disabled"}, None, id="Haiku 5.5 off"),
-        pytest.param("claude-fable-5", "minimal", SHOWN, "low", id="Fable cannot stop"),
+        pytest.param("claude-fable-5", "minimal", SHOWN, "low", id="Fable always thinks"),
         pytest.param("claude-mythos-preview", "high", BOUND, "high", id="no version"),
-        pytest.param(FOREIGN, None, None, None, id="others unasked"),
-        pytest.param(FOREIGN, "none", None, None, id="others off"),
+        pytest.param(FOREIGN, None, None, None, id="other models by default"),
+        pytest.param(FOREIGN, "none", None, None, id="other models off"),
         pytest.param(
-            FOREIGN, "high", {"type": "enabled", "budget_tokens": 5120}, None, id="others high"
+            FOREIGN,
+            "high",
+            {"type": "enabled", "budget_tokens": 5120},
+            None,
+            id="other models high",
         ),
     ],
 )
-def test_each_model_is_told_to_think_in_its_own_way(
+def test_thinking_is_requested_in_the_form_of_each_model(
     model: str, effort: str | None, thinking: object, told: str | None
 ) -> None:
     request = asked(model=model, reasoning_effort=effort, temperature=0.5)
@@ -288,7 +292,7 @@ def test_each_model_is_told_to_think_in_its_own_way(
     ("model", "taken"),
     [("claude-sonnet-4-6", True), ("claude-opus-4-7", False), ("claude-mythos-preview", False)],
 )
-def test_the_newer_models_take_no_temperature(model: str, taken: bool) -> None:
+def test_the_newer_models_get_no_temperature(model: str, taken: bool) -> None:
     request = asked(model=model, temperature=0.5, reasoning_effort="none")
     assert ("temperature" in body(request)) is taken
 
@@ -302,7 +306,7 @@ def test_a_budget_leaves_room_for_the_answer(limit: int, budget: int | None) -> 
 
 
 @given(st.integers(1, 200_000))
-def test_one_effort_less_means_less_thought_whatever_the_limit(limit: int) -> None:
+def test_a_lower_effort_has_a_lower_budget_under_any_limit(limit: int) -> None:
     efforts = ("xhigh", "high", "medium", "low", "minimal")
     written = [
         body(asked(model=FOREIGN, reasoning_effort=each, max_output_tokens=limit))
@@ -333,16 +337,18 @@ def turn(*parts: dict[str, Any], by: str, after: tuple[Message, ...] = ()) -> tu
 @pytest.mark.parametrize(
     ("model", "effort", "parts", "replayed"),
     [
-        pytest.param(NEW, None, (SIGNED, HIDDEN), (SIGNED, HIDDEN), id="unasked"),
-        pytest.param(NEW, "high", (SIGNED,), (SIGNED,), id="asked"),
+        pytest.param(NEW, None, (SIGNED, HIDDEN), (SIGNED, HIDDEN), id="by default"),
+        pytest.param(NEW, "high", (SIGNED,), (SIGNED,), id="requested"),
         pytest.param(NEW, "none", (SIGNED,), (), id="off"),
-        pytest.param(OLD, None, (SIGNED,), (), id="not asked to think"),
+        pytest.param(OLD, None, (SIGNED,), (), id="thinking not requested"),
         pytest.param(OLD, "low", (SIGNED,), (SIGNED,), id="a budget"),
-        pytest.param(NEW, None, (UNSIGNED, HALF_HIDDEN, OTHER), (), id="halves"),
-        pytest.param(FOREIGN, None, (UNSIGNED,), (UNSIGNED,), id="others do not sign"),
+        pytest.param(NEW, None, (UNSIGNED, HALF_HIDDEN, OTHER), (), id="incomplete parts"),
+        pytest.param(
+            FOREIGN, None, (UNSIGNED,), (UNSIGNED,), id="unsigned thinking of other models"
+        ),
     ],
 )
-def test_thoughts_go_back_in_front_of_what_was_said(
+def test_thinking_is_replayed_before_the_text(
     model: str, effort: str | None, parts: Any, replayed: Any
 ) -> None:
     rows = turn(*parts, by=model)
@@ -350,17 +356,17 @@ def test_thoughts_go_back_in_front_of_what_was_said(
     assert written[1]["content"] == [*replayed, text("I look."), used("a")]
 
 
-def test_thoughts_of_another_model_are_not_sent() -> None:
+def test_thinking_of_another_model_is_not_replayed() -> None:
     assert messages(*turn(SIGNED, by=OLD), model=NEW)[1]["content"][0] == text("I look.")
 
 
-def test_a_row_of_nothing_but_thoughts_is_no_message() -> None:
+def test_a_row_with_only_thinking_is_omitted() -> None:
     assert messages(USER, thought(SIGNED, by=NEW), USER, model=NEW) == [
         {"role": "user", "content": [text("hi"), text("hi")]}
     ]
 
 
-def test_what_the_model_is_to_continue_holds_no_thoughts() -> None:
+def test_a_message_to_be_continued_contains_no_thinking() -> None:
     written = messages(USER, thought(SIGNED, by=NEW, content="So"), model=NEW)
     assert written[-1]["content"] == [text("So")]
 
@@ -368,15 +374,17 @@ def test_what_the_model_is_to_continue_holds_no_thoughts() -> None:
 @pytest.mark.parametrize(
     ("rows", "thinks"),
     [
-        pytest.param(turn(SIGNED, by=OLD), True, id="begun with thoughts"),
-        pytest.param(turn(by=OLD), False, id="begun without"),
-        pytest.param(turn(UNSIGNED, by=OLD), False, id="thoughts that were cut"),
-        pytest.param(turn(SIGNED, by=NEW), False, id="thoughts of another model"),
-        pytest.param(turn(by=OLD, after=(Message("assistant", "x"), USER)), True, id="over"),
+        pytest.param(turn(SIGNED, by=OLD), True, id="began with thinking"),
+        pytest.param(turn(by=OLD), False, id="began without thinking"),
+        pytest.param(turn(UNSIGNED, by=OLD), False, id="truncated thinking"),
+        pytest.param(turn(SIGNED, by=NEW), False, id="thinking of another model"),
+        pytest.param(
+            turn(by=OLD, after=(Message("assistant", "x"), USER)), True, id="finished turn"
+        ),
         pytest.param((USER, Message("assistant", "So")), False, id="a text to be continued"),
     ],
 )
-def test_under_a_budget_an_answer_that_began_without_thinking_goes_on_without(
+def test_an_answer_that_began_without_thinking_continues_without_a_budget(
     rows: tuple[Message, ...], thinks: bool
 ) -> None:
     written = body(asked(*rows, model=OLD, reasoning_effort="low"))
@@ -439,7 +447,7 @@ def other(dialect: AnthropicDialect, said: str, **fields: Any) -> None:
             "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found "
             "`tool_use`. To avoid this requirement, disable `thinking`.",
             {"think": False},
-            id="thoughts missing",
+            id="thinking missing",
         ),
         pytest.param(
             OLD,
@@ -452,13 +460,13 @@ def other(dialect: AnthropicDialect, said: str, **fields: Any) -> None:
             "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to "
             'a different conversation. Remove the block, or set `thinking.block_binding.x` to "y".',
             {"replay": False},
-            id="bound elsewhere",
+            id="bound to another conversation",
         ),
         pytest.param(
             NEW,
             "`thinking` or `redacted_thinking` blocks in the latest message cannot be modified",
             {"replay": False},
-            id="changed",
+            id="thinking was modified",
         ),
         pytest.param(
             "claude-opus-5",
@@ -501,14 +509,20 @@ def other(dialect: AnthropicDialect, said: str, **fields: Any) -> None:
         ),
         pytest.param(FOREIGN, "failed to parse grammar", {"schemas": False}, id="grammar"),
         pytest.param(
-            FOREIGN, "thinking: unknown field", {"form": ThinkingMode.NONE}, id="no thinking at all"
+            FOREIGN,
+            "thinking: unknown field",
+            {"form": ThinkingMode.NONE},
+            id="no thinking supported",
         ),
         pytest.param(
-            NEW, "thinking: unknown field", {"form": ThinkingMode.NONE}, id="nor a newer model's"
+            NEW,
+            "thinking: unknown field",
+            {"form": ThinkingMode.NONE},
+            id="no adaptive thinking supported",
         ),
     ],
 )
-def test_a_refusal_that_names_a_part_of_the_request_is_met_without_it(
+def test_an_error_that_names_a_feature_leads_to_a_dialect_without_it(
     model: str, said: str, fields: dict[str, Any]
 ) -> None:
     other(dialect_for(model), said, **fields)
@@ -518,15 +532,17 @@ def test_a_refusal_that_names_a_part_of_the_request_is_met_without_it(
     ("dialect", "said"),
     [
         pytest.param(dialect_for(NEW), "messages: too few", id="something else"),
-        pytest.param(AnthropicDialect(cache=False), "cache_control: unknown", id="was not sent"),
+        pytest.param(
+            AnthropicDialect(cache=False), "cache_control: unknown", id="feature was not sent"
+        ),
     ],
 )
-def test_other_refusals_are_final(dialect: AnthropicDialect, said: str) -> None:
+def test_other_errors_yield_no_simpler_dialect(dialect: AnthropicDialect, said: str) -> None:
     assert not list(simpler_dialects(dialect, said))
 
 
 @given(st.sampled_from([OLD, NEW, FOREIGN, "claude-opus-5-5", "claude-opus-5"]), st.data())
-def test_leaving_things_out_comes_to_an_end(model: str, data: st.DataObject) -> None:
+def test_simplifying_a_dialect_terminates(model: str, data: st.DataObject) -> None:
     words = "eager_input_streaming cache_control temperature block_binding display signature"
     said = f"{words} expected `thinking` between_tools disabled type.enabled adaptive xhigh effort"
     dialect, seen = dialect_for(model), set[AnthropicDialect]()
@@ -536,13 +552,13 @@ def test_leaving_things_out_comes_to_an_end(model: str, data: st.DataObject) -> 
     assert len(seen) < 40
 
 
-def test_what_was_the_matter_with_one_conversation_is_not_remembered() -> None:
+def test_restrictions_of_one_conversation_are_not_remembered() -> None:
     assert persistent_dialect(
         AnthropicDialect(replay=False, think=False, eager=False)
     ) == AnthropicDialect(eager=False)
 
 
-def test_without_a_form_of_its_own_a_model_that_thinks_is_left_to_it() -> None:
+def test_a_model_that_thinks_by_default_needs_no_thinking_mode() -> None:
     dialect = AnthropicDialect(form=ThinkingMode.NONE, unasked=True)
     request = asked(*turn(UNSIGNED, by=FOREIGN), reasoning_effort="high")
     written = body(request, dialect)
@@ -553,12 +569,12 @@ def test_without_a_form_of_its_own_a_model_that_thinks_is_left_to_it() -> None:
 @pytest.mark.parametrize(
     "dialect", [AnthropicDialect(replay=False), AnthropicDialect(think=False)], ids=repr
 )
-def test_a_conversation_may_go_on_without_its_thoughts(dialect: AnthropicDialect) -> None:
+def test_a_conversation_continues_without_replayed_thinking(dialect: AnthropicDialect) -> None:
     written = body(asked(*turn(UNSIGNED, by=FOREIGN)), dialect)
     assert written["messages"][1]["content"][0] == text("I look.")
 
 
-def test_an_effort_that_is_not_taken_is_not_sent() -> None:
+def test_an_unsupported_effort_is_not_sent() -> None:
     dialect = AnthropicDialect(form=ThinkingMode.ADAPTIVE, effort=False)
     written = body(asked(reasoning_effort="high"), dialect)
     assert written["thinking"] == ADAPTIVE

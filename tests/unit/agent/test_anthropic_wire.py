@@ -71,13 +71,15 @@ def result_of(*pieces: bytes) -> StepResult:
         pytest.param([event("ping")], [BEAT], id="ping"),
         pytest.param([b": comment\n\n"], [BEAT], id="comment"),
         pytest.param([event("message_start", message={"usage": None})], [PING], id="no usage"),
-        pytest.param([event("message_start")], [PING], id="a beginning with nothing in it"),
-        pytest.param([begun(0, "text", text="")], [PING], id="an empty text begins"),
-        pytest.param([begun(0, "text", text="Hi")], [TextChunk("Hi")], id="a text begins"),
+        pytest.param([event("message_start")], [PING], id="message_start without usage"),
+        pytest.param([begun(0, "text", text="")], [PING], id="empty text block"),
+        pytest.param(
+            [begun(0, "text", text="Hi")], [TextChunk("Hi")], id="text block with initial text"
+        ),
         pytest.param([added(0, "text_delta", text="a")], [TextChunk("a")], id="text"),
         pytest.param([added(0, "text_delta", text="")], [PING], id="empty text"),
         pytest.param([added(0, "text_delta", text=None)], [PING], id="null for a text"),
-        pytest.param([added(0, "thinking_delta", thinking="")], [PING], id="empty thought"),
+        pytest.param([added(0, "thinking_delta", thinking="")], [PING], id="empty thinking"),
         pytest.param([added(0, "signature_delta", signature="")], [PING], id="empty signature"),
         pytest.param([added(0, "citations_delta", citation={})], [PING], id="unknown addition"),
         pytest.param([begun(0, "server_tool_use", id="s", name="x")], [PING], id="unknown block"),
@@ -85,20 +87,20 @@ def result_of(*pieces: bytes) -> StepResult:
         pytest.param([b"data: null\n\n"], [PING], id="null"),
         pytest.param([b"data: {}\n\n"], [PING], id="nothing"),
         pytest.param([b"data: []\n\n"], [PING], id="a list"),
-        pytest.param([b"data: [DONE]\n\n"], [DoneChunk()], id="another protocol's end mark"),
-        pytest.param([ended(0)], [PING], id="a text ends"),
+        pytest.param([b"data: [DONE]\n\n"], [DoneChunk()], id="[DONE]"),
+        pytest.param([ended(0)], [PING], id="end of a text block"),
         pytest.param([event("message_stop")], [DoneChunk()], id="the end"),
         pytest.param(
             [begun(0, "redacted_thinking", data="xyz")],
             [OpaqueChunk(0, {"type": "redacted_thinking", "data": "xyz"})],
-            id="a hidden thought",
+            id="redacted thinking",
         ),
         pytest.param(
             [event("message_delta", delta={"stop_reason": None}, usage=None)],
             [PING],
-            id="a change of nothing",
+            id="empty message_delta",
         ),
-        pytest.param([event("message_delta")], [PING], id="a change without fields"),
+        pytest.param([event("message_delta")], [PING], id="message_delta without fields"),
         pytest.param(
             [event("message_delta", delta={"stop_reason": "max_tokens"})],
             [FinishChunk("max_tokens")],
@@ -107,7 +109,7 @@ def result_of(*pieces: bytes) -> StepResult:
         pytest.param(
             [added(3, "input_json_delta", partial_json='{"a"')],
             [PING],
-            id="arguments of a call that never began",
+            id="arguments without a call",
         ),
         pytest.param(
             [
@@ -121,14 +123,14 @@ def result_of(*pieces: bytes) -> StepResult:
             [TextChunk("torn")],
             id="a last event without its blank line",
         ),
-        pytest.param([added(0, "text_delta", text="torn")[:-9]], [], id="a torn last event"),
+        pytest.param([added(0, "text_delta", text="torn")[:-9]], [], id="an incomplete last event"),
     ],
 )
-def test_reads_an_event(pieces: list[bytes], chunks: list[Chunk]) -> None:
+def test_an_event_is_converted_to_chunks(pieces: list[bytes], chunks: list[Chunk]) -> None:
     assert read(*pieces) == chunks
 
 
-def test_nothing_is_read_after_the_end() -> None:
+def test_nothing_is_read_after_the_end_event() -> None:
     reader = MessageReader()
     assert list(reader.feed(event("message_stop") + added(0, "text_delta", text="more"))) == [
         DoneChunk()
@@ -136,7 +138,7 @@ def test_nothing_is_read_after_the_end() -> None:
     assert reader.done
 
 
-def test_an_answer_counts_what_was_read_from_the_cache() -> None:
+def test_cached_tokens_are_counted() -> None:
     start = {"input_tokens": 10, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 5}
     counted = told(
         event("message_start", message={"usage": {**start, "output_tokens": 1}}),
@@ -149,7 +151,7 @@ def test_an_answer_counts_what_was_read_from_the_cache() -> None:
     ]
 
 
-def test_what_the_end_counts_anew_takes_the_place_of_the_beginning() -> None:
+def test_counts_in_the_last_event_replace_those_of_the_first() -> None:
     counted = told(
         event("message_start", message={"usage": {"input_tokens": 10, "output_tokens": 1}}),
         event("message_delta", usage={"input_tokens": 30, "output_tokens": 2}),
@@ -157,7 +159,7 @@ def test_what_the_end_counts_anew_takes_the_place_of_the_beginning() -> None:
     assert counted[-1] == UsageChunk(30, 2)
 
 
-def test_a_thought_is_shown_and_put_together_for_its_return() -> None:
+def test_thinking_is_shown_and_collected_for_replay() -> None:
     step = result_of(
         begun(0, "thinking", thinking="", signature=""),
         added(0, "thinking_delta", thinking="Let me "),
@@ -180,7 +182,7 @@ def test_a_thought_is_shown_and_put_together_for_its_return() -> None:
     )
 
 
-def test_a_thought_that_begins_with_words_keeps_them() -> None:
+def test_thinking_text_in_the_start_event_is_kept() -> None:
     pieces = begun(0, "thinking", thinking="Hm", signature=None), ended(0)
     assert told(*pieces) == [
         ReasoningChunk("Hm"),
@@ -194,7 +196,7 @@ def call(index: int, *pieces: str, given: object = None) -> bytes:
     return begun(index, "tool_use", **fields) + b"".join(deltas)
 
 
-def test_arguments_pass_through_as_they_are_and_only_the_end_of_the_block_seals() -> None:
+def test_arguments_pass_unchanged_and_only_the_block_stop_seals_the_call() -> None:
     pieces = ('{"path": ', '"ä\\u00e4"', ", 1.0, ")
     assert told(call(1, *pieces), ended(1)) == [
         CallChunk(1, "toolu_1", "read"),
@@ -207,22 +209,26 @@ def test_arguments_pass_through_as_they_are_and_only_the_end_of_the_block_seals(
     ("pieces", "shape", "sealed"),
     [
         pytest.param(
-            [call(0, '{"path":"a"}'), ended(0)], ArgumentsState.COMPLETE, True, id="whole"
+            [call(0, '{"path":"a"}'), ended(0)], ArgumentsState.COMPLETE, True, id="complete"
         ),
-        pytest.param(
-            [call(0, '{"path":"a"}')], ArgumentsState.COMPLETE, False, id="its end did not come"
-        ),
+        pytest.param([call(0, '{"path":"a"}')], ArgumentsState.COMPLETE, False, id="no block stop"),
         pytest.param([call(0, '{"path":')], ArgumentsState.TRUNCATED, False, id="cut"),
         pytest.param([call(0, ""), ended(0)], ArgumentsState.NONE, True, id="no arguments"),
         pytest.param(
-            [call(0, given={"path": "a"})], ArgumentsState.NONE, False, id="given, not sealed"
+            [call(0, given={"path": "a"})],
+            ArgumentsState.NONE,
+            False,
+            id="initial input, not sealed",
         ),
         pytest.param(
-            [call(0, given={"path": "a"}), ended(0)], ArgumentsState.COMPLETE, True, id="given"
+            [call(0, given={"path": "a"}), ended(0)],
+            ArgumentsState.COMPLETE,
+            True,
+            id="initial input",
         ),
     ],
 )
-def test_a_call_is_whole_only_when_all_of_it_came(
+def test_a_call_is_complete_only_when_all_of_it_has_arrived(
     pieces: list[bytes], shape: ArgumentsState, sealed: bool
 ) -> None:
     (made,) = result_of(*pieces).calls
@@ -230,12 +236,12 @@ def test_a_call_is_whole_only_when_all_of_it_came(
 
 
 @pytest.mark.parametrize("given", [None, "text", [1], {}], ids=repr)
-def test_a_beginning_that_is_no_arguments_is_left_alone(given: object) -> None:
+def test_an_initial_input_that_is_no_object_is_ignored(given: object) -> None:
     block = begun(0, "tool_use", id="toolu_0", name="read", input=given)
     assert told(block, ended(0)) == [CallChunk(0, "toolu_0", "read"), CallChunk(0, ended=True)]
 
 
-def test_what_a_call_began_with_is_not_said_again_after_its_pieces() -> None:
+def test_the_initial_input_is_not_repeated_after_deltas() -> None:
     (made,) = result_of(call(0, '{"path":"b"}', given={"path": "a"}), ended(0)).calls
     assert made.arguments == '{"path":"b"}'
 
@@ -250,7 +256,7 @@ def test_what_a_call_began_with_is_not_said_again_after_its_pieces() -> None:
         pytest.param("refusal", FinishReason.REFUSED, id="refusal"),
     ],
 )
-def test_the_reason_to_stop_is_one_of_ours(word: str, finish: FinishReason) -> None:
+def test_each_stop_reason_maps_to_a_finish_reason(word: str, finish: FinishReason) -> None:
     step = result_of(event("message_delta", delta={"stop_reason": word, "stop_sequence": None}))
     assert (step.finish_reason, step.raw_finish_reason, step.end_marker_seen) == (
         finish,
@@ -268,14 +274,14 @@ STREAMED = body_of(SCRIPT, "anthropic")
 
 @given(st.lists(st.integers(0, len(STREAMED)), max_size=12))
 @example(list(range(len(STREAMED))))
-def test_a_stream_means_the_same_however_it_was_split(cuts: list[int]) -> None:
+def test_the_result_does_not_depend_on_how_the_stream_is_split(cuts: list[int]) -> None:
     places = [0, *sorted(cuts), len(STREAMED)]
     pieces = [STREAMED[a:b] for a, b in itertools.pairwise(places)]
     assert read(*pieces) == read(STREAMED)
 
 
 @given(st.integers(0, len(STREAMED)))
-def test_a_stream_cut_anywhere_is_not_taken_for_a_whole_one(after: int) -> None:
+def test_a_stream_cut_anywhere_is_not_complete(after: int) -> None:
     step, whole = result_of(STREAMED[:after]), result_of(STREAMED)
     assert whole.text.startswith(step.text)
     assert whole.reasoning.startswith(step.reasoning)
@@ -286,10 +292,10 @@ def test_a_stream_cut_anywhere_is_not_taken_for_a_whole_one(after: int) -> None:
         assert not step.end_marker_seen
 
 
-def test_one_piece_of_json_says_the_same_as_a_stream() -> None:
+def test_a_json_response_gives_the_same_as_a_stream() -> None:
     step = result_of(STREAMED)
     whole = result_of(body_of(SCRIPT, "anthropic", stream=False))
-    # Names are counted on their own only where they come on their own.
+    # Only a stream counts the name of a call in `received_characters`.
     assert (
         msgspec.structs.replace(
             whole, received_characters=step.received_characters, unstreamed=False
@@ -323,21 +329,21 @@ USE = {"type": "tool_use", "id": "toolu_1", "name": "read", "input": {"path": "a
         (None, False),
     ],
 )
-def test_the_last_call_of_a_piece_of_json_may_have_been_cut(
+def test_the_last_call_of_a_json_response_may_be_truncated(
     reason: str | None, sealed: bool
 ) -> None:
     made = [c for c in read(message(USE, USE, reason=reason)) if isinstance(c, CallChunk)]
     assert [chunk.ended for chunk in made] == [True, sealed]
 
 
-def test_json_keeps_arguments_as_they_were_written() -> None:
+def test_a_json_response_keeps_arguments_unchanged() -> None:
     raw = message().replace(
         b"[]", b'[{"type":"tool_use","id":"t","name":"n","input":{ "a" :1.0, "b":1e2 }}]'
     )
     assert CallChunk(0, "t", name="n", arguments='{ "a" :1.0, "b":1e2 }', ended=True) in read(raw)
 
 
-def test_blocks_of_a_kind_we_do_not_know_are_passed_over() -> None:
+def test_blocks_of_unknown_types_are_skipped() -> None:
     raw = message({"type": "web_search_tool_result"}, {"type": "text", "text": "hi"})
     assert TextChunk("hi") in read(raw)
 
@@ -365,7 +371,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("kind", "status", "ours"), KINDS)
-def test_an_error_means_the_same_as_a_status_and_inside_a_stream(
+def test_an_error_maps_the_same_with_a_status_and_inside_a_stream(
     kind: str, status: int, ours: type[errors.ProviderError]
 ) -> None:
     body = complaint(kind)
@@ -376,27 +382,27 @@ def test_an_error_means_the_same_as_a_status_and_inside_a_stream(
 
 TELLING = [
     pytest.param("prompt is too long: 210000 tokens > 200000 maximum", errors.ContextTooLong(
-        "", 200000), id="too long to read"),
+        "", 200000), id="input too long"),
     pytest.param(
         "max_tokens: 999999 > 64000, which is the maximum allowed number of output tokens for m",
-        errors.OutputTooLong("", 64000), id="too long to write"),
+        errors.OutputTooLong("", 64000), id="output limit too high"),
     pytest.param(
         "input length and `max_tokens` exceed context limit: 180000 + 64000 > 200000, decrease "
         "input length or `max_tokens` and try again",
-        errors.OutputTooLong("", 20000), id="too long together"),
+        errors.OutputTooLong("", 20000), id="sum too long"),
     pytest.param(
         "input length and `max_tokens` exceed context limit: 199900 + 64000 > 200000, decrease "
         "input length or `max_tokens` and try again",
-        errors.ContextTooLong("", 200000), id="too long together, no room left"),
+        errors.ContextTooLong("", 200000), id="sum too long, no room left"),
     pytest.param("Your credit balance is too low to access the Anthropic API.",
         errors.OutOfCredit(), id="credit"),
     pytest.param("Output blocked by content filtering policy", errors.Declined(), id="filter"),
-    pytest.param("messages.1: something is wrong", errors.BadRequest(), id="anything else"),
+    pytest.param("messages.1: something is wrong", errors.BadRequest(), id="other bad request"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("said", "ours"), TELLING)
-def test_a_bad_request_says_what_to_do_about_it(said: str, ours: errors.ProviderError) -> None:
+def test_a_bad_request_is_classified_by_its_message(said: str, ours: errors.ProviderError) -> None:
     body = complaint("invalid_request_error", said)
     for found in (classify_response(400, body, {}), classify_error_event(body["error"])):
         assert type(found) is type(ours)
@@ -404,12 +410,12 @@ def test_a_bad_request_says_what_to_do_about_it(said: str, ours: errors.Provider
         assert str(found) == said
 
 
-def test_a_spent_limit_is_not_waited_for() -> None:
+def test_a_spend_limit_is_not_a_rate_limit() -> None:
     body = complaint("rate_limit_error", "no more", error_code="enforced_spend_limit_reached")
     assert type(classify_response(429, body, {"retry-after": "5"})) is errors.OutOfCredit
 
 
-def test_the_time_to_wait_is_kept() -> None:
+def test_retry_after_is_kept() -> None:
     found = classify_response(529, complaint("overloaded_error"), {"retry-after": "7"})
     assert isinstance(found, errors.Overloaded)
     assert found.retry_after == 7
@@ -419,25 +425,25 @@ def test_the_time_to_wait_is_kept() -> None:
     ("raw", "ours", "said"),
     [
         pytest.param(b"event: error\ndata: upstream died\n\n", errors.ConnectionLost, "upstream", id="text"),
-        pytest.param(b"data: <html>\n\n", errors.ConnectionLost, "unreadable.*html", id="no JSON"),
+        pytest.param(b"data: <html>\n\n", errors.ConnectionLost, "unreadable.*html", id="not JSON"),
         pytest.param(b'data: {"error":{"type":"api_error","message":"x"}}\n\n', errors.Overloaded,
             "x", id="an error without a type of event"),
         pytest.param(b'event: error\ndata: {"message":"Overloaded"}\n\n', errors.Overloaded,
             "Overloaded", id="an error without the field"),
-        pytest.param(event("error"), errors.ProviderError, "without a word", id="a silent error"),
+        pytest.param(event("error"), errors.ProviderError, "without a message", id="an error without a message"),
         pytest.param(b'{"type":"error","error":{"type":"overloaded_error","message":"busy"}}',
-            errors.Overloaded, "busy", id="an error in one piece"),
-        pytest.param(message(USE)[:-9], errors.ConnectionLost, "unreadable", id="a torn piece of JSON"),
+            errors.Overloaded, "busy", id="an error as JSON"),
+        pytest.param(message(USE)[:-9], errors.ConnectionLost, "unreadable", id="truncated JSON"),
     ],
 )  # fmt: skip
-def test_a_broken_body_is_one_of_our_errors(
+def test_a_malformed_body_is_a_provider_error(
     raw: bytes, ours: type[errors.ProviderError], said: str
 ) -> None:
     with pytest.raises(ours, match=said):
         read(raw)
 
 
-def test_what_came_before_an_error_is_given_first() -> None:
+def test_chunks_before_an_error_are_yielded_first() -> None:
     reader = MessageReader()
     chunks = reader.feed(added(0, "text_delta", text="half") + event("error", error={}))
     assert next(chunks) == TextChunk("half")

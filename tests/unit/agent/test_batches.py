@@ -16,23 +16,23 @@ def on(path: str) -> BatchItem:
     ("places", "sizes"),
     [
         pytest.param([], [], id="nothing"),
-        pytest.param([BESIDE] * 3, [3], id="neighbours"),
-        pytest.param([BESIDE] * 10, [8, 2], id="more than go together"),
+        pytest.param([BESIDE] * 3, [3], id="parallel calls"),
+        pytest.param([BESIDE] * 10, [8, 2], id="more than the maximum"),
         pytest.param([BESIDE, ALONE, BESIDE, BESIDE], [1, 1, 2], id="a barrier"),
         pytest.param([ALONE, ALONE], [1, 1], id="barriers"),
         pytest.param([on("a"), on("b"), BESIDE], [3], id="different paths"),
         pytest.param([on("a"), on("b"), on("./a")], [2, 1], id="one path"),
         pytest.param([on("a"), on("a"), on("a")], [1, 1, 1], id="one path, three times"),
-        pytest.param([on("a"), on("/desk/b/../a")], [1, 1], id="one path, written out"),
+        pytest.param([on("a"), on("/desk/b/../a")], [1, 1], id="one path in two notations"),
         pytest.param([on("a/b/c"), on("a")], [1, 1], id="in a folder"),
-        pytest.param([on("a"), on("a/b/c")], [1, 1], id="a folder, then inside"),
-        pytest.param([on("a"), on("ab")], [2], id="only a like beginning"),
+        pytest.param([on("a"), on("a/b/c")], [1, 1], id="a folder, then a file in it"),
+        pytest.param([on("a"), on("ab")], [2], id="common prefix of names"),
         pytest.param([on("."), on("a")], [1, 1], id="the workspace itself"),
         pytest.param([on("/"), on("/desk/a")], [1, 1], id="the root"),
-        pytest.param([on("a"), on("b"), on("a"), on("b")], [2, 2], id="by turns"),
+        pytest.param([on("a"), on("b"), on("a"), on("b")], [2, 2], id="alternating"),
     ],
 )
-def test_calls_are_cut_into_batches(places: list[BatchItem], sizes: list[int]) -> None:
+def test_calls_are_split_into_batches(places: list[BatchItem], sizes: list[int]) -> None:
     assert [len(batch) for batch in split_batches(places)] == sizes
 
 
@@ -42,7 +42,7 @@ PLACES = st.builds(
 
 
 @given(st.lists(PLACES, max_size=30))
-def test_every_call_is_in_one_batch_in_order_and_no_two_in_a_batch_disturb_each_other(
+def test_every_call_is_in_one_batch_in_order_and_batches_have_no_conflicts(
     places: list[BatchItem],
 ) -> None:
     cut = list(split_batches(places))

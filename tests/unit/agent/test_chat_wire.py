@@ -40,7 +40,7 @@ def body(request: ModelRequest, dialect: ChatDialect | None = None) -> Any:
     return json.loads(encode_request(request, dialect or ChatDialect()))
 
 
-def test_a_plain_request_says_only_what_was_asked_for() -> None:
+def test_a_plain_request_has_no_optional_fields() -> None:
     assert body(ModelRequest("m", "", (Message("user", "hi"),))) == {
         "model": "m",
         "messages": [{"role": "user", "content": "hi"}],
@@ -49,7 +49,7 @@ def test_a_plain_request_says_only_what_was_asked_for() -> None:
     }
 
 
-def test_every_option_has_its_place() -> None:
+def test_every_option_has_its_field() -> None:
     tool = ToolSchema("read", "Reads.", {"type": "object"})
     request = ModelRequest(
         "m",
@@ -80,7 +80,7 @@ def test_every_option_has_its_place() -> None:
     }
 
 
-def test_calls_and_results_go_back_exactly_as_they_were() -> None:
+def test_calls_and_results_are_replayed_exactly() -> None:
     arguments = '{ "path":\t"ä" }'
     call = ToolCall("c1", "read", arguments, b'{"google":{"signature":"x"}}')
     rows = (
@@ -116,7 +116,7 @@ def test_calls_and_results_go_back_exactly_as_they_were() -> None:
 DETAIL = {"type": "reasoning.text", "text": "hm", "signature": "s", "index": 0}
 
 
-def test_what_a_service_does_not_take_is_left_out_or_named_differently() -> None:
+def test_unsupported_features_are_omitted_or_renamed() -> None:
     kept = encode_reasoning(ReasoningBlocks("openai/m", "hm", (DETAIL,)))
     rows = (Message("assistant", "hi", reasoning=kept),)
     request = ModelRequest("m", "", messages=rows, tools=(), max_output_tokens=7)
@@ -131,7 +131,7 @@ def test_what_a_service_does_not_take_is_left_out_or_named_differently() -> None
     }
 
 
-def test_a_request_for_one_piece_says_nothing_of_streams() -> None:
+def test_a_request_without_streaming_has_no_stream_fields() -> None:
     request = ModelRequest("m", "", (Message("user", "hi"),), stream=False)
     assert body(request).keys() == {"model", "messages"}
 
@@ -147,7 +147,7 @@ def test_a_request_for_one_piece_says_nothing_of_streams() -> None:
         ("no such model", None),
     ],
 )
-def test_an_error_names_the_option_to_leave_out(said: str, option: str | None) -> None:
+def test_an_error_names_the_feature_to_omit(said: str, option: str | None) -> None:
     named = [name for name, words in OPTIONAL_FEATURES.items() if words.search(said.lower())]
     assert next(iter(named), None) == option
 
@@ -164,9 +164,9 @@ CALL = (ToolCall("c1", "read", "{}"),)
         ("deepseek-reasoner", "openai/other", CALL, None),
         ("gpt", "openai/gpt", CALL, None),
     ],
-    ids=["deepseek", "kimi", "no call", "thought by another", "does not want it"],
+    ids=["deepseek", "kimi", "no call", "reasoning of another model", "model without replay"],
 )
-def test_only_models_that_want_their_thoughts_in_words_get_them(
+def test_only_models_that_need_reasoning_text_get_it(
     model: str, by: str, calls: tuple[ToolCall, ...], given_back: str | None
 ) -> None:
     row = Message("assistant", "x", calls, reasoning=encode_reasoning(ReasoningBlocks(by, "hm")))
@@ -220,8 +220,8 @@ PING = [PingChunk()]
         pytest.param(
             delta({"content": "x"}, "stop"), [TextChunk("x"), FinishChunk("stop")], id="both"
         ),
-        pytest.param(delta({}, 7), [FinishChunk("7")], id="a number as the reason"),
-        pytest.param(delta({"content": "x"}, ""), [TextChunk("x")], id="no reason yet"),
+        pytest.param(delta({}, 7), [FinishChunk("7")], id="finish reason as a number"),
+        pytest.param(delta({"content": "x"}, ""), [TextChunk("x")], id="finish reason null"),
         pytest.param(
             delta({"refusal": "no"}), [TextChunk("no"), FinishChunk("refusal")], id="refusal"
         ),
@@ -233,7 +233,7 @@ PING = [PingChunk()]
         pytest.param(
             {**delta({"content": "x"}), "usage": {"prompt_tokens": 3, "completion_tokens": None}},
             [TextChunk("x"), UsageChunk(3, 0)],
-            id="usage on the way",
+            id="usage with choices",
         ),
         pytest.param({"choices": [], "lastOne": True}, [DoneChunk()], id="lastOne"),
         pytest.param(
@@ -252,39 +252,39 @@ PING = [PingChunk()]
             id="call of odd types",
         ),
         pytest.param(
-            calls({"index": "x", "function": None}), [CallChunk(None)], id="an index of nonsense"
+            calls({"index": "x", "function": None}), [CallChunk(None)], id="an invalid index"
         ),
         pytest.param(
             calls({"function": {"arguments": "a"}}, {"function": {"arguments": "b"}}),
             [CallChunk(0, arguments="a"), CallChunk(1, arguments="b")],
-            id="two in one piece with nothing to tell them apart",
+            id="two anonymous calls in one chunk",
         ),
         pytest.param(
             calls({"function": {"name": "a"}}, {"function": {"name": "b"}}),
             [CallChunk(name="a"), CallChunk(name="b")],
-            id="two in one piece with names",
+            id="two named calls in one chunk",
         ),
         pytest.param(
             calls({"index": 0, "extra_content": {"s": 1}}),
             [CallChunk(0, extra=b'{"s":1}')],
-            id="extras alone",
+            id="extra_content alone",
         ),
         pytest.param(
             delta({"function_call": {"name": "read", "arguments": "{}"}}),
             [CallChunk(0, None, name="read", arguments="{}")],
-            id="the old form of a call",
+            id="legacy function_call",
         ),
         pytest.param(
             delta({"tool_calls": {"index": 0, "id": "c1"}}),
             [CallChunk(0, "c1")],
-            id="a call that is no list",
+            id="tool_calls without a list",
         ),
         pytest.param(
             {"choices": [None, {"delta": {"content": "a", "tool_calls": [None]}}]},
             [TextChunk("a")],
             id="null among choices and calls",
         ),
-        pytest.param(delta({}, "STOP"), [FinishChunk("STOP")], id="a reason in capitals"),
+        pytest.param(delta({}, "STOP"), [FinishChunk("STOP")], id="finish reason in capitals"),
         pytest.param(
             {
                 **delta({}),
@@ -296,7 +296,7 @@ PING = [PingChunk()]
                 },
             },
             [UsageChunk(9, 2, cached_tokens=5, cost=0.25)],
-            id="what came from the cache, and what it cost",
+            id="cached tokens and cost",
         ),
         pytest.param(
             {
@@ -308,7 +308,7 @@ PING = [PingChunk()]
                 }
             },
             [UsageChunk(9, 0, alone=True, cached_tokens=5)],
-            id="another name for what came from the cache",
+            id="cached tokens under another name",
         ),
         pytest.param(
             delta(
@@ -349,11 +349,11 @@ PING = [PingChunk()]
         pytest.param({"error": None, **delta({"content": "a"})}, [TextChunk("a")], id="no error"),
     ],
 )
-def test_reads_an_event(fields: object, chunks: list[Chunk]) -> None:
+def test_an_event_is_converted_to_chunks(fields: object, chunks: list[Chunk]) -> None:
     assert read(fields) == chunks
 
 
-def test_comments_and_the_end_mark_are_read() -> None:
+def test_comments_and_the_end_marker_are_read() -> None:
     assert list(event_chunks(SseComment())) == [PingChunk(beat=True)]
     assert list(event_chunks(SseEvent("", b" [DONE] "))) == [DoneChunk()]
 
@@ -403,14 +403,14 @@ def test_comments_and_the_end_mark_are_read() -> None:
         ("", b'{"choices":[{"finish_reason":"error"}]}', errors.ConnectionLost, "error"),
     ],
 )
-def test_an_error_inside_the_stream_is_raised_with_the_service_s_words(
+def test_an_error_inside_the_stream_is_raised_with_its_message(
     name: str, data: bytes, error: type[errors.ProviderError], words: str
 ) -> None:
     with pytest.raises(error, match=words):
         list(event_chunks(SseEvent(name, data)))
 
 
-def test_parts_of_the_thinking_come_back_together() -> None:
+def test_parts_of_the_reasoning_are_joined_for_replay() -> None:
     details = [
         {"type": "reasoning.text", "text": "a", "index": 0, "id": None},
         {"type": "reasoning.text", "text": "b", "index": 0},
@@ -433,7 +433,7 @@ def test_parts_of_the_thinking_come_back_together() -> None:
     ("reason", "error"),
     [("network_error", errors.ConnectionLost), ("insufficient_system_resource", errors.Overloaded)],
 )
-def test_a_reason_that_is_a_failure_is_raised_after_the_text(
+def test_a_finish_reason_that_is_a_failure_is_raised_after_the_text(
     reason: str, error: type[errors.ProviderError]
 ) -> None:
     chunks = event_chunks(SseEvent("", json.dumps(delta({"content": "half"}, reason)).encode()))
@@ -444,9 +444,7 @@ def test_a_reason_that_is_a_failure_is_raised_after_the_text(
 
 @pytest.mark.parametrize("after", ['J{"error":{"message":"odd"}}', 'X"event: error\ndata: x\n\n"'])
 @pytest.mark.parametrize("end", ["F stop", "F tool_calls", "F length"])
-def test_an_error_after_the_reason_to_stop_takes_nothing_from_the_answer(
-    end: str, after: str
-) -> None:
+def test_an_error_after_the_finish_reason_leaves_the_answer_complete(end: str, after: str) -> None:
     accumulator = Accumulator((), "call")
     chunks = ChatReader().feed(body_of(f'T"all" {end} {after}'))
     raised = None
@@ -461,7 +459,7 @@ def test_an_error_after_the_reason_to_stop_takes_nothing_from_the_answer(
     assert judge_attempt(accumulator.result(), error=raised) == without_error
 
 
-def test_half_a_character_is_no_reason_to_give_up() -> None:
+def test_an_unpaired_surrogate_is_replaced() -> None:
     raw = b'{"choices":[{"delta":{"content":"a\\ud83d"},"logprobs":{"x":-Infinity}}]}'
     assert list(event_chunks(SseEvent("", raw))) == [TextChunk("a\ufffd")]
     assert list(event_chunks(SseEvent("", b'{"y":NaN,"choices":"x"}'))) == PING
@@ -476,20 +474,20 @@ STREAM = body_of('T"ä" P B R"hm" C(0,c1,read,{"path":"a, b"}) C(0,-,-,\'{"x\') 
 
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=10))
-def test_every_way_to_split_the_body_gives_the_same_chunks(cuts: list[int]) -> None:
+def test_the_chunks_do_not_depend_on_how_the_body_is_split(cuts: list[int]) -> None:
     edges = [0, *sorted(cuts), len(STREAM)]
     pieces = [STREAM[a:b] for a, b in itertools.pairwise(edges)]
     assert whole(pieces) == whole([STREAM])
 
 
-def test_what_stands_before_an_error_is_given_before_it_is_raised() -> None:
+def test_chunks_before_an_error_are_yielded_first() -> None:
     chunks = ChatReader().feed(body_of('T"half" J{"error":"connection gone"}'))
     assert next(chunks) == TextChunk("half")
     with pytest.raises(errors.ConnectionLost, match="gone"):
         next(chunks)
 
 
-def test_nothing_after_the_end_mark_is_read() -> None:
+def test_nothing_after_the_end_marker_is_read() -> None:
     reader = ChatReader()
     assert list(reader.feed(body_of('D T"more"'))) == [DoneChunk()]
     assert reader.done
@@ -505,13 +503,13 @@ def test_nothing_after_the_end_mark_is_read() -> None:
         (b"event: x", []),
     ],
 )
-def test_a_last_event_without_its_blank_line_counts_if_it_is_whole(
+def test_a_last_event_without_blank_line_counts_if_it_is_complete(
     torn: bytes, chunks: list[Chunk]
 ) -> None:
     assert whole([torn]) == chunks
 
 
-def test_one_piece_of_json_instead_of_a_stream_is_an_answer_too() -> None:
+def test_a_json_response_to_a_streaming_request_is_accepted() -> None:
     answer = {
         "choices": [
             {
@@ -539,11 +537,11 @@ def test_one_piece_of_json_instead_of_a_stream_is_an_answer_too() -> None:
 @pytest.mark.parametrize(
     "raw", [b'{"error":{"message":"overloaded"}}', b'[{"error":{"message":"overloaded"}}]']
 )
-def test_an_error_that_came_with_status_200_is_still_one(raw: bytes) -> None:
+def test_an_error_with_status_200_is_raised(raw: bytes) -> None:
     with pytest.raises(errors.Overloaded):
         whole([raw])
 
 
-def test_a_page_for_people_is_no_answer() -> None:
+def test_an_html_page_is_an_error() -> None:
     with pytest.raises(errors.ConnectionLost, match="unreadable: '<html>"):
         whole([b"<html>\n", b"busy</html>"])

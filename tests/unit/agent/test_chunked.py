@@ -1,4 +1,4 @@
-"""Bodies in chunks, read by us as far as they are plain, and by the HTTP client from there on."""
+"""The decoder for plain chunks, with h11 as the HTTP client for the rest of a body."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -39,7 +39,7 @@ wires = st.lists(plain | odd, max_size=8).map(b"".join)
 
 
 def by_the_client(pieces: Iterable[bytes], *, over: bool) -> tuple[bytes, str]:
-    """What h11 makes of a body, and how it ends."""
+    """Return the body as h11 decodes it, and its end."""
     client = h11.Connection(h11.CLIENT)
     client.send(h11.Request(method="GET", target="/", headers=[("host", "model")]))
     client.send(h11.EndOfMessage())
@@ -62,7 +62,7 @@ def by_the_client(pieces: Iterable[bytes], *, over: bool) -> tuple[bytes, str]:
 
 
 def by_us(pieces: Sequence[bytes], *, over: bool) -> tuple[bytes, str]:
-    """The same, where the client gets only what is left to it."""
+    """Return the same when h11 gets only the part that the decoder leaves to it."""
     chunks, body = ChunkedDecoder(), b""
     for number, piece in enumerate(pieces):
         body += chunks.feed(piece)
@@ -74,7 +74,7 @@ def by_us(pieces: Sequence[bytes], *, over: bool) -> tuple[bytes, str]:
 
 @given(wires, st.lists(st.integers(0, 200), max_size=6), st.booleans())
 @example(wire=b"5\r\nhello\r\n0\r\n\r\n", cuts=[1, 2, 3, 4, 8, 9, 10, 11, 12, 13, 14], over=False)
-def test_a_body_is_read_as_the_client_would(wire: bytes, cuts: list[int], over: bool) -> None:
+def test_a_body_is_decoded_as_by_h11(wire: bytes, cuts: list[int], over: bool) -> None:
     places = sorted({0, len(wire), *(cut for cut in cuts if cut < len(wire))})
     pieces = [wire[start:end] for start, end in pairwise(places)]
     body, how = by_us(pieces, over=over)
@@ -83,17 +83,17 @@ def test_a_body_is_read_as_the_client_would(wire: bytes, cuts: list[int], over: 
     assert body == expected
 
 
-def test_chunks_that_come_together_are_given_together_and_parts_of_one_at_once() -> None:
+def test_chunks_in_one_read_are_joined_and_partial_chunks_are_returned_at_once() -> None:
     chunks = ChunkedDecoder()
     assert chunks.feed(b"5\r\nhello\r\n6\r\n world\r\n5\r\n, yo") == b"hello world, yo"
     assert chunks.feed(b"u\r\n") == b"u"
     assert chunks.feed(b"1") == chunks.feed(b"0\r") == chunks.feed(b"\n") == b""
-    assert chunks.feed(b"x") == b"x"  # however much is still to come of it
+    assert chunks.feed(b"x") == b"x"  # although the chunk is incomplete
     assert chunks.rest is None
 
 
 @pytest.mark.parametrize("last", [b"0\r\n\r\n", b"0\r\na: b\r\n\r\n", b"3;a=b\r\nabc\r\n"])
-def test_what_is_no_plain_chunk_is_left_to_the_client_untouched(last: bytes) -> None:
+def test_anything_but_a_plain_chunk_is_left_to_the_client(last: bytes) -> None:
     chunks = ChunkedDecoder()
     assert chunks.feed(b"2\r\nhi\r\n" + last + b"and more") == b"hi"
     assert chunks.rest == last + b"and more"

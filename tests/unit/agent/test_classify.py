@@ -77,7 +77,7 @@ from agent.providers.classify import (
         (529, ServiceErrorInfo(), errors.Overloaded),
     ],
 )
-def test_sorts_a_status(
+def test_an_http_status_is_classified(
     status: int, complaint: ServiceErrorInfo, error: type[errors.ProviderError]
 ) -> None:
     sorted_ = classify_http_error(status, complaint, {})
@@ -98,7 +98,7 @@ def test_sorts_a_status(
     ],
     ids=["seconds", "milliseconds", "a date"],
 )
-def test_the_time_to_wait_is_kept(status: int, headers: dict[str, str]) -> None:
+def test_retry_after_is_kept(status: int, headers: dict[str, str]) -> None:
     error = classify_http_error(status, ServiceErrorInfo(), headers)
     assert isinstance(error, errors.RateLimited | errors.Overloaded)
     assert error.retry_after == 7
@@ -115,7 +115,7 @@ def test_the_time_to_wait_is_kept(status: int, headers: dict[str, str]) -> None:
         ("Slow down.", None),
     ],
 )
-def test_the_time_to_wait_may_stand_in_the_words(said: str, seconds: float | None) -> None:
+def test_the_time_to_wait_is_read_from_the_message(said: str, seconds: float | None) -> None:
     for error in (
         classify_http_error(429, ServiceErrorInfo(said), {}),
         classify_stream_error(ServiceErrorInfo(said, code="rate_limit_exceeded")),
@@ -124,7 +124,7 @@ def test_the_time_to_wait_may_stand_in_the_words(said: str, seconds: float | Non
         assert error.retry_after == seconds
 
 
-def test_a_header_is_surer_than_words() -> None:
+def test_a_retry_after_header_overrides_the_message() -> None:
     error = classify_http_error(429, ServiceErrorInfo("try again in 9s"), {"retry-after": "0"})
     assert isinstance(error, errors.RateLimited)
     assert error.retry_after == 0
@@ -159,13 +159,13 @@ def test_a_header_is_surer_than_words() -> None:
         (ServiceErrorInfo("x", code="7"), errors.BadRequest),
     ],
 )
-def test_sorts_an_error_inside_a_stream(
+def test_an_error_inside_a_stream_is_classified(
     complaint: ServiceErrorInfo, error: type[errors.ProviderError]
 ) -> None:
     assert type(classify_stream_error(complaint)) is error
 
 
-def test_the_limit_that_a_service_names_is_kept() -> None:
+def test_the_limit_in_the_message_is_kept() -> None:
     too_long = classify_http_error(
         400, ServiceErrorInfo("prompt is too long: 210000 tokens > 200000 maximum"), {}
     )
@@ -176,7 +176,7 @@ def test_the_limit_that_a_service_names_is_kept() -> None:
     assert too_much.limit == 64000
 
 
-def test_the_words_of_a_service_behind_another_count_and_are_shown() -> None:
+def test_the_error_of_an_upstream_service_counts_and_is_shown() -> None:
     raw = '{"error":{"message":"prompt is too long: 9 tokens > 8 maximum","code":"x1"}}'
     metadata = {"raw": raw, "provider_name": "Acme"}
     complaint = parse_service_error({"message": "Provider returned error", "metadata": metadata})
@@ -217,11 +217,11 @@ def test_the_words_of_a_service_behind_another_count_and_are_shown() -> None:
         ("x" * 5000, ServiceErrorInfo("x" * 4000 + "…", is_plain_text=True)),
     ],
 )
-def test_reads_the_service_s_words(error: object, complaint: ServiceErrorInfo) -> None:
+def test_errors_are_parsed_in_all_known_forms(error: object, complaint: ServiceErrorInfo) -> None:
     assert parse_service_error(error) == complaint
 
 
-def test_people_are_shown_one_line_of_bearable_length() -> None:
+def test_the_summary_is_one_line_of_limited_length() -> None:
     assert str(classify_http_error(400, parse_service_error("x" * 400), {})) == "x" * 300 + "…"
 
 
@@ -236,7 +236,7 @@ def test_people_are_shown_one_line_of_bearable_length() -> None:
         ),
     )
 )
-def test_no_form_of_an_error_breaks_it(error: object) -> None:
+def test_any_json_is_parsed_as_an_error(error: object) -> None:
     complaint = parse_service_error(error)
     assert isinstance(classify_stream_error(complaint), errors.ProviderError)
     assert isinstance(classify_http_error(400, complaint, {}), errors.ProviderError)
@@ -260,5 +260,5 @@ DATE = "Wed, 18 Nov 2026 12:00:00 GMT"
         ({"retry-after": "inf"}, None),
     ],
 )
-def test_reads_how_long_to_wait(headers: dict[str, str], seconds: float | None) -> None:
+def test_retry_after_headers_are_parsed(headers: dict[str, str], seconds: float | None) -> None:
     assert read_retry_after(headers) == seconds

@@ -57,18 +57,18 @@ def workspace(root: Path, opener: Opener) -> Iterator[Workspace]:
 
 
 READING = [
-    pytest.param("../outside/secret", id="up"),
-    pytest.param("..", id="up alone"),
-    pytest.param("sub/../a.txt", id="up inside"),
-    pytest.param("sub/deep/../../../outside/secret", id="far up"),
+    pytest.param("../outside/secret", id="parent"),
+    pytest.param("..", id="only .."),
+    pytest.param("sub/../a.txt", id=".. inside the path"),
+    pytest.param("sub/deep/../../../outside/secret", id="many .."),
     pytest.param("/etc/passwd", id="absolute"),
     pytest.param("//etc/passwd", id="absolute with two slashes"),
-    pytest.param("{root}/../outside/secret", id="absolute and up"),
-    pytest.param("{root}x/secret", id="a neighbour of the same beginning"),
+    pytest.param("{root}/../outside/secret", id="absolute with .."),
+    pytest.param("{root}x/secret", id="a sibling with the same prefix"),
     pytest.param("out/secret", id="through a link"),
     pytest.param("relative_out/secret", id="through a relative link"),
     pytest.param("out_file", id="a link to a file"),
-    pytest.param("root/etc/passwd", id="a link to the top"),
+    pytest.param("root/etc/passwd", id="a link to the workspace"),
     pytest.param("self/etc/passwd", id="a magic link"),
     pytest.param("loop", id="a link to itself"),
     pytest.param("gone", id="a link to nothing"),
@@ -82,7 +82,7 @@ READING = [
     pytest.param("a.txt/b", id="beneath a file"),
     pytest.param("missing", id="missing"),
     pytest.param("missing/too", id="in a missing folder"),
-    pytest.param("\ud800", id="half a character"),
+    pytest.param("\ud800", id="an unpaired surrogate"),
     pytest.param("sub", id="a folder"),
     pytest.param(".", id="the workspace"),
     pytest.param("", id="nothing"),
@@ -90,7 +90,7 @@ READING = [
 
 
 @pytest.mark.parametrize("path", READING)
-def test_nothing_but_ordinary_files_of_the_workspace_is_read(
+def test_only_regular_files_in_the_workspace_are_read(
     workspace: Workspace, root: Path, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(root)
@@ -122,7 +122,7 @@ WRITING = [
         pytest.param("", id="nothing"),
     ],
 )
-def test_nothing_is_written_anywhere_else(
+def test_writing_outside_the_workspace_is_refused(
     workspace: Workspace, root: Path, outside: Path, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(root)
@@ -137,12 +137,14 @@ def test_nothing_is_written_anywhere_else(
 
 
 @pytest.mark.parametrize("path", ["sub/b.txt", "./sub//b.txt", "{root}/sub/b.txt"])
-def test_a_file_is_found_by_each_of_its_names(workspace: Workspace, root: Path, path: str) -> None:
+def test_a_file_is_found_by_every_valid_path(workspace: Workspace, root: Path, path: str) -> None:
     content, state = workspace.read(path.format(root=root), 4)
     assert (content, state.st_size) == (b"in b", 4)
 
 
-def test_the_workspace_may_be_named_by_a_link_to_it(root: Path, tmp_path: Path) -> None:
+def test_an_absolute_path_may_go_through_a_link_to_the_workspace(
+    root: Path, tmp_path: Path
+) -> None:
     link = tmp_path / "link"
     link.symlink_to(root)
     with open_workspace(link) as workspace:
@@ -150,7 +152,7 @@ def test_the_workspace_may_be_named_by_a_link_to_it(root: Path, tmp_path: Path) 
         assert workspace.read(f"{link}/a.txt", 10)[0] == b"in a"
 
 
-def test_a_link_that_stays_inside_is_followed_by_the_kernel_alone(
+def test_an_internal_link_is_followed_only_with_openat2(
     workspace: Workspace, root: Path, opener: Opener
 ) -> None:
     (root / "inner").symlink_to("sub/b.txt")
@@ -169,17 +171,17 @@ def test_a_link_that_stays_inside_is_followed_by_the_kernel_alone(
 
 
 def test_a_file_that_is_too_large_is_not_read(workspace: Workspace) -> None:
-    with pytest.raises(ToolError, match=r"'a.txt' has 4 bytes; more than 3"):
+    with pytest.raises(ToolError, match=r"'a.txt' has 4 bytes; the limit is 3 bytes"):
         workspace.read("a.txt", 3)
 
 
-def test_a_new_file_gets_its_folders(workspace: Workspace, root: Path) -> None:
+def test_missing_folders_of_a_new_file_are_created(workspace: Workspace, root: Path) -> None:
     assert workspace.write("x/y/z.txt", b"new", "t") is False
     assert (root / "x" / "y" / "z.txt").read_bytes() == b"new"
     assert [file.name for file in (root / "x" / "y").iterdir()] == ["z.txt"]
 
 
-def test_a_replaced_file_keeps_its_mode_and_loses_its_other_rights(
+def test_a_replaced_file_keeps_its_mode_without_setuid_bits(
     workspace: Workspace, root: Path
 ) -> None:
     file = root / "a.txt"
@@ -196,7 +198,7 @@ def test_a_replaced_file_keeps_its_owner(workspace: Workspace, root: Path) -> No
     assert (file.stat().st_uid, file.stat().st_gid) == (1234, 4321)
 
 
-def test_a_write_that_is_given_up_changes_nothing(workspace: Workspace, root: Path) -> None:
+def test_a_cancelled_write_changes_nothing(workspace: Workspace, root: Path) -> None:
     before = sorted(root.rglob("*"))
     with pytest.raises(ToolError, match="stopped"):
         workspace.write("a.txt", b"new", "t", is_cancelled=lambda: True)
@@ -204,7 +206,7 @@ def test_a_write_that_is_given_up_changes_nothing(workspace: Workspace, root: Pa
     assert (root / "a.txt").read_bytes() == b"in a"
 
 
-def test_a_write_that_fails_leaves_nothing_behind(
+def test_a_failed_write_leaves_nothing_behind(
     workspace: Workspace, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_args: object, **_kwargs: object) -> None:
@@ -217,20 +219,18 @@ def test_a_write_that_fails_leaves_nothing_behind(
     assert sorted(root.rglob("*")) == before
 
 
-def test_a_file_that_somebody_changed_meanwhile_is_not_replaced(
-    workspace: Workspace, root: Path
-) -> None:
+def test_a_file_changed_since_it_was_read_is_not_replaced(workspace: Workspace, root: Path) -> None:
     _, state = workspace.read("a.txt", 10)
     (root / "a.txt").write_bytes(b"by somebody else")
-    with pytest.raises(ToolError, match="changed by somebody else"):
+    with pytest.raises(ToolError, match="has changed since it was read"):
         workspace.write("a.txt", b"new", "t", expected_state=state)
     (root / "a.txt").unlink()
-    with pytest.raises(ToolError, match="changed by somebody else"):
+    with pytest.raises(ToolError, match="has changed since it was read"):
         workspace.write("a.txt", b"new", "t", expected_state=state)
     assert not (root / "a.txt").exists()
 
 
-def test_what_a_crash_left_is_no_obstacle(workspace: Workspace, root: Path) -> None:
+def test_temporary_files_of_a_crash_are_skipped(workspace: Workspace, root: Path) -> None:
     name, descriptor = confine._create_temporary(_descriptor(root), "t")
     os.close(descriptor)
     workspace.write("new", b"new", "t")
@@ -244,7 +244,7 @@ def _descriptor(folder: Path) -> int:
 
 def test_a_missing_workspace_is_created_only_for_writing(tmp_path: Path) -> None:
     root = tmp_path / "new" / "work"
-    with pytest.raises(ToolError, match="nothing in the workspace"), open_workspace(root):
+    with pytest.raises(ToolError, match="workspace is still empty"), open_workspace(root):
         pass
     assert not root.exists()
     with open_workspace(root, create=True) as workspace:
@@ -254,7 +254,7 @@ def test_a_missing_workspace_is_created_only_for_writing(tmp_path: Path) -> None
         pass
 
 
-def test_without_help_of_the_kernel_steps_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_openat2_paths_are_opened_by_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     def forbidden(*_args: object) -> int:
         raise OSError(errno.EPERM, "no")
 
@@ -268,7 +268,7 @@ def test_without_help_of_the_kernel_steps_are_taken(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.timeout(30)
-def test_a_folder_that_becomes_a_link_at_any_moment_leads_nowhere(
+def test_a_folder_swapped_for_a_link_at_any_moment_leads_nowhere(
     root: Path, outside: Path, opener: Opener
 ) -> None:
     (outside / "file").write_bytes(SECRET)
@@ -286,7 +286,7 @@ def test_a_folder_that_becomes_a_link_at_any_moment_leads_nowhere(
                 flip.rename(real)
                 link.rename(flip)
                 flip.rename(link)
-            except OSError:  # a write made the folder while it was away
+            except OSError:  # a write created the folder while the original was moved away
                 flip.rename(root / f"made{swaps}")
             swaps += 1
 
@@ -317,16 +317,14 @@ def test_a_folder_that_becomes_a_link_at_any_moment_leads_nowhere(
     assert not [file for file in root.rglob("*") if file.name.startswith(confine.TEMPORARY_PREFIX)]
 
 
-# --- files that come in pieces -------------------------------------------------------------------
+# --- received files ------------------------------------------------------------------------------
 
 
 def names(root: Path) -> list[str]:
     return sorted(each.name for each in (root / "in" / "a").iterdir())
 
 
-def test_a_file_that_comes_in_pieces_stands_there_once_it_is_whole(
-    workspace: Workspace, root: Path
-) -> None:
+def test_a_received_file_appears_only_when_it_is_complete(workspace: Workspace, root: Path) -> None:
     incoming = workspace.receive("in/a/b.bin", "t")
     for piece in (b"one", b"two"):
         incoming.write(piece)
@@ -338,7 +336,9 @@ def test_a_file_that_comes_in_pieces_stands_there_once_it_is_whole(
     assert workspace.file_size("in/a/b.bin") == 6
 
 
-def test_what_is_begun_again_or_given_up_leaves_nothing(workspace: Workspace, root: Path) -> None:
+def test_a_restarted_or_abandoned_transfer_leaves_nothing_behind(
+    workspace: Workspace, root: Path
+) -> None:
     incoming = workspace.receive("in/a/b.bin", "t")
     incoming.write(b"a long beginning")
     incoming.restart()
@@ -354,7 +354,7 @@ def test_what_is_begun_again_or_given_up_leaves_nothing(workspace: Workspace, ro
     assert workspace.file_size("in/a/c.bin") is None
 
 
-def test_what_a_dead_process_left_of_it_is_replaced(workspace: Workspace, root: Path) -> None:
+def test_a_leftover_of_a_dead_process_is_replaced(workspace: Workspace, root: Path) -> None:
     left = workspace.receive("in/a/b.bin", "t")
     left.write(b"of before")
     again = workspace.receive("in/a/b.bin", "t")
@@ -367,7 +367,7 @@ def test_what_a_dead_process_left_of_it_is_replaced(workspace: Workspace, root: 
 
 
 @pytest.mark.parametrize("path", ["out/x", "out_file", "gone", "sub", "pipe", "../outside/x"])
-def test_nothing_is_received_anywhere_else(
+def test_receiving_outside_the_workspace_is_refused(
     workspace: Workspace, root: Path, outside: Path, path: str
 ) -> None:
     before = sorted(root.rglob("*"))
@@ -378,12 +378,12 @@ def test_nothing_is_received_anywhere_else(
 
 
 @pytest.mark.parametrize("path", ["out/secret", "out_file", "gone", "sub", "pipe", "nothing"])
-def test_only_an_ordinary_file_has_a_size(workspace: Workspace, path: str) -> None:
+def test_only_a_regular_file_has_a_size(workspace: Workspace, path: str) -> None:
     assert workspace.file_size(path) is None
     assert workspace.file_size("a.txt") == 4
 
 
-def test_a_folder_is_claimed_only_by_who_made_it(workspace: Workspace, root: Path) -> None:
+def test_only_a_newly_created_folder_gets_the_mark(workspace: Workspace, root: Path) -> None:
     workspace.make_marked_folder("new", "mark")
     workspace.make_marked_folder("new", "mark")
     workspace.make_marked_folder("sub", "mark")
@@ -391,5 +391,5 @@ def test_a_folder_is_claimed_only_by_who_made_it(workspace: Workspace, root: Pat
     assert not (root / "sub" / "mark").exists()
 
 
-def test_there_is_room_for_something(workspace: Workspace) -> None:
+def test_the_free_space_is_positive(workspace: Workspace) -> None:
     assert workspace.free_bytes() > 0

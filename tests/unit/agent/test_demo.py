@@ -40,7 +40,7 @@ def user(text: str) -> Message:
     return Message("user", text)
 
 
-async def test_it_says_that_it_is_a_demo_and_how_to_get_a_real_model() -> None:
+async def test_the_answer_says_that_it_is_a_demo_and_how_to_add_a_model() -> None:
     said = text_of(await ask(user("hello there")))
     assert "no model behind it" in said
     assert "OPENAI_API_KEY=… make run" in said
@@ -50,7 +50,7 @@ async def test_it_says_that_it_is_a_demo_and_how_to_get_a_real_model() -> None:
     assert "\n- " in said
 
 
-async def test_it_counts_the_messages() -> None:
+async def test_the_answer_counts_the_messages() -> None:
     rows = (user("a"), Message("assistant", "x"), user("b"), Message("assistant", "x"), user("c"))
     assert "message number 3 " in text_of(await ask(*rows))
 
@@ -65,11 +65,11 @@ async def test_it_counts_the_messages() -> None:
         ("x" * 3000, "> " + "x" * 2000 + "…"),
     ],
 )
-async def test_it_shows_what_the_user_wrote(wrote: str, shown: str) -> None:
+async def test_the_answer_quotes_the_message(wrote: str, shown: str) -> None:
     assert f"{shown}\n\n" in text_of(await ask(user(wrote)))
 
 
-async def test_it_streams_word_by_word_at_a_human_pace() -> None:
+async def test_the_answer_streams_word_by_word_at_reading_speed() -> None:
     pacer = Pacer()
     async with DemoProvider(pacer).stream(ModelRequest("demo", "", (user("hi"),))) as chunks:
         words = [chunk async for chunk in chunks if isinstance(chunk, TextChunk)]
@@ -78,7 +78,7 @@ async def test_it_streams_word_by_word_at_a_human_pace() -> None:
 
 
 @pytest.mark.parametrize("wrote", ["What time is it?", "show me a TOOL", "what's the date"])
-async def test_it_calls_a_tool_when_asked_for_one(wrote: str) -> None:
+async def test_a_question_about_the_time_leads_to_a_tool_call(wrote: str) -> None:
     chunks = await ask(user(wrote), tools=CLOCK)
     assert CallChunk(0, None, name="current_time", arguments='{"timezone":"UTC"}') in chunks
     assert FinishChunk("tool_calls") in chunks
@@ -86,23 +86,23 @@ async def test_it_calls_a_tool_when_asked_for_one(wrote: str) -> None:
 
 
 @pytest.mark.parametrize("tools", [(), (ToolSchema("other", "", {}),)])
-async def test_without_that_tool_it_just_answers(tools: tuple[ToolSchema, ...]) -> None:
+async def test_without_the_clock_tool_there_is_no_call(tools: tuple[ToolSchema, ...]) -> None:
     chunks = await ask(user("What time is it?"), tools=tools)
     assert FinishChunk("stop") in chunks
-    assert "tool at work" not in text_of(chunks)
+    assert "see a tool call" not in text_of(chunks)
 
 
-async def test_it_does_not_mistake_other_words_for_a_wish() -> None:
+async def test_similar_words_lead_to_no_tool_call() -> None:
     assert FinishChunk("stop") in await ask(user("sometimes I bake"), tools=CLOCK)
 
 
-async def test_it_answers_with_the_tool_s_result() -> None:
+async def test_the_answer_contains_the_result_of_the_tool() -> None:
     said = text_of(await ask(user("time?"), Message("tool", "It is noon."), tools=CLOCK))
     assert "It is noon." in said
     assert "no model behind it" in said
 
 
-async def test_it_answers_even_nothing_and_counts_words() -> None:
+async def test_an_empty_conversation_is_answered_and_tokens_are_counted() -> None:
     chunks = await ask()
     assert "> (nothing)" in text_of(chunks)
     (usage,) = (chunk for chunk in chunks if isinstance(chunk, UsageChunk))
@@ -110,7 +110,7 @@ async def test_it_answers_even_nothing_and_counts_words() -> None:
     assert usage.output_tokens > 40
 
 
-async def test_it_is_built_without_any_setting() -> None:
+async def test_the_provider_is_built_without_settings() -> None:
     provider = demo.build(TargetSettings())
     assert provider.name == "demo"
     await provider.aclose()

@@ -19,7 +19,7 @@ from agent.tools.files.writing import edit_file, write_file, write_file_continue
 
 
 class Hand:
-    """A clock that is set by hand."""
+    """A clock with a settable time."""
 
     def __init__(self) -> None:
         self.time = 1_795_003_200_000
@@ -40,7 +40,7 @@ class Context(msgspec.Struct, frozen=True):
 
 
 class Bench:
-    """A conversation: its drafts, its workspace, and calls of its tools."""
+    """A conversation with drafts, a workspace and tool calls."""
 
     def __init__(self, folder: Path) -> None:
         self.clock = Hand()
@@ -50,7 +50,7 @@ class Bench:
 
     @property
     def drafts(self) -> DraftStore:
-        """As after a restart: nothing is remembered but by the folder."""
+        """Open the drafts as after a restart, with nothing but the folder."""
         return DraftStore(self.folder, self.clock)
 
     async def keep(self, tool: str, arguments: str) -> FileDraft | None:
@@ -98,20 +98,20 @@ def written(**arguments: object) -> str:
     [
         pytest.param("read_file", '{"path":"a","content":"b', id="another tool"),
         pytest.param("write_file", '{"pa', id="no path"),
-        pytest.param("write_file", '{"path":"a', id="a path that is not whole"),
+        pytest.param("write_file", '{"path":"a', id="an incomplete path"),
         pytest.param("write_file", '{"path":"","content":"b', id="an empty path"),
         pytest.param("write_file", '{"path":"a"', id="no content"),
-        pytest.param("write_file", '{"path":"a","content":"\\ud83d', id="not one whole character"),
-        pytest.param("write_file", '{"content":"b","path":"a', id="the path comes too late"),
+        pytest.param("write_file", '{"path":"a","content":"\\ud83d', id="no complete character"),
+        pytest.param("write_file", '{"content":"b","path":"a', id="the path is cut"),
         pytest.param("write_file_continue", '{"draft_id":"d00', id="a cut id"),
         pytest.param("write_file_continue", '{"content":"x', id="no id"),
         pytest.param("write_file_continue", '{"draft_id":"d000000","content":"x', id="unknown"),
         pytest.param(
-            "write_file_continue", '{"draft_id":"../../a","content":"x', id="no id of ours"
+            "write_file_continue", '{"draft_id":"../../a","content":"x', id="an invalid id"
         ),
     ],
 )
-async def test_nothing_is_kept_when_there_is_nothing_to_keep(
+async def test_a_call_without_usable_content_creates_no_draft(
     bench: Bench, tool: str, arguments: str
 ) -> None:
     assert await bench.keep(tool, arguments) is None
@@ -119,7 +119,7 @@ async def test_nothing_is_kept_when_there_is_nothing_to_keep(
     assert not list(bench.folder.rglob("*.json"))
 
 
-async def test_the_beginning_of_a_cut_call_is_kept(bench: Bench) -> None:
+async def test_the_beginning_of_a_cut_call_becomes_a_draft(bench: Bench) -> None:
     text = "line\n" * 100 + "the end 😀"
     draft = await bench.keep("write_file", json.dumps({"path": "a", "content": text})[:-2])
     assert draft is not None
@@ -130,7 +130,7 @@ async def test_the_beginning_of_a_cut_call_is_kept(bench: Bench) -> None:
     assert bench.files() == {}
 
 
-async def test_the_content_may_stand_before_the_path(bench: Bench) -> None:
+async def test_the_content_may_come_before_the_path(bench: Bench) -> None:
     draft = await bench.keep("write_file", '{"content":"b","path":"a"')
     assert draft is not None
     assert draft.path == "a"
@@ -144,7 +144,7 @@ async def test_drafts_are_private(bench: Bench) -> None:
     assert len(files) == 2
 
 
-async def test_ids_follow_from_path_and_moment(bench: Bench, tmp_path: Path) -> None:
+async def test_draft_ids_are_derived_from_path_and_time(bench: Bench, tmp_path: Path) -> None:
     first, second = await bench.begun("x"), await bench.begun("y")
     other = Bench(tmp_path / "other")
     assert [(await other.begun("x")).id, (await other.begun("y")).id] == [first.id, second.id]
@@ -152,7 +152,7 @@ async def test_ids_follow_from_path_and_moment(bench: Bench, tmp_path: Path) -> 
     assert len(first.id) == 7
 
 
-async def test_a_cut_continuation_grows_the_draft(bench: Bench) -> None:
+async def test_a_cut_continuation_extends_the_draft(bench: Bench) -> None:
     draft = await bench.begun("one\n")
     grown = await bench.keep("write_file_continue", f'{{"draft_id":"{draft.id}","content":"two')
     assert grown == FileDraft(
@@ -164,17 +164,19 @@ async def test_a_cut_continuation_grows_the_draft(bench: Bench) -> None:
     "rest",
     [
         pytest.param("", id="no content yet"),
-        pytest.param(',"after":"nowhere","content":"x', id="it follows nothing known"),
-        pytest.param(',"content":"x","after":"on', id="what it follows is cut"),
+        pytest.param(',"after":"nowhere","content":"x', id="unknown position"),
+        pytest.param(',"content":"x","after":"on', id="cut position"),
     ],
 )
-async def test_a_draft_that_cannot_grow_is_given_as_it_stands(bench: Bench, rest: str) -> None:
+async def test_a_draft_that_cannot_be_extended_is_returned_unchanged(
+    bench: Bench, rest: str
+) -> None:
     draft = await bench.begun("one\n")
     kept = await bench.keep("write_file_continue", f'{{"draft_id":"{draft.id}"{rest}')
     assert kept == msgspec.structs.replace(draft, added_characters=0)
 
 
-async def test_a_cut_continuation_may_begin_before_the_end(bench: Bench) -> None:
+async def test_a_cut_continuation_may_start_before_the_end(bench: Bench) -> None:
     draft = await bench.begun("one two thr")
     arguments = f'{{"draft_id":"{draft.id}","after":"two ","content":"three fo'
     grown = await bench.keep("write_file_continue", arguments)
@@ -187,8 +189,8 @@ async def test_parts_become_one_file(bench: Bench) -> None:
     draft = await bench.begun("one\r\n", "sub/a.txt")
     said = await bench.go_on(draft, "two\r\n", after="e\r\n")
     assert said == (
-        f"Draft {draft.id} of sub/a.txt now has 10 characters, 2 lines; nothing is at sub/a.txt "
-        'yet. It ends with "one\\r\\ntwo\\r\\n". Go on with write_file_continue, final=true in the '
+        f"Draft {draft.id} of sub/a.txt now has 10 characters, 2 lines; sub/a.txt is not "
+        'written yet. The draft ends with "one\\r\\ntwo\\r\\n". Continue with write_file_continue; set final=true in the '
         "last part."
     )
     assert bench.files() == {}
@@ -199,7 +201,7 @@ async def test_parts_become_one_file(bench: Bench) -> None:
     assert list(bench.folder.iterdir()) == []
 
 
-async def test_a_draft_that_is_already_whole_is_finished_by_an_empty_part(bench: Bench) -> None:
+async def test_a_complete_draft_is_finished_by_an_empty_part(bench: Bench) -> None:
     draft = await bench.begun("all")
     await bench.go_on(draft, "", final=True)
     assert bench.files() == {"a.txt": b"all"}
@@ -208,15 +210,15 @@ async def test_a_draft_that_is_already_whole_is_finished_by_an_empty_part(bench:
 @pytest.mark.parametrize(
     ("begun", "after", "result"),
     [
-        pytest.param("one two", "", "one two+", id="nothing is said"),
+        pytest.param("one two", "", "one two+", id="no position"),
         pytest.param("one two", "two", "one two+", id="the end"),
-        pytest.param("one two two", "two", "one two two+", id="the end, and before it"),
-        pytest.param("one two", "one two", "one two+", id="all of it"),
+        pytest.param("one two two", "two", "one two two+", id="text that also occurs earlier"),
+        pytest.param("one two", "one two", "one two+", id="the whole draft"),
         pytest.param("one two three", "two ", "one two +", id="before the end"),
         pytest.param("one two", "o", "one two+", id="one character at the end"),
     ],
 )
-async def test_a_part_goes_on_where_it_says(
+async def test_a_part_continues_after_the_given_text(
     bench: Bench, begun: str, after: str, result: str
 ) -> None:
     draft = await bench.begun(begun)
@@ -227,19 +229,19 @@ async def test_a_part_goes_on_where_it_says(
 @pytest.mark.parametrize(
     ("begun", "after", "why"),
     [
-        pytest.param("one two", "three", "nowhere near", id="unknown"),
+        pytest.param("one two", "three", "does not occur near", id="unknown"),
         pytest.param("a b a b c", "a b", "more than once", id="ambiguous"),
-        pytest.param("aaab", "aa", "more than once", id="ambiguous with itself"),
-        pytest.param("here" + "x" * 4000, "here", "nowhere near", id="too far from the end"),
+        pytest.param("aaab", "aa", "more than once", id="overlapping occurrences"),
+        pytest.param("here" + "x" * 4000, "here", "does not occur near", id="too far from the end"),
     ],
 )
-async def test_a_part_that_fits_nowhere_changes_nothing(
+async def test_a_part_without_a_clear_position_changes_nothing(
     bench: Bench, begun: str, after: str, why: str
 ) -> None:
     draft = await bench.begun(begun)
     with pytest.raises(ToolError, match=why) as caught:
         await bench.go_on(draft, "+", after=after, final=True)
-    assert str(caught.value).endswith(f'It ends with "{begun[-200:]}".')
+    assert str(caught.value).endswith(f'The draft ends with "{begun[-200:]}".')
     assert await bench.drafts.read_text(draft.id) == begun
     assert bench.files() == {}
 
@@ -252,15 +254,15 @@ async def test_the_same_call_adds_its_part_once(bench: Bench) -> None:
     assert await bench.drafts.read_text(draft.id) == "one two two "
 
 
-async def test_an_unknown_draft_is_answered_with_those_there_are(bench: Bench) -> None:
+async def test_the_error_for_an_unknown_draft_lists_the_existing_ones(bench: Bench) -> None:
     with pytest.raises(ToolError, match=r"no draft 'd123456'\. There are no drafts\."):
         await bench.call(write_file_continue, draft_id="d123456", content="x", final=True)
     draft = await bench.begun("one\n")
-    with pytest.raises(ToolError, match=rf"The drafts there are: {draft.id} of a.txt \(1 line\)"):
+    with pytest.raises(ToolError, match=rf"Existing drafts: {draft.id} of a.txt \(1 line\)"):
         await bench.call(write_file_continue, draft_id="../../x", content="x", final=True)
 
 
-async def test_a_model_may_begin_a_draft_by_itself(bench: Bench) -> None:
+async def test_a_model_can_start_a_draft_itself(bench: Bench) -> None:
     said = await bench.call(write_file, "s:t:c1", path="a", content="one", more=True)
     assert await bench.call(write_file, "s:t:c1", path="a", content="one", more=True) == said
     (draft,) = await bench.drafts.list_drafts()
@@ -272,11 +274,11 @@ async def test_a_model_may_begin_a_draft_by_itself(bench: Bench) -> None:
         await bench.call(write_file, path="../a", content="one", more=True)
 
 
-async def test_a_file_that_cannot_be_put_in_place_stays_a_draft(bench: Bench) -> None:
+async def test_a_file_that_cannot_be_written_stays_a_draft(bench: Bench) -> None:
     bench.workspace.mkdir(parents=True)
     (bench.workspace / "a.txt").mkdir()
     draft = await bench.begun("one ")
-    with pytest.raises(ToolError, match=r"is a folder.*whole now"):
+    with pytest.raises(ToolError, match=r"is a folder.*complete now"):
         await bench.go_on(draft, "two", final=True)
     assert await bench.drafts.read_text(draft.id) == "one two"
     (bench.workspace / "a.txt").rmdir()
@@ -284,7 +286,7 @@ async def test_a_file_that_cannot_be_put_in_place_stays_a_draft(bench: Bench) ->
     assert bench.files() == {"a.txt": b"one two"}
 
 
-async def test_a_finished_file_makes_its_other_drafts_superfluous(bench: Bench) -> None:
+async def test_a_finished_file_discards_its_other_drafts(bench: Bench) -> None:
     bench.workspace.mkdir(parents=True)
     other = await bench.begun("x", "b.txt")
     bad = await bench.begun("x", "../a.txt")
@@ -301,7 +303,7 @@ def test_a_draft_is_kept_for_a_day() -> None:
     assert LIFETIME_MS == 24 * 60 * 60 * 1000
 
 
-async def test_drafts_are_swept_a_day_after_they_last_grew(bench: Bench) -> None:
+async def test_drafts_are_removed_a_day_after_they_last_grew(bench: Bench) -> None:
     assert await bench.drafts.remove_expired() == 0
     old = await bench.begun("old", "old")
     grown = await bench.begun("new", "new")
@@ -319,7 +321,7 @@ async def test_drafts_are_swept_a_day_after_they_last_grew(bench: Bench) -> None
     await bench.begun("after the folder was removed")
 
 
-async def test_sweeping_leaves_alone_what_is_not_ours(bench: Bench) -> None:
+async def test_removing_drafts_leaves_other_files_alone(bench: Bench) -> None:
     draft = await bench.begun("x")
     (bench.folder / "notes").write_text("mine")
     (bench.folder / "d000000.text").write_text("torn")
@@ -330,7 +332,7 @@ async def test_sweeping_leaves_alone_what_is_not_ours(bench: Bench) -> None:
     assert left == {"notes", f"{draft.id}.text", f"{draft.id}.json"}
 
 
-async def test_the_oldest_draft_goes_when_there_are_too_many(bench: Bench) -> None:
+async def test_the_oldest_draft_is_removed_when_there_are_too_many(bench: Bench) -> None:
     made = []
     for number in range(MAX_DRAFTS + 1):
         bench.clock.time += 1
@@ -344,7 +346,9 @@ async def test_the_oldest_draft_goes_when_there_are_too_many(bench: Bench) -> No
     ]
 
 
-async def test_a_draft_has_a_largest_size(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_size_of_a_draft_is_limited(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "MAX_DRAFT_BYTES", 10)
     assert await bench.keep("write_file", '{"path":"a","content":"' + "é" * 6) is None
     draft = await bench.begun("é" * 5)
@@ -357,7 +361,7 @@ async def test_a_draft_has_a_largest_size(bench: Bench, monkeypatch: pytest.Monk
     assert await bench.drafts.read_text(draft.id) == "é" * 5
 
 
-async def test_what_was_torn_off_belongs_to_no_draft(bench: Bench) -> None:
+async def test_leftovers_of_a_crash_belong_to_no_draft(bench: Bench) -> None:
     draft = await bench.begun("one ")
     with (bench.folder / f"{draft.id}.text").open("ab") as file:
         file.write("two 😀".encode()[:-1])
@@ -369,7 +373,7 @@ async def test_what_was_torn_off_belongs_to_no_draft(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("works", range(5))
-async def test_a_part_that_is_torn_off_anywhere_leaves_a_sound_draft(
+async def test_a_crash_at_any_point_leaves_a_valid_draft(
     bench: Bench, works: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draft = await bench.begun("one two thr")
@@ -392,7 +396,7 @@ async def test_a_part_that_is_torn_off_anywhere_leaves_a_sound_draft(
     assert (kept.size, kept.tail) == (len(text), text)
 
 
-async def test_a_draft_whose_text_is_lost_is_no_draft(bench: Bench) -> None:
+async def test_a_draft_without_its_text_does_not_exist(bench: Bench) -> None:
     draft = await bench.begun("one two")
     (bench.folder / f"{draft.id}.text").write_bytes(b"one")
     assert await bench.drafts.list_drafts() == []
@@ -400,7 +404,7 @@ async def test_a_draft_whose_text_is_lost_is_no_draft(bench: Bench) -> None:
         await bench.go_on(draft, "x")
 
 
-async def test_a_disk_that_refuses_is_no_accident_of_the_turn(bench: Bench) -> None:
+async def test_a_disk_error_does_not_fail_the_turn(bench: Bench) -> None:
     bench.folder.parent.mkdir(parents=True)
     bench.folder.write_text("a file where the folder should be")
     assert await bench.keep("write_file", '{"path":"a","content":"b') is None
@@ -446,7 +450,7 @@ LONG = "".join(
 
 
 def a_cut(rest: str, chance: random.Random, most: int) -> str:
-    """Write the rest of a text, cut somewhere; preferably inside an escape."""
+    """Encode the rest of a text and cut the result, preferably inside an escape."""
     body = (
         json.dumps(rest)[1:-1]
         if chance.random() < 0.7
@@ -471,7 +475,7 @@ async def test_a_long_file_cut_again_and_again_is_the_same_to_the_byte(
         draft = await bench.keep("write_file", start + a_cut(LONG, chance, 8000))
     while draft.size < len(LONG):
         assert LONG[: draft.size].endswith(draft.tail)
-        # The model goes on at the place that the quoted tail shows, or a little before it.
+        # The model continues at the end of the quoted tail, or a little before it.
         back = chance.choice([0, 0, 60])
         after = LONG[: draft.size - back][-90:]  # more than a line, so that it is unique
         rest = LONG[draft.size - back :]
@@ -492,7 +496,7 @@ async def test_a_long_file_cut_again_and_again_is_the_same_to_the_byte(
 @given(
     st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=20), min_size=1), st.data()
 )
-def test_whatever_the_parts_the_draft_holds_them_all(
+def test_a_draft_contains_all_its_parts(
     tmp_path_factory: pytest.TempPathFactory, parts: list[str], data: st.DataObject
 ) -> None:
     async def write() -> None:

@@ -64,7 +64,7 @@ def call(name: str, arguments: str, *, sealed: bool = True) -> StepCall:
     )
 
 
-def test_a_whole_and_fitting_call_may_run_with_decoded_arguments() -> None:
+def test_a_complete_and_valid_call_may_run_with_decoded_arguments() -> None:
     made = call("pay", '{"amount": 100}')
     admitted = admit_call(made, TOOLS)
     assert isinstance(admitted, AdmittedCall)
@@ -73,7 +73,7 @@ def test_a_whole_and_fitting_call_may_run_with_decoded_arguments() -> None:
     assert msgspec.structs.asdict(admitted.arguments) == {"amount": 100, "note": ""}
 
 
-def test_arguments_of_any_type_are_decoded_and_checked_by_the_tool_itself() -> None:
+def test_arguments_without_a_type_are_checked_by_the_tool() -> None:
     admitted = admit_call(call("remote_pay", '{"to": "me", "x": [1]}'), TOOLS)
     assert isinstance(admitted, AdmittedCall)
     assert admitted.arguments == {"to": "me", "x": [1]}
@@ -104,7 +104,7 @@ def test_arguments_of_any_type_are_decoded_and_checked_by_the_tool_itself() -> N
         pytest.param("zzz", "{}", "no tool 'zzz'. The nearest names are: ", id="unknown"),
     ],
 )
-def test_anything_else_is_refused_with_a_reason_for_the_model(
+def test_an_invalid_call_is_refused_with_a_reason_for_the_model(
     name: str, arguments: str, words: str
 ) -> None:
     refused = admit_call(call(name, arguments), TOOLS)
@@ -115,13 +115,13 @@ def test_anything_else_is_refused_with_a_reason_for_the_model(
 
 
 @pytest.mark.parametrize("name", ["", " ", "\n"])
-def test_a_call_without_a_name_is_told_so_without_a_catalogue(name: str) -> None:
+def test_a_call_without_a_name_is_refused_without_a_list_of_tools(name: str) -> None:
     refused = admit_call(call(name, "{}"), TOOLS)
     assert isinstance(refused, RefusedCall)
     assert refused.text == "Nothing has run: the call has no tool name."
 
 
-def test_an_unknown_name_is_answered_with_a_few_names_and_no_more_of_its_own_length() -> None:
+def test_an_unknown_name_is_shortened_and_answered_with_a_few_names() -> None:
     many = {f"tool_{number}": read for number in range(50)}
     refused = admit_call(call("x" * 5000, "{}"), many)
     assert isinstance(refused, RefusedCall)
@@ -133,19 +133,19 @@ def test_an_unknown_name_is_answered_with_a_few_names_and_no_more_of_its_own_len
     assert nothing.text == "Nothing has run: there is no tool 'read'. There are no tools at all."
 
 
-def test_a_name_a_letter_off_runs_under_the_real_one_with_the_very_arguments() -> None:
+def test_a_misspelled_name_is_corrected_and_the_arguments_stay() -> None:
     admitted = admit_call(call("raed", '{"path":  "a"}'), TOOLS)
     assert isinstance(admitted, AdmittedCall)
     assert admitted.tool is read
     assert admitted.call == call("read", '{"path":  "a"}')
 
 
-def test_a_call_that_is_refused_bears_the_real_name_too() -> None:
+def test_a_refused_call_has_the_corrected_name_too() -> None:
     refused = admit_call(call("remote_pya", "{}"), TOOLS)
     assert refused.call.name == "remote_pay"
 
 
-def test_the_name_of_a_call_that_may_be_cut_off_is_not_guessed() -> None:
+def test_the_name_of_an_unsealed_call_is_not_corrected() -> None:
     assert isinstance(admit_call(call("rea", '{"path": "a"}', sealed=False), TOOLS), RefusedCall)
     assert isinstance(admit_call(call("rea", '{"path": "a"}'), TOOLS), AdmittedCall)
 
@@ -158,20 +158,27 @@ def test_the_name_of_a_call_that_may_be_cut_off_is_not_guessed() -> None:
         pytest.param("read_files_", ["read_file"], "read_file", id="two added"),
         pytest.param("Read_File", ["read_file"], "read_file", id="two replaced"),
         pytest.param("reed_fill_", ["read_file"], None, id="three wrong"),
-        pytest.param("read_filx", ["read_file", "read_fill"], None, id="two that are near"),
-        pytest.param("read_fil", ["read_file", "read_filled"], "read_file", id="the other is far"),
-        pytest.param("read_fil", ["read_file", "read_filed"], None, id="nearer is not enough"),
+        pytest.param("read_filx", ["read_file", "read_fill"], None, id="two candidates"),
+        pytest.param(
+            "read_fil", ["read_file", "read_filled"], "read_file", id="another name is far away"
+        ),
+        pytest.param(
+            "read_fil",
+            ["read_file", "read_filed"],
+            None,
+            id="two candidates at different distances",
+        ),
         pytest.param("py", ["pay"], None, id="tiny"),
         pytest.param("pya", ["pay"], "pay", id="short, one wrong"),
         pytest.param("ypa", ["pay"], None, id="short, two wrong"),
-        pytest.param("loop", ["noop"], "noop", id="half of four would be too much, one is not"),
-        pytest.param("looq", ["noop"], None, id="half of four"),
+        pytest.param("loop", ["noop"], "noop", id="four letters, one wrong"),
+        pytest.param("looq", ["noop"], None, id="four letters, two wrong"),
         pytest.param("", ["a"], None, id="empty"),
         pytest.param("anything", [], None, id="no tools"),
         pytest.param("x" * 101, ["x" * 100], None, id="longer than any name"),
     ],
 )
-def test_a_slip_is_put_right_only_where_one_name_can_be_meant(
+def test_a_name_is_corrected_only_if_the_correction_is_unique(
     name: str, names: list[str], found: str | None
 ) -> None:
     assert match_misspelled_name(name, names) == found
@@ -185,16 +192,14 @@ WORDS = st.text(alphabet="ab_", max_size=6)
 
 
 @given(WORDS, WORDS)
-def test_distance_is_the_same_both_ways_and_nothing_only_between_equals(
-    one: str, other: str
-) -> None:
+def test_the_distance_is_symmetric_and_zero_only_for_equal_words(one: str, other: str) -> None:
     assert edit_distance(one, other) == edit_distance(other, one)
     assert (edit_distance(one, other) == 0) == (one == other)
     assert abs(len(one) - len(other)) <= edit_distance(one, other) <= max(len(one), len(other))
 
 
 @given(st.text(alphabet="abcd", min_size=2, max_size=8), st.data())
-def test_one_slip_is_a_distance_of_one(word: str, data: st.DataObject) -> None:
+def test_one_typo_is_a_distance_of_one(word: str, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(word) - 2))
     assert edit_distance(word, word[:at] + word[at + 1 :]) == 1
     assert edit_distance(word, word[:at] + "x" + word[at:]) == 1
@@ -213,7 +218,7 @@ def test_one_slip_is_a_distance_of_one(word: str, data: st.DataObject) -> None:
         ),
     ],
 )
-def test_a_slip_in_the_arguments_is_put_right_and_what_runs_is_what_is_shown(
+def test_repaired_arguments_are_the_ones_that_run_and_are_shown(
     arguments: str, as_run: str
 ) -> None:
     admitted = admit_call(call("pay", arguments), TOOLS)
@@ -221,11 +226,11 @@ def test_a_slip_in_the_arguments_is_put_right_and_what_runs_is_what_is_shown(
     assert admitted.call == call("pay", as_run)
 
 
-def test_arguments_that_may_be_cut_off_are_not_repaired() -> None:
+def test_arguments_of_an_unsealed_call_are_not_repaired() -> None:
     assert isinstance(admit_call(call("read", '{"path": "a",}', sealed=False), TOOLS), RefusedCall)
 
 
-def test_a_call_that_may_have_been_cut_off_runs_only_if_it_changes_nothing() -> None:
+def test_an_unsealed_call_runs_only_if_its_tool_is_read_only() -> None:
     unsealed = call("pay", '{"amount": 1}', sealed=False)
     assert isinstance(admit_call(unsealed, TOOLS), RefusedCall)
     assert isinstance(admit_call(call("read", '{"path": "a"}', sealed=False), TOOLS), AdmittedCall)
@@ -249,7 +254,7 @@ def test_every_prefix_of_a_call_is_refused(sealed: bool) -> None:
         ('{"amount": 1}', '{"amount": 2}', False),
     ],
 )
-def test_calls_are_identical_when_they_mean_the_same_however_written(
+def test_the_identity_of_a_call_does_not_depend_on_its_notation(
     one: str, other: str, same: bool
 ) -> None:
     first, second = admit_call(call("pay", one), TOOLS), admit_call(call("pay", other), TOOLS)

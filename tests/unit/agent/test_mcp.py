@@ -1,4 +1,4 @@
-"""Tools of other servers: names, what the model is shown, results, and one server's comings and goings."""
+"""MCP servers: names, schemas and results of tools, and the connection to one server."""
 
 import asyncio
 import contextlib
@@ -54,30 +54,34 @@ VALID = r"^[A-Za-z0-9_-]{1,64}$"
     [
         pytest.param([("a", "look"), ("b", "send")], (), ["look", "send"], id="no clash"),
         pytest.param([("a", "look"), ("b", "look")], (), ["a_look", "b_look"], id="two servers"),
-        pytest.param([("a", "read_file")], ("read_file",), ["a_read_file"], id="with ours"),
+        pytest.param(
+            [("a", "read_file")], ("read_file",), ["a_read_file"], id="with a built-in tool"
+        ),
         pytest.param([("a", "get.it now")], (), ["get_it_now"], id="made valid"),
-        pytest.param([("a", "_hidden"), ("a", "")], (), ["hidden", "tool"], id="not hidden"),
+        pytest.param(
+            [("a", "_hidden"), ("a", "")], (), ["hidden", "tool"], id="leading underscore"
+        ),
         pytest.param(
             [("a", "x"), ("b", "x"), ("c", "a_x")],
             (),
             ["a_x_1013b770", "b_x", "a_x"],
-            id="in front of another's own",
+            id="prefix clashes with another tool",
         ),
         pytest.param(
             [("s", "a.b"), ("s", "a_b")],
             (),
             ["s_a_b_58f15a29", "s_a_b_45857d97"],
-            id="alike only once they are valid",
+            id="equal after sanitizing",
         ),
     ],
 )
-def test_tools_get_names(
+def test_tools_get_unique_names(
     sources: list[tuple[str, str]], taken: tuple[str, ...], names: list[str]
 ) -> None:
     assert list(assign_names(sources, taken).values()) == names
 
 
-def test_a_long_name_is_shortened_and_stays_itself() -> None:
+def test_a_long_name_is_shortened_deterministically() -> None:
     one, other = assign_names([("a", "x" * 100 + "1"), ("a", "x" * 100 + "2")]).values()
     assert len(one) == len(other) == MAX_NAME_LENGTH
     assert one != other
@@ -93,7 +97,7 @@ SOURCES = st.lists(st.tuples(SERVERS, TOOLS), unique=True, max_size=12)
 
 
 @given(sources=SOURCES, taken=st.lists(TOOLS, max_size=4), seed=st.randoms())
-def test_names_are_valid_and_single_and_do_not_depend_on_the_order(
+def test_names_are_valid_and_unique_and_do_not_depend_on_the_order(
     sources: list[tuple[str, str]], taken: list[str], seed: Any
 ) -> None:
     names = assign_names(sources, taken)
@@ -107,7 +111,7 @@ def test_names_are_valid_and_single_and_do_not_depend_on_the_order(
     assert assign_names(mixed, taken) == names
 
 
-# --- what the model is shown ---------------------------------------------------------------------
+# --- descriptions and schemas --------------------------------------------------------------------
 
 
 def test_a_description_is_bounded_and_never_empty() -> None:
@@ -126,7 +130,7 @@ LONG = "y" * 2_000
         pytest.param(
             {"$schema": "x", "type": "object", "properties": {"a": {"title": "A"}}},
             {"type": "object", "properties": {"a": {"title": "A"}}},
-            id="small: as it is",
+            id="small: unchanged",
         ),
         pytest.param(
             {
@@ -147,25 +151,25 @@ LONG = "y" * 2_000
                 },
                 "required": ["description"],
             },
-            id="large: without what explains",
+            id="large: without descriptions",
         ),
         pytest.param(
             {"properties": {f"a{number}": {"enum": [LONG]} for number in range(30)}},
             {"type": "object", "properties": {}},
-            id="huge: not described",
+            id="huge: dropped",
         ),
     ],
 )
-def test_a_schema_is_shown_within_bounds(schema: dict[str, Any], wanted: dict[str, Any]) -> None:
+def test_a_schema_is_limited_in_size(schema: dict[str, Any], wanted: dict[str, Any]) -> None:
     assert shown.shrink_schema(schema) == wanted
 
 
-def test_a_schema_nested_without_end_is_not_described() -> None:
+def test_a_schema_nested_too_deeply_is_dropped() -> None:
     schema: dict[str, Any] = {}
     for _ in range(100_000):
         schema = {"items": schema}
     assert shown.shrink_schema(schema) == {"type": "object", "properties": {}}
-    while schema:  # taken apart by hand: the interpreter would do it by recursion
+    while schema:  # dismantled in a loop, because the interpreter would recurse
         schema = schema.pop("items")
 
 
@@ -180,7 +184,9 @@ def test_a_schema_nested_without_end_is_not_described() -> None:
     ],
     ids=str,
 )
-def test_a_call_is_named_by_its_first_needed_text(schema: dict[str, Any], label: str) -> None:
+def test_a_call_is_labelled_by_its_first_required_string(
+    schema: dict[str, Any], label: str
+) -> None:
     assert shown.label_argument(schema) == label
 
 
@@ -193,10 +199,10 @@ TEXT = TextContent(text="hello")
     ("content", "structured", "text"),
     [
         pytest.param([TEXT, TextContent(text="you")], None, "hello\nyou", id="texts"),
-        pytest.param([TEXT], {"a": 1}, "hello", id="text goes before data"),
+        pytest.param([TEXT], {"a": 1}, "hello", id="text before data"),
         pytest.param([], {"a": [1, None]}, '{"a":[1,null]}', id="data"),
-        pytest.param([TextContent(text="")], [1], "\n[1]", id="data beside an empty text"),
-        pytest.param([], None, "[The call succeeded and gave no result.]", id="nothing"),
+        pytest.param([TextContent(text="")], [1], "\n[1]", id="data with an empty text"),
+        pytest.param([], None, "[The call succeeded without a result.]", id="nothing"),
         pytest.param(
             [ImageContent(data="QUJD" * 400, mime_type="image/png")],
             None,
@@ -235,12 +241,10 @@ def test_a_result_becomes_text(content: list[ContentBlock], structured: object, 
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [([TEXT], "hello"), ([], "It failed, and the server does not say why.")],
-    ids=["with a reason", "without"],
+    [([TEXT], "hello"), ([], "The call failed without a reason from the server.")],
+    ids=["with a reason", "without a reason"],
 )
-def test_an_error_of_the_server_is_an_error_of_the_tool(
-    content: list[ContentBlock], said: str
-) -> None:
+def test_a_server_error_is_a_tool_error(content: list[ContentBlock], said: str) -> None:
     with pytest.raises(ToolError, match=said):
         result_text(CallToolResult(content=content, is_error=True))
 
@@ -257,13 +261,13 @@ SEND = {
 @pytest.mark.parametrize(
     ("schema", "arguments", "complaint"),
     [
-        pytest.param(SEND, {"to": "bob"}, None, id="right"),
+        pytest.param(SEND, {"to": "bob"}, None, id="valid"),
         pytest.param(SEND, {}, "'to' is a required property", id="missing"),
         pytest.param(
-            SEND, {"to": "bob", "deep": [1]}, "deep[0]: 1 is not of type 'null'", id="where"
+            SEND, {"to": "bob", "deep": [1]}, "deep[0]: 1 is not of type 'null'", id="nested"
         ),
-        pytest.param({"type": "no such type"}, {"to": 1}, None, id="the schema is no schema"),
-        pytest.param({"$ref": "#/nowhere"}, {"to": 1}, None, id="it refers to nothing"),
+        pytest.param({"type": "no such type"}, {"to": 1}, None, id="invalid schema"),
+        pytest.param({"$ref": "#/nowhere"}, {"to": 1}, None, id="unresolvable reference"),
     ],
 )
 def test_arguments_are_checked(
@@ -274,7 +278,7 @@ def test_arguments_are_checked(
     assert check(arguments) == complaint
 
 
-def test_what_a_schema_refers_to_is_not_fetched() -> None:
+def test_references_in_a_schema_are_not_fetched() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(0)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/schema"
@@ -283,7 +287,7 @@ def test_what_a_schema_refers_to_is_not_fetched() -> None:
             listener.accept()
 
 
-def test_a_complaint_is_short_however_long_the_value_is() -> None:
+def test_an_error_is_short_for_a_value_of_any_length() -> None:
     complaint = make_checker("send", SEND)({"to": "x" * 100_000, "deep": list(range(100))})
     assert complaint is not None
     assert len(complaint) < 1_000
@@ -303,13 +307,13 @@ LOOK, PAY = listed("look", read_only=True), listed("pay")
 
 
 class Distance:
-    """A server in memory: it can be gone, refuse, and forget to answer."""
+    """A server in memory that can be lost, refuse calls or never answer."""
 
     def __init__(self, *tools: ListedTool) -> None:
         self.offers: tuple[ListedTool, ...] = tools
         self.calls: list[tuple[str, CallArguments, str]] = []
-        self.fails: Exception | None = None  # what a call comes to
-        self.down: Exception | None = None  # what connecting comes to
+        self.fails: Exception | None = None  # outcome of a call
+        self.down: Exception | None = None  # outcome of a connection attempt
         self.silent = False
         self.hears: ServerListener | None = None
         self.inside = 0
@@ -320,12 +324,12 @@ class Distance:
         self._called = asyncio.Event()
 
     async def called(self) -> None:
-        """Wait until a call is there."""
+        """Wait for a call."""
         async with asyncio.timeout(PATIENCE):
             await self._called.wait()
 
     async def asked_times(self, number: int) -> None:
-        """Wait until somebody has asked for the tools so many times."""
+        """Wait until the tools have been listed this many times."""
         async with asyncio.timeout(PATIENCE):
             while self._asks < number:
                 self._asked.clear()
@@ -364,7 +368,7 @@ class Distance:
 
 
 class Hand:
-    """A clock that is moved by hand."""
+    """A clock that tests advance."""
 
     def __init__(self) -> None:
         self.time = 0.0
@@ -377,7 +381,7 @@ class Hand:
 
 
 class House:
-    """One link to one server, and every step of it."""
+    """A connection to one server, with every step under the test's control."""
 
     def __init__(self, server: Distance, **settings: Any) -> None:
         self.server = server
@@ -401,13 +405,13 @@ class House:
         self._go.clear()
 
     async def moved(self) -> None:
-        """Wait until it has come, gone, looked again or begun a pause."""
+        """Wait for the next step: connected, lost, checked or paused."""
         async with asyncio.timeout(PATIENCE):
             await self._moved.wait()
         self._moved.clear()
 
     async def away(self) -> None:
-        """Wait until it is in a pause."""
+        """Wait until the connection pauses."""
         number = len(self.pauses)
         while len(self.pauses) == number:
             await self.moved()
@@ -442,7 +446,7 @@ async def test_a_call_reaches_the_server_once_with_its_key() -> None:
             LOOK,
             CallOutcomeUnclear("reset"),
             ToolError,
-            "shown gave no answer, its server far was lost: reset",
+            "shown returned no result, its server far was lost: reset",
         ),
         (
             PAY,
@@ -466,7 +470,7 @@ async def test_a_failed_call_says_whether_it_may_have_run(
     assert len(server.calls) == 1
 
 
-async def test_a_call_to_a_server_that_is_away_does_not_run() -> None:
+async def test_a_call_to_a_disconnected_server_does_not_run() -> None:
     server = Distance(PAY)
     server.down = OSError("no route")
     house = House(server)
@@ -478,7 +482,7 @@ async def test_a_call_to_a_server_that_is_away_does_not_run() -> None:
     assert server.calls == []
 
 
-async def test_pauses_grow_to_a_minute_and_begin_anew_after_a_long_connection() -> None:
+async def test_pauses_grow_to_a_minute_and_reset_after_a_long_connection() -> None:
     server = Distance(PAY)
     server.down = OSError("no route")
     house = House(server)
@@ -496,7 +500,7 @@ async def test_pauses_grow_to_a_minute_and_begin_anew_after_a_long_connection() 
     assert house.pauses[-1] == FIRST_PAUSE_SECONDS
 
 
-async def test_a_server_that_breaks_at_once_each_time_is_not_tried_without_pause() -> None:
+async def test_a_server_that_always_fails_is_retried_with_pauses() -> None:
     house = House(Distance(PAY))
     async with house.running() as link:
         for _ in range(3):
@@ -506,13 +510,13 @@ async def test_a_server_that_breaks_at_once_each_time_is_not_tried_without_pause
     assert house.pauses == [1, 2, 4]
 
 
-async def test_what_was_said_last_is_told_with_the_trouble() -> None:
+async def test_the_last_output_is_part_of_the_error() -> None:
     house = House(Distance(PAY))
     async with house.running() as link:
         link.on_stderr_line("out of cheese")
         link.on_disconnected()
         await house.away()
-        assert link.status == "not connected: its connection ended (it said: out of cheese)"
+        assert link.status == "not connected: the connection ended (last output: out of cheese)"
 
 
 @pytest.mark.parametrize(
@@ -522,24 +526,24 @@ async def test_what_was_said_last_is_told_with_the_trouble() -> None:
         (ExceptionGroup("g", [ExceptionGroup("h", [OSError("deep")])]), "deep"),
         (ValueError(), "ValueError"),
     ],
-    ids=["no program", "in groups", "without words"],
+    ids=["no program", "exception groups", "without a message"],
 )
-async def test_trouble_is_told_in_words(error: Exception, words: str) -> None:
+async def test_errors_are_described_in_words(error: Exception, words: str) -> None:
     server = Distance()
     server.down = error
     async with House(server).running() as link:
         assert link.status == f"not connected: {words}"
 
 
-async def test_a_server_that_does_not_answer_is_left() -> None:
+async def test_a_server_that_does_not_answer_is_disconnected() -> None:
     server = Distance(PAY)
     server.silent = True
     async with House(server).running() as link:
-        assert "it does not answer" in link.status
+        assert "the server does not answer" in link.status
         assert server.inside == 0
 
 
-async def test_changed_tools_are_taken_over() -> None:
+async def test_changed_tools_are_adopted() -> None:
     server = Distance(PAY)
     house = House(server)
     async with house.running() as link:
@@ -547,20 +551,20 @@ async def test_changed_tools_are_taken_over() -> None:
         link.on_tools_changed()
         await house.moved()
         assert link.tools == (LOOK,)
-        with pytest.raises(ToolError, match=r"pay has NOT run: .* does not offer it any more"):
+        with pytest.raises(ToolError, match=r"pay has NOT run: .* no longer offers it"):
             await link.call(PAY, "pay", {}, "key")
     assert server.calls == []
 
 
-async def test_what_was_reading_when_it_was_decided_does_not_run_with_effects() -> None:
+async def test_a_tool_that_is_no_longer_read_only_does_not_run() -> None:
     server = Distance(listed("look"))
     async with House(server).running() as link:
-        with pytest.raises(ToolError, match="has begun to have side effects"):
+        with pytest.raises(ToolError, match="now has side effects"):
             await link.call(LOOK, "look", {}, "key")
     assert server.calls == []
 
 
-async def test_a_server_that_is_gone_when_looked_at_is_connected_again() -> None:
+async def test_a_server_that_fails_the_check_is_reconnected() -> None:
     server = Distance(PAY)
     house = House(server)
     async with house.running() as link:
@@ -576,9 +580,7 @@ async def test_a_server_that_is_gone_when_looked_at_is_connected_again() -> None
     assert len(server.calls) == 1
 
 
-async def test_after_an_unclear_call_the_next_one_waits_until_the_server_has_been_looked_at() -> (
-    None
-):
+async def test_after_an_unclear_call_the_next_one_waits_for_a_check_of_the_server() -> None:
     server = Distance(PAY, LOOK)
     house = House(server)
     async with house.running() as link:
@@ -586,7 +588,7 @@ async def test_after_an_unclear_call_the_next_one_waits_until_the_server_has_bee
         with pytest.raises(ToolUnknownOutcome):
             await link.call(PAY, "pay", {}, "1")
         server.fails = None
-        assert await link.call(PAY, "pay", {}, "2") == "done"  # it was still there
+        assert await link.call(PAY, "pay", {}, "2") == "done"  # the server was still connected
         server.fails, server.down = CallOutcomeUnclear("reset"), OSError("gone")
         with pytest.raises(ToolUnknownOutcome):
             await link.call(PAY, "pay", {}, "3")
@@ -596,13 +598,13 @@ async def test_after_an_unclear_call_the_next_one_waits_until_the_server_has_bee
 
 
 async def failure(call: Awaitable[str]) -> ToolError:
-    """What a call comes to that fails."""
+    """Return the error of a call."""
     with pytest.raises(ToolError) as caught:
         await call
     return caught.value
 
 
-async def test_a_call_that_fails_after_its_server_has_gone_holds_up_nobody() -> None:
+async def test_a_call_that_fails_after_the_disconnection_blocks_no_other_call() -> None:
     server = Distance(PAY)
     house = House(server)
     async with house.running() as link, asyncio.TaskGroup() as group:
@@ -618,7 +620,7 @@ async def test_a_call_that_fails_after_its_server_has_gone_holds_up_nobody() -> 
             assert "not connected" in str(await failure(link.call(PAY, "pay", {}, "2")))
 
 
-async def test_a_server_that_is_busy_with_a_call_is_not_left_for_its_silence() -> None:
+async def test_a_silent_server_with_a_running_call_stays_connected() -> None:
     server = Distance(PAY)
     house = House(server)
     house.link._answer_seconds = 0.02
@@ -627,7 +629,7 @@ async def test_a_server_that_is_busy_with_a_call_is_not_left_for_its_silence() -
         paying = group.create_task(link.call(PAY, "pay", {}, "key"))
         server.silent = True
         link.on_tools_changed()
-        await server.asked_times(4)  # each time it waits as long as its patience lasts
+        await server.asked_times(4)  # each check waits until the time limit
         assert link.connected
         server.silent = False
         server.release.set()
@@ -637,14 +639,14 @@ async def test_a_server_that_is_busy_with_a_call_is_not_left_for_its_silence() -
         assert house.pauses == []
 
 
-async def test_only_enabled_tools_are_there(caplog: pytest.LogCaptureFixture) -> None:
+async def test_only_enabled_tools_are_listed(caplog: pytest.LogCaptureFixture) -> None:
     house = House(Distance(LOOK, PAY), enabled_tools=("pay", "fly"))
     async with house.running() as link:
         assert link.tools == (PAY,)
     assert "far has no tool fly" in caplog.text
 
 
-# --- all of them ---------------------------------------------------------------------------------
+# --- all servers ---------------------------------------------------------------------------------
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -652,7 +654,7 @@ class Context(msgspec.Struct, frozen=True):
 
 
 def together(*servers: Distance, **options: Any) -> McpServers:
-    """Servers that are named a, b, c."""
+    """Servers with the names a, b, c."""
     settings = [McpSettings(name=name, command="x") for name in "abc"[: len(servers)]]
     all_of_them = McpServers(settings, SystemClock(), **options)
     for link, server in zip(all_of_them._connections, servers, strict=True):
@@ -660,7 +662,7 @@ def together(*servers: Distance, **options: Any) -> McpServers:
     return all_of_them
 
 
-async def test_tools_come_with_their_risk_under_names_that_do_not_clash() -> None:
+async def test_tools_have_their_risk_and_unique_names() -> None:
     one, other = Distance(LOOK, PAY), Distance(PAY)
     servers = together(one, other, taken_names=("look",))
     async with asyncio.timeout(PATIENCE), servers.running():
@@ -677,7 +679,7 @@ async def test_tools_come_with_their_risk_under_names_that_do_not_clash() -> Non
     assert one.inside == other.inside == 0
 
 
-async def test_the_tools_of_a_server_that_is_away_are_not_offered_and_keep_their_names() -> None:
+async def test_tools_of_a_disconnected_server_are_not_offered_and_keep_their_names() -> None:
     one, other = Distance(PAY), Distance(PAY)
     servers = together(one, other)
     async with asyncio.timeout(PATIENCE), servers.running():
@@ -686,7 +688,7 @@ async def test_the_tools_of_a_server_that_is_away_are_not_offered_and_keep_their
         assert [tool.name for tool in servers.tools()] == ["a_pay"]
 
 
-async def test_a_server_that_does_not_come_up_holds_up_nobody_for_long() -> None:
+async def test_a_server_that_does_not_start_delays_the_start_only_briefly() -> None:
     one, slow = Distance(PAY), Distance(LOOK)
     slow.silent = True
     servers = together(one, slow, start_seconds=0.05)
@@ -696,7 +698,7 @@ async def test_a_server_that_does_not_come_up_holds_up_nobody_for_long() -> None
     assert slow.inside == 0
 
 
-async def test_what_goes_wrong_inside_comes_out_as_it_is() -> None:
+async def test_exceptions_of_the_block_are_not_wrapped() -> None:
     server, ours = Distance(PAY), KeyError("ours")
     with pytest.raises(KeyError, match="ours"):
         async with together(server).running():
@@ -704,7 +706,7 @@ async def test_what_goes_wrong_inside_comes_out_as_it_is() -> None:
     assert server.inside == 0
 
 
-async def test_being_cancelled_ends_all_connections() -> None:
+async def test_cancellation_ends_all_connections() -> None:
     server = Distance(PAY)
     up = asyncio.Event()
 
@@ -722,7 +724,7 @@ async def test_being_cancelled_ends_all_connections() -> None:
     assert server.inside == 0
 
 
-def test_nothing_is_imported_when_no_server_is_configured() -> None:
+def test_without_servers_nothing_is_imported() -> None:
     program = """
 import asyncio, sys
 from agent.tools.mcp.servers import McpServers
@@ -740,18 +742,16 @@ print(sorted({"mcp", "mcp_types", "jsonschema", "httpx2", "pydantic"} & set(sys.
     assert shown.stdout.strip() == b"[]"
 
 
-async def test_a_missing_package_is_told_and_holds_up_nobody(
+async def test_a_missing_package_is_reported_and_delays_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(
-        sys.modules, "agent.tools.mcp.session", None
-    )  # as if it could not be imported
+    monkeypatch.setitem(sys.modules, "agent.tools.mcp.session", None)  # simulates a missing package
     servers = McpServers([McpSettings(name="a", command="x")], SystemClock())
     async with asyncio.timeout(PATIENCE), servers.running():
         assert "install holdfast[mcp]" in servers.status()["a"]
 
 
-def test_regular_expressions_of_a_schema_are_left_to_its_server() -> None:
+def test_regular_expressions_in_a_schema_are_left_to_the_server() -> None:
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {

@@ -1,4 +1,4 @@
-"""A context that is held in a task of its own: nothing interrupts the leaving of it."""
+"""A context in a task of its own, whose exit no cancellation interrupts."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ def never() -> None:
 
 
 class Place:
-    """A context that takes as long as it is told to be entered and to be left."""
+    """A context with scripted durations of its entry and exit."""
 
     def __init__(self) -> None:
         self.may_enter, self.may_leave = asyncio.Event(), asyncio.Event()
@@ -50,7 +50,7 @@ async def fail(place: Place, error: Exception) -> None:
         raise error
 
 
-async def test_it_is_left_with_the_block_and_what_the_block_raises_is_raised() -> None:
+async def test_the_context_exits_with_the_block_and_exceptions_pass_through() -> None:
     place = Place()
     async with held.hold_context(place.open(), never):
         assert not place.leaving.is_set()
@@ -61,7 +61,7 @@ async def test_it_is_left_with_the_block_and_what_the_block_raises_is_raised() -
     assert place.left
 
 
-async def test_whoever_is_cancelled_again_and_again_still_waits_until_it_is_left() -> None:
+async def test_repeated_cancellation_still_waits_for_the_exit() -> None:
     place = Place()
     place.may_leave.clear()
     async with asyncio.timeout(5), asyncio.TaskGroup() as own:
@@ -79,7 +79,7 @@ async def test_whoever_is_cancelled_again_and_again_still_waits_until_it_is_left
     assert (place.left, place.interrupted) == (True, False)
 
 
-async def test_what_takes_too_long_to_be_left_is_interrupted(
+async def test_an_exit_that_takes_too_long_is_interrupted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(held, "LEAVE_SECONDS", 0.01)
@@ -92,7 +92,7 @@ async def test_what_takes_too_long_to_be_left_is_interrupted(
     assert place.interrupted
 
 
-async def test_whoever_is_cancelled_while_it_is_being_entered_does_not_enter() -> None:
+async def test_cancellation_during_the_entry_prevents_it() -> None:
     place = Place()
     place.may_enter.clear()
     async with asyncio.timeout(5), asyncio.TaskGroup() as own:
@@ -104,7 +104,7 @@ async def test_whoever_is_cancelled_while_it_is_being_entered_does_not_enter() -
 
 
 @pytest.mark.parametrize("when", ["entering", "leaving"])
-async def test_what_goes_wrong_is_raised(when: str) -> None:
+async def test_errors_of_the_context_are_raised(when: str) -> None:
     error = OSError("no such program")
 
     @contextlib.asynccontextmanager
@@ -119,7 +119,7 @@ async def test_what_goes_wrong_is_raised(when: str) -> None:
             assert when == "leaving"
 
 
-async def test_it_is_told_when_it_ends_by_itself() -> None:
+async def test_on_lost_is_called_when_the_context_ends_by_itself() -> None:
     lost = asyncio.Event()
 
     async def fail_inside() -> None:

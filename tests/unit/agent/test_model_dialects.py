@@ -1,4 +1,4 @@
-"""What the scripted server says in each protocol, judged by the official SDKs' own types."""
+"""The output of the scripted server in each protocol, checked with the types of the official SDKs."""
 
 import asyncio
 import json
@@ -33,13 +33,13 @@ ANSWER = (
 
 
 class Said(NamedTuple):
-    """What an answer says."""
+    """The content of an answer."""
 
     thought: str
     text: str
     calls: list[tuple[str, str, Any]]
     why: str | None
-    tokens: tuple[int, int, int]  # out, in, and of these from the cache
+    tokens: tuple[int, int, int]  # output, input, cached input
 
 
 SAID = Said(
@@ -58,7 +58,7 @@ every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
 def events(script: Script, protocol: ProtocolName) -> list[dict[str, Any]]:
-    """The JSON of all events; the name of an event must be its type."""
+    """Return the JSON of all events; the name of each event must be its type."""
     found = []
     for each in body_of(script, protocol).decode().split("\n\n"):
         name, _, data = each.rpartition("data: ")
@@ -75,7 +75,7 @@ def kinds(script: Script, protocol: ProtocolName) -> list[str]:
 # --- exact events ----------------------------------------------------------------------------
 
 
-def test_a_chat_is_made_of_chunks() -> None:
+def test_a_chat_answer_consists_of_chunks() -> None:
     common = '{"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "scripted", '
     choice = common + '"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": null}]}'
     finish = common + '"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}'
@@ -86,7 +86,7 @@ def test_a_chat_is_made_of_chunks() -> None:
     )
 
 
-def test_a_message_is_made_of_blocks() -> None:
+def test_a_message_consists_of_blocks() -> None:
     script = 'H R"hm" T"a" C(0,c1,read,{}) F tool_calls U(7) D'
     begun, *rest = events(script, "anthropic")
     assert begun["type"] == "message_start"
@@ -125,7 +125,7 @@ def _delta(index: int, delta: dict[str, Any]) -> dict[str, Any]:
     return {"type": "content_block_delta", "index": index, "delta": delta}
 
 
-def test_a_response_is_made_of_items() -> None:
+def test_a_response_consists_of_items() -> None:
     assert kinds('H R"hm" T"a" C(0,c1,read,{}) F tool_calls U D', "responses") == [
         "response.created",
         "response.in_progress",
@@ -149,7 +149,7 @@ def test_a_response_is_made_of_items() -> None:
     ]
 
 
-def test_the_events_of_a_response_are_numbered_and_name_their_item() -> None:
+def test_the_events_of_a_response_have_numbers_and_item_ids() -> None:
     whole = events(ANSWER, "responses")
     assert [event["sequence_number"] for event in whole] == list(range(len(whole)))
     open_now: dict[int, str] = {}
@@ -168,7 +168,7 @@ def test_the_events_of_a_response_are_numbered_and_name_their_item() -> None:
     assert len({item["id"] for item in done}) == len(done) == 4
 
 
-def test_what_is_open_is_sealed_by_nothing_but_what_comes_after_it() -> None:
+def test_an_open_block_is_sealed_only_by_a_later_step() -> None:
     half = "H C(0,c1,pay,'{\"amount\": 1')"
     assert "content_block_stop" not in kinds(f"{half} RST", "anthropic")
     assert "response.output_item.done" not in kinds(f"{half} RST", "responses")
@@ -187,7 +187,7 @@ def test_what_is_open_is_sealed_by_nothing_but_what_comes_after_it() -> None:
         ("pause_turn", "pause_turn"),
     ],
 )
-def test_a_message_says_why_it_stopped(reason: str, stop_reason: str) -> None:
+def test_a_message_has_its_stop_reason(reason: str, stop_reason: str) -> None:
     last = events(f'H T"a" F {reason}', "anthropic")[-1]
     assert last["delta"]["stop_reason"] == stop_reason
     whole = json.loads(body_of(f'H T"a" F {reason}', "anthropic", stream=False))
@@ -205,7 +205,7 @@ def test_a_message_says_why_it_stopped(reason: str, stop_reason: str) -> None:
         ("failed", "failed", None, "failed"),
     ],
 )
-def test_a_response_says_why_it_stopped(
+def test_a_response_has_its_status_and_reason(
     reason: str, status: str, why: object, of_the_item: str
 ) -> None:
     script = f'H R"b" T"a" F {reason} U'
@@ -221,13 +221,13 @@ def test_a_response_says_why_it_stopped(
 
 
 @pytest.mark.parametrize("between", ["", "W1", "P", "RST", "EOF", "HANG"])
-def test_the_reason_is_owed_only_until_the_next_step(between: str) -> None:
+def test_the_finish_reason_is_sent_before_the_next_step(between: str) -> None:
     script = f'H T"a" F stop {between}'
     assert "message_delta" in kinds(script, "anthropic")
     assert kinds(script, "responses")[-1] == "response.completed"
 
 
-def test_a_count_after_the_reason_was_said_changes_no_reason() -> None:
+def test_usage_after_the_finish_reason_keeps_the_reason() -> None:
     *_, first, second = events('H T"a" F stop W1 U(7)', "anthropic")
     assert first["delta"] == second["delta"]
     assert second["usage"]["output_tokens"] == 7
@@ -268,7 +268,7 @@ def test_a_count_after_the_reason_was_said_changes_no_reason() -> None:
     ],
     ids=PROTOCOLS,
 )
-def test_what_is_not_of_the_answer_is_said_as_it_is_usual(
+def test_pings_errors_and_raw_events_have_the_usual_form_of_the_protocol(
     protocol: ProtocolName, ping: str, event: str, fault: str
 ) -> None:
     assert body_of("P", protocol).decode() == ping
@@ -282,13 +282,13 @@ def test_what_is_not_of_the_answer_is_said_as_it_is_usual(
     ("script", "kind"),
     [('T"a" B', "text_delta"), ('R"a" B', "thinking_delta"), ("C(0,c,f,-) B", "input_json_delta")],
 )
-def test_an_event_without_content_fits_into_the_open_block(script: str, kind: str) -> None:
+def test_an_empty_event_belongs_to_the_open_block(script: str, kind: str) -> None:
     delta = events(f"H {script}", "anthropic")[-1]["delta"]
     assert delta.pop("type") == kind
     assert list(delta.values()) == [""]
 
 
-def test_an_event_without_content_says_nothing() -> None:
+def test_an_empty_event_without_open_block_has_no_content() -> None:
     started, empty = events("B", "anthropic")
     assert started["content_block"] == {"type": "text", "text": ""}
     assert empty["delta"] == {"type": "text_delta", "text": ""}
@@ -308,7 +308,7 @@ def test_an_event_without_content_says_nothing() -> None:
         ('C(0,c1,f,-) T"a" C(0,-,-,{})', "index=0"),
     ],
 )
-def test_calls_that_a_protocol_cannot_say_are_refused(
+def test_calls_that_a_protocol_cannot_express_are_refused(
     protocol: ProtocolName, stream: bool, script: str, step: str
 ) -> None:
     with pytest.raises(ValueError, match=rf"CallDelta\(.*{step}.*no counterpart"):
@@ -317,7 +317,7 @@ def test_calls_that_a_protocol_cannot_say_are_refused(
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_reason_that_no_response_has_is_refused(stream: bool) -> None:
+def test_a_finish_reason_without_counterpart_is_refused(stream: bool) -> None:
     with pytest.raises(ValueError, match=r"eos.*no counterpart"):
         body_of('H T"a" F eos D', "responses", stream=stream)
 
@@ -332,7 +332,7 @@ def test_a_reason_that_no_response_has_is_refused(stream: bool) -> None:
     ],
 )
 @pytest.mark.parametrize("stream", [True, False])
-def test_pieces_of_calls_find_their_call(
+def test_deltas_are_assigned_to_their_call(
     stream: bool, script: str, made: list[tuple[str, str, str]]
 ) -> None:
     answered = _answer_in(f"H {script} F tool_calls D", "responses", stream=stream)
@@ -348,7 +348,7 @@ def _answer_in(script: Script, protocol: ProtocolName, *, stream: bool) -> dict[
     return answer
 
 
-def test_chat_calls_that_share_an_index_are_told_apart_when_put_together() -> None:
+def test_chat_calls_with_one_index_are_separated_in_a_json_response() -> None:
     script = "H C(0,-,f,{}) C(0,-,g,'{') C(0,-,g,'}') C(-,-,-,-) F tool_calls"
     (choice,) = json.loads(body_of(script, stream=False))["choices"]
     assert choice["message"]["tool_calls"] == [
@@ -357,7 +357,7 @@ def test_chat_calls_that_share_an_index_are_told_apart_when_put_together() -> No
     ]
 
 
-# --- any answer, in the SDKs' own types ------------------------------------------------------
+# --- any answer, in the types of the SDKs ----------------------------------------------------
 
 TYPES: dict[ProtocolName, tuple[TypeAdapter[Any], TypeAdapter[Any]]] = {
     "chat": (TypeAdapter(ChatCompletionChunk), TypeAdapter(ChatCompletion)),
@@ -396,13 +396,13 @@ def answers(draw: st.DrawFn) -> list[Step]:
 
 @every_protocol
 @given(answers())
-def test_any_answer_is_well_formed_and_the_same_streamed_or_not(
+def test_any_answer_is_valid_and_the_same_with_and_without_streaming(
     protocol: ProtocolName, script: list[Step]
 ) -> None:
     of_event, of_whole = TYPES[protocol]
     read = []
     for event in events(script, protocol):
-        if event.get("type") != "ping":  # hidden by the SDK, and none of its types
+        if event.get("type") != "ping":  # the SDK hides pings and has no type for them
             of_event.validate_python(event)
             read.append(event)
     whole = of_whole.validate_json(body_of(script, protocol, stream=False).strip())
@@ -414,7 +414,7 @@ def test_any_answer_is_well_formed_and_the_same_streamed_or_not(
 
 
 def _contents(whole: dict[str, Any], protocol: ProtocolName) -> Iterator[tuple[str, ...]]:
-    """What a whole answer says, piece by piece."""
+    """Return the parts of a full answer."""
     match protocol:
         case "chat":
             message = whole["choices"][0]["message"]
@@ -479,12 +479,12 @@ def _blocks(read: list[dict[str, Any]]) -> list[tuple[str, ...]]:
     return [(*b[:-1], json.dumps(json.loads(b[-1]))) if b[1:] else tuple(b) for b in blocks]
 
 
-# --- the SDKs themselves ---------------------------------------------------------------------
+# --- the clients of the SDKs -----------------------------------------------------------------
 
 
 @asynccontextmanager
 async def messages(*scripts: Script) -> AsyncIterator[anthropic.resources.AsyncMessages]:
-    """Anthropic's client, in front of a server with these scripts."""
+    """Yield Anthropic's client, connected to a server with these scripts."""
     async with asyncio.timeout(5), ModelServer(*scripts) as server:
         root = server.url.removesuffix("/v1")
         async with anthropic.AsyncAnthropic(base_url=root, api_key="k", max_retries=0) as client:
@@ -590,7 +590,7 @@ async def test_the_sdk_reads_a_chat() -> None:
         ('H T"a" E"broken"', anthropic.APIStatusError, "api_error"),
     ],
 )
-async def test_the_sdk_knows_errors_in_messages(
+async def test_the_sdk_raises_errors_in_messages(
     script: str, error: type[anthropic.APIStatusError], kind: str
 ) -> None:
     async with messages(script) as client:
@@ -599,7 +599,7 @@ async def test_the_sdk_knows_errors_in_messages(
     assert caught.value.type == kind
 
 
-async def test_the_sdk_knows_errors_in_responses() -> None:
+async def test_the_sdk_raises_errors_in_responses() -> None:
     async with openai_client('S429"slow"', 'H T"a" E429"slow"', "H F failed") as client:
         with pytest.raises(openai.RateLimitError, match="slow"):
             await client.responses.create(model="scripted", input="go", stream=True)
@@ -659,7 +659,7 @@ def _neutral(role: str, content: str, **fields: Any) -> dict[str, Any]:
 
 
 @every_protocol
-def test_a_request_reads_the_same_in_every_protocol(protocol: ProtocolName) -> None:
+def test_a_request_is_parsed_the_same_in_every_protocol(protocol: ProtocolName) -> None:
     raw = BODIES[protocol].replace("SCHEMA", json.dumps(SCHEMA)).encode()
     asked = read_request(protocol, raw)
     assert asked.system == "Be kind."
@@ -680,14 +680,14 @@ def test_a_request_reads_the_same_in_every_protocol(protocol: ProtocolName) -> N
 
 
 @every_protocol
-def test_a_request_may_say_next_to_nothing(protocol: ProtocolName) -> None:
+def test_a_minimal_request_is_parsed(protocol: ProtocolName) -> None:
     asked = read_request(protocol, b"{}")
     assert (asked.system, asked.messages, asked.tools, asked.max_tokens) == ("", [], {}, None)
     assert asked.last_user_text == ""
 
 
 @pytest.mark.parametrize("role", ["system", "developer"])
-def test_instructions_may_stand_among_the_messages(role: str) -> None:
+def test_instructions_may_be_among_the_messages(role: str) -> None:
     sent = [{"role": role, "content": "Be kind."}, {"role": "user", "content": "go"}]
     keys: dict[ProtocolName, str] = {"chat": "messages", "responses": "input"}
     for protocol, key in keys.items():
@@ -695,7 +695,7 @@ def test_instructions_may_stand_among_the_messages(role: str) -> None:
         assert (asked.system, len(asked.messages)) == ("Be kind.", 1)
 
 
-def test_results_and_words_of_one_message_are_told_apart() -> None:
+def test_results_and_text_of_one_message_are_separated() -> None:
     content = [
         {"type": "tool_result", "tool_use_id": "c1", "content": "A"},
         {"type": "text", "text": "and now b"},
@@ -707,7 +707,7 @@ def test_results_and_words_of_one_message_are_told_apart() -> None:
     ]
 
 
-def test_calls_belong_to_what_the_assistant_said_just_before() -> None:
+def test_calls_belong_to_the_assistant_text_before_them() -> None:
     sent = [
         {"role": "assistant", "content": "I look."},
         *(
@@ -721,7 +721,7 @@ def test_calls_belong_to_what_the_assistant_said_just_before() -> None:
     assert read_request("responses", b'{"input": "go"}').messages == [_neutral("user", "go")]
 
 
-# --- whole bodies ----------------------------------------------------------------------------
+# --- JSON responses --------------------------------------------------------------------------
 
 
 @every_protocol
@@ -739,7 +739,7 @@ def test_calls_belong_to_what_the_assistant_said_just_before() -> None:
         pytest.param('H T"a" E"no" F stop D', True, id="an error instead"),
     ],
 )
-def test_a_whole_body_is_whole_if_the_script_tells_the_end(
+def test_a_json_response_is_complete_if_the_script_has_an_end(
     protocol: ProtocolName, script: str, parses: bool
 ) -> None:
     body = body_of(script, protocol, stream=False)
@@ -754,12 +754,12 @@ def test_a_whole_body_is_whole_if_the_script_tells_the_end(
 
 
 @every_protocol
-def test_a_whole_body_without_a_word_is_empty(protocol: ProtocolName) -> None:
+def test_a_json_response_without_steps_is_empty(protocol: ProtocolName) -> None:
     assert body_of("H B EOF", protocol, stream=False) == b""
     assert body_of('H X"no JSON" EOF', protocol, stream=False) == b"no JSON"
 
 
-def test_arguments_of_a_whole_message_are_the_characters_of_the_script() -> None:
+def test_arguments_in_a_json_response_are_those_of_the_script() -> None:
     body = body_of('H C(0,c1,f,{ "a":1e2 }) F tool_calls', "anthropic", stream=False)
     assert b'"input":{ "a":1e2 }' in body
     (cut_off,) = json.loads(body_of("H C(0,c1,f,'{\"a') F length", "anthropic", stream=False))[
@@ -769,7 +769,7 @@ def test_arguments_of_a_whole_message_are_the_characters_of_the_script() -> None
 
 
 @every_protocol
-def test_a_cut_is_a_cut_of_the_very_bytes(protocol: ProtocolName) -> None:
+def test_a_cut_script_yields_a_prefix_of_the_bytes(protocol: ProtocolName) -> None:
     for stream in (True, False):
         whole = body_of(ANSWER, protocol, stream=stream)
         for after in range(0, len(whole) + 1, 97):
@@ -778,7 +778,7 @@ def test_a_cut_is_a_cut_of_the_very_bytes(protocol: ProtocolName) -> None:
 
 
 @every_protocol
-def test_what_a_whole_script_costs_is_known_from_its_beginning(protocol: ProtocolName) -> None:
+def test_the_first_event_has_the_input_tokens_of_the_script(protocol: ProtocolName) -> None:
     for script in (ok("a"), 'H [T"a" U]*1 F stop D', 'H [T"a"]*2 U(7,20) D'):
         assert body_of(script, protocol)
     begun = events("H [U(7,20)]*1", "anthropic")[0]["message"]["usage"]
@@ -789,7 +789,7 @@ def test_what_a_whole_script_costs_is_known_from_its_beginning(protocol: Protoco
     ("protocol", "kind"),
     [("chat", "scripted"), ("anthropic", "not_found_error"), ("responses", "scripted")],
 )
-def test_an_error_status_has_the_shape_of_its_protocol(protocol: ProtocolName, kind: str) -> None:
+def test_an_error_response_has_the_form_of_its_protocol(protocol: ProtocolName, kind: str) -> None:
     refused = json.loads(refusal_in(protocol, 404, "gone"))
     assert (refused["error"]["message"], refused["error"]["type"]) == ("gone", kind)
     assert (refused.get("type") == "error") == (protocol == "anthropic")

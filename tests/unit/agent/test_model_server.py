@@ -62,7 +62,7 @@ every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
 async def body_in(reader: asyncio.StreamReader) -> bytes:
-    """The body of a chunked response, to its end."""
+    """Read the body of a chunked response to the end."""
     await reader.readuntil(b"\r\n\r\n")
     whole = b""
     while size := int(await reader.readline(), 16):
@@ -78,7 +78,7 @@ def deltas(script: str) -> list[Any]:
     return [json.loads(e[6:])["choices"][0] for e in body_of(script).split(b"\n\n") if e]
 
 
-def test_the_language_reads_every_step() -> None:
+def test_every_step_is_parsed() -> None:
     assert [type(step) for step in steps('H T"a" [P W.05]*3 S429 RST HANG EOF')] == [
         Head,
         Text,
@@ -92,7 +92,7 @@ def test_the_language_reads_every_step() -> None:
     assert steps(ok("x")) == ok("x")
 
 
-def test_the_language_knows_more_of_some_steps() -> None:
+def test_steps_with_options_are_parsed() -> None:
     assert steps("U U(7) U(7,100) U(7,100,60)") == (
         Usage(5, 10),
         Usage(7, 10),
@@ -107,7 +107,7 @@ def test_the_language_knows_more_of_some_steps() -> None:
     )
 
 
-def test_the_language_writes_chat_completions() -> None:
+def test_a_script_is_written_as_chat_completions() -> None:
     text, thought, called, finished = deltas('T"a \\"b\\"" R"hm" C(0,c1,read,{"a": [1, 2]}) F stop')
     assert text["delta"] == {"content": 'a "b"'}
     assert thought["delta"] == {"reasoning_content": "hm"}
@@ -122,7 +122,7 @@ def test_the_language_writes_chat_completions() -> None:
     assert finished["finish_reason"] == "stop"
 
 
-def test_absent_fields_are_absent() -> None:
+def test_absent_fields_are_omitted() -> None:
     (piece,) = deltas("C(-,-,-,'{\"amount\": 1')")
     assert piece["delta"]["tool_calls"] == [
         {"type": "function", "function": {"arguments": '{"amount": 1'}}
@@ -130,7 +130,7 @@ def test_absent_fields_are_absent() -> None:
 
 
 @pytest.mark.parametrize("script", ["Z", 'T"a', "H Zzz", "C(1,2)", "E", "U(1,2,3,4)"])
-def test_a_script_that_makes_no_sense_is_refused(script: str) -> None:
+def test_an_invalid_script_is_refused(script: str) -> None:
     with pytest.raises(ValueError, match="not a step"):
         steps(script)
 
@@ -141,7 +141,7 @@ def test_a_script_can_be_cut_after_any_byte() -> None:
     assert cut(calls(("c1", "f", "{}")), 5, "HANG")[-1] == Hang()
 
 
-async def test_bytes_go_out_exactly_and_the_request_is_recorded() -> None:
+async def test_the_exact_bytes_are_sent_and_the_request_is_recorded() -> None:
     async with ModelServer('H X"abc" EOF') as server:
         async with asking(server, {"messages": [{"role": "user", "content": "hi"}]}) as reader:
             assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 OK\r\n")
@@ -154,7 +154,7 @@ async def test_bytes_go_out_exactly_and_the_request_is_recorded() -> None:
         assert not received.left
 
 
-async def test_a_client_that_leaves_is_seen() -> None:
+async def test_a_disconnected_client_is_noticed() -> None:
     async with ModelServer('H T"a" HANG') as server:
         async with asking(server) as reader:
             await reader.readuntil(b"\r\n\r\n")
@@ -167,7 +167,7 @@ async def test_a_client_that_leaves_is_seen() -> None:
         assert received.closed_at >= received.at
 
 
-async def test_a_reset_comes_after_all_that_was_written() -> None:
+async def test_a_reset_follows_all_written_bytes() -> None:
     async with ModelServer('H X"abc" RST') as server, asking(server) as reader:
         await reader.readuntil(b"\r\n\r\n")
         assert await lines(reader, 2) == [b"3", b"abc"]
@@ -175,21 +175,21 @@ async def test_a_reset_comes_after_all_that_was_written() -> None:
             await reader.read()
 
 
-async def test_a_request_too_many_is_seen() -> None:
+async def test_an_unexpected_request_is_recorded() -> None:
     async with ModelServer(ok("a")) as server:
         for expected in (b"200", b"599"):
             async with asking(server) as reader:
                 assert expected in await reader.readline()
 
 
-async def test_one_script_may_answer_everything() -> None:
+async def test_one_script_can_answer_all_requests() -> None:
     async with ModelServer(always(ok("a"))) as server:
         for _ in range(3):
             async with asking(server) as reader:
                 assert b"200" in await reader.readline()
 
 
-async def test_an_echo_answers_with_what_was_said() -> None:
+async def test_an_echo_answers_with_the_text_of_the_request() -> None:
     async with ModelServer(echo()) as server:
         body = {"messages": [{"role": "user", "content": "good day"}]}
         async with asking(server, body) as reader:
@@ -201,7 +201,7 @@ async def test_an_echo_answers_with_what_was_said() -> None:
 
 
 @every_protocol
-async def test_the_path_tells_the_protocol(protocol: ProtocolName) -> None:
+async def test_the_path_selects_the_protocol(protocol: ProtocolName) -> None:
     script = 'H T"Hel" P T"lo" C(0,c1,read,{}) F tool_calls U D'
     async with ModelServer(script) as server:
         async with asking(server, {"model": "m"}, PATHS[protocol]) as reader:
@@ -212,7 +212,7 @@ async def test_the_path_tells_the_protocol(protocol: ProtocolName) -> None:
 
 @every_protocol
 @pytest.mark.parametrize("body", [{"stream": False}, {"stream": None}], ids=str)
-async def test_who_asks_for_no_stream_gets_one_body(
+async def test_a_request_without_streaming_gets_a_json_response(
     protocol: ProtocolName, body: dict[str, Any]
 ) -> None:
     async with ModelServer(ok("a")) as server:
@@ -224,7 +224,7 @@ async def test_who_asks_for_no_stream_gets_one_body(
 @every_protocol
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("ending", ["RST", "FIN", "HANG"])
-async def test_every_protocol_may_be_cut_anywhere(
+async def test_every_protocol_can_be_cut_at_any_byte(
     protocol: ProtocolName, stream: bool, ending: str
 ) -> None:
     whole = body_of(f'H T"abc" {ending}', protocol, stream=stream)
@@ -252,7 +252,7 @@ async def _read_on(reader: asyncio.StreamReader, expected: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_a_request_may_be_left_without_any_response(stream: bool) -> None:
+async def test_a_request_can_stay_without_a_response(stream: bool) -> None:
     async with ModelServer("HANG") as server:
         async with asking(server, {"stream": stream}) as reader:
             received = await server.request(1)
@@ -264,19 +264,19 @@ async def test_a_request_may_be_left_without_any_response(stream: bool) -> None:
         assert received.left
 
 
-async def test_a_wait_is_a_wait_for_those_who_want_no_stream_as_well() -> None:
+async def test_a_wait_also_delays_a_json_response() -> None:
     loop = asyncio.get_running_loop()
     async with (
         ModelServer('H P T"a" [W.02]*3 F stop') as server,
         asking(server, {"stream": False}) as reader,
     ):
         await reader.readuntil(b"\r\n\r\n")
-        assert await lines(reader, 2) == [b"1", b""]  # an empty line, for a sign of life
+        assert await lines(reader, 2) == [b"1", b""]  # an empty line as a keepalive
         assert b"chat.completion" in await reader.readuntil(b"\r\n0\r\n")
         assert loop.time() - server.requests[0].at >= 0.06
 
 
-async def test_a_script_that_its_protocol_cannot_say_ends_the_test() -> None:
+async def test_a_script_without_counterpart_in_the_protocol_fails_the_test() -> None:
     async def play() -> None:
         async with (
             ModelServer("H C(0,-,read,{})") as server,
@@ -290,7 +290,7 @@ async def test_a_script_that_its_protocol_cannot_say_ends_the_test() -> None:
 
 
 @every_protocol
-async def test_a_request_too_many_is_refused_in_its_own_protocol(protocol: ProtocolName) -> None:
+async def test_an_unexpected_request_is_refused_in_its_own_protocol(protocol: ProtocolName) -> None:
     async with ModelServer() as server, asking(server, None, PATHS[protocol]) as reader:
         answer = await reader.readuntil(b"}}" if protocol != "anthropic" else b'scripted"}')
         assert answer.startswith(b"HTTP/1.1 599")
@@ -309,7 +309,7 @@ async def test_a_request_too_many_is_refused_in_its_own_protocol(protocol: Proto
     ],
     ids=["openai", "anthropic"],
 )
-async def test_models_are_listed_as_the_client_knows_it(
+async def test_models_are_listed_in_the_form_of_the_client(
     path: str, headers: str, listed: object
 ) -> None:
     async with ModelServer() as server, asking(server, None, path, headers) as reader:
@@ -320,13 +320,13 @@ async def test_models_are_listed_as_the_client_knows_it(
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/messages/count_tokens"])
-async def test_nothing_answers_elsewhere(path: str) -> None:
+async def test_other_paths_are_not_found(path: str) -> None:
     async with ModelServer(ok("a")) as server, asking(server, None, path) as reader:
         assert b"404" in await reader.readline()
         assert not server.requests
 
 
-async def test_a_request_is_read_in_no_protocol_s_words() -> None:
+async def test_a_request_is_recorded_independently_of_the_protocol() -> None:
     body = {
         "model": "m",
         "system": "Be kind.",
@@ -346,7 +346,7 @@ async def test_a_request_is_read_in_no_protocol_s_words() -> None:
 
 
 @pytest.mark.parametrize("key", ["messages", "input"])
-async def test_an_echo_understands_every_protocol(key: str) -> None:
+async def test_an_echo_works_in_every_protocol(key: str) -> None:
     path = PATHS["responses" if key == "input" else "anthropic"]
     async with ModelServer(echo()) as server:
         body = {key: [{"role": "user", "content": "hello"}], "stream": False}
@@ -354,7 +354,7 @@ async def test_an_echo_understands_every_protocol(key: str) -> None:
             assert b"echo: hello" in await body_in(reader)
 
 
-async def test_it_serves_as_a_process_of_its_own() -> None:
+async def test_the_server_runs_as_a_separate_process() -> None:
     async with asyncio.timeout(10):
         process = await asyncio.create_subprocess_exec(
             sys.executable,

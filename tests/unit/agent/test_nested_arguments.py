@@ -19,11 +19,13 @@ _DEEP = 100_000
         pytest.param('{"path":' * _DEEP + "1" + "}" * _DEEP, ArgumentsState.INVALID, id="objects"),
     ],
 )
-def test_what_nobody_can_follow_is_not_whole(arguments: str, shape: ArgumentsState) -> None:
+def test_arguments_nested_too_deeply_are_not_complete(
+    arguments: str, shape: ArgumentsState
+) -> None:
     assert classify_arguments(arguments) is shape
 
 
-def test_a_call_that_is_nested_too_deeply_is_answered_and_does_not_run() -> None:
+def test_a_call_nested_too_deeply_gets_an_error_and_does_not_run() -> None:
     arguments = '{"path":' + "[" * _DEEP + "]" * _DEEP + "}"
     call = StepCall(
         id="c1",

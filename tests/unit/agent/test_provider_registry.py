@@ -27,18 +27,18 @@ def test_providers_are_built_by_name() -> None:
     assert {"demo", "openai"} <= set(available_providers())
 
 
-def test_a_target_is_named_by_service_and_model() -> None:
+def test_a_label_names_service_and_model() -> None:
     assert Target(DemoProvider(), "demo", TargetSettings()).label == "demo/demo"
 
 
-def test_a_provider_that_is_not_installed_is_named_with_those_that_are() -> None:
+def test_the_error_for_an_unknown_provider_lists_the_installed_ones() -> None:
     with pytest.raises(
         UnknownProvider, match=r"no model provider 'guest'.*anthropic, demo, openai"
     ):
         build_provider(msgspec.structs.replace(TargetSettings(), provider="guest"))
 
 
-def test_providers_of_other_distributions_are_found_by_their_entry_points(
+def test_providers_of_other_distributions_are_loaded_from_entry_points(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     info = tmp_path / "guest-1.0.dist-info"
@@ -63,11 +63,11 @@ async def choose(settings: TargetSettings) -> str:
         await provider.aclose()
 
 
-async def test_a_configured_name_is_taken_as_it_is() -> None:
+async def test_a_configured_model_is_used_unchanged() -> None:
     assert await choose(openai_settings("http://127.0.0.1:9/v1")) == "scripted"
 
 
-async def test_the_service_s_usual_model_is_taken_where_the_service_is_its_own() -> None:
+async def test_the_default_model_is_used_only_at_the_official_service() -> None:
     assert await choose(TargetSettings()) == "demo"
 
 
@@ -75,13 +75,15 @@ def nameless(url: str) -> TargetSettings:
     return msgspec.structs.replace(openai_settings(url), name=None)
 
 
-async def test_the_only_model_that_a_server_lists_is_taken() -> None:
+async def test_the_only_listed_model_is_used() -> None:
     async with ModelServer(models=["llama"]) as server:
         assert await choose(nameless(server.url)) == "llama"
 
 
 @pytest.mark.parametrize(("models", "words"), [(["a", "b"], "a, b"), ([], "none")])
-async def test_of_several_models_one_must_be_named(models: list[str], words: str) -> None:
+async def test_with_several_listed_models_one_must_be_configured(
+    models: list[str], words: str
+) -> None:
     async with ModelServer(models=models) as server:
         with pytest.raises(ModelNotChosen, match=f"offers: {words}") as raised:
             await choose(nameless(server.url))
@@ -89,19 +91,19 @@ async def test_of_several_models_one_must_be_named(models: list[str], words: str
 
 
 @pytest.mark.parametrize("path", ["/nothing/v1", "/nonsense/v1"])
-async def test_a_server_without_a_list_needs_a_name(path: str) -> None:
+async def test_a_server_without_a_model_list_needs_a_configured_model(path: str) -> None:
     async with ModelServer() as server:
         with pytest.raises(ModelNotChosen):
             await choose(nameless(server.url.removesuffix("/v1") + path))
 
 
-async def test_a_provider_that_lists_nothing_needs_a_name() -> None:
+async def test_a_provider_without_a_model_list_needs_a_configured_model() -> None:
     settings = TargetSettings(provider="anthropic", base_url="http://127.0.0.1:9")
     with pytest.raises(ModelNotChosen):
         await choose_model(DemoProvider(), settings)
 
 
-def test_the_loop_and_the_demo_load_no_sdk() -> None:
+def test_the_loop_and_the_demo_import_no_sdk() -> None:
     code = (
         "import sys, agent.loop, agent.providers.demo; "
         "print(*{name.partition('.')[0] for name in sys.modules})"

@@ -36,7 +36,7 @@ def body(request: ModelRequest, *without: str) -> Any:
     return json.loads(encode_request(request, frozenset(without)))
 
 
-def test_a_plain_request_says_only_what_was_asked_for() -> None:
+def test_a_plain_request_has_no_optional_fields() -> None:
     assert body(ModelRequest("m", "", (Message("user", "hi"),))) == {
         "model": "m",
         "input": [
@@ -52,7 +52,7 @@ def test_a_plain_request_says_only_what_was_asked_for() -> None:
     }
 
 
-def test_every_option_has_its_place() -> None:
+def test_every_option_has_its_field() -> None:
     tool = ToolSchema("read", "Reads.", {"type": "object"})
     request = ModelRequest(
         "m",
@@ -86,7 +86,7 @@ def test_every_option_has_its_place() -> None:
     }
 
 
-def test_what_a_service_does_not_take_is_left_out() -> None:
+def test_unsupported_features_are_omitted() -> None:
     kept = encode_reasoning(ReasoningBlocks("openai-responses/m", "hm", (THOUGHT,)))
     rows = (Message("assistant", "hi", reasoning=kept),)
     request = ModelRequest("m", "", rows, reasoning_effort="high")
@@ -97,7 +97,7 @@ def test_what_a_service_does_not_take_is_left_out() -> None:
     assert [item["type"] for item in without["input"]] == ["message"]
 
 
-def test_a_model_that_is_not_to_think_is_not_asked_what_it_thought() -> None:
+def test_without_reasoning_no_summary_is_requested() -> None:
     request = ModelRequest("m", "", (), reasoning_effort="none")
     assert body(request)["reasoning"] == {"effort": "none"}
 
@@ -105,7 +105,7 @@ def test_a_model_that_is_not_to_think_is_not_asked_what_it_thought() -> None:
 THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
 
 
-def test_calls_results_and_thoughts_go_back_exactly_as_they_were() -> None:
+def test_calls_results_and_reasoning_are_replayed_exactly() -> None:
     arguments = '{ "path":\t"ä" }'
     only_a_name = {"type": "reasoning", "id": "rs_2", "summary": []}
     mine = encode_reasoning(ReasoningBlocks("openai-responses/m", "hm", (THOUGHT, only_a_name)))
@@ -165,9 +165,7 @@ def test_calls_results_and_thoughts_go_back_exactly_as_they_were() -> None:
         ("Restored nothing, included nothing.", None),
     ],
 )
-def test_the_first_option_that_an_error_names_is_the_one_to_leave_out(
-    said: str, option: str | None
-) -> None:
+def test_the_first_feature_that_an_error_names_is_omitted(said: str, option: str | None) -> None:
     named = [name for name, words in OPTIONAL_FEATURES.items() if words.search(said.lower())]
     assert next(iter(named), None) == option
 
@@ -284,27 +282,27 @@ def message(*texts: str) -> dict[str, Any]:
                 ended(output=[message("a", "b")]),
             ],
             [TextChunk("a"), TextChunk("b"), PingChunk(), *END],
-            id="text only when its part is done",
+            id="text only in the done event",
         ),
         pytest.param(
             [item_done(0, **message("a", "b")), ended(output=[message("a", "b")])],
             [TextChunk("a"), TextChunk("b"), *END],
-            id="text only when its message is done",
+            id="text only in the item",
         ),
         pytest.param(
             [ended(output=[message("a"), message("b")])],
             [TextChunk("a"), TextChunk("b"), *END],
-            id="text only at the end",
+            id="text only in the last event",
         ),
         pytest.param(
             [said("a", None, None), item_done(0, **message("a")), ended(output=[message("a")])],
             [TextChunk("a"), PingChunk(), *END],
-            id="pieces that do not say where they belong are not told twice",
+            id="deltas without a position are not repeated",
         ),
         pytest.param(
             [said("a", 0, None), item_done(0, **message("a")), ended()],
             [TextChunk("a"), PingChunk(), *END],
-            id="pieces that name only the message are not told twice",
+            id="deltas with only an item are not repeated",
         ),
         pytest.param(
             [said(""), ended(output=[message("")])], [PingChunk(), *END], id="nothing at all"
@@ -324,12 +322,12 @@ def message(*texts: str) -> dict[str, Any]:
                 ended(),
             ],
             [TextChunk("no"), FinishChunk("refusal"), DoneChunk()],
-            id="a refusal in one piece",
+            id="a refusal only in the done event",
         ),
         pytest.param(
             [item_done(0, type="message", content=[{"type": "refusal", "refusal": "no"}]), ended()],
             [TextChunk("no"), FinishChunk("refusal"), DoneChunk()],
-            id="a refusal only when its message is done",
+            id="a refusal only in the item",
         ),
         pytest.param(
             [ended("incomplete", incomplete_details={"reason": "max_output_tokens"})],
@@ -339,25 +337,27 @@ def message(*texts: str) -> dict[str, Any]:
         pytest.param(
             [ended("incomplete", incomplete_details={"reason": "content_filter"})],
             [FinishChunk("content_filter"), DoneChunk()],
-            id="the filter",
+            id="the content filter",
         ),
         pytest.param(
-            [ended("incomplete")], [FinishChunk("length"), DoneChunk()], id="incomplete, but why"
+            [ended("incomplete")],
+            [FinishChunk("length"), DoneChunk()],
+            id="incomplete without a reason",
         ),
         pytest.param(
             [event("response.completed", response={"status": "incomplete"})],
             [FinishChunk("length"), DoneChunk()],
-            id="what the answer says of itself is surer than the event's name",
+            id="the status overrides the event name",
         ),
         pytest.param(
             [event("response.completed", response={"status": "in_progress"})],
             END,
-            id="a status that was not brought up to date",
+            id="an outdated status",
         ),
-        pytest.param([event("response.completed")], END, id="an end without the answer"),
-        pytest.param([b"data: [DONE]\n\n"], [DoneChunk()], id="the end mark of the other protocol"),
+        pytest.param([event("response.completed")], END, id="a last event without a response"),
+        pytest.param([b"data: [DONE]\n\n"], [DoneChunk()], id="[DONE]"),
         pytest.param([b"data: null\n\n"], [PingChunk()], id="null"),
-        pytest.param([b"data: NaN\n\n"], [PingChunk()], id="no number"),
+        pytest.param([b"data: NaN\n\n"], [PingChunk()], id="NaN"),
         pytest.param([b"data: []\n\n"], [PingChunk()], id="a list"),
         pytest.param([b"data: {}\n\n"], [PingChunk()], id="nothing"),
         pytest.param([b'data: {"type":7}\n\n'], [PingChunk()], id="a number as the type"),
@@ -366,23 +366,23 @@ def message(*texts: str) -> dict[str, Any]:
         pytest.param(
             [item_done(0, type="web_search_call", status="completed")],
             [PingChunk()],
-            id="a tool of the service",
+            id="a built-in tool of the service",
         ),
-        pytest.param([arguments("x")], [PingChunk()], id="arguments of no call"),
+        pytest.param([arguments("x")], [PingChunk()], id="arguments without a call"),
         pytest.param(
             [event("response.function_call_arguments.done", output_index=0, arguments="{}")],
             [PingChunk()],
-            id="all arguments of no call",
+            id="full arguments without a call",
         ),
         pytest.param(
             [b'event: response.output_text.delta\ndata: {"delta":"a"}\n\n'],
             [TextChunk("a")],
-            id="a type that stands only in the event's name",
+            id="type only in the event name",
         ),
         pytest.param(
             [b'data: {"type":"response.output_text.delta","delta":"\\ud83d","x":NaN}\n\n'],
             [TextChunk("\ufffd")],
-            id="half a character, and no number",
+            id="an unpaired surrogate and NaN",
         ),
         pytest.param(
             [b'data: {"type":"response.output_text.delta","delta":"a"}'],
@@ -390,11 +390,11 @@ def message(*texts: str) -> dict[str, Any]:
             id="a last event without its blank line",
         ),
         pytest.param(
-            [b'data: {"type":"response.output_text.delta","del'], [], id="a torn last event"
+            [b'data: {"type":"response.output_text.delta","del'], [], id="an incomplete last event"
         ),
     ],
 )
-def test_reads_an_answer(pieces: list[bytes], chunks: list[Chunk]) -> None:
+def test_events_are_converted_to_chunks(pieces: list[bytes], chunks: list[Chunk]) -> None:
     got = read(*pieces)
     # Usage stands beside the reason; which of the two is first does not matter.
     assert sorted(map(repr, got)) == sorted(map(repr, chunks))
@@ -429,13 +429,16 @@ def reasoning(text: str, item: int = 0) -> bytes:
             id="summaries",
         ),
         pytest.param(
-            [reasoning("a"), summary("short"), reasoning("b")], "ab", (), id="told in both forms"
+            [reasoning("a"), summary("short"), reasoning("b")],
+            "ab",
+            (),
+            id="summary and full reasoning",
         ),
         pytest.param(
             [item_done(2, **{**THOUGHT, "summary": [{"text": "x"}, {"text": "y"}]})],
             "x\n\ny",
             ({**THOUGHT, "summary": [{"text": "x"}, {"text": "y"}]},),
-            id="a summary only when it is done",
+            id="summary only in the item",
         ),
         pytest.param(
             [
@@ -444,24 +447,29 @@ def reasoning(text: str, item: int = 0) -> bytes:
             ],
             "x",
             ({"type": "reasoning", "content": [{"text": "x"}]}, THOUGHT),
-            id="thoughts without a place",
+            id="reasoning without a position",
         ),
         pytest.param(
-            [ended(output=[THOUGHT, message("hi")])], "", (THOUGHT,), id="thoughts only at the end"
+            [ended(output=[THOUGHT, message("hi")])],
+            "",
+            (THOUGHT,),
+            id="reasoning only in the last event",
         ),
         pytest.param(
             [summary("a", 3), ended(output=[{**THOUGHT, "summary": [{"text": "a"}]}])],
             "a",
             ({**THOUGHT, "summary": [{"text": "a"}]},),
-            id="shown in pieces, kept at the end",
+            id="shown from deltas, kept from the last event",
         ),
         pytest.param(
-            [item_done(0, **THOUGHT), ended(output=[THOUGHT])], "", (THOUGHT,), id="not kept twice"
+            [item_done(0, **THOUGHT), ended(output=[THOUGHT])], "", (THOUGHT,), id="kept once"
         ),
-        pytest.param([summary("")], "", (), id="an empty piece"),
+        pytest.param([summary("")], "", (), id="an empty delta"),
     ],
 )
-def test_reads_thoughts(pieces: list[bytes], text: str, parts: tuple[Any, ...]) -> None:
+def test_reasoning_is_shown_once_and_kept_for_replay(
+    pieces: list[bytes], text: str, parts: tuple[Any, ...]
+) -> None:
     step = collected(*pieces)
     assert step.reasoning == text
     assert step.opaque_parts == parts
@@ -487,7 +495,7 @@ def test_reads_thoughts(pieces: list[bytes], text: str, parts: tuple[Any, ...]) 
                 ended(output=[{"type": "function_call", "call_id": "c1", "arguments": "{}"}]),
             ],
             None,
-            id="a whole answer that contradicts itself at its end",
+            id="a contradicting last event",
         ),
         pytest.param(
             [
@@ -506,7 +514,7 @@ def test_reads_thoughts(pieces: list[bytes], text: str, parts: tuple[Any, ...]) 
                 CallChunk(0, ended=True),
                 *CALLED,
             ],
-            id="a call in pieces",
+            id="a call in deltas",
         ),
         pytest.param(
             [call(0, "c1"), call_done(0, "c1", "{}"), ended()],
@@ -516,7 +524,7 @@ def test_reads_thoughts(pieces: list[bytes], text: str, parts: tuple[Any, ...]) 
                 CallChunk(0, ended=True),
                 *CALLED,
             ],
-            id="arguments only when the call is done",
+            id="arguments only in the done event",
         ),
         pytest.param(
             [call(0, "c1", arguments='{"a":1}'), call_done(0, "c1", ""), ended()],
@@ -536,7 +544,7 @@ def test_reads_thoughts(pieces: list[bytes], text: str, parts: tuple[Any, ...]) 
                 CallChunk(3, ended=True),
                 *CALLED,
             ],
-            id="a call that was never announced",
+            id="a call without an announcement",
         ),
         pytest.param(
             [ended(output=[{"type": "function_call", "id": "x", "name": "f", "arguments": "{}"}])],
@@ -546,7 +554,7 @@ def test_reads_thoughts(pieces: list[bytes], text: str, parts: tuple[Any, ...]) 
                 CallChunk(0, ended=True),
                 *CALLED,
             ],
-            id="a call only at the end, and only with the item's id",
+            id="a call only in the last event, with the item id",
         ),
         pytest.param(
             [call(0, "c1"), arguments('{"a":1'), call_done(0, "c1", '{"a":1}'), ended()],
@@ -557,7 +565,7 @@ def test_reads_thoughts(pieces: list[bytes], text: str, parts: tuple[Any, ...]) 
                 CallChunk(0, ended=True),
                 *CALLED,
             ],
-            id="a piece was lost: the longer one counts",
+            id="a lost delta: the longer version counts",
         ),
         pytest.param(
             [call(0, "c1"), arguments('{"a":1}'), call_done(0, "c1", '{"a":1'), ended()],
@@ -567,7 +575,7 @@ def test_reads_thoughts(pieces: list[bytes], text: str, parts: tuple[Any, ...]) 
                 CallChunk(0, ended=True),
                 *CALLED,
             ],
-            id="the statement is the shorter one and not whole",
+            id="the repetition is shorter and invalid",
         ),
         pytest.param(
             [call(0, "c1"), arguments('{"a":1}'), call_done(0, "c1", '{"a":1}}'), ended()],
@@ -577,7 +585,7 @@ def test_reads_thoughts(pieces: list[bytes], text: str, parts: tuple[Any, ...]) 
                 CallChunk(0, ended=True),
                 *CALLED,
             ],
-            id="the statement is the longer one and not valid",
+            id="the repetition is longer and invalid",
         ),
         pytest.param(
             [
@@ -596,7 +604,7 @@ def test_reads_thoughts(pieces: list[bytes], text: str, parts: tuple[Any, ...]) 
                 CallChunk(0, ended=True),
                 *CALLED,
             ],
-            id="every call at the same place",
+            id="all calls at one position",
         ),
         pytest.param(
             [
@@ -617,12 +625,12 @@ def test_reads_thoughts(pieces: list[bytes], text: str, parts: tuple[Any, ...]) 
                 CallChunk(1, ended=True),
                 *CALLED,
             ],
-            id="calls without a place",
+            id="calls without positions",
         ),
         pytest.param(
             [call(0, "c1"), arguments('{"a'), call_done(0, "c1", '{"a', status="incomplete")],
             [CallChunk(0, "c1", "read"), CallChunk(0, arguments='{"a')],
-            id="a call that met the output limit is not sealed",
+            id="a call cut by the output limit is not sealed",
         ),
         pytest.param(
             [call(0, "c1"), call_done(0, "c1", "{}"), call_done(0, "c1", "{}"), ended()],
@@ -642,11 +650,13 @@ def test_reads_thoughts(pieces: list[bytes], text: str, parts: tuple[Any, ...]) 
                 CallChunk(0, ended=True),
                 *CALLED,
             ],
-            id="what comes after the end of a call does not change it",
+            id="events after the end of a call are ignored",
         ),
     ],
 )
-def test_reads_calls(pieces: list[bytes], chunks: list[Chunk] | None) -> None:
+def test_calls_are_read_from_deltas_and_full_items(
+    pieces: list[bytes], chunks: list[Chunk] | None
+) -> None:
     if chunks is None:
         with pytest.raises(
             errors.ConnectionLost, match="two different versions of the arguments of read"
@@ -664,16 +674,14 @@ def test_reads_calls(pieces: list[bytes], chunks: list[Chunk] | None) -> None:
         ('{"a":', '{"b":'),
     ],
 )
-def test_two_versions_of_the_arguments_that_contradict_each_other_are_refused(
-    came: str, stated: str
-) -> None:
+def test_contradicting_versions_of_the_arguments_are_an_error(came: str, stated: str) -> None:
     got: list[Chunk] = []
     with pytest.raises(errors.ConnectionLost, match="arguments of read"):
         got.extend(chunks_of(call(0, "c1"), arguments(came), call_done(0, "c1", stated)))
     assert not any(isinstance(chunk, CallChunk) and chunk.ended for chunk in got)
 
 
-def test_only_the_end_of_its_item_seals_a_call() -> None:
+def test_a_call_is_sealed_only_by_the_end_of_its_item() -> None:
     stated = event("response.function_call_arguments.done", output_index=0, arguments="{}")
     begun = [call(0, "c1"), arguments("{}"), stated]
     (unsealed,) = collected(*begun).calls
@@ -691,11 +699,11 @@ def test_only_the_end_of_its_item_seals_a_call() -> None:
         (b"", Cut),
     ],
 )
-def test_an_answer_is_judged_by_its_last_event(last: bytes, kind: type) -> None:
+def test_the_last_event_decides_the_outcome(last: bytes, kind: type) -> None:
     assert type(judge_attempt(collected(said("hi"), last))) is kind
 
 
-def test_a_call_cut_off_by_the_output_limit_is_no_whole_call() -> None:
+def test_a_call_cut_off_by_the_output_limit_is_incomplete() -> None:
     step = collected(
         call(0, "c1"),
         arguments('{"a":1}'),
@@ -739,7 +747,7 @@ def test_a_call_cut_off_by_the_output_limit_is_no_whole_call() -> None:
         (b'data: {"object":"error","message":"odd"}\n\n', errors.BadRequest, "odd"),
     ],
 )
-def test_a_failure_is_told_in_the_service_s_words_after_what_came_before(
+def test_a_failure_is_raised_with_its_message_after_earlier_chunks(
     last: bytes, error: type[errors.ProviderError], words: str
 ) -> None:
     got: list[Chunk] = []
@@ -748,7 +756,7 @@ def test_a_failure_is_told_in_the_service_s_words_after_what_came_before(
     assert got == [TextChunk("half")]
 
 
-def test_what_a_failed_answer_cost_is_told() -> None:
+def test_the_usage_of_a_failed_response_is_reported() -> None:
     chunks = ResponsesReader().feed(ended("failed", usage=USED))
     assert next(chunks) == UsageChunk(9, 5, cached_tokens=4)
     with pytest.raises(errors.ConnectionLost):
@@ -770,7 +778,7 @@ WHOLE = {
 }
 
 
-def test_one_piece_of_json_instead_of_a_stream_is_an_answer_too() -> None:
+def test_a_json_response_to_a_streaming_request_is_accepted() -> None:
     raw = b"\n \xef\xbb\xbf" + json.dumps(WHOLE).encode()
     assert telling(raw[:1], raw[1:9], raw[9:]) == [
         WholeChunk(),
@@ -795,7 +803,7 @@ def test_one_piece_of_json_instead_of_a_stream_is_an_answer_too() -> None:
         ([{"error": {"code": 429, "message": "slow"}}], errors.RateLimited),
     ],
 )
-def test_a_failure_in_one_piece_is_one_too(
+def test_a_failure_in_a_json_response_is_raised(
     whole: object, error: type[errors.ProviderError]
 ) -> None:
     with pytest.raises(error):
@@ -803,12 +811,12 @@ def test_a_failure_in_one_piece_is_one_too(
 
 
 @pytest.mark.parametrize("raw", [b"<html>busy</html>", b'{"object":"response"', b"[1"])
-def test_what_is_no_answer_is_told_as_such(raw: bytes) -> None:
+def test_a_body_that_is_no_response_is_an_error(raw: bytes) -> None:
     with pytest.raises(errors.ConnectionLost):
         read(raw)
 
 
-def test_an_answer_in_one_piece_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_json_response_has_a_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent.providers.transport.body.MAX_EVENT_BYTES", 5)
     with pytest.raises(EventTooLong):
         read(b"{12", b"345")
@@ -833,13 +841,13 @@ STREAM = b"".join(
 
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=10))
-def test_every_way_to_split_the_body_gives_the_same_chunks(cuts: list[int]) -> None:
+def test_the_chunks_do_not_depend_on_how_the_body_is_split(cuts: list[int]) -> None:
     edges = [0, *sorted(cuts), len(STREAM)]
     assert read(*(STREAM[a:b] for a, b in itertools.pairwise(edges))) == read(STREAM)
 
 
 @given(st.integers(0, len(STREAM)))
-def test_an_answer_cut_anywhere_is_a_beginning_of_the_whole_one(cut: int) -> None:
+def test_a_stream_cut_anywhere_gives_a_prefix_of_the_chunks(cut: int) -> None:
     whole, part = collected(STREAM), collected(STREAM[:cut])
     assert whole.text.startswith(part.text)
     assert whole.reasoning.startswith(part.reasoning)
@@ -869,7 +877,7 @@ PIECES = st.sampled_from(
 
 
 @given(st.lists(PIECES, max_size=12), st.sampled_from([ended(), ended("incomplete"), b""]))
-def test_events_in_any_order_break_nothing_and_end_only_whole_calls(
+def test_events_in_any_order_are_handled_and_seal_only_complete_calls(
     pieces: list[bytes], last: bytes
 ) -> None:
     reader = ResponsesReader()

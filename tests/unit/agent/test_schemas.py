@@ -22,7 +22,7 @@ RICH: dict[str, Any] = {
 }
 
 
-def test_what_is_left_is_the_shape_and_names_are_no_words() -> None:
+def test_only_types_and_structure_remain_and_property_names_stay() -> None:
     assert simplify_schema(RICH) == {
         "type": "object",
         "properties": {
@@ -48,12 +48,12 @@ def test_what_is_left_is_the_shape_and_names_are_no_words() -> None:
         "Unsupported JSON schema: uniqueItems",
     ],
 )
-def test_the_words_of_a_service_for_it_are_known(said: str) -> None:
+def test_errors_about_schemas_are_recognized(said: str) -> None:
     assert SCHEMA_REFUSED.search(said.lower())
 
 
 @pytest.mark.parametrize("said", ["no such model", "Unknown field: stream_options", "image"])
-def test_other_complaints_are_none_of_it(said: str) -> None:
+def test_other_errors_do_not_match(said: str) -> None:
     assert not SCHEMA_REFUSED.search(said.lower())
 
 
@@ -71,5 +71,5 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_any_schema_has_a_shape_and_a_shape_is_its_own(schema: Any) -> None:
+def test_any_schema_is_simplified_and_a_simplified_one_does_not_change(schema: Any) -> None:
     assert simplify_schema(simplify_schema(schema)) == simplify_schema(schema)

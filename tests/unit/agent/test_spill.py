@@ -21,7 +21,7 @@ RESULTS = Path(".holdfast") / "results"
 @pytest.mark.parametrize(
     ("window", "each", "turn"),
     [
-        pytest.param(None, 100_000, 200_000, id="not known"),
+        pytest.param(None, 100_000, 200_000, id="unknown window"),
         pytest.param(1_000_000, 100_000, 200_000, id="large"),
         pytest.param(100_000, 60_000, 120_000, id="scaled"),
         pytest.param(32_768, 19_660, 39_320, id="scaled, rounded"),
@@ -29,7 +29,7 @@ RESULTS = Path(".holdfast") / "results"
         pytest.param(1, 8_000, 16_000, id="tiny"),
     ],
 )
-def test_caps_follow_the_window_between_their_limits(
+def test_limits_follow_the_context_window_within_bounds(
     window: int | None, each: int, turn: int
 ) -> None:
     assert caps_for(window) == ResultCaps(each, turn)
@@ -39,31 +39,33 @@ def test_caps_follow_the_window_between_their_limits(
     ("size", "room", "whole"),
     [(100, 0, True), (1500, 0, True), (1501, 0, False), (5000, 5000, True), (5001, 5000, False)],
 )
-def test_a_text_fits_where_there_is_room_or_where_a_preview_would_be_no_shorter(
+def test_a_text_fits_if_there_is_room_or_a_preview_would_be_no_shorter(
     size: int, room: int, whole: bool
 ) -> None:
     assert fits("x" * size, room) is whole
 
 
-def test_a_preview_shows_both_ends_and_says_where_the_rest_is() -> None:
+def test_a_preview_shows_both_ends_and_the_path_of_the_file() -> None:
     text = "a" * 1000 + "b" * 8500 + "c" * 500
     shown = format_preview(text, SpilledResult("x/c1.txt", complete=True), reader_tool="read_file")
     assert "a" * 1000 in shown
     assert shown.endswith("c" * 500)
     assert "b" * 3 not in shown
-    assert "10,000 characters long. All of it is in x/c1.txt; read on with read_file." in shown
-    assert "8,500 characters further on" in shown
+    assert (
+        "10,000 characters long. The full result is in x/c1.txt; use read_file to read it." in shown
+    )
+    assert "8,500 characters left out" in shown
     assert len(shown) < 1800
     short = format_preview(text, SpilledResult("x/c1.txt", complete=False), reader_tool=None)
-    assert "Its first 20 MB are in x/c1.txt. It begins" in short
+    assert "The first 20 MB are in x/c1.txt. Beginning" in short
 
 
-def test_what_cannot_be_kept_is_cut_with_a_word_about_it() -> None:
+def test_a_result_that_cannot_be_saved_is_truncated() -> None:
     assert truncate("x" * 5010, 5000) == "x" * 5000 + "\n[10 more characters were left out]"
     assert truncate("x" * 2000, 0) == "x" * 1500 + "\n[500 more characters were left out]"
 
 
-async def test_a_result_is_kept_as_it_is_in_a_file_only_for_us(tmp_path: Path) -> None:
+async def test_a_result_is_saved_unchanged_in_a_private_file(tmp_path: Path) -> None:
     text = "one\r\ntwo\0 ü 🎈\n"
     assert await spill_result(tmp_path, "c1", text) == SpilledResult(
         ".holdfast/results/c1.txt", complete=True
@@ -74,12 +76,12 @@ async def test_a_result_is_kept_as_it_is_in_a_file_only_for_us(tmp_path: Path) -
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
 
 
-async def test_half_a_character_is_no_hindrance(tmp_path: Path) -> None:
+async def test_an_unpaired_surrogate_is_replaced(tmp_path: Path) -> None:
     await spill_result(tmp_path, "c1", "a\ud800b")
     assert (tmp_path / RESULTS / "c1.txt").read_text(encoding="utf-8") == "a?b"
 
 
-async def test_a_result_never_takes_the_place_of_another(tmp_path: Path) -> None:
+async def test_a_result_never_replaces_another(tmp_path: Path) -> None:
     paths = [(await spill_result(tmp_path, "c1", text)).path for text in "abc"]
     assert paths == [f".holdfast/results/{name}.txt" for name in ("c1", "c1-2", "c1-3")]
     assert [(tmp_path / path).read_text(encoding="utf-8") for path in paths] == ["a", "b", "c"]
@@ -96,9 +98,7 @@ async def test_a_result_never_takes_the_place_of_another(tmp_path: Path) -> None
         ("x" * 300, "x" * 64),
     ],
 )
-async def test_no_id_of_a_call_leads_out_of_the_folder(
-    tmp_path: Path, call_id: str, name: str
-) -> None:
+async def test_no_call_id_leads_out_of_the_folder(tmp_path: Path, call_id: str, name: str) -> None:
     assert (await spill_result(tmp_path, call_id, "x")).path == f".holdfast/results/{name}.txt"
 
 
@@ -122,7 +122,7 @@ async def test_a_link_in_place_of_the_file_is_not_followed(tmp_path: Path) -> No
     assert not outside.exists()
 
 
-async def test_only_so_much_of_a_result_is_kept_and_no_part_of_a_character(
+async def test_a_result_is_truncated_at_the_size_limit_without_splitting_a_character(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spilling, "MAX_BYTES", 10)
@@ -132,7 +132,7 @@ async def test_only_so_much_of_a_result_is_kept_and_no_part_of_a_character(
     assert kept == "x" + "é" * 4
 
 
-async def test_the_oldest_results_make_room(
+async def test_the_oldest_results_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spilling, "MAX_FILES", 3)
@@ -143,7 +143,7 @@ async def test_the_oldest_results_make_room(
     assert sorted(path.name for path in folder.iterdir()) == ["c2.txt", "c3.txt", "c4.txt"]
 
 
-async def test_somebody_elses_folder_among_the_results_stays(
+async def test_a_folder_among_the_results_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spilling, "MAX_FILES", 1)
@@ -152,7 +152,7 @@ async def test_somebody_elses_folder_among_the_results_stays(
     assert (tmp_path / RESULTS / "mine").is_dir()
 
 
-async def test_nothing_is_left_of_a_result_that_could_not_be_written(
+async def test_a_failed_write_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_data: bytes) -> bytes:
@@ -164,12 +164,12 @@ async def test_nothing_is_left_of_a_result_that_could_not_be_written(
     assert list((tmp_path / RESULTS).iterdir()) == []
 
 
-async def test_the_workspace_is_made_where_nothing_was_written_yet(tmp_path: Path) -> None:
+async def test_a_missing_workspace_is_created(tmp_path: Path) -> None:
     kept = await spill_result(tmp_path / "people" / "one", "c1", "x")
     assert (tmp_path / "people" / "one" / kept.path).read_text() == "x"
 
 
-async def test_there_is_no_file_where_there_can_be_no_workspace(tmp_path: Path) -> None:
+async def test_a_workspace_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(NotADirectoryError):
         await spill_result(tmp_path / "file" / "workspace", "c1", "x")

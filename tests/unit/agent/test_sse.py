@@ -29,24 +29,28 @@ def data(*texts: str) -> list[SseEvent]:
         pytest.param(b"\xef\xbb\xbfdata: a\n\n", data("a"), id="byte order mark"),
         pytest.param(b"data: a", data("a"), id="the end without any line end"),
         pytest.param(b"data: a\n", data("a"), id="the end without a blank line"),
-        pytest.param(b"\n\n\ndata: a\n\n\n\n", data("a"), id="blank lines that end nothing"),
+        pytest.param(b"\n\n\ndata: a\n\n\n\n", data("a"), id="blank lines without an event"),
         pytest.param(b": ping\n\ndata: a\n\n", [SseComment(), *data("a")], id="comment"),
-        pytest.param(b"event: x\n\n", [SseComment()], id="an event without data is a sign of life"),
+        pytest.param(
+            b"event: x\n\n", [SseComment()], id="an event without data counts as a comment"
+        ),
         pytest.param(b"event: error\ndata: a\n\n", [SseEvent("error", b"a")], id="named"),
         pytest.param(
             b"event: x\ndata: a\n\ndata: b\n\n",
             [SseEvent("x", b"a"), SseEvent("", b"b")],
-            id="a name holds for one event",
+            id="a name applies to one event",
         ),
-        pytest.param(b"id: 7\nretry: 9\ndata: a\n\n", data("a"), id="other fields are passed over"),
-        pytest.param("data: ä€\n\n".encode(), data("ä€"), id="characters of several bytes"),
+        pytest.param(b"id: 7\nretry: 9\ndata: a\n\n", data("a"), id="other fields are ignored"),
+        pytest.param("data: ä€\n\n".encode(), data("ä€"), id="multi-byte characters"),
         pytest.param(
-            "data: a\u2028b\x0bc\n\n".encode(), data("a\u2028b\x0bc"), id="no other line ends"
+            "data: a\u2028b\x0bc\n\n".encode(),
+            data("a\u2028b\x0bc"),
+            id="other line separators do not end a line",
         ),
         pytest.param(b"", [], id="nothing"),
     ],
 )
-def test_reads(stream: bytes, events: list[SseEvent | SseComment]) -> None:
+def test_a_stream_is_parsed(stream: bytes, events: list[SseEvent | SseComment]) -> None:
     assert read(stream) == events
 
 
@@ -57,7 +61,7 @@ STREAM = (
 
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=12))
-def test_every_way_to_split_the_stream_gives_the_same_events(cuts: list[int]) -> None:
+def test_the_events_do_not_depend_on_how_the_stream_is_split(cuts: list[int]) -> None:
     edges = [0, *sorted(cuts), len(STREAM)]
     pieces = [STREAM[a:b] for a, b in itertools.pairwise(edges)]
     assert read(*pieces) == read(STREAM)
@@ -74,12 +78,12 @@ def test_a_line_of_a_megabyte_in_small_reads_is_one_event() -> None:
     assert read(*pieces) == [SseEvent("", line)]
 
 
-def test_a_line_that_never_ends_is_refused_before_it_fills_the_memory() -> None:
+def test_a_line_without_end_is_refused_before_it_fills_the_memory() -> None:
     with pytest.raises(EventTooLong):
         read(*[b"x" * 8_000_000] * 6)
 
 
-def test_many_events_together_may_be_longer_than_one_may_be() -> None:
+def test_the_size_limit_applies_to_single_events() -> None:
     reader = SseReader()
     event = b"data: " + b"x" * 8_000_000 + b"\n\n"
     assert sum(len(reader.feed(event)) for _ in range(6)) == 6

@@ -1,4 +1,4 @@
-"""What services are known to say when something is too long."""
+"""Known messages of services about input or output that is too long."""
 
 import pytest
 from hypothesis import given
@@ -231,7 +231,7 @@ NEITHER = [
 
 
 @pytest.mark.parametrize(("said", "limit"), INPUT)
-def test_knows_that_the_conversation_is_too_long(said: str, limit: int | None) -> None:
+def test_a_conversation_that_is_too_long_is_recognized(said: str, limit: int | None) -> None:
     found = classify_too_long(said.lower(), said)
     assert type(found) is ContextTooLong
     assert found.limit == limit
@@ -239,7 +239,7 @@ def test_knows_that_the_conversation_is_too_long(said: str, limit: int | None) -
 
 
 @pytest.mark.parametrize(("said", "limit"), OUTPUT)
-def test_knows_that_only_the_output_limit_is_too_high(said: str, limit: int | None) -> None:
+def test_an_output_limit_that_is_too_high_is_recognized(said: str, limit: int | None) -> None:
     found = classify_too_long(said.lower(), said)
     assert type(found) is OutputTooLong
     assert found.limit == limit
@@ -247,10 +247,10 @@ def test_knows_that_only_the_output_limit_is_too_high(said: str, limit: int | No
 
 
 @pytest.mark.parametrize("said", NEITHER)
-def test_other_complaints_are_left_alone(said: str) -> None:
+def test_other_errors_are_not_classified_as_too_long(said: str) -> None:
     assert classify_too_long(said.lower(), said) is None
 
 
 @given(st.text(max_size=200) | st.sampled_from([said for said, _ in INPUT + OUTPUT]), st.integers())
-def test_no_text_of_a_service_can_break_it(said: str, number: int) -> None:
+def test_any_error_text_is_handled(said: str, number: int) -> None:
     classify_too_long(said.lower() + str(number), said)

@@ -43,7 +43,7 @@ async def pin(
     return f"{name} {spot.x} {colour} {context.idempotency_key}"
 
 
-def test_signature_and_docstring_become_what_the_model_sees() -> None:
+def test_signature_and_docstring_become_the_schema() -> None:
     assert (pin.name, pin.risk, pin.timeout, pin.emoji, pin.parallel, pin.label) == (
         "pin",
         Risk.WRITE,
@@ -87,7 +87,7 @@ def test_a_tool_without_a_docstring_is_an_error_at_start_up() -> None:
         tool(risk=Risk.READ)(silent)
 
 
-def test_a_label_that_is_no_argument_is_an_error_at_start_up() -> None:
+def test_a_label_that_is_not_an_argument_is_an_error_at_start_up() -> None:
     async def labelled(_context: ToolContext) -> str:
         """Do it."""
         return ""
@@ -96,19 +96,19 @@ def test_a_label_that_is_no_argument_is_an_error_at_start_up() -> None:
         tool(risk=Risk.READ, label="path")(labelled)
 
 
-def test_two_tools_of_one_name_are_an_error_at_start_up() -> None:
+def test_two_tools_with_one_name_are_an_error_at_start_up() -> None:
     with pytest.raises(ValueError, match="Two tools are named 'pin'"):
         ToolRegistry([pin, pin])
 
 
-def test_a_registry_knows_its_tools() -> None:
+def test_a_registry_lists_its_tools() -> None:
     registry = ToolRegistry([pin])
     assert (list(registry), len(registry), registry.schemas) == ([pin], 1, (pin.schema,))
     assert current_time in ToolRegistry()
     assert all(isinstance(each, Tool) for each in BUILT_IN)
 
 
-def test_tools_of_other_distributions_are_found_by_their_entry_points(
+def test_tools_of_other_distributions_are_loaded_from_entry_points(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     info = tmp_path / "guest-1.0.dist-info"
@@ -130,13 +130,13 @@ def test_tools_of_other_distributions_are_found_by_their_entry_points(
         ('{"timezone":"Europe/Berlin"}', "Wednesday, 2026-11-18 13:00:00 CET (UTC+0100)"),
     ],
 )
-async def test_the_clock_tells_the_time_anywhere(arguments: str, said: str) -> None:
+async def test_the_clock_returns_the_time_in_any_zone(arguments: str, said: str) -> None:
     given = msgspec.json.decode(arguments, type=current_time.arguments)
     assert await current_time.call(given, CONTEXT) == said
 
 
 @pytest.mark.parametrize("zone", ["Mars/Olympus", "../etc/passwd", ""])
-async def test_the_clock_says_so_when_there_is_no_such_zone(zone: str) -> None:
+async def test_an_unknown_time_zone_is_an_error(zone: str) -> None:
     given = current_time.arguments(timezone=zone)
     with pytest.raises(ToolError, match="no time zone"):
         await current_time.call(given, CONTEXT)

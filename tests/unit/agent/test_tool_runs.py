@@ -26,7 +26,7 @@ Made = tuple[str, str, str]
 
 
 class Journal(MemoryJournal):
-    """Remembers the calls as well, and hears of results that come too late."""
+    """A journal that also records calls and late results."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,13 +43,13 @@ class Journal(MemoryJournal):
 
 
 class Annex:
-    """More tools than the workshop has."""
+    """Additional tools for these tests."""
 
     def __init__(self, shop: Workshop) -> None:
         self.shop = shop
         self.words = "a"
         self.inside: set[str] = set()
-        self.met: list[tuple[str, ...]] = []  # who was inside when somebody came
+        self.met: list[tuple[str, ...]] = []  # calls that were running when another one started
 
     def tools(self) -> tuple[Tool, ...]:
         annex, shop = self, self.shop
@@ -145,7 +145,7 @@ class Bench:
         self.journal = Journal()
         self.events: list[AgentEvent] = []
         self.asked: list[ToolCall] = []
-        self.verdict: Callable[[ToolCall], str | None] | None = None  # None: nobody can be asked
+        self.verdict: Callable[[ToolCall], str | None] | None = None  # None: no approver
         self.workspace = workspace
         self.runner = self.new_runner()
 
@@ -211,7 +211,7 @@ async def entered(bench: Bench) -> None:
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     bench = Bench(tmp_path)
     yield bench
-    bench.shop.release.set()  # a tool that does not end would hold up the loop for ever
+    bench.shop.release.set()  # a tool that never ends would block the end of the loop
 
 
 PAY_5 = ("c1", "pay", '{"amount":5}')
@@ -219,7 +219,7 @@ PAY_5 = ("c1", "pay", '{"amount":5}')
 # --- one call -----------------------------------------------------------------------------------
 
 
-async def test_a_call_is_written_down_before_and_after_its_effect(bench: Bench) -> None:
+async def test_a_call_is_journalled_before_and_after_its_effect(bench: Bench) -> None:
     assert await bench.run(PAY_5) == ["paid 5"]
     assert bench.journal.log == ["started c1 write", "finished c1 ok"]
     assert bench.shop.effects == ["pay 5"]
@@ -231,7 +231,7 @@ async def test_a_call_is_written_down_before_and_after_its_effect(bench: Bench) 
     assert bench.runner.started_tools == ["pay"]
 
 
-async def test_a_tool_whose_start_cannot_be_written_down_does_not_run(bench: Bench) -> None:
+async def test_a_tool_whose_start_cannot_be_journalled_does_not_run(bench: Bench) -> None:
     bench.journal.refuses_tools = True
     with pytest.raises(OSError, match="disk full"):
         await bench.run(PAY_5)
@@ -246,7 +246,7 @@ async def test_a_refused_call_never_starts_but_has_its_result(bench: Bench) -> N
     assert bench.events == []
 
 
-async def test_arguments_of_a_foreign_tool_are_given_and_labelled_as_they_are(
+async def test_arguments_without_a_type_are_passed_and_labelled_unchanged(
     bench: Bench,
 ) -> None:
     said = await bench.run(("c1", "remote", '{"whom": "you\\n  two", "n": [1]}'))
@@ -255,7 +255,7 @@ async def test_arguments_of_a_foreign_tool_are_given_and_labelled_as_they_are(
     assert bench.events[0] == ToolStarted("c1", "remote", "you two", "🔧")
 
 
-async def test_a_foreign_tool_that_gives_something_else_than_text_does_no_harm(
+async def test_a_result_that_is_not_text_is_converted(
     bench: Bench,
 ) -> None:
     async def call(_arguments: object, _context: ToolContext) -> Any:
@@ -268,12 +268,12 @@ async def test_a_foreign_tool_that_gives_something_else_than_text_does_no_harm(
     assert await bench.run(("c1", "odd", "{}")) == ["{'sent': 2}"]
 
 
-async def test_a_long_label_is_cut(bench: Bench) -> None:
+async def test_a_long_label_is_truncated(bench: Bench) -> None:
     await bench.run(("c1", "read", f'{{"path":"{"x" * 200}"}}'))
     assert bench.events[0] == ToolStarted("c1", "read", "x" * 80, "🔧")
 
 
-async def test_one_that_fails_says_so_and_its_neighbours_go_on(
+async def test_a_failing_tool_reports_its_error_and_other_calls_continue(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     said = await bench.run(("c1", "broken", "{}"), ("c2", "pay", '{"amount":1}'))
@@ -282,7 +282,7 @@ async def test_one_that_fails_says_so_and_its_neighbours_go_on(
     assert "tool broken failed" in caplog.text
 
 
-async def test_a_check_that_breaks_refuses_the_call_and_nothing_else(
+async def test_a_failing_argument_check_refuses_only_its_call(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     said = await bench.run(
@@ -295,19 +295,19 @@ async def test_a_check_that_breaks_refuses_the_call_and_nothing_else(
         "picky has NOT run, its arguments could not be checked: KeyError: 'complaint'",
         "sent",
     ]
-    assert "the arguments of picky could not be checked" in caplog.text
+    assert "the check of the arguments of picky failed" in caplog.text
 
 
-async def test_only_what_may_have_had_an_effect_is_called_unknown(bench: Bench) -> None:
+async def test_only_a_call_with_possible_effects_has_an_unknown_outcome(bench: Bench) -> None:
     changed, looked = await bench.run(("c1", "lose", "{}"), ("c2", "miss", "{}"))
     assert changed.startswith("UNKNOWN: The tool was started")
     assert looked.startswith("The tool was started")
 
 
-# --- slips ---------------------------------------------------------------------------------------
+# --- corrections ---------------------------------------------------------------------------------
 
 
-async def test_what_is_prepared_is_what_runs_and_what_is_written_down(bench: Bench) -> None:
+async def test_repaired_calls_are_the_ones_that_run_and_are_journalled(bench: Bench) -> None:
     calls = made(
         ("c1", "raed", '{"path":"a"}'),
         ("c2", "pay", '{"amount": 5,}'),
@@ -331,7 +331,7 @@ async def test_what_is_prepared_is_what_runs_and_what_is_written_down(bench: Ben
     ]
 
 
-async def test_slips_are_put_right_without_preparation_too(bench: Bench) -> None:
+async def test_calls_are_corrected_without_preparation_too(bench: Bench) -> None:
     assert await bench.run(("c1", "raed", '{"path":"a",}')) == ["content of a"]
     assert bench.events[0] == ToolStarted("c1", "read", "a", "🔧")
 
@@ -339,7 +339,7 @@ async def test_slips_are_put_right_without_preparation_too(bench: Bench) -> None
 # --- several calls -------------------------------------------------------------------------------
 
 
-async def test_neighbours_that_only_read_run_side_by_side_in_the_order_of_the_calls(
+async def test_read_only_calls_run_in_parallel_and_results_keep_their_order(
     bench: Bench,
 ) -> None:
     calls = [(f"c{n}", "read", f'{{"path":"{n}"}}') for n in range(10)]
@@ -350,7 +350,7 @@ async def test_neighbours_that_only_read_run_side_by_side_in_the_order_of_the_ca
     ]
 
 
-async def test_a_call_with_effects_waits_for_those_before_it_and_holds_up_those_after(
+async def test_a_call_with_side_effects_runs_alone(
     bench: Bench,
 ) -> None:
     await bench.run(
@@ -365,31 +365,31 @@ async def test_a_call_with_effects_waits_for_those_before_it_and_holds_up_those_
 @pytest.mark.parametrize(
     ("paths", "met"),
     [
-        pytest.param(("a", "b"), [("a",), ("a", "b")], id="apart"),
-        pytest.param(("a", "./a"), [("a",), ("./a",)], id="the same"),
-        pytest.param(("a/b", "a"), [("a/b",), ("a",)], id="inside"),
-        pytest.param((".", "a"), [(".",), ("a",)], id="everything"),
+        pytest.param(("a", "b"), [("a",), ("a", "b")], id="different paths"),
+        pytest.param(("a", "./a"), [("a",), ("./a",)], id="the same path"),
+        pytest.param(("a/b", "a"), [("a/b",), ("a",)], id="a file in the folder"),
+        pytest.param((".", "a"), [(".",), ("a",)], id="the whole workspace"),
     ],
 )
-async def test_two_calls_never_touch_one_path_side_by_side(
+async def test_two_calls_on_one_path_do_not_run_in_parallel(
     bench: Bench, paths: tuple[str, ...], met: list[tuple[str, ...]]
 ) -> None:
     await bench.run(*((f"c{n}", "put", f'{{"path":"{path}"}}') for n, path in enumerate(paths)))
     assert bench.annex.met == met
 
 
-async def test_a_path_is_the_same_however_it_is_written(bench: Bench) -> None:
+async def test_paths_are_compared_in_normal_form(bench: Bench) -> None:
     whole = bench.workspace / "a"
     await bench.run(("c1", "put", '{"path":"a"}'), ("c2", "put", f'{{"path":"{whole}"}}'))
     assert bench.annex.met == [("a",), (str(whole),)]
 
 
-async def test_a_call_that_touches_no_path_disturbs_nobody(bench: Bench) -> None:
+async def test_a_call_without_a_path_conflicts_with_no_other(bench: Bench) -> None:
     await bench.run(("c1", "put", "{}"), ("c2", "put", '{"path":"a"}'))
     assert bench.annex.met == [("-",), ("-", "a")]
 
 
-async def test_refused_calls_do_not_part_their_neighbours(bench: Bench) -> None:
+async def test_refused_calls_do_not_split_a_batch(bench: Bench) -> None:
     said = await bench.run(
         ("c1", "read", '{"path":"a"}'), ("c2", "read", "{}"), ("c3", "read", '{"path":"b"}')
     )
@@ -408,10 +408,10 @@ async def test_the_same_call_twice_in_one_answer_runs_once_and_both_get_the_resu
     assert bench.runner.started_tools == ["pay"]
 
 
-# --- time ----------------------------------------------------------------------------------------
+# --- deadlines -----------------------------------------------------------------------------------
 
 
-async def test_one_that_takes_too_long_is_cancelled_and_its_effect_called_unknown(
+async def test_a_tool_past_its_deadline_is_cancelled_with_unknown_effect(
     bench: Bench,
 ) -> None:
     (said,) = await bench.run(("c1", "slow", "{}"))
@@ -421,7 +421,7 @@ async def test_one_that_takes_too_long_is_cancelled_and_its_effect_called_unknow
     assert bench.journal.late == []
 
 
-async def test_calls_side_by_side_share_a_deadline_of_their_own(bench: Bench) -> None:
+async def test_parallel_calls_share_a_deadline(bench: Bench) -> None:
     bench.runner = bench.new_runner(batch_timeout=0.05)
     said = await bench.run(
         ("c1", "linger", '{"number":1}'),
@@ -435,30 +435,30 @@ async def test_calls_side_by_side_share_a_deadline_of_their_own(bench: Bench) ->
     ]
 
 
-async def test_a_call_that_runs_alone_has_all_of_its_own_time(bench: Bench) -> None:
+async def test_a_call_that_runs_alone_has_only_its_own_deadline(bench: Bench) -> None:
     bench.runner = bench.new_runner(batch_timeout=0.01)
     asyncio.get_running_loop().call_later(0.05, bench.shop.release.set)
     said = await bench.run(("c1", "linger", '{"number":1}'), ("c2", "linger", "{}"))
     assert said[0] == "1 woke up"
 
 
-def test_the_times_are_those_that_were_agreed() -> None:
+def test_the_default_time_limits() -> None:
     assert (BATCH_TIMEOUT_SECONDS, deadline._GRACE_SECONDS, TurnLimits().tool_timeout) == (
         420,
         3,
         300,
     )
-    assert deadline._STOP_GRACE_SECONDS <= 0.3  # who says stop is answered within this
+    assert deadline._STOP_GRACE_SECONDS <= 0.3  # time limit for `/stop`
 
 
-async def test_one_that_does_not_end_when_told_is_left_behind_and_what_it_says_reported(
+async def test_a_tool_that_ignores_its_cancellation_is_abandoned_and_its_late_result_recorded(
     bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deadline, "_GRACE_SECONDS", 0.05)
     with caplog.at_level(logging.WARNING):
         (said,) = await bench.run(("c1", "stubborn", "{}"))
     assert "timed out" in said
-    assert "stubborn does not end although it was cancelled" in caplog.text
+    assert "stubborn has not ended 0.1 s after its cancellation" in caplog.text
     assert len(deadline._abandoned_tasks) == 1
     assert bench.journal.late == []
     await _released(bench)
@@ -471,7 +471,7 @@ async def _released(bench: Bench) -> None:
     bench.shop.release.set()
     async with asyncio.timeout(5):
         await asyncio.wait(left)
-    await asyncio.sleep(0)  # its farewell is a callback of the loop
+    await asyncio.sleep(0)  # the done callback runs in the next iteration of the loop
     assert not deadline._abandoned_tasks
 
 
@@ -487,7 +487,7 @@ def _after_all(bench: Bench) -> Tool:
     return after_all
 
 
-async def test_a_result_that_comes_while_a_tool_ends_is_reported_and_not_relied_upon(
+async def test_a_result_during_the_cancellation_is_recorded_as_late(
     bench: Bench,
 ) -> None:
     bench.runner = bench.new_runner(more=(_after_all(bench),))
@@ -497,17 +497,17 @@ async def test_a_result_that_comes_while_a_tool_ends_is_reported_and_not_relied_
     assert bench.journal.log[-2:] == ["finished c1 failed", "late c1"]
 
 
-async def test_a_journal_need_not_hear_of_late_results(
+async def test_a_journal_need_not_support_late_results(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     runner = bench.new_runner(more=(_after_all(bench),), journal=MemoryJournal())
     async with asyncio.timeout(5):
         (row,) = await runner.run(made(("c1", "after_all", "{}")))
     assert row.content.startswith("UNKNOWN: after_all timed out")
-    assert "after_all came to a result after it was given up" in caplog.text
+    assert "after_all returned a result after its deadline" in caplog.text
 
 
-async def test_one_that_fails_while_it_ends_is_logged(
+async def test_a_failure_during_the_cancellation_is_logged(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     @tool(risk=Risk.WRITE, timeout=0.05)
@@ -523,10 +523,10 @@ async def test_one_that_fails_while_it_ends_is_logged(
     (said,) = await bench.run(("c1", "clumsy", "{}"))
     assert "timed out" in said
     await asyncio.sleep(0)
-    assert "tool clumsy failed after it was given up: fell over" in caplog.text
+    assert "tool clumsy failed after its cancellation: fell over" in caplog.text
 
 
-async def test_stopping_cancels_what_runs_at_once_and_starts_nothing_more(bench: Bench) -> None:
+async def test_stop_cancels_running_calls_at_once_and_starts_no_more(bench: Bench) -> None:
     async with asyncio.TaskGroup() as group:
         task = group.create_task(bench.run(("c1", "sleepy", "{}"), ("c2", "pay", '{"amount":1}')))
         await entered(bench)
@@ -537,7 +537,7 @@ async def test_stopping_cancels_what_runs_at_once_and_starts_nothing_more(bench:
     assert bench.journal.log == ["started c1 write"]
 
 
-async def test_stopping_does_not_wait_for_a_tool_that_does_not_end(bench: Bench) -> None:
+async def test_stop_does_not_wait_for_a_tool_that_ignores_its_cancellation(bench: Bench) -> None:
     loop = asyncio.get_running_loop()
     async with asyncio.TaskGroup() as group:
         task = group.create_task(bench.run(("c1", "stubborn", "{}")))
@@ -547,7 +547,7 @@ async def test_stopping_does_not_wait_for_a_tool_that_does_not_end(bench: Bench)
     assert task.cancelled()
     assert loop.time() - told < 0.3
     await _released(bench)
-    assert bench.journal.late == []  # whoever stops a turn closes its calls
+    assert bench.journal.late == []  # the stop of the turn closes the calls in the journal
 
 
 async def test_a_tool_that_cancels_itself_does_not_take_the_turn_with_it(bench: Bench) -> None:
@@ -556,21 +556,21 @@ async def test_a_tool_that_cancels_itself_does_not_take_the_turn_with_it(bench: 
         await entered(bench)
         (inner,) = (t for t in asyncio.all_tasks() if t.get_name() == "tool sleepy")
         inner.cancel()
-    assert task.result() == ["UNKNOWN: sleepy broke off by itself; its effect is unknown."]
+    assert task.result() == ["UNKNOWN: sleepy cancelled itself; its effect is unknown."]
 
 
 # --- approval ------------------------------------------------------------------------------------
 
 
-async def test_what_needs_approval_does_not_run_where_nobody_can_give_it(bench: Bench) -> None:
+async def test_a_call_that_needs_approval_does_not_run_without_an_approver(bench: Bench) -> None:
     (said,) = await bench.run(("c1", "shell", '{"command":"ls"}'))
-    assert said.startswith("shell has NOT run: it needs somebody's approval")
+    assert said.startswith("shell has NOT run: it needs approval")
     assert bench.shop.effects == []
     assert bench.journal.log == ["finished c1 failed"]
     assert not bench.runner.all_refused
 
 
-async def test_an_approver_decides_about_the_exact_call(bench: Bench) -> None:
+async def test_an_approver_sees_the_exact_call(bench: Bench) -> None:
     bench.answering(lambda call: None if "ls" in call.arguments else "nobody allowed it.")
     said = await bench.run(("c1", "shell", '{"command":"ls"}'), ("c2", "shell", '{"command":"rm"}'))
     assert said == ["ran", "shell has NOT run: nobody allowed it."]
@@ -578,13 +578,13 @@ async def test_an_approver_decides_about_the_exact_call(bench: Bench) -> None:
     assert [call.arguments for call in bench.asked] == ['{"command":"ls"}', '{"command":"rm"}']
 
 
-async def test_only_what_must_be_asked_for_is_asked_for(bench: Bench) -> None:
+async def test_only_calls_that_need_approval_ask_for_it(bench: Bench) -> None:
     bench.answering(lambda _call: None)
     await bench.run(PAY_5, ("c2", "remote", "{}"), ("c3", "read", '{"path":"a"}'))
     assert bench.asked == []
 
 
-async def test_nothing_else_is_under_way_while_somebody_is_asked(bench: Bench) -> None:
+async def test_no_other_call_runs_while_an_approval_is_pending(bench: Bench) -> None:
     @tool(risk=Risk.EXEC, parallel=True)
     async def ask_me(_context: ToolContext, number: int) -> str:
         """Run beside others, once allowed."""
@@ -602,10 +602,10 @@ async def test_nothing_else_is_under_way_while_somebody_is_asked(bench: Bench) -
     assert len(bench.asked) == 2
 
 
-# --- twins ---------------------------------------------------------------------------------------
+# --- repeated calls ------------------------------------------------------------------------------
 
 
-async def test_after_a_break_what_was_done_already_is_not_done_again(bench: Bench) -> None:
+async def test_after_a_recovery_a_completed_call_is_not_repeated(bench: Bench) -> None:
     await bench.run(("c2", "pay", '{"amount":5}'))
     known = list(bench.events)
     said = await bench.run(
@@ -617,26 +617,26 @@ async def test_after_a_break_what_was_done_already_is_not_done_again(bench: Benc
     assert bench.events[len(known)] == ToolStarted("c4", "pay", "6", "💶")
 
 
-async def test_otherwise_the_same_call_is_as_good_as_any(bench: Bench) -> None:
+async def test_without_a_recovery_the_same_call_runs_again(bench: Bench) -> None:
     await bench.run(PAY_5)
     (said,) = await bench.run(("c2", "pay", '{"amount":5}'))
     assert said.startswith("paid 5")
     assert bench.shop.effects == ["pay 5", "pay 5"]
 
 
-async def test_after_a_break_what_only_reads_is_read_again(bench: Bench) -> None:
+async def test_after_a_recovery_a_read_only_call_runs_again(bench: Bench) -> None:
     for number in range(2):
         await bench.run((f"c{number}", "read", '{"path":"a"}'), after_recovery=True)
     assert bench.shop.effects == ["read a", "read a"]
 
 
-async def test_after_a_break_what_may_have_had_its_effect_is_not_repeated_unasked(
+async def test_after_a_recovery_a_call_with_unknown_outcome_needs_approval(
     bench: Bench,
 ) -> None:
     await bench.run(("c1", "lose", "{}"))
     (said,) = await bench.run(("c2", "lose", "{}"), after_recovery=True)
-    assert said.startswith("lose has NOT run: the same call (c1) was begun earlier")
-    assert "nobody here can give it" in said
+    assert said.startswith("lose has NOT run: the same call (c1) was started earlier")
+    assert "nobody can approve it here" in said
     assert bench.shop.effects == ["lose"]
 
 
@@ -644,7 +644,7 @@ async def test_after_a_break_what_may_have_had_its_effect_is_not_repeated_unaske
     ("answer", "effects"),
     [pytest.param(None, 2, id="allowed"), pytest.param("better not.", 1, id="denied")],
 )
-async def test_somebody_may_have_it_repeated(
+async def test_a_call_with_unknown_outcome_runs_again_once_approved(
     bench: Bench, answer: str | None, effects: int
 ) -> None:
     bench.answering(lambda _call: answer)
@@ -656,7 +656,7 @@ async def test_somebody_may_have_it_repeated(
 
 
 def begun(call_id: str, tool: str, args: str, ok: bool | None = None, said: str = "") -> ToolRun:
-    """What the journal holds of a call; without `ok` it never ended."""
+    """Build the journal's record of a call; without `ok` the call never finished."""
     ended, result = (None, None) if ok is None else (2, said)
     return ToolRun(
         turn_id="t1",
@@ -671,7 +671,7 @@ def begun(call_id: str, tool: str, args: str, ok: bool | None = None, said: str 
     )
 
 
-async def test_what_was_done_before_a_crash_is_remembered(bench: Bench) -> None:
+async def test_calls_before_a_crash_are_remembered(bench: Bench) -> None:
     bench.runner.restore_runs(
         [
             begun("c1", "pay", '{"amount":1}', ok=True, said="Not run in vain: paid 1"),
@@ -701,7 +701,7 @@ async def test_what_was_done_before_a_crash_is_remembered(bench: Bench) -> None:
     assert bench.shop.effects == ["pay 3", "read a"]
 
 
-async def test_what_a_tool_says_does_not_make_its_effect_doubtful(bench: Bench) -> None:
+async def test_the_text_of_a_result_does_not_make_its_outcome_unknown(bench: Bench) -> None:
     @tool(risk=Risk.WRITE)
     async def odd(_context: ToolContext) -> str:
         """Answer in odd words."""
@@ -715,7 +715,7 @@ async def test_what_a_tool_says_does_not_make_its_effect_doubtful(bench: Bench) 
     assert bench.shop.effects == ["odd"]
 
 
-async def test_a_call_that_came_to_a_result_late_is_answered_with_it(bench: Bench) -> None:
+async def test_a_repeated_call_gets_the_late_result_of_the_first(bench: Bench) -> None:
     bench.runner = bench.new_runner(more=(_after_all(bench),))
     await bench.run(("c1", "after_all", "{}"))
     (said,) = await bench.run(("c2", "after_all", "{}"), after_recovery=True)
@@ -725,24 +725,24 @@ async def test_a_call_that_came_to_a_result_late_is_answered_with_it(bench: Benc
 # --- loops ---------------------------------------------------------------------------------------
 
 
-async def test_the_same_read_for_the_sixth_time_does_not_run(bench: Bench) -> None:
+async def test_the_sixth_identical_read_does_not_run(bench: Bench) -> None:
     said = [(await bench.run((f"c{n}", "look", "{}")))[0] for n in range(6)]
     assert said[0] == "a"
-    assert all(each.startswith("a\n\n[The same call gave the same") for each in said[1:5])
-    assert said[5].startswith("look has NOT run: this very call gave the same result 5 times")
+    assert all(each.startswith("a\n\n[The same call returned the same") for each in said[1:5])
+    assert said[5].startswith("look has NOT run: the same call returned the same result 5 times")
     assert bench.runner.started_tools == ["look"] * 5
     assert bench.journal.log[-1] == "finished c5 failed"
     assert bench.runner.all_refused
 
 
-async def test_a_result_that_differs_begins_the_count_anew(bench: Bench) -> None:
+async def test_a_different_result_resets_the_count(bench: Bench) -> None:
     for number in range(12):
         bench.annex.words = str(number // 4)
         await bench.run((f"c{number}", "look", "{}"))
     assert len(bench.runner.started_tools) == 12
 
 
-async def test_a_tool_that_keeps_failing_is_off_for_the_rest_of_the_turn(bench: Bench) -> None:
+async def test_a_tool_that_keeps_failing_is_disabled_for_the_turn(bench: Bench) -> None:
     said = [
         (await bench.run((f"c{n}", "moody", f'{{"ok":false,"number":{n}}}')))[0] for n in range(8)
     ]
@@ -754,7 +754,7 @@ async def test_a_tool_that_keeps_failing_is_off_for_the_rest_of_the_turn(bench: 
     assert works == "a"
 
 
-async def test_arguments_that_never_fit_count_as_failures_of_the_tool(bench: Bench) -> None:
+async def test_invalid_arguments_count_as_failures_of_the_tool(bench: Bench) -> None:
     said = [(await bench.run((f"c{n}", "pay", "{}")))[0] for n in range(3)]
     assert "in a row" not in said[1]
     assert "[pay failed 3 times in a row." in said[2]
@@ -772,7 +772,7 @@ async def test_arguments_that_never_fit_count_as_failures_of_the_tool(bench: Ben
         pytest.param([("c1", "broken", "{}")], False, id="one that failed"),
     ],
 )
-async def test_an_answer_with_nothing_but_refused_calls_is_known(
+async def test_an_answer_with_only_refused_calls_is_marked(
     bench: Bench, calls: list[Made], refused: bool
 ) -> None:
     await bench.run(("c0", "zzz", "{}"))
@@ -784,16 +784,16 @@ async def test_an_answer_with_nothing_but_refused_calls_is_known(
 # --- results -------------------------------------------------------------------------------------
 
 
-async def test_a_long_result_is_kept_in_a_file_and_shown_in_part(bench: Bench) -> None:
+async def test_a_long_result_is_saved_to_a_file_and_previewed(bench: Bench) -> None:
     (said,) = await bench.run(("c1", "long", '{"size":150000}'))
     assert len(said) < 1800
     assert "150,000 characters" in said
-    assert ".holdfast/results/c1.txt. It begins" in said
+    assert ".holdfast/results/c1.txt. Beginning" in said
     kept = bench.workspace / ".holdfast" / "results" / "c1.txt"
     assert kept.read_text(encoding="utf-8") == "x" * 150_000
 
 
-async def test_the_tool_that_reads_on_is_named_where_there_is_one(bench: Bench) -> None:
+async def test_the_preview_names_the_tool_that_reads_the_file(bench: Bench) -> None:
     @tool(risk=Risk.READ)
     async def read_file(_context: ToolContext) -> str:
         """Read on."""
@@ -801,10 +801,10 @@ async def test_the_tool_that_reads_on_is_named_where_there_is_one(bench: Bench) 
 
     bench.runner = bench.new_runner(more=(read_file,))
     (said,) = await bench.run(("c1", "long", '{"size":150000}'))
-    assert "read on with read_file" in said
+    assert "use read_file to read it" in said
 
 
-async def test_the_results_of_a_turn_share_their_room_but_short_ones_always_fit(
+async def test_the_results_of_a_turn_share_a_limit_but_short_ones_always_fit(
     bench: Bench,
 ) -> None:
     bench.runner = bench.new_runner(caps=ResultCaps(per_result=5000, per_turn=9000))
@@ -819,7 +819,7 @@ async def test_the_results_of_a_turn_share_their_room_but_short_ones_always_fit(
     assert said[4] == "paid 5"
 
 
-async def test_what_cannot_be_kept_is_cut_with_a_word_about_it(
+async def test_a_result_that_cannot_be_saved_is_truncated(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench.workspace /= "file"
@@ -829,16 +829,16 @@ async def test_what_cannot_be_kept_is_cut_with_a_word_about_it(
     assert [len(text) // 1000 for text in said] == [100, 100, 1]
     assert said[0].endswith("[50000 more characters were left out]")
     assert said[2].endswith("characters were left out]")
-    assert "the result of long could not be kept" in caplog.text
+    assert "cannot save the result of long" in caplog.text
 
 
-async def test_warnings_stand_behind_what_was_cut(bench: Bench) -> None:
+async def test_warnings_follow_a_truncated_result(bench: Bench) -> None:
     await bench.run(("c1", "long", '{"size":150000}'))
     (said,) = await bench.run(("c2", "long", '{"size":150000}'))
     assert said.endswith("it is refused.]")
 
 
-async def test_what_was_done_is_told_without_what_failed(bench: Bench) -> None:
+async def test_the_summary_contains_only_successful_calls(bench: Bench) -> None:
     await bench.run(
         PAY_5, ("c2", "broken", "{}"), ("c3", "read", '{"path":"a"}'), ("c4", "pay", "{}")
     )

@@ -1,4 +1,4 @@
-"""Which numbers are of the public internet."""
+"""The test for addresses of the public internet."""
 
 import ipaddress
 
@@ -92,17 +92,17 @@ NOT_PUBLIC = {
 
 
 @pytest.mark.parametrize("address", PUBLIC)
-def test_numbers_that_are_given_out_are_public(address: str) -> None:
+def test_allocated_addresses_are_public(address: str) -> None:
     assert is_public(address)
 
 
 @pytest.mark.parametrize("address", NOT_PUBLIC.values(), ids=NOT_PUBLIC)
-def test_other_numbers_are_not(address: str) -> None:
+def test_special_addresses_are_not_public(address: str) -> None:
     assert not is_public(address)
 
 
 @given(st.ip_addresses())
-def test_nothing_that_python_calls_private_is_public(
+def test_no_address_that_python_calls_private_is_public(
     address: ipaddress.IPv4Address | ipaddress.IPv6Address,
 ) -> None:
     other = address.is_private or address.is_multicast or address.is_loopback
@@ -112,7 +112,7 @@ def test_nothing_that_python_calls_private_is_public(
 
 
 @given(st.ip_addresses(v=4), st.sampled_from(["::ffff:", "::", "64:ff9b::", "::ffff:0:"]))
-def test_a_number_inside_of_another_is_never_public(
+def test_an_address_with_an_embedded_ipv4_address_is_not_public(
     address: ipaddress.IPv4Address, before: str
 ) -> None:
     assert not is_public(f"{before}{address}")

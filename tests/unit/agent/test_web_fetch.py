@@ -1,4 +1,4 @@
-"""Fetching from a real server; loopback is reached as a place that was allowed by name."""
+"""Fetching from a real server on loopback, which the rules allow as an extra address."""
 
 import asyncio
 import socket
@@ -23,7 +23,7 @@ CHUNKED = (
 
 
 class Names:
-    """A name service that answers what it is told to, and remembers what it was asked."""
+    """A resolver with scripted answers that records its queries."""
 
     def __init__(self, **known: Sequence[str]) -> None:
         self.known = known
@@ -42,7 +42,7 @@ def fetcher(shelf: Shelf, names: Names | None = None, seconds: float = 5.0) -> F
     return Fetcher(rules, resolve=names or Names(pictures=("127.0.0.1",)), seconds=seconds)
 
 
-async def test_gets_what_lies_there_and_says_little_of_us() -> None:
+async def test_a_fetch_returns_the_content_and_sends_few_headers() -> None:
     async with Shelf({"/a.png?b": answer(PNG, "image/PNG; x=y")}).open() as shelf:
         found = await fetcher(shelf).get(f"http://pictures:{shelf.port}/a.png?b#c", MOST, "image/*")
         assert (found.status, found.media_type, found.content) == (200, "image/png", PNG)
@@ -69,26 +69,26 @@ BODIES = {
 
 
 @pytest.mark.parametrize(("lying", "content"), BODIES.values(), ids=BODIES)
-async def test_reads_bodies_of_each_kind(lying: bytes, content: bytes) -> None:
+async def test_each_kind_of_body_is_read(lying: bytes, content: bytes) -> None:
     async with Shelf({"/": lying}).open() as shelf:
         found = await fetcher(shelf).get(f"http://pictures:{shelf.port}/", MOST)
         assert found.content == content
 
 
-async def test_another_status_is_told() -> None:
+async def test_the_status_of_the_response_is_returned() -> None:
     async with Shelf({}).open() as shelf:
         found = await fetcher(shelf).get(f"http://pictures:{shelf.port}/nothing", MOST)
         assert found.status == 404
 
 
-# --- where it does not go --------------------------------------------------------------------
+# --- forbidden addresses ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "pictures", "127.1", "2130706433", "0x7f.0.0.1", "localhost", "[::1]"]
 )
-async def test_loopback_is_never_reached_unless_it_was_named(host: str) -> None:
-    """The machine's own name service, and a port that is allowed in general."""
+async def test_loopback_is_refused_unless_it_is_configured(host: str) -> None:
+    """Uses the resolver of this machine and a generally allowed port."""
     async with Shelf({"/": answer(PNG)}).open() as shelf:
         open_port = FetchRules(ports=(shelf.port,))
         judged = Fetcher(open_port) if host != "pictures" else None
@@ -98,15 +98,15 @@ async def test_loopback_is_never_reached_unless_it_was_named(host: str) -> None:
         assert shelf.met == 0
 
 
-async def test_a_place_that_was_named_opens_no_other_port() -> None:
+async def test_a_configured_address_allows_only_its_own_port() -> None:
     async with Shelf({"/": answer(PNG)}).open() as named, Shelf({"/": answer(PNG)}).open() as other:
         with pytest.raises(FetchError, match="nothing is fetched from port"):
             await fetcher(named).get(f"http://127.0.0.1:{other.port}/", MOST)
         assert other.met == 0
 
 
-async def test_a_name_is_looked_up_once_and_its_judged_address_is_used() -> None:
-    """A second look might find another address: there is none."""
+async def test_a_host_is_resolved_once_and_the_checked_address_is_used() -> None:
+    """A second lookup could return another address, so there is none."""
     async with Shelf({"/": answer(PNG)}).open() as shelf:
         names = Names(pictures=("10.0.0.1", "fd00::1", "127.0.0.1"))
         found = await fetcher(shelf, names).get(f"http://pictures:{shelf.port}/", MOST)
@@ -114,7 +114,7 @@ async def test_a_name_is_looked_up_once_and_its_judged_address_is_used() -> None
         assert names.asked == ["pictures"]
 
 
-async def test_the_next_address_is_tried_where_one_does_not_answer() -> None:
+async def test_the_next_address_is_tried_when_one_does_not_answer() -> None:
     async with Shelf({"/": answer(PNG)}).open() as shelf:
         rules = FetchRules(extra_addresses={("127.0.0.1", shelf.port), ("127.0.0.2", shelf.port)})
         names = Names(pictures=("127.0.0.2", "127.0.0.1"))
@@ -122,11 +122,14 @@ async def test_the_next_address_is_tried_where_one_does_not_answer() -> None:
         assert found.content == PNG
 
 
-async def test_a_name_that_nobody_knows_or_that_leads_nowhere() -> None:
+async def test_an_unknown_or_unreachable_host_is_an_error() -> None:
     async with Shelf({}).open() as shelf:
         names = Names(nowhere=(), gone=("127.0.0.1",))
         place = shelf.port
-        for name, why in (("other", "there is no other"), ("nowhere", "not on the public")):
+        for name, why in (
+            ("other", "the host other does not exist"),
+            ("nowhere", "not on the public"),
+        ):
             with pytest.raises(FetchError, match=why):
                 await fetcher(shelf, names).get(f"http://{name}:{place}/", MOST)
     with pytest.raises(FetchError, match="gone cannot be reached"):
@@ -161,11 +164,11 @@ async def test_redirects_are_followed_three_times() -> None:
         ("http://[::ffff:127.0.0.1]/", "not on the public internet"),
         ("http://127.0.0.1/", "not on the public internet"),
         ("https://127.0.0.1:8420/", "port 8420"),
-        ("http://me:pw@pictures/", "name and password"),
+        ("http://me:pw@pictures/", "user name or password"),
         ("file:///etc/passwd", "only http and https"),
     ],
 )
-async def test_a_redirect_leads_nowhere_where_an_address_would_not(location: str, why: str) -> None:
+async def test_a_redirect_to_a_forbidden_address_is_refused(location: str, why: str) -> None:
     async with Shelf({"/": leads_to(location)}).open() as shelf:
         names = Names(pictures=("127.0.0.1",), inside=("10.0.0.1",))
         with pytest.raises(FetchError, match=why):
@@ -173,7 +176,7 @@ async def test_a_redirect_leads_nowhere_where_an_address_would_not(location: str
         assert shelf.met == 1
 
 
-async def test_a_name_is_judged_anew_at_each_redirect() -> None:
+async def test_a_host_is_checked_again_at_each_redirect() -> None:
     async with Shelf({"/": leads_to("/b"), "/b": answer(PNG)}).open() as shelf:
         turns = [("127.0.0.1",), ("10.0.0.1",)]
 
@@ -194,9 +197,9 @@ ENDLESS = b"HTTP/1.1 200 OK\r\n\r\n" + bytes(3_000_000)
 @pytest.mark.parametrize(
     "lying",
     [answer(bytes(1_001)), b"HTTP/1.1 200 OK\r\nContent-Length: 9999999999\r\n\r\n", ENDLESS],
-    ids=["a byte too many", "announced", "never ending"],
+    ids=["one byte too many", "content-length too large", "endless"],
 )
-async def test_what_is_too_large_is_not_read_to_its_end(lying: bytes) -> None:
+async def test_a_body_that_is_too_large_is_not_read_to_its_end(lying: bytes) -> None:
     async with Shelf({"/": lying, "/fits": answer(bytes(1_000))}).open() as shelf:
         with pytest.raises(FetchError, match="too large"):
             await fetcher(shelf).get(f"http://pictures:{shelf.port}/", 1_000)
@@ -205,28 +208,31 @@ async def test_what_is_too_large_is_not_read_to_its_end(lying: bytes) -> None:
 
 
 BROKEN = {
-    "no HTTP": (b"hello\r\n\r\n", "does not speak HTTP"),
-    "cut": (answer(PNG)[:-5], "does not speak HTTP"),
-    "an end at once": (b"HTTP/1.1 200", "does not speak HTTP"),
-    "headers without end": (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 200_000, "does not speak HTTP"),
+    "no HTTP": (b"hello\r\n\r\n", "violates the HTTP protocol"),
+    "cut": (answer(PNG)[:-5], "violates the HTTP protocol"),
+    "an end at once": (b"HTTP/1.1 200", "violates the HTTP protocol"),
+    "headers without end": (
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * 200_000,
+        "violates the HTTP protocol",
+    ),
     "compressed": (answer(b"abc", content_encoding="gzip"), "compressed"),
 }
 
 
 @pytest.mark.parametrize(("lying", "why"), BROKEN.values(), ids=BROKEN)
-async def test_what_is_broken_is_not_taken(lying: bytes, why: str) -> None:
+async def test_a_malformed_response_is_an_error(lying: bytes, why: str) -> None:
     async with Shelf({"/": lying}).open() as shelf:
         with pytest.raises(FetchError, match=why):
             await fetcher(shelf).get(f"http://pictures:{shelf.port}/", MOST)
 
 
-async def test_a_server_that_says_nothing_is_not_waited_for() -> None:
+async def test_a_silent_server_is_a_timeout() -> None:
     async with Shelf({"/": b""}).open() as shelf:
         with pytest.raises(FetchError, match=r"within 0\.1 seconds"):
             await fetcher(shelf, seconds=0.1).get(f"http://pictures:{shelf.port}/", MOST)
 
 
-async def test_a_name_service_that_says_nothing_is_not_waited_for() -> None:
+async def test_a_silent_resolver_is_a_timeout() -> None:
     async def silent(_: str) -> Sequence[str]:
         await asyncio.Event().wait()
         return ()
@@ -262,7 +268,7 @@ async def test_a_reset_connection_is_reported_as_broken(sent: bytes) -> None:
 async def test_an_answer_that_switches_protocols_is_refused() -> None:
     switching = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"
     async with Shelf({"/": switching}).open() as shelf:
-        with pytest.raises(FetchError, match="does not speak HTTP"):
+        with pytest.raises(FetchError, match="violates the HTTP protocol"):
             await fetcher(shelf).get(f"http://pictures:{shelf.port}/", MOST)
 
 
@@ -315,8 +321,8 @@ async def test_a_fetch_that_is_cancelled_closes_its_connection() -> None:
 # --- TLS -------------------------------------------------------------------------------------
 
 
-async def test_a_server_must_be_the_one_that_was_asked_for(tmp_path: Path) -> None:
-    """The connection goes to numbers, but it is the name that is shown and proved."""
+async def test_the_certificate_must_match_the_host_name(tmp_path: Path) -> None:
+    """The connection goes to an IP address, but TLS verifies the host name."""
     server, client = certified(tmp_path, "pictures.example")
     async with Shelf({"/": answer(PNG)}).open(server) as shelf:
         names = Names(**{"pictures.example": ("127.0.0.1",), "other.example": ("127.0.0.1",)})
@@ -328,7 +334,7 @@ async def test_a_server_must_be_the_one_that_was_asked_for(tmp_path: Path) -> No
             ("other.example", believing),
             ("pictures.example", Fetcher(rules, resolve=names, tls=ssl.create_default_context)),
         ):
-            with pytest.raises(FetchError, match="cannot prove"):
+            with pytest.raises(FetchError, match="no valid certificate"):
                 await trusting.get(f"https://{name}:{shelf.port}/", MOST)
 
 
@@ -349,7 +355,7 @@ async def test_a_server_without_tls_is_reported_as_unproven(tmp_path: Path) -> N
         rules = FetchRules(extra_addresses={("127.0.0.1", port)})
         names = Names(**{"pictures.example": ("127.0.0.1",)})
         fetching = Fetcher(rules, resolve=names, tls=lambda: client)
-        with pytest.raises(FetchError, match="cannot prove"):
+        with pytest.raises(FetchError, match="no valid certificate"):
             await fetching.get(f"https://pictures.example:{port}/", MOST)
 
 

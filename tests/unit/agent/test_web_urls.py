@@ -1,4 +1,4 @@
-"""What a web address asks for, before and after a redirect."""
+"""Parsing and checking of URLs and redirects."""
 
 import pytest
 from hypothesis import given
@@ -31,35 +31,35 @@ REFUSED = {
     "ftp": ("ftp://example.org/a", "only http and https"),
     "gopher": ("gopher://example.org:80/", "only http and https"),
     "no scheme": ("//example.org/", "only http and https"),
-    "user": ("http://me@example.org/", "name and password"),
-    "password": ("http://me:pw@example.org/", "name and password"),
-    "empty user": ("http://@example.org/", "name and password"),
+    "user": ("http://me@example.org/", "user name or password"),
+    "password": ("http://me:pw@example.org/", "user name or password"),
+    "empty user": ("http://@example.org/", "user name or password"),
     "port": ("http://example.org:22/", "port 22"),
     "port 0": ("http://example.org:0/", "port 0"),
-    "port too large": ("http://example.org:65616/", "not written"),
-    "port of words": ("http://example.org:http/", "not written"),
-    "no host": ("http:///a", "not written"),
-    "blank": ("http://example.org/a b", "not written"),
-    "line": ("http://example.org/\r\nHost: x", "not written"),
-    "tab": ("http://exam\tple.org/", "not written"),
-    "NUL": ("http://example.org/\0", "not written"),
-    "backslash": ("http://127.0.0.1\\.example.org/", "not written"),
-    "half a bracket": ("http://[::1/", "not written"),
-    "dots": ("http://../", "not written"),
-    "percent": ("http://127.0.0.%31/", "not written"),
-    "sign": ("http://a$b/", "not written"),
-    "too long": (f"http://example.org/{'a' * MAX_URL_LENGTH}", "not written"),
-    "long label": (f"http://{'a' * 64}.org/", "not written"),
+    "port too large": ("http://example.org:65616/", "not a valid web address"),
+    "port of words": ("http://example.org:http/", "not a valid web address"),
+    "no host": ("http:///a", "not a valid web address"),
+    "blank": ("http://example.org/a b", "not a valid web address"),
+    "line": ("http://example.org/\r\nHost: x", "not a valid web address"),
+    "tab": ("http://exam\tple.org/", "not a valid web address"),
+    "NUL": ("http://example.org/\0", "not a valid web address"),
+    "backslash": ("http://127.0.0.1\\.example.org/", "not a valid web address"),
+    "half a bracket": ("http://[::1/", "not a valid web address"),
+    "dots": ("http://../", "not a valid web address"),
+    "percent": ("http://127.0.0.%31/", "not a valid web address"),
+    "sign": ("http://a$b/", "not a valid web address"),
+    "too long": (f"http://example.org/{'a' * MAX_URL_LENGTH}", "not a valid web address"),
+    "long label": (f"http://{'a' * 64}.org/", "not a valid web address"),
 }
 
 
 @pytest.mark.parametrize(("url", "expected"), READ.values(), ids=READ)
-def test_reads_what_is_asked_for(url: str, expected: FetchTarget) -> None:
+def test_a_url_is_parsed_and_normalized(url: str, expected: FetchTarget) -> None:
     assert parse_target(url, RULES) == expected
 
 
 @pytest.mark.parametrize(("url", "why"), REFUSED.values(), ids=REFUSED)
-def test_refuses_what_is_not_fetched(url: str, why: str) -> None:
+def test_a_url_that_must_not_be_fetched_is_refused(url: str, why: str) -> None:
     with pytest.raises(FetchError, match=why):
         parse_target(url, RULES)
 
@@ -73,7 +73,7 @@ def test_refuses_what_is_not_fetched(url: str, why: str) -> None:
         ("http://[2001:db8::1]:443/", "[2001:db8::1]:443"),
     ],
 )
-def test_says_whom_it_asks(url: str, authority: str) -> None:
+def test_the_authority_names_host_and_port(url: str, authority: str) -> None:
     read = parse_target(url, RULES)
     assert read.authority == authority
     assert parse_target(read.url, RULES) == read
@@ -91,19 +91,19 @@ LEADS = {
 
 
 @pytest.mark.parametrize(("location", "url"), LEADS.items())
-def test_a_redirect_is_read_from_where_it_was_given(location: str, url: str) -> None:
+def test_a_redirect_is_relative_to_its_own_url(location: str, url: str) -> None:
     assert resolve_redirect(BEFORE, location, RULES).url == url
 
 
 @pytest.mark.parametrize(
     "location", ["file:///etc/passwd", "http://me@y.org/", "//y.org:22/", "http://[", "data:,x"]
 )
-def test_a_redirect_must_hold_like_any_address(location: str) -> None:
+def test_a_redirect_must_satisfy_the_same_rules(location: str) -> None:
     with pytest.raises(FetchError):
         resolve_redirect(BEFORE, location, RULES)
 
 
-def test_a_place_of_ones_own_is_that_address_and_that_port_alone() -> None:
+def test_an_extra_address_allows_only_its_own_port() -> None:
     rules = FetchRules(extra_addresses={("10.0.0.5", 8080), ("fd00::5", 80)})
     assert rules.allows("10.0.0.5", 8080)
     assert rules.allows("fd00::5", 80)
@@ -115,7 +115,7 @@ def test_a_place_of_ones_own_is_that_address_and_that_port_alone() -> None:
 
 
 @given(st.text(max_size=40) | st.from_regex(r"https?://[^/]{0,20}(:[0-9]{1,6})?/?.{0,9}"))
-def test_whatever_is_written_is_read_or_refused(url: str) -> None:
+def test_any_text_is_parsed_or_refused(url: str) -> None:
     try:
         read = parse_target(url, RULES)
     except FetchError:

@@ -1,4 +1,4 @@
-"""`[platforms.slack]`."""
+"""The configuration `[platforms.slack]`."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ SPECS = {"slack": SPEC}
 TOKENS = {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1"}
 
 
-def test_two_variables_are_enough() -> None:
+def test_two_environment_variables_are_enough() -> None:
     found = load(ConfigOptions(None), TOKENS, SPECS).settings.platforms["slack"]
     assert isinstance(found, SlackConfig)
     assert (found.bot_token, found.app_token) == (Secret("xoxb-1"), Secret("xapp-1"))
@@ -31,7 +31,7 @@ def test_two_variables_are_enough() -> None:
         (TOKENS | {"HOLDFAST_PLATFORMS__SLACK__BASE_URL": "slack.com"}, "base_url"),
     ],
 )
-def test_what_is_missing_is_named(environment: dict[str, str], key: str) -> None:
+def test_a_missing_setting_is_named(environment: dict[str, str], key: str) -> None:
     with pytest.raises(ConfigError, match=key):
         load(ConfigOptions(None), environment, SPECS)
 
@@ -42,4 +42,4 @@ def test_the_libraries_are_loaded_only_when_slack_is_used() -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True
     )
-    assert {"slack_sdk", "aiohttp", "starlette"}.isdisjoint(done.stdout.split())
+    assert {"slack_bolt", "slack_sdk", "aiohttp", "starlette"}.isdisjoint(done.stdout.split())

@@ -1,4 +1,4 @@
-"""What is found out about an app of Slack without connecting it."""
+"""Findings about a Slack app, made without connecting it."""
 
 import asyncio
 from typing import Any
@@ -34,16 +34,16 @@ async def test_an_app_that_works_is_named_and_nothing_is_wrong() -> None:
         assert [method for method, _ in slack.calls] == ["auth.test", "apps.connections.open"]
 
 
-async def test_which_of_the_two_tokens_was_refused_is_told() -> None:
+async def test_the_refused_token_is_named() -> None:
     async with slack_server() as slack:
         with pytest.raises(Unauthorized) as bot:
             await asked(slack, bot_token=Secret("xoxb-another"))
-        with pytest.raises(Unauthorized, match="it is the app token"):
+        with pytest.raises(Unauthorized, match="Slack refused the app token"):
             await asked(slack, app_token=Secret("xapp-another"))
     assert "app token" not in str(bot.value)
 
 
-async def test_scopes_that_are_missing_are_named_with_what_to_do() -> None:
+async def test_missing_scopes_are_named_with_a_fix() -> None:
     async with slack_server() as slack:
         slack.workspace.scopes -= {"files:write", "im:history"}
         (found,) = of(await asked(slack), "scopes")
@@ -52,7 +52,7 @@ async def test_scopes_that_are_missing_are_named_with_what_to_do() -> None:
     assert "slack-manifest" in found.fix
 
 
-async def test_an_answer_that_does_not_tell_the_scopes_is_no_finding() -> None:
+async def test_an_answer_without_scopes_gives_no_finding() -> None:
     class Silent(SlackServer):
         async def _answer(self, *given: Any) -> Any:
             answer = await super()._answer(*given)
@@ -63,14 +63,14 @@ async def test_an_answer_that_does_not_tell_the_scopes_is_no_finding() -> None:
         assert of(await asked(slack), "scopes") == []
 
 
-async def test_an_app_token_without_its_scope_is_told() -> None:
+async def test_an_app_token_without_its_scope_is_reported() -> None:
     async with slack_server() as slack:
         slack.app_scopes = ""
         (found,) = of(await asked(slack), "events")
     assert (found.level, "connections:write" in found.text) == ("fail", True)
 
 
-async def test_an_app_without_socket_mode_is_told() -> None:
+async def test_an_app_without_socket_mode_is_reported() -> None:
     async with slack_server() as slack:
         slack.fail("apps.connections.open", Fault(error="access_denied"))
         (found,) = of(await asked(slack), "events")
@@ -78,14 +78,14 @@ async def test_an_app_without_socket_mode_is_told() -> None:
     assert "Switch Socket Mode on" in found.fix
 
 
-async def test_in_http_mode_no_connection_is_asked_for() -> None:
+async def test_http_mode_asks_for_no_connection() -> None:
     async with slack_server() as slack:
         (found,) = of(await asked(slack, mode="http", app_token=None), "events")
         assert found.level == "ok"
         assert [method for method, _ in slack.calls] == ["auth.test"]
 
 
-async def test_the_token_of_a_person_is_none_of_an_app() -> None:
+async def test_the_token_of_a_person_is_reported() -> None:
     async with slack_server() as slack:
         slack.workspace.token_of_app = False
         (found,) = of(await asked(slack), "token")
@@ -96,15 +96,15 @@ async def test_the_token_of_a_person_is_none_of_an_app() -> None:
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        pytest.param(Fault(status=503), "503", id="it is down"),
-        pytest.param(Fault(page=True), "Slack", id="a page comes instead"),
-        pytest.param(Fault(drop="before"), "Slack", id="it hangs up"),
+        pytest.param(Fault(status=503), "503", id="unavailable"),
+        pytest.param(Fault(page=True), "Slack", id="web page"),
+        pytest.param(Fault(drop="before"), "Slack", id="cut"),
         pytest.param(
-            Fault(status=429, error="ratelimited", retry_after=3), "slower", id="too fast"
+            Fault(status=429, error="ratelimited", retry_after=3), "rate-limited", id="rate limit"
         ),
     ],
 )
-async def test_when_slack_does_not_answer_well_the_reason_is_told(fault: Fault, words: str) -> None:
+async def test_a_failing_slack_is_reported_with_the_reason(fault: Fault, words: str) -> None:
     async with slack_server() as slack:
         slack.fail("auth.test", fault, fault)
         slack.workspace.forbid = lambda *_: None  # type: ignore[method-assign]
@@ -112,7 +112,7 @@ async def test_when_slack_does_not_answer_well_the_reason_is_told(fault: Fault, 
             await asked(slack)
 
 
-async def test_it_waits_for_no_answer_longer_than_told() -> None:
+async def test_the_probe_ends_at_its_timeout() -> None:
     gate = asyncio.Event()
     async with slack_server() as slack:
         slack.fail("auth.test", Fault(gate=gate))
@@ -121,14 +121,14 @@ async def test_it_waits_for_no_answer_longer_than_told() -> None:
         gate.set()
 
 
-async def test_where_nothing_listens_the_reason_is_told() -> None:
+async def test_an_unreachable_server_is_reported() -> None:
     async with slack_server() as slack:
         gone = config_for(slack)
     with pytest.raises(Unavailable, match="connection is refused"):
         await probe(gone)
 
 
-async def test_what_is_no_slack_is_told() -> None:
+async def test_a_server_that_is_not_slack_is_reported() -> None:
     async with slack_server() as slack:
         slack.workspace.carry_out = lambda *_: {}  # type: ignore[method-assign]
         with pytest.raises(Unavailable, match="is not Slack"):

@@ -1,4 +1,4 @@
-"""Which conversations are in use."""
+"""Conversations in use, and gaps in what was received."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from platforms.slack.read_marks import (
 )
 
 
-def test_a_place_only_moves_forward() -> None:
+def test_the_last_message_seen_only_moves_forward() -> None:
     places = SlackPlaces()
     places.update("C1", "5.0", "7.000001", "U1")
     places.update("C1", "5.0", "6.000000", "U2")
@@ -32,7 +32,7 @@ def test_places_survive_a_restart_in_order() -> None:
     assert [place.channel for place, _ in again.with_gaps()] == ["C1"]
 
 
-def test_what_may_be_missing_is_read_from_where_it_was_whole_also_after_several_restarts() -> None:
+def test_a_gap_begins_at_the_last_complete_message_even_after_several_restarts() -> None:
     places = SlackPlaces()
     for number in range(4):
         places.update(f"C{number}", "", f"{number + 1}.0")
@@ -42,14 +42,14 @@ def test_what_may_be_missing_is_read_from_where_it_was_whole_also_after_several_
     reading = places.with_gaps()
     places.close_gap(*next(reading))
     places.close_gap(*next(reading))
-    places.update("C0", "", "100.0")  # what comes now says nothing about what was missed before
+    places.update("C0", "", "100.0")  # a new message does not close the gap
     again = SlackPlaces(places.dump())
     again.mark_gap(20, 0)
     found = [(place.channel, place.missed) for place, _ in again.with_gaps()]
     assert found == [("C0", "1.0"), ("C1", "2.0"), ("C3", "4.0"), ("C2", "3.0")]
 
 
-def test_however_few_are_read_between_two_restarts_each_is_in_its_turn() -> None:
+def test_every_gap_gets_its_turn_even_if_few_are_read_between_restarts() -> None:
     places, read = SlackPlaces(), []
     for number in range(10):
         places.update(f"C{number}", "", "1.0")
@@ -59,12 +59,12 @@ def test_however_few_are_read_between_two_restarts_each_is_in_its_turn() -> None
         place, gaps = next(places.with_gaps())
         places.close_gap(place, gaps)
         read.append(place.channel)
-        for busy in ("C8", "C9"):  # who talks all the time does not come before the others
+        for busy in ("C8", "C9"):  # busy places must not overtake the others
             places.update(busy, "", f"{restart + 1}.0")
     assert sorted(read) == [f"C{number}" for number in range(10)]
 
 
-def test_a_gap_while_a_place_is_read_is_another_one() -> None:
+def test_a_gap_that_opens_while_a_place_is_read_stays_open() -> None:
     places = SlackPlaces()
     places.update("C1", "", "1.0")
     places.mark_gap(10, 0)
@@ -76,7 +76,7 @@ def test_a_gap_while_a_place_is_read_is_another_one() -> None:
     assert not list(places.with_gaps())
 
 
-def test_a_command_finds_the_last_thread_of_its_person() -> None:
+def test_last_thread_is_found_per_channel_and_person() -> None:
     places = SlackPlaces()
     places.update("C1", "1.0", "1.0", "U1")
     places.update("C1", "2.0", "2.0", "U1")
@@ -86,7 +86,7 @@ def test_a_command_finds_the_last_thread_of_its_person() -> None:
     assert places.last_thread("C2", "U1") == ""
 
 
-def test_the_longest_unused_place_is_forgotten_first() -> None:
+def test_the_least_recently_used_place_is_forgotten_first() -> None:
     places = SlackPlaces()
     for number in range(MAX_PLACES + 1):
         places.update(f"C{number}", "", "1.0")
@@ -98,6 +98,6 @@ def test_the_longest_unused_place_is_forgotten_first() -> None:
     ("ts", "read"),
     [("1700000000.000100", (1700000000, 100)), ("17.1", (17, 100000)), ("", (0, 0)), ("x", (0, 0))],
 )
-def test_a_timestamp_is_read_exactly(ts: str, read: tuple[int, int]) -> None:
+def test_a_timestamp_is_parsed_without_rounding(ts: str, read: tuple[int, int]) -> None:
     assert parse_timestamp(ts) == read
     assert timestamp_ms(ts) == read[0] * 1000 + read[1] // 1000

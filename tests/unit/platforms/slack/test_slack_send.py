@@ -1,4 +1,4 @@
-"""Ops, carried out through Slack's real client on a Slack of ours."""
+"""Ops carried out through Slack's real client on the fake Slack."""
 
 import asyncio
 import contextlib
@@ -61,9 +61,9 @@ def clock() -> ShiftedClock:
 
 @pytest.fixture
 def adapter(slack: SlackServer, clock: ShiftedClock) -> SlackAdapter:
-    """Somebody has spoken to us in the thread."""
+    """An adapter to which a person has written in the thread."""
     adapter = adapter_for(slack, clock=clock)
-    adapter._places.update("C1", ROOT, ROOT, "U1", "T1")
+    adapter._receiver.places.update("C1", ROOT, ROOT, "U1", "T1")
     return adapter
 
 
@@ -74,7 +74,7 @@ def screen(slack: SlackServer) -> list[str]:
 # --- streams -------------------------------------------------------------------------------------
 
 
-async def test_an_answer_in_a_thread_is_a_stream_that_only_gets_what_is_new(
+async def test_an_answer_in_a_thread_is_a_stream_of_appended_text(
     slack: SlackServer, adapter: SlackAdapter
 ) -> None:
     receipt = await adapter.deliver(Post("a.0", THREAD, "One", streaming=True))
@@ -92,7 +92,7 @@ async def test_an_answer_in_a_thread_is_a_stream_that_only_gets_what_is_new(
     assert slack.workspace.calls("chat.update") == []
 
 
-async def test_the_end_of_a_stream_may_carry_buttons(
+async def test_the_end_of_a_stream_can_have_buttons(
     slack: SlackServer, adapter: SlackAdapter
 ) -> None:
     ts = (await adapter.deliver(Post("a.0", THREAD, "One", streaming=True))).message
@@ -102,7 +102,7 @@ async def test_the_end_of_a_stream_may_carry_buttons(
     assert [button["value"] for button in message.buttons] == ["go"]
 
 
-async def test_a_final_form_that_is_another_text_replaces_the_stream(
+async def test_a_final_text_that_differs_replaces_the_stream(
     slack: SlackServer, adapter: SlackAdapter
 ) -> None:
     ts = (await adapter.deliver(Post("a.0", THREAD, "One", streaming=True))).message
@@ -110,9 +110,7 @@ async def test_a_final_form_that_is_another_text_replaces_the_stream(
     assert screen(slack) == ["1, 2, 3"]
 
 
-async def test_a_table_is_drawn_by_a_block_in_the_end(
-    slack: SlackServer, adapter: SlackAdapter
-) -> None:
+async def test_a_table_ends_as_a_block(slack: SlackServer, adapter: SlackAdapter) -> None:
     ts = (await adapter.deliver(Post("a.0", THREAD, "See:", streaming=True))).message
     table = "See:\n\n| a | b |\n|---|---|\n| 1 | 2 |"
     await adapter.deliver(Edit("a.0.e", THREAD, ts, table))
@@ -120,11 +118,11 @@ async def test_a_table_is_drawn_by_a_block_in_the_end(
     assert message.blocks == [{"type": "markdown", "text": table}]
 
 
-async def test_a_stream_that_slack_has_ended_goes_on_as_a_message_that_is_edited(
+async def test_a_stream_that_slack_ended_continues_as_an_edited_message(
     slack: SlackServer, adapter: SlackAdapter, clock: ShiftedClock
 ) -> None:
     ts = (await adapter.deliver(Post("a.0", THREAD, "One", streaming=True))).message
-    slack.workspace.is_agent = False  # nor need it be one
+    slack.workspace.is_agent = False  # an older app does the same
     slack.workspace.offset += STREAM_LIFE + 1
     clock.offset += STREAM_LIFE + 1
     await adapter.deliver(Edit("a.0.e", THREAD, ts, "One, **two", streaming=True))
@@ -134,7 +132,7 @@ async def test_a_stream_that_slack_has_ended_goes_on_as_a_message_that_is_edited
     assert screen(slack) == ["One, **two**, three."]
 
 
-async def test_a_stream_that_somebody_stopped_is_finished_by_an_edit(
+async def test_a_stream_stopped_by_a_person_is_finished_by_an_edit(
     slack: SlackServer, adapter: SlackAdapter
 ) -> None:
     ts = (await adapter.deliver(Post("a.0", THREAD, "One", streaming=True))).message
@@ -145,7 +143,7 @@ async def test_a_stream_that_somebody_stopped_is_finished_by_an_edit(
     assert slack.workspace.sessions["C1", ROOT] == "active"
 
 
-async def test_a_piece_that_may_have_arrived_is_not_appended_again(
+async def test_an_append_of_unknown_outcome_is_not_repeated(
     slack: SlackServer, adapter: SlackAdapter
 ) -> None:
     ts = (await adapter.deliver(Post("a.0", THREAD, "One", streaming=True))).message
@@ -159,7 +157,7 @@ async def test_a_piece_that_may_have_arrived_is_not_appended_again(
     assert screen(slack) == ["One, two, three"]
 
 
-async def test_an_end_that_may_have_arrived_is_repeated_without_harm(
+async def test_a_stop_of_unknown_outcome_is_repeated_safely(
     slack: SlackServer, adapter: SlackAdapter
 ) -> None:
     ts = (await adapter.deliver(Post("a.0", THREAD, "One", streaming=True))).message
@@ -171,7 +169,7 @@ async def test_an_end_that_may_have_arrived_is_repeated_without_harm(
     assert screen(slack) == ["One, two"]
 
 
-async def test_a_stream_of_an_earlier_process_is_closed_by_its_last_edit(
+async def test_a_stream_of_an_earlier_process_is_stopped_by_its_final_edit(
     slack: SlackServer, adapter: SlackAdapter
 ) -> None:
     ts = (await adapter.deliver(Post("a.0", THREAD, "One", streaming=True))).message
@@ -180,7 +178,7 @@ async def test_a_stream_of_an_earlier_process_is_closed_by_its_last_edit(
     assert screen(slack) == ["One, and then I was cut off."]
 
 
-async def test_where_slack_does_not_stream_the_answer_is_edited(
+async def test_an_answer_is_edited_where_slack_refuses_streams(
     slack: SlackServer, adapter: SlackAdapter
 ) -> None:
     slack.workspace.streams_allowed = False
@@ -189,10 +187,10 @@ async def test_where_slack_does_not_stream_the_answer_is_edited(
     await adapter.deliver(Edit("a.0.e", THREAD, ts, "One, two."))
     assert screen(slack) == ["One, two."]
     await adapter.deliver(Post("b.0", THREAD, "Two", streaming=True))
-    assert len(slack.workspace.calls("chat.startStream")) == 1  # it is not asked again
+    assert len(slack.workspace.calls("chat.startStream")) == 1  # refused once, not tried again
 
 
-async def test_no_call_for_everybody_gets_through_a_stream_in_pieces(
+async def test_a_mention_of_everyone_cannot_pass_a_stream_in_pieces(
     slack: SlackServer, adapter: SlackAdapter
 ) -> None:
     text = "Look <!channel> and @here and <!subteam^S1>"
@@ -209,7 +207,7 @@ async def test_live_updates_stop_before_slack_would_refuse_them(
 ) -> None:
     shown = 0
     for number in range(70):
-        with contextlib.suppress(Unavailable):  # there is no room: the whole answer comes later
+        with contextlib.suppress(Unavailable):  # no room: the whole answer would follow
             post = Post(f"{number}.0", THREAD, f"answer {number}", streaming=True)
             ts = (await adapter.deliver(post)).message
             await adapter.deliver(Edit(f"{number}.0.e", THREAD, ts, f"answer {number}."))
@@ -220,7 +218,7 @@ async def test_live_updates_stop_before_slack_would_refuse_them(
     assert shown >= 40
 
 
-async def test_what_must_be_shown_is_not_held_back_by_a_guess_but_what_is_live_waits(
+async def test_live_edits_wait_while_final_edits_use_up_the_limit(
     slack: SlackServer, adapter: SlackAdapter, clock: ShiftedClock
 ) -> None:
     ts = (await adapter.deliver(Post("a.0", DM, "0", streaming=True))).message
@@ -252,7 +250,7 @@ async def _nothing(_: Inbound) -> Accepted:
 @pytest.mark.parametrize("address", [DM, THREAD], ids=["dm", "thread"])
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "live"])
 @pytest.mark.parametrize("drop", ["before", "after"])
-async def test_a_post_whose_outcome_is_not_known_is_there_once_in_the_end(
+async def test_a_post_of_unknown_outcome_is_shown_once(
     slack: SlackServer, adapter: SlackAdapter, address: Address, streaming: bool, drop: str
 ) -> None:
     slack.fail("chat.postMessage", Fault(drop=drop))
@@ -268,7 +266,7 @@ async def test_a_post_whose_outcome_is_not_known_is_there_once_in_the_end(
     assert slack.workspace.screen(address.chat[3:]) == ["Hello there, you"]
 
 
-async def test_a_repeat_does_not_take_another_ops_message_for_its_own(
+async def test_a_repeat_does_not_mistake_the_message_of_another_op_for_its_own(
     slack: SlackServer, adapter: SlackAdapter
 ) -> None:
     since = adapter._clock.now()
@@ -277,7 +275,7 @@ async def test_a_repeat_does_not_take_another_ops_message_for_its_own(
     assert screen(slack) == ["Hello", "Hello"]
 
 
-async def test_a_repeat_is_found_behind_many_messages(
+async def test_a_repeat_finds_its_message_behind_many_others(
     slack: SlackServer, adapter: SlackAdapter
 ) -> None:
     since = adapter._clock.now()
@@ -288,7 +286,7 @@ async def test_a_repeat_is_found_behind_many_messages(
     assert await adapter.deliver(Post("a.0", DM, "Hello", again=True, since=since)) == first
 
 
-async def test_a_look_that_fails_shows_nothing_and_can_be_repeated(
+async def test_a_failed_lookup_posts_nothing_and_can_be_repeated(
     slack: SlackServer, adapter: SlackAdapter
 ) -> None:
     cut = Fault(drop="before")  # twice: aiohttp repeats a GET once by itself
@@ -301,7 +299,7 @@ async def test_a_look_that_fails_shows_nothing_and_can_be_repeated(
     assert slack.workspace.screen("D1") == ["Hello"]
 
 
-async def test_markdown_that_slack_refuses_is_shown_as_plain_text(
+async def test_markdown_that_slack_refuses_is_posted_as_plain_text(
     slack: SlackServer, adapter: SlackAdapter
 ) -> None:
     slack.fail("chat.postMessage", Fault(error="invalid_blocks"))
@@ -311,7 +309,7 @@ async def test_markdown_that_slack_refuses_is_shown_as_plain_text(
     assert slack.workspace.screen("D1") == ["**Bye**"]
 
 
-async def test_what_was_a_stream_may_have_to_stay_rich_text(
+async def test_a_former_stream_may_have_to_stay_rich_text(
     slack: SlackServer, adapter: SlackAdapter
 ) -> None:
     ts = (await adapter.deliver(Post("a.0", DM, "Hello"))).message
@@ -326,12 +324,12 @@ async def test_dms_are_edited_and_rooms_are_streamed(
     assert adapter.capabilities_in(DM).live is Live.EDIT
     assert adapter.capabilities_in(THREAD).live is Live.STREAM
     in_a_dm = Address("slack", "T1/D1", thread=ROOT)
-    adapter._places.update("D1", ROOT, ROOT, "U1", "T1")
+    adapter._receiver.places.update("D1", ROOT, ROOT, "U1", "T1")
     await adapter.deliver(Post("a.0", in_a_dm, "Hello", streaming=True))
     assert slack.workspace.calls("chat.startStream") == []
 
 
-async def test_a_channel_gets_no_more_posts_than_it_takes(
+async def test_a_channel_gets_no_more_posts_than_its_limit(
     slack: SlackServer, adapter: SlackAdapter, clock: ShiftedClock
 ) -> None:
     for number in range(20):
@@ -346,7 +344,7 @@ async def test_a_channel_gets_no_more_posts_than_it_takes(
     assert slack.workspace.limited == []
 
 
-async def test_a_question_has_its_buttons_and_loses_them(
+async def test_a_question_shows_buttons_until_it_is_edited(
     slack: SlackServer, adapter: SlackAdapter
 ) -> None:
     ask = Ask("q.0", DM, "May I?", (Button("Yes", "yes:1"), Button("No", "no:1")))
@@ -357,7 +355,7 @@ async def test_a_question_has_its_buttons_and_loses_them(
     assert message.buttons == []
 
 
-async def test_a_deleted_message_may_be_deleted_again(
+async def test_a_deleted_message_can_be_deleted_again(
     slack: SlackServer, adapter: SlackAdapter
 ) -> None:
     ts = (await adapter.deliver(Post("a.0", DM, "Hello"))).message
@@ -368,7 +366,7 @@ async def test_a_deleted_message_may_be_deleted_again(
         await adapter.deliver(Edit("a.0.e", DM, ts, "Again"))
 
 
-async def test_one_sign_takes_the_place_of_another(
+async def test_a_reaction_replaces_the_earlier_one(
     slack: SlackServer, adapter: SlackAdapter
 ) -> None:
     def signs() -> list[str]:
@@ -393,7 +391,7 @@ async def test_one_sign_takes_the_place_of_another(
 # --- cards ---------------------------------------------------------------------------------------
 
 
-async def test_tools_are_cards_in_the_stream_where_they_were_called(
+async def test_tool_calls_are_cards_in_the_stream(
     slack: SlackServer, adapter: SlackAdapter
 ) -> None:
     ts = (await adapter.deliver(Post("a.0", THREAD, "", streaming=True, tasks=(READING,)))).message
@@ -408,7 +406,7 @@ async def test_tools_are_cards_in_the_stream_where_they_were_called(
     assert not any("markdown_text" in call for _, call in slack.workspace.log)
 
 
-async def test_a_card_that_still_runs_comes_behind_the_words_that_led_to_it(
+async def test_a_running_card_follows_the_text_before_it(
     slack: SlackServer, adapter: SlackAdapter
 ) -> None:
     post = Post("a.0", THREAD, "Let me see.", streaming=True, tasks=(READING,))
@@ -416,12 +414,12 @@ async def test_a_card_that_still_runs_comes_behind_the_words_that_led_to_it(
         Edit("a.0.e", THREAD, (await adapter.deliver(post)).message, "Let me see.")
     )
     (message,) = slack.workspace.ours("C1")
-    assert message.drawn == "Let me see.\n  ┌ ✗ 📖 notes.md\n"  # it was cut off
+    assert message.drawn == "Let me see.\n  ┌ ✗ 📖 notes.md\n"  # the turn was cut off
     (end,) = slack.workspace.calls("chat.stopStream")
     assert [chunk["status"] for chunk in end["chunks"]] == ["error"]
 
 
-async def test_cards_change_without_words_and_an_unchanged_state_costs_no_call(
+async def test_cards_change_without_text_and_an_unchanged_state_makes_no_call(
     slack: SlackServer, adapter: SlackAdapter
 ) -> None:
     post = Post("a.0", THREAD, "One", streaming=True, tasks=(READING,))
@@ -433,7 +431,7 @@ async def test_cards_change_without_words_and_an_unchanged_state_costs_no_call(
     await adapter.deliver(Edit("a.0.e", THREAD, ts, "One", tasks=(READ,)))
 
 
-async def test_where_slack_does_not_stream_a_line_says_what_runs(
+async def test_a_line_names_the_running_tool_where_slack_refuses_streams(
     slack: SlackServer, adapter: SlackAdapter
 ) -> None:
     slack.workspace.streams_allowed = False
@@ -447,7 +445,7 @@ async def test_where_slack_does_not_stream_a_line_says_what_runs(
 
 
 @pytest.mark.parametrize("end", ["expired", "stopped", "too long", "mismatch"])
-async def test_when_a_stream_ends_before_its_answer_an_edit_shows_the_whole_once(
+async def test_an_edit_shows_the_whole_answer_when_the_stream_ended_early(
     slack: SlackServer, adapter: SlackAdapter, clock: ShiftedClock, end: str
 ) -> None:
     post = Post("a.0", THREAD, "One", streaming=True, tasks=(READING,))
@@ -470,7 +468,7 @@ async def test_when_a_stream_ends_before_its_answer_an_edit_shows_the_whole_once
     assert screen(slack) == ["One, two, three"]
 
 
-async def test_an_end_that_is_too_long_for_a_stream_is_shown_by_an_edit(
+async def test_an_end_too_long_for_a_stream_is_shown_by_an_edit(
     slack: SlackServer, adapter: SlackAdapter
 ) -> None:
     ts = (await adapter.deliver(Post("a.0", THREAD, "One", streaming=True))).message
@@ -495,7 +493,7 @@ async def test_a_stream_with_cards_is_found_again(
 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["same process", "after a restart"])
-async def test_a_stream_can_be_taken_away(
+async def test_a_stream_can_be_deleted(
     slack: SlackServer, adapter: SlackAdapter, restarted: bool
 ) -> None:
     ts = (await adapter.deliver(Post("a.0", THREAD, "", streaming=True, tasks=(READ,)))).message
@@ -503,10 +501,10 @@ async def test_a_stream_can_be_taken_away(
     assert screen(slack) == []
 
 
-# --- whether we are at work ----------------------------------------------------------------------
+# --- status and stop button ----------------------------------------------------------------------
 
 
-def stop_is_there(slack: SlackServer) -> bool:
+def has_stop_button(slack: SlackServer) -> bool:
     return slack.workspace.sessions.get(("C1", ROOT)) == "processing"
 
 
@@ -514,24 +512,24 @@ def status(slack: SlackServer) -> str:
     return slack.workspace.statuses.get(("C1", ROOT), ("", 0.0))[0]
 
 
-async def test_typing_shows_words_and_a_stop_until_it_is_over(
+async def test_typing_shows_a_status_and_a_stop_button_until_it_ends(
     slack: SlackServer, adapter: SlackAdapter
 ) -> None:
     await adapter.deliver(Typing("a.t", THREAD))
     assert status(slack) == "is writing…"
-    assert stop_is_there(slack)
+    assert has_stop_button(slack)
     await adapter.deliver(Typing("a.t", THREAD, "is patient <!here>"))
     assert status(slack).startswith("is patient")
     await adapter.deliver(Post("a.0", THREAD, "Hello"))
     assert status(slack) == ""
-    assert stop_is_there(slack)  # the post may have been a notice in between
+    assert has_stop_button(slack)  # the post may be a notice during the turn
     for _ in range(2):
         await adapter.deliver(Typing("a.t", THREAD, over=True))
-    assert not stop_is_there(slack)
+    assert not has_stop_button(slack)
     assert len(slack.workspace.calls("agents.sessions.setStatus")) == 2
 
 
-async def test_the_words_are_said_again_before_they_fade_and_taken_away_when_nothing_was_posted(
+async def test_the_status_is_renewed_before_it_expires_and_cleared_at_the_end(
     slack: SlackServer, adapter: SlackAdapter
 ) -> None:
     for _ in range(2):
@@ -542,32 +540,32 @@ async def test_the_words_are_said_again_before_they_fade_and_taken_away_when_not
     assert status(slack) == ""
 
 
-async def test_the_end_of_a_stream_takes_the_stop_away_without_a_call_of_its_own(
+async def test_the_end_of_a_stream_clears_the_stop_button_without_another_call(
     slack: SlackServer, adapter: SlackAdapter
 ) -> None:
     ts = (await adapter.deliver(Post("a.0", THREAD, "One", streaming=True))).message
-    assert stop_is_there(slack)
+    assert has_stop_button(slack)
     await adapter.deliver(Typing("a.t", THREAD, "is patient"))
-    await adapter.deliver(Typing("a.t", THREAD))  # words in a stream are enough
+    await adapter.deliver(Typing("a.t", THREAD))  # the stream shows the progress
     assert status(slack) == ""
     await adapter.deliver(Edit("a.0.e", THREAD, ts, "One, two"))
     await adapter.deliver(Typing("a.t", THREAD, over=True))
-    assert not stop_is_there(slack)
+    assert not has_stop_button(slack)
     assert len(slack.workspace.calls("agents.sessions.setStatus")) == 1
 
 
-async def test_a_stop_that_could_not_be_taken_away_is_taken_away_later(
+async def test_a_stop_button_that_could_not_be_cleared_is_cleared_later(
     slack: SlackServer, adapter: SlackAdapter
 ) -> None:
     await adapter.deliver(Typing("a.t", THREAD))
     slack.fail("agents.sessions.setStatus", Fault(status=500))
     await adapter.deliver(Typing("a.t", THREAD, over=True))
-    assert stop_is_there(slack)
+    assert has_stop_button(slack)
     await adapter._thread_status.retry_clearing()
-    assert not stop_is_there(slack)
+    assert not has_stop_button(slack)
 
 
-async def test_a_stop_of_an_earlier_process_is_taken_away_unless_somebody_is_at_work_again(
+async def test_a_stop_button_of_an_earlier_process_is_cleared_unless_a_turn_runs(
     slack: SlackServer, clock: ShiftedClock
 ) -> None:
     shelf = DictShelf()
@@ -584,14 +582,14 @@ async def test_a_stop_of_an_earlier_process_is_taken_away_unless_somebody_is_at_
         await ready.wait()
         await later.deliver(Typing("b.t", other))
         await later._thread_status.retry_clearing()
-        assert not stop_is_there(slack)
+        assert not has_stop_button(slack)
         assert slack.workspace.sessions["C1", other.thread] == "processing"
         await later.deliver(Typing("b.t", other, over=True))
         running.cancel()
     assert slack.workspace.sessions["C1", other.thread] == "active"
 
 
-async def test_where_there_are_no_words_and_no_stop_typing_does_nothing(
+async def test_typing_does_nothing_where_slack_has_neither_status_nor_sessions(
     slack: SlackServer, adapter: SlackAdapter
 ) -> None:
     slack.fail("assistant.threads.setStatus", Fault(error="missing_scope"))
@@ -604,7 +602,7 @@ async def test_where_there_are_no_words_and_no_stop_typing_does_nothing(
     assert len(slack.workspace.calls("agents.sessions.setStatus")) == 1
 
 
-async def test_a_limit_on_the_words_holds_up_nothing_but_them(
+async def test_a_rate_limit_on_the_status_delays_nothing_else(
     slack: SlackServer, adapter: SlackAdapter
 ) -> None:
     slack.fail("assistant.threads.setStatus", rate_limited(60))
@@ -615,7 +613,7 @@ async def test_a_limit_on_the_words_holds_up_nothing_but_them(
     assert screen(slack) == ["Hello"]
 
 
-async def test_a_slack_that_does_not_answer_holds_up_an_answer_only_shortly(
+async def test_a_status_call_that_hangs_delays_an_answer_only_briefly(
     slack: SlackServer, adapter: SlackAdapter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("platforms.slack.status.STATUS_TIMEOUT_SECONDS", 0.05)
@@ -625,11 +623,11 @@ async def test_a_slack_that_does_not_answer_holds_up_an_answer_only_shortly(
     await adapter.deliver(Typing("a.t", THREAD))
     gate.set()
     await adapter.deliver(Typing("a.t", THREAD, over=True))
-    assert not stop_is_there(slack)
+    assert not has_stop_button(slack)
     assert status(slack) == ""
 
 
-async def test_no_more_stops_are_shown_than_can_be_taken_away(
+async def test_no_more_stop_buttons_are_shown_than_can_be_cleared(
     slack: SlackServer, adapter: SlackAdapter
 ) -> None:
     threads = []
@@ -644,7 +642,7 @@ async def test_no_more_stops_are_shown_than_can_be_taken_away(
     assert len(slack.workspace.calls("agents.sessions.setStatus")) >= 45
 
 
-# --- what goes wrong -----------------------------------------------------------------------------
+# --- errors --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -666,7 +664,7 @@ async def test_no_more_stops_are_shown_than_can_be_taken_away(
     ],
     ids=str,
 )
-async def test_what_goes_wrong_has_a_name_of_ours(
+async def test_slacks_errors_are_translated(
     slack: SlackServer, adapter: SlackAdapter, fault: Fault, error: type[PlatformError]
 ) -> None:
     slack.fail("chat.postMessage", fault)
@@ -675,7 +673,7 @@ async def test_what_goes_wrong_has_a_name_of_ours(
     assert type(raised.value) is error or error is Rejected
 
 
-async def test_a_server_that_is_not_there_has_surely_not_carried_it_out(
+async def test_an_unreachable_server_is_unavailable_not_unconfirmed(
     clock: ShiftedClock,
 ) -> None:
     async with SlackServer() as gone:
@@ -684,7 +682,7 @@ async def test_a_server_that_is_not_there_has_surely_not_carried_it_out(
         await adapter_for(gone, clock=clock).deliver(Post("a.0", DM, "Hello"))
 
 
-async def test_a_retry_after_is_told_and_kept_for_the_method(
+async def test_a_retry_after_is_raised_and_holds_for_the_method(
     slack: SlackServer, adapter: SlackAdapter, clock: ShiftedClock
 ) -> None:
     ts = (await adapter.deliver(Post("a.0", DM, "Hello"))).message
@@ -693,7 +691,7 @@ async def test_a_retry_after_is_told_and_kept_for_the_method(
         await adapter.deliver(Edit("a.0.e", DM, ts, "One"))
     assert first.value.retry_after == 7
     other = Address("slack", "T1/C1")
-    with pytest.raises(Unavailable) as second:  # Slack counts over the whole workspace
+    with pytest.raises(Unavailable) as second:  # the limit holds for the whole workspace
         await adapter.deliver(Edit("b.0.e", other, ts, "One"))
     assert second.value.retry_after is not None
     assert 6 < second.value.retry_after <= 7
@@ -711,7 +709,7 @@ def an_upload(tmp_path: Path, **more: bool | int) -> Upload:
     return Upload("u.0", THREAD, str(path), "plot.png", "image/png", "Look <!here>", **more)  # type: ignore[arg-type]
 
 
-async def test_a_file_is_shown_in_its_thread_and_can_be_taken_away(
+async def test_a_file_is_shared_in_its_thread_and_can_be_deleted(
     slack: SlackServer, adapter: SlackAdapter, tmp_path: Path
 ) -> None:
     receipt = await adapter.deliver(an_upload(tmp_path))
@@ -723,11 +721,11 @@ async def test_a_file_is_shown_in_its_thread_and_can_be_taken_away(
 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["same process", "after a restart"])
-async def test_a_file_whose_outcome_is_not_known_is_there_once_in_the_end(
+async def test_a_file_of_unknown_outcome_is_shared_once(
     slack: SlackServer, adapter: SlackAdapter, tmp_path: Path, restarted: bool
 ) -> None:
     slack.fail("upload", Fault(drop="before"))
-    with pytest.raises(Unavailable):  # nothing was shown yet
+    with pytest.raises(Unavailable):  # nothing is visible yet
         await adapter.deliver(an_upload(tmp_path))
     slack.fail("files.completeUploadExternal", Fault(drop="after"))
     with pytest.raises(Unconfirmed):
@@ -737,7 +735,7 @@ async def test_a_file_whose_outcome_is_not_known_is_there_once_in_the_end(
     assert len(slack.workspace.ours("C1")) == 1
 
 
-async def test_a_file_that_is_gone_is_refused(adapter: SlackAdapter, tmp_path: Path) -> None:
+async def test_a_missing_file_is_rejected(adapter: SlackAdapter, tmp_path: Path) -> None:
     with pytest.raises(Rejected):
         await adapter.deliver(Upload("u.0", DM, str(tmp_path / "no"), "no", "text/plain"))
 
@@ -746,12 +744,14 @@ async def read(adapter: SlackAdapter, ref: str, name: str = "a.png") -> bytes:
     return b"".join([piece async for piece in adapter.fetch(File(name, "image/png", ref))])
 
 
-async def test_a_file_is_read_with_the_token(slack: SlackServer, adapter: SlackAdapter) -> None:
+async def test_a_file_is_downloaded_with_the_token(
+    slack: SlackServer, adapter: SlackAdapter
+) -> None:
     file = slack.workspace.add_file("a.png", b"picture" * 50_000, "image/png")
     assert await read(adapter, file["id"]) == b"picture" * 50_000
 
 
-async def test_a_page_in_place_of_a_file_is_an_error(
+async def test_a_web_page_in_place_of_a_file_is_an_error(
     slack: SlackServer, adapter: SlackAdapter
 ) -> None:
     file = slack.workspace.add_file("a.png", b"picture", "image/png")
@@ -760,20 +760,18 @@ async def test_a_page_in_place_of_a_file_is_an_error(
         await read(adapter, file["id"])
 
 
-async def test_the_token_goes_to_nobody_but_slack(
-    slack: SlackServer, adapter: SlackAdapter
-) -> None:
+async def test_the_token_is_sent_only_to_slack(slack: SlackServer, adapter: SlackAdapter) -> None:
     file = slack.workspace.add_file("a.png", b"", "image/png")
     for url in ("https://evil.example/a", "https://notslack.com/a", "https://slack.com.evil.org/"):
         file["url_private_download"] = url
-        with pytest.raises(Rejected, match="does not lie on Slack"):
+        with pytest.raises(Rejected, match="is not stored on Slack"):
             await read(adapter, file["id"])
 
 
-# --- many at once --------------------------------------------------------------------------------
+# --- load ----------------------------------------------------------------------------------------
 
 
-async def test_twenty_answers_at_once_use_the_minute_and_no_more(
+async def test_twenty_live_answers_stay_within_the_limits(
     slack: SlackServer, adapter: SlackAdapter, clock: ShiftedClock
 ) -> None:
     addresses, messages = [], []
@@ -781,7 +779,7 @@ async def test_twenty_answers_at_once_use_the_minute_and_no_more(
         channel = f"C{number + 10}"
         slack.add_channel(channel)
         slack.workspace.put(channel, Message(ROOT, "U1", "hello", ROOT))
-        adapter._places.update(channel, ROOT, ROOT, "U1", "T1")
+        adapter._receiver.places.update(channel, ROOT, ROOT, "U1", "T1")
         addresses.append(Address("slack", f"T1/{channel}", thread=ROOT))
         post = Post(f"{number}.0", addresses[-1], "0", streaming=True)
         messages.append((await adapter.deliver(post)).message)
@@ -798,7 +796,7 @@ async def test_twenty_answers_at_once_use_the_minute_and_no_more(
     appends = slack.workspace.calls("chat.appendStream")
     assert len(appends) >= 70
     each = [sum(call["ts"] == message for call in appends) for message in messages]
-    assert max(each) - min(each) <= 2  # nobody stands still while another one moves
+    assert max(each) - min(each) <= 2  # no answer lags behind
     for number, address in enumerate(addresses):
         await adapter.deliver(Edit(f"{number}.0.e", address, messages[number], f"{text}."))
         assert slack.workspace.screen(f"C{number + 10}") == [f"{text}."]

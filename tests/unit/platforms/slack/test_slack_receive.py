@@ -1,7 +1,6 @@
-"""Events on their way in: from a Slack of ours through the real connection to an inbox."""
+"""Receiving: events from the fake Slack, over the real connection, to an inbox."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -21,11 +20,12 @@ from platforms.core.contract import (
     InboundMessage,
 )
 from platforms.core.errors import PlatformError, Unauthorized, Unavailable
-from platforms.slack.adapter import EVENTS_PATH, SlackAdapter
+from platforms.slack.adapter import SlackAdapter
 from platforms.slack.socket_mode import OTHER_PROGRAM
+from platforms.slack.webhook import EVENTS_PATH
 from sessions.values.clock import SystemClock
 from tests.fakes.inbox import Inbox
-from tests.fakes.slack.kit import DictShelf, ShiftedClock, adapter_for, slack_server
+from tests.fakes.slack.kit import DictShelf, ShiftedClock, adapter_for, running, slack_server
 from tests.fakes.slack.server import Fault, SlackServer, sign
 from tests.fakes.slack.workspace import BOT_USER, TEAM
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.quick
 
 
 class Gateway(Inbox):
-    """Turns away whom it does not know, and what is said to others."""
+    """An inbox that ignores strangers, and messages addressed to others."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,17 +58,6 @@ def inbox() -> Gateway:
     return Gateway()
 
 
-@contextlib.asynccontextmanager
-async def running(adapter: SlackAdapter, inbox: Gateway) -> AsyncIterator[None]:
-    """Receive inside of the block."""
-    ready = asyncio.Event()
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(adapter.run(inbox, ready.set))
-        await ready.wait()
-        yield
-        task.cancel()
-
-
 async def test_an_event_is_acknowledged_once_it_is_stored(
     slack: SlackServer, inbox: Gateway
 ) -> None:
@@ -86,7 +75,7 @@ async def test_an_event_is_acknowledged_once_it_is_stored(
     assert event.sender.memberships == (f"{TEAM}/*",)
 
 
-async def test_guests_are_no_members_of_the_workspace(slack: SlackServer, inbox: Gateway) -> None:
+async def test_guests_are_not_members_of_the_workspace(slack: SlackServer, inbox: Gateway) -> None:
     slack.workspace.add_user("U9", "Zoe", is_stranger=True, team_id="T9")
     async with running(adapter_for(slack), inbox):
         await slack.say("D1", "Hello", user="U2")
@@ -96,7 +85,7 @@ async def test_guests_are_no_members_of_the_workspace(slack: SlackServer, inbox:
     assert (stranger.id, stranger.memberships) == ("T9/U9", ())
 
 
-async def test_people_are_looked_up_once_and_again_after_a_while(
+async def test_people_are_looked_up_once_until_the_cache_expires(
     slack: SlackServer, inbox: Gateway
 ) -> None:
     clock = ShiftedClock()
@@ -111,7 +100,7 @@ async def test_people_are_looked_up_once_and_again_after_a_while(
     assert not inbox.message(2).sender.memberships
 
 
-async def test_who_somebody_is_outlasts_a_restart(slack: SlackServer, inbox: Gateway) -> None:
+async def test_looked_up_people_survive_a_restart(slack: SlackServer, inbox: Gateway) -> None:
     shelf, clock = DictShelf(), ShiftedClock()
     async with running(adapter_for(slack, clock=clock, shelf=shelf), inbox):
         await slack.say("D1", "1")
@@ -121,12 +110,12 @@ async def test_who_somebody_is_outlasts_a_restart(slack: SlackServer, inbox: Gat
     clock.offset += 3600
     slack.fail("users.info", Fault(status=503), Fault(status=503))
     async with running(adapter_for(slack, clock=clock, shelf=shelf), inbox):
-        await slack.say("D1", "3")  # Slack does not say now who this is, but it has before
+        await slack.say("D1", "3")  # this lookup fails, so the stored one is used
     assert [event.sender.name for event in map(inbox.message, range(3))] == ["Ada"] * 3
     assert all(event.sender.memberships for event in map(inbox.message, range(3)))
 
 
-async def test_who_cannot_be_looked_up_now_is_not_taken_for_a_stranger(
+async def test_a_failed_lookup_does_not_make_a_person_a_stranger(
     slack: SlackServer, inbox: Gateway
 ) -> None:
     slack.fail("users.info", Fault(status=503), Fault(status=503))
@@ -135,22 +124,20 @@ async def test_who_cannot_be_looked_up_now_is_not_taken_for_a_stranger(
         await slack.until(lambda: not slack._faults["users.info"])
         assert inbox.events == []
         slack.workspace.found.clear()
-        await slack.pass_time(3.1)  # it comes again
+        await slack.pass_time(3.1)  # Slack sends it again
         await slack.settle()
-    slack._sent.clear()  # the first try is not acknowledged, as it should be
+    slack._sent.clear()  # the first try stays without an acknowledgement
     assert inbox.message().sender.memberships
 
 
-async def test_the_twins_of_a_mention_and_redeliveries_are_one_event(
-    slack: SlackServer, inbox: Gateway
-) -> None:
+async def test_both_events_of_a_mention_are_one_message(slack: SlackServer, inbox: Gateway) -> None:
     async with running(adapter_for(slack), inbox):
         await slack.say("C1", f"<@{BOT_USER}> hello")
         assert inbox.deliveries == 2
     assert inbox.said == ["hello"]
 
 
-async def test_a_room_may_talk_without_us_and_is_quoted_when_it_calls(
+async def test_earlier_messages_of_a_room_are_quoted_with_the_first_mention(
     slack: SlackServer, inbox: Gateway
 ) -> None:
     async with running(adapter_for(slack), inbox):
@@ -165,7 +152,7 @@ async def test_a_room_may_talk_without_us_and_is_quoted_when_it_calls(
     assert third.context == ()
 
 
-async def test_a_thread_that_calls_us_later_is_read_from_its_beginning(
+async def test_a_thread_is_quoted_from_its_beginning_at_the_first_mention(
     slack: SlackServer, inbox: Gateway
 ) -> None:
     async with running(adapter_for(slack), inbox):
@@ -177,13 +164,13 @@ async def test_a_thread_that_calls_us_later_is_read_from_its_beginning(
     assert event.address.thread == ts
 
 
-async def test_a_thread_in_which_a_stranger_called_us_is_none_of_ours(
+async def test_a_mention_by_a_stranger_does_not_open_a_thread(
     slack: SlackServer, inbox: Gateway
 ) -> None:
     inbox.strangers.add("T1/U2")
     async with running(adapter_for(slack), inbox):
         ts = await slack.say("C1", f"<@{BOT_USER}> hello", user="U2")
-        await slack.say("C1", "do not mind that one", thread=ts)
+        await slack.say("C1", "never mind", thread=ts)
     assert inbox.message(0).addressed
     assert not inbox.message(1).addressed
 
@@ -200,7 +187,7 @@ async def test_edits_and_deletes_name_their_message(slack: SlackServer, inbox: G
     assert edit.sender == message.sender
 
 
-async def test_buttons_and_commands_come_in(slack: SlackServer, inbox: Gateway) -> None:
+async def test_buttons_and_commands_reach_the_inbox(slack: SlackServer, inbox: Gateway) -> None:
     adapter = adapter_for(slack)
     async with running(adapter, inbox):
         ask = Ask(
@@ -216,7 +203,7 @@ async def test_buttons_and_commands_come_in(slack: SlackServer, inbox: Gateway) 
     assert inbox.said == ["/status", "!stop"]
 
 
-async def test_messages_of_a_chat_stay_in_order_and_other_chats_do_not_wait(
+async def test_messages_of_a_chat_stay_in_order_without_delaying_other_chats(
     slack: SlackServer, inbox: Gateway
 ) -> None:
     gate = asyncio.Event()
@@ -236,7 +223,7 @@ async def test_messages_of_a_chat_stay_in_order_and_other_chats_do_not_wait(
 # --- connections ---------------------------------------------------------------------------------
 
 
-async def test_a_new_connection_is_opened_when_slack_asks_and_when_it_is_cut(
+async def test_a_new_connection_is_opened_when_slack_asks_and_after_a_cut(
     slack: SlackServer, inbox: Gateway
 ) -> None:
     async with running(adapter_for(slack), inbox):
@@ -249,7 +236,7 @@ async def test_a_new_connection_is_opened_when_slack_asks_and_when_it_is_cut(
     assert inbox.said == ["1", "2"]
 
 
-async def test_what_was_not_acknowledged_when_it_was_cut_comes_again(
+async def test_an_event_unacknowledged_at_a_cut_is_received_over_the_next_connection(
     slack: SlackServer, inbox: Gateway
 ) -> None:
     async with running(adapter_for(slack), inbox):
@@ -263,7 +250,7 @@ async def test_what_was_not_acknowledged_when_it_was_cut_comes_again(
     assert inbox.said == ["Hello"]
 
 
-async def test_what_was_said_while_we_were_away_is_read_even_when_slack_has_forgotten_it(
+async def test_messages_sent_while_disconnected_are_read_even_after_slack_gave_up(
     slack: SlackServer, inbox: Gateway
 ) -> None:
     shelf = DictShelf()
@@ -285,16 +272,16 @@ async def test_what_was_said_while_we_were_away_is_read_even_when_slack_has_forg
     assert sorted(addressed) == ["1", "2", "3", "4", "5"]
 
 
-@pytest.mark.parametrize("place", ["the last chat", "a thread", "the chat before"])
-async def test_a_deaf_connection_is_noticed_and_rebuilt(
+@pytest.mark.parametrize("place", ["the last chat", "a thread", "an earlier chat"])
+async def test_a_connection_that_delivers_nothing_is_replaced(
     slack: SlackServer, inbox: Gateway, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    monkeypatch.setattr("platforms.slack.adapter._SILENCE_SECONDS", 0.06)
+    monkeypatch.setattr("platforms.slack.catch_up._SILENCE_SECONDS", 0.06)
     slack.add_channel("C1")
     channel, call = ("C1", f"<@{BOT_USER}> ") if place == "a thread" else ("D1", "")
     async with running(adapter_for(slack), inbox):
         first = await slack.say(channel, f"{call}1")
-        if place == "the chat before":
+        if place == "an earlier chat":
             await slack.say("D2", "meanwhile", user="U2")
         thread = first if place == "a thread" else ""
         slack.deaf = True
@@ -306,58 +293,60 @@ async def test_a_deaf_connection_is_noticed_and_rebuilt(
     assert [each for each in inbox.said if each != "meanwhile"] == ["1", "2", "3"]
 
 
-async def test_another_program_with_the_same_token_is_named_until_it_is_gone(
+async def test_another_program_with_the_same_token_is_reported_until_it_is_gone(
     slack: SlackServer, inbox: Gateway
 ) -> None:
-    told: list[str] = []
+    reports: list[str] = []
     slack.extra_connections = 1
-    async with running(adapter_for(slack, trouble=told.append), inbox):
-        assert told == [OTHER_PROGRAM]
+    async with running(adapter_for(slack, trouble=reports.append), inbox):
+        assert reports == [OTHER_PROGRAM]
         slack.extra_connections = 0
         await slack.ask_to_reconnect()
         await slack.until(lambda: slack.connections == 2)
         await slack.say("D1", "1")
-    assert told == [OTHER_PROGRAM, ""]
+    assert reports == [OTHER_PROGRAM, ""]
 
 
-async def test_another_program_that_starts_after_us_is_found_by_counting_again(
+async def test_another_program_that_starts_later_is_found_by_counting_again(
     slack: SlackServer, inbox: Gateway
 ) -> None:
-    told: list[str] = []
-    adapter = adapter_for(slack, trouble=told.append)
+    reports: list[str] = []
+    adapter = adapter_for(slack, trouble=reports.append)
     assert adapter._socket_mode is not None
     adapter._socket_mode._first_check_seconds = 0.05
     adapter._socket_mode._recheck_seconds = 0.05
     async with running(adapter, inbox):
         slack.extra_connections = 1
-        await slack.until(lambda: slack.connections >= 2)  # open for a moment, besides the first
+        await slack.until(lambda: slack.connections >= 2)  # a second one, opened for counting
         slack.write("D1", "1")
         await slack.settle()
         await slack.until(lambda: slack.connections >= 3)
         slack.extra_connections = 0
-        await slack.until(lambda: told[-1] == "")
+        await slack.until(lambda: reports[-1] == "")
         await slack.until(lambda: len(slack.sockets) == 1)
         await slack.say("D1", "2")
     assert inbox.said == ["1", "2"]
-    assert list(dict.fromkeys(told)) == [OTHER_PROGRAM, ""]
+    assert list(dict.fromkeys(reports)) == [OTHER_PROGRAM, ""]
 
 
-async def test_alone_nothing_is_said_of_other_programs(slack: SlackServer, inbox: Gateway) -> None:
-    told: list[str] = []
-    adapter = adapter_for(slack, trouble=told.append)
+async def test_own_connections_are_not_reported_as_another_program(
+    slack: SlackServer, inbox: Gateway
+) -> None:
+    reports: list[str] = []
+    adapter = adapter_for(slack, trouble=reports.append)
     assert adapter._socket_mode is not None
     adapter._socket_mode._first_check_seconds = 0.05
     async with running(adapter, inbox):
-        await slack.until(lambda: slack.connections >= 2)  # the one that is opened to count
+        await slack.until(lambda: slack.connections >= 2)  # a second one, opened for counting
         await slack.until(lambda: len(slack.sockets) == 1)
         before = slack.connections
         await slack.ask_to_reconnect()
         await slack.until(lambda: slack.connections > before)
         slack.cut()
-        slack.extra_connections = 1  # Slack has not noticed yet that ours is gone
+        slack.extra_connections = 1  # Slack still counts the cut connection
         await slack.until(lambda: bool(slack.sockets))
         await slack.say("D1", "1")
-    assert told == []
+    assert reports == []
 
 
 @pytest.mark.parametrize(
@@ -369,7 +358,7 @@ async def test_alone_nothing_is_said_of_other_programs(slack: SlackServer, inbox
         ("auth.test", Fault(drop="before"), Unavailable),
     ],
 )
-async def test_a_start_that_fails_says_whether_to_try_again(
+async def test_a_failed_start_raises_an_error_that_tells_whether_to_retry(
     slack: SlackServer, inbox: Gateway, method: str, fault: Fault, error: type[PlatformError]
 ) -> None:
     slack.fail(method, fault, fault)
@@ -387,7 +376,7 @@ async def test_a_connection_that_cannot_be_opened_is_left_to_the_supervisor(
 
 async def test_an_inbox_that_fails_leaves_the_event_unacknowledged(slack: SlackServer) -> None:
     class Broken(Exception):
-        """The disk is full."""
+        """The store fails."""
 
     async def broken(_: Inbound) -> Accepted:
         raise Broken
@@ -405,7 +394,7 @@ async def test_an_inbox_that_fails_leaves_the_event_unacknowledged(slack: SlackS
 
 @pytest.fixture
 async def signed(slack: SlackServer) -> AsyncIterator[SlackAdapter]:
-    """An adapter that waits for requests, behind a server."""
+    """An adapter in HTTP mode, hosted by a server."""
     adapter = adapter_for(slack, mode="http", app_token=None)
     server = HttpServer("127.0.0.1", 0)
     server.bind()
@@ -433,14 +422,14 @@ async def test_without_socket_mode_events_come_as_signed_requests(
     assert isinstance(inbox.events[-1], InboundAction)
 
 
-async def test_a_request_that_cannot_be_stored_now_comes_again(
+async def test_slack_repeats_a_request_that_was_not_stored(
     slack: SlackServer, signed: SlackAdapter, inbox: Gateway
 ) -> None:
-    await slack.say("D1", "Hello")  # nobody receives yet
+    await slack.say("D1", "Hello")  # the adapter does not run yet
     assert slack.pending == 1
     slack.fail("users.info", Fault(status=503), Fault(status=503))
     async with running(signed, inbox):
-        await slack.pass_time(0)  # again at once
+        await slack.pass_time(0)  # the immediate retry
         assert slack.pending == 1
         await slack.pass_time(61)
     assert slack.pending == 0
@@ -451,19 +440,27 @@ async def test_a_request_that_cannot_be_stored_now_comes_again(
     ("body", "headers", "status"),
     [
         ('{"type":"url_verification","challenge":"abc"}', {}, 200),
+        ('{"type":"url_verification","challenge":"abc"}', {"X-Slack-Signature": "v0=00"}, 401),
         ("not json", {}, 400),
         ("[]", {}, 400),
+        ("[]", {"Content-Type": "application/json"}, 400),
+        ("{", {}, 400),
+        ('{"team":5}', {}, 400),
+        ("\xe9", {"Content-Type": "application/x-www-form-urlencoded"}, 503),
+        ("payload=[]", {"Content-Type": "application/x-www-form-urlencoded"}, 400),
         ("{}", {"X-Slack-Signature": "v0=00"}, 401),
         ("{}", {"X-Slack-Signature": "v0=\xe9"}, 401),
         ("{}", {"X-Slack-Signature": ""}, 401),
         ("{}", {"X-Slack-Request-Timestamp": "now"}, 401),
-        ("{}", sign("{}", 1_000_000), 401),  # long ago
+        ("{}", {"X-Slack-Request-Timestamp": "9" * 5000}, 401),
+        ("{}", {"X-Slack-Request-Timestamp": "²"}, 401),
+        ("{}", sign("{}", 1_000_000), 401),  # too old
         ("{}", sign("{}", int(SystemClock().now() / 1000), "another secret"), 401),
-        ("{}", {}, 503),  # genuine, but nobody receives
+        ("{}", {}, 503),  # genuine, but the adapter does not run
     ],
 )
 @pytest.mark.usefixtures("signed")
-async def test_only_genuine_requests_are_taken(
+async def test_only_genuine_requests_are_accepted(
     slack: SlackServer, body: str, headers: dict[str, str], status: int
 ) -> None:
     given = {**sign(body, int(SystemClock().now() / 1000)), **headers}
@@ -471,13 +468,27 @@ async def test_only_genuine_requests_are_taken(
         answer = await client.post(slack.requests_to, data=body.encode(), headers=given)
         assert answer.status == status
         if status == 200:
-            assert await answer.text() == "abc"
+            assert await answer.json() == {"challenge": "abc"}
 
 
-# --- somebody opens a chat with us ---------------------------------------------------------------
+@pytest.mark.usefixtures("signed")
+async def test_an_ssl_check_of_slack_is_answered(slack: SlackServer) -> None:
+    async with aiohttp.ClientSession() as client:
+        answer = await client.post(slack.requests_to, data={"ssl_check": "1", "token": "x"})
+        assert (answer.status, await answer.text()) == (200, "")
 
 
-async def test_who_opens_the_messages_says_hello_once_and_finds_suggestions(
+@pytest.mark.usefixtures("signed")
+async def test_a_body_that_is_not_utf_8_is_refused(slack: SlackServer) -> None:
+    async with aiohttp.ClientSession() as client:
+        answer = await client.post(slack.requests_to, data=b'{"type":"\xff"}')
+        assert answer.status == 400
+
+
+# --- greeting ------------------------------------------------------------------------------------
+
+
+async def test_opening_the_messages_tab_greets_once_and_shows_prompts(
     slack: SlackServer, inbox: Gateway
 ) -> None:
     shelf = DictShelf()
@@ -498,7 +509,7 @@ async def test_who_opens_the_messages_says_hello_once_and_finds_suggestions(
     assert inbox.deliveries == 1
 
 
-async def test_strangers_find_no_suggestions_and_are_met_again_once_they_are_let_in(
+async def test_strangers_see_no_prompts_until_they_have_access(
     slack: SlackServer, inbox: Gateway
 ) -> None:
     inbox.strangers.add(f"{TEAM}/U1")
@@ -513,7 +524,7 @@ async def test_strangers_find_no_suggestions_and_are_met_again_once_they_are_let
     assert slack.workspace.prompts
 
 
-async def test_who_talks_to_us_already_needs_no_greeting(
+async def test_a_person_who_already_wrote_is_not_greeted(
     slack: SlackServer, inbox: Gateway
 ) -> None:
     async with running(adapter_for(slack), inbox):
@@ -521,14 +532,14 @@ async def test_who_talks_to_us_already_needs_no_greeting(
         await slack.open_home("D1")
         assert slack.workspace.prompts
         slack.workspace.prompts.clear()
-        inbox.strangers.add(f"{TEAM}/U1")  # and is not let in any more
+        inbox.strangers.add(f"{TEAM}/U1")  # and loses access
         await slack.say("D1", "Hello?")
         await slack.open_home("D1")
     assert inbox.said == ["Hello", "Hello?", "/start"]
     assert slack.workspace.prompts == {}
 
 
-async def test_in_apps_that_are_no_agents_each_thread_has_its_suggestions_and_one_the_greeting(
+async def test_in_older_apps_each_thread_has_prompts_and_one_is_greeted(
     slack: SlackServer, inbox: Gateway
 ) -> None:
     slack.workspace.is_agent = False
@@ -542,9 +553,7 @@ async def test_in_apps_that_are_no_agents_each_thread_has_its_suggestions_and_on
     assert set(slack.workspace.prompts) == {("D1", first), ("D1", second)}
 
 
-async def test_suggestions_that_slack_does_not_take_hold_up_nothing(
-    slack: SlackServer, inbox: Gateway
-) -> None:
+async def test_prompts_that_slack_refuses_delay_nothing(slack: SlackServer, inbox: Gateway) -> None:
     slack.fail("assistant.threads.setSuggestedPrompts", Fault(error="feature_disabled"))
     gate = asyncio.Event()
     slack.fail("assistant.threads.setSuggestedPrompts", Fault(gate=gate))

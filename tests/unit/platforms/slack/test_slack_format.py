@@ -1,4 +1,4 @@
-"""What people write on Slack, and what Slack is given."""
+"""Slack's markup as plain text, and Markdown as blocks."""
 
 import pytest
 
@@ -23,7 +23,7 @@ NAMES = {"U2": "Gus"}
     ("written", "read"),
     [
         ("Hello", "Hello"),
-        ("<@U0> hello", "hello"),  # our name in front is how people call us
+        ("<@U0> hello", "hello"),  # a leading mention of the app is dropped
         ("  <@U0|bot>: hello", "hello"),
         ("hello <@U0>", "hello @U0"),
         ("ask <@U2> or <@U3>", "ask @Gus or @U3"),
@@ -37,11 +37,11 @@ NAMES = {"U2": "Gus"}
         ("a &lt; b &amp;&amp; c &gt; d", "a < b && c > d"),
     ],
 )
-def test_markup_is_read_as_plain_text(written: str, read: str) -> None:
+def test_markup_is_converted_to_plain_text(written: str, read: str) -> None:
     assert to_plain_text(written, NAMES, "U0") == read
 
 
-def test_a_mention_is_known_with_and_without_a_label() -> None:
+def test_a_mention_is_recognized_with_and_without_a_label() -> None:
     assert has_mention("hey <@U0>", "U0")
     assert has_mention("hey <@U0|bot>", "U0")
     assert not has_mention("hey <@U01>", "U0")
@@ -54,13 +54,13 @@ def test_a_mention_is_known_with_and_without_a_label() -> None:
         *("<@U1>", "<@W0AB|ann>"),
     ],
 )
-def test_what_calls_anybody_is_broken_up(text: str) -> None:
+def test_mentions_are_defused(text: str) -> None:
     assert defuse_mentions(text) != text
     assert defuse_mentions(text).replace("\u200b", "") == text
 
 
 @pytest.mark.parametrize("text", ["<!-- note -->", "a@heredity.org", "<@1>", "vector<int>"])
-def test_what_calls_nobody_stays(text: str) -> None:
+def test_text_without_mentions_is_unchanged(text: str) -> None:
     assert defuse_mentions(text) == text
 
 
@@ -70,7 +70,7 @@ def test_what_calls_nobody_stays(text: str) -> None:
         "say <!channel> <@U12ABC>, <@U> and @here to <!subteam^S1|x> a@b.org <!-- @everyone -->@hereabouts @channel"
     ],
 )
-def test_every_beginning_of_a_text_is_shown_as_a_beginning_of_what_follows(text: str) -> None:
+def test_every_prefix_of_a_text_is_shown_as_a_prefix_of_the_rest(text: str) -> None:
     shown = ""
     for end in range(len(text) + 1):
         now = defuse_mentions(without_partial_mention(text[:end]))
@@ -79,14 +79,14 @@ def test_every_beginning_of_a_text_is_shown_as_a_beginning_of_what_follows(text:
     assert defuse_mentions(text).startswith(shown)
 
 
-def test_the_short_form_shows_signs_as_they_are_and_is_never_too_long() -> None:
+def test_the_fallback_text_escapes_markup_and_is_never_too_long() -> None:
     assert fallback_text("a < b & c <!channel>") == "a &lt; b &amp; c &lt;!channel&gt;"
     for text in ("&" * 9000, "🙂" * 9000, "x" * 9000):
         assert len(fallback_text(text).encode()) <= 4000
     assert fallback_text("")
 
 
-def test_buttons_stand_below_the_text_in_rows_of_25() -> None:
+def test_buttons_are_placed_below_the_text_in_blocks_of_25() -> None:
     buttons = [Button(f"{number} " + "x" * 100, f"do:{number}") for number in range(30)]
     text, first, second = markdown_blocks("Which?", buttons)
     assert text == {"type": "markdown", "text": "Which?"}
@@ -96,7 +96,7 @@ def test_buttons_stand_below_the_text_in_rows_of_25() -> None:
     assert button_blocks(()) == []
 
 
-def test_a_text_that_slack_refuses_as_markdown_is_whole_as_plain_text() -> None:
+def test_plain_blocks_contain_the_whole_text() -> None:
     text = "word " * 2000
     shown = "".join(block["text"]["text"] for block in plain_blocks(text, ()))
     assert shown == text
@@ -114,7 +114,7 @@ def test_a_text_that_slack_refuses_as_markdown_is_whole_as_plain_text() -> None:
         ("---\n|", False),
     ],
 )
-def test_tables_are_seen(text: str, found: bool) -> None:
+def test_tables_are_recognized(text: str, found: bool) -> None:
     assert has_table(text) is found
 
 
@@ -128,5 +128,5 @@ def test_tables_are_seen(text: str, found: bool) -> None:
         ("🦆", None),
     ],
 )
-def test_signs_have_names(sign: str, name: str | None) -> None:
+def test_emoji_have_names(sign: str, name: str | None) -> None:
     assert emoji_name(sign) == name

@@ -1,4 +1,4 @@
-"""The app as Slack is told to make it."""
+"""The manifest of the Slack app."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ EVENT_SCOPES = {
     "message.im": {"im:history"},
     "message.mpim": {"mpim:history"},
 }
-"""What docs.slack.dev asks for."""
+"""Scopes per event, as documented on docs.slack.dev."""
 
 _METHOD = re.compile(
     r'"((?:agents|assistant|auth|chat|conversations|files|reactions|users)\.\w[\w.]*)"'
@@ -31,11 +31,13 @@ def _code() -> dict[str, str]:
 
 
 def _methods() -> set[str]:
-    """Every method that the adapter may call; its names are written out in full."""
+    """Return every method that the adapter may call; their names are literals in its code."""
     return {found for text in _code().values() for found in _METHOD.findall(text)}
 
 
-def test_every_scope_is_needed_by_a_method_an_event_or_the_command_and_none_is_missing() -> None:
+def test_the_manifest_asks_for_exactly_the_scopes_that_methods_events_and_the_command_need() -> (
+    None
+):
     methods = _methods()
     assert methods == set(METHOD_SCOPES) - {"apps.connections.open"}
     needed = set[str]().union(*(METHOD_SCOPES[method] for method in methods))
@@ -44,7 +46,7 @@ def test_every_scope_is_needed_by_a_method_an_event_or_the_command_and_none_is_m
     assert len(SCOPES) == len(set(SCOPES))
 
 
-def test_every_event_that_is_read_is_asked_for_and_no_other() -> None:
+def test_the_manifest_subscribes_to_exactly_the_events_that_are_decoded() -> None:
     found = _KIND.findall(_code()["decode.py"])
     read = {name for one, many in found for name in (one, *re.findall(r'"(\w+)"', many)) if name}
     assert read - set(LEGACY_EVENTS) == {event.partition(".")[0] for event in EVENTS}
@@ -52,14 +54,14 @@ def test_every_event_that_is_read_is_asked_for_and_no_other() -> None:
     assert set(EVENT_SCOPES) == set(EVENTS)
 
 
-def test_without_an_address_the_app_uses_socket_mode() -> None:
+def test_without_a_url_the_app_uses_socket_mode() -> None:
     app = manifest()
     assert app["settings"]["socket_mode_enabled"]
     assert "request_url" not in app["settings"]["event_subscriptions"]
     assert app["features"]["slash_commands"][0]["command"] == COMMAND == TYPED
 
 
-def test_with_an_address_slack_sends_everything_there() -> None:
+def test_with_a_url_slack_sends_everything_there() -> None:
     app = manifest(url="https://example.org/slack/events")
     assert not app["settings"]["socket_mode_enabled"]
     assert app["settings"]["event_subscriptions"]["request_url"].endswith("/slack/events")

@@ -21,14 +21,20 @@ KEY = ("pay", b"{}")
         ),
         pytest.param(None, None, EarlierCall("c1", "", outcome_unknown=True), id="never finished"),
         pytest.param(
-            True, "Not run in vain: 5", EarlierCall("c1", "Not run in vain: 5"), id="odd words"
+            True,
+            "Not run in vain: 5",
+            EarlierCall("c1", "Not run in vain: 5"),
+            id="text like an unknown outcome",
         ),
         pytest.param(
-            True, "UNKNOWN payee, paid", EarlierCall("c1", "UNKNOWN payee, paid"), id="odder words"
+            True,
+            "UNKNOWN payee, paid",
+            EarlierCall("c1", "UNKNOWN payee, paid"),
+            id="successful text like an unknown outcome",
         ),
     ],
 )
-def test_what_was_begun_is_known_by_its_record_and_not_by_its_words(
+def test_the_outcome_is_read_from_the_record_and_not_from_the_text(
     ok: bool | None, result: str | None, twin: EarlierCall
 ) -> None:
     ended = None if ok is None else 2
@@ -50,7 +56,7 @@ def test_what_was_begun_is_known_by_its_record_and_not_by_its_words(
     )
 
 
-def test_of_several_calls_that_are_alike_the_last_one_counts() -> None:
+def test_the_last_of_several_identical_calls_counts() -> None:
     twins = RepeatedCalls()
     assert twins.get(KEY) is None
     twins.add(KEY, EarlierCall("c1", "UNKNOWN: timed out", outcome_unknown=True))
@@ -60,7 +66,7 @@ def test_of_several_calls_that_are_alike_the_last_one_counts() -> None:
     assert twin.repeat_result == "already done in this turn (call c2): paid"
 
 
-def test_a_late_result_takes_the_place_of_its_own_call_only() -> None:
+def test_a_late_result_replaces_only_its_own_call() -> None:
     twins = RepeatedCalls()
     twins.record_late_result(KEY, EarlierCall("c1", "paid"))
     assert twins.get(KEY) is None

@@ -28,7 +28,5 @@ from agent.tools.done_list import summarize_calls
         pytest.param([("read", "x" * 50)], [f"read {'x' * 39}…"], id="a long label"),
     ],
 )
-def test_what_was_done_is_told_in_a_few_words(
-    done: list[tuple[str, str]], forms: list[str]
-) -> None:
+def test_completed_calls_are_summarized(done: list[tuple[str, str]], forms: list[str]) -> None:
     assert summarize_calls(done) == [form.replace("*", "\N{MULTIPLICATION SIGN}") for form in forms]

@@ -1,4 +1,4 @@
-"""What a stream is told about what the agent does."""
+"""Chunks of a stream: text and task cards."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,17 +18,17 @@ RUNNING, DONE, FAILED = TaskState
 STATES = st.sampled_from(TaskState)
 
 
-def task(id_: str, state: TaskState = RUNNING, words: str = "") -> Task:
-    return Task(id_, words or f"do {id_}", state)
+def task(id_: str, state: TaskState = RUNNING, title: str = "") -> Task:
+    return Task(id_, title or f"do {id_}", state)
 
 
-def test_only_what_changed_is_news() -> None:
+def test_only_changed_tasks_are_sent() -> None:
     shown = {"a": task("a"), "b": task("b", DONE)}
     tasks = (task("a", DONE), task("b", DONE), task("c"))
     assert changed_tasks(tasks, shown) == (task("a", DONE), task("c"))
 
 
-def test_a_message_has_no_more_cards_than_it_takes_but_those_it_has_come_to_their_end() -> None:
+def test_a_full_message_gets_no_new_cards_but_updates_the_existing_ones() -> None:
     tasks = tuple(task(str(number)) for number in range(MAX_CARDS + 5))
     shown = {each.id: each for each in changed_tasks(tasks, {})}
     assert len(shown) == MAX_CARDS
@@ -37,29 +37,29 @@ def test_a_message_has_no_more_cards_than_it_takes_but_those_it_has_come_to_thei
     assert len(changed_tasks(done, shown)) == MAX_CARDS
 
 
-def test_a_card_stands_where_its_tool_was_called() -> None:
-    told = stream_chunks(
-        "words", (task("new"), task("over", FAILED), task("old", DONE)), {"old": task("old")}
+def test_a_card_appears_where_its_tool_was_called() -> None:
+    chunks = stream_chunks(
+        "text", (task("new"), task("over", FAILED), task("old", DONE)), {"old": task("old")}
     )
-    assert [each.get("id", "words") for each in told] == ["over", "old", "words", "new"]
-    assert [each.get("status") for each in told] == ["error", "complete", None, "in_progress"]
+    assert [each.get("id", "text") for each in chunks] == ["over", "old", "text", "new"]
+    assert [each.get("status") for each in chunks] == ["error", "complete", None, "in_progress"]
     assert stream_chunks("", (), {}) == []
 
 
-def test_at_the_end_nothing_runs_any_more_also_what_nobody_speaks_of() -> None:
+def test_at_the_end_every_running_card_is_closed() -> None:
     found = finished_tasks((task("a", DONE), task("b")), {"a": task("a"), "c": task("c")})
     assert set(found) == {task("a", DONE), task("b", FAILED), task("c", FAILED)}
 
 
-def test_a_line_names_what_runs_and_else_what_was_done_last() -> None:
+def test_the_summary_names_running_tasks_or_the_last_finished_one() -> None:
     assert task_summary((task("a", DONE), task("b"), task("c"))) == "do b · do c"
     assert task_summary((task("a", DONE), task("b", DONE))) == "do b"
     assert task_summary(()) == ""
 
 
 @given(st.text())
-def test_a_title_is_one_line_that_fits_and_calls_nobody(words: str) -> None:
-    shown = task_title(task("a", words=f"<@U1> @here {words} <!channel> <#C1>"))
+def test_a_title_is_one_short_line_without_mentions(text: str) -> None:
+    shown = task_title(task("a", title=f"<@U1> @here {text} <!channel> <#C1>"))
     assert 0 < len(shown) <= MAX_TITLE_CHARS
     assert len(shown.splitlines()) == 1
     assert not any(call in shown for call in ("<@", "<!", "<#", "@here", "@channel"))
@@ -68,8 +68,10 @@ def test_a_title_is_one_line_that_fits_and_calls_nobody(words: str) -> None:
 @given(
     st.lists(st.dictionaries(st.sampled_from("abcdef"), STATES, max_size=6), max_size=8),
 )
-def test_what_was_told_adds_up_to_what_is_so(frames: list[dict[str, TaskState]]) -> None:
-    """Whatever frames there were, each card shows the newest state that there was of it."""
+def test_the_chunks_of_all_frames_add_up_to_the_final_state(
+    frames: list[dict[str, TaskState]],
+) -> None:
+    """For any sequence of frames, each card shows its latest state."""
     shown: dict[str, Task] = {}
     newest: dict[str, str] = {}
     drawn: dict[str, str] = {}

@@ -12,13 +12,13 @@ EDIT_2: CallIdentity = ("edit", b'{"new":"2"}')
 
 
 class Turn:
-    """One call in each answer."""
+    """A turn with one call per answer."""
 
     def __init__(self) -> None:
         self.guard = LoopGuard()
 
     def make(self, call: CallIdentity, result: str = "same", *, ok: bool = True) -> str | None:
-        """Give the warning; None when the call was refused."""
+        """Return the warning, or None for a refused call."""
         self.guard.begin_answer()
         if self.guard.refusal_reason(call):
             return None
@@ -30,7 +30,7 @@ def turn() -> Turn:
     return Turn()
 
 
-def test_the_same_read_six_times_is_warned_from_the_second_and_refused_the_sixth(
+def test_a_repeated_read_is_warned_about_from_the_second_time_and_refused_the_sixth(
     turn: Turn,
 ) -> None:
     said = [turn.make(READ) for _ in range(6)]
@@ -43,41 +43,41 @@ def test_the_same_read_six_times_is_warned_from_the_second_and_refused_the_sixth
     assert "5 times" in refusal
 
 
-def test_another_call_of_the_same_tool_goes_on(turn: Turn) -> None:
+def test_other_calls_of_the_same_tool_may_run(turn: Turn) -> None:
     for _ in range(6):
         turn.make(READ)
     assert turn.make(OTHER) == ""
 
 
-def test_whoever_polls_until_something_changes_is_not_disturbed_for_long(turn: Turn) -> None:
+def test_a_changed_result_ends_the_warnings_for_polling(turn: Turn) -> None:
     for _ in range(4):
         turn.make(READ, "waiting")
     assert turn.make(READ, "still waiting") == ""
     assert [turn.make(READ, "waiting") is None for _ in range(6)] == [False] * 5 + [True]
 
 
-def test_a_result_that_is_empty_counts_like_any_other(turn: Turn) -> None:
+def test_an_empty_result_counts_like_any_other(turn: Turn) -> None:
     assert turn.make(READ, "") == ""
     assert "2 times" in (turn.make(READ, "") or "")
 
 
-def test_a_new_effect_makes_other_calls_worth_repeating(turn: Turn) -> None:
+def test_a_new_side_effect_resets_the_repetitions(turn: Turn) -> None:
     for number in range(8):
         assert turn.make(READ) == ""
         assert turn.make(("edit", b"%d" % number)) == ""
 
 
-def test_effects_that_repeat_themselves_make_nothing_worth_repeating(turn: Turn) -> None:
+def test_a_repeated_side_effect_does_not_reset_the_repetitions(turn: Turn) -> None:
     said = [turn.make(call) for _ in range(7) for call in (EDIT, EDIT_2, READ)]
     assert said[-3:] == [None, None, None]
 
 
-def test_an_effect_that_failed_makes_nothing_worth_repeating(turn: Turn) -> None:
+def test_a_failed_side_effect_does_not_reset_the_repetitions(turn: Turn) -> None:
     said = [turn.make(call, ok=call == READ) for _ in range(5) for call in (EDIT, READ)]
     assert "5 times" in (said[-1] or "")
 
 
-def test_a_tool_that_fails_is_warned_of_from_the_third_time_and_off_after_the_eighth(
+def test_a_failing_tool_is_warned_about_from_the_third_time_and_disabled_after_the_eighth(
     turn: Turn,
 ) -> None:
     said = [turn.make(("read", b"%d" % n), "no such file", ok=False) for n in range(9)]
@@ -90,7 +90,7 @@ def test_a_tool_that_fails_is_warned_of_from_the_third_time_and_off_after_the_ei
     assert turn.make(EDIT) == ""
 
 
-def test_one_success_forgives_all_failures(turn: Turn) -> None:
+def test_one_success_resets_the_failures(turn: Turn) -> None:
     for round_ in range(3):
         for number in range(MAX_FAILURES - 1):
             call = ("read", b"%d %d" % (round_, number))
@@ -110,7 +110,7 @@ def test_the_failures_of_one_answer_count_once() -> None:
         assert guard.refusal_reason(READ) is None
 
 
-def test_a_success_counts_wherever_it_stands_in_an_answer() -> None:
+def test_a_success_counts_at_any_position_in_an_answer() -> None:
     guard = LoopGuard()
     for answer in range(20):
         guard.begin_answer()
@@ -120,7 +120,7 @@ def test_a_success_counts_wherever_it_stands_in_an_answer() -> None:
             assert guard.record_result(call, f"{answer}", ok=ok, changes=False) == ""
 
 
-def test_calls_that_were_refused_count_as_failures_of_their_tool(turn: Turn) -> None:
+def test_refused_calls_count_as_failures_of_their_tool(turn: Turn) -> None:
     said = []
     for _ in range(MAX_FAILURES):
         turn.guard.begin_answer()
@@ -129,7 +129,7 @@ def test_calls_that_were_refused_count_as_failures_of_their_tool(turn: Turn) -> 
     assert turn.make(READ) is None
 
 
-def test_both_warnings_stand_together(turn: Turn) -> None:
+def test_both_warnings_are_given_together(turn: Turn) -> None:
     for _ in range(2):
         turn.make(READ, "no", ok=False)
     warning = turn.make(READ, "no", ok=False)
@@ -138,7 +138,7 @@ def test_both_warnings_stand_together(turn: Turn) -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from([READ, OTHER, EDIT, EDIT_2]), st.booleans())))
-def test_no_circle_of_a_few_calls_with_one_result_goes_on_for_ever(
+def test_no_loop_of_a_few_calls_with_one_result_continues_forever(
     circle: list[tuple[CallIdentity, bool]],
 ) -> None:
     turn = Turn()

@@ -1,4 +1,4 @@
-"""What becomes of a key that is refused."""
+"""Rejected API keys and their rotation."""
 
 import asyncio
 import threading
@@ -11,7 +11,7 @@ from sessions.values.secret import Secret
 
 
 class Service:
-    """Takes one key, and notes what it was shown."""
+    """A service that accepts one key and records the keys it received."""
 
     def __init__(self, takes: str) -> None:
         self.takes = takes
@@ -33,9 +33,9 @@ class Service:
         ("two", "one", ["one"]),
         ("two", "", ["one"]),
     ],
-    ids=["taken", "exchanged", "exchanged for another", "the same", "gone"],
+    ids=["accepted", "rotated", "rotated to another", "unchanged", "file removed"],
 )
-async def test_a_refused_key_is_looked_for_once(takes: str, there: str, shown: list[str]) -> None:
+async def test_a_rejected_key_is_read_again_once(takes: str, there: str, shown: list[str]) -> None:
     service = Service(takes)
     key = ServiceKey(Secret("one", lambda: there))
     if takes in shown:
@@ -46,7 +46,7 @@ async def test_a_refused_key_is_looked_for_once(takes: str, there: str, shown: l
     assert service.shown == shown
 
 
-async def test_other_refusals_are_none_of_its_business() -> None:
+async def test_other_errors_do_not_reread_the_key() -> None:
     async def send(_: str) -> None:
         raise BadRequest
 
@@ -57,12 +57,12 @@ async def test_other_refusals_are_none_of_its_business() -> None:
         await ServiceKey(Secret("one", source)).send_with_key(send)
 
 
-async def test_without_a_key_something_is_shown_all_the_same() -> None:
+async def test_without_a_key_a_placeholder_is_sent() -> None:
     service = Service("none")
     assert await ServiceKey(None).send_with_key(service.send) == "taken"
 
 
-async def test_what_somebody_else_found_meanwhile_is_not_replaced_by_a_half_written_key() -> None:
+async def test_a_key_that_another_request_found_is_not_replaced_by_a_half_written_one() -> None:
     go_on = threading.Event()
     reading = threading.Event()
 
