@@ -1,27 +1,19 @@
-"""One turn of the agent: from a conversation to a stream of events.
+"""Agent loop: answers one user message, from the conversation to a stream of events.
 
-loop            the steps of a turn: ask the model, run its tools, until there is an answer
-turn            what a turn is given and asked: the contract with its caller
-step            what one answer has come to, and how the next request carries it on
-route           whom a turn asks, and what it learns of them; transcript: what it shows them
-attempt         one request to the model, read under the watchdog
-events, errors  what a turn tells, and what can go wrong, sorted by what to do about it
-settings        what can be configured
-prompt          how a conversation is shown to a model, and what is said to carry an answer on
-attachments     what a model reads about the files that came with a message; `pictures` says which
-                of them it is shown, `album` reads these
-accumulate      chunks to one answer; `slots` puts tool calls together, `think` finds thinking,
-                `thoughts` keeps it for the service, `seam` joins the pieces of a cut text
-verdict         what a request came to; `salvage` sorts its calls; `continuation` decides what next;
-                `announcement` sees a promise that no call follows
-probe           whether a model can be used: reached, allowed, there, calling tools
-watchdog        how long a model may stay silent; `degeneration` sees when it repeats itself
-experience      what is learned of a model; `breaker` leaves a hanging one alone, `fallback` says
-                who is next, `traits` what is known by name
-context         when and what to summarise; `compaction` does it, `tokens` estimates
-spend           what it costs; digest: which requests said the same
-partial_json    reads the beginning of a cut call; `repair` mends what loses nothing
-providers       one module or package per model protocol, behind one contract
-web             fetches from the public internet alone
-tools           what the agent can do, one family per file, behind one gate
+loop            the steps of a turn: request, tool calls, recovery, final answer
+turn            contract between the loop and its caller; `events` and `errors` of a turn
+step            visible text and next request of one model answer
+attempt         one request to the model under the `watchdog`'s timeouts
+verdict         judgment of an attempt; `salvage` sorts its calls, `continuation` picks an action
+route           target of the next request; `transcript` is the conversation sent to it
+compaction      replaces the oldest rows of a conversation by a summary
+picture_loader  reads attached pictures from the workspace
+probe           checks that a configured model is reachable and can call tools
+settings        configuration keys of models, tools and voice
+answer          assembles the chunks of a stream into one answer
+request         builds the request from the conversation
+model           provider contract, facts about models, fallback and cost
+providers       one module or package per model protocol
+tools           tool families, and the checks before a call runs
+web             fetches pages from the public internet only
 """

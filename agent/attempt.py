@@ -1,4 +1,4 @@
-"""One request to a model: read under the watchdog, and judged."""
+"""One request to a model: sent, read under the watchdog, and judged."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,52 +24,51 @@ from agent.watchdog import TimeoutCause, Watchdog, WatchdogLimits, compute_limit
 from sessions.values.clock import Clock
 
 _CHARACTERS_PER_TOKEN = 4
-_MIN_LEARNED_GAP_SECONDS = 0.25  # seconds: shorter silences say nothing about how patient to be
+_MIN_LEARNED_GAP_SECONDS = 0.25  # shorter gaps are not worth recording
 
 
 class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How one request ended."""
+    """Result of one request."""
 
     verdict: Verdict
     step: StepResult
-    cause: str = ""  # for the journal: what broke it off
+    cause: str = ""  # for the journal: the error that ended the request
     usage: Usage = Usage()
-    request_hash: str = ""  # for the journal: what was asked
+    request_hash: str = ""  # for the journal: identifies the request's content
 
     @property
     def verdict_name(self) -> str:
-        """The verdict in one word."""
+        """The verdict's name in the journal."""
         return verdict_name(self.verdict)
 
     @property
     def phase(self) -> str:
-        """How far the answer had come, when it was cut."""
+        """Phase in which the answer was cut; empty for other verdicts."""
         return str(self.verdict.phase) if isinstance(self.verdict, Cut) else ""
 
     @property
     def received_characters(self) -> int:
-        """Characters of text, reasoning and arguments that came."""
+        """Received characters of text, reasoning and arguments."""
         return self.step.received_characters
 
     @property
     def request_id(self) -> str:
-        """The service's own name for the request."""
+        """The service's own id of the request."""
         return self.step.request_id
 
     def stored_reasoning(self, label: str) -> bytes | None:
-        """What was thought, for the row of this answer and for nobody but its target."""
+        """Encode the reasoning for the history row; only the target with this label can use it."""
         return encode_reasoning(ReasoningBlocks(label, self.step.reasoning, self.step.opaque_parts))
 
     @property
     def error(self) -> ProviderError | None:
-        """What broke it off, when something did."""
+        """Error that cut the answer, if any."""
         return self.verdict.error if isinstance(self.verdict, Cut) else None
 
 
 OnDelta = Callable[[TextDelta | ReasoningDelta], None]
 OnSilence = Callable[[float, float], None]
-"""Called when the model has been silent for long: for how many seconds, and in how many more it
-will be given up."""
+"""Called after long silence with the seconds of silence and the seconds left until the timeout."""
 
 
 async def run_attempt(
@@ -82,10 +81,10 @@ async def run_attempt(
     on_delta: OnDelta,
     on_silence: OnSilence,
 ) -> AttemptResult:
-    """Send the request and read the answer; what can be shown goes to `show` as it comes.
+    """Send the request, read the answer and judge it; `on_delta` receives deltas as they arrive.
 
-    Whatever ends it, the connection is closed when this returns. Cancelling it closes the
-    connection and raises `CancelledError`.
+    Errors of the provider become part of the result. The connection is closed when this returns or
+    is cancelled.
     """
     error: ProviderError | None = None
     watch = _WatchdogTimer(_compute_limits(target, request, learned), clock, learned, on_silence)
@@ -100,11 +99,11 @@ async def run_attempt(
                 size = accumulator.received_characters - before
                 if accumulator.progress is ProgressKind.TOOL and size:
                     loops.on_call_chunk(chunk)
-                sign = chunk if type(chunk) is PingChunk else None
-                watch.on_chunk(accumulator, new_characters=size, ping=sign)
+                ping = chunk if type(chunk) is PingChunk else None
+                watch.on_chunk(accumulator, new_characters=size, ping=ping)
     except ProviderError as raised:
-        # Its traceback leads to this frame, which leads to it: both would stay, with all that was
-        # sent and received, until the collector comes.
+        # Drop the traceback: traceback, frame and error form a reference cycle, which
+        # would keep the request and the response alive until the next garbage collection.
         error = raised.with_traceback(None)
     except TimeoutError:
         if watch.cause is None:
@@ -131,19 +130,19 @@ async def run_attempt(
 def _usage_of(step: StepResult, target: Target) -> Usage:
     if step.usage is None:
         return Usage()
-    counted = step.usage
-    usage = Usage(counted.input_tokens, counted.output_tokens, counted.cached_tokens, counted.cost)
+    chunk = step.usage
+    usage = Usage(chunk.input_tokens, chunk.output_tokens, chunk.cached_tokens, chunk.cost)
     return msgspec.structs.replace(usage, cost=compute_cost(usage, price_of(target)))
 
 
 def price_of(target: Target) -> Price | None:
-    """What a target costs, as far as that is known."""
+    """Return the configured price of a target, if any."""
     listed = target.settings.price
     return Price(listed.input, listed.output, listed.cached) if listed else None
 
 
 class _RepetitionGuard:
-    """Ends an answer that repeats itself; what is repeated is not kept."""
+    """Guard that raises `Looping` when an answer repeats itself; `trim` removes the repetition."""
 
     def __init__(self) -> None:
         self._text = RepetitionDetector()
@@ -155,11 +154,11 @@ class _RepetitionGuard:
     def on_delta(self, delta: TextDelta | ReasoningDelta) -> None:
         if isinstance(delta, TextDelta):
             self._kept_text_length = self._text.feed(delta.text)
-            found = self._kept_text_length
+            kept_length = self._kept_text_length
         else:
             self._kept_reasoning_length = self._reasoning.feed(delta.text)
-            found = self._kept_reasoning_length
-        if found is not None:
+            kept_length = self._kept_reasoning_length
+        if kept_length is not None:
             raise Looping(thinking=isinstance(delta, ReasoningDelta))
 
     def on_call_chunk(self, chunk: Chunk) -> None:
@@ -177,10 +176,11 @@ class _RepetitionGuard:
 
 
 class _WatchdogTimer:
-    """Ends the block it guards when the watchdog says so, and tells of long silence before.
+    """Context manager that applies the watchdog's deadlines to the enclosed block.
 
-    One timer, set anew only when a deadline comes nearer; when it rings too early it is set again.
-    A stream of thousands of pieces then costs no timer for each.
+    `TimeoutError` is raised when a deadline passes; `on_silence` is called before that. A single
+    timer is rescheduled only when a deadline moves closer; a timer that fires early reschedules
+    itself. A stream of thousands of chunks therefore does not create a timer for each chunk.
     """
 
     def __init__(
@@ -192,8 +192,8 @@ class _WatchdogTimer:
         self._learned = learned
         self._on_silence = on_silence
         self._has_progress = False
-        self._last_progress_at = 0.0  # of the last progress
-        self._notified_at: float | None = None  # when the present silence was told of last
+        self._last_progress_at = 0.0
+        self._notified_at: float | None = None  # last notice about the current silence
         self._finish_seen = False
 
     async def __aenter__(self) -> Self:
@@ -216,7 +216,7 @@ class _WatchdogTimer:
     def on_chunk(
         self, accumulator: Accumulator, *, new_characters: int, ping: PingChunk | None
     ) -> None:
-        """A chunk came."""
+        """Update the clocks for a chunk."""
         now = self._clock.monotonic()
         nearer = self._watchdog.on_bytes(
             now, ping=ping is not None, heartbeat=ping is not None and ping.beat
@@ -238,12 +238,12 @@ class _WatchdogTimer:
             self._learned.record_first_token(gap)
         elif gap > _MIN_LEARNED_GAP_SECONDS:
             self._learned.record_gap(kind.value, gap)
-        told, self._notified_at = self._notified_at is not None, None
-        return nearer or told
+        notified, self._notified_at = self._notified_at is not None, None
+        return nearer or notified
 
     def stalled_error(self) -> Stalled:
-        """Say which clock ran out."""
-        return Stalled(f"given up: {self.cause}")
+        """Return the error that names the expired timeout."""
+        return Stalled(f"timeout: {self.cause}")
 
     def _schedule(self) -> None:
         when = self._watchdog.deadline().when
@@ -269,7 +269,7 @@ class _WatchdogTimer:
         due = notice is not None and notice <= now
         if due:
             self._notified_at = now
-        self._schedule()  # first: news that cannot be told must not leave the request without a clock
+        self._schedule()  # before the callback: if that fails, the deadline is still set
         if due:
             self._on_silence(
                 self._watchdog.silent_seconds(now), self._watchdog.seconds_until_deadline(now)

@@ -1,4 +1,4 @@
-"""Puts a summary in place of the oldest rows of a conversation; the model writes it if it can."""
+"""Compaction: replaces the oldest rows of a conversation by a summary written by the model."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -13,16 +13,16 @@ from agent.verdict import Complete, SoftComplete
 from sessions.records import Message
 
 SendSummaryRequest = Callable[[ModelRequest], Awaitable[AttemptResult]]
-"""Sends a request whose answer nobody is shown."""
+"""Sends a request whose answer is not shown to the user."""
 
 
 class Compacted(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation that became shorter."""
+    """Result of a compaction."""
 
     summary: str
-    kept_rows: int  # newest rows that stay as they are
-    rows: tuple[Message, ...]  # what is to be shown behind the summary
-    tokens_before: int  # tokens, as estimated
+    kept_rows: int  # number of newest rows that stay unchanged
+    rows: tuple[Message, ...]  # rows to send after the summary
+    tokens_before: int  # estimated
     tokens_after: int
 
 
@@ -35,10 +35,11 @@ async def compact_history(
     send_request: SendSummaryRequest,
     record_tokens: int | None = None,
 ) -> Compacted | None:
-    """Make it at most `room` tokens long where that can be; None when it would not help.
+    """Shorten a conversation to `room_tokens` if possible; return None if that would not help.
 
-    `earlier` is the summary of what came before the rows, `record` how many tokens of them the
-    author of the new one may be shown: as many as `room`, unless there is reason to say otherwise.
+    `earlier_summary` covers the messages before `rows`. `record_tokens` limits the size of the
+    summary request's record; the default is `room_tokens`. Without a complete answer from the
+    model, the summary is a list of requests and tools.
     """
     whole = (
         [history_plan.make_summary_row(earlier_summary), *rows] if earlier_summary else list(rows)
@@ -75,5 +76,5 @@ async def _write_summary(
         )
     )
     whole = isinstance(result.verdict, Complete | SoftComplete)
-    said = result.step.text.strip()
-    return said if whole and said else history_plan.summarize_without_model(covered)
+    text = result.step.text.strip()
+    return text if whole and text else history_plan.summarize_without_model(covered)

@@ -1,8 +1,8 @@
-"""Sans-IO: what to do after a request to a model has been judged.
+"""Sans-IO: choice of the next action after a request has been judged.
 
-`Recovery` holds the counters of one step, `Budget` those of the whole turn; both are plain data, so
-a step can be replayed from its journal. What was shown is never asked for twice, nothing is repeated
-without a limit, and progress gives every limit back.
+`Recovery` holds the counters of one step, `RecoveryBudget` those of the whole turn; both are plain
+data, so a step can be replayed from its journal. Visible text is never requested twice, every kind
+of retry has a limit, and progress resets the limits.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,110 +25,104 @@ from agent.verdict import (
 )
 from sessions.values.notices import NoticeId
 
-MAX_FAILURES = 3  # requests in a row to one target that bring nothing new
-MAX_RECOVERIES = 12  # of a turn, without progress
-MAX_SECONDS_WITHOUT_PROGRESS = 1200.0  # of a turn, without progress
-MAX_CAPPED_ANSWERS = 12  # times an answer may meet the output limit
+MAX_FAILURES = 3  # requests in a row to one target without new output
+MAX_RECOVERIES = 12  # per turn, without progress
+MAX_SECONDS_WITHOUT_PROGRESS = 1200.0  # per turn
+MAX_CAPPED_ANSWERS = 12  # times that one answer may hit the output limit
 MAX_COMPACTIONS = 3
 PROGRESS_CHARACTERS = 200  # new characters that count as progress
-MAX_WAIT_SECONDS = 60.0  # for a service that says when to come again, while another one is there
-MAX_WAIT_SECONDS_WITHOUT_FALLBACK = 600.0  # the same when nobody else can be asked
-CALL_LIMIT_KILOTOKENS = 8  # thousand tokens of arguments that a model is asked to stay below
+MAX_WAIT_SECONDS = 60.0  # longest accepted Retry-After if there is a fallback
+MAX_WAIT_SECONDS_WITHOUT_FALLBACK = 600.0  # longest accepted Retry-After otherwise
+CALL_LIMIT_KILOTOKENS = 8  # requested limit for a call's arguments, in thousands of tokens
 _MAX_BACKOFF_SECONDS = 30.0
-_SMALL_CALL_CHARACTERS = 2048  # characters of a call that may simply be asked for again
-_LOSSES_UNTIL_SCHEMA_LIMIT = (
-    2  # losses of one tool after which its long parameter is limited by schema
-)
-_LOSSES_UNTIL_WITHHELD = 4  # losses after which it is not offered
+_SMALL_CALL_CHARACTERS = 2048  # a lost call below this size is simply requested again
+_LOSSES_UNTIL_SCHEMA_LIMIT = 2  # losses of a tool until the schema limits the long parameter
+_LOSSES_UNTIL_WITHHELD = 4  # losses of a tool until one request omits the tool
 
 
 class RequestOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What one request came to, as far as it matters here."""
+    """Outcome of one request, reduced to the input of the recovery decision."""
 
     verdict: Verdict
-    new_characters: int = 0  # visible characters that are new
-    repeated_ending: bool = False  # it went on with a text that was shown, and added nothing
-    ignored_rewrite: bool = (
-        False  # it said something else instead, where what is shown cannot be changed
-    )
-    text_visible: bool = False  # text of this step can be seen
-    ready_calls: int = 0  # calls that may go to the gate
+    new_characters: int = 0  # new visible characters
+    repeated_ending: bool = False  # the continuation only repeated the end of the visible text
+    ignored_rewrite: bool = False  # the model restarted, but the visible text cannot be changed
+    text_visible: bool = False  # the step has visible text
+    ready_calls: int = 0  # number of calls that may go to the gate
     lost_tools: tuple[str, ...] = ()  # tools whose calls were cut off
-    lost_characters: int = 0  # characters received of these
-    unsealed_tools: tuple[
-        str, ...
-    ] = ()  # tools whose calls are whole, but nothing proves that they ended
-    drafted_characters: int = 0  # characters that were kept of cut files
-    has_reasoning: bool = False  # it gave reasoning
-    has_text: bool = False  # it gave text
-    only_announced: bool = False  # it only says what it will do, and the model is known for that
+    lost_characters: int = 0  # received characters of the lost calls
+    unsealed_tools: tuple[str, ...] = ()  # tools of calls complete but not proven to have ended
+    drafted_characters: int = 0  # characters of cut files kept as drafts
+    has_reasoning: bool = False
+    has_text: bool = False
+    only_announced: bool = False  # the text announces an action, and the model is known for that
     after_tools: bool = False  # the step follows tool results
-    has_other_target: bool = False  # another target can be asked
+    has_other_target: bool = False
 
 
-# --- what follows ------------------------------------------------------------------------------
+# --- actions -----------------------------------------------------------------------------------
 
 
 class FinishTurn(msgspec.Struct, frozen=True):
-    """This is the final answer."""
+    """End the turn: the answer is final."""
 
 
 class RunTools(msgspec.Struct, frozen=True):
-    """Run what may run; calls that were lost are reported with the next request."""
+    """Run the ready calls; the next request reports lost ones."""
 
 
 class RetryRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Ask again after `wait` seconds; text that is shown is carried on, not asked for anew."""
+    """Send the request again after `wait_seconds`; the answer continues the visible text."""
 
     wait_seconds: float = 0.0
-    without_jitter: bool = False  # the wait is not to be spread
+    without_jitter: bool = False  # the service named this wait
     reason: ContinuationReason = ContinuationReason.NETWORK
     raise_cap: bool = False
-    lower_cap: int | None = None  # the most that the service gives, in tokens; 0: half of before
+    lower_cap: int | None = None  # the service's output limit in tokens; 0: half of the current one
     lower_effort: bool = False
     without_streaming: bool = False
-    nudge: bool = False  # say that an answer is still missing
+    nudge: bool = False  # tell the model that its answer was empty
 
 
 class RequestSmallerCalls(msgspec.Struct, frozen=True, kw_only=True):
-    """Tell the model which calls were lost, and ask for them in smaller parts."""
+    """Report the lost calls to the model, and ask for them in smaller parts."""
 
     wait_seconds: float = 0.0
-    limit_kilotokens: int = CALL_LIMIT_KILOTOKENS  # thousand tokens for each call
+    limit_kilotokens: int = CALL_LIMIT_KILOTOKENS  # thousands of tokens per call
     limit_schema: bool = False  # also limit the long parameter in the tool's schema
-    withheld_tool: str = ""  # this tool is not offered
+    withheld_tool: str = ""  # tool to leave out of the next request
     raise_cap: bool = False
 
 
 class ReissueCalls(msgspec.Struct, frozen=True):
-    """Tell the model that its call has not run, and ask for it again."""
+    """Tell the model that its calls have not run, and ask for them again."""
 
     wait_seconds: float = 0.0
 
 
 class RequestAnnouncedCall(msgspec.Struct, frozen=True):
-    """Ask for what the model said it would do; the text stays, and what follows stands behind it."""
+    """Ask for the call that the text announces; the text stays, and new text follows it."""
 
 
 class CompactHistory(msgspec.Struct, frozen=True):
-    """Shorten the conversation, then ask again; `limit` is the service's word, in tokens."""
+    """Shorten the conversation, then retry; `limit_tokens` is the limit named by the service."""
 
     limit_tokens: int | None = None
 
 
 class SwitchTarget(msgspec.Struct, frozen=True):
-    """Go to the next target."""
+    """Switch to the next target."""
 
     cause: str
 
 
 class GiveUp(msgspec.Struct, frozen=True):
-    """The turn ends here; `cause` says why, in words for people."""
+    """End the turn as failed; `cause` is the reason, in words for the user."""
 
     cause: str
     notice: NoticeId = NoticeId.TURN_FAILED
     tell_operator: bool = False
-    too_long: bool = False  # it is the conversation: only another one helps
+    too_long: bool = False  # the conversation no longer fits; only a fresh one helps
 
 
 RecoveryAction = (
@@ -148,25 +142,23 @@ RecoveryAction = (
 
 
 class RecoveryBudget:
-    """What a turn has used up since it last came on."""
+    """Recovery counters of a turn since its last progress."""
 
     def __init__(self, now: float) -> None:
         self.recoveries = 0
         self.last_progress_at = now
-        self.losses_by_tool: dict[str, int] = {}  # by tool
+        self.losses_by_tool: dict[str, int] = {}
         self.compactions = 0
         self.refusals = 0
         self.loops = 0
-        self.announced_call_requested = (
-            False  # once in a turn is enough: who does not act then will not
-        )
+        self.announced_call_requested = False  # at most once per turn
         self._new_characters = 0
 
     def reset_on_progress(self, now: float, tools_run: Sequence[str] = ()) -> None:
-        """Tools ran, or enough new text or file content came.
+        """Reset the counters after tools ran, or after enough new text or file content.
 
-        Text alone proves nothing of a conversation that is too long, or of a model that repeats
-        itself: there only a tool that ran gives the patience back.
+        Compactions, refusals and loops are reset only if tools ran, because new text alone does not
+        show that their cause is gone.
         """
         self.recoveries = self._new_characters = 0
         self.last_progress_at = now
@@ -176,11 +168,11 @@ class RecoveryBudget:
             self.losses_by_tool.pop(tool, None)
 
     def exclude_wait(self, seconds: float) -> None:
-        """The model was not waited for: tools ran, or somebody was asked about them."""
+        """Leave time spent on tools and approvals out of the time without progress."""
         self.last_progress_at += seconds
 
     def record_growth(self, visible_characters: int, drafted_characters: int, now: float) -> bool:
-        """Count new characters; true when they are enough to be progress."""
+        """Count new characters; return True if they amount to progress."""
         self._new_characters += visible_characters + drafted_characters
         if self._new_characters < PROGRESS_CHARACTERS:
             return False
@@ -190,13 +182,13 @@ class RecoveryBudget:
         return True
 
     def record_lost_calls(self, tools: Iterable[str]) -> int:
-        """Count calls that were cut off; gives the count of the worst tool."""
+        """Count calls that were cut off; return the highest count among these tools."""
         for tool in dict.fromkeys(tools):
             self.losses_by_tool[tool] = self.losses_by_tool.get(tool, 0) + 1
         return max((self.losses_by_tool[tool] for tool in tools), default=0)
 
     def smaller_calls(self, tools: Sequence[str]) -> RequestSmallerCalls:
-        """In which form these calls are asked for: half as much at each loss."""
+        """Return the request for smaller calls; each loss of a tool halves the size limit."""
         worst = max((self.losses_by_tool.get(tool, 1) for tool in tools), default=1)
         return RequestSmallerCalls(
             limit_kilotokens=max(1, CALL_LIMIT_KILOTOKENS >> (worst - 1)),
@@ -207,7 +199,7 @@ class RecoveryBudget:
         )
 
     def is_exhausted(self, now: float) -> bool:
-        """Nothing came of too many tries, or for too long."""
+        """Return True after too many recoveries or too much time without progress."""
         return (
             self.recoveries > MAX_RECOVERIES
             or now - self.last_progress_at > MAX_SECONDS_WITHOUT_PROGRESS
@@ -215,7 +207,7 @@ class RecoveryBudget:
 
 
 class Recovery:
-    """Decides for one step."""
+    """Recovery policy and counters of one step."""
 
     def __init__(self, budget: RecoveryBudget, *, first_backoff_seconds: float = 1.0) -> None:
         self._budget = budget
@@ -223,33 +215,31 @@ class Recovery:
         self._cap_count = 0
         self._repeat_count = 0
         self._ignored_rewrites = 0
-        self._continuation_reason = (
-            ContinuationReason.NETWORK
-        )  # how the present request explains why it goes on with a text
-        self._ended_without_error = False  # the text broke off without an error
+        self._continuation_reason = ContinuationReason.NETWORK  # reason in the current request
+        self._ended_without_error = False  # the text ended without an end marker or an error
         self.confirmed_unmarked_end = False
-        """A text ended without a word, and its continuation showed that it had been whole."""
+        """True if a continuation showed that a text without an end marker had been complete."""
         self.reset_for_target()
 
     def reset_for_target(self) -> None:
-        """Another target is asked: it gets the same patience."""
+        """Reset the counters that apply to one target."""
         self._failure_count = self._empty_count = self._reasoning_only_count = (
             self._output_limit_count
         ) = 0
         self._streaming_refused = False
 
     def next_action(self, outcome: RequestOutcome, now: float) -> RecoveryAction:
-        """Decide; call it once for each request."""
+        """Return the next action; call exactly once per request."""
         if self._budget.record_growth(outcome.new_characters, outcome.drafted_characters, now):
             self._failure_count = 0
         action = self._decide(outcome)
         if isinstance(action, RetryRequest):
             self._continuation_reason = action.reason
         if isinstance(action, FinishTurn | RunTools | GiveUp | RequestAnnouncedCall):
-            return action  # nothing is to be recovered
+            return action  # no recovery
         self._budget.recoveries += 1
         if self._budget.is_exhausted(now):
-            return GiveUp(f"nothing came of {self._budget.recoveries} tries in a row")
+            return GiveUp(f"no progress after {self._budget.recoveries} attempts")
         return action
 
     def _decide(self, outcome: RequestOutcome) -> RecoveryAction:
@@ -271,12 +261,12 @@ class Recovery:
 
     def _on_complete(self, outcome: RequestOutcome) -> RecoveryAction:
         if outcome.ignored_rewrite:
-            # What is shown is a beginning without its end, whatever was said behind it.
+            # The visible text is still incomplete, because the restarted answer was not shown.
             self._ignored_rewrites += 1
             if self._ignored_rewrites == 1:
                 return RetryRequest(reason=self._continuation_reason)
             return self._switch_or_give_up(
-                outcome, "the model began its answer anew and did not go on with it"
+                outcome, "the model started its answer over instead of continuing it"
             )
         if not outcome.only_announced or self._budget.announced_call_requested:
             return FinishTurn()
@@ -291,7 +281,7 @@ class Recovery:
 
     def _on_empty(self, outcome: RequestOutcome) -> RecoveryAction:
         if outcome.text_visible:
-            return FinishTurn()  # it has nothing to add
+            return FinishTurn()  # the visible text is complete
         self._empty_count += 1
         if self._empty_count == 1:
             return RetryRequest()
@@ -300,7 +290,7 @@ class Recovery:
         return self._switch_or_give_up(outcome, "the model sent an empty answer")
 
     def _on_capped(self, outcome: RequestOutcome) -> RecoveryAction:
-        cause = "the answer met the model's output limit before it was finished"
+        cause = "the answer was cut off by the model's output limit"
         if outcome.ready_calls:
             return RunTools()
         if outcome.lost_tools:
@@ -327,8 +317,8 @@ class Recovery:
         self, phase: CutPhase, error: ProviderError | None, outcome: RequestOutcome
     ) -> RecoveryAction:
         if outcome.repeated_ending and error is None:
-            # It was asked to go on and only said again what was there. Where the text before had
-            # ended in the same way, or the second time, there is no more.
+            # The continuation only repeated the end of the text. If the text had ended without an
+            # error, or if this happens a second time, the text is complete.
             self._repeat_count += 1
             self.confirmed_unmarked_end = self._ended_without_error
             if self._ended_without_error or self._repeat_count > 1:
@@ -361,7 +351,7 @@ class Recovery:
     def _on_error(
         self, error: ProviderError | None, outcome: RequestOutcome
     ) -> RecoveryAction | None:
-        """Decide where the error itself says what to do, whatever was received."""
+        """Return the action that the error demands regardless of the received output, if any."""
         cause = describe_error(error)
         match error:
             case errors.ApiKeyRejected() | errors.OutOfCredit():
@@ -387,7 +377,7 @@ class Recovery:
                     return self._switch_or_give_up(outcome, cause)
                 return self._on_repetition(outcome, thinking=thinking)
             case errors.RateLimited(behind=True) if outcome.has_other_target:
-                return SwitchTarget(cause)  # our own waiting would not help that service
+                return SwitchTarget(cause)  # the limit is upstream; waiting here would not help
             case errors.RateLimited(retry_after=wait) | errors.Overloaded(retry_after=wait) if (
                 wait is not None and not outcome.lost_tools and not outcome.ready_calls
             ):
@@ -412,7 +402,7 @@ class Recovery:
             return self._budget.smaller_calls(outcome.lost_tools)
         return RetryRequest(lower_effort=thinking)
 
-    # --- calls that did not arrive -------------------------------------------------------------
+    # --- lost calls ----------------------------------------------------------------------------
 
     def _on_lost_calls(
         self,
@@ -444,13 +434,13 @@ class Recovery:
         self._failure_count += 1
         if self._failure_count < MAX_FAILURES:
             return ReissueCalls()
-        # It never gets to the end of this call: it is as good as lost.
+        # The stream breaks at this call every time: treat the call as lost.
         as_lost = msgspec.structs.replace(
             outcome, lost_tools=outcome.unsealed_tools, lost_characters=_SMALL_CALL_CHARACTERS
         )
         return self._on_lost_calls(as_lost, cause, capped=capped)
 
-    # --- parts ---------------------------------------------------------------------------------
+    # --- helpers -------------------------------------------------------------------------------
 
     def _switch_or_give_up(
         self, outcome: RequestOutcome, cause: str, *, tell_operator: bool = False
@@ -462,24 +452,23 @@ class Recovery:
 
     def _backoff_seconds(self, error: ProviderError | None) -> float:
         if isinstance(error, errors.Stalled):
-            return 0.0  # we have waited long enough already
-        longest = max(
-            _MAX_BACKOFF_SECONDS, self._first_backoff_seconds
-        )  # who configures more wants more
+            return 0.0  # the timeout was wait enough
+        # A configured first backoff above the usual maximum raises the maximum.
+        longest = max(_MAX_BACKOFF_SECONDS, self._first_backoff_seconds)
         return min(self._first_backoff_seconds * 2.0 ** max(0, self._failure_count - 1), longest)
 
 
 def describe_error(error: ProviderError | None) -> str:
-    """Put an error into words for people, as the end of a sentence."""
+    """Return a clause that explains an error to the user."""
     match error:
         case None | errors.ConnectionLost():
             return "connection drops on the way to the model"
         case errors.Stalled():
-            return "the model stopped sending"
+            return "the model stopped responding"
         case errors.Looping():
             return "the model kept repeating itself"
         case errors.RateLimited():
-            return "the model service asks us to slow down"
+            return "the model service limits the rate of requests"
         case errors.Overloaded():
             return f"the model service cannot be reached or is overloaded ({error})"
         case errors.ContextTooLong():
@@ -487,8 +476,8 @@ def describe_error(error: ProviderError | None) -> str:
         case errors.Declined():
             return "the model declined to answer"
         case errors.ApiKeyRejected():
-            return "the model service does not accept our key (set another one: model.api_key)"
+            return "the model service rejected the API key (set a valid one in model.api_key)"
         case errors.OutOfCredit():
-            return "the account at the model service is empty"
+            return "the account at the model service has no credit left"
         case _:
             return f"the model service refused the request ({error})"

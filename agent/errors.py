@@ -1,44 +1,43 @@
-"""Errors of the agent, sorted by what the caller does about them.
+"""Errors of the agent, by the caller's reaction.
 
-from sessions.values.notices import NoticeId
-ProviderError          the model service did not answer as asked
-├── RateLimited        wait `retry_after`, or go to the next target
-├── Overloaded         a short wait, then the next target
-├── Stalled            our clock ran out: the connection was dead or silent
-├── Cut                the connection ended in the middle of an answer
-├── Looping            the model repeats itself without end; given up
-├── ContextTooLong     shorten the conversation, then try again
-├── OutputTooLong      ask for a smaller output limit, then try again
-├── BadRequest         deterministic: the same request would fail again
-│   └── CannotStream   ask for the answer in one piece
+ProviderError          the model service failed to answer
+├── RateLimited        wait `retry_after`, or switch to the next target
+├── Overloaded         wait briefly, then switch to the next target
+├── Stalled            a watchdog timeout: the connection was dead or silent
+├── ConnectionLost     the connection broke in the middle of an answer
+├── Looping            the model repeated itself endlessly
+├── ContextTooLong     shorten the conversation, then retry
+├── OutputTooLong      lower the output limit, then retry
+├── BadRequest         the same request would fail again
+│   └── CannotStream   request the answer without streaming
 ├── Declined           the service's filter refused to answer
-├── Unauthorized       the operator must act: key refused
-└── OutOfCredit        the operator must act: account empty
-OverBudget             not sent: a limit of what may be spent leaves no room for the request
+├── ApiKeyRejected     the administrator must fix the API key
+└── OutOfCredit        the administrator must top up the account
+BudgetExceeded         a spending limit leaves no room for the request, which was not sent
 ToolError              text for the model, as the call's result
-├── ToolTimeout        took too long; whether it had an effect is not known
-└── ToolUnknownOutcome started and never finished: may have had its effect
+├── ToolTimeout        took too long; the effect is unknown
+└── ToolUnknownOutcome started but never finished; it may have taken effect
 """
 
 from sessions.values.notices import NoticeId
 
 
 class ProviderError(Exception):
-    """The model service did not answer as asked."""
+    """The model service failed to answer."""
 
     def __str__(self) -> str:
         return super().__str__() or (type(self).__doc__ or "").partition("\n")[0]
 
 
 class RateLimited(ProviderError):
-    """The model service asks us to slow down."""
+    """The model service limits the rate of requests."""
 
     def __init__(
         self, message: str = "", retry_after: float | None = None, *, behind: bool = False
     ) -> None:
         super().__init__(*([message] if message else []))
         self.retry_after = retry_after
-        self.behind = behind  # the limit is that of a service behind the one we asked
+        self.behind = behind  # True if an upstream provider of an aggregator set the limit
 
 
 class Overloaded(ProviderError):
@@ -58,27 +57,27 @@ class ConnectionLost(ProviderError):
 
 
 class Looping(ProviderError):
-    """The model repeats itself without end."""
+    """The model repeats itself endlessly."""
 
     def __init__(self, message: str = "", *, thinking: bool = False) -> None:
         super().__init__(*([message] if message else []))
-        self.thinking = thinking  # it is the thoughts that go in circles
+        self.thinking = thinking  # True if the repetition is in the reasoning
 
 
 class ContextTooLong(ProviderError):
-    """The conversation is longer than the model can take."""
+    """The conversation is longer than the model's context window."""
 
     def __init__(self, message: str = "", limit: int | None = None) -> None:
         super().__init__(*([message] if message else []))
-        self.limit = limit  # tokens the model takes in, where the message tells
+        self.limit = limit  # context window in tokens, if the message contains it
 
 
 class OutputTooLong(ProviderError):
-    """The output limit is more than the model can give."""
+    """The output limit is higher than the model supports."""
 
     def __init__(self, message: str = "", limit: int | None = None) -> None:
         super().__init__(*([message] if message else []))
-        self.limit = limit  # tokens, where the message tells
+        self.limit = limit  # highest output limit in tokens, if the message contains it
 
 
 class BadRequest(ProviderError):
@@ -94,15 +93,15 @@ class Declined(ProviderError):
 
 
 class ApiKeyRejected(ProviderError):
-    """The model service does not accept our key."""
+    """The model service rejected the API key."""
 
 
 class OutOfCredit(ProviderError):
-    """The account at the model service is empty."""
+    """The account at the model service has no credit left."""
 
 
 class BudgetExceeded(Exception):
-    """A limit of what may be spent leaves no room for the request, so it was not sent."""
+    """A spending limit leaves no room for the request, which was not sent."""
 
     def __init__(
         self,
@@ -112,14 +111,13 @@ class BudgetExceeded(Exception):
         retry_in_seconds: int | None = None,
     ) -> None:
         super().__init__(cause)
-        self.notice = notice  # what people are told where nothing was begun
-        self.retry_in_seconds = (
-            retry_in_seconds  # until there is room again; None: never for one like this
-        )
+        self.notice = notice  # notice to show if the turn has not sent any request yet
+        self.retry_in_seconds = retry_in_seconds
+        """Seconds until the limit allows such a request again; None: never."""
 
 
 class ToolError(Exception):
-    """A tool could not do what was asked; the text goes to the model."""
+    """A tool failed; the text goes to the model."""
 
 
 class ToolTimeout(ToolError):
@@ -127,4 +125,4 @@ class ToolTimeout(ToolError):
 
 
 class ToolUnknownOutcome(ToolError):
-    """The tool was started and may have had its effect; look before you repeat it."""
+    """The tool was started and may have taken effect; check before you repeat it."""

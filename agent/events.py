@@ -1,4 +1,4 @@
-"""Sans-IO: what a turn tells the outside while it runs."""
+"""Sans-IO: events that a turn emits while it runs, and its result."""
 
 import enum
 
@@ -10,40 +10,40 @@ from sessions.values.notices import NoticeId
 
 
 class TextDelta(msgspec.Struct, frozen=True):
-    """More of the answer's visible text."""
+    """Text to append to the visible answer."""
 
     text: str
 
 
 class TextReplaced(msgspec.Struct, frozen=True):
-    """The visible text of the present step is this, whatever was shown of it before."""
+    """New visible text of the current step; it replaces everything shown before."""
 
     text: str
 
 
 class ReasoningReplaced(msgspec.Struct, frozen=True):
-    """What the model thinks in the present step is this; `text` is empty when it begins anew."""
+    """New reasoning of the current step; empty when the reasoning starts again."""
 
     text: str = ""
 
 
 class ReasoningDelta(msgspec.Struct, frozen=True):
-    """More of what the model thinks before it answers."""
+    """Text to append to the reasoning."""
 
     text: str
 
 
 class ToolStarted(msgspec.Struct, frozen=True):
-    """A tool call is being carried out."""
+    """Start of a tool call."""
 
     call_id: str
     tool: str
-    label: str  # a short human form of the arguments
+    label: str  # short, readable form of the arguments
     emoji: str = ""
 
 
 class ToolFinished(msgspec.Struct, frozen=True):
-    """A tool call has its result."""
+    """End of a tool call."""
 
     call_id: str
     tool: str
@@ -51,44 +51,40 @@ class ToolFinished(msgspec.Struct, frozen=True):
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """News for the status line: an id of the notice catalogue and its fields."""
+    """Notice for the status line: an id from the notice catalogue, and its fields."""
 
     id: NoticeId
     fields: dict[str, str | int]
 
 
 class StepDone(msgspec.Struct, frozen=True):
-    """A model answer ended; text that follows belongs to the next one."""
+    """End of a model answer; text that follows belongs to the next step."""
 
 
 class TurnEnding(enum.StrEnum):
-    """How a turn ended, apart from being cancelled."""
+    """Ending of a turn that was not cancelled."""
 
     ANSWERED = "answered"
     FAILED = "failed"
 
 
 class TurnDone(msgspec.Struct, frozen=True, kw_only=True):
-    """How every turn ends that is not cancelled: returned, not told."""
+    """Result of a turn that was not cancelled; returned by `run_turn`, not emitted."""
 
     ending: TurnEnding
-    text: str  # the final answer, or what was visible when the turn failed
-    cause: str = ""  # one sentence for people: why it failed
-    message: Message | None = None  # the row for the history; None when the model said nothing
+    text: str  # final answer, or the visible text at the time of failure
+    cause: str = ""  # reason of the failure, as a sentence for the user
+    message: Message | None = None  # history row; None if the model produced no text
     attempts: int = 0  # requests sent to the model
-    tools_run: tuple[str, ...] = ()  # what was carried out, in order
+    tools_run: tuple[str, ...] = ()  # completed calls in order, as readable labels
     usage: Usage = Usage()
-    notice: NoticeId = NoticeId.TURN_FAILED  # what a failed turn says: an id of the catalogue
-    unfinished_drafts: tuple[
-        str, ...
-    ] = ()  # files that were not finished, as people are told of them
-    tell_operator: bool = False  # only the operator can mend it
-    too_long: bool = False  # the conversation is: only a fresh one helps
-    over_budget: bool = False  # a limit of what may be spent has ended it
-    budget_free_in_seconds: int | None = None  # seconds until that leaves room again
-    last_verdict: str = (
-        ""  # how the last request was judged, see `agent.verdict.verdict_name`; empty: not known
-    )
+    notice: NoticeId = NoticeId.TURN_FAILED  # notice for a failed turn
+    unfinished_drafts: tuple[str, ...] = ()  # unfinished files, as readable labels
+    tell_operator: bool = False  # only an administrator can fix the cause
+    too_long: bool = False  # the conversation no longer fits; only a fresh one helps
+    over_budget: bool = False  # a spending limit ended the turn
+    budget_free_in_seconds: int | None = None  # seconds until the limit leaves room again
+    last_verdict: str = ""  # `verdict_name` of the last request; empty: not known
 
 
 AnswerEvent = (
@@ -100,7 +96,7 @@ AnswerEvent = (
     | ToolFinished
     | StepDone
 )
-"""What makes an answer grow."""
+"""Events that change the answer."""
 
 AgentEvent = AnswerEvent | Notice
-"""All that is told while a turn runs."""
+"""All events of a running turn."""

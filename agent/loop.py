@@ -1,4 +1,4 @@
-"""One turn: requests to the model and tool calls, until there is a final answer."""
+"""Agent loop of one turn: requests to the model and tool calls until there is a final answer."""
 
 import asyncio
 import contextlib
@@ -50,14 +50,15 @@ from agent.verdict import Capped, verdict_name
 from sessions.records import Message
 from sessions.values.notices import NoticeId
 
-_MAX_REFUSED_STEPS = 3  # steps in a row whose calls could all not run
+_MAX_REFUSED_STEPS = 3  # steps in a row in which no call could run
 
 
 async def run_turn(task: TurnTask, resources: TurnResources) -> TurnDone:
-    """Answer the task; events go to `means.emit` as they happen, how it ended is returned.
+    """Run a turn and return its result; events go to `resources.emit` as they happen.
 
-    Nobody is told of the end before the caller has committed it. Cancel this coroutine to stop the
-    turn: the connection to the model closes at once and running tools are cancelled.
+    The end of the turn is not emitted, so that the caller can commit it before announcing it.
+    Cancelling this coroutine stops the turn: the connection to the model is closed at once and
+    running tools are cancelled.
     """
     turn = _TurnLoop(task, resources)
     try:
@@ -75,17 +76,17 @@ async def run_turn(task: TurnTask, resources: TurnResources) -> TurnDone:
 
 
 class _StepAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A model answer whose calls are to be run."""
+    """Model answer with calls to run."""
 
     text: str
     result: AttemptResult
     salvage: Salvage
-    drafts: tuple[FileDraft | None, ...]  # one for each lost call
-    cap: int | None = None  # the output limit for what was lost to the one before
+    drafts: tuple[FileDraft | None, ...]  # one per lost call
+    cap: int | None = None  # raised output limit for the next step, after a call was capped
 
 
 class _TurnLoop:
-    """A turn under way: what was said in it so far, and what it has used up."""
+    """State of a running turn: conversation, route, recovery budget and usage."""
 
     def __init__(self, task: TurnTask, resources: TurnResources) -> None:
         self._task = task
@@ -101,19 +102,13 @@ class _TurnLoop:
         self._stop_at_output_limit = resources.limits.stop_at_output_limit
         self._budget = RecoveryBudget(resources.clock.monotonic())
         self._attempt_count = 0
-        self._estimated_tokens = (
-            0  # input tokens of the next request, where that was worth the work
-        )
+        self._estimated_tokens = 0  # input tokens of the next request; 0: not estimated yet
         self._usage = Usage()
         self._unfinished_drafts: dict[str, FileDraft] = {}  # drafts of this turn, by path
-        self._loss_report: LostCallReport | None = (
-            None  # what the next request tells about lost calls
-        )
-        self._smaller_calls: RequestSmallerCalls | None = (
-            None  # in which form the next answer is asked for
-        )
-        self._cap: int | None = None  # the output limit of the next answer, where not the usual
-        self._after_recovery = task.resumed  # the next answer is the first after a recovery
+        self._loss_report: LostCallReport | None = None  # for the next step's first request
+        self._smaller_calls: RequestSmallerCalls | None = None  # restrictions for the next step
+        self._cap: int | None = None  # output limit of the next step; None: the route's default
+        self._after_recovery = task.resumed  # True if the next answer is the first after a recovery
         self._refused_steps = 0
         self._runner = ToolRunner(
             resources.tools,
@@ -131,32 +126,35 @@ class _TurnLoop:
         self._runner.restore_runs(task.earlier_runs)
 
     def add_rows(self, rows: Iterable[Message]) -> None:
-        """People said something while the turn ran."""
+        """Add user messages that were sent while the turn ran."""
         self._transcript.add(rows)
 
     def release(self) -> None:
-        """The turn is over, whatever ended it."""
+        """Release the target's circuit breaker; call once at the end of the turn."""
         self._route.release(self._clock.monotonic())
 
     # --- steps ---------------------------------------------------------------------------------
 
     async def run_step(self, number: int) -> _StepAnswer | TurnDone:
-        """Get one model answer: give it where it asks for tools, else the end of the turn."""
+        """Get one model answer; return the answer if there are calls, else the end of the turn."""
         return await self._run_new_step(number, self._tools.schemas, ())
 
     async def run_last_step(self, number: int) -> TurnDone:
-        """All steps are used up: have the model say what it has; calls of it do not count."""
+        """Request a final summary without tools, because all steps are used up."""
         outcome = await self._run_new_step(number, (), (LAST_STEP_MESSAGE,))
         if isinstance(outcome, TurnDone):
             return outcome
         if outcome.text.strip():
             return self._finish_answered(outcome.text, outcome.result)
         return self._finish_failed(
-            "", GiveUp("it used up all its steps without coming to an answer")
+            "", GiveUp("the model used all its steps without reaching an answer")
         )
 
     async def run_tools(self, answer: _StepAnswer) -> TurnDone | None:
-        """Carry out what the answer asks for; the rows are durable before anything runs."""
+        """Run the calls of an answer; return the end of the turn if too many steps were refused.
+
+        The assistant row is durable before any tool runs.
+        """
         calls = self._runner.repair_calls(answer.salvage.ready)
         message = Message(
             "assistant",
@@ -166,11 +164,11 @@ class _TurnLoop:
         )
         await self._journal.step_done(message)
         self._emit(StepDone())
-        before, began = len(self._runner.started_tools), self._clock.monotonic()
+        before, started_at = len(self._runner.started_tools), self._clock.monotonic()
         results = await self._runner.run(
             calls, attempt=self._attempt_count, after_recovery=self._after_recovery
         )
-        self._budget.exclude_wait(self._clock.monotonic() - began)
+        self._budget.exclude_wait(self._clock.monotonic() - started_at)
         self._transcript.add((message, *results))
         await self._refresh_drafts()
         if ran := self._runner.started_tools[before:]:
@@ -179,7 +177,7 @@ class _TurnLoop:
         self._refused_steps = self._refused_steps + 1 if self._runner.all_refused else 0
         if self._refused_steps < _MAX_REFUSED_STEPS:
             return None
-        cause = "the model kept making tool calls that cannot be carried out"
+        cause = "the model kept making tool calls that cannot be run"
         return self._finish_failed("", GiveUp(cause))
 
     def _report_losses(self, answer: _StepAnswer) -> None:
@@ -208,7 +206,7 @@ class _TurnLoop:
             salvage, drafts, smaller_calls, done_calls=done, unfinished_drafts=unfinished
         )
 
-    # --- one answer, with all that it takes ------------------------------------------------------
+    # --- one answer, over all its requests -------------------------------------------------------
 
     async def _run_new_step(
         self, number: int, schemas: tuple[ToolSchema, ...], extra_messages: tuple[Message, ...]
@@ -238,7 +236,7 @@ class _TurnLoop:
         timeouts = self._route.target.settings.timeouts
         recovery = Recovery(self._budget, first_backoff_seconds=timeouts.backoff)
         after_tools = self._transcript.ends_with_tool_result
-        measured: Target | None = None  # whose window the conversation was held against
+        measured: Target | None = None  # target whose window the conversation was checked against
         while True:
             self._choose_target(recovery, step)
             if measured is not self._route.target and not self._fits_window(step):
@@ -247,7 +245,7 @@ class _TurnLoop:
             result = await self._send_request(number, step)
             salvage = sort_calls(result.step.calls, result.verdict, self._tools.by_name)
             drafts = await self._keep_drafts(salvage, result)
-            seen = step.build_outcome(
+            outcome = step.build_outcome(
                 result,
                 salvage,
                 drafted_characters=sum(draft.added_characters for draft in drafts if draft),
@@ -255,7 +253,7 @@ class _TurnLoop:
                 has_other_target=self._route.has_fallback,
                 may_only_announce=self._route.facts.may_only_announce,
             )
-            action = recovery.next_action(seen, self._clock.monotonic())
+            action = recovery.next_action(outcome, self._clock.monotonic())
             now = self._clock.monotonic()
             self._route.record_result(result, now, unmarked_end=recovery.confirmed_unmarked_end)
             capped = isinstance(result.verdict, Capped) and not result.step.calls
@@ -264,13 +262,13 @@ class _TurnLoop:
             if isinstance(action, FinishTurn | RunTools | GiveUp):
                 return self._step_outcome(step, action, result, salvage, drafts)
             if isinstance(action, RequestAnnouncedCall):
-                step.request_announced_call()  # nothing was lost, so nothing is told, and no call is a repetition
+                step.request_announced_call()  # not a recovery: nothing was lost, so no notice
                 continue
             self._after_recovery = True
-            if not isinstance(action, RetryRequest):  # it is small, and simply asked for again
+            if not isinstance(action, RetryRequest):  # a retried call is small; no notice
                 self._notify_losses(salvage, drafts, action=action)
             if isinstance(action, RetryRequest) and action.reason is ContinuationReason.CAP:
-                measured = None  # a text that is carried on takes ever more of the window
+                measured = None  # the continued text grows, so check the window again
             given_up = await self._prepare_retry(step, action, result, salvage, drafts)
             if given_up:
                 return given_up
@@ -283,7 +281,7 @@ class _TurnLoop:
         salvage: Salvage,
         drafts: tuple[FileDraft | None, ...],
     ) -> _StepAnswer | TurnDone:
-        """What the step has come to."""
+        """Return the result of a finished step."""
         match action:
             case FinishTurn():
                 return self._finish_answered(step.text, result)
@@ -305,7 +303,7 @@ class _TurnLoop:
         salvage: Salvage,
         drafts: tuple[FileDraft | None, ...],
     ) -> TurnDone | None:
-        """Get ready for the next request of this step; the end of the turn if there is none."""
+        """Prepare the step's next request; return the end of the turn if none is possible."""
         match action:
             case RetryRequest():
                 raised = self._route.raised_cap(step.cap, result)
@@ -332,7 +330,7 @@ class _TurnLoop:
                     return self._finish_failed(step.text, GiveUp(cause, too_long=True), result)
             case SwitchTarget():
                 self._route.mark_failed()
-                if salvage.lost or salvage.unsealed:  # it gets to know what the one before lost
+                if salvage.lost or salvage.unsealed:  # report the calls that the old target lost
                     lost = self._build_report(salvage, drafts, None)
                     step.reissue_calls(replace(lost, from_other_model=True))
         return None
@@ -345,11 +343,11 @@ class _TurnLoop:
             raise
 
     def _add_jitter(self, seconds: float) -> float:
-        """Clients that broke off together must not come back together."""
+        """Spread a wait, so that clients that failed together do not retry together."""
         return seconds * (0.5 + self._randomness() / 2)
 
     def _choose_target(self, recovery: Recovery, step: StepState) -> None:
-        """Settle on whom to ask; another conversation may have found out that nobody is there."""
+        """Pick the target; another conversation may have opened a breaker in the meantime."""
         before = self._route.choose_target(self._clock.monotonic())
         if before is not None:
             recovery.reset_for_target()
@@ -363,14 +361,14 @@ class _TurnLoop:
     def _build_request(self, step: StepState) -> ModelRequest:
         target = self._route.target
         effort = step.reasoning_effort(target.settings.reasoning_effort)
-        goes_on = self._route.facts.supports_prefill and effort in (None, "none", "minimal")
+        prefill = self._route.facts.supports_prefill and effort in (None, "none", "minimal")
         return ModelRequest(
             model=target.model,
             system="\n\n".join(
                 [self._task.system, *(f"[{note}]" for note in self._task.notes)]
             ).strip(),
             messages=normalize_history(
-                [*self._transcript.messages, *step.request_messages(prefill=goes_on)]
+                [*self._transcript.messages, *step.request_messages(prefill=prefill)]
             ),
             tools=step.offered_tools(self._tools.by_name),
             max_output_tokens=step.cap or self._route.max_output,
@@ -414,7 +412,7 @@ class _TurnLoop:
         return result
 
     async def _begin_attempt(self, request: ModelRequest, estimate_input: Callable[[], int]) -> int:
-        """Have the next request written down, and what it may use set aside; gives its number."""
+        """Journal the next request and reserve its budget; return its number."""
         target, number = self._route.target, self._attempt_count + 1
 
         def need() -> UsageEstimate:
@@ -429,7 +427,7 @@ class _TurnLoop:
     # --- compaction ----------------------------------------------------------------------------
 
     def _fits_window(self, step: StepState) -> bool:
-        """Whether the conversation is short enough to be sent, as far as that is known."""
+        """Return False if the conversation is known to exceed the target's window."""
         window = self._route.window
         if self._transcript.certainly_fits(window):
             return True
@@ -440,18 +438,19 @@ class _TurnLoop:
         return not history_plan.is_too_long(tokens, window, step.cap or self._route.max_output)
 
     async def _compact_history(self, limit: int | None) -> bool:
-        """Make the conversation shorter; false when nothing can be left out."""
+        """Shorten the conversation; return False if that is impossible."""
         room = limit or self._route.window
-        done = await self._transcript.compact(room, self._route.target, self._request_summary)
-        if done is not None:
-            self._estimated_tokens = 0  # that was of the longer one
-            await self._journal.compacted(*done)
-        return done is not None
+        compacted = await self._transcript.compact(room, self._route.target, self._request_summary)
+        if compacted is not None:
+            self._estimated_tokens = 0  # the estimate was for the longer conversation
+            await self._journal.compacted(*compacted)
+        return compacted is not None
 
     async def _request_summary(self, request: ModelRequest) -> AttemptResult:
-        """Send the request for a summary, beside the steps of the turn; nobody sees the answer.
+        """Request a summary, which is not shown to the user and does not count as a step.
 
-        Whoever does not answer is left for the rest of the turn: nobody waits for it twice.
+        A target that stalls or is overloaded is excluded for the rest of the turn, so that the user
+        does not wait for it twice.
         """
         self._emit(Notice(NoticeId.COMPACTING, {}))
         while True:
@@ -484,13 +483,13 @@ class _TurnLoop:
         await self._journal.attempt_ended(number, result)
         return result
 
-    # --- what was cut off ----------------------------------------------------------------------
+    # --- lost calls and drafts -----------------------------------------------------------------
 
     async def _keep_drafts(
         self, salvage: Salvage, result: AttemptResult
     ) -> tuple[FileDraft | None, ...]:
         if isinstance(result.error, Looping):
-            return (None,) * len(salvage.lost)  # what is repeated without end is not kept
+            return (None,) * len(salvage.lost)  # endless repetition is not worth keeping
         kept: list[FileDraft | None] = []
         for call in salvage.lost:
             known = call.name in self._tools.by_name
@@ -501,12 +500,12 @@ class _TurnLoop:
         return tuple(kept)
 
     async def _refresh_drafts(self) -> None:
-        """Forget those that were finished, and see how far the others have come."""
+        """Forget finished drafts and update the others."""
         if self._unfinished_drafts:
-            ours = {draft.id for draft in self._unfinished_drafts.values()}
-            with contextlib.suppress(ToolError):  # they cannot be read just now
-                kept = await self._drafts.list_drafts()
-                self._unfinished_drafts = {draft.path: draft for draft in kept if draft.id in ours}
+            ids = {draft.id for draft in self._unfinished_drafts.values()}
+            with contextlib.suppress(ToolError):  # drafts are temporarily unreadable
+                drafts = await self._drafts.list_drafts()
+                self._unfinished_drafts = {draft.path: draft for draft in drafts if draft.id in ids}
 
     def _notify_losses(
         self,
@@ -522,7 +521,7 @@ class _TurnLoop:
             if draft:
                 self._emit(Notice(NoticeId.DRAFT_KEPT, {"n": draft.lines, "path": draft.path}))
 
-    # --- news ----------------------------------------------------------------------------------
+    # --- notices -------------------------------------------------------------------------------
 
     def _notify_silence(self, seconds: float, remaining: float) -> None:
         fields: dict[str, str | int] = {
@@ -533,7 +532,7 @@ class _TurnLoop:
         self._emit(Notice(NoticeId.NO_OUTPUT, fields))
 
     def _notify_retry(self, step: StepState, result: AttemptResult, wait: float) -> None:
-        """News for the status line, where the user would otherwise wonder."""
+        """Emit a notice about a retry: at once for a rate limit, else after a delay."""
         provider = self._route.target.provider.name
         if isinstance(result.error, RateLimited):
             self._emit(Notice(NoticeId.RATE_LIMITED, {"provider": provider, "n": round(wait)}))
@@ -566,7 +565,7 @@ class _TurnLoop:
         cause = give_up.cause
         if give_up.notice == NoticeId.DECLINED and result is not None:
             error = result.error
-            cause = (str(error) if error else result.step.text.strip()) or "it gave no reason"
+            cause = (str(error) if error else result.step.text.strip()) or "no reason given"
         kept = Message("assistant", text, interrupted=give_up.cause) if text.strip() else None
         done = self._turn_done(TurnEnding.FAILED, text, kept)
         return replace(
@@ -579,7 +578,7 @@ class _TurnLoop:
         )
 
     def _finish_over_budget(self, text: str, refused: BudgetExceeded) -> TurnDone:
-        """It is not for the model to end: what was said and done so far is kept."""
+        """End the turn because of a spending limit; the text and tool results so far are kept."""
         notice = NoticeId.TURN_FAILED if self._attempt_count else refused.notice
         done = self._finish_failed(text, GiveUp(str(refused), notice))
         return replace(done, over_budget=True, budget_free_in_seconds=refused.retry_in_seconds)

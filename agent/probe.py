@@ -1,6 +1,6 @@
-"""Finds out whether a model can be used: reached, allowed, there, streaming, calling tools.
+"""Probe of a configured model: service, API key, model name, streaming and tool calls.
 
-It asks as a turn would, through the same provider, only much less; the answers cost a few tokens.
+The probe uses the same provider as a turn, with minimal requests that cost a few tokens.
 """
 
 import asyncio
@@ -35,14 +35,14 @@ from sessions.values.finding import Finding, fail, ok, warn
 from sessions.values.unreached import describe_network_error
 
 LIST_SECONDS, ANSWER_SECONDS, CALL_SECONDS = 6.0, 10.0, 8.0
-"""Until the service must have listed its models, answered, and called a tool."""
+"""Timeouts for listing models, for an answer and for a tool call."""
 
 _MAX_LISTED = 12
-_MAX_OUTPUT_TOKENS = 400  # room for a model that thinks before its one word
+_MAX_OUTPUT_TOKENS = 400  # leaves room for reasoning before a one-word answer
 
 _REPORT_WORD_TOOL = ToolSchema(
     "report_word",
-    "Reports a word to the person who looks whether tools work.",
+    "Report a word, to test that tool calls work.",
     {
         "type": "object",
         "properties": {"word": {"type": "string", "description": "The word."}},
@@ -52,11 +52,11 @@ _REPORT_WORD_TOOL = ToolSchema(
 )
 _ANSWER_PROMPT = "Answer with the one word: ready"
 _TOOL_CALL_PROMPT = 'Call the tool report_word with the word "ready". Do not answer in words.'
-_SYSTEM_PROMPT = "This is a test of the connection. Be as short as can be."
+_SYSTEM_PROMPT = "This is a connection test. Be as brief as possible."
 
 
 class ProbeTimeouts(msgspec.Struct, frozen=True):
-    """How long each question may take, in seconds."""
+    """Timeout of each check, in seconds."""
 
     list: float = LIST_SECONDS
     answer: float = ANSWER_SECONDS
@@ -64,16 +64,16 @@ class ProbeTimeouts(msgspec.Struct, frozen=True):
 
 
 class ProbedModel(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was found out about one model."""
+    """Result of probing one model."""
 
     label: str  # provider and name
-    name: str | None = None  # the one that would answer; None where none is settled
-    offered: tuple[str, ...] = ()  # which the service lists
+    name: str | None = None  # resolved model name; None if undecided
+    offered: tuple[str, ...] = ()  # models listed by the service
     findings: tuple[Finding, ...] = ()
 
     @property
     def works(self) -> bool:
-        """Whether nothing speaks against it."""
+        """True if no check failed."""
         return all(finding.level != "fail" for finding in self.findings)
 
 
@@ -84,23 +84,23 @@ async def probe_model(
     request_answers: bool = True,
     timeouts: ProbeTimeouts | None = None,
 ) -> ProbedModel:
-    """Ask; `answers` also has it answer once in words and once by a tool call."""
+    """Check a model; `request_answers` also requests one text answer and one tool call."""
     if settings.provider == "demo":
-        found = ok("model", "the built-in demo answers; it needs no service")
-        return ProbedModel("demo", "demo", findings=(found,))
+        finding = ok("model", "the built-in demo model; it needs no service")
+        return ProbedModel("demo", "demo", findings=(finding,))
     label = f"{settings.provider}/{settings.name or 'a model'}"
     try:
         provider = build_provider(settings)
     except UnknownProvider as error:
-        found = fail("service", str(error), "Correct model.provider.")
-        return ProbedModel(label, findings=(found,))
+        finding = fail("service", str(error), "Correct model.provider.")
+        return ProbedModel(label, findings=(finding,))
     except ModuleNotFoundError as error:
-        found = fail(
+        finding = fail(
             "service",
             f"{settings.provider} needs {error.name}, which is not installed",
             f"Install holdfast[{settings.provider}].",
         )
-        return ProbedModel(label, findings=(found,))
+        return ProbedModel(label, findings=(finding,))
     try:
         return await _ModelProbe(provider, settings, clock, timeouts or ProbeTimeouts()).run(
             request_answers=request_answers
@@ -110,7 +110,7 @@ async def probe_model(
 
 
 class _ModelProbe:
-    """One run through all questions; a failure ends it where the next would tell nothing new."""
+    """One run of all checks, up to a failure that makes further checks pointless."""
 
     def __init__(
         self, provider: Provider, settings: TargetSettings, clock: Clock, timeouts: ProbeTimeouts
@@ -119,7 +119,7 @@ class _ModelProbe:
         self._settings = settings
         self._clock = clock
         self._timeouts = timeouts
-        self._service_label = settings.base_url or f"the usual address of {provider.name}"
+        self._service_label = settings.base_url or f"the default address of {provider.name}"
         self._key_settings = "model.api_key"
         if service := SERVICES.get(settings.provider):
             self._key_settings = " or ".join(
@@ -138,15 +138,15 @@ class _ModelProbe:
         return ProbedModel(label, name, self._listed_models, tuple(self._findings))
 
     async def _check_listing(self) -> bool:
-        """Ask for the models; tells whether the service can be asked more."""
+        """List the models; return True if further checks make sense."""
         if not isinstance(self._provider, SupportsListModels):
             return True
         since = self._clock.monotonic()
         try:
             async with asyncio.timeout(self._timeouts.list):
                 self._listed_models = await self._provider.list_models()
-        except BadRequest as error:  # reached, and without such a list: an answer will tell
-            self._add_finding(ok("service", f"reached; it gives no list of its models ({error})"))
+        except BadRequest as error:  # no model list; the answer check decides
+            self._add_finding(ok("service", f"reached; it does not list its models ({error})"))
             return True
         except (ProviderError, TimeoutError) as error:
             self._add_finding(self._describe_failure("service", error, self._timeouts.list))
@@ -159,7 +159,7 @@ class _ModelProbe:
         return True
 
     def _check_model_name(self) -> str | None:
-        """Settle which model is meant, and look whether it is listed."""
+        """Resolve the model name, and check that the service lists it."""
         settings, service = self._settings, SERVICES.get(self._settings.provider)
         name = settings.name
         if name is None and settings.base_url is None and service is not None:
@@ -167,26 +167,26 @@ class _ModelProbe:
         if name is None and len(self._listed_models) == 1:
             name = self._listed_models[0]
         if name is None:
-            offered = ModelNotChosen(self._listed_models)
-            self._add_finding(fail("model", "no model is named", str(offered)))
+            advice = ModelNotChosen(self._listed_models)
+            self._add_finding(fail("model", "no model is configured", str(advice)))
             return None
         if not self._listed_models or name in self._listed_models:
             if self._listed_models:
                 self._add_finding(ok("model", f"{name} is listed"))
             return name
         near = difflib.get_close_matches(name, self._listed_models, 3, 0.5)
-        others = (each for each in self._listed_models if each not in near)
+        others = (model for model in self._listed_models if model not in near)
         self._add_finding(
             warn(
                 "model",
-                f"{name} is not among the {len(self._listed_models)} models that the service lists",
+                f"{name} is not one of the {len(self._listed_models)} models the service lists",
                 f"Set model.name to one of: {_join_names((*near, *others))}.",
             )
         )
         return name
 
     async def _check_answer(self, name: str) -> bool:
-        """Have it answer in words; tells whether it did."""
+        """Request a text answer; return True if the model gave one."""
         request = self._build_request(name, _ANSWER_PROMPT)
         since = self._clock.monotonic()
         try:
@@ -196,8 +196,8 @@ class _ModelProbe:
             return False
         seconds = self._elapsed_seconds(since)
         if step.text.strip() or step.reasoning:
-            how = "answers in one piece: it does not stream" if step.unstreamed else "streams"
-            self._add_finding(ok("answer", f"{how}{_format_tokens(step)}", seconds=seconds))
+            mode = "answers in one piece, without streaming" if step.unstreamed else "streams"
+            self._add_finding(ok("answer", f"{mode}{_format_tokens(step)}", seconds=seconds))
             return True
         refused = step.finish_reason is FinishReason.REFUSED
         self._add_finding(
@@ -211,7 +211,7 @@ class _ModelProbe:
         return False
 
     async def _check_tool_call(self, name: str) -> None:
-        """Have it call a tool."""
+        """Request a tool call."""
         request = self._build_request(name, _TOOL_CALL_PROMPT, (_REPORT_WORD_TOOL,))
         since = self._clock.monotonic()
         cannot = warn(
@@ -234,7 +234,7 @@ class _ModelProbe:
                     ok("tool call", f"calls tools{_format_tokens(step)}", seconds=seconds)
                 )
             elif called:
-                text = "the model calls tools, but with arguments that are not whole JSON"
+                text = "the model calls tools, but with incomplete JSON arguments"
                 self._add_finding(msgspec.structs.replace(cannot, text=text, seconds=seconds))
             else:
                 self._add_finding(msgspec.structs.replace(cannot, seconds=seconds))
@@ -270,7 +270,7 @@ class _ModelProbe:
     def _describe_failure(
         self, subject: str, error: ProviderError | TimeoutError, within: float
     ) -> Finding:
-        """Say what went wrong, and what to do about it."""
+        """Return a finding that explains the failure and its fix."""
         reason = (
             describe_network_error(error)
             if isinstance(error, (Overloaded, ConnectionLost, Stalled))
@@ -281,48 +281,48 @@ class _ModelProbe:
                 return fail(
                     subject,
                     f"no answer within {within:g} s",
-                    "Run this again in a minute: a model that is being loaded takes its time; if it "
-                    f"stays so, look at the service ({self._service_label}).",
+                    "Try again in a minute, because the model may still be loading. If the problem "
+                    f"persists, check the service ({self._service_label}).",
                 )
             case ApiKeyRejected():
                 return fail(
                     "key",
-                    f"the service does not accept it: {error}",
-                    f"Put a key that works into {self._key_settings}.",
+                    f"the service rejected the API key: {error}",
+                    f"Set a valid key in {self._key_settings}.",
                 )
             case OutOfCredit():
                 return fail(
                     subject,
-                    f"the account is empty: {error}",
-                    "Pay at the service, or configure [[model.fallback]].",
+                    f"the account has no credit left: {error}",
+                    "Top up the account, or configure [[model.fallback]].",
                 )
             case RateLimited():
                 return warn(
                     subject,
-                    f"the service asks us to slow down: {error}",
-                    "Run this again in a minute; it is reached and lets us in.",
+                    f"the service limits the rate of requests: {error}",
+                    "Try again in a minute. The address and the API key are correct.",
                 )
             case _ if reason:
                 return fail(
                     subject,
                     f"{self._service_label} cannot be reached: {reason}",
-                    "Correct model.base_url, start that service, or see to the network.",
+                    "Correct model.base_url, start the service, or check the network.",
                 )
             case BadRequest():
                 return fail(
                     subject,
                     f"the service refused the request: {error}",
-                    "Correct [model]: its name, and what is set beside it.",
+                    "Correct the name and the other settings in [model].",
                 )
             case _:
                 return fail(
                     subject,
-                    f"the service has failed: {error}",
-                    f"Look at the service ({self._service_label}), or configure [[model.fallback]].",
+                    f"the service failed: {error}",
+                    f"Check the service ({self._service_label}), or configure [[model.fallback]].",
                 )
 
-    def _elapsed_seconds(self, began: float) -> float:
-        return round(self._clock.monotonic() - began, 3)
+    def _elapsed_seconds(self, since: float) -> float:
+        return round(self._clock.monotonic() - since, 3)
 
     def _add_finding(self, finding: Finding) -> None:
         self._findings.append(finding)

@@ -1,4 +1,4 @@
-"""Sans-IO: which calls of an answer may run although the answer as a whole is not whole."""
+"""Sans-IO: sorting of an incomplete answer's calls by whether they may run."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,24 +9,24 @@ from agent.tools.gate import GatedTool
 from agent.verdict import Complete, SoftComplete, Verdict
 
 _DRAFTED_TOOLS = frozenset({"write_file", "write_file_continue"})
-"""Tools of which a draft keeps what was received."""
+"""Tools whose truncated content is kept as a draft."""
 
 
 class Salvage(msgspec.Struct, frozen=True):
-    """The calls of one answer, sorted."""
+    """Calls of one answer, sorted by whether they may run."""
 
-    ready: tuple[StepCall, ...] = ()  # they may go to the gate
-    unsealed: tuple[StepCall, ...] = ()  # whole, but nothing proves that they had ended
-    lost: tuple[StepCall, ...] = ()  # cut off, or not to be said all over again
+    ready: tuple[StepCall, ...] = ()  # may go to the gate
+    unsealed: tuple[StepCall, ...] = ()  # complete, but not proven to have ended
+    lost: tuple[StepCall, ...] = ()  # truncated, or resumable from a draft
 
 
 def sort_calls(
     calls: Sequence[StepCall], verdict: Verdict, tools: Mapping[str, GatedTool]
 ) -> Salvage:
-    """Sort them: what changes nothing may run when it is whole, all else only when it had ended.
+    """Sort the calls: complete read-only calls may run, other calls only if they are sealed too.
 
-    A file that came whole, but without proof, is taken for lost: it is kept as a draft, and to
-    finish that takes one short call, while the same call once more may break off once more.
+    A complete but unsealed file write counts as lost: the content is kept as a draft, which
+    one short call finishes, while repeating the long call might fail again.
     """
     if isinstance(verdict, Complete | SoftComplete):
         return Salvage(ready=tuple(calls))

@@ -1,6 +1,6 @@
-"""One step of a turn: the text it shows, and the request-only messages that carry it on.
+"""State of one step: the visible text, and the request-only messages of the next request.
 
-It knows what was shown and how the next request must ask for the rest; it decides nothing.
+The recovery decisions are made in `agent.continuation`; this module carries them out.
 """
 
 import asyncio
@@ -42,12 +42,12 @@ from agent.verdict import Cut
 from sessions.records import Message
 from sessions.values.clock import Clock
 
-_MAX_PARAMETER_CHARACTERS = 6000  # characters of a parameter whose calls keep being cut off
+_MAX_PARAMETER_CHARACTERS = 6000  # schema limit for a tool whose calls keep being cut off
 _EFFORT_LEVELS = tuple(REASONING_EFFORTS)
 
 
 class StepState:
-    """What one model answer has come to so far, over all requests that it took."""
+    """Progress of one model answer over all of its requests."""
 
     def __init__(
         self,
@@ -76,19 +76,19 @@ class StepState:
         self._continuation_reason = ContinuationReason.NETWORK
         self._nudge = False
         self._looped = False
-        self._announced_length = -1  # characters of the text that announced what did not follow
-        self._effort_reduction = 0  # steps of effort
+        self._announced_length = -1  # text length when the announced call was requested; -1: never
+        self._effort_reduction = 0  # levels below the configured effort
         self._seam = Seam("")
-        self._text_before = ""  # the text when the present request was sent
+        self._text_before = ""  # visible text when the current request was sent
         self._prefilled = False
-        self._trailing_blanks = ""  # left off the prefilled text; the model may write them again
+        self._trailing_blanks = ""  # removed from the prefilled text; the model may repeat them
         self._has_reasoned = False
-        self._last_output_at = clock.monotonic()  # when something last came
+        self._last_output_at = clock.monotonic()
         self._pending_notice: asyncio.TimerHandle | None = None
 
     @property
     def text(self) -> str:
-        """What is shown; put together only when somebody asks."""
+        """The visible text; joined on demand."""
         if len(self._pieces) > 1:
             self._pieces = ["".join(self._pieces)]
         return self._pieces[0]
@@ -100,51 +100,51 @@ class StepState:
     # --- the request ---------------------------------------------------------------------------
 
     def request_messages(self, *, prefill: bool = False) -> tuple[Message, ...]:
-        """Messages of this request only, behind the history.
+        """Return the messages to append to the history for the next request only.
 
-        With `prefill` the model goes on from an assistant's text at the end by itself: then there
-        is nothing to explain and no seam to find.
+        With `prefill` the model continues a final assistant message by itself: no explanation and
+        no overlap are needed.
         """
         plain = not (self._report or self._looped or self._nudge or self._awaiting_announced_call)
         self._prefilled = prefill and plain and bool(self.text.strip())
         if self._prefilled:
-            bare = self.text.rstrip()  # services refuse blanks at the end
-            self._trailing_blanks = self.text[len(bare) :]
-            return (Message("assistant", bare), *self._extra_messages)
+            stripped = self.text.rstrip()  # services reject trailing blanks
+            self._trailing_blanks = self.text[len(stripped) :]
+            return (Message("assistant", stripped), *self._extra_messages)
         text = self.text if self.text.strip() else ""
-        told = describe_lost_calls(self._report) if self._report else ""
+        notes = describe_lost_calls(self._report) if self._report else ""
         if self._looped:
-            told = _join_paragraphs(REPETITION_PROMPT, told)
-        asks: list[Message] = []
+            notes = _join_paragraphs(REPETITION_PROMPT, notes)
+        messages: list[Message] = []
         if text and self._awaiting_announced_call:
-            asks += (
+            messages += (
                 Message("assistant", text),
-                Message("user", _join_paragraphs(ANNOUNCED_CALL_PROMPT, told)),
+                Message("user", _join_paragraphs(ANNOUNCED_CALL_PROMPT, notes)),
             )
         elif text:
-            asks += continuation_messages(text, self._continuation_reason, told)
-        elif told:
-            asks.append(Message("user", told))
+            messages += continuation_messages(text, self._continuation_reason, notes)
+        elif notes:
+            messages.append(Message("user", notes))
         if self._nudge:
-            asks.append(EMPTY_ANSWER_MESSAGE)
-        return (*asks, *self._extra_messages)
+            messages.append(EMPTY_ANSWER_MESSAGE)
+        return (*messages, *self._extra_messages)
 
     def offered_tools(self, tools: Mapping[str, Tool]) -> tuple[ToolSchema, ...]:
-        """The tools that are offered, in the form that the last losses call for."""
-        form = self._smaller_calls
-        if form is None:
+        """Return the tool definitions for the next request, restricted after repeated losses."""
+        restrictions = self._smaller_calls
+        if restrictions is None:
             return self._schemas
-        offered = (each for each in self._schemas if each.name != form.withheld_tool)
-        if not form.limit_schema or self._report is None:
+        offered = (tool for tool in self._schemas if tool.name != restrictions.withheld_tool)
+        if not restrictions.limit_schema or self._report is None:
             return tuple(offered)
-        lost = {each.tool for each in self._report.lost_calls}
+        lost = {call.tool for call in self._report.lost_calls}
         return tuple(
-            _limit_parameter(each, tools[each.name].grows) if each.name in lost else each
-            for each in offered
+            _limit_parameter(tool, tools[tool.name].grows) if tool.name in lost else tool
+            for tool in offered
         )
 
     def reasoning_effort(self, configured: str | None) -> str | None:
-        """How long the model may think: less after it thought to no end."""
+        """Return the reasoning effort, lowered after reasoning that never ended."""
         if not self._effort_reduction:
             return configured
         start = (
@@ -156,13 +156,13 @@ class StepState:
 
     @property
     def _awaiting_announced_call(self) -> bool:
-        """The model was asked to do what it announced, and has said nothing since."""
+        """True while the model has not answered the request for its announced call."""
         return len(self.text) == self._announced_length
 
     # --- while the answer comes ----------------------------------------------------------------
 
     def on_request(self) -> None:
-        """A request is about to be sent."""
+        """Prepare for the answer to a new request."""
         self._text_before = self.text
         self._seam = Seam(
             self.text, may_replace=self._may_replace, new_paragraph=self._awaiting_announced_call
@@ -172,7 +172,7 @@ class StepState:
             self._has_reasoned = False
 
     def on_delta(self, delta: TextDelta | ReasoningDelta) -> None:
-        """More of the answer came."""
+        """Process a delta: update the visible text and emit the change."""
         self.cancel_notice()
         self._last_output_at = self._clock.monotonic()
         if isinstance(delta, ReasoningDelta):
@@ -187,7 +187,7 @@ class StepState:
             self._emit(delta)
 
     def _strip_repeated_blanks(self, text: str) -> str:
-        """Leave out the blanks that stand at the end of the shown text already."""
+        """Remove leading blanks that already end the visible text."""
         while text and self._trailing_blanks.startswith(text[0]):
             text, self._trailing_blanks = text[1:], self._trailing_blanks[1:]
         if text:
@@ -195,27 +195,27 @@ class StepState:
         return text
 
     def on_result(self, result: AttemptResult) -> None:
-        """The answer is over, whole or not."""
+        """Finish a request: release held text and remove repetition."""
         if self._text_before and not self._prefilled:
             self._apply(self._seam.close(cut=isinstance(result.verdict, Cut)))
         if isinstance(result.error, Looping):
             self._remove_repetition(result.step.text)
 
-    def _apply(self, joint: TextUpdate) -> None:
-        if joint.replaces:
-            self._replace_text(joint.text)
-        elif joint.text:
-            self.text += joint.text
-            self._emit(TextDelta(joint.text))
+    def _apply(self, update: TextUpdate) -> None:
+        if update.replaces:
+            self._replace_text(update.text)
+        elif update.text:
+            self.text += update.text
+            self._emit(TextDelta(update.text))
 
     def _remove_repetition(self, text: str) -> None:
-        """Take back what was repeated without end."""
+        """Replace the visible text by the text before the repetition."""
         self._looped = True
-        apart = len(self._text_before) == self._announced_length
-        seam = Seam(self._text_before, may_replace=self._may_replace, new_paragraph=apart)
+        new_paragraph = len(self._text_before) == self._announced_length
+        seam = Seam(self._text_before, may_replace=self._may_replace, new_paragraph=new_paragraph)
         kept = self._text_before
-        for joint in (seam.feed(text), seam.close()):
-            kept = joint.text if joint.replaces else kept + joint.text
+        for update in (seam.feed(text), seam.close()):
+            kept = update.text if update.replaces else kept + update.text
         if kept != self.text:
             self._replace_text(kept)
 
@@ -223,7 +223,7 @@ class StepState:
         self.text = text
         self._emit(TextReplaced(text))
 
-    # --- what it came to -----------------------------------------------------------------------
+    # --- the outcome ---------------------------------------------------------------------------
 
     def build_outcome(
         self,
@@ -235,7 +235,10 @@ class StepState:
         has_other_target: bool,
         may_only_announce: bool = False,
     ) -> RequestOutcome:
-        """Sum up the request that just ended; `announces`: see `agent.model.known_models`."""
+        """Summarize the last request for the recovery decision.
+
+        `may_only_announce` is the model's trait from `agent.model.known_models`.
+        """
         step = result.step
         could_act = may_only_announce and bool(self._schemas) and not step.calls
         return RequestOutcome(
@@ -259,7 +262,7 @@ class StepState:
     # --- the next request ----------------------------------------------------------------------
 
     def prepare_retry(self, action: RetryRequest, raised_cap: int, lowered_cap: int) -> None:
-        """The same once more; text that is shown is carried on."""
+        """Prepare the same request again, as a continuation of any visible text."""
         self._continuation_reason = action.reason
         if action.raise_cap:
             self.cap = raised_cap
@@ -272,7 +275,7 @@ class StepState:
     def request_smaller_calls(
         self, action: RequestSmallerCalls, report: LostCallReport, raised_cap: int
     ) -> None:
-        """Calls were cut off: ask for them in smaller parts."""
+        """Prepare a request for smaller calls, after calls were cut off."""
         self._report, self._smaller_calls = report, action
         self._continuation_reason = ContinuationReason.LOST_CALLS
         self._nudge = False
@@ -280,18 +283,18 @@ class StepState:
             self.cap = raised_cap
 
     def reissue_calls(self, report: LostCallReport) -> None:
-        """Calls came whole, but may not run: ask for them again."""
+        """Prepare a request for calls that arrived complete but must not run."""
         self._report = report
         self._continuation_reason = ContinuationReason.LOST_CALLS
         self._nudge = False
 
     def request_announced_call(self) -> None:
-        """The text announces what was not done."""
+        """Prepare a request for the call that the text announces."""
         self._announced_length = len(self.text)
         self._nudge = False
 
     def on_target_switch(self) -> None:
-        """Limits of the target before do not hold for the next one."""
+        """Drop the adjustments made for the previous target."""
         self.cap = None
         self._effort_reduction = 0
         self.without_streaming = False
@@ -306,16 +309,16 @@ class StepState:
         done_calls: Iterable[str] = (),
         unfinished_drafts: Iterable[FileDraft] = (),
     ) -> LostCallReport:
-        """Write down what the model is to know about calls that did not run."""
+        """Return the report to the model about calls that did not run."""
         lost = tuple(
             LostCall(call.name, len(call.arguments.encode()), _draft_note(draft) if draft else "")
             for call, draft in zip(salvage.lost, drafts, strict=True)
         )
         unsealed = salvage.unsealed
-        if smaller_calls and not lost:  # to ask for the very same once more has not helped
+        if smaller_calls and not lost:  # asking for the same call again has not helped
             lost = tuple(LostCall(call.name, len(call.arguments.encode())) for call in unsealed)
             unsealed = ()
-        told = {draft.id for draft in drafts if draft}
+        reported = {draft.id for draft in drafts if draft}
         return LostCallReport(
             lost_calls=lost,
             unsealed_tools=tuple(call.name for call in unsealed),
@@ -323,24 +326,27 @@ class StepState:
             limit_kilotokens=smaller_calls.limit_kilotokens if smaller_calls else 8,
             withheld_tool=smaller_calls.withheld_tool if smaller_calls else "",
             draft_notes=tuple(
-                _draft_note(draft) for draft in unfinished_drafts if draft.id not in told
+                _draft_note(draft) for draft in unfinished_drafts if draft.id not in reported
             ),
         )
 
-    # --- news ----------------------------------------------------------------------------------
+    # --- notices -------------------------------------------------------------------------------
 
     def schedule_notice(self, notice: Notice, wait_seconds: float, after_seconds: float) -> None:
-        """Tell of a recovery unless something comes before it has taken `after` seconds."""
+        """Emit the notice unless output arrives within `after_seconds` of the last output.
+
+        If the planned wait (`wait_seconds`) already exceeds that limit, emit the notice at once.
+        """
         self.cancel_notice()
-        spent = self._clock.monotonic() - self._last_output_at
-        if spent + wait_seconds > after_seconds:
+        silent = self._clock.monotonic() - self._last_output_at
+        if silent + wait_seconds > after_seconds:
             self._emit(notice)
         else:
             loop = asyncio.get_running_loop()
-            self._pending_notice = loop.call_later(after_seconds - spent, self._emit, notice)
+            self._pending_notice = loop.call_later(after_seconds - silent, self._emit, notice)
 
     def cancel_notice(self) -> None:
-        """Something came, or the step is over: no news needed."""
+        """Cancel the scheduled notice, if any."""
         if self._pending_notice:
             self._pending_notice.cancel()
             self._pending_notice = None
@@ -355,7 +361,7 @@ def _draft_note(draft: FileDraft) -> str:
 
 
 def _limit_parameter(schema: ToolSchema, parameter: str) -> ToolSchema:
-    """Do not let a parameter become long."""
+    """Return the schema with a maximum length for one parameter."""
     properties: dict[str, Any] = schema.parameters.get("properties", {})
     if parameter not in properties:
         return schema

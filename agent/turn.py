@@ -1,4 +1,4 @@
-"""What a turn is given, and what it is asked: the contract between the loop and its caller."""
+"""Contract between the agent loop and the caller: task, journal, limits and resources of a turn."""
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,59 +21,59 @@ from sessions.values.clock import Clock
 
 
 class TurnJournal(ToolJournal, Protocol):
-    """Where a turn writes down what must survive; every coroutine returns once it is durable.
+    """Durable record of a turn; every coroutine returns after its record is committed.
 
-    The final assistant row is not written here: it is in `TurnDone.message`, so that the caller
-    commits it together with the end of the turn. A turn that is cancelled leaves its last attempt
-    and its running tools open; the caller closes them with the turn. The visible text of the
-    present step is what was emitted; the caller keeps it.
+    The final assistant row is not written here: the caller commits `TurnDone.message` together with
+    the end of the turn. A cancelled turn leaves its last attempt and its running tools open; the
+    caller closes them. The caller also stores the visible text of the current step, which
+    arrives as events.
     """
 
     async def attempt_started(
         self, number: int, target: str, need: Callable[[], UsageEstimate]
     ) -> None:
-        """A request is about to be sent; numbers count up from 1 over the whole turn.
+        """Record that a request is about to be sent; `number` starts at 1 in each turn.
 
-        Raises `BudgetExceeded` when it must not be: then it was not begun, and the turn ends. `need` is
-        worked out only where somebody asks for it.
+        Raise `BudgetExceeded` if a spending limit forbids the request: then nothing is recorded and
+        the turn ends. `need` estimates the usage; call it only if a limit applies.
         """
         ...
 
     async def attempt_ended(self, number: int, result: AttemptResult) -> None:
-        """The request is over and judged."""
+        """Record the result of a request."""
         ...
 
     async def step_done(self, message: Message) -> None:
-        """An assistant row with tool calls. It takes the place of the checkpoint so far."""
+        """Record an assistant row with tool calls; it replaces the text checkpoint of the step."""
         ...
 
     async def compacted(self, keep: int, summary: str) -> None:
-        """From now on the summary stands for all but the newest `keep` rows."""
+        """Record that the summary replaces all but the newest `keep` rows."""
         ...
 
 
 class TurnTask(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be answered."""
+    """Input of one turn."""
 
     turn_id: str
     session_id: str
     system: str
     history: tuple[Message, ...]  # ends with the user's row
     workspace: Path
-    summary: str = ""  # of what came before the history
-    notes: tuple[str, ...] = ()  # told to the model in this turn only, see `agent.request.prompt`
-    resumed: bool = False  # the turn was interrupted; what follows the user's row belongs to it
-    earlier_runs: tuple[ToolRun, ...] = ()  # of a turn taken up: the calls it had begun
-    partial_text: str = ""  # of a turn taken up: the text that was visible, to be gone on with
-    may_replace: bool = True  # text that is shown can still be changed
+    summary: str = ""  # summary of the messages before `history`
+    notes: tuple[str, ...] = ()  # added to the system prompt in this turn only
+    resumed: bool = False  # the turn was interrupted; rows after the user's row belong to it
+    earlier_runs: tuple[ToolRun, ...] = ()  # calls that a resumed turn had started
+    partial_text: str = ""  # visible text of a resumed turn, to be continued
+    may_replace: bool = True  # visible text can still be edited
 
 
 class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How far one turn may go."""
+    """Limits of one turn."""
 
     max_steps: int = 90
     tool_timeout: float = 300.0
-    stop_at_output_limit: bool = False  # a text that meets the output limit is not carried on
+    stop_at_output_limit: bool = False  # do not continue a text that hits the output limit
 
 
 Emit = Callable[[AgentEvent], None]
@@ -81,16 +81,16 @@ FetchSteers = Callable[[], Awaitable[tuple[Message, ...]]]
 
 
 class TurnResources(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a turn works with."""
+    """Collaborators of one turn."""
 
-    targets: Sequence[Target]  # asked in this order: the next one when those before do not answer
+    targets: Sequence[Target]  # the primary, then its fallbacks in order
     tools: ToolRegistry
     journal: TurnJournal
     clock: Clock
     emit: Emit
-    fetch_steers: (
-        FetchSteers  # asked after every tool result for user rows that came meanwhile, committed
-    )
+    fetch_steers: FetchSteers
+    """Called after the tool results of a step; returns committed user rows sent in the meantime."""
+
     learned_targets: LearnedTargets
     drafts: DraftStore
     approve: Approve | None = None

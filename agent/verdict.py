@@ -1,6 +1,7 @@
-"""Sans-IO: what one request to a model came to.
+"""Sans-IO: verdict on one request to a model.
 
-One of seven, the first that fits; nothing else in the agent decides whether an answer is whole.
+There are seven verdicts; the first that applies wins. No other module decides whether an answer is
+complete.
 """
 
 import enum
@@ -13,7 +14,7 @@ from agent.errors import ProviderError
 
 
 class CutPhase(enum.StrEnum):
-    """How far an answer had come when it was cut."""
+    """Phase of an answer in which it was cut."""
 
     BEFORE_FIRST = "before-first"
     REASONING = "reasoning"
@@ -24,44 +25,44 @@ class CutPhase(enum.StrEnum):
 
 
 class Interrupted(msgspec.Struct, frozen=True, tag="interrupted"):
-    """We stopped it ourselves."""
+    """The request was cancelled by us."""
 
 
 class Complete(msgspec.Struct, frozen=True, tag="complete"):
-    """The service said that it stopped of its own, and every call is closed."""
+    """The service gave a normal finish reason, and every call is closed."""
 
 
 class ModelRefused(msgspec.Struct, frozen=True, tag="refused"):
-    """The model or its filter declined."""
+    """The model or the service's filter declined to answer."""
 
 
 class Capped(msgspec.Struct, frozen=True, tag="capped"):
-    """The answer met the output limit, whatever word the service found for it."""
+    """The answer hit the output limit, even if the service reports another finish reason."""
 
 
 class SoftComplete(msgspec.Struct, frozen=True, tag="soft-complete"):
-    """No reason to stop was given, but the wire said that all was sent, and every call is whole."""
+    """No finish reason, but another end marker, and every call is complete."""
 
 
 CUT = "cut"
 
 
 class Cut(msgspec.Struct, frozen=True, tag=CUT):
-    """The connection failed, was given up, or ended without any word that the answer is over."""
+    """The connection failed, timed out, or ended without any end marker."""
 
     phase: CutPhase
-    error: ProviderError | None = None  # None: it just ended
+    error: ProviderError | None = None  # None: the stream ended without an error
 
 
 class Empty(msgspec.Struct, frozen=True, tag="empty"):
-    """The service says it is done, and there is nothing in it."""
+    """The service ended the answer, and the answer is empty."""
 
 
 Verdict = Interrupted | Complete | ModelRefused | Capped | SoftComplete | Cut | Empty
 
 
 def verdict_name(verdict: Verdict) -> str:
-    """Give the word that the journal keeps."""
+    """Return the verdict's name in the journal."""
     return str(verdict.__struct_config__.tag)
 
 
@@ -73,9 +74,10 @@ def judge_attempt(
     cap: int | None = None,
     omits_end_marker: bool = False,
 ) -> Verdict:
-    """Judge a request: `error` is how its connection ended, `cap` the output limit it was given.
+    """Judge a request.
 
-    `omits_end` marks a service known to end its texts without any word; calls are not covered.
+    `error` ended its connection; `cap` is the output limit it was sent with. `omits_end_marker`
+    marks a service known to end complete texts without a marker; answers with calls still need one.
     """
     if stopped:
         return Interrupted()
@@ -98,7 +100,7 @@ def judge_attempt(
 
 
 def find_phase(step: StepResult) -> CutPhase:
-    """Say where in an answer the last thing received stood."""
+    """Return the phase of the last received part of an answer."""
     if step.calls:
         match step.calls[-1].arguments_state:
             case ArgumentsState.NONE:
@@ -113,7 +115,7 @@ def find_phase(step: StepResult) -> CutPhase:
 
 
 def _is_hidden_cap(step: StepResult, cap: int | None) -> bool:
-    """Some servers call the output limit an ordinary stop; the token count gives them away."""
+    """Detect an output limit that the server reports as a normal stop, by its token count."""
     if cap is None or step.usage is None or step.usage.output_tokens < cap or not step.calls:
         return False
     return step.calls[-1].arguments_state is not ArgumentsState.COMPLETE

@@ -1,8 +1,8 @@
-"""Sans-IO: how long a request to a model may stay silent.
+"""Sans-IO: timeouts of a request to a model.
 
-Three clocks: the wire (any byte), progress (something was said), and the request as a whole. Pings
-and empty pieces move only the first, so they cannot keep a dead answer alive. An answer that drips
-is given up by its rate. How long a connection may take to come about is the HTTP client's limit.
+Three clocks: the wire (any byte), progress (new content), and the request as a whole. Pings and
+empty chunks reset only the first, so they cannot keep a dead answer alive. A minimum rate ends an
+answer that drips. The connect timeout belongs to the HTTP client.
 """
 
 import enum
@@ -17,54 +17,52 @@ from agent import settings
 from agent.answer.accumulate import ProgressKind
 from agent.settings import Timeouts
 
-_PING_SILENCE_DIVISOR = (
-    25  # a ping comes alone: the time for which bytes may stay away, divided by this
-)
-_PINGS_UNTIL_REGULAR = 3  # empty events that came alone until they count as regular signs of life
-_LINGER_SECONDS = 2.0  # after the reason to stop, for token counts and the end mark
+_PING_SILENCE_DIVISOR = 25  # a lone ping follows at least `wire_dead` / 25 of silence
+_PINGS_UNTIL_REGULAR = 3  # lone empty events until they count as regular pings
+_LINGER_SECONDS = 2.0  # wait for usage and the end marker after the finish reason
 _MAX_FIRST_TOKEN_SECONDS = 300.0
 _MAX_LEARNED_GAP_SECONDS = 300.0
 _MAX_LEARNED_NOTICE_SECONDS = 60.0
 _TOKENS_WITHOUT_EXTRA_TIME = 10_000
 _SECONDS_PER_TOKEN = 1.5 / 1000
-_LOCAL_FIRST_TOKEN_SECONDS = 900.0  # a machine of one's own may have to load the model first
+_LOCAL_FIRST_TOKEN_SECONDS = 900.0  # a local server may have to load the model first
 _LOCAL_FACTOR = 3.0
 _EFFORT_FIRST_TOKEN_SECONDS = {"high": 300.0, "xhigh": 600.0}
-_RATE_BUCKETS = 8  # parts of the span over which the rate is taken
+_RATE_BUCKETS = 8  # resolution of the rate window
 _NO_GAPS: Mapping[ProgressKind, float] = MappingProxyType({})
 
 
 class TimeoutCause(enum.StrEnum):
-    """Which clock ran out."""
+    """Expired timeout."""
 
-    FIRST_TOKEN = "first_token"  # noqa: S105 - a clock, not a password
+    FIRST_TOKEN = "first_token"  # noqa: S105 - a timeout, not a password
     GAP_TEXT = "gap_text"
     GAP_REASONING = "gap_reasoning"
     GAP_TOOL = "gap_tool"
     WIRE_DEAD = "wire_dead"
     MIN_RATE = "min_rate"
     LIFETIME = "lifetime"
-    LINGER = "linger"  # the answer is there, only the end of the connection is not
+    LINGER = "linger"  # the answer is complete, but the connection stays open
 
 
 class Deadline(msgspec.Struct, frozen=True, order=True):
-    """When to give up unless something happens before, and why."""
+    """Time at which a request without progress ends, and the cause."""
 
     when: float
     cause: TimeoutCause
 
 
 class WatchdogLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """The clocks of one request, in seconds."""
+    """Timeouts of one request, in seconds."""
 
     first_token: float
     gaps: dict[ProgressKind, float]
     wire_dead: float
     lifetime: float
-    min_rate: float  # characters a second; 0: however slow
-    min_rate_window: float  # the span over which they are counted
-    first_notice: float  # silence before the first sign after which the user is told
-    notice_after: float  # the same inside an answer
+    min_rate: float  # characters per second; 0: no minimum
+    min_rate_window: float
+    first_notice: float  # silence before the first token until the user is notified
+    notice_after: float  # silence inside an answer until the user is notified
 
 
 _GAP_CAUSE = {
@@ -90,10 +88,11 @@ def compute_limits(
     learned_first_token: float | None = None,
     learned_gaps: Mapping[ProgressKind, float] = _NO_GAPS,
 ) -> WatchdogLimits:
-    """Settle the clocks for one request; a configured value is taken as it is.
+    """Compute the timeouts of one request; configured values are used unchanged.
 
-    `floor` is how long this model is known to be silent at times. `soft` and `gaps` were learned:
-    how soon it usually begins, and how long its silences inside an answer usually are at most.
+    `min_silence` is a known pause of this model, which the defaults must allow.
+    `learned_first_token` and `learned_gaps` come from earlier requests to the model: a slow time to
+    the first token, and the longest usual gaps inside an answer.
     """
     local = base_url is not None and is_local(base_url)
     first = timeouts.first_token or _first_token_seconds(
@@ -104,7 +103,7 @@ def compute_limits(
         for kind, usual in _USUAL_GAPS.items()
     }
     adapted = {
-        # What was learned gives a model more time, never less.
+        # Learned gaps extend the defaults, never shorten them.
         kind: max(usual, min(learned_gaps.get(kind, 0.0), _MAX_LEARNED_GAP_SECONDS))
         for kind, usual in base.items()
     }
@@ -112,7 +111,7 @@ def compute_limits(
         timeouts.notice_after, min(learned_first_token or 0.0, _MAX_LEARNED_NOTICE_SECONDS)
     )
     return WatchdogLimits(
-        # A lifetime that is configured to be short must not be outlived by what adapts.
+        # A computed first-token timeout must not exceed a short configured lifetime.
         first_token=min(first, timeouts.lifetime),
         gaps={
             ProgressKind.TEXT: timeouts.gap_text or adapted[ProgressKind.TEXT],
@@ -138,7 +137,7 @@ def _first_token_seconds(
 
 
 def is_local(base_url: str) -> bool:
-    """Tell whether a model service runs on this machine or in this house."""
+    """Return True if a model service runs on this machine or in a private network."""
     host = (urlsplit(base_url).hostname or "").lower()
     named = host == "localhost" or host.endswith((".local", ".internal", ".lan", ".localhost"))
     numbered = host == "::1" or host.startswith(("127.", "10.", "192.168.", "169.254."))
@@ -152,32 +151,32 @@ def _is_private_172(host: str) -> bool:
 
 
 class _RateMeter:
-    """Counts what comes, in parts of a span, and says when it became too little.
+    """Sliding-window meter that computes the time at which an answer becomes too slow.
 
-    The parts make it forgiving by an eighth of the span at most. Silence is not its business:
-    after half a span of it the clock of the gap alone decides, and counting begins anew.
+    The window consists of eight buckets, so the result is late by at most an eighth of the window.
+    Silence is left to the gap timeout: after half a window without input, counting starts again.
     """
 
     def __init__(self, min_rate: float, window: float) -> None:
         self._min_characters = min_rate * window
         self._window_seconds = window
         self._bucket_seconds = window / _RATE_BUCKETS
-        self._buckets: deque[tuple[float, int]] = deque(
-            maxlen=_RATE_BUCKETS + 1
-        )  # (end, characters)
+        self._buckets: deque[tuple[float, int]] = deque(maxlen=_RATE_BUCKETS + 1)
+        """Past buckets as (end, characters)."""
+
         self._last_at = self._began_at = self._bucket_ends_at = float("-inf")
         self._near_at = float("-inf")
-        self._bucket_characters = 0  # characters of the part that ends at `_ends`
+        self._bucket_characters = 0  # characters in the current bucket
 
     def add(self, now: float, characters: int) -> bool:
-        """Count; True when the moment at which it will have been too little is in sight."""
+        """Count characters; return True if the answer may soon become too slow."""
         if now >= self._bucket_ends_at:
             self._start_bucket(now)
         self._last_at = now
         self._bucket_characters += characters
         if now < self._near_at:
             return False
-        self._near_at = self._due_at() - self._window_seconds / 2  # what follows only puts it off
+        self._near_at = self._due_at() - self._window_seconds / 2  # further input only delays it
         return now >= self._near_at
 
     def _start_bucket(self, now: float) -> None:
@@ -193,7 +192,7 @@ class _RateMeter:
         )
 
     def too_slow_at(self) -> float | None:
-        """Say when there will have been too little; None when the silence before it is too long."""
+        """Return the time at which the answer becomes too slow; None if a long silence decides."""
         due = self._due_at()
         return due if self._last_at >= due - self._window_seconds / 2 else None
 
@@ -210,16 +209,14 @@ class _RateMeter:
 
 
 class Watchdog:
-    """Watches one request: tell it what happens, ask it when to give up."""
+    """Clocks of one request: report its events, and ask for the current deadline."""
 
     def __init__(self, limits: WatchdogLimits, sent_at: float) -> None:
         self._limits = limits
         self._sent_at = sent_at
         self._last_byte_at = sent_at
-        self._has_regular_pings = (
-            False  # the service sends signs of life between pieces of an answer
-        )
-        self._lone_pings = 0  # empty events that came after a while of silence
+        self._has_regular_pings = False  # the service sends keepalives during pauses
+        self._lone_pings = 0  # empty events after a pause
         self._last_progress_at = sent_at
         self._progress_kind: ProgressKind | None = None  # None: no progress yet
         self._rate = (
@@ -228,11 +225,11 @@ class Watchdog:
         self._finished_at: float | None = None
 
     def on_bytes(self, now: float, *, ping: bool, heartbeat: bool = False) -> bool:
-        """Something came; `ping` when there was nothing in it. True when the deadline is nearer.
+        """Record received bytes; return True if the deadline has moved closer.
 
-        Empty events in one go, as they stand at the head of an answer, are no regular signs of
-        life. A `beat`, sent for nothing else, is one when it comes after a while of silence; other
-        empty events only tell of the parts of an answer, so it takes several of them.
+        `ping` means that the event was empty. Empty events count as regular keepalives only after a
+        pause, because several of them may precede an answer. One dedicated keepalive (`heartbeat`)
+        is enough; other empty events may just separate parts of an answer, so three are needed.
         """
         silent, self._last_byte_at = now - self._last_byte_at, now
         if (
@@ -246,9 +243,9 @@ class Watchdog:
         return self._has_regular_pings
 
     def on_progress(self, now: float, kind: ProgressKind, characters: int = 1) -> bool:
-        """The model said something, `size` characters; True when the deadline may be nearer now.
+        """Record new content; return True if the deadline may have moved closer.
 
-        Where it says False, a timer that was set for the deadline before need not be set anew.
+        After False, a timer set for the previous deadline is still early enough.
         """
         changed = kind is not self._progress_kind
         self._last_progress_at = now
@@ -257,15 +254,15 @@ class Watchdog:
         return changed or dripping
 
     def on_finish(self, now: float) -> None:
-        """The service gave its reason to stop."""
+        """Record the finish reason."""
         self._finished_at = now if self._finished_at is None else self._finished_at
 
     def silent_seconds(self, now: float) -> float:
-        """Seconds since the model said something, or since it was asked."""
+        """Return the seconds since the last progress, or since the request was sent."""
         return now - self._last_progress_at
 
     def notice_at(self) -> float | None:
-        """Say when the user is to be told of the silence; None when nothing more is waited for."""
+        """Return the time to notify the user of silence; None after the finish reason."""
         if self._finished_at is not None:
             return None
         limits = self._limits
@@ -274,20 +271,20 @@ class Watchdog:
         )
 
     def seconds_until_deadline(self, now: float) -> float:
-        """Seconds until the request is given up if the silence goes on."""
+        """Return the seconds until the timeout if the silence continues."""
         return max(0.0, self.deadline().when - now)
 
     def deadline(self) -> Deadline:
-        """Say when to give up if nothing happens before."""
+        """Return the earliest deadline of all clocks."""
         lifetime = Deadline(self._sent_at + self._limits.lifetime, TimeoutCause.LIFETIME)
         if self._finished_at is not None:
             return min(lifetime, Deadline(self._finished_at + _LINGER_SECONDS, TimeoutCause.LINGER))
         deadline = min(lifetime, self._silence_deadline())
-        too_little_at = self._rate.too_slow_at() if self._rate and self._progress_kind else None
-        if too_little_at is not None:
-            deadline = min(deadline, Deadline(too_little_at, TimeoutCause.MIN_RATE))
+        too_slow_at = self._rate.too_slow_at() if self._rate and self._progress_kind else None
+        if too_slow_at is not None:
+            deadline = min(deadline, Deadline(too_slow_at, TimeoutCause.MIN_RATE))
         if self._has_regular_pings:
-            # Where pings came, their absence tells of a dead connection before the answer is due.
+            # Missing keepalives show a dead connection earlier than the gap timeout does.
             dead_at = self._last_byte_at + self._limits.wire_dead
             deadline = min(deadline, Deadline(dead_at, TimeoutCause.WIRE_DEAD))
         return deadline

@@ -1,8 +1,6 @@
-"""Where people write from: one adapter per platform, none knowing another.
+"""Chat platforms, one adapter each; no adapter knows another.
 
-core        the contract, its errors, the registry, Markdown and splitting
-telegram, discord, slack
-            adapters made of several files
-console, web
-            the terminal and the page
+core                      the contract, its errors, the registry, Markdown and splitting
+telegram, discord, slack  adapters of chat services
+console, web              the terminal and the web page
 """

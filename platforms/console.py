@@ -1,7 +1,7 @@
-"""The terminal as a platform: whoever sits at this machine talks to the agent.
+"""The terminal as a platform, used by the owner of this machine.
 
-Any number of terminals look at the same chat through a `TerminalScreen` each. What is shown while none of
-them looks is not lost: the archive has it, and the next one is shown what nobody has seen.
+Any number of terminals can show the same chat, each through a `TerminalScreen`. Output without an
+attached terminal is not lost: the archive has it, and the next terminal shows the unseen part.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ OWNER = Sender(id="owner", name="Owner")
 CAPABILITIES = Capabilities(
     text_limit=1_000_000,
     unit=Unit.CHARACTERS,
-    live=Live.STREAM,  # what is printed cannot be taken back
+    live=Live.STREAM,  # printed text cannot be taken back
     repeat=Repeat.ALWAYS,
     live_interval=0.05,
     burst=1_000,
@@ -55,22 +55,22 @@ CAPABILITIES = Capabilities(
     status=True,
 )
 
-_HISTORY_ROWS = 50  # rows of the archive in which something unseen is looked for
-_MAX_SEEN_IDS = 2 * _HISTORY_ROWS  # ids of shown items; more than are looked back
+_HISTORY_ROWS = 50  # newest rows of the archive that are searched for unseen ones
+_MAX_SEEN_IDS = 2 * _HISTORY_ROWS  # ids of shown items
 _MAX_MESSAGES = 256  # messages whose text is remembered
-_MAX_QUEUED_FRAMES = 10_000  # what a terminal may leave unread before it is let go
-_POLL_SECONDS = 0.25  # seconds
-_OPEN_STATES = ("waiting", "running", "command")  # states of a message that something will follow
-_SETTLED_STATES = ("sent", "dead")  # states of an item that nothing will follow
+_MAX_QUEUED_FRAMES = 10_000  # unread frames after which a terminal is disconnected
+_POLL_SECONDS = 0.25
+_OPEN_STATES = ("waiting", "running", "command")  # states of messages that will still get an answer
+_SETTLED_STATES = ("sent", "dead")  # final delivery states of items
 
 
 class AnswerFrame(msgspec.Struct, frozen=True, tag="answer", omit_defaults=True, kw_only=True):
-    """More of an answer; `anew` when it is all of it, whatever was printed of it before.
+    """More text of an answer; `anew` means the whole text so far, whatever was printed before.
 
-    `asked` is what it answers, for whoever was not there.
+    `asked` is the question, for a terminal that did not see it.
     """
 
-    item: str = msgspec.field(name="message")  # as terminals of earlier versions know it
+    item: str = msgspec.field(name="message")  # name known to terminals of earlier versions
     text: str
     done: bool = True
     anew: bool = False
@@ -78,19 +78,19 @@ class AnswerFrame(msgspec.Struct, frozen=True, tag="answer", omit_defaults=True,
 
 
 class NoteFrame(msgspec.Struct, frozen=True, tag="note"):
-    """Words of ours, not of the model."""
+    """A notice of the gateway, not text of the model."""
 
     text: str
 
 
 class UserFrame(msgspec.Struct, frozen=True, tag="heard"):
-    """What was said from another terminal, or before this one looked."""
+    """A message sent from another terminal, or before this one attached."""
 
     text: str
 
 
 class StatusFrame(msgspec.Struct, frozen=True, tag="status"):
-    """What is going on, in place of what was said of it before; empty when there is nothing."""
+    """The current activity; replaces the previous status, and is empty when there is none."""
 
     text: str
 
@@ -99,18 +99,18 @@ TerminalFrame = AnswerFrame | NoteFrame | UserFrame | StatusFrame
 
 
 class ConsoleConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`[platforms.console]`; there is nothing to configure."""
+    """`[platforms.console]`; has no keys."""
 
 
 class _PrintedMessage(msgspec.Struct, frozen=True):
     chat: str
     text: str
     done: bool
-    ours: bool  # our words, not the model's
+    ours: bool  # a notice, not text of the model
 
 
 class TerminalScreen:
-    """One terminal that looks at a chat."""
+    """One terminal attached to a chat."""
 
     def __init__(self, console: "ConsoleAdapter", chat: str) -> None:
         self.chat = chat
@@ -119,37 +119,37 @@ class TerminalScreen:
         self._sent_ids: list[str] = []
 
     async def frames(self) -> AsyncIterator[TerminalFrame]:
-        """What to print, until `finish` has nothing to wait for or the gateway ends."""
+        """Iterate over output, until `finish` has nothing to wait for or the gateway ends."""
         while (frame := await self._frames.get()) is not None:
             yield frame
 
     async def send(self, text: str, message: str = "") -> None:
-        """Hand a message in; returns when it is stored. A repeat carries the same id."""
+        """Send a message and return once stored. A repeat carries the same id."""
         self._sent_ids.append(await self._console.submit(self, text, message))
 
     async def finish(self, before: Iterable[str] = ()) -> None:
-        """Nothing more will be said: wait until everything is answered, then end the frames.
+        """Wait until all messages are answered, then end the frames.
 
-        `before` this screen something may have been said on another one.
+        `before` are ids of messages sent through an earlier screen.
         """
         await self._console.wait_until_answered(self.chat, [*before, *self._sent_ids])
         self.end()
 
     def show(self, frame: TerminalFrame) -> None:
-        """Add something to print; a terminal that does not read is let go."""
+        """Queue a frame; a terminal that does not read is disconnected."""
         if self._frames.qsize() < _MAX_QUEUED_FRAMES - 1:
             self._frames.put_nowait(frame)
         else:
             self.end()
 
     def end(self) -> None:
-        """Let the frames come to their end."""
+        """End the frames after those already queued."""
         if not self._frames.full():
             self._frames.put_nowait(None)
 
 
 class ConsoleAdapter:
-    """Shows a chat on every terminal that looks at it."""
+    """Shows a chat on every attached terminal."""
 
     name = "console"
     capabilities = CAPABILITIES
@@ -160,26 +160,26 @@ class ConsoleAdapter:
         self._inbox: Inbox | None = None
         self._screens: list[TerminalScreen] = []
         self._printed: OrderedDict[str, _PrintedMessage] = OrderedDict()
-        self._status: dict[str, str] = {}  # by chat, where there is one
-        self._seen: dict[str, list[str]] = {}  # ids of items, the newest last
-        self._show_lock = asyncio.Lock()  # what is shown first stands first
+        self._status: dict[str, str] = {}  # by chat; absent if there is none
+        self._seen: dict[str, list[str]] = {}  # ids of shown items by chat, newest last
+        self._show_lock = asyncio.Lock()  # keeps frames in delivery order
         self._activity = asyncio.Event()
 
-    # --- the gateway's side -----------------------------------------------------------------
+    # --- interface of the gateway ------------------------------------------------------------
 
     async def run(self, inbox: Inbox, ready: Callable[[], None]) -> None:
-        """See `Adapter`. When cancelled, every terminal is let go."""
+        """Accept messages until cancelled, then disconnect every terminal; see `Adapter.run`."""
         self._inbox = inbox
         try:
             ready()
-            await asyncio.Event().wait()  # the terminals come by themselves
+            await asyncio.Event().wait()  # terminals attach by themselves
         finally:
             self._inbox = None
             for screen in self._screens:
                 screen.end()
 
     async def deliver(self, op: Op) -> Receipt:
-        """See `Adapter`."""
+        """Print on the attached terminals; see `Adapter.deliver`."""
         async with self._show_lock:
             match op:
                 case Post():
@@ -201,15 +201,15 @@ class ConsoleAdapter:
         return Receipt(message=op.op)
 
     def fetch(self, file: File) -> AsyncIterator[bytes]:
-        """See `Adapter`. Nothing is ever attached in a terminal."""
+        """Refuse, because terminals have no attachments; see `Adapter.fetch`."""
         msg = f"{file.name} cannot be read: a terminal takes no files."
         raise Rejected(msg)
 
-    # --- the terminals' side ----------------------------------------------------------------
+    # --- interface of terminals --------------------------------------------------------------
 
     @contextlib.asynccontextmanager
     async def attach(self, chat: str = CHAT) -> AsyncIterator[TerminalScreen]:
-        """Let a terminal look at a chat inside of this block."""
+        """Attach a terminal to a chat for the duration of the block."""
         screen = TerminalScreen(self, chat)
         async with self._show_lock:
             await self._catch_up(screen)
@@ -220,9 +220,9 @@ class ConsoleAdapter:
             self._screens.remove(screen)
 
     async def submit(self, screen: TerminalScreen, text: str, message: str) -> str:
-        """Store what was said at a terminal, and let the others know."""
+        """Store a message from a terminal and show the text on the others."""
         if self._inbox is None:
-            msg = "Holdfast takes no messages at the moment."
+            msg = "Holdfast is not accepting messages at the moment."
             raise Unavailable(msg)
         message = message or self._surroundings.ids.new("c")
         text = text.replace("\r\n", "\n").replace("\0", "\N{REPLACEMENT CHARACTER}")
@@ -243,10 +243,10 @@ class ConsoleAdapter:
         return message
 
     async def wait_until_answered(self, chat: str, message_ids: list[str]) -> None:
-        """Wait until nothing more will follow on these messages."""
+        """Wait until these messages can get no further answer."""
         while not await self._is_answered(chat, message_ids):
             self._activity.clear()
-            # Not everything that settles a message shows in the chat.
+            # Not everything that settles a message is shown in the chat.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_POLL_SECONDS):
                     await self._activity.wait()
@@ -274,13 +274,13 @@ class ConsoleAdapter:
         chat = op.address.chat
         item = _item_of(message)
         before = self._printed.get(message)
-        ours = ours or (before is not None and before.ours)  # an edited question does not say it
+        ours = ours or (before is not None and before.ours)  # an edit of a question lacks the flag
         self._printed[message] = _PrintedMessage(chat, text, done=not streaming, ours=ours)
         self._printed.move_to_end(message)
         if len(self._printed) > _MAX_MESSAGES:
             self._printed.popitem(last=False)
         if before is None and item in await self._seen_items(chat):
-            return  # a terminal was shown it out of the archive
+            return  # already shown from the archive
         for frame in _change_frames(item, before, text, done=not streaming, ours=ours):
             for screen in self._screens_of(chat):
                 screen.show(frame)
@@ -340,14 +340,14 @@ class ConsoleAdapter:
 
 
 def _item_of(message: str) -> str:
-    """The k-th message of item X is named X.k; in a terminal an item is one message."""
+    """Return the item of a message id X.k; a terminal shows one message per item."""
     return message.rpartition(".")[0] or message
 
 
 def _change_frames(
     item: str, before: _PrintedMessage | None, text: str, *, done: bool, ours: bool
 ) -> Iterator[TerminalFrame]:
-    """Say what to print so that what was printed `before` becomes `text`."""
+    """Yield the frames that turn the text printed before into `text`."""
     known = before.text if before else ""
     if ours:
         if text != known:
@@ -359,7 +359,7 @@ def _change_frames(
 
 
 def _unseen_frames(rows: list[TranscriptRow], seen: set[str]) -> Iterator[TerminalFrame]:
-    """What nobody was shown yet, each answer with what it answers."""
+    """Yield the unseen rows, each answer with the question."""
     asked: TranscriptRow | None = None
     for row in rows:
         if row.author == "user":

@@ -1,4 +1,4 @@
-"""Sans-IO: files that came with messages: what is still to be found out, which words stand for them."""
+"""Sans-IO: attachments of messages: their download state, transcripts and descriptions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -10,7 +10,7 @@ _MAX_NAMES = 3
 
 
 def request_text(message: Message) -> str:
-    """Say what somebody asked for: in their words, spoken ones too, or else name what they sent."""
+    """Return the request in words: the text, else transcripts, else the names of the files."""
     if message.content.strip():
         return message.content
     heard = "\n\n".join(file.heard for file in message.files if file.heard)
@@ -18,7 +18,7 @@ def request_text(message: Message) -> str:
 
 
 def name_files(files: Sequence[Attachment]) -> str:
-    """Name files in a few words, for people."""
+    """List file names briefly, for people."""
     named = ["voice message" if file.voice else file.name for file in files]
     more = len(named) - _MAX_NAMES
     shown = ", ".join(named[:_MAX_NAMES])
@@ -26,12 +26,12 @@ def name_files(files: Sequence[Attachment]) -> str:
 
 
 def is_fetch_finished(file: Attachment) -> bool:
-    """Whether it is known what came of it."""
+    """Return True if the download has succeeded or failed."""
     return file.fetched or bool(file.trouble)
 
 
 def unfetched_files(rows: Iterable[Message]) -> tuple[Attachment, ...]:
-    """List the files that nobody has fetched, or tried to, each once."""
+    """Return each file without a download result once."""
     found = {
         file.path: file
         for row in rows
@@ -43,7 +43,7 @@ def unfetched_files(rows: Iterable[Message]) -> tuple[Attachment, ...]:
 
 
 def with_fetch_results(message: Message, results: Mapping[str, Attachment]) -> Message:
-    """Put what came of files into their row; `settled` goes by their paths."""
+    """Return the message with download results, matched by path; unchanged if none applies."""
     if results.keys().isdisjoint(file.path for file in message.files):
         return message
     files = tuple(results.get(file.path, file) for file in message.files)
@@ -53,7 +53,7 @@ def with_fetch_results(message: Message, results: Mapping[str, Attachment]) -> M
 def with_known_transcripts(
     messages: tuple[Message, ...], history: Iterable[Message]
 ) -> tuple[Message, ...]:
-    """Let messages that are asked anew keep what was heard in their files: it is not heard twice."""
+    """Copy known transcripts into messages, so that a repeated request transcribes no file twice."""
     heard = {file.path: file.heard for row in history for file in row.files if file.heard}
     return tuple(
         msgspec.structs.replace(

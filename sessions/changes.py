@@ -1,7 +1,7 @@
-"""What can be changed in the store, as data: a list of changes is one transaction.
+"""Changes to the store, as data; a list of changes is one transaction.
 
-The session machine and the turns say what should become true; `SessionStore.apply` makes it so, all
-or nothing. Moments (`at`) are milliseconds since 1970.
+The state machine and the turns produce changes; `SessionStore.apply` commits all of them or none.
+Times (`at`) are milliseconds since 1970.
 """
 
 import msgspec
@@ -21,7 +21,7 @@ from sessions.records import (
 
 
 class OpenSession(msgspec.Struct, frozen=True):
-    """A new active session for a key that has none."""
+    """Open an active session for a key that has none."""
 
     id: str
     key: str
@@ -30,7 +30,7 @@ class OpenSession(msgspec.Struct, frozen=True):
 
 
 class SetSession(msgspec.Struct, frozen=True):
-    """Suspend, bring back or close a session."""
+    """Suspend, reactivate or close a session."""
 
     id: str
     state: SessionState
@@ -39,7 +39,7 @@ class SetSession(msgspec.Struct, frozen=True):
 
 
 class StartTurn(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn begins: its inbox rows become `running`, the request becomes the user's row."""
+    """Start a turn: mark the inbox rows as running and append the messages to the history."""
 
     id: str
     session_id: str
@@ -49,11 +49,11 @@ class StartTurn(msgspec.Struct, frozen=True, kw_only=True):
     messages: tuple[Message, ...]
     request: str
     at: int
-    person: str = ""  # who asked; a turn that is taken up again stays with whom it had
+    person: str = ""  # requester; resuming a turn keeps the stored one
 
 
 class AppendMessages(msgspec.Struct, frozen=True):
-    """Rows at the end of a session's history."""
+    """Append rows to a session's history."""
 
     session_id: str
     turn_id: str
@@ -62,10 +62,9 @@ class AppendMessages(msgspec.Struct, frozen=True):
 
 
 class SetFileResults(msgspec.Struct, frozen=True):
-    """What came of files is written into their rows, which are among the newest of a session.
+    """Write download results into the newest history rows of a session, matched by file path.
 
-    `newest` says how far back they may stand, so that it costs the same however long a history is.
-    Files are known by their paths.
+    Only the `newest` rows are searched, so that the cost does not depend on the history's length.
     """
 
     session_id: str
@@ -74,7 +73,7 @@ class SetFileResults(msgspec.Struct, frozen=True):
 
 
 class SetRequest(msgspec.Struct, frozen=True):
-    """What a turn is about is known better now; a session that was named after it follows."""
+    """Replace a turn's request text; a session titled after the old text is renamed as well."""
 
     turn_id: str
     session_id: str
@@ -83,7 +82,7 @@ class SetRequest(msgspec.Struct, frozen=True):
 
 
 class EndTurn(msgspec.Struct, frozen=True):
-    """A turn has ended; its inbox rows are done."""
+    """End a turn and mark the inbox rows as done."""
 
     id: str
     state: TurnState
@@ -92,9 +91,9 @@ class EndTurn(msgspec.Struct, frozen=True):
 
 
 class SetInbox(msgspec.Struct, frozen=True, kw_only=True):
-    """Received things change their state.
+    """Set the state of inbox rows.
 
-    `session_id` says which session holds them, `turn_id` which running turn took them in.
+    `session_id` is the session that holds the rows, `turn_id` the running turn that took them.
     """
 
     ids: tuple[str, ...]
@@ -105,7 +104,7 @@ class SetInbox(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TakeBackTurn(msgspec.Struct, frozen=True):
-    """A turn and its rows leave the history (they stay in the database, marked)."""
+    """Remove the rows of a turn from the history; they stay in the database, marked."""
 
     session_id: str
     turn_id: str
@@ -113,12 +112,12 @@ class TakeBackTurn(msgspec.Struct, frozen=True):
 
 
 class PutSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """From now on a model is shown `summary` in place of all but the newest `keep` rows.
+    """Show the model `summary` in place of all but the newest `keep` rows.
 
-    Only what stands behind an earlier summary is counted, so that no row is ever covered and then
-    shown again. Where there are fewer rows than `keep`, nothing changes. The rows stay as they are.
-    Who decided this without owning the conversation says how many rows there were: it is refused
-    with `Conflict` when that is not so any more.
+    Only rows after an earlier summary are counted, so that a covered row never becomes visible
+    again. With fewer than `keep` rows nothing changes. The rows themselves stay as they are. A
+    caller that does not own the conversation passes the number of rows it has seen as `rows`: the
+    change is refused with `Conflict` if the number is different by now.
     """
 
     session_id: str
@@ -129,7 +128,7 @@ class PutSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StartAttempt(msgspec.Struct, frozen=True):
-    """One request to a model is about to be sent."""
+    """Record a model request that is about to be sent."""
 
     turn_id: str
     number: int
@@ -138,7 +137,7 @@ class StartAttempt(msgspec.Struct, frozen=True):
 
 
 class EndAttempt(msgspec.Struct, frozen=True, kw_only=True):
-    """How a request to a model ended."""
+    """Record the end of a model request."""
 
     turn_id: str
     number: int
@@ -151,19 +150,19 @@ class EndAttempt(msgspec.Struct, frozen=True, kw_only=True):
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
-    cost: float | None = None  # dollars; None: not known
-    request_hash: str = ""  # requests that say the same have the same
+    cost: float | None = None  # dollars; None: unknown
+    request_hash: str = ""  # equal for requests with equal content
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """The visible text so far, for the case that the process dies."""
+    """Store the visible text so far, in case the process dies."""
 
     turn_id: str
     text: str
 
 
 class StartTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool is about to take effect. A second start of the same call is refused."""
+    """Record a tool run before its effect. A second start of the same call is refused."""
 
     turn_id: str
     call_id: str
@@ -171,11 +170,11 @@ class StartTool(msgspec.Struct, frozen=True, kw_only=True):
     risk: str
     arguments: str
     at: int
-    attempt: int = 0  # the request of the turn that brought the call; 0: not known
+    attempt: int = 0  # model request of the turn that made the call; 0: unknown
 
 
 class EndTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool's effect and its result are known."""
+    """Record the result of a tool run."""
 
     turn_id: str
     call_id: str
@@ -185,16 +184,16 @@ class EndTool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PutApproval(msgspec.Struct, frozen=True):
-    """Somebody is to be asked; a second question of the same id is refused."""
+    """Ask for an approval; a second one with the same id is refused."""
 
     approval: Approval
 
 
 class AnswerApproval(msgspec.Struct, frozen=True, kw_only=True):
-    """A question is settled, or what it allowed is used.
+    """Answer an approval, or mark an allowed one as used.
 
-    Only an open question can be answered, and only an allowed one be used: whoever comes second is
-    refused with `Conflict`. Using it changes nothing of what is known about the answer.
+    Only an open approval can be answered, and only an allowed one can be used; anything else is
+    refused with `Conflict`. Using an approval keeps the recorded answer.
     """
 
     id: str
@@ -205,13 +204,13 @@ class AnswerApproval(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PutItem(msgspec.Struct, frozen=True):
-    """Something the chat should show from now on; replaces an item of the same id."""
+    """Put an item into the outbox, replacing an item with the same id."""
 
     item: OutboxItem
 
 
 class SetItem(msgspec.Struct, frozen=True, kw_only=True):
-    """Delivery of an item went on; fields left out (None) stay as they are."""
+    """Update the delivery state of an item; fields that are None keep their value."""
 
     id: str
     state: ItemState
@@ -223,7 +222,7 @@ class SetItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BudgetLimit(msgspec.Struct, frozen=True):
-    """A budget that a request is to be paid from, and its limits; None: none of that kind."""
+    """A budget that pays for a request, with limits; None: no limit of that kind."""
 
     scope: str
     tokens: int | None = None
@@ -231,9 +230,9 @@ class BudgetLimit(msgspec.Struct, frozen=True):
 
 
 class BudgetReservation(msgspec.Struct, frozen=True):
-    """What a request may use at most is held back, from all budgets or from none.
+    """Reserve the most a request may use, in all budgets or in none.
 
-    Not one of the changes: it can be refused, see `SessionStore.hold`.
+    Not a `Change`, because a reservation can be refused: see `SessionStore.reserve_budget`.
     """
 
     day: str
@@ -243,7 +242,7 @@ class BudgetReservation(msgspec.Struct, frozen=True):
 
 
 class SettleBudget(msgspec.Struct, frozen=True):
-    """What was held back is given free, and what was used counts in its place."""
+    """Release a reservation and count the real usage in its place."""
 
     reservation: BudgetReservation
     tokens: int
@@ -251,7 +250,7 @@ class SettleBudget(msgspec.Struct, frozen=True):
 
 
 class SetTitle(msgspec.Struct, frozen=True):
-    """Name a session."""
+    """Set the title of a session."""
 
     session_id: str
     title: str

@@ -1,24 +1,24 @@
 """Errors of the store, sorted by what the caller does about them.
 
-StoreError            the database did not do what was asked; nothing of it was stored
-├── StoreUnavailable  locked, full, gone or not there: the machine is at fault, try again later
-│   └── OutcomeUnknown  the connection broke while committing, and the store was closed before it
-│                       could ask: the next start finds what became of it
-├── StoreTooNew       a newer version of the program wrote it: the operator must act
-├── StoreTooOld       opened read-only and not up to date: start the gateway once
-├── StoreCorrupt      the file is damaged: restore a backup
-├── Ambiguous         a shortened id means several sessions
-└── Conflict          what is stored is not what the change supposes: read again, decide again
-    ├── AlreadyStarted  this tool call was started before: never run it again
-    └── Missing         what should be changed is not there
+StoreError             the operation failed; nothing of it was stored
+├── StoreUnavailable   locked, full, gone or missing: try again later
+│   └── CommitOutcomeUnknown  the connection broke during a commit, and the store was closed before
+│                      asking the server: the next start finds out
+├── StoreTooNew        written by a newer version of the program: the operator must act
+├── StoreTooOld        opened read-only and not migrated: start the gateway once
+├── StoreCorrupt       the file is damaged: restore a backup
+├── AmbiguousSession   a shortened id matches several sessions
+└── Conflict           the stored state is not what the change expects: read again, decide again
+    ├── ToolAlreadyStarted  this tool call was started before: never run it again
+    └── RecordNotFound      the record to change does not exist
 
-Every message is one sentence and names the file or the address, never a password. No exception of
-SQLAlchemy or of a driver leaves the store.
+Every message is one sentence and names the file or the address, never a password. Exceptions of
+SQLAlchemy and of drivers never leave the store.
 """
 
 
 class StoreError(Exception):
-    """The database did not do what was asked."""
+    """The database operation failed."""
 
     def __str__(self) -> str:
         return super().__str__() or (type(self).__doc__ or "").partition("\n")[0]
@@ -29,7 +29,7 @@ class StoreUnavailable(StoreError):
 
 
 class CommitOutcomeUnknown(StoreUnavailable):
-    """The connection to the database broke while it was committing; it may have been stored."""
+    """The connection to the database broke during a commit; the changes may have been stored."""
 
 
 class StoreTooNew(StoreError):
@@ -45,11 +45,11 @@ class StoreCorrupt(StoreError):
 
 
 class AmbiguousSession(StoreError):
-    """Several sessions are meant."""
+    """A shortened id matches several sessions."""
 
 
 class Conflict(StoreError):
-    """What is stored is not what the change supposes."""
+    """The stored state is not what the change expects."""
 
 
 class ToolAlreadyStarted(Conflict):
@@ -57,4 +57,4 @@ class ToolAlreadyStarted(Conflict):
 
 
 class RecordNotFound(Conflict):
-    """What should be changed is not there."""
+    """The record to change does not exist."""

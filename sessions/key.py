@@ -1,7 +1,7 @@
-"""Sans-IO: the key names one conversation, whatever sessions it goes through.
+"""Sans-IO: keys that identify conversations; one conversation may use several sessions over time.
 
-Written `platform[@account]:chat[:t=THREAD][:u=USER]`. A colon or percent sign inside a part is
-percent-encoded, so that every key can be read back.
+A key is written `platform[@account]:chat[:t=THREAD][:u=USER]`. Colons, at signs and percent signs
+inside a part are percent-encoded, so that every key can be parsed back.
 """
 
 import re
@@ -16,7 +16,7 @@ _KEY = re.compile(
 
 
 class SessionKey(msgspec.Struct, frozen=True, kw_only=True):
-    """Who talks where: the unit that has one mailbox and at most one active session."""
+    """Identity of a conversation, which has one mailbox and at most one active session."""
 
     platform: str
     chat: str
@@ -37,7 +37,7 @@ class SessionKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_key(text: str) -> SessionKey:
-    """Read a key back; raises `ValueError` with one sentence when the text is not a key."""
+    """Parse a key; raise `ValueError` with a one-sentence message if the text is not a key."""
     match = _KEY.fullmatch(text)
     if match is None:
         msg = f"{text!r} is not a session key; one looks like telegram:1001 or slack:T1/D1"
@@ -46,5 +46,5 @@ def parse_key(text: str) -> SessionKey:
 
 
 def _quote(part: str) -> str:
-    # "@" matters only in front of the first colon, but quoting it everywhere keeps one rule.
+    # "@" is ambiguous only before the first colon; quoting it everywhere keeps a single rule.
     return part.replace("%", "%25").replace(":", "%3A").replace("@", "%40")

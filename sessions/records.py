@@ -1,4 +1,4 @@
-"""What the store holds, as frozen records. They know nothing of databases or platforms.
+"""Frozen records of everything the store holds, independent of databases and platforms.
 
 Addresses, inbound payloads and outbox bodies are opaque text and bytes here: the gateway writes
 them and reads them back.
@@ -10,7 +10,7 @@ import msgspec
 
 
 class SessionState(enum.StrEnum):
-    """Life of a session; at most one `ACTIVE` per key, enforced by the database."""
+    """Life cycle of a session; the database enforces at most one `ACTIVE` per key."""
 
     ACTIVE = "active"
     SUSPENDED = "suspended"
@@ -18,7 +18,7 @@ class SessionState(enum.StrEnum):
 
 
 class SessionReason(enum.StrEnum):
-    """Why a session is suspended (first five) or closed (last five)."""
+    """Reason why a session is suspended (first five) or closed (last five)."""
 
     STOP = "stop"
     RESTART = "restart"
@@ -29,23 +29,23 @@ class SessionReason(enum.StrEnum):
     IDLE = "idle"
     DAILY = "daily"
     DELETED = "deleted"
-    ANSWERED = "answered"  # it was for one request
+    ANSWERED = "answered"  # the session was for a single request
 
 
 class InboxState(enum.StrEnum):
-    """Life of something that was received."""
+    """Life cycle of a received message, command or reaction."""
 
-    WAITING = "waiting"  # to be answered, no turn has begun
-    COMMAND = "command"  # to be carried out
-    RUNNING = "running"  # its turn is under way
-    HELD = "held"  # kept with a suspended session, unanswered
-    DONE = "done"  # its turn ended, or the command was carried out
-    REFUSED = "refused"  # the queue was full, the sender was told
-    IGNORED = "ignored"  # not allowed or not addressed: no text is kept
+    WAITING = "waiting"  # to be answered; no turn has started
+    COMMAND = "command"  # a command that has not run yet
+    RUNNING = "running"  # the turn is running
+    HELD = "held"  # kept unanswered with a suspended session
+    DONE = "done"  # the turn ended, or the command ran
+    REFUSED = "refused"  # the queue was full; the sender has been told
+    IGNORED = "ignored"  # not allowed or not addressed; no text is stored
 
 
 class TurnState(enum.StrEnum):
-    """Life of a turn."""
+    """Life cycle of a turn."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -56,7 +56,7 @@ class TurnState(enum.StrEnum):
 
 
 class ItemState(enum.StrEnum):
-    """Life of something to be shown in a chat."""
+    """Life cycle of an outbox item."""
 
     PENDING = "pending"
     ATTEMPTING = "attempting"
@@ -66,40 +66,41 @@ class ItemState(enum.StrEnum):
 
 
 class ApprovalState(enum.StrEnum):
-    """Life of a question whether a tool may run."""
+    """Life cycle of a tool approval."""
 
     OPEN = "open"
     ALLOWED = "allowed"
     DENIED = "denied"
     EXPIRED = "expired"
-    USED = "used"  # the call that was allowed has begun
+    USED = "used"  # the allowed call has started
 
 
 class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A call as the model made it; `arguments` is its exact text."""
+    """A tool call of the model; `arguments` is the exact text."""
 
     id: str
     name: str
     arguments: str
-    extra: bytes | None = None  # opaque parts a provider wants back, such as signatures
+    extra: bytes | None = None  # opaque data that the provider wants back, such as signatures
 
 
 class Attachment(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A file that came with a message.
 
-    Where it is put is settled when the message is taken in; it is fetched when its turn begins, and
-    what came of that is written into the row: `fetched`, or `trouble`, and `heard` for speech.
+    `path` is fixed when the message is received. The file is downloaded when its turn starts, and
+    the result is written into the row: `fetched` or `trouble`, and the transcript (`heard`) of
+    speech.
     """
 
-    name: str  # as its sender called it; only words
-    media_type: str  # as the platform says; what the file holds may differ
-    path: str  # in the workspace
-    ref: str = ""  # what the adapter needs to fetch it
-    size: int | None = None  # bytes; None: not known
-    voice: bool = False  # recorded to be listened to in place of words
+    name: str  # name given by the sender; display only
+    media_type: str  # claimed by the platform; the content may differ
+    path: str  # inside the workspace
+    ref: str = ""  # reference that the adapter needs for the download
+    size: int | None = None  # bytes; None: unknown
+    voice: bool = False  # a voice message
     fetched: bool = False
-    trouble: str = ""  # why it is not there, in words for the model
-    heard: str = ""  # what is said in it
+    trouble: str = ""  # reason why the file is missing, worded for the model
+    heard: str = ""  # transcript
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -109,14 +110,14 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     content: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
-    interrupted: str | None = None  # why an assistant's text is not whole
-    sender: str | None = None  # who said it, in a session shared by several people
-    files: tuple[Attachment, ...] = ()  # that came with it
-    reasoning: bytes | None = None  # opaque, for replay to the provider that made it
+    interrupted: str | None = None  # why an assistant's text is incomplete
+    sender: str | None = None  # author, in a session shared by several people
+    files: tuple[Attachment, ...] = ()  # attachments of the message
+    reasoning: bytes | None = None  # opaque; replayed to the provider that created it
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """One stretch of a conversation with its own history."""
+    """One stretch of a conversation, with its own history."""
 
     id: str
     key: str
@@ -130,10 +131,10 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InboxEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """Something received, as stored before the platform is told that it arrived.
+    """A received message, command or reaction, stored before the arrival is acknowledged.
 
-    `source` and `event` together are what a redelivery repeats: (platform, account, chat) and the
-    platform's own id. `seq` grows over inbox and outbox together, so both make one timeline.
+    A redelivery repeats `source` (platform, account and chat) and `event` (the platform's own id).
+    `seq` increases over inbox and outbox together, so that both form one timeline.
     """
 
     id: str
@@ -144,29 +145,29 @@ class InboxEntry(msgspec.Struct, frozen=True, kw_only=True):
     state: InboxState
     payload: bytes | None
     received_at: int
-    decision: str = ""  # how access and routing decided, for `holdfast why`
-    seq: int = 0  # given by the store
+    decision: str = ""  # decision of access and routing, shown by `holdfast why`
+    seq: int = 0  # assigned by the store
     turn_id: str | None = None
     session_id: str | None = None
     settled_at: int | None = None
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """From a user's message to the final answer."""
+    """The work from a user's message to the final answer."""
 
     id: str
     session_id: str
     key: str
     address: str
     state: TurnState
-    request: str  # the first 1,000 characters of what was asked
+    request: str  # first 1,000 characters of the request
     started_at: int
     finished_at: int | None = None
     attempts: int = 0
     cause: str | None = None
     partial: str = ""  # last checkpoint of the visible text
-    resumed: int = 0  # how often an interrupted turn was taken up again
-    person: str = ""  # who asked
+    resumed: int = 0  # number of times an interrupted turn was resumed
+    person: str = ""  # requester
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,7 +183,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool's effect: recorded as started before it, as finished after it."""
+    """One tool execution: recorded as started before the effect and as finished afterwards."""
 
     turn_id: str
     call_id: str
@@ -193,11 +194,11 @@ class ToolRun(msgspec.Struct, frozen=True, kw_only=True):
     finished_at: int | None = None
     ok: bool | None = None
     result: str | None = None
-    attempt: int = 0  # the request of the turn that brought the call; 0: not known
+    attempt: int = 0  # model request of the turn that made the call; 0: unknown
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
-    """A question whether one call may run with exactly these arguments, and its answer."""
+    """A request for permission to run one call with exactly these arguments, and the answer."""
 
     id: str
     key: str
@@ -206,8 +207,8 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     call_id: str
     tool: str
     arguments: str  # exact text
-    person: str  # who asked for the turn
-    by_requester: bool  # that person may answer, not only an admin
+    person: str  # requester of the turn
+    by_requester: bool  # True if the requester may answer, not only an admin
     address: str
     asked_at: int
     expires_at: int
@@ -218,51 +219,51 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """What requests to models used, together."""
+    """Sum of the usage of several model requests."""
 
     input_tokens: int = 0
     output_tokens: int = 0
-    cached_tokens: int = 0  # of the input
-    cost: float | None = None  # dollars, of the requests whose cost is known; None: of none
+    cached_tokens: int = 0  # part of the input
+    cost: float | None = None  # dollars, over requests with a known cost; None: no cost is known
     requests: int = 0
-    unpriced: int = 0  # requests that used tokens at a price that nobody knows
+    unpriced: int = 0  # requests that used tokens at an unknown price
 
 
 class BudgetUsage(msgspec.Struct, frozen=True):
-    """What was spent on a day, of one thing that has a limit."""
+    """Spending of one budget on one day."""
 
-    tokens: int = 0  # what counts: used, and held back
+    tokens: int = 0  # counted against the limit: used and reserved
     cost: float = 0.0  # dollars
-    held_tokens: int = 0  # of these: for requests of which it is not known yet what they use
+    held_tokens: int = 0  # reserved part, for requests whose usage is not known yet
     held_cost: float = 0.0
 
     @property
     def used_tokens(self) -> int:
-        """What is known to be used."""
+        """Tokens that are known to be used."""
         return self.tokens - self.held_tokens
 
     @property
     def used_cost(self) -> float:
-        """The same in dollars."""
+        """Dollars that are known to be spent."""
         return self.cost - self.held_cost
 
 
 class StoreCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """How much there is of what."""
+    """Numbers of records in the store, by state."""
 
     active: int  # sessions
     suspended: int
     closed: int
-    waiting: int  # messages to be answered whose turn has not begun
+    waiting: int  # messages to be answered whose turn has not started
     held: int  # messages kept unanswered with a suspended session
-    to_show: int  # things that are not delivered yet
+    to_show: int  # outbox items that are not delivered yet
 
 
 class OutboxItem(msgspec.Struct, frozen=True, kw_only=True):
-    """Something a chat should show: an answer, a notice, a question, a file.
+    """Content that a chat should show: an answer, a notice, a question or a file.
 
-    `body` is what it should show, `shown` what is known to be shown already; both belong to
-    gateway/delivery.
+    `body` is the wanted content, `shown` the part already known to be shown; only gateway/delivery
+    interprets them.
     """
 
     id: str
@@ -274,28 +275,28 @@ class OutboxItem(msgspec.Struct, frozen=True, kw_only=True):
     shown: bytes = b""
     turn_id: str | None = None
     reply_to: str | None = None
-    final: bool = True  # False while the turn still writes it
+    final: bool = True  # False while the turn is still writing the item
     tries: int = 0
-    not_before: int = 0  # a platform's Retry-After, kept over a restart
+    not_before: int = 0  # the platform's Retry-After, kept across a restart
     error: str | None = None
-    seq: int = 0  # given by the store
+    seq: int = 0  # assigned by the store
     settled_at: int | None = None
 
 
 class ConversationSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What its owner must know to go on with a conversation."""
+    """Everything an actor needs to load a conversation."""
 
     active: Session | None = None
-    suspended: Session | None = None  # the last of them
-    newest: Session | None = None  # whatever its state
+    suspended: Session | None = None  # the one suspended last
+    newest: Session | None = None  # in any state
     waiting: tuple[InboxEntry, ...] = ()  # oldest first
-    held: int = 0  # how many wait in `suspended`
+    held: int = 0  # number of messages held with `suspended`
     last_turn: Turn | None = None  # of `active`, or else of `suspended`
     running: tuple[Turn, ...] = ()
 
 
 class MessageTrace(msgspec.Struct, frozen=True):
-    """Something received, and all that came of it."""
+    """An inbox entry with turn and outbox items."""
 
     entry: InboxEntry
     turn: Turn | None
@@ -303,21 +304,20 @@ class MessageTrace(msgspec.Struct, frozen=True):
 
 
 class EntryContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands around something received, and may be what it waits for."""
+    """Circumstances of an inbox entry that explain why the entry may still be waiting."""
 
-    session: Session | None = None  # of its turn, or that keeps it
-    attempt: Attempt | None = (
-        None  # the last of its turn, or of the one before it in its conversation
-    )
-    runs: tuple[ToolRun, ...] = ()  # of the same turn: the calls that are not over
-    questions: tuple[Approval, ...] = ()  # of the same: open ones
-    running: Turn | None = None  # the turn under way in its conversation
-    ahead: int = 0  # messages that wait there before it
-    together: int = 1  # messages that its turn answers
-    corrections: tuple[InboxEntry, ...] = ()  # edits and deletions in its chat, the newest first
+    session: Session | None = None  # session of the turn, or the one that holds the entry
+    attempt: Attempt | None = None
+    """Newest attempt of the turn, or of the running turn of the conversation."""
+    runs: tuple[ToolRun, ...] = ()  # unfinished tool runs of the same turn
+    questions: tuple[Approval, ...] = ()  # open approvals of the same turn
+    running: Turn | None = None  # turn running in the conversation
+    ahead: int = 0  # waiting messages before this one
+    together: int = 1  # messages answered by the same turn
+    corrections: tuple[InboxEntry, ...] = ()  # edits and deletions in the chat, newest first
 
 
 class SweepResult(msgspec.Struct, frozen=True):
-    """How much was forgotten."""
+    """Number of deleted rows."""
 
     ignored: int

@@ -1,7 +1,7 @@
-"""What can be configured about the store and about conversations.
+"""Configuration of the store and of conversations.
 
-A settings struct may have a method `conflicts`: it yields a key's path inside the struct, and what
-is wrong with that key in view of the others.
+A settings struct may have a method `conflicts`: it yields the path of a key inside the struct, and
+the reason why that key contradicts the others.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ POSTGRESQL = "postgresql"
 
 
 class StoreSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The database that holds conversations and everything that must survive."""
+    """The database that holds conversations and all other durable state."""
 
     url: Annotated[
         Secret | None,
@@ -29,23 +29,23 @@ class StoreSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def engine(self) -> str:
-        """Which database it is: `sqlite` or `postgresql`."""
+        """Kind of database: `sqlite` or `postgresql`."""
         scheme = urlsplit(self.url.reveal()).scheme if self.url else SQLITE
         return scheme.partition("+")[0]  # `postgresql+psycopg` names the driver as well
 
     def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """See the module."""
+        """Yield an unsupported URL scheme."""
         if self.engine not in {SQLITE, POSTGRESQL}:
             yield ("url",), "must begin with sqlite:/// or postgresql://"
 
 
 class SessionSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When a conversation starts anew, and who shares one."""
+    """When conversations are reset, and who shares one."""
 
     reset: Annotated[
         Literal["none", "idle", "daily", "both"],
         Meta(
-            description="When a conversation starts anew by itself: never, "
+            description="When a conversation is reset automatically: never, "
             "after `idle_minutes` of silence, every day at `daily_at`, or both."
         ),
     ] = "none"
@@ -74,21 +74,21 @@ class SessionSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     on_interrupted: Annotated[
         Literal["suspend", "resume"],
         Meta(
-            description="After a restart in the middle of a turn: tell the user and wait, "
-            "or take the turn up again (at most 3 times)."
+            description="After a restart during a turn: notify the user and wait, "
+            "or resume the turn (at most 3 times)."
         ),
     ] = "suspend"
     keep_days: Annotated[
         Annotated[int, Meta(ge=1)] | None,
         Meta(
-            description="Days after which a conversation that is closed or suspended, and was not "
-            "used since, is deleted with all that belongs to it; of those that go on the history "
-            "stays, and what was received, shown and run before is forgotten. Left out: never."
+            description="Days after which an unused conversation that is closed or suspended is deleted "
+            "with all its data. A conversation that continues keeps its history, but older records of "
+            "received messages, shown messages and tool runs are deleted. Left out: never."
         ),
     ] = None
 
     def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """See the module."""
+        """Yield reset keys that are missing or have no effect."""
         for key, value, users in (
             ("idle_minutes", self.idle_minutes, ("idle", "both")),
             ("daily_at", self.daily_at, ("daily", "both")),

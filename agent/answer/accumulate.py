@@ -1,7 +1,7 @@
-"""Sans-IO: collects the chunks of one model answer.
+"""Sans-IO: accumulator for the chunks of one model answer.
 
-Feed every chunk; what comes back is what can be shown at once. `result` says what was received so
-far, at any moment: an answer that broke off is judged by the very same record as a whole one.
+`feed` takes a chunk and returns the deltas to display. `result` may be called at any moment and
+returns everything received so far: truncated and complete answers are judged by the same record.
 """
 
 import enum
@@ -31,7 +31,7 @@ from agent.model.contract import (
 
 
 class FinishReason(enum.StrEnum):
-    """Why the model stopped, in one set of words for all services."""
+    """Reason the model stopped, normalized across services."""
 
     STOP = "stop"
     TOOL_CALLS = "tool_calls"
@@ -40,7 +40,7 @@ class FinishReason(enum.StrEnum):
 
 
 class ProgressKind(enum.Enum):
-    """What kind of thing the model is busy with."""
+    """Kind of output that the model is producing."""
 
     TEXT = "text"
     REASONING = "reasoning"
@@ -48,25 +48,25 @@ class ProgressKind(enum.Enum):
 
 
 class StepResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What one request gave, whole or not."""
+    """Everything received from one request, complete or truncated."""
 
     text: str = ""
     reasoning: str = ""
     calls: tuple[StepCall, ...] = ()
     finish_reason: FinishReason | None = None
     raw_finish_reason: str = ""
-    end_marker_seen: bool = False  # the wire's own end mark came
+    end_marker_seen: bool = False  # the protocol's end marker, such as `[DONE]`
     usage: UsageChunk | None = None
-    received_characters: int = 0  # characters of text, reasoning and arguments
+    received_characters: int = 0  # text, reasoning and arguments together
     request_id: str = ""
-    opaque_parts: tuple[
-        dict[str, Any], ...
-    ] = ()  # parts of the thinking that the service wants back
-    unstreamed: bool = False  # it came in one piece, whatever was asked for
+    opaque_parts: tuple[dict[str, Any], ...] = ()
+    """Reasoning parts to send back to the service unchanged."""
+
+    unstreamed: bool = False  # the answer arrived as one document, even if a stream was requested
 
     @property
     def ended(self) -> bool:
-        """The service said, in one way or another, that the answer is over."""
+        """True after terminal evidence: finish reason, end marker or standalone usage event."""
         counted = self.usage is not None and self.usage.alone
         return self.finish_reason is not None or self.end_marker_seen or counted
 
@@ -99,21 +99,21 @@ _FINISH_REASONS = {
 
 
 def normalize_finish_reason(raw: str) -> FinishReason:
-    """Put a service's word into ours; a word nobody knows means that it stopped."""
+    """Map a service's finish reason to ours; unknown reasons count as `STOP`."""
     return _FINISH_REASONS.get(raw.strip().lower(), FinishReason.STOP)
 
 
 class Accumulator:
-    """Collects one answer.
+    """Accumulator for one answer.
 
-    `prefix` makes ids for calls that came without one, `taken` are the ids that the conversation
-    already holds.
+    `id_prefix` starts the ids generated for calls that arrive without one; `taken_ids` are the call
+    ids already used in the conversation.
     """
 
     def __init__(
         self, tools: Sequence[ToolSchema], id_prefix: str, taken_ids: frozenset[str] = frozenset()
     ) -> None:
-        self.progress: ProgressKind | None = None  # the latest kind
+        self.progress: ProgressKind | None = None  # kind of the latest progress
         self.received_characters = 0
         self._id_prefix = id_prefix
         self._taken_ids = taken_ids
@@ -131,11 +131,14 @@ class Accumulator:
 
     @property
     def ended(self) -> bool:
-        """The service gave its reason to stop, or its end mark."""
+        """True after a finish reason or an end marker."""
         return self._finish_reason is not None or self._end_marker_seen
 
     def feed(self, chunk: Chunk) -> tuple[TextDelta | ReasoningDelta, ...]:
-        """Take a chunk; `received` grows when, and only when, it made progress."""
+        """Add a chunk and return its deltas.
+
+        `received_characters` grows if and only if the chunk made progress.
+        """
         match chunk:
             case TextChunk(text):
                 return self._on_text(text)
@@ -160,14 +163,14 @@ class Accumulator:
         return ()
 
     def close(self) -> tuple[TextDelta | ReasoningDelta, ...]:
-        """The wire is over: give what was held back."""
+        """Return the text that was held back; call once, after the last chunk."""
         thought, answer = self._think_splitter.close()
         return self._add_deltas(thought, answer)
 
     def result(self) -> StepResult:
-        """Say what was received so far."""
+        """Return everything received so far."""
         counted = self._usage is not None and self._usage.alone
-        # An answer that was cut off at the length limit proves nothing about its last call.
+        # The finish reason `length` does not prove that the last call is complete.
         ended = self._finish_reason is not FinishReason.LENGTH and (self.ended or counted)
         return StepResult(
             text="".join(self._text),
@@ -217,6 +220,6 @@ class Accumulator:
 
     def _on_finish(self, reason: str) -> None:
         finish = normalize_finish_reason(reason)
-        # A refusal stays one, whatever polite word follows it.
+        # Some services send `stop` after a refusal; the refusal wins.
         if self._finish_reason is not FinishReason.REFUSED:
             self._finish_reason, self._raw_finish_reason = finish, reason

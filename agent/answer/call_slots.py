@@ -1,9 +1,10 @@
-"""Sans-IO: puts the pieces of tool calls together, for every way services are known to send them.
+"""Sans-IO: assembly of streamed tool calls from the delta formats of all known services.
 
-Services disagree on what `index` and `id` mean. The rules, in order: another index is another
-call; a new id at the same index only when the piece has a name or the call before it is whole; a
-name without id begins a new call when the one before it is whole. Without an index the id decides,
-then the name, then the piece belongs to the last call.
+Services disagree on the meaning of `index` and `id`. The rules, in order: a different index is a
+different call; a new id at the same index starts a call only if the piece has a name or the
+previous call is complete; a name without an id starts a call if the previous call is complete.
+Without an index the id selects the call, then a name starts one; otherwise the piece belongs to
+the last call.
 """
 
 import enum
@@ -17,38 +18,38 @@ from agent.model.contract import CallChunk, ToolSchema
 
 
 class ArgumentsState(enum.Enum):
-    """How much of a call's arguments is there."""
+    """Completeness of a call's arguments."""
 
-    NONE = "none"  # nothing but the name
-    TRUNCATED = "cut"  # a beginning without its end
+    NONE = "none"  # only the name arrived
+    TRUNCATED = "cut"  # the end is missing
     INVALID = "bad"  # closed, but not one JSON object
     COMPLETE = "whole"  # exactly one JSON object
 
 
 class StepCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool call as far as it was received."""
+    """Received part of a tool call."""
 
     id: str
     name: str
     arguments: str
     arguments_state: ArgumentsState
-    sealed: bool  # something that followed proves that the call had ended
+    sealed: bool  # later input proves that the call had ended
     extra: bytes | None = None
 
 
 def classify_arguments(arguments: str) -> ArgumentsState:
-    """Judge arguments by strict JSON; nothing is repaired."""
+    """Classify arguments by strict JSON parsing, without repairs."""
     if not arguments.strip():
         return ArgumentsState.NONE
     try:
         decoded = msgspec.json.decode(arguments)
-    except (msgspec.DecodeError, RecursionError):  # the latter: nested without end
+    except (msgspec.DecodeError, RecursionError):  # RecursionError: nested too deeply
         return ArgumentsState.INVALID if _is_closed(arguments) else ArgumentsState.TRUNCATED
     return ArgumentsState.COMPLETE if isinstance(decoded, dict) else ArgumentsState.INVALID
 
 
 def _is_closed(arguments: str) -> bool:
-    """Nothing is missing at the end; a fence around it counts when it is closed as well."""
+    """Return True if the text ends in a closing bracket; a code fence around it must be closed."""
     text = arguments.strip()
     if text.startswith("```"):
         text = text.removesuffix("```").rstrip() if text.endswith("```") else ""
@@ -56,7 +57,11 @@ def _is_closed(arguments: str) -> bool:
 
 
 class _CallSlot:
-    """One call under construction; `started` and `touched` count pieces, to see what is sealed."""
+    """One call under construction.
+
+    `started` and `touched` are piece counts: a call is sealed if another call started after its
+    last piece.
+    """
 
     __slots__ = ("ended", "extra", "id", "index", "name", "pieces", "size", "started", "touched")
 
@@ -67,7 +72,7 @@ class _CallSlot:
         self.pieces: list[str] = []
         self.size = 0  # characters of arguments
         self.extra: bytes | None = None
-        self.ended = False  # the wire said so
+        self.ended = False  # the service marked the end of this call
         self.started = self.touched = at
 
     @property
@@ -76,7 +81,7 @@ class _CallSlot:
 
     @property
     def whole(self) -> bool:
-        # Most pieces do not end in a brace, and need no parsing to see that more must follow.
+        # Skip the parse for the usual piece, which does not end in a brace.
         last = next((piece for piece in reversed(self.pieces) if piece.strip()), "")
         return (
             last.rstrip().endswith("}")
@@ -84,11 +89,11 @@ class _CallSlot:
         )
 
     def is_restated_by(self, arguments: str) -> bool:
-        """Some services end with one piece that repeats all arguments."""
+        """Detect the final piece in which some services repeat all arguments."""
         return len(arguments) == self.size and self.whole and arguments == self.arguments
 
     def repeats_name_of(self, other: "_CallSlot") -> bool:
-        """Some services repeat the name in every piece, also after the call was whole."""
+        """Detect a slot that exists only because a service repeats the name in every piece."""
         same_place = self.index == other.index and self.name == other.name
         return same_place and not self.id and not self.size
 
@@ -105,7 +110,7 @@ class CallSlots:
         return bool(self._slots)
 
     def feed(self, piece: CallChunk) -> bool:
-        """Take a piece; true when it brought anything new."""
+        """Add a piece; return True if anything was new."""
         self._fed_count += 1
         slot = self._slot_for(piece)
         if piece.id and not slot.id:
@@ -124,7 +129,11 @@ class CallSlots:
     def calls(
         self, id_prefix: str, taken_ids: frozenset[str], *, ended: bool
     ) -> tuple[StepCall, ...]:
-        """Give the calls in order; `ended` when the service said that the answer is over."""
+        """Return the calls in order of arrival.
+
+        `ended` means that the service ended the answer, which seals all calls. Calls without an id,
+        and calls whose id is in `taken_ids`, get a unique one.
+        """
         used = set(taken_ids)
         slots = [
             slot
@@ -191,7 +200,7 @@ class CallSlots:
         return True
 
     def _fill_empty_arguments(self, name: str, arguments: str, *, ended: bool) -> str:
-        """Nothing at all means `{}` only for a tool that needs nothing, when nothing can follow."""
+        """Replace missing arguments by `{}` if the tool requires none and the answer has ended."""
         tool = self._tools.get(name)
         if arguments.strip() or not ended or tool is None or tool.parameters.get("required"):
             return arguments
@@ -199,7 +208,7 @@ class CallSlots:
 
 
 def _split_objects(arguments: str) -> list[str]:
-    """Take apart several whole objects that were written one after the other."""
+    """Split concatenated JSON objects; return anything else unchanged."""
     decoder = json.JSONDecoder()
     parts: list[str] = []
     rest = arguments.strip()

@@ -1,18 +1,18 @@
-"""Sans-IO: whether an answer only says what the model is about to do.
+"""Sans-IO: detection of answers that announce an action without calling a tool.
 
-Some models write "I'll now read the file:" and stop, without the call that should follow. To people
-that looks like a promise, and nothing comes of it. Such a text is short, ends with the announcement,
-asks nothing and leaves nothing to somebody else or to a later time. What is not clearly so is taken
-for an answer: one request too many is worse than a promise that somebody has to recall.
+Some models write "I'll now read the file:" and stop without making the call. The user waits for an
+action that never happens. Such a text is short, ends with the announcement, asks no question and
+does not depend on the user or on a later time. Doubtful texts count as ordinary answers: an
+unnecessary extra request is worse than an announcement that the user has to follow up.
 """
 
 import functools
 import re
 
 _MAX_LENGTH = 300  # characters of the whole text
-_MAX_REMARK_LENGTH = 160  # of what stands in front of the announcement
+_MAX_REMARK_LENGTH = 160  # characters before the announcement
 
-_QUESTION = re.compile(r"[?？؟]")  # noqa: RUF001 - as Chinese writes
+_QUESTION = re.compile(r"[?？؟]")  # noqa: RUF001 - Chinese punctuation
 _STRUCTURED_CONTENT = re.compile(r"```|~~~|^\s*(?:[-+•|>]|\d+[.)]\s|\*\s)", re.MULTILINE)
 _EMPHASIS_MARKS = re.compile(r"[*_`]+")
 _SENTENCE = re.compile(r"(?<=[.!:…])\s+|(?<=[。！：])|\n+")  # noqa: RUF001
@@ -20,7 +20,7 @@ _SENTENCE = re.compile(r"(?<=[.!:…])\s+|(?<=[。！：])|\n+")  # noqa: RUF001
 
 @functools.cache
 def _compile_any(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    # Only when it is used: it takes longer than most of our modules take to load.
+    # Compiled on first use: compiling takes longer than importing most modules of this project.
     return re.compile("|".join(f"(?:{each})" for each in patterns), re.IGNORECASE)
 
 
@@ -103,7 +103,7 @@ _WAIT_PATTERNS = (
     r"^un (?:instant|moment|momento)(?:,? (?:s['’]il (?:vous|te) pla[iî]t|por favor))?\W*$",  # noqa: RUF001
     r"^(?:请)?稍(?:等|候)\W*$",
 )
-"""Asks for patience while the model does what it did not begin to do."""
+"""Requests to wait, for an action that the model has not started."""
 
 _LATER_PATTERNS = (
     r"\b(?:tomorrow|later|next time|from now on|in (?:the )?future|as soon as|whenever|until|unless)\b",
@@ -122,11 +122,11 @@ _REQUEST_PATTERNS = (
     r"\bdites-moi\b|\bdis-moi\b|\b(?:dime|dígame)\b|\bpor favor,? (?:conf|indi|env|di)",
     "请(?:告诉|确认|提供|选择|给)|吗|呢",
 )
-"""It is somebody else's turn."""
+"""Requests for input from the user."""
 
 
 def is_only_announcement(text: str) -> bool:
-    """Tell whether the text is an announcement and, at most, a remark in front of it."""
+    """Return True if the text consists of an announcement, after at most a short remark."""
     text = text.strip()
     if len(text) > _MAX_LENGTH or _QUESTION.search(text) or _STRUCTURED_CONTENT.search(text):
         return False

@@ -1,9 +1,8 @@
-"""Sans-IO: makes strict JSON of what a model meant as JSON, where nothing has to be guessed.
+"""Sans-IO: lossless repair of almost-valid JSON arguments.
 
-Four slips leave no doubt about the meaning: raw control characters inside strings, a comma behind
-the last member, Python's words for true, false and null, and a code fence around the whole. A
-brace, bracket or quote is never added or taken away, so that arguments that were cut off stay
-unreadable.
+Four mistakes leave no doubt about the meaning: raw control characters inside strings, a trailing
+comma, Python's True, False and None, and a code fence around the whole text. Braces, brackets and
+quotes are never added or removed, so truncated arguments remain invalid.
 """
 
 import re
@@ -11,12 +10,12 @@ import re
 import msgspec
 
 _FENCE = "```"
-_FENCE_LINE = re.compile(r"```\w*")  # with the language's name
+_FENCE_LINE = re.compile(r"```\w*")  # with an optional language name
 _TOKEN = re.compile(
-    r'(?P<string>"(?:[^"\\]++|\\.?)*+"?)'  # without its end it swallows all that follows
+    r'(?P<string>"(?:[^"\\]++|\\.?)*+"?)'  # an unterminated string extends to the end
     r"|(?P<last_comma>,(?=\s*+[}\]]))"
     r"|(?P<word>[A-Za-z_]\w*+)"
-    r"|[{\[]\s*+,?"  # a comma with nothing before it is no last one
+    r"|[{\[]\s*+,?"  # a comma without a member before it is not a trailing comma
     r'|[^",A-Za-z_{\[]++|,',
     re.DOTALL,
 )
@@ -26,7 +25,7 @@ _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
 def repair_json(arguments: str) -> str | None:
-    """Give the same arguments as one strict JSON object; None where that would take a guess."""
+    """Return the arguments as one strict JSON object; None if that would require guessing."""
     text = _TOKEN.sub(_repair_token, _without_fence(arguments))
     return text if _is_object(text) else None
 
@@ -52,7 +51,7 @@ def _repair_token(piece: re.Match[str]) -> str:
 
 
 def _escape_control(found: re.Match[str]) -> str:
-    if found[0].startswith("\\"):  # an escape; a wrong one is nothing we can put right
+    if found[0].startswith("\\"):  # an escape sequence; invalid ones stay as they are
         return found[0]
     return _SHORT_ESCAPES.get(found[0], f"\\u{ord(found[0]):04x}")
 

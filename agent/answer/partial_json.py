@@ -1,8 +1,8 @@
-"""Sans-IO: what can be read of a JSON object of which only the beginning was received.
+"""Sans-IO: reader for the string members of a truncated JSON object.
 
-The text may end anywhere: inside a key, a number or an escape, between the two halves of a
-character that is written as two escapes. What is read is always a beginning of what the whole
-object would have said; a character whose writing was cut is left off, never guessed.
+The text may end anywhere: inside a key, a number or an escape, or between the two halves of a
+surrogate pair. Every value returned is a prefix of the value in the complete object; a character
+whose escape was truncated is dropped, never guessed.
 """
 
 import json
@@ -10,8 +10,8 @@ import re
 
 import msgspec
 
-# The longest beginning of a string's inside that decodes by itself. The plus signs behind the
-# quantifiers forbid going back, which makes it one pass without a memory of every step.
+# The longest prefix of a string's content that decodes by itself. Possessive quantifiers rule out
+# backtracking: one pass, constant memory.
 _STRING_PREFIX = re.compile(
     r"""(?:
         [^"\\\ud800-\udfff]++
@@ -27,17 +27,17 @@ _UP_TO_BRACKET = re.compile(r'[^"\[\]{}]*+')
 
 
 class PartialString(msgspec.Struct, frozen=True):
-    """A string of the object."""
+    """A string value, possibly truncated."""
 
     text: str
-    complete: bool  # its end was received
+    complete: bool  # the closing quote was received
 
 
 def read_string_members(prefix: str) -> dict[str, PartialString]:
-    """Give the string members of the outermost object, in the order of their writing.
+    """Return the string members of the outermost object, in document order.
 
-    Members that are no strings are passed over. Reading ends where the text does, or where it is
-    no JSON any more. Control characters inside strings are taken as they are.
+    Members of other types are skipped. Reading stops at the end of the text or at the first
+    invalid JSON. Control characters inside strings are accepted.
     """
     found: dict[str, PartialString] = {}
     at = _skip_past(prefix, 0, "{")
@@ -63,13 +63,13 @@ def _skip_blanks(text: str, at: int) -> int:
 
 
 def _skip_past(text: str, at: int, mark: str) -> int | None:
-    """Give the place behind `mark`, if it is the next that stands there."""
+    """Return the position after `mark` if that is the next non-blank character, else None."""
     at = _skip_blanks(text, at)
     return at + 1 if text.startswith(mark, at) else None
 
 
 def _read_string(text: str, at: int) -> tuple[PartialString | None, int]:
-    """Read a string; None when none begins there."""
+    """Return the string at `at` and the following position; None if no string starts there."""
     if not text.startswith('"', at):
         return None, at
     inside = _STRING_PREFIX.match(text, at + 1)
@@ -80,7 +80,7 @@ def _read_string(text: str, at: int) -> tuple[PartialString | None, int]:
 
 
 def _skip_value(text: str, at: int) -> int | None:
-    """Give the place behind a value that is no string; None when its end is not there."""
+    """Return the position after a value that is not a string; None if the value is truncated."""
     if text.startswith(("{", "["), at):
         return _skip_container(text, at)
     scalar = _SCALAR.match(text, at)

@@ -1,8 +1,8 @@
-"""Sans-IO: what a model thought, kept so that its service can be given it back.
+"""Sans-IO: storage format of a model's reasoning, for replay to the same service.
 
-Services that let a model think across several requests want its thoughts returned as they were:
-signed, encrypted or in parts of their own making. Only the service and model that made them can
-read them, so they are kept under its name and given to nobody else.
+Services that support reasoning across several requests expect it back unchanged: signed,
+encrypted or in parts of their own format. Only the service and model that produced the reasoning
+can use it, so it is stored under the target's label and replayed to no other target.
 """
 
 from collections.abc import Mapping
@@ -11,26 +11,26 @@ from typing import Any
 import msgspec
 
 _APPENDED_FIELDS = frozenset({"text", "thinking", "summary", "data", "signature"})
-"""Fields of which a stream sends pieces; any other field replaces what was there."""
+"""Fields that a stream sends in pieces; other fields replace the previous value."""
 
 
 class ReasoningBlocks(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was thought in one answer."""
+    """Reasoning of one answer."""
 
-    by: str  # the target's label: who can read it
-    text: str = ""  # as people may see it
-    parts: tuple[dict[str, Any], ...] = ()  # as the service wants them back
+    by: str  # label of the target that produced the reasoning and can read it
+    text: str = ""  # for display
+    parts: tuple[dict[str, Any], ...] = ()  # for replay, in the service's format
 
 
 def encode_reasoning(thoughts: ReasoningBlocks) -> bytes | None:
-    """Write for `Message.reasoning`; None when there is nothing to keep."""
+    """Encode for `Message.reasoning`; None if there is no reasoning."""
     if not thoughts.text and not thoughts.parts:
         return None
     return msgspec.json.encode(thoughts)
 
 
 def decode_reasoning(row: bytes | None, by: str) -> ReasoningBlocks | None:
-    """Read what this very target thought; None for thoughts of others, and for none."""
+    """Decode `Message.reasoning`; None if absent or produced by another target."""
     if row is None:
         return None
     thoughts = msgspec.json.decode(row, type=ReasoningBlocks)
@@ -38,7 +38,7 @@ def decode_reasoning(row: bytes | None, by: str) -> ReasoningBlocks | None:
 
 
 def merge_part(parts: dict[int, dict[str, Any]], index: int, fields: Mapping[str, Any]) -> None:
-    """Add a piece to the part that it belongs to."""
+    """Merge a streamed piece into the part with this index."""
     part = parts.setdefault(index, {})
     for name, value in fields.items():
         before = part.get(name)

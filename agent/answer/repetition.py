@@ -1,36 +1,36 @@
-"""Sans-IO: notices that a model says the same block over and over.
+"""Sans-IO: detection of a model that repeats the same block endlessly.
 
-Only exact repetition counts, and only of blocks of some length: tables, drawings and rules of
-equal marks repeat short pieces for good reasons. The price is that a short phrase without end is
-not noticed here; the output limit ends it.
+Only exact repetition of blocks of at least 60 characters counts, because tables, drawings and
+horizontal rules legitimately repeat short pieces. An endlessly repeated short phrase is therefore
+not detected here; the output limit ends such an answer.
 """
 
 _MIN_PERIOD = 60  # characters of one block
 _MIN_REPEATS = 5
-_WINDOW = 16_384  # characters at the end of what was fed
+_WINDOW = 16_384  # characters at the end of the text
 _MIN_LOOP_LENGTH = _WINDOW // 2
-_CHECK_INTERVAL = 4096  # characters between two looks
+_CHECK_INTERVAL = 4096  # characters between two checks
 _MAX_PERIOD = _WINDOW // _MIN_REPEATS
-# A loop is noticed at the first look after it has become long enough, so this much holds it whole.
+# A loop is detected at the first check after reaching the minimum length, so this is enough.
 _KEPT_CHARACTERS = _WINDOW + _CHECK_INTERVAL
 
 _SENTENCE_ENDS = frozenset(" \t\r\n.,;:!?)]}")
 
 
 class RepetitionDetector:
-    """Feed a text in pieces; how it was cut into pieces makes no difference."""
+    """Loop detector for a streamed text; the result does not depend on how the text is split."""
 
     def __init__(self) -> None:
         self._loop_start: int | None = None
-        self._pending_pieces: list[str] = []  # since the last look
-        self._pending_characters = 0  # their size
-        self._tail = ""  # the end of what was looked at
-        self._examined_characters = 0  # characters looked at
+        self._pending_pieces: list[str] = []  # fed since the last check
+        self._pending_characters = 0
+        self._tail = ""  # end of the examined text
+        self._examined_characters = 0
 
     def feed(self, text: str) -> int | None:
-        """Take a piece; once a loop is found, give how many characters stand before it.
+        """Add a piece; once a loop is found, return the number of characters before the loop.
 
-        The first occurrence of the repeated block belongs to the loop.
+        The first occurrence of the repeated block is part of the loop.
         """
         if self._loop_start is None:
             self._pending_pieces.append(text)
@@ -54,10 +54,10 @@ class RepetitionDetector:
 
 
 def _find_loop(text: str) -> int | None:
-    """Find where the loop begins that the text ends with."""
+    """Return the start of the loop at the end of the text, or None."""
     if len(text) < _MIN_LOOP_LENGTH:
         return None
-    backwards = text[::-1]  # only the search from the front is quick whatever the text
+    backwards = text[::-1]  # `str.find` has a linear worst case, `str.rfind` does not
     period = _find_period(backwards)
     if period < _MIN_PERIOD:
         return None
@@ -68,16 +68,16 @@ def _find_loop(text: str) -> int | None:
 
 
 def _find_period(text: str) -> int:
-    """Give the smallest period of the text's beginning; -1 when there is none to speak of.
+    """Return the smallest period of the text's prefix; -1 if there is none.
 
-    A beginning longer than any period, found again that near, can only stand one period further.
+    The sample is longer than any period, so the next occurrence is exactly one period further.
     """
     sample = text[: _MIN_LOOP_LENGTH - _MAX_PERIOD]
     return text.find(sample, 1, _MAX_PERIOD + len(sample))
 
 
 def _looped_length(text: str, period: int) -> int:
-    """Give the length of the longest beginning that repeats itself after `period` characters."""
+    """Return the length of the longest prefix that has this period."""
     least, most = period, len(text)
     while least < most:
         middle = (least + most + 1) // 2
@@ -89,6 +89,6 @@ def _looped_length(text: str, period: int) -> int:
 
 
 def _skip_sentence_end(text: str, start: int, period: int) -> int:
-    """Leave the marks that end the sentence before the loop to it, where the loop has them too."""
+    """Move the loop's start past punctuation that ends the sentence before the loop."""
     block = range(start, start + period)
     return next((at for at in block if text[at] not in _SENTENCE_ENDS), start)

@@ -1,14 +1,15 @@
-"""Sans-IO: joins the text of an answer that broke off with what the model sends to carry it on.
+"""Sans-IO: seam between the text of a cut answer and the model's continuation.
 
-The model is asked to begin by repeating the last words, so that the place is found to the letter.
-It may repeat more or fewer of them, none, or begin the whole answer anew. What it sends is held
-back for as long as something that follows could change how it is joined, and never longer than
-it agrees with the old text: a start that occurs nowhere near its end is shown at once.
+The continuation prompt asks the model to start by repeating the last words, so that the join is
+exact to the character. The model may repeat more or fewer words, none, or restart the whole answer.
+The continuation is held back while further input could still change the join, and only while it
+matches the old text: a continuation that occurs nowhere near the end of the old text is shown at
+once.
 
-Where several repetitions are possible the longest counts, and it counts before a new beginning:
-a wrong guess then shows something twice or drops one of several equal pieces, but loses nothing
-that was said once. So a text that only repeats itself ("abab…", "=====") may come out shorter by
-some of its equal pieces, never longer.
+If several overlaps are possible, the longest wins, and an overlap wins over a restart: a wrong
+guess then shows something twice or drops one of several equal pieces, but never loses unique text.
+A text that only repeats itself ("abab…", "=====") may therefore lose some of its equal pieces, but
+never gain any.
 """
 
 import re
@@ -16,46 +17,46 @@ import unicodedata
 
 import msgspec
 
-_OVERLAP_WINDOW = 4000  # characters at the end of the old text in which a repetition may begin
-_MIN_OVERLAP = 12  # characters; fewer are the same by chance
+_OVERLAP_WINDOW = 4000  # characters at the end of the old text that may be repeated
+_MIN_OVERLAP = 12  # characters; shorter matches occur by chance
 _MIN_RESTART = 48
-_KEEP_OLD_SHARE = 0.8  # of the old text, said again: the rest of the old text is kept as it is
+_KEEP_OLD_SHARE = 0.8  # a restart that repeats this share keeps the old text
 
-_CLOSING = frozenset(".,;:!?)]}»›”’…%'。、，．：；！？）】」』》")  # noqa: RUF001 - as Chinese writes
+_CLOSING = frozenset(".,;:!?)]}»›”’…%'。、，．：；！？）】」』》")  # noqa: RUF001 - Chinese marks
 _OPENING = frozenset("([{«‹“„¿¡（【「『《")  # noqa: RUF001
-_JOINER = "\u200d"  # between the parts of one emoji
+_JOINER = "\u200d"  # zero-width joiner, inside composed emoji
 _PAIRED_MARKUP = re.compile(r"\*+|_+|`+|~+|\"")
 _BLOCK = re.compile(r"\s*(?:[-*+][ \t]|\d+[.)][ \t]|#{1,6}[ \t]|>|\|)")
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(.*)")
 
 
 class TextUpdate(msgspec.Struct, frozen=True):
-    """What to do with the text that is shown."""
+    """Change to the visible text."""
 
-    text: str = ""  # to be appended to it
-    replaces: bool = False  # `text` takes the place of all of it: the model says something else
+    text: str = ""
+    replaces: bool = False  # `text` replaces all visible text instead of being appended
 
 
 class Seam:
-    """Feed the pieces of the continuation; each gives what becomes of the text that is shown.
+    """Join of an old text and its streamed continuation; each piece yields a `TextUpdate`.
 
-    Without `may_replace` the old text stays whatever comes: a model that begins anew and says
-    something else is not listened to.
+    Without `may_replace` the old text always stays: a continuation that restarts the answer with
+    different content is ignored.
 
-    `apart`: the old text is whole, and what comes is said after it. Only what repeats it is left
-    out; the rest begins a paragraph of its own.
+    With `new_paragraph` the old text is complete. Repeated text is trimmed, and the rest starts a
+    new paragraph.
     """
 
     def __init__(self, old: str, *, may_replace: bool = True, new_paragraph: bool = False) -> None:
         self._old = old.rstrip() if new_paragraph else old
         self._new_paragraph = new_paragraph
-        self._trailing_blanks = old[len(self._old) :]  # the model may write them again
+        self._trailing_blanks = old[len(self._old) :]  # the model may repeat them
         self._tail = self._old[-_OVERLAP_WINDOW:]
         self._may_replace = may_replace
-        self._held_pieces: list[str] = []  # held back
-        self._held_characters = 0  # of them, in characters
-        self._restart_characters = 0  # characters that agree with the beginning of the old text
-        self._overlap_at = 0  # where in the tail all that is held occurs first; -1: nowhere
+        self._held_pieces: list[str] = []
+        self._held_characters = 0
+        self._restart_characters = 0  # length of the prefix shared with the old text
+        self._overlap_at = 0  # first occurrence of the held text in the tail; -1: none
         self._joined = not old
         self._ignoring = False
         self._has_added = False
@@ -64,26 +65,26 @@ class Seam:
 
     @property
     def added_nothing(self) -> bool:
-        """Nothing was added, or blanks only; final after `close`."""
+        """True if the continuation added nothing but blanks; final after `close`."""
         return not self._has_added
 
     @property
     def repeated_ending(self) -> bool:
-        """The model said again how the old text ends, and no more; final after `close`."""
+        """True if the model only repeated the end of the old text; final after `close`."""
         return self._repeated_ending
 
     @property
     def ignored_rewrite(self) -> bool:
-        """The model began anew and says something else, which nobody is shown."""
+        """True if the model restarted with different content, which is not shown."""
         return self._ignoring
 
     @property
     def restarted(self) -> bool:
-        """The model began the answer from its beginning; final after `close`."""
+        """True if the model restarted the answer from its beginning; final after `close`."""
         return self._restarted
 
     def feed(self, text: str) -> TextUpdate:
-        """Take a piece of the continuation."""
+        """Add a piece of the continuation."""
         if self._joined:
             return self._append(text)
         if self._new_paragraph and not self._held_pieces:
@@ -94,10 +95,10 @@ class Seam:
         return TextUpdate() if self._is_undecided() else self._join("".join(self._held_pieces))
 
     def close(self, *, cut: bool = False) -> TextUpdate:
-        """Nothing follows; `cut` when the continuation was cut off as well.
+        """Decide about the held text; `cut` means that the continuation was cut off as well.
 
-        What may have been the beginning of a repetition is then dropped: the next continuation
-        says it again, but what is shown twice stays.
+        After a cut, an undecided overlap is dropped: the next continuation will contain it again,
+        while text shown twice could not be taken back.
         """
         if self._joined:
             return TextUpdate()
@@ -116,7 +117,7 @@ class Seam:
                 len(text) if text == expected else _common_prefix_length(text, expected)
             )
         self._held_pieces.append(text)
-        # The place stays the same for as long as what comes is what stands there.
+        # Search again only if the new piece differs from the text at the known position.
         if self._overlap_at >= 0 and not self._tail.startswith(
             text, self._overlap_at + self._held_characters
         ):
@@ -124,8 +125,8 @@ class Seam:
         self._held_characters += len(text)
 
     def _is_undecided(self) -> bool:
-        # All that is held occurs near the end: the overlap may still become longer.
-        # All that is held is the old text's beginning: the model may be saying all of it again.
+        # Either the held text occurs near the end of the old text, so the overlap may still grow,
+        # or the held text is a prefix of the old text, so the model may be repeating everything.
         return self._overlap_at >= 0 or self._restart_characters == self._held_characters
 
     def _join(self, held: str, *, closed: bool = False) -> TextUpdate:
@@ -153,21 +154,21 @@ class Seam:
         rest = held[overlap:]
         self._joined = closed or bool(rest.strip())
         if not rest.strip():
-            return TextUpdate()  # blanks, so far; what they part may follow
+            return TextUpdate()  # only blanks so far; text may follow
         self._held_pieces = []
         if overlap and rest[0].isspace():
             return self._append(rest.removeprefix(self._trailing_blanks))
         return self._append("\n" * (2 - self._trailing_blanks.count("\n")) + rest)
 
     def _restart_threshold(self, *, closed: bool) -> float:
-        # An answer cut off early in its second beginning had no time to show more of it, and most
-        # of a short text says as much as a piece of a long one.
+        # A continuation that ends early in a restart cannot match more characters, and most of a
+        # short text is as significant as 48 characters of a long one.
         whole = closed and self._restart_characters == self._held_characters
         most = 0.0 if whole else _KEEP_OLD_SHARE * len(self._old)
         return min(max(_MIN_OVERLAP, most), _MIN_RESTART)
 
     def _overlap_length(self, held: str, *, closed: bool) -> int:
-        """How many characters at the end of the old text are repeated."""
+        """Return the length of the longest overlap of old suffix and held prefix."""
         if self._restart_characters == len(self._old):
             return self._restart_characters
         if closed and self._tail.endswith(held):
@@ -189,12 +190,12 @@ def _common_prefix_length(one: str, other: str) -> int:
 
 
 def _separator(old: str, new: str) -> str:
-    """Say what belongs between two texts of which neither repeats anything of the other."""
+    """Choose the separator between two texts that do not overlap."""
     if not new or old[-1].isspace() or new[0].isspace():
         return ""
     open_fence, last_closes = _fence_state(old)
     if last_closes:
-        return "\n"  # anything else on the line of a closing fence would open it again
+        return "\n"  # text on the line of a closing fence would reopen the code block
     last_line = old[old.rfind("\n") + 1 :]
     if open_fence or _continues_word(old[-1], new[0]) or _closes_markup(last_line, new):
         return ""
@@ -202,10 +203,10 @@ def _separator(old: str, new: str) -> str:
 
 
 def _continues_word(last: str, first: str) -> bool:
-    """Tell whether a character may stand directly behind another inside one sentence or word.
+    """Return True if `first` may directly follow `last` within a word or sentence.
 
-    Letters that have no case, as Chinese or Arabic ones, say nothing about where a word begins;
-    like small letters they are taken for the rest of one.
+    Caseless letters, as in Chinese or Arabic, do not show word boundaries and are treated like
+    lower-case letters.
     """
     letter = first.isalpha() and not first.isupper()
     number = last.isdecimal() and first.isdecimal()
@@ -214,13 +215,13 @@ def _continues_word(last: str, first: str) -> bool:
 
 
 def _closes_markup(line: str, new: str) -> bool:
-    """Tell whether a text begins with the second of two equal marks, as around bold words."""
+    """Return True if `new` starts with a markup delimiter that `line` left open, such as `**`."""
     mark = _PAIRED_MARKUP.match(new)
     return mark is not None and line.count(mark[0]) % 2 == 1
 
 
 def _fence_state(text: str) -> tuple[bool, bool]:
-    """Tell whether a text ends inside a code block, and whether its last line closes one."""
+    """Return whether a text ends inside a code block, and whether its last line closes one."""
     opening = ""
     closes = False
     for line in text.split("\n"):
@@ -230,7 +231,7 @@ def _fence_state(text: str) -> tuple[bool, bool]:
             continue
         marks, rest = fence[1], fence[2]
         if not opening:
-            # Backticks behind the marks make it a piece of code inside a line.
+            # Further backticks on the line make this inline code.
             opening = "" if marks[0] == "`" and "`" in rest else marks
         elif marks.startswith(opening) and not rest.strip():
             opening, closes = "", True

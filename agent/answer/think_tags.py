@@ -1,7 +1,7 @@
-"""Sans-IO: tells thinking from answer where a model writes both into one text.
+"""Sans-IO: separation of inline reasoning from the answer text.
 
-Some models begin their text with `<think>…</think>`. Only a tag at the very beginning counts: later
-on, a text may speak about such tags.
+Some models begin their text with `<think>…</think>`. Only a tag at the very beginning counts,
+because an answer may mention such tags.
 """
 
 import re
@@ -15,16 +15,16 @@ _MAX_TAG_LENGTH = 200
 
 
 class ThinkSplitter:
-    """Feed pieces of text; each gives what it adds to the thinking and to the answer."""
+    """Stream splitter: each piece of text yields a reasoning part and an answer part."""
 
     def __init__(self) -> None:
         self._held = ""
-        self._closing_tag: str | None = None  # the end tag that is waited for, in lower case
-        self._answering = False  # the tag has ended; blank lines after it are not yet over
-        self.passthrough = False  # no tag can follow any more: pieces need not pass through here
+        self._closing_tag: str | None = None  # expected end tag, in lower case
+        self._answering = False  # after the end tag, while skipping blank lines
+        self.passthrough = False  # no tag can follow; callers may bypass `feed`
 
     def feed(self, piece: str) -> tuple[str, str]:
-        """Give (thinking, answer); what may still become a tag is held back."""
+        """Return (reasoning, answer); text that may still become a tag is held back."""
         if self.passthrough:
             return "", piece
         self._held += piece
@@ -39,7 +39,7 @@ class ThinkSplitter:
         return self._split_at_closing_tag(self._closing_tag)
 
     def close(self) -> tuple[str, str]:
-        """Nothing follows: what was held back is thinking when its tag is still open."""
+        """Return the held text as (reasoning, answer); an unclosed tag makes it reasoning."""
         held, self._held = self._held, ""
         self.passthrough = True
         return (held, "") if self._closing_tag and not self._answering else ("", held)
@@ -76,5 +76,5 @@ class ThinkSplitter:
 
 
 def _partial_tag_length(text: str, tag: str) -> int:
-    """How many characters at the end of the text may be the beginning of the tag."""
+    """Return the length of the longest suffix of the text that is a prefix of the tag."""
     return next((n for n in range(len(tag) - 1, 0, -1) if text.endswith(tag[:n])), 0)

@@ -1,8 +1,8 @@
-"""Sans-IO: leaves a model service alone that keeps hanging, and finds out when it is well again.
+"""Sans-IO: circuit breaker for a model service that keeps stalling.
 
-Two requests that had to be killed, with no success between them, open the breaker: for a minute
-nobody asks the service. Then one request may look. If it fails as well, the pause doubles, up to
-ten minutes; if it succeeds, everything is forgotten.
+Two stalled requests within ten minutes, without a success in between, open the breaker: no requests
+are sent for one minute. Then a single probe request is allowed. If the probe stalls, the pause
+doubles, up to ten minutes; if it succeeds, the breaker closes and its history is cleared.
 """
 
 _STALLS_UNTIL_OPEN = 2
@@ -10,11 +10,11 @@ _STALL_WINDOW_SECONDS = 600.0
 _FIRST_PAUSE_SECONDS = 60.0
 _MAX_PAUSE_SECONDS = 600.0
 _MAX_PROBE_SECONDS = 3600.0
-"""A probe that nobody settled by then is taken to be lost; else one lost report closes for ever."""
+"""Age at which a probe without a recorded result counts as lost; a new probe is then allowed."""
 
 
 class CircuitBreaker:
-    """What is known of one model service; `now` is monotonic seconds."""
+    """State of one model service; `now` is monotonic seconds."""
 
     def __init__(self) -> None:
         self._stalled_at: list[float] = []
@@ -24,14 +24,14 @@ class CircuitBreaker:
 
     @property
     def open_until(self) -> float | None:
-        """When the service may be asked again; None while the breaker is closed."""
+        """Time of the next allowed probe; None while the breaker is closed."""
         return self._open_until
 
     def allows_request(self, now: float) -> bool:
-        """Tell whether a request may be sent; the first yes after a pause is for one request only.
+        """Return True if a request may be sent; after a pause, only one probe is allowed.
 
-        Ask only when the request will follow: this yes is not given again until it is settled by
-        `succeeded`, `killed` or `given_up`.
+        Call this only if the request will follow: the probe stays reserved until its result is
+        recorded by `record_success`, `record_stall` or `record_abandoned`.
         """
         if self._open_until is None:
             return True
@@ -43,7 +43,7 @@ class CircuitBreaker:
         return True
 
     def record_stall(self, now: float) -> None:
-        """A request hung and was ended by us."""
+        """Record a request that was ended by our watchdog."""
         if self._open_until is None:
             self._stalled_at = [at for at in self._stalled_at if now - at <= _STALL_WINDOW_SECONDS]
             self._stalled_at.append(now)
@@ -52,16 +52,16 @@ class CircuitBreaker:
         elif now >= self._open_until:
             self._pause_seconds = min(self._pause_seconds * 2, _MAX_PAUSE_SECONDS)
             self._open(now)
-        # Otherwise the request was under way before the pause began: it tells nothing new.
+        # Otherwise the request started before the breaker opened and adds no information.
 
-    def record_success(self, now: float) -> None:  # noqa: ARG002 - all outcomes are told alike
-        """A request was answered."""
+    def record_success(self, now: float) -> None:  # noqa: ARG002 - same signature for all results
+        """Record a request that was answered; close the breaker."""
         self._stalled_at.clear()
         self._pause_seconds = _FIRST_PAUSE_SECONDS
         self._open_until = self._probe_began_at = None
 
-    def record_abandoned(self, now: float) -> None:  # noqa: ARG002 - all outcomes are told alike
-        """A request ended without telling anything of the service: somebody stopped it."""
+    def record_abandoned(self, now: float) -> None:  # noqa: ARG002 - same signature for all results
+        """Record a request whose end shows nothing about the service, such as a cancelled one."""
         self._probe_began_at = None
 
     def _open(self, now: float) -> None:

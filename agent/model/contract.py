@@ -1,7 +1,7 @@
-"""What a provider is: our request goes in, a stream of our chunks comes out.
+"""Contract of a model provider: a `ModelRequest` in, a stream of `Chunk`s out.
 
-A provider converts both ways and owns its connection; it does not retry, judge, time out by
-progress, or know about sessions. Closing the stream closes the connection at once.
+A provider converts in both directions and owns its connection, but does not retry, judge answers,
+apply progress timeouts, or know about sessions. Closing the stream closes the connection at once.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -14,7 +14,7 @@ from sessions.records import Message
 
 
 class ToolSchema(msgspec.Struct, frozen=True):
-    """A tool as the model sees it; `parameters` is a JSON schema of an object."""
+    """Tool definition for the model; `parameters` is a JSON schema of type object."""
 
     name: str
     description: str
@@ -22,16 +22,16 @@ class ToolSchema(msgspec.Struct, frozen=True):
 
 
 class Picture(msgspec.Struct, frozen=True):
-    """A picture that a model is to look at."""
+    """Picture content for a request."""
 
-    media_type: str  # what it is, not what it was said to be
+    media_type: str  # detected from the content, not the declared type
     data: str  # base64
 
 
 class ModelRequest(msgspec.Struct, frozen=True):
-    """One request: the system prompt and the history as the model is to see them.
+    """One request to a model: system prompt, history, tools and options.
 
-    A file of a row whose path is among `pictures` is shown as a picture, at the end of its row.
+    A file whose path is in `pictures` is sent as a picture, at the end of its row.
     """
 
     model: str
@@ -41,12 +41,12 @@ class ModelRequest(msgspec.Struct, frozen=True):
     max_output_tokens: int | None = None
     temperature: float | None = None
     reasoning_effort: str | None = None
-    stream: bool = True  # False for a service that is known not to stream
+    stream: bool = True  # False for services that are known not to stream
     pictures: Mapping[str, Picture] = {}  # by `Attachment.path`
 
 
 class OpenedChunk(msgspec.Struct, frozen=True):
-    """The service took the request and begins to answer; `request_id` is its own name for it."""
+    """Start of a response; `request_id` is the service's own id for the request."""
 
     request_id: str = ""
 
@@ -64,10 +64,10 @@ class ReasoningChunk(msgspec.Struct, frozen=True):
 
 
 class OpaqueChunk(msgspec.Struct, frozen=True):
-    """A piece of what a service wants back with the next request: signatures, encrypted thoughts.
+    """Piece of opaque data to replay with the next request: signatures, encrypted reasoning.
 
-    Pieces of one `index` belong to one part; see `agent.answer.reasoning_blocks` for how they are put together.
-    It is no progress: nothing in it can be shown.
+    Pieces with the same `index` form one part, merged by `agent.answer.reasoning_blocks`. Opaque
+    data does not count as progress, because none of it can be shown.
     """
 
     index: int
@@ -75,44 +75,44 @@ class OpaqueChunk(msgspec.Struct, frozen=True):
 
 
 class CallChunk(msgspec.Struct, frozen=True):
-    """More of a tool call; a field that the wire left out is None."""
+    """Piece of a tool call; fields that the service did not send are None."""
 
     index: int | None = None
     id: str | None = None
     name: str | None = None
     arguments: str | None = None
     extra: bytes | None = None
-    ended: bool = False  # the wire said that this call is over: it is sealed
+    ended: bool = False  # the service marked the end of this call, which seals it
 
 
 class FinishChunk(msgspec.Struct, frozen=True):
-    """The provider says why it stopped; `reason` as it was sent."""
+    """Finish reason, as the service sent it."""
 
     reason: str
 
 
 class UsageChunk(msgspec.Struct, frozen=True):
-    """What the answer cost so far, in tokens."""
+    """Token usage of the answer so far."""
 
     input_tokens: int
     output_tokens: int
-    alone: bool = False  # in an event of its own, which services send only at the end
-    cached_tokens: int = 0  # of the input, read from the service's cache
-    cost: float | None = None  # in dollars, where the service says so
+    alone: bool = False  # sent as a separate event, which services do only at the end
+    cached_tokens: int = 0  # input tokens read from the service's cache
+    cost: float | None = None  # dollars, if the service reports them
 
 
 class DoneChunk(msgspec.Struct, frozen=True):
-    """The wire's own end mark (`[DONE]`, `message_stop`): nothing follows."""
+    """End marker of the protocol (`[DONE]`, `message_stop`); the last chunk."""
 
 
 class WholeChunk(msgspec.Struct, frozen=True):
-    """The answer came in one piece, whatever was asked for."""
+    """Sign that the answer arrived as one document, even if a stream was requested."""
 
 
 class PingChunk(msgspec.Struct, frozen=True):
-    """The connection lives, but nothing was said."""
+    """Sign of life without content."""
 
-    beat: bool = False  # sent for no other reason than to show that
+    beat: bool = False  # a dedicated keepalive, not an empty event
 
 
 Chunk = (
@@ -135,14 +135,14 @@ class Provider(Protocol):
     name: str
 
     def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
-        """Send the request; leaving the context closes the connection, however it is left.
+        """Send the request; leaving the context always closes the connection.
 
-        Raises only what `agent.errors` names under `ProviderError`, from entering the context as
-        well as from the iterator. The iterator ends when the wire ends; whether the answer was
-        whole is not judged here.
+        Entering the context and iterating raise only `ProviderError` and its subclasses. The
+        iterator ends when the response ends, even if the answer is incomplete; the caller judges
+        that.
         """
         ...
 
     async def aclose(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         ...

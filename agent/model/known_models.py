@@ -1,11 +1,11 @@
-"""Sans-IO: what is known of models by their names, before one is asked.
+"""Sans-IO: facts about models by name, known before the first request.
 
-Services sell the same model under many names: with a vendor in front (`openai/gpt-4o`,
-`us.anthropic.claude-opus-4-1-20250805-v1:0`), with a date or `:free` behind, with `4.5` or `4-5`.
-A row names a version; a version that has no row is not taken for its older sibling.
+Services offer the same model under many names: with a vendor prefix (`openai/gpt-4o`,
+`us.anthropic.claude-opus-4-1-20250805-v1:0`), with a date or `:free` appended, with `4.5` or `4-5`.
+Each row of the table names a version; a version without a row does not match an older one.
 
-A number stands here only where the maker of the model publishes it and services keep to it; the
-others are learned from what a service answers (`agent.model.learned`).
+Numbers are listed only if the model's vendor publishes them and services honor them. Other limits
+are learned from the responses of a service (`agent.model.learned`).
 """
 
 import functools
@@ -19,16 +19,16 @@ _MINUTE = 60.0
 
 
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a model; tokens and seconds."""
+    """Known limits and traits of a model, in tokens and seconds."""
 
-    context_window: int | None = None  # what goes in and what comes out, together
+    context_window: int | None = None  # input and output together
     max_output: int | None = None
-    supports_prefill: bool = (
-        False  # goes on from an assistant's text at the end, unless it is thinking
-    )
-    min_first_token_seconds: float = 0.0  # it may think so long before a first sign
-    can_reason: bool = False  # can think before it answers
-    may_only_announce: bool = False  # may say what it will do, and stop without doing it
+    supports_prefill: bool = False
+    """True if the model continues a final assistant message, unless reasoning is on."""
+
+    min_first_token_seconds: float = 0.0  # lower bound for the first-token and silence timeouts
+    can_reason: bool = False
+    may_only_announce: bool = False  # may announce an action and stop without the tool call
 
 
 _UNKNOWN = ModelFacts()
@@ -56,7 +56,7 @@ def _chat_model(window: int, max_output: int | None = None) -> ModelFacts:
 def _claude_model(
     max_output: int, floor: float = 0.0, *, window: int = 200_000, thinks: bool = True
 ) -> ModelFacts:
-    # From 4.6 on, the versions with the large window, the service refuses a prefilled answer.
+    # From version 4.6 on, which has the larger window, the service rejects prefilled answers.
     return ModelFacts(
         context_window=window,
         max_output=max_output,
@@ -109,7 +109,7 @@ _MODEL_TABLE: tuple[tuple[str, ModelFacts], ...] = (
     (r"claude-(?:fable|mythos)-5(?:[.-]1)?", _claude_model(128_000, _OPUS, window=1_000_000)),
     (r"claude-(?:opus|fable|mythos).*", ModelFacts(can_reason=True, min_first_token_seconds=_OPUS)),
     (r"claude-.*sonnet.*", ModelFacts(can_reason=True, min_first_token_seconds=_SONNET)),
-    # Google; the variants that draw or speak have other limits
+    # Google; image and speech variants have other limits
     (r"gemini-.*(?:image|tts|live|audio).*", _UNKNOWN),
     (r"gemini-1\.5-pro", _chat_model(2 * _M, 8192)),
     (r"gemini-(?:1\.5|2\.0)-flash", _chat_model(_M, 8192)),
@@ -117,7 +117,7 @@ _MODEL_TABLE: tuple[tuple[str, ModelFacts], ...] = (
         r"gemini-(?:2\.5|3(?:\.\d)?)-(?:pro|flash)",
         ModelFacts(context_window=_M, max_output=65_536, can_reason=True),
     ),
-    # DeepSeek; how much of R1's window there is depends on who serves it
+    # DeepSeek; the context window of R1 depends on the service
     (
         r"deepseek-(?:v4(?:\.\d)?|flash)",
         ModelFacts(
@@ -129,7 +129,7 @@ _MODEL_TABLE: tuple[tuple[str, ModelFacts], ...] = (
     ),
     (r"deepseek-(?:r1|reasoner)", _REASONING_VERY_LONG),
     (r"deepseek-(?:chat-)?v3(?:\.[12])?", _chat_model(128 * _K)),
-    # Grok: most versions come as one that reasons and one that does not
+    # Grok; most versions have a reasoning and a non-reasoning variant
     (r"grok-4(?:[.-]1)?-fast-non-reasoning", _chat_model(2_000_000)),
     (r"grok-4[.-]20.*-non-reasoning", _chat_model(2_000_000)),
     (r"grok-.*non-reasoning", _UNKNOWN),
@@ -151,7 +151,7 @@ _MODEL_TABLE: tuple[tuple[str, ModelFacts], ...] = (
     ),
     (r"grok-[23]", _chat_model(128 * _K)),
     (r"grok-(?:[4-9]|.*reasoning).*", _REASONING_LONG),
-    # Open models; a server of one's own may well be set to less than they were made for
+    # Open models; a self-hosted server may be configured for a smaller window
     (r"nemotron-.*ultra", _REASONING_VERY_LONG),
     (
         r"qwen3-(?:next|max|.*2507)",
@@ -170,12 +170,12 @@ _MODEL_TABLE: tuple[tuple[str, ModelFacts], ...] = (
 )
 
 _ANNOUNCING_MODELS = (
-    # Reports of agents that stop at "I will now …" until somebody says "continue":
+    # Reports of agents that stop at "I will now …" until the user says "continue":
     r"gpt-4o|gpt-4\.1",  # LibreChat #7612, vscode-copilot-release #8105
-    r"gpt-5\.[12]",  # codex #7923: takes the words before a call for a turn of their own
+    r"gpt-5\.[12]",  # codex #7923: ends its turn after the text that introduces a call
     r"kimi-k[23].*|glm-[45].*|deepseek-(?:chat|v3|v4).*",  # hermes-agent #78113, open-science #408
-    # Open models on a server of one's own: where its template is not the model's own, or many tools
-    # are offered, calls come out as prose (omlx #3153, QwenPaw #3107).
+    # Self-hosted open models: with a foreign chat template, or with many tools, calls come out as
+    # prose (omlx #3153, QwenPaw #3107).
     r"qwen-?[23].*|qwq.*",
     r"llama-?3.*",
     r"mistral-(?:small.*|nemo|7b)|(?:mini|dev)stral",
@@ -183,15 +183,15 @@ _ANNOUNCING_MODELS = (
 
 
 def _compile_row(name: str) -> re.Pattern[str]:
-    # Behind the name there may be anything but a further digit of the version.
+    # Anything may follow the name except further digits of the version.
     return re.compile(rf"(?:^|[^a-z0-9])(?:{name})(?!\d|\.\d|-\d(?![\da-z]))")
 
 
 @functools.lru_cache(maxsize=256)
 def model_facts(model: str) -> ModelFacts:
-    """Tell what is known of a model; of an unknown one, nothing."""
+    """Return the facts about a model; empty for an unknown one."""
     name = model.lower().rpartition("/")[2]
-    # A start need not wait for patterns of models that nobody uses.
+    # Compiled on demand, to keep the patterns of unused models out of the start-up time.
     known = next((known for row, known in _MODEL_TABLE if _compile_row(row).search(name)), _UNKNOWN)
     announces = any(_compile_row(row).search(name) for row in _ANNOUNCING_MODELS)
     return msgspec.structs.replace(known, may_only_announce=True) if announces else known

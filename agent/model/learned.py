@@ -1,6 +1,6 @@
-"""Sans-IO: what is learned of a model service by using it, shared by all conversations.
+"""Sans-IO: facts learned about a model service at run time, shared by all conversations.
 
-Nothing of it is stored: after a restart it is learned anew. Each entry takes constant memory.
+They are not stored, so learning starts again after a restart. Each entry takes constant memory.
 """
 
 import math
@@ -20,9 +20,9 @@ _GAP_FACTOR = 8.0
 _GAP_QUANTILE = 0.99
 _GAP_SAMPLES = 50
 
-_FIRST_BUCKET_SECONDS = 0.001  # seconds; the first bucket ends here
+_FIRST_BUCKET_SECONDS = 0.001  # upper end of the first bucket
 _BUCKET_GROWTH = 1.15
-_BUCKETS = 112  # the last one ends at about an hour and a half
+_BUCKETS = 112  # the last bucket ends at about 90 minutes
 _MAX_SAMPLES = 1000.0
 
 _MIN_CORRECTION = 0.5
@@ -31,9 +31,9 @@ _DECAY = 0.8
 
 
 class DurationHistogram:
-    """How long something takes, as a histogram whose buckets grow by 15 % each.
+    """Histogram of durations; each bucket is 15 % wider than the one before.
 
-    When it is full all counts are halved, so that the past weighs less and less.
+    When it is full, all counts are halved, so that old samples lose weight.
     """
 
     __slots__ = ("_counts", "_total")
@@ -44,11 +44,11 @@ class DurationHistogram:
 
     @property
     def sample_count(self) -> float:
-        """How many there are, the forgotten ones not counted."""
+        """Weight of the remaining samples; lower than the number of samples after halving."""
         return self._total
 
     def add(self, seconds: float) -> None:
-        """Note one duration."""
+        """Record one duration."""
         bucket = 0
         if seconds > _FIRST_BUCKET_SECONDS:
             bucket = min(
@@ -61,8 +61,8 @@ class DurationHistogram:
             self._total /= 2
 
     def quantile(self, share: float) -> float:
-        """Give a time within which at least `share` of all lie: never less, up to 15 % more."""
-        wanted = self._total * share * (1 - 1e-12)  # halves add up to a little less than their sum
+        """Return an upper bound of the quantile, at most 15 % above it; 0 without samples."""
+        wanted = self._total * share * (1 - 1e-12)  # tolerate rounding errors from halving
         below = 0.0
         for bucket, count in enumerate(self._counts):
             below += count
@@ -72,13 +72,11 @@ class DurationHistogram:
 
 
 class LearnedTarget:
-    """What is learned of one model at one address. `now` is monotonic seconds."""
+    """Learned facts about one model at one address; `now` is monotonic seconds."""
 
     def __init__(self) -> None:
         self.breaker = CircuitBreaker()
-        self.context_window: int | None = (
-            None  # tokens, as the service said when there were too many
-        )
+        self.context_window: int | None = None  # tokens, from the service's overflow error
         self._unmarked_ends = 0
         self._no_stream_until: float | None = None
         self._first_token_times = DurationHistogram()
@@ -88,44 +86,44 @@ class LearnedTarget:
 
     @property
     def omits_end_marker(self) -> bool:
-        """The service ends its texts without saying that they are over; never holds for calls."""
+        """True if the service ends complete texts without a marker; does not apply to calls."""
         return self._unmarked_ends >= _UNMARKED_ENDS_UNTIL_TRUSTED
 
     def record_unmarked_end(self) -> None:
-        """Note that a text which ended without any last word was found to be whole."""
+        """Record a text that ended without a marker and proved to be complete."""
         self._unmarked_ends += 1
 
     def record_end_marker(self) -> None:
-        """Note that the service did say that an answer was over."""
+        """Record an answer that ended with a marker."""
         self._unmarked_ends = 0
 
     def should_stream(self, now: float) -> bool:
-        """Tell whether to ask for a stream."""
+        """Return True if the next request should ask for a stream."""
         return self._no_stream_until is None or now >= self._no_stream_until
 
     def record_no_streaming(self, now: float) -> None:
-        """Note that the service did not stream; after ten minutes it is tried again."""
+        """Record that the service did not stream; streaming is tried again after ten minutes."""
         self._no_stream_until = now + _NO_STREAMING_SECONDS
 
     def record_first_token(self, seconds: float) -> None:
-        """Note how long it took until the model said anything."""
+        """Record the time to the first token."""
         self._first_token_times.add(seconds)
 
     def slow_first_token_seconds(self) -> float | None:
-        """Give the time after which silence at the beginning is unusual; None: not known yet."""
+        """Return the time after which a missing first token is unusual; None if not known yet."""
         if self._first_token_times.sample_count < _FIRST_TOKEN_SAMPLES:
             return None
         return _FIRST_TOKEN_FACTOR * self._first_token_times.quantile(_FIRST_TOKEN_QUANTILE)
 
     def record_gap(self, kind: str, seconds: float) -> None:
-        """Note a silence between two pieces of one kind."""
+        """Record a gap between two pieces of the same kind."""
         gaps = self._gap_times.get(kind)
         if gaps is None:
             gaps = self._gap_times[kind] = DurationHistogram()
         gaps.add(seconds)
 
     def longest_gap_seconds(self, kind: str) -> float | None:
-        """Give a silence that this service hardly ever reaches; None: not known yet."""
+        """Return a gap that this service almost never reaches; None if not known yet."""
         gaps = self._gap_times.get(kind)
         if gaps is None or gaps.sample_count < _GAP_SAMPLES:
             return None
@@ -133,16 +131,16 @@ class LearnedTarget:
 
     @property
     def token_correction(self) -> float:
-        """What to multiply an estimate of tokens by."""
+        """Factor that corrects token estimates for this model."""
         if not self._estimated_tokens:
             return 1.0
         ratio = self._reported_tokens / self._estimated_tokens
         return min(max(ratio, _MIN_CORRECTION), _MAX_CORRECTION)
 
     def record_token_count(self, estimated: int, reported: int) -> None:
-        """Note how many input tokens a request had; long requests weigh more than short ones.
+        """Record estimated and reported input tokens; long requests weigh more than short ones.
 
-        `estimated` is without correction.
+        `estimated` is the estimate without correction.
         """
         if estimated > 0 and reported > 0:
             self._estimated_tokens = self._estimated_tokens * _DECAY + estimated
@@ -150,13 +148,13 @@ class LearnedTarget:
 
 
 class LearnedTargets:
-    """What is learned of all targets; those that were not asked for longest are forgotten."""
+    """Learned facts about all targets; the least recently used ones are dropped."""
 
     def __init__(self) -> None:
         self._targets: OrderedDict[tuple[str, str, str], LearnedTarget] = OrderedDict()
 
     def get(self, provider: str, base_url: str, model: str) -> LearnedTarget:
-        """Give what is learned of one target, to be read and added to."""
+        """Return the entry of one target, creating it if necessary."""
         key = (provider, base_url, model)
         learned = self._targets.get(key)
         if learned is None:

@@ -1,4 +1,4 @@
-"""Sans-IO: what model answers cost, in tokens and in money."""
+"""Sans-IO: token usage and cost of model requests."""
 
 import msgspec
 
@@ -6,23 +6,23 @@ _TOKENS_PER_PRICE_UNIT = 1_000_000
 
 
 class Price(msgspec.Struct, frozen=True):
-    """Dollars for a million tokens."""
+    """Price in dollars per million tokens."""
 
     input: float
     output: float
-    cached: float | None = None  # of input read from the service's cache; None: as other input
+    cached: float | None = None  # input read from the service's cache; None: same as `input`
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What one request used, or several together."""
+    """Usage of one or more requests."""
 
     input_tokens: int = 0
     output_tokens: int = 0
-    cached_tokens: int = 0  # of the input
+    cached_tokens: int = 0  # part of `input_tokens`
     cost: float | None = None  # dollars; None: not known
 
     def __add__(self, other: "Usage") -> "Usage":
-        known = [each for each in (self.cost, other.cost) if each is not None]
+        known = [cost for cost in (self.cost, other.cost) if cost is not None]
         return Usage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
@@ -32,16 +32,16 @@ class Usage(msgspec.Struct, frozen=True):
 
     @property
     def total_tokens(self) -> int:
-        """All of them."""
+        """Input and output tokens."""
         return self.input_tokens + self.output_tokens
 
 
 ASSUMED_ANSWER_TOKENS = 4096
-"""Tokens that an answer is supposed to have at most, where no output limit is set."""
+"""Assumed maximum length of an answer if no output limit is set."""
 
 
 class UsageEstimate(msgspec.Struct, frozen=True):
-    """What a request may use at most, before it is sent; its input is an estimate."""
+    """Expected maximum usage of a request before it is sent."""
 
     model: str
     input_tokens: int
@@ -50,17 +50,17 @@ class UsageEstimate(msgspec.Struct, frozen=True):
 
     @property
     def total_tokens(self) -> int:
-        """All of them."""
+        """Input and output tokens."""
         return self.input_tokens + self.output_tokens
 
     @property
     def cost(self) -> float | None:
-        """Dollars; None when nobody knows the price."""
+        """Cost in dollars; None if the price is not known."""
         return compute_cost(Usage(self.input_tokens, self.output_tokens), self.price)
 
 
 def compute_cost(usage: Usage, price: Price | None) -> float | None:
-    """Dollars: as the service said, else by the price list, else not known."""
+    """Return the cost in dollars: as reported, else computed from the price, else None."""
     if usage.cost is not None or price is None:
         return usage.cost
     fresh = usage.input_tokens - usage.cached_tokens

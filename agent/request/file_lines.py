@@ -1,7 +1,7 @@
-"""Sans-IO: what a model reads about the files that came with a message.
+"""Sans-IO: text lines that describe a message's files to the model.
 
-Names, kinds and spoken words are those of whoever sent the file: they stand inside of one bracket,
-which they can neither close nor break in two.
+File names, media types and transcripts come from the sender and are not trusted: they are put on
+one line inside brackets, with every character removed that could close the bracket.
 """
 
 import re
@@ -12,16 +12,16 @@ from sessions.records import Attachment
 from sessions.values.size import format_size
 
 _REPLACEMENTS = str.maketrans({"[": "(", "]": ")", "“": '"', "”": '"'})
-_MAX_LENGTH = 500  # characters of what is no speech
+_MAX_LENGTH = 500  # characters of a name, type or error; transcripts have no limit here
 
 
 def append_file_lines(text: str, files: tuple[Attachment, ...]) -> str:
-    """Write a line for each file behind the words it came with."""
+    """Append one line per file to a message's text."""
     return "\n".join(filter(None, (text, *map(format_file_line, files))))
 
 
 def format_file_line(file: Attachment) -> str:
-    """Write the line of one file."""
+    """Return the line for one file: kind, path, type and size, or why the file is missing."""
     if file.heard:
         return f"[Voice message: “{_to_single_line(file.heard)}”]"
     kind = _describe_kind(file)
@@ -29,11 +29,11 @@ def format_file_line(file: Attachment) -> str:
         about = _shorten(file.media_type)
         if file.size is not None:
             about += f", {format_size(file.size)}"
-        beside = f"; {_trim_sentence(file.trouble)}" if file.trouble else ""
-        return f"[{kind}: {_shorten(file.path)} ({about}){beside}]"
+        problem = f"; {_trim_sentence(file.trouble)}" if file.trouble else ""
+        return f"[{kind}: {_shorten(file.path)} ({about}){problem}]"
     if file.trouble:
-        return f"[{kind} {_shorten(file.name)} could not be had: {_trim_sentence(file.trouble)}.]"
-    return f"[{kind} {_shorten(file.name)} was not fetched.]"
+        return f"[{kind} {_shorten(file.name)} is not available: {_trim_sentence(file.trouble)}.]"
+    return f"[{kind} {_shorten(file.name)} was not downloaded.]"
 
 
 def _describe_kind(file: Attachment) -> str:
@@ -54,12 +54,14 @@ def _trim_sentence(text: str) -> str:
 
 
 def _to_single_line(text: str) -> str:
-    """Put a text on one line, without signs that are not seen or that would end its bracket."""
+    """Join lines, remove invisible characters and replace square brackets."""
     spaced = re.sub(r"\s+", " ", text.translate(_REPLACEMENTS)).strip()
-    return "".join(sign for sign in spaced if not _is_invisible(sign))
+    return "".join(character for character in spaced if not _is_invisible(character))
 
 
-def _is_invisible(sign: str) -> bool:
-    """Tell control signs and those that change the direction of a text; joiners are harmless."""
-    kind = unicodedata.category(sign)
-    return kind in {"Cc", "Cs", "Zl", "Zp"} or (kind == "Cf" and sign not in "\u200c\u200d")
+def _is_invisible(character: str) -> bool:
+    """Return True for control and text-direction characters; zero-width joiners are harmless."""
+    category = unicodedata.category(character)
+    return category in {"Cc", "Cs", "Zl", "Zp"} or (
+        category == "Cf" and character not in "\u200c\u200d"
+    )

@@ -1,7 +1,7 @@
-"""Sans-IO: which files of a conversation a model is shown as pictures.
+"""Sans-IO: selection of the files that a model is shown as pictures.
 
-Services take four formats, a few megabytes each; of a long conversation only the newest are shown,
-because every request carries them anew. The other files are only named.
+Services accept four formats of a few megabytes each. Only the newest pictures of a conversation are
+sent, because every request carries them again; other files are described in text.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from sessions.records import Attachment, Message
 
 MAX_PICTURE_BYTES = 3_750_000
-"""Bytes of a picture; a third more as base64, which is where services draw the line at 5 MB."""
+"""Limit per picture; base64 adds a third, and services accept 5 MB of base64."""
 
 SIGNATURE_BYTES = 12
-"""Bytes that show what a picture is."""
+"""Number of leading bytes that identify the format."""
 
 MAX_PICTURES = 8
 MAX_TOTAL_BYTES = 16_000_000
@@ -25,31 +25,31 @@ _SIGNATURES = (
 )
 PICTURE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 
-PICTURE_OMITTED = "[A picture stands here that you cannot be shown; say so if it matters.]"
-"""Told in the place of a picture that the service does not take."""
+PICTURE_OMITTED = "[A picture was here, but you cannot see it. Say so if it matters.]"
+"""Text in place of a picture that the service does not accept."""
 
 
 def detect_media_type(beginning: bytes) -> str | None:
-    """Tell from its first bytes what a picture is, whatever it is called; None: not for us."""
+    """Detect a picture's media type from its first bytes; None if the format is not supported."""
     if beginning[:4] == b"RIFF" and beginning[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for begins, kind in _SIGNATURES if beginning.startswith(begins)), None)
 
 
 def is_picture(file: Attachment) -> bool:
-    """Tell whether a file may be shown."""
+    """Return True if the file can be sent to a model as a picture."""
     return (
         file.fetched and file.media_type in PICTURE_TYPES and (file.size or 0) <= MAX_PICTURE_BYTES
     )
 
 
 def count_pictures(row: Message) -> int:
-    """Count the pictures of a row."""
+    """Return the number of pictures in a row."""
     return sum(map(is_picture, row.files))
 
 
 def select_pictures(rows: Sequence[Message]) -> tuple[Attachment, ...]:
-    """Choose what is shown: the newest, as many as a request may carry."""
+    """Return the newest pictures, up to the limits of one request."""
     chosen: dict[str, Attachment] = {}
     room = MAX_TOTAL_BYTES
     for file in _newest_first(rows):
@@ -62,5 +62,5 @@ def select_pictures(rows: Sequence[Message]) -> tuple[Attachment, ...]:
 
 def _newest_first(rows: Sequence[Message]) -> Iterable[Attachment]:
     for row in reversed(rows):
-        if row.files:  # hardly any has one
+        if row.files:  # most rows have none
             yield from filter(is_picture, reversed(row.files))

@@ -1,7 +1,8 @@
-"""Sans-IO: how a conversation is shown to a model.
+"""Sans-IO: prompts, and the conversion of stored history to request messages.
 
-The history holds only what was really said. What a model needs besides, so that rows alternate and
-every call has a result, is added here, for one request; nothing of it is stored.
+The stored history holds only real messages. Everything else a request needs, such as alternating
+roles, a result for every call, and continuation prompts, is added here for one request and never
+stored.
 """
 
 import enum
@@ -14,96 +15,95 @@ from sessions.records import Message, ToolCall
 
 
 class ContinuationReason(enum.StrEnum):
-    """What a continuation has to explain."""
+    """Reason that a continuation prompt gives to the model."""
 
-    CAP = "cap"  # the answer met the output limit
+    CAP = "cap"  # the answer hit the output limit
     NETWORK = "network"  # the connection broke
-    LOST_CALLS = "calls"  # a tool call behind the text was lost
+    LOST_CALLS = "calls"  # a tool call after the text was lost
 
 
 SYSTEM_PROMPT = """\
-You are a helpful assistant that people reach through a chat. Answer in the language you are \
-spoken to. Be brief unless asked for more. You may use Markdown. Use the tools you are given when \
-they help; say honestly what you could not do or do not know."""
+You are a helpful assistant. People talk to you in a chat. Answer in the language of the user. Be \
+brief unless asked for more. You may use Markdown. Use the available tools when they help, and say \
+honestly when you could not do something or do not know."""
 
 EARLIER_NOT_IN_VIEW = (
-    "An earlier conversation with this person was stopped or interrupted. It is not in view; this "
-    "is a fresh one. Do not act as if you remembered the earlier one."
+    "The previous session with this person was stopped or interrupted. This is a fresh "
+    "conversation, and you cannot see the earlier one. Do not pretend to remember it."
 )
 
 LAST_STEP_MESSAGE = Message(
     "user",
-    "[You have used all your steps. Without any more tools, say now what you found and did, and "
-    "what is left to do.]",
+    "[You have used all your steps and cannot call any more tools. Summarize what you found and "
+    "did, and what is left to do.]",
 )
 
 NO_RESULT = (
-    "No result: the call was interrupted. It may have had its effect; look before you repeat it."
+    "No result: the call was interrupted. It may have taken effect; check before you repeat it."
 )
 
 EMPTY_ANSWER_MESSAGE = Message("user", "[Your last answer was empty. Please give your answer now.]")
 
 ANNOUNCED_CALL_PROMPT = (
-    "[Your answer above says what you will do, but no tool was called, so nothing has happened yet. "
-    "Make the call now, without saying again that you will. If there is nothing to be done, say in "
-    "one sentence how things stand.]"
+    "[Your answer above announces an action, but no tool was called, so nothing has happened yet. "
+    "Make the call now, without announcing it again. If there is nothing to do, describe the "
+    "current state in one sentence.]"
 )
 
 REPETITION_PROMPT = (
-    "[You had begun to repeat the same words over and over and were stopped. What you repeated was "
-    "removed. Do not fall into it again.]"
+    "[You were repeating the same words over and over, so your answer was stopped and the "
+    "repetition removed. Do not start repeating again.]"
 )
 
-_QUOTED_CHARACTERS = 200  # characters of a cut text that are shown again
-_REPEATED_CHARACTERS = 40  # of these, what the model is to begin with
-_MAX_LISTED_CALLS = 3  # lost calls that are listed
+_QUOTED_CHARACTERS = 200  # characters of a cut text to quote
+_REPEATED_CHARACTERS = 40  # characters of the quote that the model is asked to repeat
+_MAX_LISTED_CALLS = 3
 _MAX_REQUEST_LENGTH = 1000
-_CONVERSATION_CONTINUES = "[The conversation goes on.]"
+_CONVERSATION_CONTINUES = "[The conversation continues.]"
 
 
 def describe_interrupted_request(request: str) -> str:
-    """Tell of a request that was being worked on when the process went down."""
+    """Return a note for the model about the request that a crash interrupted."""
     shown = request[:_MAX_REQUEST_LENGTH]
-    return f"Before this conversation an interruption ended the work on this request: «{shown}»"
+    return f"Before this conversation, work on this request was interrupted: «{shown}»"
 
 
 class LostCall(msgspec.Struct, frozen=True):
-    """A call that was cut off on its way."""
+    """A call whose arguments were cut off."""
 
     tool: str
-    received_bytes: int  # bytes of its arguments
-    draft_note: str = ""  # what was kept of it, in words for the model
+    received_bytes: int  # bytes of arguments
+    draft_note: str = ""  # note for the model about the part that was kept
 
 
 class LostCallReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What the model is told about calls of its last answer."""
+    """Report to the model about the calls of its last answer."""
 
     lost_calls: tuple[LostCall, ...] = ()
-    unsealed_tools: tuple[str, ...] = ()  # whole, but not run: nothing proves that they had ended
-    done_calls: tuple[str, ...] = ()  # calls of that answer that ran
-    limit_kilotokens: int = 8  # thousand tokens for each call
-    withheld_tool: str = ""  # this tool cannot be used now
-    draft_notes: tuple[
-        str, ...
-    ] = ()  # files begun earlier and not finished, in words for the model
-    from_other_model: bool = False  # it was another model's answer
+    unsealed_tools: tuple[str, ...] = ()  # complete but not proven to have ended, so not run
+    done_calls: tuple[str, ...] = ()  # calls of the same answer that ran
+    limit_kilotokens: int = 8  # requested limit per call, in thousands of tokens
+    withheld_tool: str = ""  # tool that is not offered in the next request
+    draft_notes: tuple[str, ...] = ()  # notes for the model about earlier unfinished drafts
+    from_other_model: bool = False  # the last answer came from another model
 
 
 def continuation_messages(
     text: str, reason: ContinuationReason, extra_text: str = ""
 ) -> tuple[Message, ...]:
-    """Ask for the rest of a text that broke off; the seam is found by what the model repeats."""
-    why = {
+    """Return the messages that ask the model to continue a cut text, starting with an overlap."""
+    reason_text = {
         ContinuationReason.CAP: "was truncated by the output length limit",
         ContinuationReason.NETWORK: "was cut off by a network error while it was being sent",
         ContinuationReason.LOST_CALLS: "arrived up to a tool call that was lost",
     }[reason]
     start = text[-_REPEATED_CHARACTERS:]
     asked = (
-        f"[Your answer above {why}. What arrived of it ends with:\n«{text[-_QUOTED_CHARACTERS:]}»\n"
-        f"Go on exactly there: start by repeating its last words, «{start}», to the letter, and "
-        "continue directly behind them with what is still missing of the answer. Do not begin "
-        "anew, and do not speak of the interruption.]"
+        f"[Your answer above {reason_text}. The part that arrived ends with:\n"
+        f"«{text[-_QUOTED_CHARACTERS:]}»\n"
+        f"Continue exactly there: start by repeating these last words verbatim, «{start}», and "
+        "then go on with the rest of the answer. Do not start over, and do not mention the "
+        "interruption.]"
     )
     return Message("assistant", text), Message(
         "user", "\n\n".join(filter(None, (asked, extra_text)))
@@ -111,41 +111,42 @@ def continuation_messages(
 
 
 def describe_lost_calls(report: LostCallReport) -> str:
-    """Tell which calls did not arrive, and ask for them in a form that will."""
+    """Return the message that lists lost calls and asks for them in smaller parts."""
     parts: list[str] = []
     if report.from_other_model:
-        parts.append("Another model was asked before you; its answer broke off.")
+        parts.append("The answer so far came from another model and was cut off.")
     if report.lost_calls:
         named = "; ".join(
-            f"`{each.tool or 'a tool'}` (cut off after {each.received_bytes:,} bytes received)"
-            for each in report.lost_calls[:_MAX_LISTED_CALLS]
+            f"`{call.tool or 'a tool'}` (cut off after {call.received_bytes:,} bytes received)"
+            for call in report.lost_calls[:_MAX_LISTED_CALLS]
         )
         parts.append(
-            f"This call was too large, timed out on the way and has not run: {named}."
+            f"This call was too large, timed out in transit and has not run: {named}."
             if len(report.lost_calls) == 1
-            else f"These calls were too large, timed out on the way and have not run: {named}."
+            else f"These calls were too large, timed out in transit and have not run: {named}."
         )
     if report.unsealed_tools:
         named = ", ".join(f"`{tool}`" for tool in report.unsealed_tools[:_MAX_LISTED_CALLS])
         parts.append(
-            f"The connection broke right behind your call of {named}; it has not run. If you "
+            f"The connection broke right after your call of {named}; it has not run. If you "
             "still want it, make the same call again."
         )
     if report.done_calls:
         parts.append(
-            f"Done already, with the results above: {', '.join(report.done_calls)}. Do not repeat these."
+            f"Already done, with the results above: {', '.join(report.done_calls)}. Do not repeat "
+            "these."
         )
-    parts.extend(each.draft_note for each in report.lost_calls if each.draft_note)
+    parts.extend(call.draft_note for call in report.lost_calls if call.draft_note)
     parts.extend(report.draft_notes)
     if report.withheld_tool:
         parts.append(
-            f"`{report.withheld_tool}` cannot be used for your next answer: say in plain words what "
-            "you have done and what is missing."
+            f"`{report.withheld_tool}` is not available for your next answer: say in plain words "
+            "what you have done and what is missing."
         )
     elif report.lost_calls:
         again = (
             ""
-            if all(each.draft_note for each in report.lost_calls)
+            if all(call.draft_note for call in report.lost_calls)
             else ("Do not make the same call with the same content again. ")
         )
         parts.append(
@@ -156,18 +157,19 @@ def describe_lost_calls(report: LostCallReport) -> str:
 
 
 def describe_draft(draft_id: str, path: str, size: int, lines: int, tail: str) -> str:
-    """Tell how a file goes on whose beginning was kept."""
+    """Return the instructions for continuing a file whose beginning was kept as a draft."""
     return (
         f"The beginning of {path} was kept as draft {draft_id} ({size:,} characters, {lines:,} "
-        f"{'line' if lines == 1 else 'lines'}). Nothing of it stands in the file yet. It ends with:\n«{tail}»\nContinue with "
-        f'`write_file_continue` (draft_id "{draft_id}"): give only what follows directly behind '
-        "these characters, without repeating them, in several calls if need be, and set `final` "
-        "with the last one."
+        f"{'line' if lines == 1 else 'lines'}). The file itself has not been written yet. "
+        f"The draft ends with:\n«{tail}»\n"
+        f'Continue with `write_file_continue` (draft_id "{draft_id}"): send only the text that '
+        "follows these characters, without repeating them, in several calls if necessary, and set "
+        "`final` in the last one."
     )
 
 
 def normalize_history(history: Sequence[Message]) -> tuple[Message, ...]:
-    """Make rows alternate, give every call exactly one result, and mark what was cut short."""
+    """Return rows with alternating roles, one result per call, and notes on interrupted answers."""
     seen: list[Message] = []
     cut_short = ""
     at = 0
@@ -190,7 +192,7 @@ def normalize_history(history: Sequence[Message]) -> tuple[Message, ...]:
             if row.tool_calls:
                 seen.extend(_complete_results(row.tool_calls, history[behind:at]))
     if cut_short:
-        seen.append(Message("user", f"{cut_short} Go on exactly where it ends."))
+        seen.append(Message("user", f"{cut_short} Continue exactly where it ends."))
     return tuple(seen)
 
 

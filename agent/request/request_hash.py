@@ -1,4 +1,4 @@
-"""Sans-IO: a short mark of what a model was asked: requests that say the same have the same mark."""
+"""Sans-IO: hash of a model request, equal for requests with equal content."""
 
 import hashlib
 
@@ -6,18 +6,19 @@ import msgspec
 
 from agent.model.contract import ModelRequest
 
-_DIGEST_BYTES = 16  # bytes
+_DIGEST_BYTES = 16
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 def hash_request(request: ModelRequest) -> str:
-    """Mark a request by all that it says, whatever service it goes to.
+    """Hash the content of a request, independent of its service.
 
-    Of pictures only the paths count, which its rows name: their bytes would cost more than all else.
+    Pictures count only by their paths, which the rows contain: hashing their bytes would cost more
+    than everything else.
     """
-    said = msgspec.structs.replace(request, pictures={})
+    content = msgspec.structs.replace(request, pictures={})
     try:
-        encoded = _encode(said)
-    except UnicodeEncodeError:  # a lone surrogate, which models and tools do send
-        encoded = repr(said).encode("utf-8", "surrogatepass")
+        encoded = _encode(content)
+    except UnicodeEncodeError:  # lone surrogates occur in the output of models and tools
+        encoded = repr(content).encode("utf-8", "surrogatepass")
     return hashlib.blake2b(encoded, digest_size=_DIGEST_BYTES).hexdigest()

@@ -1,8 +1,8 @@
-"""Sans-IO: about how many tokens a text is, without the tokenizer of the model that reads it.
+"""Sans-IO: token estimates without the model's tokenizer.
 
-Tokenizers cut text much alike: a word, up to three digits, a run of punctuation are a piece each.
-Counting those is close for prose and code of most languages; what is off for one model is learned
-from the counts that its service reports (`agent.model.learned`).
+Tokenizers split text in similar ways: a word, up to three digits, or a run of punctuation is one
+token. Counting those is accurate enough for prose and code in most languages; the remaining error
+of each model is learned from the counts that its service reports (`agent.model.learned`).
 """
 
 import math
@@ -19,7 +19,7 @@ from sessions.records import Message
 _CJK = "\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
 _PIECES = re.compile(r"[A-Za-z]{1,40}|[0-9]{1,3}|[!-/:-@\[-`{-~]{1,16}|\s{4,64}")
 _CJK_RUNS = re.compile(f"[{_CJK}]+")
-_SYMBOLS = re.compile("[\U00010000-\U0001ffff]+")  # above all emoji
+_SYMBOLS = re.compile("[\U00010000-\U0001ffff]+")  # mainly emoji
 _LONG_RUNS = re.compile(r"[A-Za-z0-9+/]{24,}")
 _DIGIT = re.compile("[0-9]")
 
@@ -30,14 +30,14 @@ _TOKENS_PER_RANDOM_CHARACTER = 1 / 1.5
 _MAX_WORD_LENGTH = 40
 
 _TOKENS_PER_REQUEST = 3
-_TOKENS_PER_MESSAGE = 4  # its role, and the marks around it
-_TOKENS_PER_CALL = 8  # its id, and the marks around it
+_TOKENS_PER_MESSAGE = 4  # role and delimiters
+_TOKENS_PER_CALL = 8  # id and delimiters
 _TOKENS_PER_TOOL = 8
-_TOKENS_PER_PICTURE = 1_600  # of about a megapixel, which is what services make of larger ones
+_TOKENS_PER_PICTURE = 1_600  # for one megapixel; services scale larger pictures down to that
 
 
 def estimate_tokens(text: str) -> int:
-    """Estimate the tokens of a text."""
+    """Estimate the number of tokens in a text."""
     text, tokens = _strip_random_runs(text)
     tokens += len(_PIECES.findall(text))
     if not text.isascii():
@@ -48,22 +48,22 @@ def estimate_tokens(text: str) -> int:
 
 
 def _strip_random_runs(text: str) -> tuple[str, float]:
-    """Take out what no tokenizer knows, and count it."""
-    mixed = 0
+    """Remove keys, hashes and encoded bytes; return the rest and the tokens of the removed part."""
+    removed = 0
 
-    def out(run: re.Match[str]) -> str:
-        nonlocal mixed
-        found = run.group()
-        if not _is_random_run(found):
-            return found
-        mixed += len(found)
+    def out(match: re.Match[str]) -> str:
+        nonlocal removed
+        run = match.group()
+        if not _is_random_run(run):
+            return run
+        removed += len(run)
         return " "
 
-    return _LONG_RUNS.sub(out, text), mixed * _TOKENS_PER_RANDOM_CHARACTER
+    return _LONG_RUNS.sub(out, text), removed * _TOKENS_PER_RANDOM_CHARACTER
 
 
 def _is_random_run(run: str) -> bool:
-    """Tell keys, hashes and encoded bytes from words, numbers and paths."""
+    """Distinguish keys, hashes and encoded bytes from words, numbers and paths."""
     digits = _DIGIT.search(run) is not None
     if "/" in run:
         return digits and not run.islower() and not run.isupper()
@@ -75,7 +75,7 @@ def _total_length(runs: re.Pattern[str], text: str) -> int:
 
 
 def estimate_message(message: Message) -> int:
-    """Estimate a row as it is sent: its text and its calls, not what was thought with it."""
+    """Estimate the tokens of a row as sent: text, files and calls, without reasoning."""
     calls = sum(
         _TOKENS_PER_CALL + estimate_tokens(call.name) + estimate_tokens(call.arguments)
         for call in message.tool_calls
@@ -90,7 +90,7 @@ def estimate_message(message: Message) -> int:
 
 
 def estimate_tool(tool: ToolSchema) -> int:
-    """Estimate what offering a tool costs."""
+    """Estimate the tokens of a tool's definition."""
     schema = msgspec.json.encode(tool.parameters).decode()
     return (
         _TOKENS_PER_TOOL
@@ -103,13 +103,13 @@ def estimate_tool(tool: ToolSchema) -> int:
 def estimate_request(
     system: str, messages: Iterable[Message], tools: Iterable[ToolSchema] = ()
 ) -> int:
-    """Estimate the input of a whole request."""
+    """Estimate the input tokens of a request."""
     own = _TOKENS_PER_REQUEST + (_TOKENS_PER_MESSAGE + estimate_tokens(system) if system else 0)
     return own + sum(map(estimate_message, messages)) + sum(map(estimate_tool, tools))
 
 
 def count_characters(message: Message) -> int:
-    """Count what a row holds; quicker than an estimate, and never less than its tokens."""
+    """Return a row's size in characters: a cheap upper bound of its tokens."""
     held = len(message.content)
     if message.files:
         held = len(append_file_lines(message.content, message.files))

@@ -1,4 +1,4 @@
-"""Sans-IO: what somebody is told who may become the owner."""
+"""Sans-IO: the instructions for becoming the owner."""
 
 from collections.abc import Sequence
 
@@ -6,23 +6,23 @@ from msgspec import Struct
 
 
 class OwnerClaim(Struct, frozen=True):
-    """A code by which the first admin shows up, and links that hand it in, by platform."""
+    """A code that makes its sender the first admin, and links that submit it, by platform."""
 
     code: str
     links: dict[str, str] = {}
 
 
 def claim_instructions(platforms: Sequence[str], claim: OwnerClaim, program: str) -> list[str]:
-    """Say how the owner shows up: by a link where there can be one, else by a message.
+    """Return the instructions for claiming ownership, by link or message.
 
-    `name`: by which the person starts this program.
+    `program` is the name the person types to run this program.
     """
-    send = f"send “claim {claim.code}” to the bot in a DM"
+    send = f"send “claim {claim.code}” to the bot in a direct message"
     by_platform = {
         "discord": f"{send} (`{program} config discord-invite` prints\n"
-        "               the link that lets it into a server of yours)",
-    } | {each: f"open {link} and press Start" for each, link in claim.links.items()}
-    ways = [
-        f"    {each.capitalize() + ':':<10} {by_platform.get(each, send)}" for each in platforms
+        "               the link that adds it to your server)",
+    } | {name: f"open {link} and press Start" for name, link in claim.links.items()}
+    steps = [
+        f"    {name.capitalize() + ':':<10} {by_platform.get(name, send)}" for name in platforms
     ]
-    return ["  Nobody is an admin yet. To become the owner, within an hour:", *ways]
+    return ["  There is no admin yet. To become the owner, within an hour:", *steps]

@@ -1,7 +1,7 @@
-"""Sans-IO: codes by which a stranger is let in, and by which the first owner shows up.
+"""Sans-IO: pairing codes for people without access, and the claim code of the first owner.
 
-A code is shown once and kept only as a keyed hash; it is good for one hour and one use. Chance, the
-time and the key of the installation are arguments; the store keeps the records.
+A code is shown once and stored only as a keyed hash; it is valid for one hour and one use. Random
+source, time and key are arguments; the caller stores the records.
 """
 
 import hashlib
@@ -13,13 +13,13 @@ from typing import Literal
 from msgspec import Struct
 
 CODE_ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
-"""No 0 and O, no 1 and I: people read codes to each other."""
+"""No 0, O, 1 or I, because people read codes to each other."""
 CODE_LENGTH = 8
 CODE_LIFETIME_MS = 3_600_000
-"""Milliseconds a code is good for."""
+"""Lifetime of a code in milliseconds."""
 MAX_OPEN_PER_PLATFORM = 20
 FREE_FAILURES = 3
-"""Wrong codes that cost no waiting."""
+"""Wrong codes without a waiting time."""
 MAX_WAIT_MS = 3_600_000
 
 _CODE_PATTERN = f"[{CODE_ALPHABET}{CODE_ALPHABET.lower()}]{{4}}[- ]?[{CODE_ALPHABET}{CODE_ALPHABET.lower()}]{{4}}"
@@ -29,66 +29,66 @@ _CLAIM_PATTERN = re.compile(
 
 
 class PairingCode(Struct, frozen=True, kw_only=True):
-    """An open code, as it is kept."""
+    """A valid code as stored."""
 
     kind: Literal["pair", "claim"]
     digest: str
     platform: str
-    principal: str  # who asked to be let in; empty for a claim code, which is for whoever has it
+    principal: str  # who asked for access; empty for a claim code, which anyone may use
     created_at: int
-    name: str = ""  # how that person was called then
+    name: str = ""  # the person's display name at that time
 
     @property
     def expires_at(self) -> int:
-        """The first moment at which it is good no more."""
+        """First moment at which the code is no longer valid."""
         return self.created_at + CODE_LIFETIME_MS
 
 
-# --- writing and reading codes -----------------------------------------------------------------
+# --- creating and reading codes ----------------------------------------------------------------
 
 
 def new_code(choose: Callable[[Sequence[str]], str]) -> str:
-    """Make a code; `choose` picks one sign unpredictably (`secrets.choice`)."""
+    """Create a code; `choose` picks a character unpredictably, as `secrets.choice` does."""
     return "".join(choose(CODE_ALPHABET) for _ in range(CODE_LENGTH))
 
 
 def normalize_code(code: str) -> str:
-    """Undo what people do to codes: small letters, a hyphen or space in the middle."""
+    """Normalize a typed code: upper case, without hyphens and spaces."""
     return re.sub(r"[\s-]", "", code).upper()
 
 
 def hash_code(code: str, key: bytes) -> str:
-    """Hash a code for keeping; `key` is this installation's own."""
+    """Return the keyed hash under which a code is stored; `key` belongs to this installation."""
     return hmac.new(key, normalize_code(code).encode(), hashlib.sha256).hexdigest()
 
 
 def find_claim_code(text: str) -> str | None:
-    """Find a claim code in what a stranger says: `claim CODE` or `/start CODE`."""
+    """Return the claim code in a message `claim CODE` or `/start CODE`."""
     match = _CLAIM_PATTERN.fullmatch(text.strip())
     return normalize_code(match[1]) if match else None
 
 
-# --- giving out --------------------------------------------------------------------------------
+# --- offering codes ----------------------------------------------------------------------------
 
 
 class OfferCode(Struct, frozen=True):
-    """Give this person a new code."""
+    """Give the person a new code."""
 
 
 class CodeAlreadyOffered(Struct, frozen=True):
-    """This person has a code already; it cannot be shown again."""
+    """The person already has a code, which cannot be shown again."""
 
     expires_at: int
 
 
 class PairingFull(Struct, frozen=True):
-    """Too many strangers are waiting: say nothing to this one, and tell the admins."""
+    """Too many people are waiting: do not reply, and notify the admins."""
 
 
 def decide_offer(
     codes: Iterable[PairingCode], platform: str, principal: str, now: int
 ) -> OfferCode | CodeAlreadyOffered | PairingFull:
-    """Decide whether a stranger gets a code: one for each person, 20 on a platform."""
+    """Decide whether a person gets a code: one per person, 20 per platform."""
     waiting = [
         code
         for code in codes
@@ -100,40 +100,40 @@ def decide_offer(
     return PairingFull() if len(waiting) >= MAX_OPEN_PER_PLATFORM else OfferCode()
 
 
-# --- taking back -------------------------------------------------------------------------------
+# --- redeeming codes ---------------------------------------------------------------------------
 
 
 class CodeRedeemed(Struct, frozen=True):
-    """The code is right. It must be deleted in the same transaction that lets the person in."""
+    """The code is valid; the caller must delete it in the transaction that grants access."""
 
     code: PairingCode
 
 
 class CodeExpired(Struct, frozen=True):
-    """The code was right once."""
+    """The code has expired."""
 
 
 class CodeInvalid(Struct, frozen=True):
-    """No such code: count it as a failure."""
+    """The code does not exist; the caller must count a failure."""
 
 
 def redeem_code(
     codes: Iterable[PairingCode], text: str, key: bytes, kind: Literal["pair", "claim"], now: int
 ) -> CodeRedeemed | CodeExpired | CodeInvalid:
-    """Look a code up. All are compared, so that the time taken tells nothing."""
+    """Look up a code; compares all codes, so that the time taken reveals nothing."""
     digest = hash_code(text, key)
     found = [code for code in codes if hmac.compare_digest(code.digest, digest)]
-    right = [code for code in found if code.kind == kind]
-    if not right:
+    matching = [code for code in found if code.kind == kind]
+    if not matching:
         return CodeInvalid()
-    return CodeRedeemed(right[0]) if now < right[0].expires_at else CodeExpired()
+    return CodeRedeemed(matching[0]) if now < matching[0].expires_at else CodeExpired()
 
 
 def next_allowed_attempt(failures: int, last_failed_at: int) -> int:
-    """Tell when somebody may try again after wrong codes, the last of them at `last`.
+    """Return when the next code may be tried after `failures` wrong ones.
 
-    The first three cost nothing; then 2 s, 4 s, 8 s and so on, at most an hour. Whoever counts
-    starts anew after a right code.
+    The first three cost nothing; then the wait is 2 s, 4 s, 8 s and so on, at most an hour. The
+    caller resets the count after a valid code.
     """
     beyond = failures - FREE_FAILURES
     if beyond <= 0:

@@ -1,6 +1,6 @@
-"""Who is let in besides the configuration: the first owner's claim, and pairing.
+"""People with access beyond the configuration: the first owner, and paired people.
 
-What it knows is one durable value, written whole; nothing else writes it.
+The state is one stored value, which only this module writes, always as a whole.
 """
 
 import asyncio
@@ -33,11 +33,11 @@ from sessions.values.notices import NoticeId
 _SHELF, _NAME = "people", "book"
 _DAY_MS = 86_400_000
 _MAX_MENTIONS = 1_000
-_ADMINS_KEY = ""  # all of them together, where wrong codes are counted
+_ADMINS_KEY = ""  # wrong codes of all admins are counted together
 
 
 class PairedPerson(msgspec.Struct, frozen=True):
-    """Somebody who was let in by a code."""
+    """A person who got access by a code."""
 
     principal: str
     name: str
@@ -53,7 +53,7 @@ class FailedAttempts(msgspec.Struct, frozen=True):
 
 
 class AccessState(msgspec.Struct, frozen=True):
-    """Everything that is known about people."""
+    """The stored state."""
 
     key: str
     codes: tuple[PairingCode, ...] = ()
@@ -62,7 +62,7 @@ class AccessState(msgspec.Struct, frozen=True):
 
 
 class StrangerNotices(msgspec.Struct, frozen=True):
-    """What a stranger is told, and what the admins are told about it; either may be empty."""
+    """Notices for a person without access and for the admins; either may be empty."""
 
     notice: NoticeId | None = None
     fields: dict[str, str | int] = {}
@@ -71,13 +71,13 @@ class StrangerNotices(msgspec.Struct, frozen=True):
 
 
 async def read_access_state(store: SessionStore) -> AccessState | None:
-    """Read what is kept; None before the first start."""
+    """Load the stored state; None before the first start."""
     stored = await store.get_value(_SHELF, _NAME)
     return None if stored is None else msgspec.json.decode(stored, type=AccessState)
 
 
 class People:
-    """The gateway's memory of who may come in."""
+    """Stored access, and the policy built from it and the configuration."""
 
     def __init__(
         self,
@@ -96,43 +96,43 @@ class People:
         self._last_mentions: dict[str, int] = {}
 
     async def load(self) -> None:
-        """Read what is known; the very first time make this installation's key."""
-        book = await read_access_state(self._store)
-        if book is None:
+        """Load the state; at the first start, create this installation's key."""
+        state = await read_access_state(self._store)
+        if state is None:
             await self._save(AccessState(key=secrets.token_hex(32)))
         else:
-            self._set_state(book)
+            self._set_state(state)
 
     def apply_settings(self, settings: AccessSettings) -> None:
-        """Other entries are configured from now on."""
+        """Rebuild the policy for changed settings."""
         self._settings = settings
         self._set_state(self._state)
 
     def current_policy(self) -> Policy:
-        """Who is let in at this moment."""
+        """Return the policy in force."""
         return self._policy
 
     @property
     def has_admin(self) -> bool:
-        """Whether somebody on a platform is an admin; terminal and page always have their owner."""
-        return bool(self._settings.admins) or any(friend.admin for friend in self._state.friends)
+        """True if there is an admin on a platform, besides the owner at terminal and page."""
+        return bool(self._settings.admins) or any(person.admin for person in self._state.friends)
 
     def admins(self) -> tuple[str, ...]:
-        """Stable ids of the admins who can be written to."""
+        """Return the stable ids of all admins who can be messaged."""
         named = [
-            each
-            for each in self._settings.admins
-            if isinstance(parse_admin_entry(each), PersonEntry)
+            entry
+            for entry in self._settings.admins
+            if isinstance(parse_admin_entry(entry), PersonEntry)
         ]
-        return (*named, *(friend.principal for friend in self._state.friends if friend.admin))
+        return (*named, *(person.principal for person in self._state.friends if person.admin))
 
-    # --- strangers ------------------------------------------------------------------------------
+    # --- people without access ------------------------------------------------------------------
 
     async def handle_stranger(
         self, message: InboundMessage, principal: str, *, direct: bool
     ) -> StrangerNotices:
-        """Somebody who is not let in wrote: a claim, a request to be let in, or a mention."""
-        if not message.sender.id:  # nobody could be let in under it
+        """Handle a message from a person without access: a claim, pairing request or mention."""
+        if not message.sender.id:  # access needs an id
             return StrangerNotices()
         name = message.sender.name or principal
         if not direct:
@@ -191,7 +191,7 @@ class People:
     # --- codes ----------------------------------------------------------------------------------
 
     async def create_claim_code(self) -> str:
-        """Make a code by which the first admin shows up; an older one is void from now on."""
+        """Create a claim code for the first admin; this invalidates an earlier one."""
         async with self._lock:
             text = new_code(self._choose)
             code = PairingCode(
@@ -201,32 +201,32 @@ class People:
                 principal="",
                 created_at=self._clock.now(),
             )
-            kept = tuple(each for each in self._open_codes() if each.kind != "claim")
+            kept = tuple(other for other in self._open_codes() if other.kind != "claim")
             await self._save(msgspec.structs.replace(self._state, codes=(*kept, code)))
             return text
 
     async def claim(self, principal: str, name: str, code_text: str) -> bool:
-        """Make somebody an admin, if the code is good; wrong ones make later tries wait."""
+        """Make the sender of a valid code an admin; each wrong code delays the next attempt."""
         async with self._lock:
             found = await self._redeem(principal, code_text, "claim")
             if found is None:
                 return False
-            friend = PairedPerson(principal, name, admin=True, since=self._clock.now())
-            await self._grant_access(friend, found)
+            person = PairedPerson(principal, name, admin=True, since=self._clock.now())
+            await self._grant_access(person, found)
             return True
 
     async def approve(self, code_text: str) -> tuple[str, str] | None:
-        """Let in whom the code belongs to."""
+        """Give access to the person with this code; return principal and name."""
         async with self._lock:
             found = await self._redeem(_ADMINS_KEY, code_text, "pair")
             if found is None:
                 return None
-            friend = PairedPerson(found.principal, found.name, admin=False, since=self._clock.now())
-            await self._grant_access(friend, found)
+            person = PairedPerson(found.principal, found.name, admin=False, since=self._clock.now())
+            await self._grant_access(person, found)
             return found.principal, found.name
 
     async def revoke(self, principal: str) -> bool:
-        """Let somebody in no more; acts on the next message."""
+        """Revoke access, effective with the next message; return False if there was none."""
         async with self._lock:
             left = tuple(each for each in self._state.friends if each.principal != principal)
             codes = tuple(each for each in self._open_codes() if each.principal != principal)
@@ -236,7 +236,7 @@ class People:
             return True
 
     def list_people(self) -> list[dict[str, str]]:
-        """Open requests and people let in, for a person to read."""
+        """Return pairing requests and people with access."""
         waiting = [
             {"principal": code.principal, "name": code.name, "state": "asks to be let in"}
             for code in self._open_codes()
@@ -272,7 +272,7 @@ class People:
         return None
 
     async def _grant_access(self, person: PairedPerson, code: PairingCode) -> None:
-        """In one write: the code is spent and the person is in."""
+        """Grant access and delete the code in one write."""
         others = tuple(each for each in self._state.friends if each.principal != person.principal)
         codes = tuple(each for each in self._open_codes() if each.digest != code.digest)
         failures = {k: v for k, v in self._state.failures.items() if k != person.principal}
@@ -282,7 +282,7 @@ class People:
             )
         )
 
-    # --- the book -------------------------------------------------------------------------------
+    # --- the stored state -----------------------------------------------------------------------
 
     def _hash_code(self, text: str) -> str:
         return hash_code(text, bytes.fromhex(self._state.key))

@@ -1,20 +1,20 @@
-"""Sans-IO: who may do what. Messages, commands, buttons, edits and reactions all pass `decide`.
+"""Sans-IO: access and roles. Messages, commands, buttons, edits and reactions pass `decide_access`.
 
-Nobody is let in who is not named. An entry of `access.allow` is one of
+Only listed people have access. An entry of `access.allow` is one of
 
     telegram:1001            one person, by the platform's stable id
     slack:T1/U3003           the same, where ids belong to a workspace
     slack:T1/*               the full members of a workspace
-    telegram:-1001234/*      the members of a group, and only in that group
+    telegram:-1001234/*      the members of a group, only in that group
     discord:GUILD/role:ID    the holders of a role
-    telegram:*               everybody on that platform
+    telegram:*               everyone on that platform
 
-and `telegram@work:1001` and so on hold only under the account `work`. Everything is compared
-exactly as written: no case folding, no trimming, no names.
+An entry such as `telegram@work:1001` applies only under the account `work`. Everything is compared
+exactly as written: no case folding, no trimming, no display names.
 
-What an adapter vouches for stands in `Sender.memberships`, in one of three forms: `T1/*` (a full
-member of T1, wherever it writes from), `-1001234` (a member of the group whose chat has this id;
-counts only in that chat) and `GUILD/role:ID` (holds that role, wherever it writes from).
+`Sender.memberships` holds the memberships an adapter vouches for, in one of three forms: `T1/*` (a
+full member of T1, in every chat), `-1001234` (a member of the group with this chat id; applies only
+in that chat) and `GUILD/role:ID` (holds that role, in every chat).
 """
 
 import enum
@@ -27,16 +27,16 @@ from platforms.core.contract import Address, Inbound, InboundMessage, Sender
 
 
 class Role(enum.IntEnum):
-    """What somebody may do; a greater one includes the smaller ones."""
+    """A person's rights; a greater role includes the smaller ones."""
 
     GUEST = 1  # no tools
-    MEMBER = 2  # reads, writes in the own workspace, fetches
-    ADMIN = 3  # everything, and answers for what members ask
+    MEMBER = 2  # reads, writes in their own workspace, fetches
+    ADMIN = 3  # everything, and answers approval requests of members
 
 
 OWNERS = frozenset({"console:owner", "web:owner", "api:key"})
-"""The person at this machine's terminal, at the page opened by the printed link, and whoever has
-the key of the API: it stands in the configuration, and opens as much."""
+"""The person at this machine's terminal, the person at the page opened by the printed link, and
+clients with the API key, which grants the same rights."""
 
 
 # --- entries -----------------------------------------------------------------------------------
@@ -51,7 +51,7 @@ class PersonEntry(Struct, frozen=True):
 
 
 class PlatformEntry(Struct, frozen=True):
-    """All people of a platform."""
+    """All people on a platform."""
 
     platform: str
     account: str = ""
@@ -78,11 +78,11 @@ AccessEntry = PersonEntry | PlatformEntry | GroupEntry | RoleEntry
 _ENTRY = re.compile(r"(?P<platform>[a-z][a-z0-9_-]*)(?:@(?P<account>[A-Za-z0-9_.-]+))?:(?P<who>.*)")
 _GROUP = re.compile(r"(-?[A-Za-z0-9_.]+)/\*")
 _ROLE = re.compile(r"[A-Za-z0-9_.]+/role:[A-Za-z0-9_.]+")
-_PERSON = re.compile(r"[!-)+-~]+")  # what ASCII can print, without space and *
+_PERSON = re.compile(r"[!-)+-~]+")  # printable ASCII without space and *
 
 
 def parse_entry(text: str) -> AccessEntry:
-    """Read an entry; raises `ValueError` with what is wrong with it."""
+    """Parse an entry; raise `ValueError` with the problem."""
     match = _ENTRY.fullmatch(text)
     if match is None:
         msg = "is not platform:id, such as telegram:1001"
@@ -95,28 +95,28 @@ def parse_entry(text: str) -> AccessEntry:
     if _ROLE.fullmatch(who):
         return RoleEntry(platform, who, account)
     if "*" in who:
-        msg = f"may have a * only as all of the id ({platform}:*) or after a group ({platform}:GROUP/*)"
+        msg = f"may have a * only as the whole id ({platform}:*) or after a group ({platform}:GROUP/*)"
         raise ValueError(msg)
     if not _PERSON.fullmatch(who):
-        msg = "has no id, or one with spaces or letters outside ASCII"
+        msg = "has no id, or an id with spaces or non-ASCII letters"
         raise ValueError(msg)
     if who.startswith("@") and ":" not in who:
-        msg = "names somebody by a name that can be changed; use the id that /whoami shows"
+        msg = "contains a name, which can change; use the id that /whoami shows"
         raise ValueError(msg)
     return PersonEntry(platform, who, account)
 
 
 def parse_admin_entry(text: str) -> AccessEntry:
-    """Read an entry of `access.admins`, where only persons and roles may stand."""
+    """Parse an entry of `access.admins`, which allows persons and roles only."""
     entry = parse_entry(text)
     if isinstance(entry, (PlatformEntry, GroupEntry)):
-        msg = "would make everybody there an admin; name each person, or a role"
-        raise ValueError(msg)  # noqa: TRY004 - the text is wrong, not its type
+        msg = "would make everyone there an admin; list each person, or a role"
+        raise ValueError(msg)  # noqa: TRY004 - an invalid value, not an invalid type
     return entry
 
 
 def has_membership_entries(entries: Iterable[str], platform: str) -> bool:
-    """Tell whether groups or roles of a platform let somebody in who is not named there."""
+    """Return True if groups or roles of a platform have access."""
     return any(
         isinstance(entry, GroupEntry | RoleEntry) and entry.platform == platform
         for entry in map(parse_entry, entries)
@@ -127,13 +127,13 @@ def has_membership_entries(entries: Iterable[str], platform: str) -> bool:
 
 
 class Policy(Struct, frozen=True, kw_only=True):
-    """Who is let in, as it stands now: configuration and pairings together."""
+    """Access as of now: configuration and stored people together."""
 
     allow: frozenset[AccessEntry] = frozenset()
     admins: frozenset[AccessEntry] = frozenset()
-    approved: frozenset[str] = frozenset()  # principals let in by pairing
-    appointed: frozenset[str] = frozenset()  # principals that became admin by the claim code
-    claim_open: bool = False  # a claim code is open: the first owner may still show up
+    approved: frozenset[str] = frozenset()  # principals with access by pairing
+    appointed: frozenset[str] = frozenset()  # principals who are admins by claim code
+    claim_open: bool = False  # a claim code is valid
 
 
 def build_policy(
@@ -144,7 +144,7 @@ def build_policy(
     appointed: Iterable[str] = (),
     claim_open: bool = False,
 ) -> Policy:
-    """Build a policy out of entries as they are written; raises `ValueError` like `parse_entry`."""
+    """Build a policy from written entries; raises `ValueError` like `parse_entry`."""
     return Policy(
         allow=frozenset(parse_entry(text) for text in allow),
         admins=frozenset(parse_admin_entry(text) for text in admins),
@@ -155,25 +155,25 @@ def build_policy(
 
 
 class Allowed(Struct, frozen=True):
-    """Go on."""
+    """The person has access."""
 
-    principal: str  # platform:id, the same under every account of ours
+    principal: str  # platform:id, the same under all of the bot's accounts
     role: Role
 
 
 class NotAddressed(Struct, frozen=True):
-    """Said in a room, to others."""
+    """A message in a room that is not addressed to the bot."""
 
 
 class Stranger(Struct, frozen=True):
-    """Not let in. Directly: may ask to be, by pairing or claim. In a room: silence."""
+    """A person without access, who may ask for it in a direct message; rooms get no reply."""
 
     principal: str
     direct: bool
 
 
 class UnlistedBot(Struct, frozen=True):
-    """A program that is not named in `access.allow`."""
+    """A bot that is not listed in `access.allow`."""
 
     principal: str
 
@@ -182,12 +182,12 @@ AccessDecision = Allowed | NotAddressed | Stranger | UnlistedBot
 
 
 def decide_access(policy: Policy, event: Inbound) -> AccessDecision:
-    """Settle what may become of an event."""
-    place, sender = event.address, event.sender
-    principal = f"{place.platform}:{sender.id}"
+    """Return the decision about an event."""
+    address, sender = event.address, event.sender
+    principal = f"{address.platform}:{sender.id}"
     if isinstance(event, InboundMessage) and not (event.direct or event.addressed):
         return NotAddressed()
-    role = _role_of(policy, principal, sender, place.platform, place.account, place.chat)
+    role = _role_of(policy, principal, sender, address.platform, address.account, address.chat)
     if role is not None:
         return Allowed(principal, role)
     if sender.is_bot:
@@ -209,12 +209,12 @@ def _role_of(
 
 
 def _matching_entries(sender: Sender, platform: str, account: str, chat: str) -> set[AccessEntry]:
-    """All entries that would name this sender in this place."""
+    """Return every entry that would match this sender in this chat."""
     named: set[AccessEntry] = set()
     for under in {"", account}:
         named.add(PersonEntry(platform, sender.id, under))
         if sender.is_bot:
-            continue  # a program is let in only when it is named itself
+            continue  # a bot has access only by its own entry
         named.add(PlatformEntry(platform, under))
         for membership in sender.memberships:
             group, mark, rest = membership.partition("/")
@@ -226,12 +226,12 @@ def _matching_entries(sender: Sender, platform: str, account: str, chat: str) ->
 
 
 def admin_addresses(admins: Iterable[str]) -> tuple[Address, ...]:
-    """Where admins are written to in private, each once."""
-    found = (parse_admin_entry(entry) for entry in admins)
+    """Return the private addresses of the listed admins, without duplicates."""
+    found = (parse_admin_entry(text) for text in admins)
     return tuple(
         dict.fromkeys(
-            Address(each.platform, each.id, each.account)
-            for each in found
-            if isinstance(each, PersonEntry)
+            Address(entry.platform, entry.id, entry.account)
+            for entry in found
+            if isinstance(entry, PersonEntry)
         )
     )

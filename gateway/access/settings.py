@@ -1,4 +1,4 @@
-"""`[access]`: who is let in and who is an admin."""
+"""`[access]`: people with access, and admins."""
 
 from collections.abc import Callable, Iterator
 from typing import Annotated
@@ -9,27 +9,28 @@ from gateway.access.policy import AccessEntry, parse_admin_entry, parse_entry
 
 
 class AccessSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who is let in; nobody who is not named here or paired."""
+    """People with access; people neither listed here nor paired have none."""
 
     allow: Annotated[
         tuple[str, ...],
         Meta(
-            description='Who may talk to the agent, by stable id: `"telegram:1001"`, '
+            description='People with access to the agent, by stable id: `"telegram:1001"`, '
             '`"slack:T1/U3003"`, `"slack:T1/*"` (full members of a workspace), '
             '`"telegram:-1001234/*"` (members of a group, only there), '
-            '`"discord:GUILD/role:ID"`, `"telegram:*"` (everybody).'
+            '`"discord:GUILD/role:ID"`, `"telegram:*"` (everyone).'
         ),
     ] = ()
     admins: Annotated[
         tuple[str, ...],
-        Meta(description="Who may do everything and answers for the others; persons or roles."),
+        Meta(description="Admins, who may do everything and answer approvals; persons or roles."),
     ] = ()
     pairing: Annotated[
-        bool, Meta(description="Offer strangers in a DM a code that an admin can approve.")
+        bool,
+        Meta(description="Give people without access a code in a DM that an admin can approve."),
     ] = True
 
     def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """See the module."""
+        """Yield the path and problem of each invalid entry."""
         for key, texts, parse in (
             ("allow", self.allow, parse_entry),
             ("admins", self.admins, parse_admin_entry),

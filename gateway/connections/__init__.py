@@ -1,1 +1,6 @@
-"""The platform adapters in use, each supervised and restarted."""
+"""Platform connections.
+
+directory      all adapters in use, and the features they offer
+supervision    keeps one adapter connected and tracks its state
+adapter_store  the parts of the store an adapter may use
+"""

@@ -1,4 +1,4 @@
-"""What adapters may read and keep in the store: transcripts of their chats, a few values."""
+"""The parts of the store an adapter may use: transcripts of its chats, and its own values."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from sessions.store.store import SessionStore
 
 
 class StoreShelf:
-    """An adapter's own durable values."""
+    """Durable values of one adapter."""
 
     def __init__(self, store: SessionStore, owner: str) -> None:
         self._store = store
@@ -26,21 +26,21 @@ class StoreShelf:
 
 
 class StoreArchive:
-    """What chats show, out of inbox and outbox: nothing is stored twice for it."""
+    """Transcripts, assembled from inbox and outbox without storing anything twice."""
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
 
     async def transcript(self, address: Address, after: int, limit: int) -> Sequence[TranscriptRow]:
         """See `platforms.core.contract.Archive`."""
-        where, found = write_address(address), list[TranscriptRow]()
+        address_text, found = write_address(address), list[TranscriptRow]()
         while True:
-            rows = await self._store.timeline(where, after, limit)
+            rows = await self._store.timeline(address_text, after, limit)
             shown = (
                 _message_row(row) if isinstance(row, InboxEntry) else _item_row(row) for row in rows
             )
             found += [row for row in shown if row]
-            # Not every row is shown; a page that is not full must mean that there is no more.
+            # Some rows are hidden, but a short page must mean that there are no more rows.
             if after == 0 or len(rows) < limit or len(found) >= limit:
                 return found[:limit]
             after = rows[-1].seq
@@ -54,7 +54,7 @@ class StoreArchive:
 
 
 def _message_row(entry: InboxEntry) -> TranscriptRow | None:
-    """A row for what a person wrote; a pressed button or an edit is not a row of its own."""
+    """Return a row for a person's message; button presses and edits have none."""
     event = read_event(entry)
     if not isinstance(event, InboundMessage):
         return None
@@ -72,7 +72,7 @@ def _message_row(entry: InboxEntry) -> TranscriptRow | None:
 
 def _item_row(item: OutboxItem) -> TranscriptRow | None:
     body = read_body(item)
-    if not body.text and not body.path:  # taken away again
+    if not body.text and not body.path:  # withdrawn
         return None
     return TranscriptRow(
         seq=item.seq,

@@ -1,4 +1,4 @@
-"""All adapters in use: where each is found, how they stand, and what they offer besides messages."""
+"""All adapters in use: lookup, state, and the features they offer besides messages."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -18,78 +18,83 @@ from platforms.core.contract import (
 
 
 class AdapterDirectory:
-    """Each runs under a supervision of its own."""
+    """The adapters, each under its own supervision."""
 
     def __init__(self, on_change: Callable[[], None]) -> None:
-        self._on_change = on_change  # told when one stands otherwise than before
+        self._on_change = on_change  # called after a connection's state has changed
         self._supervised: dict[tuple[str, str], SupervisedAdapter] = {}
 
     def __iter__(self) -> Iterator[SupervisedAdapter]:
         return iter(self._supervised.values())
 
     def add(self, adapter: Adapter, delivery: Delivery) -> None:
-        """Supervise an adapter, and let it deliver while it is connected."""
+        """Supervise an adapter, and deliver through it while it is connected."""
         delivery.attach(adapter)
         self._supervised[adapter.name, adapter.account] = SupervisedAdapter(
             adapter,
-            on_connected=lambda each: delivery.on_connected(each.name, each.account),
-            on_disconnected=lambda each: delivery.on_disconnected(each.name, each.account),
+            on_connected=lambda supervised: delivery.on_connected(
+                supervised.name, supervised.account
+            ),
+            on_disconnected=lambda supervised: delivery.on_disconnected(
+                supervised.name, supervised.account
+            ),
             on_change=self._on_change,
         )
 
     def get(self, name: str, account: str = "") -> Adapter | None:
-        """Find one of them."""
+        """Return an adapter."""
         found = self._supervised.get((name, account))
         return found.adapter if found else None
 
     def capabilities(self, address: Address) -> Capabilities | None:
-        """What can be done there; None while nothing of ours reaches it."""
+        """Return the capabilities of a chat; None if no adapter reaches it."""
         found = self.get(address.platform, address.account)
         return capabilities_in(found, address) if found else None
 
     async def wait_first_attempts(self) -> None:
-        """Wait until each was connected, or could not be, for the first time."""
-        for each in self:
-            await each.first_attempt_done.wait()
+        """Wait until every adapter has connected or failed for the first time."""
+        for supervised in self:
+            await supervised.first_attempt_done.wait()
 
-    # --- what they learn about themselves -------------------------------------------------------
+    # --- state reported by others ---------------------------------------------------------------
 
     def on_credentials_refused(self, adapter: Adapter) -> None:
-        """A platform did not take its credentials while something was delivered."""
+        """Mark an adapter whose credentials were refused during a delivery."""
         self._supervised[adapter.name, adapter.account].on_credentials_refused()
 
     def set_warning(self, platform: str, text: str) -> None:
-        """Something disturbs a platform that is connected; no text: not any more."""
-        for each in self:
-            if each.adapter.name == platform:
-                each.set_warning(text)
+        """Set the warning of a connected platform; an empty text clears it."""
+        for supervised in self:
+            if supervised.adapter.name == platform:
+                supervised.set_warning(text)
 
-    # --- what they offer ------------------------------------------------------------------------
+    # --- optional features ----------------------------------------------------------------------
 
     def routes(self) -> Sequence[BaseRoute]:
-        """Paths of theirs at the daemon's HTTP port."""
+        """Return the adapters' routes on the daemon's HTTP port."""
         return [
             route
-            for each in self
-            if isinstance(each.adapter, OffersRoutes)
-            for route in each.adapter.routes()
+            for supervised in self
+            if isinstance(supervised.adapter, OffersRoutes)
+            for route in supervised.adapter.routes()
         ]
 
     def hosts_by_path(self) -> dict[str, Sequence[str]]:
-        """Under which names services reach these, by path."""
+        """Return the host names under which services reach the adapters' routes, by path."""
         return {
-            route.path: each.adapter.hosts()
-            for each in self
-            if isinstance(each.adapter, OffersRoutes) and isinstance(each.adapter, OffersHosts)
-            for route in each.adapter.routes()
+            route.path: supervised.adapter.hosts()
+            for supervised in self
+            if isinstance(supervised.adapter, OffersRoutes)
+            and isinstance(supervised.adapter, OffersHosts)
+            for route in supervised.adapter.routes()
             if isinstance(route, Route)
         }
 
     def claim_links(self, code: str) -> dict[str, str]:
-        """Links that hand a claim code in, by platform; where there is none, people say it."""
+        """Return links that submit a claim code, for the platforms that have them."""
         links = {
-            each.name: each.adapter.claim_link(code)
-            for each in self
-            if isinstance(each.adapter, OffersClaims)
+            supervised.name: supervised.adapter.claim_link(code)
+            for supervised in self
+            if isinstance(supervised.adapter, OffersClaims)
         }
         return {name: link for name, link in links.items() if link}

@@ -1,4 +1,4 @@
-"""Keeps one platform's connection alive, and knows how it stands."""
+"""Keeps one platform connected, and tracks the state of its connection."""
 
 import asyncio
 import enum
@@ -15,11 +15,11 @@ log = logging.getLogger(__name__)
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 60.0
 
 CONNECT_TIMEOUT_SECONDS = 15.0
-"""Within this a platform must be connected: a library may wait for minutes on a line that is dead."""
+"""Time limit for connecting, because a library may wait minutes on a dead connection."""
 
 
 class ConnectionState(enum.StrEnum):
-    """How a platform's connection stands."""
+    """State of a platform's connection."""
 
     CONNECTING = "connecting"
     CONNECTED = "connected"
@@ -27,7 +27,7 @@ class ConnectionState(enum.StrEnum):
 
 
 class SupervisedAdapter:
-    """One adapter, started again with growing pauses whenever it fails."""
+    """One adapter, restarted with growing pauses after failures."""
 
     def __init__(
         self,
@@ -43,20 +43,20 @@ class SupervisedAdapter:
         self.adapter = adapter
         self.state = ConnectionState.CONNECTING
         self.error = ""
-        self._warning = ""  # while it is connected
+        self._warning = ""  # a problem of a working connection
         self.first_attempt_done = asyncio.Event()
-        """Set once it was connected, or could not be, for the first time."""
+        """Set after the first attempt to connect has succeeded or failed."""
         self._on_connected = on_connected
         self._on_disconnected = on_disconnected
-        self._on_change = on_change  # it stands otherwise than before
+        self._on_change = on_change  # called after the state has changed
         self._randomness = randomness
         self._sleep = sleep
         self._connect_seconds = connect_seconds
-        self._connect_deadline: asyncio.Timeout | None = None  # until it is connected
+        self._connect_deadline: asyncio.Timeout | None = None  # None once connected
 
     @property
     def status_text(self) -> str:
-        """How it stands, in words for a person."""
+        """State of the connection, for people."""
         if self.error:
             return self.error
         if self.state is ConnectionState.CONNECTING:
@@ -65,37 +65,37 @@ class SupervisedAdapter:
 
     @property
     def name(self) -> str:
-        """How logs and `/readyz` call it."""
+        """Name of the connection in logs and `/readyz`."""
         return connection_name(self.adapter.name, self.adapter.account)
 
     @property
     def problem(self) -> str:
-        """What is wrong, in one sentence; empty when it works and nothing disturbs it."""
+        """The problem in one sentence; empty if there is none."""
         if self.state is not ConnectionState.CONNECTED:
             return self.status_text
         return self._warning
 
     def set_warning(self, text: str) -> None:
-        """Something is wrong that does not break the connection; an empty text: it is over."""
+        """Set a problem that does not break the connection; an empty text clears it."""
         if text == self._warning:
             return
         if text:
             log.warning("%s: %s", self.name, text)
         else:
-            log.info("%s: this is over: %s", self.name, self._warning)
+            log.info("%s: resolved: %s", self.name, self._warning)
         self._warning = text
         self._on_change()
 
     async def run(self, inbox: Inbox) -> None:
-        """Keep it running until cancelled, or until its credentials turn out not to work."""
+        """Keep the adapter running until cancelled or until its credentials are refused."""
         pause = FIRST_PAUSE_SECONDS
         while True:
-            least = 0.0  # what the platform itself asks us to wait
+            least = 0.0  # seconds requested by the platform
             try:
                 await self._run_once(inbox)
                 self.error = "its connection ended"
             except Unauthorized as error:
-                log.error("%s: %s; it stays off until the next start", self.name, error)  # noqa: TRY400 - the operator needs the sentence, not a traceback
+                log.error("%s: %s; disconnected until the next start", self.name, error)  # noqa: TRY400 - the operator needs the sentence, not a traceback
                 self.state, self.error = ConnectionState.REFUSED, str(error)
                 self._on_change()
                 return
@@ -104,7 +104,7 @@ class SupervisedAdapter:
                 if isinstance(error, Unavailable) and error.retry_after:
                     least = error.retry_after
             except Exception as error:
-                log.exception("%s broke", self.name)
+                log.exception("%s: unexpected error in the adapter", self.name)
                 self.error = f"an error in its adapter ({type(error).__name__})"
             finally:
                 was_connected = self.state is ConnectionState.CONNECTED
@@ -115,25 +115,23 @@ class SupervisedAdapter:
                 self.first_attempt_done.set()
                 self._on_change()
             if (task := asyncio.current_task()) and task.cancelling():
-                raise asyncio.CancelledError  # an error in that very moment took its place
+                raise asyncio.CancelledError  # the adapter's error has replaced the cancellation
             if was_connected:
                 pause = FIRST_PAUSE_SECONDS
             log.warning(
-                "%s: %s; trying again in about %.0f s", self.name, self.error, max(least, pause)
+                "%s: %s; reconnecting in about %.0f s", self.name, self.error, max(least, pause)
             )
             await self._sleep(max(least, pause * (0.75 + self._randomness() / 2)))
             pause = min(pause * 2, MAX_PAUSE_SECONDS)
 
     def on_credentials_refused(self) -> None:
-        """What was to be delivered was turned away: the credentials do not work any more."""
-        self.state, self.error = ConnectionState.REFUSED, "it does not accept our credentials"
-        log.error(
-            "%s: %s; nothing is delivered there until it connects again", self.name, self.error
-        )
+        """Record that the platform refused the credentials during a delivery."""
+        self.state, self.error = ConnectionState.REFUSED, "it does not accept the bot's credentials"
+        log.error("%s: %s; delivery is paused until it connects again", self.name, self.error)
         self._on_change()
 
     async def _run_once(self, inbox: Inbox) -> None:
-        """Run it once; it has so long to connect, and then as long as it likes."""
+        """Run the adapter once; the time limit applies only until it is connected."""
         deadline = self._connect_deadline = asyncio.timeout(self._connect_seconds)
         try:
             async with deadline:

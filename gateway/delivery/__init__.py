@@ -1,11 +1,11 @@
-"""Delivery is reconciliation: what a chat should show against what it is known to show.
+"""Delivery as reconciliation: compares the wanted messages of a chat with the shown ones.
 
-view      what an item should look like on a platform, and what of it is known to be shown
-plan      the next single op that brings the one closer to the other, and what its outcome means
-queue     which of a chat's items is next, and when
-pacing    when a chat may take another op
-lane      carries out the ops of one chat, one after the other
-signs     signs on people's messages, which give way to everything else
-link      one adapter as the lanes see it
-outbox    `Delivery`: all lanes, their start and end
+view    Sans-IO: the content of an item, its messages on a platform, and the record of them
+plan    Sans-IO: the next op for an item, and the effect of an op's outcome
+queue   Sans-IO: the next item of a chat, and when
+pacing  Sans-IO: the send budgets of a chat and an account
+lane    carries out the ops of one chat and stores their results
+signs   reactions on people's messages, with the lowest priority
+link    one adapter with deadlines and error handling
+outbox  `Delivery`: all lanes, their start and end
 """

@@ -1,6 +1,6 @@
-"""The ops of one chat: carried out one after the other, and written down.
+"""The ops of one chat: carried out one at a time, with their results stored.
 
-An urgent item does not wait for an op that is under way; it has a pump of its own.
+Urgent items have a pump of their own, so they do not wait for a running op.
 """
 
 import asyncio
@@ -49,16 +49,16 @@ from sessions.values.clock import Clock
 log = logging.getLogger(__name__)
 
 _FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS = 0.1, 5.0
-"""Seconds between tries to write down what became of a message."""
+"""First and longest pause between attempts to store the result of an op."""
 
 FIRST_BACKOFF_SECONDS = 0.5
 MAX_BACKOFF_SECONDS = 60.0
 MAX_CRASHES = 3
-"""Times an adapter may fail over one item with an error that it should not raise."""
+"""Unexpected adapter errors after which an item is given up."""
 
 
 class LaneHost(Protocol):
-    """What all lanes share."""
+    """Services shared by all lanes."""
 
     store: SessionStore
     clock: Clock
@@ -67,28 +67,28 @@ class LaneHost(Protocol):
     upload_deadline_seconds: float
 
     def start_pump(self, lane: "Lane", *, urgent: bool) -> None:
-        """Run a pump of a lane, now or as soon as there is somebody to own its task."""
+        """Run a pump of a lane, at once or as soon as the task group is open."""
         ...
 
     def start_reaction(self, lane: "Lane", reaction: React, wait: float) -> None:
-        """Run `show_sign` of a lane."""
+        """Run `show_reaction` of a lane in a task."""
         ...
 
     def on_item_settled(self, item_id: str, state: ItemState) -> None:
-        """An item is done, and that is committed."""
+        """Receive an item's final state after it is committed."""
         ...
 
     def on_lane_idle(self, lane: "Lane") -> None:
-        """A lane has nothing to do."""
+        """Receive a lane that has nothing to do."""
         ...
 
     async def save_pause(self, lane: "Lane", until: int) -> None:
-        """Keep a Retry-After over a restart; `until` in milliseconds of wall time."""
+        """Store the end of a Retry-After, in milliseconds of wall time, for the next start."""
         ...
 
 
 class Lane:
-    """Delivers to one chat. There is one for each that was used lately, so it is kept small."""
+    """Delivery to one chat; kept small, because every recently used chat has a lane."""
 
     __slots__ = (
         "_capabilities",
@@ -127,13 +127,13 @@ class Lane:
             start=self._start_reaction,
             on_idle=self._report_idle,
         )
-        self._wakeups: dict[bool, asyncio.Event] = {}  # of the pumps that run: urgent, and not
+        self._wakeups: dict[bool, asyncio.Event] = {}  # by `urgent`, while that pump runs
         self._unsaved: dict[str, SetItem] = {}
-        self._commit_due = False  # something unsaved must not be lost
-        self._commits_running = 0  # commits under way
+        self._commit_due = False  # an unsaved result must be committed soon
+        self._commits_running = 0
 
     def wake(self) -> None:
-        """Look again: something is new."""
+        """Check for new work; start the pumps if needed."""
         for urgent in (True, False):
             if urgent in self._wakeups:
                 self._wakeups[urgent].set()
@@ -141,19 +141,19 @@ class Lane:
                 self._host.start_pump(self, urgent=urgent)
 
     def has_pending(self) -> bool:
-        """Tell whether something must still be shown, or written down."""
+        """Return True while an item must still be shown or a result stored."""
         return self._commit_due or self._commits_running > 0 or self.queue.has_pending()
 
     def on_pump_started(self, *, urgent: bool) -> None:
-        """A pump has an owner now, so it need not be started again."""
+        """Record that a pump has a task, so that `wake` does not start a second one."""
         self._wakeups[urgent] = asyncio.Event()
 
     async def pump(self, *, urgent: bool) -> None:
-        """Do what there is to do, until there is nothing left or the platform is gone."""
-        news = self._wakeups[urgent]
+        """Work until no work is left or the platform disconnects."""
+        wakeup = self._wakeups[urgent]
         try:
             while True:
-                news.clear()
+                wakeup.clear()
                 move = self._next_move(urgent=urgent)
                 if (move is None or isinstance(move, WaitUntil)) and self._commit_due:
                     await self._commit()
@@ -162,7 +162,7 @@ class Lane:
                     case None:
                         break
                     case WaitUntil():
-                        await self._wait(move.moment, news)
+                        await self._wait(move.moment, wakeup)
                     case SettleItem():
                         self._settle(move.entry, move.result)
                     case CarryOut():
@@ -175,14 +175,14 @@ class Lane:
         self._host.start_reaction(self, reaction, wait)
 
     async def show_reaction(self, reaction: React, wait: float) -> None:
-        """Put a sign on a person's message after a while."""
+        """Add a reaction to a person's message after `wait` seconds."""
         await self.reactions.deliver(reaction, wait)
 
     def _report_idle(self) -> None:
         if not self._wakeups and not self.queue and not self.reactions.is_busy:
             self._host.on_lane_idle(self)
 
-    # --- one op ------------------------------------------------------------------------------
+    # --- carrying out an op ------------------------------------------------------------------
 
     def _next_move(self, *, urgent: bool) -> CarryOut | SettleItem | WaitUntil | None:
         if not self.link.is_connected:
@@ -205,9 +205,9 @@ class Lane:
         now = self._host.clock.monotonic()
         if (at := self.pace.take(now, move.priority)) > now:
             await asyncio.sleep(at - now)
-        office = self._host
+        host = self._host
         upload = isinstance(step.op, Upload)
-        deadline = office.upload_deadline_seconds if upload else office.deadline_seconds
+        deadline = host.upload_deadline_seconds if upload else host.deadline_seconds
         outcome = await self.link.deliver(
             plan.fix_future_start(step.op, self._host.clock.now()), deadline
         )
@@ -231,7 +231,7 @@ class Lane:
                 self._on_unconfirmed(move, outcome)
 
     async def _wait_for_budget(self, priority: OpPriority) -> None:
-        """The other pump may have taken the room that there was."""
+        """Wait again if the other pump has taken the budget meanwhile."""
         while True:
             now = self._host.clock.monotonic()
             at = self.pace.ready_at(priority, now)
@@ -246,7 +246,7 @@ class Lane:
         except TimeoutError:
             pass
 
-    # --- what came of it ---------------------------------------------------------------------
+    # --- outcomes ----------------------------------------------------------------------------
 
     def _on_success(self, entry: QueueEntry, step: DeliveryStep, receipt: Receipt) -> None:
         entry.needs_probe = False
@@ -263,8 +263,8 @@ class Lane:
             entry.changed_at = self._host.clock.monotonic()
             entry.live_texts[entry.shown.parts[step.part].op] = op.text
         if step.creates:
-            # The receipt of a live message must not be lost where a repeat would be marked, and of
-            # one without words: if its answer never gets any, it has to be taken away.
+            # Commit the receipt of a live message soon if a repeat would be marked as a duplicate,
+            # or if the message has no text yet: it must be deleted if its answer stays empty.
             marks = self._capabilities.repeat is Repeat.MARK
             must = entry.phase is not ItemPhase.LIVE or marks or not entry.text.strip()
             self._queue_save(entry, ItemState.PENDING, commit_soon=must)
@@ -289,7 +289,7 @@ class Lane:
             self._undo(entry, step)
             self._back_off(move)
             return
-        log.warning("%s in %s: %s", step.op.op, self.key, error)
+        log.warning("%s in %s may or may not have been sent: %s", step.op.op, self.key, error)
         entry.shown = plan.record_unknown(entry.shown, step)
         self._back_off(move)
         if isinstance(error, Crashed) and entry.tries >= MAX_CRASHES:
@@ -305,16 +305,16 @@ class Lane:
             if isinstance(step.op, Draft) and self._refresh_capabilities(step.op):
                 entry.draft_shown = False
                 return
-            log.info("%s in %s: no live updates: %s", step.op.op, self.key, error)
+            log.info("%s in %s: live updates stopped: %s", step.op.op, self.key, error)
             entry.is_muted, entry.needs_probe, entry.draft_shown = True, False, False
         elif step.creates:
-            log.error("%s cannot be shown in %s: %s", entry.item.id, self.key, error)
+            log.error("%s cannot be sent to %s: %s", entry.item.id, self.key, error)
             self._settle(entry, ItemResult(ItemState.DEAD, str(error)))
         else:
             entry.shown = plan.record_refusal(entry.shown, step)
 
     def _refresh_capabilities(self, refused: Draft) -> bool:
-        """Whether the platform has found out that drafts cannot be had here, but something else."""
+        """Reload the capabilities after a refused draft; return True if live updates changed."""
         can = capabilities_in(self.link.adapter, refused.address)
         if can.live is Live.DRAFT:
             return False
@@ -323,7 +323,7 @@ class Lane:
         return True
 
     def _on_chat_gone(self, error: ChatGone) -> None:
-        log.warning("%s is gone: %s", self.key, error)
+        log.warning("chat %s is gone: %s", self.key, error)
         for entry in list(self.queue):
             self._settle(entry, ItemResult(ItemState.DEAD, str(error)))
 
@@ -336,17 +336,17 @@ class Lane:
             entry.dirty = entry.phase is ItemPhase.LIVE
             entry.draft_shown = entry.draft_shown and entry.dirty
         elif isinstance(step.op, Typing) and entry.phase is not ItemPhase.LIVE:
-            # That a status is over must not hold up the answer.
+            # A failure to clear the status must not delay the answer.
             entry.shown_status = ""
 
     def _back_off(self, move: CarryOut) -> None:
         entry = move.entry
         entry.tries += 1
         longest = min(MAX_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2 ** min(entry.tries - 1, 10))
-        # The ids spread the chats of a platform that comes back; no dice, so that tests can tell.
-        spread = zlib.crc32(f"{move.step.op.op}{entry.tries}".encode()) / 2**32
-        moment = self._host.clock.monotonic() + longest * (0.5 + spread / 2)
-        if move.priority in OPTIONAL_PRIORITIES:  # the final form need not wait for that
+        # Jitter spreads the chats of a recovering platform; a hash of the id keeps tests repeatable.
+        jitter = zlib.crc32(f"{move.step.op.op}{entry.tries}".encode()) / 2**32
+        moment = self._host.clock.monotonic() + longest * (0.5 + jitter / 2)
+        if move.priority in OPTIONAL_PRIORITIES:  # the final form does not wait for this pause
             entry.next_live_at = entry.next_typing_at = moment
         else:
             entry.not_before = moment
@@ -357,10 +357,10 @@ class Lane:
         if self._capabilities.status or not isinstance(op, Typing):
             entry.next_live_at = started_at + self._capabilities.live_interval
 
-    # --- writing it down ---------------------------------------------------------------------
+    # --- storing results ---------------------------------------------------------------------
 
     async def _record_attempt(self, entry: QueueEntry, step: DeliveryStep) -> None:
-        """Before a message is created it is on record that it may be there."""
+        """Store that a message may exist before it is created."""
         entry.shown = plan.record_attempt(entry.shown, step, self._host.clock.now())
         if entry.phase is ItemPhase.LIVE:
             live = msgspec.structs.replace(
@@ -376,7 +376,7 @@ class Lane:
                 and self._capabilities.repeat is Repeat.ALWAYS
                 and self._capabilities.live is not Live.STREAM
             ):
-                return  # a repeat does no harm; but a stream must be known, to be closed
+                return  # a repeat is harmless; a stream must be stored, because it must be closed
             await self._commit(PutItem(live))
         elif self._capabilities.repeat is not Repeat.ALWAYS:
             self._queue_save(entry, ItemState.ATTEMPTING)
@@ -414,16 +414,23 @@ class Lane:
                 self._host.on_item_settled(change.id, change.state)
 
     async def _apply_with_retry(self, changes: tuple[Change, ...]) -> None:
-        """Write until it is written: what a chat shows must not be forgotten by a full disk."""
+        """Retry until the results are stored: a full disk must not lose them."""
         pause = _FIRST_RETRY_SECONDS
         while True:
             try:
                 await self._host.store.apply(*changes)
             except Conflict:
-                log.exception("%s: what became of its messages cannot be stored", self.key)
+                log.exception(
+                    "%s: delivery results conflict with the store and are dropped", self.key
+                )
                 return
             except StoreError as error:
-                log.warning("%s: %s; trying again in %.1f s", self.key, error, pause)
+                log.warning(
+                    "%s: delivery results not stored, retrying in %.1f s: %s",
+                    self.key,
+                    pause,
+                    error,
+                )
             else:
                 return
             await asyncio.sleep(pause)

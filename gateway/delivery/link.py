@@ -1,4 +1,4 @@
-"""One adapter as the lanes see it: an op in, what came of it out, within a deadline."""
+"""One adapter as used by the lanes: deadlines, and every error as an outcome."""
 
 import asyncio
 import logging
@@ -15,17 +15,17 @@ TYPING_DEADLINE_SECONDS = 2.0
 
 
 class Crashed(Unconfirmed):
-    """The adapter failed with an error that it should not raise."""
+    """The adapter raised an unexpected error."""
 
 
 DeliveryOutcome = Receipt | PlatformError
 
 OnDelivered = Callable[[str, Op, DeliveryOutcome], None]
-"""Told what came of each op, and on which platform."""
+"""Receives the platform, op and outcome of every delivery."""
 
 
 class AdapterLink:
-    """The way to one platform under one account."""
+    """Connection to one account of a platform."""
 
     def __init__(
         self,
@@ -41,19 +41,19 @@ class AdapterLink:
             if can.account_burst
             else None
         )
-        self.is_connected = False  # connected
+        self.is_connected = False
         self._on_refused = on_refused
         self._on_delivered = on_delivered
 
     def on_credentials_refused(self) -> None:
-        """The platform does not accept our credentials any more: wait until it is connected."""
+        """Mark the platform as disconnected until it connects with valid credentials."""
         if self.is_connected:
             self.is_connected = False
-            log.error("%s does not accept our credentials any more", self.adapter.name)
+            log.error("%s no longer accepts the bot's credentials", self.adapter.name)
             self._on_refused(self.adapter)
 
     async def deliver(self, op: Op, deadline_seconds: float) -> DeliveryOutcome:
-        """Have an op carried out, and say what came of it; raises nothing."""
+        """Carry out an op within a deadline; return the receipt or error, and never raise."""
         outcome = await self._carry_out(op, deadline_seconds)
         self._on_delivered(self.adapter.name, op, outcome)
         return outcome
@@ -71,6 +71,6 @@ class AdapterLink:
         except TimeoutError:
             return Unconfirmed(f"{self.adapter.name} did not answer within {deadline_seconds:g} s")
         except Exception as error:
-            # The adapter's own mistake ends here: it must not take other chats down with it.
-            log.exception("%s failed over %s", self.adapter.name, op.op)
+            # A bug of one adapter must not stop the delivery to other chats.
+            log.exception("%s: unexpected error while delivering %s", self.adapter.name, op.op)
             return Crashed(f"the adapter failed: {type(error).__name__}")

@@ -1,4 +1,4 @@
-"""Delivery: every chat's lane, and the door through which items come in."""
+"""`Delivery`: the lanes of all chats, and the interface for queueing items."""
 
 import asyncio
 import logging
@@ -30,13 +30,13 @@ from sessions.values.clock import Clock
 log = logging.getLogger(__name__)
 
 MAX_IDLE_LANES = 256
-"""Chats whose pace and last messages are remembered although nothing is to be done there."""
+"""Idle chats whose pace and recent messages are remembered."""
 
 MAX_REACTING_LANES = 512
-"""Chats in which signs may wait; at Telegram's 30 a second the last is shown 17 s late."""
+"""Chats with waiting reactions; at Telegram's 30 a second the last one is 17 s late."""
 
 ABANDONED_SECONDS = 5.0
-"""Seconds after the start in which somebody may take over an answer whose writer died."""
+"""Seconds after a start until an unfinished answer counts as abandoned."""
 
 _SHELF = "delivery"
 _PAUSES_KEY = "pauses"
@@ -47,28 +47,29 @@ def _unchanged(text: str) -> str:
 
 
 async def read_pauses(store: SessionStore) -> dict[str, int]:
-    """Until when platforms want nothing more of us, by chat; milliseconds."""
+    """Return the end of each platform-requested pause by chat, in milliseconds."""
     kept = await store.get_value(_SHELF, _PAUSES_KEY)
     return msgspec.json.decode(kept, type=dict[str, int]) if kept else {}
 
 
 class LiveItem:
-    """An answer that is being written; made by `Delivery.live`."""
+    """An answer being written; created by `Delivery.start_live`."""
 
     def __init__(self, delivery: "Delivery", item: OutboxItem) -> None:
         self._delivery = delivery
         self._entry = delivery.queue_live(item)
 
     def update(self, text: str, status: str = "") -> None:
-        """Let the chat show this text, and a line about what is going on, when there is room."""
+        """Show a text and a status line when the budget allows."""
         self.follow(lambda: text, status)
 
     def follow(
         self, read: Callable[[], str], status: str = "", tasks: tuple[Task, ...] = ()
     ) -> None:
-        """The same for a text that grows: it is read when there is room to show it.
+        """Show a growing text: `read` is called when the budget allows an update.
 
-        Called for every token: the lane looks at its own pace. `tasks` are what was done so far.
+        Called for every token, so it only marks the item as changed. `tasks` are the tool calls so
+        far.
         """
         entry = self._entry
         entry.read_text = read
@@ -79,19 +80,19 @@ class LiveItem:
             self._delivery.wake_entry(entry)
 
     def close(self) -> None:
-        """Show no more live states: the final form is about to be committed."""
+        """Stop live updates because the final form is about to be committed."""
         self._entry.is_muted = True
 
     def drop(self) -> None:
-        """There is nothing to keep: take away what was shown."""
+        """Remove the shown messages, because the answer stays empty."""
         self._delivery.withdraw(self._entry)
 
 
 class Delivery:
-    """Shows in every chat what it should show, once.
+    """Delivers every item to its chat exactly once where the platform allows it.
 
-    Whoever makes items has them committed by `put`, or commits them and hands them to `wake`. What
-    is written about an item afterwards (`SetItem`) is written here alone.
+    Callers commit items through `put`, or commit them themselves and pass them to `enqueue`. Later
+    changes of an item's row (`SetItem`) are written by this class only.
     """
 
     def __init__(
@@ -107,18 +108,16 @@ class Delivery:
     ) -> None:
         self.store = store
         self.clock = clock
-        self.redact = redact  # applied to every text that leaves
-        self.deadline_seconds = deadline_seconds  # seconds that a platform may take over one op
-        self.upload_deadline_seconds = (
-            upload_deadline_seconds  # the same for a file, on a slow line
-        )
+        self.redact = redact  # applied to every outgoing text
+        self.deadline_seconds = deadline_seconds  # for one op
+        self.upload_deadline_seconds = upload_deadline_seconds  # longer, for slow connections
         self._on_refused = on_refused
         self._on_delivered = on_delivered
         self._links: dict[tuple[str, str], AdapterLink] = {}
         self._lanes: dict[str, Lane] = {}
         self._group: asyncio.TaskGroup | None = None
         self._idle_lanes: OrderedDict[str, Lane] = OrderedDict()
-        self._reacting_lanes: dict[str, Lane] = {}  # in which signs wait, the longest first
+        self._reacting_lanes: dict[str, Lane] = {}  # with waiting reactions, oldest first
         self._pauses: dict[str, int] = {}
         self._sent_waiters: dict[str, list[asyncio.Future[ItemState]]] = {}
         self._progress = asyncio.Event()
@@ -126,13 +125,13 @@ class Delivery:
     # --- start and end -----------------------------------------------------------------------
 
     def attach(self, adapter: Adapter) -> None:
-        """Deliver through this adapter what goes to its platform; nothing before `connected`."""
+        """Deliver a platform's items through this adapter, starting with `on_connected`."""
         self._links[adapter.name, adapter.account] = AdapterLink(
             adapter, self._on_refused, self._on_delivered, self.clock.monotonic()
         )
 
     def on_connected(self, platform: str, account: str = "") -> None:
-        """The platform can be reached: what waits goes out now, whatever it was backing off for."""
+        """Resume delivery to a platform and skip running backoffs."""
         link = self._links[platform, account]
         link.is_connected = True
         for lane in [lane for lane in self._lanes.values() if lane.link is link]:
@@ -143,12 +142,12 @@ class Delivery:
             lane.reactions.wake()
 
     def on_disconnected(self, platform: str, account: str = "") -> None:
-        """The platform cannot be reached: its lanes wait."""
+        """Pause delivery to a platform."""
         self._links[platform, account].is_connected = False
         self._progress.set()
 
     async def recover(self) -> int:
-        """Take up what an earlier process left; how many items that is."""
+        """Queue the items of an earlier process; return their number."""
         now = self.clock.now()
         pauses = await read_pauses(self.store)
         self._pauses = {key: until for key, until in pauses.items() if until > now}
@@ -162,14 +161,14 @@ class Delivery:
                 entry.not_before = self.clock.monotonic() + ABANDONED_SECONDS
             lane = self._lane_for_item(item)
             if lane is None:
-                log.warning("%s waits: nothing delivers to %s", item.id, item.address)
+                log.warning("%s stays queued: no adapter delivers to %s", item.id, item.address)
                 continue
             lane.queue.add(entry)
             lane.wake()
         return len(items)
 
     async def run(self) -> None:
-        """Own the tasks of all lanes; runs until it is cancelled."""
+        """Run the tasks of all lanes until cancelled."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             try:
@@ -179,8 +178,8 @@ class Delivery:
             finally:
                 self._group = None
 
-    async def flush(self, timeout: float) -> None:  # noqa: ASYNC109 - it is no error to run out
-        """Let what must be shown on connected platforms get out, for at most `timeout` seconds."""
+    async def flush(self, timeout: float) -> None:  # noqa: ASYNC109 - a timeout is not an error
+        """Wait up to `timeout` seconds until connected platforms have received all final items."""
         try:
             async with asyncio.timeout(timeout):
                 while any(
@@ -189,21 +188,21 @@ class Delivery:
                     self._progress.clear()
                     await self._progress.wait()
         except TimeoutError:
-            log.warning("some answers could not be delivered before the end; they are kept")
+            log.warning("some answers were not delivered before the shutdown; they stay queued")
 
     # --- items -------------------------------------------------------------------------------
 
     async def put(self, *changes: Change) -> None:
-        """Make changes true, all or none, and show the items among them; raises like the store."""
+        """Commit changes atomically and deliver their items; raises store errors."""
         await self.store.apply(*changes)
         self.enqueue([change.item for change in changes if isinstance(change, PutItem)])
 
     def enqueue(self, items: Iterable[OutboxItem]) -> None:
-        """Show what was committed just now: new items, or news of items that are there already."""
+        """Deliver items that were just committed, or update the ones already queued."""
         for item in items:
             lane = self._lane_for_item(item)
             if lane is None:
-                log.warning("%s waits: nothing delivers to %s", item.id, item.address)
+                log.warning("%s stays queued: no adapter delivers to %s", item.id, item.address)
                 continue
             entry = lane.queue.get(item.id)
             if entry:
@@ -213,25 +212,25 @@ class Delivery:
             lane.wake()
 
     def start_live(self, item: OutboxItem) -> LiveItem:
-        """Begin to show an answer that is being written; the item need not be in the store."""
+        """Start showing an answer being written; its item need not be stored."""
         return LiveItem(self, item)
 
     def react(self, address: Address, message: str, emoji: str) -> None:
-        """Put a sign on a person's message when there is room; it is not stored, and may be lost."""
+        """Add a reaction to a person's message when the budget allows; it is not stored."""
         link = self._links.get((address.platform, address.account))
         if link is None or not capabilities_in(link.adapter, address).reactions:
             return
         if self._group is None:
             return
         lane = self._lane_for_address(address, link)
-        self._idle_lanes.pop(lane.key, None)  # a lane in which a sign waits is not forgotten
+        self._idle_lanes.pop(lane.key, None)  # a waiting reaction keeps its lane
         lane.reactions.add(React(f"{message}.s", address, message, emoji))
         self._reacting_lanes[lane.key] = lane
         if len(self._reacting_lanes) > MAX_REACTING_LANES:
             self._reacting_lanes.pop(next(iter(self._reacting_lanes))).reactions.clear()
 
     async def wait_sent(self, item_id: str) -> ItemState:
-        """Wait until an item that was woken is sent or dead."""
+        """Wait until a queued item is sent or dead; return its state."""
         future: asyncio.Future[ItemState] = asyncio.get_running_loop().create_future()
         self._sent_waiters.setdefault(item_id, []).append(future)
         try:
@@ -244,7 +243,7 @@ class Delivery:
     # --- for LiveItem ------------------------------------------------------------------------
 
     def queue_live(self, item: OutboxItem) -> QueueEntry:
-        """Queue an answer; one that an earlier process began to show goes on."""
+        """Queue an answer being written; continue the messages an earlier process showed."""
         lane = self._lane_for_item(item)
         entry = lane.queue.get(item.id) if lane else None
         if entry is None:
@@ -260,14 +259,14 @@ class Delivery:
         return entry
 
     def wake_entry(self, entry: QueueEntry) -> None:
-        """Let the entry's lane see what is new."""
+        """Wake the lane of a changed entry."""
         if entry.removed:
             return
         if lane := self._lane_for_item(entry.item):
             lane.wake()
 
     def withdraw(self, entry: QueueEntry) -> None:
-        """Take away what an answer has shown so far, unless it is final."""
+        """Remove the shown messages of an answer that is not final."""
         if entry.phase is ItemPhase.LIVE:
             entry.phase = ItemPhase.WITHDRAWN
             self.wake_entry(entry)
@@ -283,8 +282,8 @@ class Delivery:
 
     def start_reaction(self, lane: Lane, reaction: React, wait: float) -> None:
         """See `gateway.delivery.lane.LaneHost`."""
-        if self._group:  # else it is lost, as signs may be
-            self._group.create_task(lane.show_reaction(reaction, wait), name=f"sign {lane.key}")
+        if self._group:  # else the reaction is lost, which is acceptable
+            self._group.create_task(lane.show_reaction(reaction, wait), name=f"reaction {lane.key}")
 
     def on_item_settled(self, item_id: str, state: ItemState) -> None:
         """See `gateway.delivery.lane.LaneHost`."""
@@ -294,7 +293,7 @@ class Delivery:
         self._progress.set()
 
     def on_lane_idle(self, lane: Lane) -> None:
-        """See `gateway.delivery.lane.LaneHost`. The longest idle lanes are forgotten."""
+        """See `gateway.delivery.lane.LaneHost`; forgets the lanes that were idle longest."""
         self._progress.set()
         self._reacting_lanes.pop(lane.key, None)
         self._idle_lanes[lane.key] = lane
@@ -305,7 +304,7 @@ class Delivery:
             if not oldest.queue and not oldest.pace.is_rested(now):
                 break
             del self._idle_lanes[oldest.key]
-            if not oldest.queue:  # else it waits for its platform
+            if not oldest.queue:  # else its items wait for the platform
                 del self._lanes[oldest.key]
 
     async def save_pause(self, lane: Lane, until: int) -> None:
@@ -316,10 +315,10 @@ class Delivery:
         kept = msgspec.json.encode(self._pauses).decode()
         try:
             await self.store.put_value(_SHELF, _PAUSES_KEY, kept)
-        except StoreError as error:  # the pause is kept all the same, only not over a restart
-            log.warning("a pause of %s is not stored: %s", lane.key, error)
+        except StoreError as error:  # the pause still holds in this process
+            log.warning("pause of %s not stored: %s", lane.key, error)
 
-    # --- inside ------------------------------------------------------------------------------
+    # --- private -----------------------------------------------------------------------------
 
     def _lane_for_item(self, item: OutboxItem) -> Lane | None:
         address = read_address(item.address)
@@ -337,11 +336,11 @@ class Delivery:
         return lane
 
     def _to_monotonic(self, moment: int) -> float:
-        """Translate a moment of wall time; one that is over is now."""
+        """Convert a wall time in milliseconds; a past moment becomes now."""
         return self.clock.monotonic() + max(0, moment - self.clock.now()) / 1000
 
 
 def _lane_key(address: Address, capabilities: Capabilities) -> str:
-    """Name a chat, or one of its threads: what shares a budget shares a lane."""
+    """Return the name of a chat, or of a thread with a budget of its own."""
     chat = f"{address.platform}@{address.account}:{address.chat}"
     return f"{chat}:{address.thread}" if capabilities.threads_apart and address.thread else chat

@@ -1,98 +1,93 @@
-"""Sans-IO: when a chat may take another op.
+"""Sans-IO: the send budgets of a chat and of an account.
 
-Every op of a chat draws on one budget, and all chats of an account on another one. A platform's 429
-makes the chat's budget smaller, and it comes back slowly. Moments are seconds of one monotonic clock.
+Every op counts against both. A platform's 429 shrinks the chat's budget, which recovers slowly. All
+times are seconds of one monotonic clock.
 """
 
 import enum
 from collections import deque
 
 _MIN_SHARE = 1 / 16
-_RECOVERY_SECONDS = 600.0  # from nothing to the documented pace
-_MIN_CEILING_FOR_THREE = 3.0  # a smaller budget has no room to set some of it aside for urgent ops
+_RECOVERY_SECONDS = 600.0  # from zero back to the documented pace
+_MIN_CEILING_FOR_THREE = 3.0  # smaller budgets reserve nothing for urgent ops
 _MIN_CEILING_FOR_TWO = 2.0
 _ROUNDING_ERROR = 1e-9
 
-_MINUTE_SECONDS = 61.0  # seconds; a little more, for what is delayed on its way
-_MINUTE_RESERVE_SHARE = 0.1  # of a chat's minute, for what must be shown
-_ACCOUNT_RESERVE_SHARE = 0.4  # of what an account takes at once, for the same
-_AFTER_LIVE_SECONDS = (
-    0.7  # seconds for which final ops make way for live updates that were just shown
-)
-_MAX_LIVE_DELAY_SECONDS = 5.0  # seconds that live updates make way at most after all has been said
-_MAX_RECHECK_SECONDS = 5.0  # seconds after which at most; those before it may have no more to show
+_MINUTE_SECONDS = 61.0  # one more second, because requests may be delayed on their way
+_MINUTE_RESERVE_SHARE = 0.1  # of a chat's ops per minute, reserved for final ops
+_ACCOUNT_RESERVE_SHARE = 0.4  # of an account's burst, reserved for final ops
+_AFTER_LIVE_SECONDS = 0.7  # pause of final ops after a live update
+_MAX_LIVE_DELAY_SECONDS = 5.0  # longest pause of live updates after a rush of final ops
+_MAX_RECHECK_SECONDS = 5.0  # longest wait for a turn, since earlier chats may not need theirs
 
 
 class OpPriority(enum.Enum):
-    """How much an op matters: what matters less leaves room for what matters more."""
+    """Priority of an op; lower priorities leave a part of the budget to higher ones."""
 
     URGENT = enum.auto()  # the answer to /stop
-    FINAL = enum.auto()  # must be shown, can wait
-    COSMETIC = enum.auto()  # can be left out: live updates, drafts
-    TRIVIAL = enum.auto()  # says nothing of an answer: typing, signs
+    FINAL = enum.auto()  # required, may wait
+    COSMETIC = enum.auto()  # optional: live updates, drafts
+    TRIVIAL = enum.auto()  # no part of an answer: typing, reactions
 
 
 OPTIONAL_PRIORITIES = {OpPriority.COSMETIC, OpPriority.TRIVIAL}
 
 
 class AccountBudget:
-    """The budget of all chats together, which is there for live updates: they keep within it.
+    """Budget shared by all chats of an account; live updates never exceed it.
 
-    What must be shown is counted, and waits for a moment at most, so that live updates and what
-    ends them do not come to too much. That many people are answered at once is no reason to let
-    them wait longer, as long as the platform takes it. Once it has not, everything stands in line
-    for a while, first come first served.
+    Final ops are counted and wait only briefly, so that they and live updates do not exceed the
+    limit together. Many answers at once are no reason to delay them while the platform accepts
+    them. After a 429 all ops queue first come, first served for a while.
 
-    What can be left out goes only while nobody stands in line, and trifles only while nothing else
-    is shown. What finds no room is told a moment of its own to ask again, so that chats take turns,
-    and do not all ask at once.
+    Optional ops go only while no op is queued, and trivial ops only while the budget is full. An op
+    without budget gets a turn of its own to ask again, so that chats alternate and do not all ask
+    at once.
     """
 
     def __init__(self, burst: int, per_second: float, now: float) -> None:
-        self._op_seconds = 1.0 / per_second  # seconds
+        self._op_seconds = 1.0 / per_second
         self._burst = burst
-        self._free_at = now - burst * self._op_seconds  # the line moves on since then
-        self._last_live_at = (
-            now - _AFTER_LIVE_SECONDS
-        )  # when something was shown that could have been left out
+        self._free_at = now - burst * self._op_seconds  # the queue drains from this time
+        self._last_live_at = now - _AFTER_LIVE_SECONDS  # time of the last optional op
         self._strict_until = now
-        # Up to when moments are given away.
+        # Time of the last turn given out.
         self._assigned_until = {OpPriority.COSMETIC: now, OpPriority.TRIVIAL: now}
 
     def allows(self, priority: OpPriority, now: float, *, is_turn: bool) -> bool:
-        """Tell whether something that can be left out may go now; `called` when it is its turn."""
+        """Return True if an optional op may go now; `is_turn` if its assigned turn has come."""
         kept = max(1.0, self._burst * _ACCOUNT_RESERVE_SHARE)
         first = is_turn or self._assigned_until[priority] <= now
         if priority is OpPriority.TRIVIAL:
-            kept = max(kept, self._burst - 1.0)  # all of it: nothing else has been shown lately
+            kept = max(kept, self._burst - 1.0)  # the whole burst: no other op went out lately
         return first and self._free_at + (kept + 1.0) * self._op_seconds <= now + _ROUNDING_ERROR
 
     def assign_turn(self, priority: OpPriority, now: float) -> float:
-        """Give away a moment at which something that can be left out may ask again."""
+        """Assign the time at which an optional op may ask again."""
         before = max(now, min(self._assigned_until[priority], now + _MAX_RECHECK_SECONDS))
         self._assigned_until[priority] = before + self._op_seconds
         return self._assigned_until[priority]
 
     def take(self, priority: OpPriority, now: float) -> float:
-        """Count an op, and say when it goes: at once, or when those before it have gone."""
+        """Count an op; return its send time: now, or after the ops queued before it."""
         self._free_at = max(self._free_at, now - self._burst * self._op_seconds) + self._op_seconds
-        place = max(now, self._free_at)
+        send_at = max(now, self._free_at)
         if priority in OPTIONAL_PRIORITIES:
             self._last_live_at = now
         elif now >= self._strict_until:
             self._free_at = min(self._free_at, now + _MAX_LIVE_DELAY_SECONDS)
-            return min(place, max(now, self._last_live_at + _AFTER_LIVE_SECONDS))
-        return place
+            return min(send_at, max(now, self._last_live_at + _AFTER_LIVE_SECONDS))
+        return send_at
 
     def on_rate_limited(self, now: float) -> None:
-        """Learn from a 429: the documented pace is meant."""
+        """Enforce the documented rate strictly for a while after a 429."""
         self._strict_until = now + _RECOVERY_SECONDS
 
 
 class Pace:
-    """The budget of one chat: `burst` ops at once, growing back by `per_second`.
+    """Budget of one chat: `burst` ops at once, refilled at `per_second`.
 
-    Never more than `per_minute` of them in any minute, if there is such a limit.
+    With `per_minute`, no minute has more ops than that.
     """
 
     __slots__ = (
@@ -121,20 +116,20 @@ class Pace:
         self._per_second = per_second
         self._per_minute = per_minute
         self._account = account
-        self._assigned_turns: dict[OpPriority, float] = {}  # our moments in the account's lines
-        self._recent_ops: deque[float] | None = deque() if per_minute else None  # ops of it
-        self._pace_share = 1.0  # of the documented pace, learnt from 429s
+        self._assigned_turns: dict[OpPriority, float] = {}  # turns given by the account
+        self._recent_ops: deque[float] | None = deque() if per_minute else None
+        self._pace_share = 1.0  # share of the documented pace, reduced by 429s
         self._remaining_ops = self._burst
         self._refilled_at = now
         self._blocked_until = now
 
     @property
     def blocked_until(self) -> float:
-        """When the platform's own Retry-After ends."""
+        """End of the platform's Retry-After."""
         return self._blocked_until
 
     def ready_at(self, priority: OpPriority, now: float) -> float:
-        """Say when an op may go; now, or a later moment at which to ask again."""
+        """Return when an op may go: now, or the time to ask again."""
         self._refill(now)
         if now < self._blocked_until:
             return self._blocked_until
@@ -146,12 +141,12 @@ class Pace:
         return self._account_ready_at(priority, now)
 
     def is_tight(self, now: float) -> bool:
-        """Tell whether the budget is so small that any op makes the next one wait."""
+        """Return True if the budget is so small that any op delays the next one."""
         self._refill(now)
         return self._ceiling() < _MIN_CEILING_FOR_TWO
 
     def take(self, now: float, priority: OpPriority = OpPriority.FINAL) -> float:
-        """Count an op, and say when it goes: now, or when it is its turn among all chats'."""
+        """Count an op; return its send time among the ops of all chats."""
         self._refill(now)
         self._remaining_ops -= 1.0
         if self._recent_ops is not None:
@@ -162,21 +157,21 @@ class Pace:
         return self._account.take(priority, now) if self._account else now
 
     def block(self, until: float) -> None:
-        """Wait out a platform's Retry-After."""
+        """Send nothing before `until`, as requested by Retry-After."""
         self._blocked_until = max(self._blocked_until, until)
 
     def on_rate_limited(self, now: float, retry_after: float) -> None:
-        """Learn from a 429: it was too fast, so the budget is cut to half."""
+        """Halve the budget after a 429."""
         self._refill(now)
         self._pace_share = max(self._pace_share / 2, _MIN_SHARE)
-        # A final op may go right at the end of the wait; the rest grows back.
+        # One final op may go right after the wait; the rest of the budget refills.
         self._remaining_ops = min(self._remaining_ops, 1.0 + self._reserve(OpPriority.FINAL))
         self.block(now + retry_after)
         if self._account:
             self._account.on_rate_limited(now)
 
     def is_rested(self, now: float) -> bool:
-        """Tell whether nothing is remembered that a new budget would not know."""
+        """Return True if a new budget would be equivalent, so that this one can be forgotten."""
         self._refill(now)
         quiet = not self._recent_ops and now >= self._blocked_until
         return self._pace_share >= 1.0 and self._remaining_ops >= self._burst and quiet
@@ -191,7 +186,7 @@ class Pace:
             self._recent_ops.popleft()
 
     def _minute_ready_at(self, priority: OpPriority, now: float) -> float:
-        """Say when the minute has room again."""
+        """Return when the per-minute limit allows another op."""
         if self._recent_ops is None:
             return now
         room = max(1, int(self._per_minute * self._pace_share))
@@ -201,7 +196,7 @@ class Pace:
         return now if over < 0 else max(now, self._recent_ops[over] + _MINUTE_SECONDS)
 
     def _account_ready_at(self, priority: OpPriority, now: float) -> float:
-        """Say when it is our turn; what must be shown takes its place in line when it goes."""
+        """Return when an optional op may go; final ops queue in `take` instead."""
         if self._account is None or priority not in OPTIONAL_PRIORITIES:
             return now
         turn = self._assigned_turns.get(priority)
@@ -216,7 +211,7 @@ class Pace:
         return max(1.0, self._burst * self._pace_share)
 
     def _reserve(self, priority: OpPriority) -> float:
-        """How much must be left over for what matters more."""
+        """Return the part of the budget reserved for higher priorities."""
         ceiling = self._ceiling()
         final = 1.0 if ceiling >= _MIN_CEILING_FOR_THREE else 0.0
         match priority:

@@ -1,7 +1,7 @@
-"""Sans-IO: the next single op that brings a chat closer to what it should show of an item.
+"""Sans-IO: the next single op that brings a chat closer to the wanted state of an item.
 
-`wanted` says which messages there should be, `next_step` compares them with what is shown, and the
-functions below it say what is shown after the op was tried.
+`wanted_messages` returns the messages that should exist, `next_step` compares them with the shown
+ones, and the `record_` functions return the shown state after an op.
 """
 
 import enum
@@ -37,14 +37,14 @@ from platforms.core.contract import (
 from sessions.records import ItemState, OutboxItem
 
 MAX_REPEATS = 5
-"""Marked copies of one message that are tried before it is left at `unknown`."""
+"""Marked copies of one message before it is left as `unknown`."""
 
 _ELLIPSIS = "…"
 _DAY_MS = 86_400_000
 
 
 class MessageKind(enum.Enum):
-    """What kind of message shows a text."""
+    """Op that creates a message."""
 
     POST = enum.auto()
     ASK = enum.auto()
@@ -52,7 +52,7 @@ class MessageKind(enum.Enum):
 
 
 class WantedMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that should be there."""
+    """A message that should be shown."""
 
     text: str
     kind: MessageKind = MessageKind.POST
@@ -62,16 +62,16 @@ class WantedMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ItemPhase(enum.Enum):
-    """How far an item is."""
+    """Progress of an item."""
 
     LIVE = enum.auto()  # being written
     FINAL = enum.auto()  # must be shown
-    WITHDRAWN = enum.auto()  # must not be shown any more
-    ABANDONED = enum.auto()  # its writer died, and nobody gave it a final form
+    WITHDRAWN = enum.auto()  # must be removed
+    ABANDONED = enum.auto()  # its process died before it had a final form
 
 
 class DeliveryStep(msgspec.Struct, frozen=True, kw_only=True):
-    """An op, the message of the item it is about, and what was shown before it."""
+    """An op, the message it concerns, and the state before the op."""
 
     op: Op
     part: int
@@ -81,12 +81,12 @@ class DeliveryStep(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def creates(self) -> bool:
-        """Whether carrying it out twice would show something twice."""
+        """True if carrying out the op twice could show a message twice."""
         return isinstance(self.op, Post | Ask | Upload)
 
 
 class ItemResult(msgspec.Struct, frozen=True):
-    """There is nothing left to do."""
+    """The final state of an item."""
 
     state: ItemState
     error: str | None = None
@@ -100,12 +100,12 @@ def wanted_messages(
     *,
     streaming: bool,
 ) -> tuple[WantedMessage, ...]:
-    """Say which messages should be there; only the last one has the buttons, or goes on."""
+    """Return the messages that should exist; only the last one has buttons or is streaming."""
     if streaming:
         stop = _stop_buttons(item)[: capabilities.buttons]
-        whole = _plain_messages(texts[:-1])
+        complete = _plain_messages(texts[:-1])
         return (
-            *whole,
+            *complete,
             *(WantedMessage(text=text, buttons=stop, streaming=True) for text in texts[-1:]),
         )
     if item.kind == "upload":
@@ -127,14 +127,14 @@ def _plain_messages(texts: Iterable[str]) -> Iterator[WantedMessage]:
 
 
 def _stop_buttons(item: OutboxItem) -> tuple[Button, ...]:
-    """Below an answer that is being written stands what ends its turn, and no other one."""
+    """Return the Stop button of an answer being written; no other item has one."""
     if item.kind != "answer" or not item.turn_id:
         return ()
     return (Button("Stop", f"stop:{item.turn_id}"),)
 
 
 class ItemPlanner(msgspec.Struct, frozen=True):
-    """Compares one item with what is shown of it."""
+    """Compares one item with its shown messages."""
 
     item: OutboxItem
     body: ItemBody
@@ -143,13 +143,16 @@ class ItemPlanner(msgspec.Struct, frozen=True):
 
     @property
     def _is_own_text(self) -> bool:
-        """Whether these are words of ours, not of the model."""
+        """True for texts of the gateway, false for the model's answers."""
         return self.item.kind in {"notice", "ask"}
 
     def next_step(
         self, want: tuple[WantedMessage, ...], shown: ShownItem, texts: dict[str, str] | None = None
     ) -> DeliveryStep | ItemResult | None:
-        """Give the next op. None: nothing now, more may come. `texts`: what the messages show."""
+        """Return the next op, the result, or None if there is no op yet.
+
+        `texts` are the current texts of live messages by op.
+        """
         for index, message in enumerate(want):
             part = shown.parts[index] if index < len(shown.parts) else None
             step = self._step(index, message, part, shown, texts or {})
@@ -157,14 +160,14 @@ class ItemPlanner(msgspec.Struct, frozen=True):
                 return step
         if self.phase is ItemPhase.LIVE:
             return None
-        # An abandoned answer keeps what it has come to; one that has not a word is taken away.
+        # An abandoned answer keeps its messages, unless it is empty.
         keeps = self.phase is ItemPhase.ABANDONED and want
         if not keeps and (step := self._delete_extra(len(want), shown)):
             return step
         if self.phase is ItemPhase.WITHDRAWN:
-            return ItemResult(ItemState.DEAD, "withdrawn: there was nothing to say")
+            return ItemResult(ItemState.DEAD, "withdrawn: the answer stayed empty")
         if any(part.fate is ShownState.UNKNOWN for part in shown.parts):
-            return ItemResult(ItemState.DEAD, "it is not known whether this arrived")
+            return ItemResult(ItemState.DEAD, "the platform did not confirm whether it arrived")
         return ItemResult(ItemState.SENT)
 
     def _step(
@@ -191,17 +194,17 @@ class ItemPlanner(msgspec.Struct, frozen=True):
         self, index: int, message: WantedMessage, shown: ShownItem, op: str = "", since: int = 0
     ) -> DeliveryStep:
         if message.streaming and self.capabilities.repeat is Repeat.MARK:
-            # Cut off, it may stand there, and could not be changed: a button would stay for ever.
+            # A message whose fate is unknown cannot be edited, so its button would stay forever.
             message = msgspec.structs.replace(message, buttons=())
         item, again = self.item, since > 0
         op, address = op or f"{item.id}.{index}", read_address(item.address)
         mark = again and self.capabilities.repeat is Repeat.MARK
         text = mark_duplicate(message.text) if mark else message.text
-        made: Op
+        new_op: Op
         match message.kind:
             case MessageKind.UPLOAD:
                 path, name, media_type = self.body.path, self.body.name, self.body.media_type
-                made = Upload(
+                new_op = Upload(
                     op,
                     address,
                     path=path,
@@ -212,11 +215,11 @@ class ItemPlanner(msgspec.Struct, frozen=True):
                     since=since,
                 )
             case MessageKind.ASK:
-                made = Ask(
+                new_op = Ask(
                     op, address, text=text, buttons=message.buttons, again=again, since=since
                 )
             case MessageKind.POST:
-                made = Post(
+                new_op = Post(
                     op,
                     address,
                     text,
@@ -229,7 +232,7 @@ class ItemPlanner(msgspec.Struct, frozen=True):
                     tasks=message.tasks,
                 )
         return DeliveryStep(
-            op=made, part=index, looks=_wanted_digest(message), shown_before=shown, marked=mark
+            op=new_op, part=index, looks=_wanted_digest(message), shown_before=shown, marked=mark
         )
 
     def _repeat(
@@ -255,11 +258,11 @@ class ItemPlanner(msgspec.Struct, frozen=True):
         if self.phase is ItemPhase.ABANDONED and not closes:
             return None
         if not (part.message and self.capabilities.edit):
-            anew = self.phase is ItemPhase.FINAL and part.looks
-            return self._create(index, message, shown, f"{part.op}n") if anew else None
+            replace = self.phase is ItemPhase.FINAL and part.looks
+            return self._create(index, message, shown, f"{part.op}n") if replace else None
         if self._must_append(message) and (text is None or not message.text.startswith(text)):
             return None
-        made = Edit(
+        new_op = Edit(
             f"{part.op}.e",
             read_address(self.item.address),
             message=part.message,
@@ -269,19 +272,21 @@ class ItemPlanner(msgspec.Struct, frozen=True):
             notice=self._is_own_text,
             tasks=message.tasks,
         )
-        return DeliveryStep(op=made, part=index, looks=_wanted_digest(message), shown_before=shown)
+        return DeliveryStep(
+            op=new_op, part=index, looks=_wanted_digest(message), shown_before=shown
+        )
 
     def _must_append(self, message: WantedMessage) -> bool:
         return self.capabilities.live is Live.STREAM and message.streaming
 
     def _blocks_later(self, part: ShownMessage | None, message: WantedMessage) -> bool:
-        """While an answer is written its later messages wait for the earlier ones."""
+        """Return True if later messages of a live answer must wait for this one."""
         return part is not None and (
             part.fate is not ShownState.SHOWN or part.looks != _wanted_digest(message)
         )
 
     def _delete_extra(self, keep: int, shown: ShownItem) -> DeliveryStep | None:
-        """Delete what should not be there, the last message first."""
+        """Return an op that deletes a surplus message, the last one first."""
         for index in range(len(shown.parts) - 1, keep - 1, -1):
             part = shown.parts[index]
             if part.fate is not ShownState.SHOWN or not part.message:
@@ -293,10 +298,10 @@ class ItemPlanner(msgspec.Struct, frozen=True):
                 )
             gone = message_digest(_ELLIPSIS, (), streaming=False)
             if self.capabilities.edit and part.looks != gone:
-                made = Edit(
+                new_op = Edit(
                     op, address, message=part.message, text=_ELLIPSIS, notice=self._is_own_text
                 )
-                return DeliveryStep(op=made, part=index, looks=gone, shown_before=shown)
+                return DeliveryStep(op=new_op, part=index, looks=gone, shown_before=shown)
         return None
 
 
@@ -307,26 +312,27 @@ def _wanted_digest(message: WantedMessage) -> str:
 
 
 def fix_future_start(op: Op, now: int) -> Op:
-    """An op as it is handed over: a first try that lies ahead of us means a clock that was set back.
+    """Return the op to hand over; replace a first attempt in the future by one a day ago.
 
-    Nobody knows then how long ago it was, so what it may have left is looked for in a whole day.
+    Such a time means that the clock was set back. The age of the attempt is then unknown, so the
+    platform is searched for its message over a whole day.
     """
     if isinstance(op, Post | Ask | Upload) and op.since > now:
         return msgspec.structs.replace(op, since=now - _DAY_MS)
     return op
 
 
-# --- what is shown after an op was tried -----------------------------------------------------
+# --- the shown state after an op --------------------------------------------------------------
 
 
 def record_attempt(shown: ShownItem, step: DeliveryStep, now: int) -> ShownItem:
-    """Say that a message is about to be created: from here on it may be there."""
+    """Record that a message is about to be created and may exist from now on."""
     part = ShownMessage(
         op=step.op.op, fate=ShownState.TRYING, looks=step.looks, since=now, marked=step.marked
     )
     old = shown.parts[step.part] if step.part < len(shown.parts) else None
     if old and old.op == part.op:
-        # Unless this is a copy of its own, the first try's text may be what is shown.
+        # Unless this copy is marked, the text of the first attempt may be the one shown.
         sure = step.marked or old.looks == step.looks
         part = msgspec.structs.replace(
             part,
@@ -338,7 +344,7 @@ def record_attempt(shown: ShownItem, step: DeliveryStep, now: int) -> ShownItem:
 
 
 def record_success(shown: ShownItem, step: DeliveryStep, receipt: Receipt) -> ShownItem:
-    """Say that the op was carried out."""
+    """Record that the op was carried out."""
     if isinstance(step.op, Delete):
         return ShownItem((*shown.parts[: step.part], *shown.parts[step.part + 1 :]))
     part = shown.parts[step.part]
@@ -350,7 +356,7 @@ def record_success(shown: ShownItem, step: DeliveryStep, receipt: Receipt) -> Sh
 
 
 def record_unknown(shown: ShownItem, step: DeliveryStep) -> ShownItem:
-    """Say that nobody knows whether the op was carried out."""
+    """Record that the outcome of the op is unknown."""
     if isinstance(step.op, Delete):
         return shown
     part = shown.parts[step.part]
@@ -362,7 +368,7 @@ def record_unknown(shown: ShownItem, step: DeliveryStep) -> ShownItem:
 
 
 def record_refusal(shown: ShownItem, step: DeliveryStep) -> ShownItem:
-    """Say that a message cannot be changed: it must be shown anew, or is gone already."""
+    """Record that a message cannot be changed: it is already deleted, or must be sent again."""
     if isinstance(step.op, Delete):
         return record_success(shown, step, Receipt())
     part = msgspec.structs.replace(shown.parts[step.part], fate=ShownState.LOST)
@@ -370,7 +376,7 @@ def record_refusal(shown: ShownItem, step: DeliveryStep) -> ShownItem:
 
 
 def record_restart(shown: ShownItem) -> ShownItem:
-    """Say that what was being tried when the process died may have been carried out."""
+    """Mark the attempts of a dead process as unknown."""
     return ShownItem(
         tuple(
             msgspec.structs.replace(part, fate=ShownState.UNKNOWN)

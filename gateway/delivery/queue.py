@@ -1,7 +1,7 @@
-"""Sans-IO: which of a chat's items is next, with which op, and when.
+"""Sans-IO: the next item of a chat, its next op, and when.
 
-What must be shown goes in order, the earliest first, and holds back what came after it. An answer
-that is being written gives way to all of that; it shows its newest state whenever there is room.
+Final items go in order, and each holds back the items after it. An answer being written yields to
+all of them and shows its newest text whenever the budget allows.
 """
 
 import math
@@ -32,17 +32,17 @@ from platforms.core.split import IncrementalSplitter
 from sessions.records import ItemState, OutboxItem
 
 FIRST_LIVE_DELAY_SECONDS = 0.3
-"""An answer that is whole within this time is shown once, without a live update before it."""
+"""Answers finished within this time are sent once, without a live update first."""
 
 DRAFT_REFRESH_SECONDS = 20.0
-"""Seconds after which a draft that did not change is shown again, lest it vanish."""
+"""Seconds after which an unchanged draft is sent again, because drafts expire."""
 
 _NO_PART = -1
-_MAX_RECENT = 4  # items of a chat that may be put again with news
+_MAX_RECENT = 4  # finished items whose messages can still be updated
 
 
 class QueueEntry:
-    """One item on its way into a chat."""
+    """One item on its way to a chat."""
 
     def __init__(self, item: OutboxItem, phase: ItemPhase, *, stored: bool) -> None:
         self.item = item
@@ -50,39 +50,39 @@ class QueueEntry:
         self.shown: ShownItem = read_shown(item)
         self.phase = phase
         self.stored = stored  # has a row in the store
-        self.removed = False  # left the queue while an op was under way
-        self.tries = item.tries  # since something last went well
-        self.not_before = 0.0  # backing off
+        self.removed = False  # left the queue while an op was running
+        self.tries = item.tries  # failures in a row
+        self.not_before = 0.0  # end of the backoff
         self.changed_at = -math.inf  # when one of its messages last changed
-        self.needs_probe = False  # first see whether the platform answers at all
-        begun = self.body.text
-        self.read_text: Callable[[], str] = lambda: begun  # of an answer being written
+        self.needs_probe = False  # check with a harmless op that the platform answers
+        initial = self.body.text
+        self.read_text: Callable[[], str] = lambda: initial  # current text of a live answer
         self.status = ""
         self.tasks: tuple[Task, ...] = ()
-        self.dirty = False  # a newer text than was shown
-        self.next_live_at = 0.0  # not before this moment
+        self.dirty = False  # the text is newer than the shown one
+        self.next_live_at = 0.0
         self.next_typing_at = 0.0
-        self.shown_status = ""  # the status that is shown apart from the messages
-        self.draft_shown = False  # a draft of it is shown
-        self.typing_shown = False  # it may be seen that it is being written
-        self.is_muted = False  # the platform refused its live updates
-        self.live_texts: dict[str, str] = {}  # what its live messages show
-        self._task_parts: dict[str, int] = {}  # the message in which each is shown
+        self.shown_status = ""  # status shown outside the messages
+        self.draft_shown = False
+        self.typing_shown = False  # a typing indicator may be visible
+        self.is_muted = False  # no more live updates
+        self.live_texts: dict[str, str] = {}  # shown text of live messages, by op
+        self._task_parts: dict[str, int] = {}  # index of the message that shows each task
         self._growing = IncrementalSplitter()
         self._final_messages: tuple[WantedMessage, ...] | None = None
 
     @property
     def text(self) -> str:
-        """What an answer that is being written has come to."""
+        """Current text of an answer being written."""
         return self.read_text()
 
     def resume(self) -> None:
-        """Somebody writes it again, or has: there is nothing to wait for any more."""
+        """Stop waiting for a writer, because one has taken over the item."""
         if self.phase is ItemPhase.ABANDONED:
             self.not_before = 0.0
 
     def finish(self, item: OutboxItem) -> None:
-        """Take over what the item should show for good."""
+        """Adopt the final form of the item."""
         self.resume()
         self.item = item
         self.body = read_body(item)
@@ -93,14 +93,14 @@ class QueueEntry:
     def final_messages(
         self, capabilities: Capabilities, redact: Callable[[str], str]
     ) -> tuple[WantedMessage, ...]:
-        """Say which messages should be there for good; worked out once."""
+        """Return the final messages; computed once."""
         if self._final_messages is None:
             if self.phase is ItemPhase.WITHDRAWN:
                 self._final_messages = ()
             else:
                 texts = render_final(redact(self.body.text), capabilities)
                 want = wanted_messages(self.item, self.body, texts, capabilities, streaming=False)
-                if self._task_parts:  # what was quick was not shown while it was written
+                if self._task_parts:  # fast tasks were never shown live
                     last = max(self._task_parts.values())
                     for task in self.tasks:
                         self._task_parts.setdefault(task.id, last)
@@ -111,13 +111,13 @@ class QueueEntry:
     def live_messages(
         self, capabilities: Capabilities, redact: Callable[[str], str]
     ) -> tuple[WantedMessage, ...]:
-        """Say which messages should be there while the answer is written."""
+        """Return the messages to show while the answer is being written."""
         status = redact(self.status)
         texts = render_live(redact(self.text), capabilities, status, self._growing)
         if not (self.tasks and capabilities.tasks):
             return wanted_messages(self.item, self.body, texts, capabilities, streaming=True)
         texts = texts or ("",)
-        for task in self.tasks:  # it stays in the message that was being written when it began
+        for task in self.tasks:  # a task stays in the message that was last when it started
             self._task_parts.setdefault(task.id, len(texts) - 1)
         want = wanted_messages(self.item, self.body, texts, capabilities, streaming=True)
         return self._assign_tasks(want, redact)
@@ -125,7 +125,7 @@ class QueueEntry:
     def _assign_tasks(
         self, messages: tuple[WantedMessage, ...], redact: Callable[[str], str]
     ) -> tuple[WantedMessage, ...]:
-        """Say which message each task belongs to."""
+        """Attach each task to its message."""
         tasks: dict[int, list[Task]] = {}
         for task in self.tasks:
             if (part := self._task_parts.get(task.id)) is not None:
@@ -138,7 +138,7 @@ class QueueEntry:
 
 
 class CarryOut(msgspec.Struct, frozen=True):
-    """Carry out an op."""
+    """Move: carry out an op."""
 
     entry: QueueEntry
     step: DeliveryStep
@@ -146,14 +146,14 @@ class CarryOut(msgspec.Struct, frozen=True):
 
 
 class SettleItem(msgspec.Struct, frozen=True):
-    """An item is done."""
+    """Move: an item has reached its final state."""
 
     entry: QueueEntry
     result: ItemResult
 
 
 class WaitUntil(msgspec.Struct, frozen=True):
-    """Nothing to do before this moment, unless something new comes."""
+    """Move: wait until this time or for new work."""
 
     moment: float
 
@@ -170,7 +170,7 @@ class ChatQueue:
         self._recent: dict[str, ShownItem] = {}
 
     def set_capabilities(self, capabilities: Capabilities) -> None:
-        """Go on with what the chat has turned out to be able to show."""
+        """Replace the capabilities after the platform refused a feature."""
         self._capabilities = capabilities
 
     def __len__(self) -> int:
@@ -180,22 +180,20 @@ class ChatQueue:
         return iter(self._entries.values())
 
     def get(self, item_id: str) -> QueueEntry | None:
-        """Find an item that is not done yet."""
+        """Return an unfinished item."""
         return self._entries.get(item_id)
 
     def add(self, entry: QueueEntry) -> None:
-        """Put an item at the end; one that was shown before goes on with its messages."""
+        """Append an item; a recently finished one continues with its messages."""
         recent = self._recent.pop(entry.item.id, None)
         if recent and not entry.shown.parts:
             entry.shown = recent
         self._entries[entry.item.id] = entry
 
     def remove(self, entry: QueueEntry) -> None:
-        """Forget an item, but for a while not what is shown of it."""
+        """Remove an item; its messages are remembered for a while."""
         entry.removed = True
-        entry.read_text = (
-            str  # lets go of its writer, who holds it: the collector need not find them
-        )
+        entry.read_text = str  # break the reference cycle with the writer
         self._entries.pop(entry.item.id, None)
         if entry.shown.parts:
             self._recent[entry.item.id] = entry.shown
@@ -203,17 +201,17 @@ class ChatQueue:
                 del self._recent[next(iter(self._recent))]
 
     def has_work(self, *, urgent: bool) -> bool:
-        """Tell whether there is anything of this urgency."""
+        """Return True if there are items of this urgency."""
         return any(entry.body.urgent is urgent for entry in self._entries.values())
 
     def has_pending(self) -> bool:
-        """Tell whether there is something that must still be shown."""
+        """Return True if a final item is not shown yet."""
         return any(entry.phase is ItemPhase.FINAL for entry in self._entries.values())
 
     def next_move(
         self, *, urgent: bool, now: float, pace: Pace
     ) -> CarryOut | SettleItem | WaitUntil | None:
-        """Say what to do next among the urgent items, or among the others."""
+        """Return the next move among the urgent or the other items."""
         live: list[QueueEntry] = []
         later: list[float] = []
         for entry in self._entries.values():
@@ -221,15 +219,15 @@ class ChatQueue:
                 continue
             if entry.phase is not ItemPhase.LIVE:
                 if entry.not_before <= now:
-                    weight = OpPriority.URGENT if urgent else OpPriority.FINAL
-                    final = self._after_rest(self._final_move(entry, weight), now)
-                    return self._when_allowed(final, weight, now, pace)
+                    priority = OpPriority.URGENT if urgent else OpPriority.FINAL
+                    final = self._after_rest(self._final_move(entry, priority), now)
+                    return self._when_allowed(final, priority, now, pace)
                 later.append(entry.not_before)
-                if entry.phase is ItemPhase.FINAL:  # holds back what came after it
+                if entry.phase is ItemPhase.FINAL:  # holds back the later items
                     return WaitUntil(min(later))
             else:
                 live.append(entry)
-        # Whoever has waited longest comes first: several answers share the chat's allowance.
+        # Several live answers share the chat's budget: the one that waited longest goes first.
         for entry in sorted(live, key=lambda entry: entry.next_live_at):
             move = self._live_move(entry, now, pace)
             if isinstance(move, CarryOut):
@@ -241,7 +239,7 @@ class ChatQueue:
     def _after_rest(
         self, move: CarryOut | SettleItem, now: float
     ) -> CarryOut | SettleItem | WaitUntil:
-        """Let a message rest between its last live update and the edit that ends it."""
+        """Delay the final edit until the minimum time after the last live update has passed."""
         if isinstance(move, CarryOut) and isinstance(move.step.op, Edit):
             at = move.entry.changed_at + self._capabilities.rest
             return move if at <= now else WaitUntil(at)
@@ -285,7 +283,7 @@ class ChatQueue:
             if now < entry.next_live_at:
                 return WaitUntil(entry.next_live_at)
             if (at := pace.ready_at(OpPriority.COSMETIC, now)) > now:
-                return WaitUntil(at)  # what it will say then is not worked out now
+                return WaitUntil(at)  # the text is rendered only then
             if status != entry.shown_status:
                 return CarryOut(entry, self._typing_step(entry, status), OpPriority.COSMETIC)
             if step := self._live_step(entry):

@@ -1,9 +1,8 @@
-"""Signs on people's messages in one chat: nice to have, so they give way to everything else.
+"""Reactions on people's messages in one chat; they yield to everything else.
 
-Each is shown by a task of its own, because a platform that is slow to take a sign must not hold up
-an answer, and they only use what is left of the chat's budget. What finds no room soon is dropped.
-A sign that waits is no more than an entry and a timer: when many chats are answered at once, most
-of them have one that waits.
+Each reaction has its own task, because a slow platform must not delay an answer, and uses only
+spare budget. A reaction without budget is dropped after a while. A waiting reaction is just an
+entry and a timer, because most chats have one when many are answered at once.
 """
 
 import asyncio
@@ -22,13 +21,13 @@ log = logging.getLogger(__name__)
 
 REACTION_DEADLINE_SECONDS = 10.0
 MAX_WAIT_SECONDS = 60.0
-"""Seconds after which a sign that found no room is not worth showing any more."""
+"""Seconds after which a waiting reaction is dropped."""
 
 MAX_WAITING_REACTIONS = 16
-"""Messages of a chat whose signs may wait; beyond that the oldest are dropped."""
+"""Messages of a chat with waiting reactions; beyond that the oldest are dropped."""
 
 PAUSE_SECONDS = 5.0
-"""Seconds without signs after the platform could not take one and did not say for how long."""
+"""Pause after the platform refused a reaction without a Retry-After."""
 
 
 class _WaitingReaction(msgspec.Struct, frozen=True):
@@ -37,7 +36,7 @@ class _WaitingReaction(msgspec.Struct, frozen=True):
 
 
 class ChatReactions:
-    """The signs of one chat, the oldest first; a newer one takes the place of one that waits."""
+    """The reactions of one chat, oldest first; a new one replaces a waiting one."""
 
     __slots__ = (
         "_clock",
@@ -65,21 +64,21 @@ class ChatReactions:
         self._link = link
         self._pace = pace
         self._clock = clock
-        self._has_pending = has_pending  # something must be shown first
-        self._start = start  # begins `deliver` in a task
-        self._on_idle = on_idle  # told when no sign waits any more
+        self._has_pending = has_pending  # final items go first
+        self._start = start  # runs `deliver` in a task
+        self._on_idle = on_idle  # called when no reaction is left
         self._waiting: dict[str, _WaitingReaction] = {}
         self._showing = False
-        self._timer: asyncio.Handle | None = None  # of the next look
+        self._timer: asyncio.Handle | None = None
         self._not_before = 0.0
 
     @property
     def is_busy(self) -> bool:
-        """Tell whether a sign waits, or is being shown."""
+        """True while a reaction waits or is being sent."""
         return self._showing or bool(self._waiting)
 
     def add(self, op: React) -> None:
-        """Take a sign."""
+        """Queue a reaction."""
         self._waiting.pop(op.message, None)
         self._waiting[op.message] = _WaitingReaction(op, self._clock.monotonic() + MAX_WAIT_SECONDS)
         if len(self._waiting) > MAX_WAITING_REACTIONS:
@@ -87,7 +86,7 @@ class ChatReactions:
         self.wake()
 
     def clear(self) -> None:
-        """Give up what waits: too many chats have signs that do."""
+        """Drop the waiting reactions, because too many chats have some."""
         self._waiting.clear()
         if self._timer:
             self._timer.cancel()
@@ -96,12 +95,12 @@ class ChatReactions:
             self._on_idle()
 
     def wake(self) -> None:
-        """Something is new, was shown, or the platform is back: there may be room now."""
+        """Check for budget again after a change."""
         if self._showing or not self._waiting:
             return
         if self._timer:
             self._timer.cancel()
-        # Not at once: what comes in the same moment may take the place of what waits.
+        # Wait one loop iteration, because a newer reaction may replace the waiting one.
         self._timer = asyncio.get_running_loop().call_soon(self._start_next)
 
     def _start_next(self) -> None:
@@ -128,7 +127,7 @@ class ChatReactions:
         return waiting.expires_at
 
     async def deliver(self, op: React, wait: float) -> None:
-        """Show a sign, as `show` was asked to; then it is the next one's turn."""
+        """Send a reaction after `wait` seconds, then start the next one."""
         try:
             await asyncio.sleep(wait)
             await self._deliver(op)
@@ -142,10 +141,10 @@ class ChatReactions:
         outcome = await self._link.deliver(op, REACTION_DEADLINE_SECONDS)
         if isinstance(outcome, Receipt):
             return
-        log.debug("%s in %s: no sign: %s", op.message, op.address.chat, outcome)
+        log.debug("no reaction on %s in %s: %s", op.message, op.address.chat, outcome)
         if isinstance(outcome, Unauthorized):
             self._link.on_credentials_refused()
         elif isinstance(outcome, Unavailable):
-            # Answers learn of a limit by themselves: that a sign met it must not hold them up.
+            # Delay reactions only: answers detect a rate limit themselves.
             pause = PAUSE_SECONDS if outcome.retry_after is None else outcome.retry_after
             self._not_before = self._clock.monotonic() + pause

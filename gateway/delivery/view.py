@@ -1,7 +1,7 @@
-"""Sans-IO: what an item should look like in a chat, and what of it is known to be shown.
+"""Sans-IO: the wanted content of an item, its messages, and the record of shown messages.
 
-`Body` is what the gateway wants to show, `render` cuts it into messages for a platform, and `ShownItem`
-is the memory of what became of them. `Body` and `ShownItem` are stored in the item's row.
+`ItemBody` is the wanted content, the `render_` functions split it into messages for a platform, and
+`ShownItem` records their state. `ItemBody` and `ShownItem` are stored in the item's row.
 """
 
 import enum
@@ -16,29 +16,29 @@ from platforms.core.split import IncrementalSplitter, split, text_length
 from sessions.records import OutboxItem
 
 DUPLICATE_MARK = "⚠️ This may be a duplicate: an earlier try to send it was cut off."
-"""Stands above a message that is sent again although the first try may have arrived."""
+"""Notice above a message that is sent again although the first attempt may have arrived."""
 
 _STREAMING_SUFFIX = "~"
 
 
 class ItemBody(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What an item should show; an item put again with another body changes its messages."""
+    """Content of an item; a new body for the same item changes its messages."""
 
     text: str = ""  # Markdown
     buttons: tuple[Button, ...] = ()
-    path: str = ""  # of an upload
+    path: str = ""  # file of an upload
     name: str = ""
     media_type: str = ""
-    urgent: bool = False  # goes first in its chat, and waits for no other op
+    urgent: bool = False  # goes first and waits for no running op
 
 
 class ShownState(enum.StrEnum):
-    """What is known of a message that was tried."""
+    """State of a message."""
 
     TRYING = "trying"
-    UNKNOWN = "unknown"  # cut off: it may be shown or not
+    UNKNOWN = "unknown"  # interrupted: may or may not be shown
     SHOWN = "shown"
-    LOST = "lost"  # it was shown, but cannot be changed any more
+    LOST = "lost"  # was shown, but can no longer be changed
 
 
 class ShownMessage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -46,15 +46,15 @@ class ShownMessage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True
 
     op: str
     fate: ShownState
-    message: str = ""  # the platform's name for it, once known
-    looks: str = ""  # a digest of what it shows; empty when that is not known for sure
-    since: int = 0  # when it was first tried, milliseconds
-    marked: bool = False  # it says that it may be a duplicate
+    message: str = ""  # the platform's id, once known
+    looks: str = ""  # digest of the shown content; empty if uncertain
+    since: int = 0  # time of the first attempt, milliseconds
+    marked: bool = False  # carries `DUPLICATE_MARK`
     repeats: int = 0
 
 
 class ShownItem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is known to be shown of an item, in order of its messages."""
+    """The messages of an item that are or may be shown, in order."""
 
     parts: tuple[ShownMessage, ...] = ()
 
@@ -66,43 +66,43 @@ _read_address = msgspec.json.Decoder(Address).decode
 
 
 def write_body(body: ItemBody) -> bytes:
-    """Write a body for the item's row."""
+    """Encode a body for the item's row."""
     return _write_json(body)
 
 
 def read_body(item: OutboxItem) -> ItemBody:
-    """Read what an item should show."""
+    """Decode the body of an item."""
     return _read_body(item.body)
 
 
 def write_shown(shown: ShownItem) -> bytes:
-    """Write the memory of an item's messages for its row."""
+    """Encode the message states for the item's row."""
     return _write_json(shown)
 
 
 def read_shown(item: OutboxItem) -> ShownItem:
-    """Read what is known to be shown of an item."""
+    """Decode the message states of an item."""
     return _read_shown(item.shown) if item.shown else ShownItem()
 
 
 def write_address(address: Address) -> str:
-    """Write an address for the rows that carry one."""
+    """Encode an address for a row."""
     return _write_json(address).decode()
 
 
 @functools.lru_cache(maxsize=1024)
 def read_address(text: str) -> Address:
-    """Read an address back."""
+    """Decode an address."""
     return _read_address(text)
 
 
 def message_digest(
     text: str, buttons: tuple[Button, ...], *, streaming: bool, tasks: tuple[Task, ...] = ()
 ) -> str:
-    """Digest what a message shows, to see later whether it must be changed.
+    """Return a digest of a message's content, to detect later whether it must be edited.
 
-    Tasks count while it is written: after a restart nobody knows them any more, and a message that
-    is whole must not be changed for that.
+    Tasks count only while streaming: they are unknown after a restart, and that alone must not
+    change a finished message.
     """
     digest = blake2b(text.encode(errors="replace"), digest_size=9)
     for button in buttons:
@@ -115,12 +115,12 @@ def message_digest(
 
 
 def may_be_streaming(part: ShownMessage) -> bool:
-    """Tell whether a message may still wait for the edit that ends it."""
+    """Return True if a message may still need the edit that ends it."""
     return not part.looks or part.looks.endswith(_STREAMING_SUFFIX)
 
 
 def render_final(text: str, capabilities: Capabilities) -> tuple[str, ...]:
-    """Cut a whole text into messages."""
+    """Split a finished text into messages."""
     return split(text, _text_room(capabilities), capabilities.unit)
 
 
@@ -130,14 +130,14 @@ def render_live(
     status: str = "",
     growing: IncrementalSplitter | None = None,
 ) -> tuple[str, ...]:
-    """Cut an answer that is being written: the last message is the one that goes on.
+    """Split an unfinished answer into messages; the last one is still growing.
 
-    A stream may only grow, so nothing is closed or added there; anywhere else what is still open
-    is closed, and a message that is edited shows the status below.
+    On a stream, text can only be appended, so nothing is closed or added. Otherwise open Markdown
+    marks are closed, and an edited message shows the status below its text.
     """
     room = _text_room(capabilities)
     found = (growing or IncrementalSplitter()).split(text, room, capabilities.unit)
-    if not found:  # where it can be taken away again, the status is shown alone
+    if not found:  # show a status alone only where it can be edited away
         return (status,) if status and capabilities.live is Live.EDIT else ()
     done = tuple(piece.message for piece in found[:-1])
     last = found[-1].unclosed
@@ -151,7 +151,7 @@ def render_live(
 
 
 def _first_fitting(choices: tuple[str, ...], capabilities: Capabilities) -> str:
-    """Take the first that is not too long; the last choice always fits."""
+    """Return the first choice within the limit; the last choice always fits."""
     for choice in choices[:-1]:
         if text_length(choice, capabilities.unit) <= capabilities.text_limit:
             return choice
@@ -159,12 +159,12 @@ def _first_fitting(choices: tuple[str, ...], capabilities: Capabilities) -> str:
 
 
 def mark_duplicate(text: str) -> str:
-    """Say above a text that it may be there twice."""
+    """Prepend the duplicate notice to a text."""
     return f"{DUPLICATE_MARK}\n\n{text}"
 
 
 def fits_caption(text: str, capabilities: Capabilities) -> bool:
-    """Tell whether a text can go with a file."""
+    """Return True if a text fits into a file's caption."""
     left = capabilities.caption_limit - _mark_room(capabilities)
     return text_length(text, capabilities.unit) <= left
 
@@ -174,7 +174,7 @@ def _text_room(capabilities: Capabilities) -> int:
 
 
 def _mark_room(capabilities: Capabilities) -> int:
-    """Leave room for the mark where one may be needed: a mark must not change where text is cut."""
+    """Reserve space for the duplicate notice, which must not change where a text is split."""
     if capabilities.repeat is not Repeat.MARK:
         return 0
     return text_length(mark_duplicate(""), capabilities.unit)

@@ -1,6 +1,6 @@
-"""Sans-IO: how it was decided about something received, as its row says; `holdfast why` explains it.
+"""Sans-IO: the decisions stored in inbox rows, which `holdfast why` explains.
 
-A message that is taken in carries the role of who sent it, a command its word.
+The decision of an accepted message is its sender's role, the decision of a command its word.
 """
 
 import enum
@@ -9,7 +9,7 @@ from gateway.access.policy import Role
 
 
 class InboxDecision(enum.StrEnum):
-    """What was decided besides roles and words of commands."""
+    """Decisions other than roles and command words."""
 
     NOT_ADDRESSED = "not addressed"
     BOT = "a bot"
@@ -28,5 +28,5 @@ ROLE_NAMES = frozenset(role.name.lower() for role in Role)
 
 
 def read_decision(text: str) -> InboxDecision | None:
-    """Read a row's decision; None: it is a role, or a command's word."""
+    """Decode a row's decision; None for a role or a command's word."""
     return InboxDecision(text) if text in set(InboxDecision) else None

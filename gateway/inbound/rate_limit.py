@@ -1,4 +1,4 @@
-"""Sans-IO: how many messages a person may send in a minute."""
+"""Sans-IO: limits the messages per person and minute."""
 
 from collections import OrderedDict
 
@@ -7,13 +7,13 @@ MINUTE_MS = 60_000
 
 
 class MessageRateLimit:
-    """Counts each person's messages over the last minute; keeps no more than it needs."""
+    """Counts each person's messages of the last minute, for the most recent people only."""
 
     def __init__(self) -> None:
         self._recent: OrderedDict[str, list[int]] = OrderedDict()
 
     def try_acquire(self, person: str, limit: int, now: int) -> bool:
-        """Count one message of a person; False when it is over the limit (then it is not counted)."""
+        """Count a message; return False, without counting it, if it exceeds the limit."""
         recent = [at for at in self._recent.get(person, []) if now - at < MINUTE_MS]
         allowed = len(recent) < limit
         if allowed:

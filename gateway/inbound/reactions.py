@@ -1,7 +1,7 @@
-"""Sans-IO: which sign stands on a person's message: taken in, done, or not finished.
+"""Sans-IO: the reactions on a person's message: accepted, done or not done.
 
-A message gets two signs at most. They are only a courtesy: what is known about them is kept in
-memory, and a message that nothing is known of any more keeps the sign that it has.
+A message gets at most two reactions. They are best-effort: their state is kept in memory only, so
+after a restart a message may keep its first reaction.
 """
 
 from collections import OrderedDict
@@ -23,29 +23,28 @@ SendReaction = Callable[[Address, str, str], None]
 
 
 class MessageReactions:
-    """Follows messages from their arrival to the end of their turn."""
+    """Follows messages from arrival to the end of their turn."""
 
     def __init__(self, send: SendReaction | None) -> None:
-        self._send = send  # None: no signs are wanted
-        self._open_messages: OrderedDict[str, tuple[str, str]] = (
-            OrderedDict()
-        )  # by inbox row: where, which
+        self._send = send  # None: reactions are off
+        self._open_messages: OrderedDict[str, tuple[str, str]] = OrderedDict()
+        """Address and message id, by inbox row."""
         self._messages_by_turn: dict[str, list[str]] = {}  # inbox rows by turn
 
     def on_accepted(self, entry: InboxEntry) -> None:
-        """A message was stored and will be answered."""
+        """Track a stored message and show that it was accepted."""
         self._track(entry)
         self._send_reaction(entry.id, ACCEPTED_EMOJI)
 
     def on_recovered(self, entry: InboxEntry) -> None:
-        """A message came from the store; an earlier process may have taken it in."""
+        """Track an unfinished message from the store."""
         if entry.state in _OPEN_STATES and entry.id not in self._open_messages:
             self._track(entry)
             if entry.state is InboxState.RUNNING and entry.turn_id:
                 self._on_turn_started(entry.turn_id, (entry.id,))
 
     def on_committed(self, changes: Iterable[Change]) -> None:
-        """These changes are durable now."""
+        """Receive committed changes, and show which messages have finished."""
         if self._send is None:
             return
         for change in changes:
@@ -55,9 +54,9 @@ class MessageReactions:
                 case SetInbox():
                     self._on_inbox_change(change)
                 case EndTurn():
-                    sign = DONE_EMOJI if change.state is TurnState.DONE else NOT_DONE_EMOJI
+                    emoji = DONE_EMOJI if change.state is TurnState.DONE else NOT_DONE_EMOJI
                     for inbox in self._messages_by_turn.pop(change.id, ()):
-                        self._finish(inbox, sign)
+                        self._finish(inbox, emoji)
                 case _:
                     pass
 
@@ -67,13 +66,13 @@ class MessageReactions:
         elif change.state is InboxState.REFUSED:
             for inbox in change.ids:
                 self._finish(inbox, NOT_DONE_EMOJI)
-        elif change.state is InboxState.DONE:  # its sender took it back
+        elif change.state is InboxState.DONE:  # withdrawn by its sender
             for inbox in change.ids:
                 self._open_messages.pop(inbox, None)
 
     def _on_turn_started(self, turn: str, inbox: Iterable[str]) -> None:
         known = self._messages_by_turn.setdefault(turn, [])
-        known.extend(each for each in inbox if each not in known)
+        known.extend(row for row in inbox if row not in known)
 
     def _track(self, entry: InboxEntry) -> None:
         if self._send is None:

@@ -1,4 +1,4 @@
-"""Sans-IO: stored events as messages for a turn."""
+"""Sans-IO: converts stored events to messages for a turn."""
 
 from collections.abc import Callable
 
@@ -26,7 +26,7 @@ _BUSY_MODES = {"queue": BusyPolicy.QUEUE, "steer": BusyPolicy.STEER}
 
 
 class InboxReader:
-    """Reads what the inbox holds."""
+    """Reads inbox rows."""
 
     def __init__(self, default_busy: Callable[[], BusyPolicy]) -> None:
         self._default_busy = default_busy
@@ -45,8 +45,8 @@ class InboxReader:
         if event.wishes:
             return read_request(entry, event, origin_of(entry))
         mode, text = self._busy_mode(event.text)
-        place = parse_key(entry.key)
-        shared = not event.direct and not place.user
+        key = parse_key(entry.key)
+        shared = not event.direct and not key.user
         message = Message(
             "user",
             content=_message_content(event, text),
@@ -54,7 +54,7 @@ class InboxReader:
             files=plan_attachments(entry.id, event.parts),
         )
         person = f"{event.address.platform}:{event.sender.id}"
-        # Between two people it is plain what an answer answers; in a room it must be said.
+        # In a room the answer must show which message it answers.
         reply_to = "" if event.direct else event.id
         origin = origin_of(entry)
         return PendingMessage(
@@ -68,7 +68,7 @@ class InboxReader:
         )
 
     def is_message_command(self, command: routing.ParsedCommand | routing.UnknownCommand) -> bool:
-        """Whether a command is a message with a word in front that says how to handle it."""
+        """Return True for `/queue TEXT` and `/steer TEXT`, which are messages with a busy mode."""
         return (
             isinstance(command, routing.ParsedCommand)
             and command.word in _BUSY_MODES
@@ -76,7 +76,7 @@ class InboxReader:
         )
 
     def apply_edit(self, entry: InboxEntry, edit: InboundEdit) -> InboxEntry:
-        """The stored message with the words of an edit."""
+        """Return the stored message with the content of an edit."""
         event = read_event(entry)
         assert isinstance(event, InboundMessage)  # noqa: S101 - only messages wait
         changed = msgspec.structs.replace(event, parts=edit.parts)
@@ -90,22 +90,23 @@ class InboxReader:
 
 
 def read_event(entry: InboxEntry) -> Inbound:
-    """What was received."""
+    """Decode the stored event."""
     event: Inbound = _decode_inbound(entry.payload or b"")
     return event
 
 
 def origin_of(entry: InboxEntry) -> str:
-    """What the ids of all that answers something are made of: platform, account, chat, event.
+    """Return the id from which the ids of all replies to an event are derived.
 
-    Another gateway that receives the same with the same token gives its answer the same ids, so
-    that a platform that knows a repeat by its id shows one of the two.
+    The id depends on platform, account, chat and event only. A second gateway with the same token
+    therefore gives its replies the same ids, and a platform that deduplicates by id shows one of
+    them.
     """
     return stable_id(entry.source, entry.event)
 
 
 def _message_content(event: InboundMessage, text: str) -> str:
-    """All words of a message, with those that it refers to."""
+    """Return the text of a message together with the quoted messages."""
     lines = []
     if event.context:
         lines.append("[Earlier in this room, from people who may not be known:")

@@ -1,7 +1,7 @@
-"""From an event of a platform to the conversation it belongs to: decide, store, then hand on.
+"""Receives platform events: decides, stores, then passes them to their conversation.
 
-Storing comes before the platform is told that the event arrived, and access is decided before
-storing, because what is not meant for us is kept without its text.
+An event is stored before the platform gets its acknowledgement. Access is decided before storing,
+because messages not meant for the bot are stored without their text.
 """
 
 import logging
@@ -64,13 +64,13 @@ GreetStranger = Callable[[InboundMessage, Stranger, str], Awaitable[None]]
 
 
 class MessageRejected(msgspec.Struct, frozen=True):
-    """Why something was not taken in: not allowed, or over the limit of messages a minute."""
+    """A request that was not accepted: no access, or over `limit` messages per minute."""
 
     limit: int = 0
 
 
 class Reception:
-    """Where every event of every platform comes in."""
+    """Entry point for the events of all platforms."""
 
     def __init__(
         self,
@@ -101,20 +101,19 @@ class Reception:
         self._reply = reply
         self._greet_stranger = greet_stranger
         self._reactions = reactions
-        self._restored_at = restored_at  # what is older and not known may be answered already
-        self._restore_notified_chats: set[str] = set()  # chats
+        self._restored_at = restored_at  # unknown older messages may already be answered
+        self._restore_notified_chats: set[str] = set()
         self._rate_limit = MessageRateLimit()
         self._steady_clock = SteadyClock(clock)
-        self._started_commands: dict[
-            str, None
-        ] = {}  # commands of late, by inbox row: none is begun twice
+        self._started_commands: dict[str, None] = {}
+        """Inbox rows of recent commands, so that no command starts twice."""
 
     async def receive(self, event: Inbound) -> Accepted:
         """See `platforms.core.contract.Inbox`."""
         policy = self._policy()
         decision = decide_access(policy, event)
         if policy.claim_open and isinstance(decision, Allowed) and _is_claim(event):
-            # Who is let in already may still be the owner to be; the code must not reach a model.
+            # A person with access may still claim ownership; the code must not reach the model.
             decision = Stranger(decision.principal, direct=True)
         if not isinstance(decision, Allowed):
             return await self._turn_away(event, decision)
@@ -127,9 +126,9 @@ class Reception:
                 return await self._receive_correction(event)
 
     async def receive_request(self, event: InboundMessage) -> InboxEntry | MessageRejected:
-        """Take in what a program asks: it gets no notice, but is told here what became of it.
+        """Accept a request from a program; the outcome is returned instead of sent as a notice.
 
-        Gives the row under which it is stored; one that was stored before it is the older one.
+        Returns the row under which the request is stored; for a repeated request, the earlier row.
         """
         allowed = decide_access(self._policy(), event)
         if not isinstance(allowed, Allowed):
@@ -145,7 +144,7 @@ class Reception:
         return await self._store.inbox_entry(entry.source, entry.event) or entry
 
     async def redo_command(self, entry: InboxEntry, event: Inbound) -> None:
-        """Carry out a command that was stored, and not carried out, before the process died."""
+        """Carry out a command that was stored but not carried out before the process died."""
         decision = decide_access(self._policy(), event)
         if isinstance(decision, Allowed):
             await self._dispatch(entry, event, decision)
@@ -153,7 +152,7 @@ class Reception:
             done = SetInbox(ids=(entry.id,), state=InboxState.IGNORED, at=self._clock.now())
             await self._store.apply(done)
 
-    # --- let in -------------------------------------------------------------------------------
+    # --- accepted -----------------------------------------------------------------------------
 
     async def _receive_message(self, event: InboundMessage, allowed: Allowed) -> Accepted:
         if event.at < self._restored_at:
@@ -182,7 +181,10 @@ class Reception:
         return Accepted.STORED
 
     async def _recheck_stored(self, entry: InboxEntry) -> None:
-        """It was stored before; if whoever stored it was cut off right then, nobody took it."""
+        """Notify the conversation of a known message that no turn has taken yet.
+
+        The process that stored the message may have died before it posted the event.
+        """
         known = await self._store.inbox_entry(entry.source, entry.event)
         if known and known.state is InboxState.WAITING:
             self._post(known.key, MessageRedelivered(known.id, known.source, known.event))
@@ -199,7 +201,7 @@ class Reception:
                 or known.id in self._started_commands
             ):
                 return accepted
-            entry = known  # stored, and then something went wrong: now it is carried out
+            entry = known  # stored, but not carried out because of an error
         self._started_commands[entry.id] = None
         if len(self._started_commands) > _REMEMBERED_COMMANDS:
             del self._started_commands[next(iter(self._started_commands))]
@@ -222,23 +224,24 @@ class Reception:
         return Accepted.STORED
 
     async def _refuse_before_restore(self, event: InboundMessage) -> Accepted:
-        """Told once in each chat, whatever is read there again."""
-        place = source_of(event)
+        """Refuse a message older than the restored backup; the notice is sent once per chat."""
+        source = source_of(event)
         entry = self._make_entry(event, InboxState.REFUSED, InboxDecision.BEFORE_RESTORE)
         if not await self._store.accept(entry):
             await self._recheck_stored(entry)
             return Accepted.DUPLICATE
-        if place not in self._restore_notified_chats:
-            self._restore_notified_chats.add(place)
+        if source not in self._restore_notified_chats:
+            self._restore_notified_chats.add(source)
             when = rfc3339(self._restored_at)[:16].replace("T", " ")
             await self._reply(NoticeId.SESSION_RESTORED, entry, {"when": when})
         return Accepted.STORED
 
     async def _receive_correction(self, event: InboundEdit | InboundDelete) -> Accepted:
-        """An edit or delete reaches a message that still waits; later it changes nothing.
+        """Apply an edit or deletion to a message that still waits; ignore it otherwise.
 
-        It is carried out, then noted: cut off in between it comes again, and does no harm. What it
-        says is kept in the message that it changes alone, for others may not have been meant for us.
+        It is applied before it is stored, so after an interruption it is applied again, without
+        harm. Its text is stored only in the changed message, because other edits may not be meant
+        for the bot.
         """
         source = source_of(event)
         if await self._store.inbox_entry(source, event.id):
@@ -264,20 +267,20 @@ class Reception:
             await self._store.replace_payload(old.id, changed.payload)
             self._post(old.key, MessageEdited(old.id, self._reader.read_pending(changed).message))
 
-    # --- turned away --------------------------------------------------------------------------
+    # --- ignored ------------------------------------------------------------------------------
 
     async def _turn_away(self, event: Inbound, decision: AccessDecision) -> Accepted:
         match decision:
             case NotAddressed():
-                why = InboxDecision.NOT_ADDRESSED
+                reason = InboxDecision.NOT_ADDRESSED
             case UnlistedBot():
-                why = InboxDecision.BOT
+                reason = InboxDecision.BOT
             case _:
-                why = InboxDecision.NOT_ALLOWED
-        entry = self._make_entry(event, InboxState.IGNORED, why)
+                reason = InboxDecision.NOT_ALLOWED
+        entry = self._make_entry(event, InboxState.IGNORED, reason)
         if not await self._store.accept(msgspec.structs.replace(entry, payload=None)):
             return Accepted.DUPLICATE
-        log.debug("%s: %s", entry.key, why)
+        log.debug("%s ignored: %s", entry.key, reason)
         if isinstance(decision, Stranger) and isinstance(event, InboundMessage):
             await self._greet_stranger(event, decision, origin_of(entry))
         return Accepted.IGNORED
@@ -285,13 +288,13 @@ class Reception:
     # --- helpers ------------------------------------------------------------------------------
 
     def _make_entry(self, event: Inbound, state: InboxState, decision: str) -> InboxEntry:
-        place = event.address
+        source = event.address
         return InboxEntry(
             id=self._ids.new("i"),
             source=source_of(event),
             event=event.id,
             key=str(routing.session_key_for(event, self._settings().sessions.group_scope)),
-            address=write_address(place),
+            address=write_address(source),
             state=state,
             payload=msgspec.json.encode(event),
             received_at=self._clock.now(),
@@ -299,22 +302,22 @@ class Reception:
         )
 
     def _messages_per_minute(self, principal: str) -> int | None:
-        """Messages a minute; the owner at this machine has a limit only where one is written."""
+        """Return the limit for a person; the owner has one only if it is configured."""
         limits = self._settings().limits
-        own = limits.users.get(principal)
-        usual = None if principal in OWNERS else limits.messages_per_minute
-        return (own and own.messages_per_minute) or usual
+        personal = limits.users.get(principal)
+        default = None if principal in OWNERS else limits.messages_per_minute
+        return (personal and personal.messages_per_minute) or default
 
 
 def _without_text(event: InboundEdit | InboundDelete) -> InboundEdit | InboundDelete:
-    """Which message it changes, for `holdfast why`; not what it says now."""
+    """Return the correction without its text, as `holdfast why` needs only its target."""
     return msgspec.structs.replace(event, parts=()) if isinstance(event, InboundEdit) else event
 
 
 def source_of(event: Inbound) -> str:
-    """Where an event's id is unique: platform, account and chat."""
-    place = event.address
-    return f"{place.platform}@{place.account}:{place.chat}"
+    """Return the scope in which an event's id is unique: platform, account and chat."""
+    source = event.address
+    return f"{source.platform}@{source.account}:{source.chat}"
 
 
 def _is_claim(event: Inbound) -> bool:
@@ -322,7 +325,7 @@ def _is_claim(event: Inbound) -> bool:
 
 
 def command_context(entry: InboxEntry, allowed: Allowed) -> CommandContext:
-    """Who gave a command, in the words of the session machine."""
+    """Return the sender and address of a command for the session machine."""
     admin = allowed.role is Role.ADMIN
     return CommandContext(
         address=entry.address,

@@ -1,7 +1,7 @@
-"""Sans-IO: what a program that asks over HTTP wants besides an answer; stored with its message.
+"""Sans-IO: options of a request over HTTP, stored with its message.
 
-A message that carries wishes is taken as it is: its words are never a command, it always waits for
-its turn, and what it says of earlier messages opens its session.
+A message with options is taken literally: its text is never a command, it always waits for its
+turn, and its earlier messages open its session.
 """
 
 from collections.abc import Iterator
@@ -15,9 +15,9 @@ from sessions.records import Attachment, InboxEntry, Message, ToolCall
 
 
 class EarlierMessage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A message that was said before, as the program tells it."""
+    """An earlier message of the conversation, as given by the client."""
 
-    role: str  # as in `sessions.records.TelegramMessage`
+    role: str  # as in `sessions.records.Message`
     text: str = ""
     files: tuple[File, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
@@ -25,22 +25,22 @@ class EarlierMessage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tr
 
 
 class RequestOptions(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """How a message is to be answered."""
+    """Options for answering a message."""
 
-    system: str = ""  # added to our own prompt
-    model: str = ""  # empty: the one that answers there anyway
+    system: str = ""  # appended to the gateway's own prompt
+    model: str = ""  # empty: the conversation's model
     max_output_tokens: int | None = None
     temperature: float | None = None
     effort: str | None = None
     before: tuple[EarlierMessage, ...] = ()
-    rows: tuple[Message, ...] = ()  # of another conversation, which this one branches off
-    after: str = ""  # the session that goes on
-    once: bool = False  # the conversation is this request, and is closed with its answer
-    keyed: bool = False  # it may be sent again, and then means the same
-    digest: str = ""  # of the request: under the same key nothing else may be asked
-    kept: bool = False  # the answer may be asked for again by its id
-    called: str = ""  # the model, as the answer names it
-    echo: bytes = b""  # what the answer says of its request, in the words of the request's form
+    rows: tuple[Message, ...] = ()  # history of the conversation from which this one branches
+    after: str = ""  # the session to continue
+    once: bool = False  # the conversation consists of this request and ends with its answer
+    keyed: bool = False  # has an idempotency key, so the client may send it again
+    digest: str = ""  # of the request; the same key must not be used for another one
+    kept: bool = False  # the client may fetch the answer later by its id
+    called: str = ""  # model name for the response
+    echo: bytes = b""  # fields of the request that the response repeats
 
 
 _encode = msgspec.json.Encoder().encode
@@ -48,21 +48,21 @@ _decode = msgspec.json.Decoder(RequestOptions).decode
 
 
 def encode_options(options: RequestOptions) -> bytes:
-    """Write wishes for the message that carries them."""
+    """Encode the options for storage."""
     return _encode(options)
 
 
 def decode_options(encoded: bytes) -> RequestOptions:
-    """Read them back."""
+    """Decode stored options."""
     return _decode(encoded)
 
 
 def read_request(entry: InboxEntry, event: InboundMessage, origin: str) -> PendingMessage:
-    """Read a stored message that carries wishes."""
-    wishes = decode_options(event.wishes)
-    parts: list[Part] = [file for row in wishes.before for file in row.files]
+    """Return the pending message of a stored request with options."""
+    options = decode_options(event.wishes)
+    parts: list[Part] = [file for row in options.before for file in row.files]
     files = iter(plan_attachments(entry.id, (*parts, *event.parts)))
-    before = (*wishes.rows, *(_to_message(row, files) for row in wishes.before))
+    before = (*options.rows, *(_to_message(row, files) for row in options.before))
     message = Message("user", event.text, files=tuple(files))
     return PendingMessage(
         id=entry.id,
@@ -71,14 +71,18 @@ def read_request(entry: InboxEntry, event: InboundMessage, origin: str) -> Pendi
         message=message,
         origin=origin,
         prior_messages=before,
-        request_options=encode_options(msgspec.structs.replace(wishes, before=(), rows=())),
-        single_turn=wishes.once,
-        continued_session=wishes.after,
+        request_options=encode_options(msgspec.structs.replace(options, before=(), rows=())),
+        single_turn=options.once,
+        continued_session=options.after,
     )
 
 
 def _to_message(row: EarlierMessage, files: Iterator[Attachment]) -> Message:
-    own = tuple(next(files) for _ in row.files)
+    attachments = tuple(next(files) for _ in row.files)
     return Message(
-        row.role, row.text, tool_calls=row.tool_calls, tool_call_id=row.tool_call_id, files=own
+        row.role,
+        row.text,
+        tool_calls=row.tool_calls,
+        tool_call_id=row.tool_call_id,
+        files=attachments,
     )

@@ -1,4 +1,4 @@
-"""Sans-IO: which conversation something belongs to, and which command a text is."""
+"""Sans-IO: the conversation an event belongs to, and command parsing."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -15,25 +15,25 @@ GroupScope = Literal["user", "shared"]
 
 
 def session_key_for(event: Inbound, group_scope: GroupScope) -> SessionKey:
-    """Name the conversation: a DM and a thread are one each, a room is one per person or shared."""
-    place = event.address
-    in_room = not event.direct and not place.thread
+    """Return the conversation of an event: a DM, a thread, or a room (shared or per person)."""
+    address = event.address
+    in_room = not event.direct and not address.thread
     return SessionKey(
-        platform=place.platform,
-        chat=place.chat,
-        account=place.account,
-        thread=place.thread,
+        platform=address.platform,
+        chat=address.chat,
+        account=address.account,
+        thread=address.thread,
         user=event.sender.id if in_room and group_scope == "user" else "",
     )
 
 
 def connection_name(platform: str, account: str) -> str:
-    """How logs, `/readyz` and admins call a platform."""
+    """Return the name of a platform connection in logs, `/readyz` and messages to admins."""
     return f"{platform}@{account}" if account else platform
 
 
 def find_route(routes: Sequence[RouteSettings], key: SessionKey) -> RouteSettings | None:
-    """Find the first `[[route]]` that matches a conversation's key or the chat it is in."""
+    """Return the first `[[route]]` that matches a conversation or its chat."""
     chat = str(SessionKey(platform=key.platform, chat=key.chat))
     for route in routes:
         pattern = re.compile(".*".join(map(re.escape, route.match.split("*"))), re.DOTALL)
@@ -43,7 +43,7 @@ def find_route(routes: Sequence[RouteSettings], key: SessionKey) -> RouteSetting
 
 
 def is_stale(age_ms: int, stale_after_seconds: float) -> bool:
-    """Tell whether something reached us too late to be answered; its age is in milliseconds."""
+    """Return True if a message arrived too late to be answered."""
     return age_ms > stale_after_seconds * 1000
 
 
@@ -51,14 +51,14 @@ def is_stale(age_ms: int, stale_after_seconds: float) -> bool:
 
 
 class ParsedCommand(Struct, frozen=True):
-    """A text that is a command of ours."""
+    """A text that is a known command."""
 
-    word: str  # as it is known: lower case, without the sign in front
+    word: str  # lower case, without the prefix
     args: str = ""
 
 
 class UnknownCommand(Struct, frozen=True):
-    """A text that looks like a command, but none of ours."""
+    """A text that looks like a command, but is unknown."""
 
     word: str
     suggestion: str | None = None
@@ -71,10 +71,10 @@ _COMMAND_PATTERN = re.compile(
 
 
 def parse_command(text: str, known_words: Collection[str]) -> ParsedCommand | UnknownCommand | None:
-    """Read a command: `/stop`, `/STOP now`, `/stop@ourbot`, `!stop`. Anything else is None.
+    """Parse a command: `/stop`, `/STOP now`, `/stop@botname` or `!stop`; None for other texts.
 
-    The name of a bot is taken for ours: what is meant for another one does not leave the adapter.
-    After `!` only known words are commands, since people also write `!important`.
+    Any bot name is accepted, because adapters drop commands for other bots. After `!` only known
+    words are commands, because people also write `!important`.
     """
     match = _COMMAND_PATTERN.fullmatch(text.strip())
     if match is None:

@@ -1,1 +1,9 @@
-"""Files in both directions, and speech as text."""
+"""Files in both directions, and speech to text.
+
+incoming       Sans-IO: names and paths of received files
+fetch          downloads received files into the workspace
+cleanup        removes old received files
+outgoing       sends files of the agent to a chat
+speech         Sans-IO: the interface of speech to text
+transcription  speech to text through an OpenAI-compatible service
+"""

@@ -1,7 +1,7 @@
-"""Removes what people attached once it is old, and what was left half-way; blocks.
+"""Removes old and unfinished received files; blocking.
 
-It looks only into folders that this daemon made and marked, goes through them by their
-descriptors, and follows no link: tools and people work in the same workspace.
+Only folders with the marker file are cleaned. They are opened by descriptor and links are not
+followed, because tools and people work in the same workspace.
 """
 
 import contextlib
@@ -15,17 +15,16 @@ from agent.tools.confine import TEMPORARY_PREFIX
 from gateway.media.incoming import MESSAGE_FOLDER_PATTERN, RECEIVED_FOLDER
 
 MARKER_FILE = f"{TEMPORARY_PREFIX}received"
-"""The name of the empty file by which a folder of received files is known to be ours."""
+"""Name of the empty file that marks a folder of received files."""
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def remove_old_files(workspace: Path, *, older_than: float | None, unfinished_before: float) -> int:
-    """Remove files that were last changed before a moment, and folders that become empty by it.
+    """Remove old files and the folders that become empty; return the number of removed files.
 
-    What was last written before `begun` and is not whole is not being fetched any more. Moments are
-    seconds since 1970; without `before` everything that is whole is kept. Tells how many files
-    were removed.
+    Complete files are removed if last changed before `older_than` (None: never), partial files if
+    last written before `unfinished_before`. Times are seconds since 1970.
     """
     removed = 0
     with contextlib.suppress(OSError), _open_folder(workspace / RECEIVED_FOLDER) as top:
@@ -49,8 +48,8 @@ def _clear_message_folder(
             if limit is not None and state.st_mtime < limit and not stat.S_ISDIR(state.st_mode):
                 os.unlink(entry, dir_fd=folder)
                 removed += 1
-    if removed or used < unfinished_before:  # a new one that is empty may be about to be filled
-        with contextlib.suppress(OSError):  # it is not empty
+    if removed or used < unfinished_before:  # a new empty folder may be in use
+        with contextlib.suppress(OSError):  # not empty
             os.rmdir(name, dir_fd=top)
     return removed
 

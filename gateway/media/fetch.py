@@ -1,6 +1,6 @@
-"""Fetches what people attach into the workspace, and has voice messages written down.
+"""Downloads attachments into the workspace, and transcribes voice messages.
 
-Nothing here ends a turn: what cannot be had says why, in words for the model.
+A failure never ends a turn: the attachment gets an explanation for the model instead.
 """
 
 import asyncio
@@ -28,34 +28,34 @@ from sessions.values.clock import Clock
 log = logging.getLogger(__name__)
 
 _WRITE_BUFFER_BYTES = 256 * 1024
-_CONCURRENT_PER_TURN = 2  # files that are fetched side by side
+_CONCURRENT_PER_TURN = 2
 _MAX_ATTEMPTS = 3
-_STALE_AFTER_SECONDS = 1800.0  # seconds since the last piece of a file came
+_STALE_AFTER_SECONDS = 1800.0  # age of a partial file that is no longer being downloaded
 
-NO_TRANSCRIPTION = "it cannot be listened to, because no service for that is set up"
+NO_TRANSCRIPTION = "it cannot be transcribed, because no transcription service is configured"
 _OCTET_STREAM = "application/octet-stream"
 NOT_CONNECTED = "the platform is not connected"
 INTERNAL_ERROR = "an error inside the gateway"
 
 
 class FetchLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much, how long, and how many at once; seconds and bytes."""
+    """Limits of downloads."""
 
     max_bytes: int = 20_000_000
-    idle_seconds: float = 30.0  # without a piece
-    file_seconds: float = 180.0  # for one file, with all tries
-    queue_seconds: float = 300.0  # until it is a file's turn
-    retry_delay_seconds: float = 0.5  # before the second try
-    max_concurrent: int = 8  # of all chats together
-    reserved_bytes: int = 50_000_000  # bytes of the disk that are left for everything else
+    idle_seconds: float = 30.0  # without data
+    file_seconds: float = 180.0  # for one file, including retries
+    queue_seconds: float = 300.0  # waiting for a free slot
+    retry_delay_seconds: float = 0.5  # before the second attempt
+    max_concurrent: int = 8  # over all chats
+    reserved_bytes: int = 50_000_000  # disk space left free
 
 
 class _FileTooLarge(Exception):
-    """More came than is taken."""
+    """The file exceeds the size limit."""
 
 
 class AttachmentFetcher:
-    """Fetches files for all turns."""
+    """Downloads the attachments of all turns."""
 
     def __init__(
         self,
@@ -69,34 +69,34 @@ class AttachmentFetcher:
         self._transcriber = transcriber
         self._limits = limits = limits or FetchLimits()
         self._slots = asyncio.Semaphore(limits.max_concurrent)
-        self._started_at = clock.now() / 1000 - 1  # a file's time may be a little behind the clock
+        self._started_at = clock.now() / 1000 - 1  # file times may lag behind the clock
 
     async def fetch_all(
         self, files: Sequence[Attachment], address: Address, workspace: Path
     ) -> tuple[Attachment, ...]:
-        """Fetch files that came to an address into a workspace; each says what came of it."""
+        """Download files into a workspace; return them with their results."""
         settled: dict[str, Attachment] = {}
-        some = asyncio.Semaphore(_CONCURRENT_PER_TURN)
+        slots = asyncio.Semaphore(_CONCURRENT_PER_TURN)
 
-        async def one(file: Attachment) -> None:
-            async with some:
+        async def fetch_one(file: Attachment) -> None:
+            async with slots:
                 settled[file.path] = await self._fetch_and_transcribe(file, address, workspace)
 
         async with asyncio.TaskGroup() as group:
             for file in files:
-                group.create_task(one(file))
+                group.create_task(fetch_one(file))
         return tuple(settled[file.path] for file in files)
 
     async def remove_old(self, workspaces: Iterable[Path], keep_seconds: float) -> None:
-        """Remove what is older than `keep` seconds (0: nothing), and what was left half-way."""
+        """Remove files older than `keep_seconds` (0: none), and stale partial files."""
         now = self._clock.now() / 1000
         before = now - keep_seconds if keep_seconds else None
-        # What a dead process left just before this one began is found by a later round.
-        begun = max(self._started_at, now - _STALE_AFTER_SECONDS)
+        # Recent partial files of a dead process are removed by a later run.
+        unfinished_before = max(self._started_at, now - _STALE_AFTER_SECONDS)
         for workspace in workspaces:
-            removed = await self._remove_old_in(workspace, before, begun)
+            removed = await self._remove_old_in(workspace, before, unfinished_before)
             if removed:
-                log.info("%s: %d received files removed", workspace, removed)
+                log.info("%s: %d old received files removed", workspace, removed)
 
     async def _remove_old_in(
         self, workspace: Path, before: float | None, unfinished_before: float
@@ -117,7 +117,7 @@ class AttachmentFetcher:
             if file.fetched and file.voice and not file.heard:
                 file = await self._transcribe(file, workspace)
         except Exception:
-            log.exception("%s broke", file.path)
+            log.exception("%s: unexpected error while fetching", file.path)
             return replace(file, trouble=INTERNAL_ERROR)
         return file
 
@@ -136,26 +136,26 @@ class AttachmentFetcher:
         )
 
     async def _fetch(self, file: Attachment, address: Address, workspace: Path) -> int:
-        bounds = self._limits
-        if file.size is not None and file.size > bounds.max_bytes:
-            raise _FileTooLarge(too_large_message(bounds.max_bytes, file.size))
+        limits = self._limits
+        if file.size is not None and file.size > limits.max_bytes:
+            raise _FileTooLarge(too_large_message(limits.max_bytes, file.size))
         async with self._slot():
             try:
                 async with (
-                    asyncio.timeout(bounds.file_seconds),
+                    asyncio.timeout(limits.file_seconds),
                     _incoming_file(workspace, file.path) as place,
                 ):
                     await self._check_disk_space(workspace, file.size or 0)
                     size = await self._download(file, address, place)
                     await run_in_thread(lambda _: place.finish())
             except TimeoutError as error:
-                msg = str(error) or f"it did not come within {bounds.file_seconds:g} s"
+                msg = str(error) or f"it did not arrive within {limits.file_seconds:g} s"
                 raise TimeoutError(msg) from None
         return size
 
     @asynccontextmanager
     async def _slot(self) -> AsyncIterator[None]:
-        """Wait until fewer than the most are fetched."""
+        """Wait for one of the concurrent download slots."""
         try:
             async with asyncio.timeout(self._limits.queue_seconds):
                 await self._slots.acquire()
@@ -177,14 +177,14 @@ class AttachmentFetcher:
             raise ToolError(msg)
 
     async def _download(self, file: Attachment, address: Address, incoming: IncomingFile) -> int:
-        """Read it; what breaks off is begun again, for reading changes nothing."""
+        """Download a file; retry after an interruption, because reading changes nothing."""
         for number in range(1, _MAX_ATTEMPTS):
             try:
                 return await self._download_once(file, address, incoming)
             except (Unavailable, Unconfirmed) as error:
-                log.info("%s: %s; trying again", file.path, error)
-                asked = error.retry_after if isinstance(error, Unavailable) else None
-                await asyncio.sleep(asked or self._limits.retry_delay_seconds * number)
+                log.info("%s: %s; retrying", file.path, error)
+                retry_after = error.retry_after if isinstance(error, Unavailable) else None
+                await asyncio.sleep(retry_after or self._limits.retry_delay_seconds * number)
             await run_in_thread(lambda _: incoming.restart())
         return await self._download_once(file, address, incoming)
 
@@ -194,17 +194,17 @@ class AttachmentFetcher:
         adapter = self._adapter_for(address)
         if adapter is None:
             raise Unavailable(NOT_CONNECTED)
-        largest, size, kept = self._limits.max_bytes, 0, bytearray()
-        async with _open_stream(adapter, file) as pieces:
-            while (piece := await self._next_chunk(pieces)) is not None:
-                size += len(piece)
+        largest, size, buffer = self._limits.max_bytes, 0, bytearray()
+        async with _open_stream(adapter, file) as chunks:
+            while (chunk := await self._next_chunk(chunks)) is not None:
+                size += len(chunk)
                 if size > largest:
                     raise _FileTooLarge(too_large_message(largest))
-                kept += piece
-                if len(kept) >= _WRITE_BUFFER_BYTES:
-                    await _write_chunk(incoming, bytes(kept))
-                    kept.clear()
-        await _write_chunk(incoming, bytes(kept))
+                buffer += chunk
+                if len(buffer) >= _WRITE_BUFFER_BYTES:
+                    await _write_chunk(incoming, bytes(buffer))
+                    buffer.clear()
+        await _write_chunk(incoming, bytes(buffer))
         return size
 
     async def _next_chunk(self, chunks: AsyncIterator[bytes]) -> bytes | None:
@@ -212,7 +212,7 @@ class AttachmentFetcher:
             async with asyncio.timeout(self._limits.idle_seconds):
                 return await anext(chunks, None)
         except TimeoutError:
-            msg = f"nothing came of it for {self._limits.idle_seconds:g} s"
+            msg = f"no data arrived for {self._limits.idle_seconds:g} s"
             raise TimeoutError(msg) from None
 
     # --- voice ----------------------------------------------------------------------------------
@@ -230,41 +230,41 @@ class AttachmentFetcher:
                 file, heard=await self._transcriber.transcribe(speech, file.media_type, size)
             )
         except TranscriptionFailed as error:
-            log.warning("%s was not written down: %s", file.path, error.log_message)
-            return replace(file, trouble=f"it could not be listened to: {error}")
+            log.warning("%s was not transcribed: %s", file.path, error.log_message)
+            return replace(file, trouble=f"it could not be transcribed: {error}")
         except ToolError as error:
-            return replace(file, trouble=f"it could not be listened to: {error}")
+            return replace(file, trouble=f"it could not be transcribed: {error}")
 
 
 @asynccontextmanager
 async def _incoming_file(workspace: Path, path: str) -> AsyncIterator[IncomingFile]:
-    """Make the place of a file; one that does not become whole leaves nothing behind."""
-    made: list[IncomingFile] = []
+    """Create a received file; an incomplete one is removed."""
+    opened_files: list[IncomingFile] = []
 
-    def begin(_stop: StopEvent) -> None:
+    def open_file(_stop: StopEvent) -> None:
         with open_workspace(workspace, create=True, opener=open_by_steps) as opened:
             opened.make_marked_folder(RECEIVED_FOLDER, MARKER_FILE)
-            made.append(opened.receive(path, path))
+            opened_files.append(opened.receive(path, path))
 
     def close(_stop: StopEvent) -> None:
-        for each in made:
-            each.close()
+        for file in opened_files:
+            file.close()
 
     try:
-        # Whoever is cancelled here still waits for the thread, and closes what it has made.
-        await run_in_thread(begin)
-        yield made[0]
+        # On cancellation, `run_in_thread` still waits for the thread, so the file gets closed.
+        await run_in_thread(open_file)
+        yield opened_files[0]
     finally:
         await run_in_thread(close)
 
 
 @asynccontextmanager
 async def _open_stream(adapter: Adapter, file: Attachment) -> AsyncIterator[AsyncIterator[bytes]]:
-    pieces = adapter.fetch(to_file_part(file))
+    chunks = adapter.fetch(to_file_part(file))
     async with contextlib.AsyncExitStack() as closed:
-        if aclose := getattr(pieces, "aclose", None):
+        if aclose := getattr(chunks, "aclose", None):
             closed.push_async_callback(aclose)
-        yield pieces
+        yield chunks
 
 
 async def _write_chunk(incoming: IncomingFile, content: bytes) -> None:
@@ -273,7 +273,7 @@ async def _write_chunk(incoming: IncomingFile, content: bytes) -> None:
 
 
 async def _existing_size(workspace: Path, path: str) -> int | None:
-    """Tell the size of a file that is there already, as after `/retry`."""
+    """Return the size of a file that already exists, for example after `/retry`."""
 
     def look(_stop: StopEvent) -> int | None:
         with (
@@ -287,7 +287,7 @@ async def _existing_size(workspace: Path, path: str) -> int | None:
 
 
 async def _detect_media_type(workspace: Path, file: Attachment) -> str:
-    """Say what a file is; whether it is a picture shows in it, not in what it is called."""
+    """Return the media type; for pictures and unknown types, detected from the content."""
     if not file.media_type.startswith(("image/", _OCTET_STREAM)):
         return file.media_type
 

@@ -1,4 +1,4 @@
-"""Sans-IO: the files that come with a message: how they are called, and where they are put."""
+"""Sans-IO: names and paths of received files."""
 
 import re
 import unicodedata
@@ -9,15 +9,15 @@ from sessions.records import Attachment
 from sessions.values.size import format_size
 
 RECEIVED_FOLDER = "received"
-"""Of a workspace; in it, each message that brings files has a folder of its own."""
+"""Folder in a workspace with one subfolder per message that has files."""
 
 MESSAGE_FOLDER_PATTERN = re.compile(r"[0-9a-hjkmnp-tv-z]{10}")
-"""What such a folder is called."""
+"""Name of such a subfolder."""
 
 MAX_FILES = 20
-MAX_NAME_BYTES = 100  # bytes
+MAX_NAME_BYTES = 100
 
-TOO_MANY_FILES = f"only the first {MAX_FILES} files of a message are taken"
+TOO_MANY_FILES = f"only the first {MAX_FILES} files of a message are accepted"
 
 _UNKNOWN_MEDIA_TYPE = "application/octet-stream"
 _MEDIA_TYPE_PATTERN = re.compile(r"[a-z0-9.+_-]{1,60}/[a-z0-9.+_-]{1,80}")
@@ -37,11 +37,11 @@ _EXTENSIONS = {
     "video/mp4": ".mp4",
 }
 _MAX_EXTENSION_BYTES = 12
-_NUMBER_SUFFIX_BYTES = 5  # bytes for the number behind a name that is there already
+_NUMBER_SUFFIX_BYTES = 5  # for the number that makes a name unique
 
 
 def plan_attachments(inbox_id: str, parts: Iterable[Part]) -> tuple[Attachment, ...]:
-    """Settle where the files of a message go; the same whenever it is read again."""
+    """Assign a path to each file of a message; the result is the same on every call."""
     folder = f"{RECEIVED_FOLDER}/{inbox_id.rpartition('_')[2][-10:]}"
     taken: set[str] = set()
     found = []
@@ -63,12 +63,12 @@ def plan_attachments(inbox_id: str, parts: Iterable[Part]) -> tuple[Attachment, 
 
 
 def to_file_part(file: Attachment) -> File:
-    """Give back what the adapter had said of a file."""
+    """Return the file part as received from the adapter."""
     return File(file.name, file.media_type, ref=file.ref, size=file.size, voice=file.voice)
 
 
 def clean_name(name: str, media_type: str = _UNKNOWN_MEDIA_TYPE) -> str:
-    """Make a name that is a file's name everywhere, that can be read, and that says no more."""
+    """Return a readable file name that is valid on every system."""
     last = unicodedata.normalize("NFC", name).replace("\\", "/").rstrip("/ ").rpartition("/")[2]
     shown = "".join(map(_visible_character, last.translate(_REPLACED_CHARACTERS)))
     bare = " ".join(shown.split()).lstrip(". ").rstrip(". ")
@@ -76,24 +76,24 @@ def clean_name(name: str, media_type: str = _UNKNOWN_MEDIA_TYPE) -> str:
 
 
 def clean_media_type(media_type: str) -> str:
-    """Take the kind of a file as it was said, unless it is no such word."""
+    """Return the declared media type, or `application/octet-stream` if it is malformed."""
     kind = media_type.partition(";")[0].strip().lower()
     return kind if _MEDIA_TYPE_PATTERN.fullmatch(kind) else _UNKNOWN_MEDIA_TYPE
 
 
 def extension_for(media_type: str) -> str:
-    """Give the ending that files of a kind usually have; none where it is not known."""
+    """Return the usual extension of a media type; empty if unknown."""
     return _EXTENSIONS.get(media_type, "")
 
 
 def too_large_message(max_bytes: int, size: int | None = None) -> str:
-    """Say that a file is too large; without a size it was given up on its way."""
-    is_ = format_size(size) if size is not None else f"more than {format_size(max_bytes)}"
-    return f"too large ({is_}, at most {format_size(max_bytes)})"
+    """Return the message for a file that is too large; without a size, for an aborted download."""
+    actual = format_size(size) if size is not None else f"more than {format_size(max_bytes)}"
+    return f"too large ({actual}, at most {format_size(max_bytes)})"
 
 
 def _visible_character(character: str) -> str:
-    """Leave out what is not seen, and what changes the direction of a text."""
+    """Drop invisible characters and those that change the text direction."""
     kind = unicodedata.category(character)
     if kind.startswith("Z") or character in "\t\r\n":
         return " "
@@ -101,27 +101,27 @@ def _visible_character(character: str) -> str:
 
 
 def _shorten_name(name: str, max_bytes: int = MAX_NAME_BYTES - _NUMBER_SUFFIX_BYTES) -> str:
-    """Shorten a name before its ending."""
+    """Shorten a name but keep its extension."""
     if len(name.encode()) <= max_bytes:
         return name
-    stem, ending = _split_extension(name)
-    room = max_bytes - len(ending.encode())
-    return stem.encode()[:room].decode(errors="ignore").rstrip(". ") + ending
+    stem, extension = _split_extension(name)
+    max_stem_bytes = max_bytes - len(extension.encode())
+    return stem.encode()[:max_stem_bytes].decode(errors="ignore").rstrip(". ") + extension
 
 
 def _split_extension(name: str) -> tuple[str, str]:
-    stem, dot, ending = name.rpartition(".")
-    if not stem or len(ending.encode()) >= _MAX_EXTENSION_BYTES or " " in ending:
+    stem, dot, extension = name.rpartition(".")
+    if not stem or len(extension.encode()) >= _MAX_EXTENSION_BYTES or " " in extension:
         return name, ""
-    return stem, dot + ending
+    return stem, dot + extension
 
 
 def _unique_name(name: str, taken: set[str]) -> str:
-    """Give a name that is not taken yet; some file systems do not tell capitals apart."""
-    stem, ending = _split_extension(name)
+    """Return a name that is not taken, ignoring case, as some file systems do."""
+    stem, extension = _split_extension(name)
     number, free = 1, name
     while free.casefold() in taken:
         number += 1
-        free = f"{stem}-{number}{ending}"
+        free = f"{stem}-{number}{extension}"
     taken.add(free.casefold())
     return free

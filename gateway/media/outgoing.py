@@ -1,7 +1,7 @@
-"""Files that the agent sends into a chat: a copy of each is kept until the chat has it.
+"""Files the agent sends to a chat; a copy of each is kept until it is sent.
 
-The agent may change or remove its file at any moment, and a link may be put in its place; what is
-sent is what the file held when it was handed over.
+The agent may change, remove or replace its file at any time, so the content at the time of the call
+is copied and sent.
 """
 
 import asyncio
@@ -32,15 +32,15 @@ from sessions.values.size import format_size
 log = logging.getLogger(__name__)
 
 SEND_WAIT_SECONDS = 20.0
-"""Seconds that a call waits to hear whether the chat has the file; after that it goes on its way."""
+"""Seconds a tool call waits for the file to be sent; after that, sending continues alone."""
 
 _KEPT_SECONDS = 3600.0
 _CHUNK_BYTES = 1 << 20
-_MIN_FREE_BYTES = 100_000_000  # bytes of the disk that are left to others
+_MIN_FREE_BYTES = 100_000_000  # disk space left free
 
 
 class OutgoingFile(msgspec.Struct, frozen=True):
-    """A file on its way."""
+    """A copied file."""
 
     path: Path
     name: str
@@ -49,7 +49,7 @@ class OutgoingFile(msgspec.Struct, frozen=True):
 
 
 class OutgoingFiles:
-    """Takes files out of workspaces and hands them to delivery."""
+    """Copies files out of workspaces and queues them for delivery."""
 
     def __init__(
         self,
@@ -64,10 +64,10 @@ class OutgoingFiles:
         self._store = store
         self._delivery = delivery
         self._clock = clock
-        self._sending_folder = folder / "sent"  # copies are kept here until they are sent,
-        self._hosted_folder = folder / "shown"  # and here as long as people may look at them
+        self._sending_folder = folder / "sent"  # copies until they are sent
+        self._hosted_folder = folder / "shown"  # copies that people download from this gateway
         self._capabilities = capabilities
-        self._keep_seconds = keep_seconds  # seconds, for what people read from us; 0: for ever
+        self._keep_seconds = keep_seconds  # for hosted copies; 0: forever
 
     async def send(
         self,
@@ -79,21 +79,23 @@ class OutgoingFiles:
         caption: str,
         key: str,
     ) -> str:
-        """See `agent.tools.contract.SendFile`. The same key is the same file, sent once."""
+        """See `agent.tools.contract.SendFile`; one key sends one file once."""
         can = self._capabilities(read_address(address))
         if can is None or can.files is None:
-            msg = f"This chat takes no files. Tell the person where it is: {workspace / path}"
+            msg = (
+                f"This chat does not accept files. Tell the person where it is: {workspace / path}"
+            )
             raise ToolError(msg)
         item_id = f"f_{hashlib.sha256(key.encode()).hexdigest()[:24]}"
-        most, folder = (
+        max_bytes, folder = (
             can.files,
             (self._hosted_folder if can.hosts_files else self._sending_folder) / item_id,
         )
-        parcel = await run_in_thread(
-            lambda stop: _prepare_copy(workspace, path, folder, most, stop)
+        copy = await run_in_thread(
+            lambda stop: _prepare_copy(workspace, path, folder, max_bytes, stop)
         )
         body = ItemBody(
-            text=caption, path=str(parcel.path), name=parcel.name, media_type=parcel.media_type
+            text=caption, path=str(copy.path), name=copy.name, media_type=copy.media_type
         )
         item = OutboxItem(
             id=item_id,
@@ -106,21 +108,21 @@ class OutgoingFiles:
             reply_to=reply_to or None,
         )
         await self._delivery.put(PutItem(item))
-        return await self._wait_outcome(item_id, f"{parcel.name} ({format_size(parcel.size)})")
+        return await self._wait_outcome(item_id, f"{copy.name} ({format_size(copy.size)})")
 
     async def _wait_outcome(self, item_id: str, description: str) -> str:
         try:
             async with asyncio.timeout(SEND_WAIT_SECONDS):
                 state = await self._delivery.wait_sent(item_id)
         except TimeoutError:
-            return f"{description} is on its way; the chat does not have it yet."
+            return f"{description} is queued; the chat does not have it yet."
         if state is not ItemState.SENT:
-            msg = f"The chat did not take {description}."
+            msg = f"The chat did not accept {description}."
             raise ToolError(msg)
         return f"{description} was sent to the chat."
 
     async def remove_old_copies(self) -> None:
-        """Remove the copies of files that nobody waits for any more."""
+        """Remove copies that are no longer needed."""
         open_items = {item.id for item in await self._store.undelivered_items()}
         before = self._clock.now() / 1000 - _KEPT_SECONDS
         await run_in_thread(lambda _: _remove_folders(self._sending_folder, open_items, before))
@@ -129,7 +131,7 @@ class OutgoingFiles:
             await run_in_thread(lambda _: _remove_folders(self._hosted_folder, open_items, old))
 
 
-# --- what blocks ----------------------------------------------------------------------------------
+# --- blocking functions ---------------------------------------------------------------------------
 
 
 def _prepare_copy(
@@ -145,7 +147,7 @@ def _prepare_copy(
                     _raise_tool_error("The disk is nearly full; nothing was sent.")
                 copied = _copy_file(file.read, folder / name, max_bytes, stop)
             except OSError as error:
-                msg = f"{name} could not be copied to be sent: {error.strerror}."
+                msg = f"{name} could not be copied for sending: {error.strerror}."
                 raise ToolError(msg) from None
     media_type = (
         detect_media_type(copied[1]) or mimetypes.guess_type(name)[0] or "application/octet-stream"
@@ -156,23 +158,23 @@ def _prepare_copy(
 def _open_source(workspace: Workspace, path: str, max_bytes: int) -> int:
     source = workspace.open(path)
     state = os.fstat(source)
-    wrong = ""
+    problem = ""
     if stat.S_ISDIR(state.st_mode):
-        wrong = f"{path!r} is a folder; send its files one by one, or an archive of it."
+        problem = f"{path!r} is a folder; send its files one by one, or an archive of it."
     elif state.st_size == 0:
-        wrong = f"{path!r} is empty; there is nothing to send."
+        problem = f"{path!r} is empty; there is nothing to send."
     elif state.st_size > max_bytes:
-        wrong = f"{path!r} has {format_size(state.st_size)}; this chat takes at most {format_size(max_bytes)}."
-    if wrong:
+        problem = f"{path!r} has {format_size(state.st_size)}; this chat accepts at most {format_size(max_bytes)}."
+    if problem:
         os.close(source)
-        _raise_tool_error(wrong)
+        _raise_tool_error(problem)
     return source
 
 
 def _copy_file(
     read: Callable[[int], bytes], target: Path, max_bytes: int, stop: StopEvent
 ) -> tuple[int, bytes]:
-    """Copy a file that may grow meanwhile; gives its size and how it begins."""
+    """Copy a file that may grow meanwhile; return its size and first bytes."""
     written, beginning = 0, b""
     partial = target.with_name(".part")
     try:
@@ -192,15 +194,15 @@ def _copy_file(
 
 
 def _remove_folders(folder: Path, keep: Collection[str], before: float) -> None:
-    for each in _folders_older_than(folder, before):
-        if each.name not in keep:
-            shutil.rmtree(each, ignore_errors=True)
+    for path in _folders_older_than(folder, before):
+        if path.name not in keep:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _folders_older_than(folder: Path, before: float) -> Iterator[Path]:
-    for each in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if each.is_dir() and each.stat().st_mtime < before:
-            yield each
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if path.is_dir() and path.stat().st_mtime < before:
+            yield path
 
 
 def _raise_tool_error(words: str) -> None:

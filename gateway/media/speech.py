@@ -1,4 +1,4 @@
-"""Sans-IO: how speech becomes words: what may be asked for it, and what can go wrong."""
+"""Sans-IO: the interface of speech to text."""
 
 from collections.abc import Awaitable, Callable
 from typing import Protocol
@@ -8,7 +8,7 @@ RecordingReader = Callable[[], Awaitable[bytes]]
 
 
 class TranscriptionFailed(Exception):
-    """Speech could not be written down; says why, for the model; `log` has what operators need."""
+    """Transcription failed; the message is for the model, `log_message` for operators."""
 
     def __init__(self, reason: str, log_message: str = "") -> None:
         super().__init__(reason)
@@ -16,12 +16,15 @@ class TranscriptionFailed(Exception):
 
 
 class SpeechToText(Protocol):
-    """Writes speech down; see `gateway.media.transcription`."""
+    """Speech to text; see `gateway.media.transcription`."""
 
     async def transcribe(self, read_recording: RecordingReader, media_type: str, size: int) -> str:
-        """Give what is said, or raise `TranscriptionFailed`; the recording is read when its turn has come."""
+        """Return the transcript, or raise `TranscriptionFailed`.
+
+        The recording is read only when a slot is free.
+        """
         ...
 
     async def aclose(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         ...

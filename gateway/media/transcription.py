@@ -1,6 +1,6 @@
-"""Has speech written down, by any service that takes what OpenAI's takes.
+"""Speech to text through a service with OpenAI's transcription API.
 
-It is imported only where such a service is configured: the HTTP client behind it is heavy.
+Imported only if such a service is configured, because its HTTP client is large.
 """
 
 import asyncio
@@ -13,12 +13,12 @@ from agent.settings import VoiceSettings
 from gateway.media.incoming import extension_for, too_large_message
 from gateway.media.speech import RecordingReader, TranscriptionFailed
 
-MAX_BYTES = 25_000_000  # what OpenAI takes
+MAX_BYTES = 25_000_000  # OpenAI's limit
 TIMEOUT_SECONDS, RETRY_DELAY_SECONDS = 120.0, 1.0
 _CONNECT_SECONDS = 10.0
 _MAX_CONCURRENT = 4
-_MAX_RESPONSE_BYTES = 1_000_000  # bytes
-_MAX_QUOTED_CHARS = 200  # characters of a refusal
+_MAX_RESPONSE_BYTES = 1_000_000
+_MAX_QUOTED_CHARS = 200  # of an error response
 _DEFAULT_MODEL = "whisper-1"
 
 _OK, _TOO_LARGE, _TOO_MANY, _FAILED = 200, 413, 429, 500
@@ -26,7 +26,7 @@ _UNAUTHORIZED = (401, 403)
 
 
 class _TransientFailure(TranscriptionFailed):
-    """Another try may go well."""
+    """A failure that a retry may fix."""
 
 
 class _TranscriptBody(msgspec.Struct):
@@ -42,7 +42,7 @@ class _ErrorResponse(msgspec.Struct):
 
 
 def transcription_endpoint(url: str) -> str:
-    """Work out where to send speech: the address may be that of the service or of the method."""
+    """Return the endpoint for a URL that names the service or the endpoint itself."""
     parts = httpx2.URL(url)
     path = parts.path.rstrip("/")
     if not path.endswith("/audio/transcriptions"):
@@ -51,7 +51,7 @@ def transcription_endpoint(url: str) -> str:
 
 
 class Transcriber:
-    """One service."""
+    """Client of one transcription service."""
 
     def __init__(
         self,
@@ -78,10 +78,10 @@ class Transcriber:
                 content = await read_recording()
                 text = await self._request_with_retry(content, media_type)
         except TimeoutError:
-            why = f"writing it down took longer than {self._timeout_seconds:g} s"
+            why = f"transcription took longer than {self._timeout_seconds:g} s"
             raise TranscriptionFailed(why) from None
         if not text.strip():
-            msg = "nothing is said in it that could be made out"
+            msg = "it contains no recognizable speech"
             raise TranscriptionFailed(msg)
         return text.strip()
 
@@ -98,7 +98,7 @@ class Transcriber:
         return await self._request(content, media_type)
 
     async def _request(self, content: bytes, media_type: str) -> str:
-        name = f"speech{extension_for(media_type) or '.ogg'}"  # services go by the ending
+        name = f"speech{extension_for(media_type) or '.ogg'}"  # services use the extension
         try:
             async with self._open_client().stream(
                 "POST",
@@ -110,7 +110,7 @@ class Transcriber:
                 return _parse_response(response, await _read_body(response))
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             kind = type(error).__name__
-            why = "the service that writes speech down cannot be reached"
+            why = "the transcription service cannot be reached"
             raise _TransientFailure(why, f"{self._url}: {kind} {error}".rstrip()) from error
 
     def _open_client(self) -> httpx2.AsyncClient:
@@ -127,27 +127,27 @@ async def _read_body(response: httpx2.Response) -> bytes:
     async for piece in response.aiter_bytes():
         body += piece
         if len(body) > _MAX_RESPONSE_BYTES:
-            msg = "the service that writes speech down answered at endless length"
+            msg = "the transcription service sent a response that is too long"
             raise TranscriptionFailed(msg)
     return body
 
 
 def _parse_response(response: httpx2.Response, body: bytes) -> str:
-    """Read an answer, or put a refusal into our words."""
+    """Return the transcript, or raise the error of a response."""
     status = response.status_code
     if status == _OK:
         return _parse_text(response, body)
     log = f"{response.url} answered {status}: {_error_message(body)}".rstrip(": ")
     if status in _UNAUTHORIZED:
-        msg = "the service that writes speech down does not accept our key"
+        msg = "the transcription service does not accept the API key"
         raise TranscriptionFailed(msg, log)
     if status == _TOO_LARGE:
-        msg = "it is too large for the service that writes speech down"
+        msg = "it is too large for the transcription service"
         raise TranscriptionFailed(msg, log)
     if status == _TOO_MANY or status >= _FAILED:
-        msg = f"the service that writes speech down is not working at this moment ({status})"
+        msg = f"the transcription service is not working right now ({status})"
         raise _TransientFailure(msg, log)
-    msg = f"the service that writes speech down refused it ({status})"
+    msg = f"the transcription service rejected it ({status})"
     raise TranscriptionFailed(msg, log)
 
 
@@ -155,11 +155,11 @@ def _parse_text(response: httpx2.Response, body: bytes) -> str:
     try:
         return msgspec.json.decode(body, type=_TranscriptBody).text
     except (msgspec.DecodeError, UnicodeDecodeError):
-        # Some services give plain text, whatever they were asked for.
+        # Some services ignore `response_format` and return plain text.
         if response.headers.get("content-type", "").startswith("text/plain"):
             return body.decode(errors="replace")
-        msg = "the service that writes speech down gave an answer that cannot be read"
-        raise TranscriptionFailed(msg, f"{response.url} gave no JSON with a text") from None
+        msg = "the transcription service sent an unreadable response"
+        raise TranscriptionFailed(msg, f"{response.url} sent no JSON with a text") from None
 
 
 def _error_message(body: bytes) -> str:

@@ -1,8 +1,8 @@
-"""What may be spent on a day: held back before each request to a model, settled after it.
+"""Daily limits: reserved before each model request, settled after it.
 
-A day is one of the machine's own clock, and each day has rows of its own: a clock that is set wrong
-for a while spends from another day's budget, which counts when that day comes, and gives nothing of
-today's back. What a process that died had held back stays counted until the day is over.
+Days follow the machine's clock, and each day has its own rows. A clock that is wrong for a while
+spends another day's budget, which counts when that day comes, and frees nothing of today's.
+Reservations of a process that died count until the day is over.
 """
 
 import datetime as dt
@@ -33,9 +33,9 @@ EVERYONE_ROW = "all"
 TOO_LARGE_NOTICE = NoticeId.BUDGET_TOO_SMALL_FOR_REQUEST
 NEVER_ALLOWED_NOTICE = NoticeId.BUDGET_ZERO
 RETENTION_DAYS = 31
-"""Days after which what was spent is forgotten."""
+"""Days for which usage is kept."""
 
-_CHARACTERS_PER_TOKEN = 3  # of an answer, for a token
+_CHARACTERS_PER_TOKEN = 3  # estimate for answers
 _MAX_TOKENS = 10**12
 _MAX_DOLLARS = 1_000_000.0
 
@@ -48,35 +48,35 @@ _UNCHARGED_ERRORS = (
     errors.ApiKeyRejected,
     errors.OutOfCredit,
 )
-"""The service refused before it did anything; nobody is charged for that."""
+"""Errors of requests that the service refused without charging for them."""
 
 
 class BudgetScope(msgspec.Struct, frozen=True):
-    """Something that has a limit: a person, a chat, everything."""
+    """A person, a chat or everyone, with a limit."""
 
     name: str  # of its row
-    label: str  # in words, behind "the limit … for"
+    label: str  # completes "the limit … for"
     limit: BudgetLimit
 
 
 class RequestReservation(msgspec.Struct, frozen=True):
-    """What is held back for a request under way."""
+    """The reservation of a running request."""
 
     hold: BudgetReservation
     need: UsageEstimate
 
 
 class BudgetStatus(msgspec.Struct, frozen=True):
-    """How one limit stood on a day."""
+    """Usage of one limit on a day."""
 
     scope: BudgetScope
     day: str
     spent: BudgetUsage
-    refused: bool = False  # it left no room for a request
+    refused: bool = False  # the limit has refused a request
 
     @property
     def used_fraction(self) -> float:
-        """Which part of it is used; of two kinds of limit the greater one."""
+        """Used part of the limit; the larger of tokens and cost."""
         want, spent = self.scope.limit, self.spent
         return max(
             _used_fraction(spent.used_tokens, want.tokens),
@@ -85,7 +85,7 @@ class BudgetStatus(msgspec.Struct, frozen=True):
 
     @property
     def as_dict(self) -> dict[str, object]:
-        """For programs."""
+        """The status as JSON data."""
         want, spent = self.scope.limit, self.spent
         return {
             "for": self.scope.label,
@@ -99,25 +99,25 @@ class BudgetStatus(msgspec.Struct, frozen=True):
 
     @property
     def used_text(self) -> str:
-        """What is used, in words."""
+        """The used amount, for people."""
         return _format_amounts(self.scope.limit, self.spent.used_tokens, self.spent.used_cost)
 
     @property
     def limit_text(self) -> str:
-        """How much may be, in words."""
+        """The limit, for people."""
         want = self.scope.limit
         return _format_amounts(want, want.tokens or 0, want.cost or 0.0)
 
     @property
     def left_text(self) -> str:
-        """What is left, in words."""
+        """The remaining amount, for people."""
         want, spent = self.scope.limit, self.spent
         tokens = max(0, (want.tokens or 0) - spent.tokens)
         return _format_amounts(want, tokens, max(0.0, (want.cost or 0.0) - spent.cost))
 
 
 class Budgets:
-    """All limits of what may be spent, and how they stand."""
+    """All limits and their usage."""
 
     def __init__(
         self,
@@ -130,35 +130,35 @@ class Budgets:
     ) -> None:
         self._store = store
         self._clock = clock
-        self._zone = zone  # in which days are counted; None: the machine's own
-        self._on_exhausted = on_exhausted  # told when a limit has left no room
-        self._exhausted_days: dict[str, str] = {}  # the day on which it left no room, by scope
+        self._zone = zone  # None: the machine's time zone
+        self._on_exhausted = on_exhausted  # called when a limit refuses a request
+        self._exhausted_days: dict[str, str] = {}  # last day with a refusal, by scope
         self.update_limits(limits)
 
     def update_limits(self, limits: LimitSettings) -> None:
-        """Other limits hold from the next request on."""
+        """Apply changed limits from the next request on."""
         self._limits = limits
         self._in_dollars = limits.dollar_limit_key
         self._shared = tuple(self._shared_scopes())
 
     def turn_budget(self, key: str, person: str) -> "TurnBudget":
-        """All that a request is paid from which somebody makes in a conversation."""
+        """Return the limits for the requests of a person in a conversation."""
         return TurnBudget(self, tuple(self._scopes(key, person)))
 
     @property
     def day(self) -> str:
-        """Which day it is."""
+        """The current day."""
         return day_of(self._clock.now(), self._zone)
 
     @property
     def seconds_until_reset(self) -> int:
-        """Seconds until the next day begins."""
+        """Seconds until the next day."""
         return seconds_until_midnight(self._clock.now(), self._zone)
 
     async def statuses(
         self, scopes: Sequence[BudgetScope] | None = None
     ) -> tuple[BudgetStatus, ...]:
-        """How these limits stand today; of nobody in particular: those that are shared."""
+        """Return today's usage of these limits; by default, of the shared ones."""
         return await self._statuses_on(self.day, self._shared if scopes is None else scopes)
 
     async def _statuses_on(
@@ -173,16 +173,16 @@ class Budgets:
         )
 
     async def shared_statuses(self) -> list[dict[str, object]]:
-        """How the limits stand that hold for several people, for `holdfast status`."""
-        return [each.as_dict for each in await self.statuses()]
+        """Return the usage of the limits for several people, for `holdfast status`."""
+        return [status.as_dict for status in await self.statuses()]
 
     async def forget_old_days(self) -> None:
-        """Forget days that are long over."""
+        """Delete the usage of days beyond the retention time."""
         if self._shared or self._in_dollars or self._has_personal_limits:
             past = day_of(self._clock.now(), self._zone, days=-RETENTION_DAYS)
             await self._store.delete_budgets(past)
 
-    # --- which there are ------------------------------------------------------------------------
+    # --- scopes ---------------------------------------------------------------------------------
 
     @property
     def _has_personal_limits(self) -> bool:
@@ -190,14 +190,14 @@ class Budgets:
         return limits.tokens_per_day is not None or bool(limits.users)
 
     def _shared_scopes(self) -> Sequence[BudgetScope]:
-        found = [_make_scope(EVERYONE_ROW, "everybody here", self._limits.all)]
+        found = [_make_scope(EVERYONE_ROW, "everyone", self._limits.all)]
         for chat, limits in self._limits.chats.items():
             key = parse_key(chat)
             found.append(_make_scope(_chat_row(key), str(key), limits))
         return [scope for scope in found if _has_limit(scope.limit)]
 
     def _scopes(self, key: str, person: str) -> Sequence[BudgetScope]:
-        found = [_make_scope(EVERYONE_ROW, "everybody here", self._limits.all)]
+        found = [_make_scope(EVERYONE_ROW, "everyone", self._limits.all)]
         if self._limits.chats:
             found += self._chat_scopes(parse_key(key))
         if person:
@@ -216,16 +216,18 @@ class Budgets:
         ]
 
     def _person_scope(self, person: str) -> BudgetScope:
-        own = self._limits.users.get(person) or UserLimits()
-        usual = BudgetSettings() if person in OWNERS else self._limits
-        tokens = usual.tokens_per_day if own.tokens_per_day is None else own.tokens_per_day
-        dollars = usual.usd_per_day if own.usd_per_day is None else own.usd_per_day
-        named = own.tokens_per_day is not None or own.usd_per_day is not None
+        personal = self._limits.users.get(person) or UserLimits()
+        default = BudgetSettings() if person in OWNERS else self._limits
+        tokens = (
+            default.tokens_per_day if personal.tokens_per_day is None else personal.tokens_per_day
+        )
+        dollars = default.usd_per_day if personal.usd_per_day is None else personal.usd_per_day
+        named = personal.tokens_per_day is not None or personal.usd_per_day is not None
         row = f"user {person}"
         whose = person if named else "each person"
         return _make_scope(row, whose, BudgetSettings(tokens_per_day=tokens, usd_per_day=dollars))
 
-    # --- for purses -----------------------------------------------------------------------------
+    # --- reservations ---------------------------------------------------------------------------
 
     async def reserve(
         self,
@@ -234,7 +236,7 @@ class Budgets:
         always: Sequence[Change],
         if_reserved: Sequence[Change],
     ) -> RequestReservation:
-        """See `Purse.hold`."""
+        """See `TurnBudget.reserve`."""
         cost = need.cost
         if cost is None:
             if any(scope.limit.cost is not None for scope in scopes):
@@ -252,8 +254,8 @@ class Budgets:
         return RequestReservation(hold, need)
 
     async def _refusal(self, scope: BudgetScope, hold: BudgetReservation) -> BudgetExceeded:
-        (standing,) = await self._statuses_on(hold.day, (scope,))
-        want, spent = scope.limit, standing.spent
+        (status,) = await self._statuses_on(hold.day, (scope,))
+        want, spent = scope.limit, status.spent
         in_tokens = want.tokens is not None and spent.tokens + hold.tokens > want.tokens
         words = _format_tokens if in_tokens else _format_dollars
         limit = float((want.tokens if in_tokens else want.cost) or 0)
@@ -261,26 +263,31 @@ class Budgets:
         wanted = float(hold.tokens if in_tokens else hold.cost)
         whole = f"the limit for {scope.label} is {words(limit)} a day"
         if wanted > limit:
-            log.info("refused: %s, the request may take %s", whole, words(wanted))
+            log.info("request refused: %s, the request may use %s", whole, words(wanted))
             if not limit:
                 return BudgetExceeded(whole, notice=NEVER_ALLOWED_NOTICE)
-            cause = f"this request may take {words(wanted)}, and {whole}"
+            cause = f"this request may use {words(wanted)}, and {whole}"
             return BudgetExceeded(cause, notice=TOO_LARGE_NOTICE)
         seconds = self.seconds_until_reset
         self._exhausted_days[scope.name] = hold.day
         self._on_exhausted()
-        log.info("refused: %s, %s is left, the request may take %s", whole, left, words(wanted))
+        log.info(
+            "request refused: %s, %s left, the request may use %s",
+            whole,
+            words(left),
+            words(wanted),
+        )
         taken = "is used up" if not left else f"has only {words(left)} left"
-        needs = "" if not left else f", and this request may take {words(wanted)}"
+        needs = "" if not left else f", and this request may use {words(wanted)}"
         cause = (
             f"the limit of {words(limit)} a day for {scope.label} {taken}{needs}; "
-            f"a new day begins in {format_span(seconds)}"
+            f"it resets in {format_span(seconds)}"
         )
         return BudgetExceeded(cause, retry_in_seconds=seconds)
 
 
 class TurnBudget:
-    """What the requests of one turn are paid from; empty where nothing is limited."""
+    """The limits for the requests of one turn; empty if there are none."""
 
     def __init__(self, budgets: Budgets, scopes: tuple[BudgetScope, ...]) -> None:
         self._budgets = budgets
@@ -296,20 +303,20 @@ class TurnBudget:
         always: Sequence[Change] = (),
         if_reserved: Sequence[Change] = (),
     ) -> RequestReservation:
-        """Set aside what a request may use.
+        """Reserve the usage of a request.
 
-        `first` becomes true in any case, if this does not raise `StoreError`; `then` only with
-        this. Raises `BudgetExceeded`.
+        `always` is committed in any case unless this raises `StoreError`; `if_reserved` only
+        together with the reservation. Raises `BudgetExceeded`.
         """
         return await self._budgets.reserve(self.scopes, need, always, if_reserved)
 
     async def statuses(self) -> tuple[BudgetStatus, ...]:
-        """How all of it stands today."""
+        """Return today's usage of these limits."""
         return await self._budgets.statuses(self.scopes)
 
 
 def settle_reservation(reservation: RequestReservation, result: AttemptResult) -> SettleBudget:
-    """What a request has used, in place of what was held back for it."""
+    """Return the change that replaces a reservation by the actual usage."""
     usage, need = result.usage, reservation.need
     if not usage.total_tokens:
         if isinstance(result.error, _UNCHARGED_ERRORS):
@@ -319,7 +326,7 @@ def settle_reservation(reservation: RequestReservation, result: AttemptResult) -
 
 
 def settle_by_estimate(reservation: RequestReservation, received_characters: int) -> SettleBudget:
-    """The same where the service did not say: an estimate, by the characters that came."""
+    """Return the same for a request without usage data, estimated from the received characters."""
     usage = Usage(
         reservation.need.input_tokens, math.ceil(received_characters / _CHARACTERS_PER_TOKEN)
     )
@@ -329,7 +336,7 @@ def settle_by_estimate(reservation: RequestReservation, received_characters: int
 def _settle_usage(
     reservation: RequestReservation, usage: Usage, cost: float | None
 ) -> SettleBudget:
-    """What a service says may be nonsense; then what was held back is taken for it."""
+    """Settle by the reported usage, or by the reservation if the report is implausible."""
     tokens = (
         usage.total_tokens if 0 <= usage.total_tokens <= _MAX_TOKENS else reservation.hold.tokens
     )

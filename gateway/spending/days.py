@@ -1,4 +1,4 @@
-"""Sans-IO: days, by the machine's own time unless a zone is given; moments are milliseconds."""
+"""Sans-IO: days in the machine's time zone or a given one; times are milliseconds."""
 
 import datetime as dt
 import math
@@ -7,25 +7,25 @@ _MINUTE, _HOUR = 60, 3600
 
 
 def midnight(now: int, zone: dt.tzinfo | None = None, *, days: int = 0) -> int:
-    """Give the moment at which today began; with `days`, a day before or after."""
-    # Told anew which zone it is: the offset at midnight may have been another one than now.
+    """Return the start of today; with `days`, of a day before or after."""
+    # Apply the zone again, because the UTC offset at midnight may differ from the current one.
     day = _date(now, zone) + dt.timedelta(days=days)
-    begun = dt.datetime.combine(day, dt.time(), zone).astimezone(dt.UTC)
-    return int(begun.timestamp() * 1000)
+    start = dt.datetime.combine(day, dt.time(), zone).astimezone(dt.UTC)
+    return int(start.timestamp() * 1000)
 
 
 def day_of(now: int, zone: dt.tzinfo | None = None, *, days: int = 0) -> str:
-    """Name the day that it is, `2026-11-18`; with `days`, one before or after."""
+    """Return the current day as `2026-11-18`; with `days`, a day before or after."""
     return (_date(now, zone) + dt.timedelta(days=days)).isoformat()
 
 
 def seconds_until_midnight(now: int, zone: dt.tzinfo | None = None) -> int:
-    """Count the seconds until the next day begins."""
+    """Return the seconds until the next day."""
     return math.ceil((midnight(now, zone, days=1) - now) / 1000)
 
 
 def format_span(seconds: int) -> str:
-    """Write a span for people: `3 h 20 min`."""
+    """Format a time span for people: `3 h 20 min`."""
     if seconds < _MINUTE:
         return "less than a minute"
     hours, rest = divmod(seconds, _HOUR)

@@ -1,7 +1,7 @@
-"""What models cost: as configured, nothing for a server on this machine, else as a price list says.
+"""Prices of models: configured, free for local servers, or from a price list.
 
-The list is the extra `prices`. It takes 0.4 s and 27 MB to read, so it is asked only where a limit in
-dollars is in force, and only for models without a price of their own.
+The list is the extra `prices`. Loading it takes 0.4 s and 27 MB, so it is used only with a limit in
+dollars, and only for models without a configured price.
 """
 
 import functools
@@ -17,11 +17,11 @@ _SAMPLE_TOKENS = 1_000
 _PER_MILLION = 1_000_000 / _SAMPLE_TOKENS
 
 _PRICE_LIST_PROVIDERS = {"openai": "openai", "openai-responses": "openai", "anthropic": "anthropic"}
-"""What the list calls the services that have no `base_url`."""
+"""Names in the price list for services without a `base_url`."""
 
 
 def find_price(settings: TargetSettings, model: str) -> PriceSettings | None:
-    """What a model costs; None when nobody knows."""
+    """Return the price of a model; None if it is unknown."""
     if settings.price is not None:
         return settings.price
     if settings.provider == "demo" or _is_local_service(settings.base_url):
@@ -30,14 +30,14 @@ def find_price(settings: TargetSettings, model: str) -> PriceSettings | None:
 
 
 def _is_local_service(base_url: str | None) -> bool:
-    """Whether the service runs on this machine: what it costs, nobody is sent a bill for."""
+    """Return True for a service on this machine, which costs nothing."""
     host = urlsplit(base_url or "").hostname
     return host is not None and is_loopback(host)
 
 
 @functools.lru_cache(maxsize=256)
 def _look_up_price(model: str, service: str | None, base_url: str | None) -> PriceSettings | None:
-    """Ask the list; models that are dearer for very long requests are taken at their first price."""
+    """Look up a price; models with higher prices for long requests count at their base price."""
     try:
         from genai_prices import Usage, calc_price  # noqa: PLC0415 - see the module
     except ImportError:
@@ -62,9 +62,9 @@ def _look_up_price(model: str, service: str | None, base_url: str | None) -> Pri
 
 
 def unpriced_message(model: str, limit: str, *, key: str = "model.price") -> str:
-    """Say that a limit in dollars cannot be kept, and what to do about it."""
+    """Return the message that a limit in dollars cannot be enforced, with the remedy."""
     return (
-        f"nobody knows what {model} costs, so {limit} could not be kept; set {key}, or use "
+        f"the price of {model} is unknown, so {limit} cannot be enforced; set {key}, or use "
         "tokens_per_day instead" + _price_list_hint()
     )
 
@@ -78,15 +78,17 @@ def _price_list_hint() -> str:
 
 
 def check_prices(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
-    """Models that could be asked and whose price nobody knows, where that matters.
+    """Yield each configured model without a known price if a limit in dollars needs it.
 
-    One that has no name yet is looked at when it has.
+    A model without a name is checked when it gets one.
     """
     limit = settings.limits.dollar_limit_key
     if not limit:
         return
     targets: list[tuple[KeyPath, TargetSettings]] = [(("model",), settings.model)]
-    targets += [(("model", "fallback", n), each) for n, each in enumerate(settings.model.fallback)]
+    targets += [
+        (("model", "fallback", n), target) for n, target in enumerate(settings.model.fallback)
+    ]
     for path, target in targets:
         if target.name and find_price(target, target.name) is None:
             key = "model.price" if path == ("model",) else "its price"
@@ -98,9 +100,9 @@ def check_prices(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
 
 
 def find_route_price(model: ModelSettings, name: str) -> PriceSettings | None:
-    """What a model costs that is reached like the configured one, or is one of the others."""
-    for each in (model, *model.fallback):
-        if name in {each.name, f"{each.provider}/{each.name}"}:
-            return find_price(each, name)
+    """Return the price of a route's model: a configured model, or one of the same service."""
+    for target in (model, *model.fallback):
+        if name in {target.name, f"{target.provider}/{target.name}"}:
+            return find_price(target, name)
     other = TargetSettings(provider=model.provider, base_url=model.base_url)
     return find_price(other, name)

@@ -1,11 +1,10 @@
-"""What all platforms share.
+"""The parts shared by all platforms.
 
-contract    what an adapter is, and the records that pass through it
-errors      what it may raise, sorted by what the caller does about it
-registry    which platforms there are
-guide       what somebody who sets a platform up is asked for
-probed      what a platform tells of a bot without connecting it; asking: with a deadline
-document    what a Markdown text says, as a tree that each platform draws
-markdown    what everybody must know of Markdown: code blocks, and what is still open
-split       cuts a long text into messages that look right alone
+contract  the adapter protocol and the records that adapters exchange
+errors    adapter errors, sorted by what the caller does about them
+registry  lookup of platforms by name
+guide     tokens to ask for during setup; probed: probe results; asking: their deadline
+document  Markdown parsed into a tree that each platform renders
+markdown  code blocks and marks still open in Markdown text
+split     long texts cut into messages that each render correctly
 """

@@ -1,4 +1,4 @@
-"""Asks a platform something that changes nothing: within a deadline, with reasons people can use."""
+"""Requests to a platform that change nothing, with a deadline and readable errors."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from sessions.values.unreached import describe_network_error
 
 @contextlib.asynccontextmanager
 async def probe_session(service: str, base_url: str, seconds: float) -> AsyncIterator[None]:
-    """Raise only `ApiKeyRejected`, and `Unavailable` for all else that goes wrong in the block."""
+    """Limit the block to `seconds`; raise only `Unauthorized` or `Unavailable`."""
     try:
         async with asyncio.timeout(seconds):
             yield
@@ -22,11 +22,13 @@ async def probe_session(service: str, base_url: str, seconds: float) -> AsyncIte
         raise
     except PlatformError as error:
         reason = describe_network_error(error)
-        told = f"{service} cannot be reached at {host_of(base_url)}: {reason}" if reason else None
+        message = (
+            f"{service} cannot be reached at {host_of(base_url)}: {reason}" if reason else None
+        )
         after = error.retry_after if isinstance(error, Unavailable) else None
-        raise Unavailable(told or str(error), after) from error
+        raise Unavailable(message or str(error), after) from error
 
 
 def host_of(url: str) -> str:
-    """Name the machine of an address, and its port where it is not the usual one."""
+    """Return host and port of a URL for messages, without credentials."""
     return urlsplit(url).netloc.rpartition("@")[2] or url

@@ -1,8 +1,8 @@
-"""What an adapter is: one attribute, three methods, and the records that pass through them.
+"""The adapter contract: one attribute, three methods, and the records that pass through them.
 
-An adapter turns a platform's updates into `Inbound` events and our `Op`s into calls. It decides
-nothing about sessions, access or pacing, and raises only what `platforms.core.errors` names. The
-core never asks which platform it talks to; everything it must know is in `Capabilities`.
+An adapter converts platform updates into `Inbound` events and `Op`s into API calls. An adapter
+decides nothing about sessions, access or pacing, and raises only errors of `platforms.core.errors`.
+The core never asks which platform it talks to: all differences are in `Capabilities`.
 """
 
 import enum
@@ -19,7 +19,7 @@ from sessions.values.ids import Ids
 
 
 class Address(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A place where something can be shown."""
+    """A place where messages can be shown."""
 
     platform: str
     chat: str
@@ -27,39 +27,42 @@ class Address(msgspec.Struct, frozen=True, omit_defaults=True):
     thread: str = ""
 
 
-# --- what comes in ---------------------------------------------------------------------------
+# --- inbound ---------------------------------------------------------------------------------
 
 
 class Sender(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who did it. Only `id` and `memberships` count for access; names can be chosen freely."""
+    """The author of an event.
 
-    id: str  # the platform's stable id, written as in `access.allow` but without the platform
+    Access depends only on `id` and `memberships`; names are free text.
+    """
+
+    id: str  # stable id on the platform, as in `access.allow` without the platform
     name: str = ""
     is_bot: bool = False
-    memberships: tuple[str, ...] = ()  # stable ids of groups and roles the platform vouches for
+    memberships: tuple[str, ...] = ()  # stable ids of groups and roles, vouched for by the platform
 
 
 class Text(msgspec.Struct, frozen=True, tag="text"):
-    """Words."""
+    """Text of a message."""
 
     text: str
 
 
 class File(msgspec.Struct, frozen=True, tag="file", omit_defaults=True):
-    """Something attached; `ref` is what the adapter needs to fetch it later."""
+    """An attachment; `ref` is the adapter's reference for the download."""
 
     name: str
     media_type: str
     ref: str
     size: int | None = None
-    voice: bool = False  # recorded to be listened to in place of words
+    voice: bool = False  # a voice message
 
 
 Part = Text | File
 
 
 class Quote(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An earlier message that this one answers, or that stood before it in the room."""
+    """An earlier message: the one being replied to, or one before it in the room."""
 
     sender: str
     text: str
@@ -67,35 +70,35 @@ class Quote(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class InboundMessage(msgspec.Struct, frozen=True, tag="message", omit_defaults=True):
-    """Somebody said something. An album or a pasted long text is one message."""
+    """A message from a person. An album or a long text pasted in parts is one message."""
 
-    id: str  # the platform's id, unique in its chat; a redelivery has the same one
-    at: int  # when it was sent, milliseconds
+    id: str  # platform id, unique per chat; the same for a redelivery
+    at: int  # time of sending, in milliseconds
     address: Address
     sender: Sender
     parts: tuple[Part, ...]
-    direct: bool = False  # a chat between this person and us alone
-    addressed: bool = False  # meant for us: a DM, a mention, a reply to us, a command
+    direct: bool = False  # a private chat between this person and the bot
+    addressed: bool = False  # for the bot: a DM, a mention, a reply to the bot, or a command
     reply_to: Quote | None = None
-    context: tuple[Quote, ...] = ()  # what stood before it in the room; not trusted
-    raw: bytes = b""  # the update as the platform sent it
-    epoch: int = 0  # of the lease under which it was received; 0 on a single machine
-    wishes: bytes = b""  # of a program: how it is to be answered; then its words are no command
+    context: tuple[Quote, ...] = ()  # earlier messages of the room; untrusted
+    raw: bytes = b""  # the platform's original update
+    epoch: int = 0  # of the lease at the time of receipt; 0 on a single machine
+    wishes: bytes = b""  # options of an API request; the text is then never a command
 
     @property
     def text(self) -> str:
-        """All words of the message."""
+        """The text parts of the message, joined."""
         return "\n".join(part.text for part in self.parts if isinstance(part, Text))
 
 
 class InboundEdit(msgspec.Struct, frozen=True, tag="edit", omit_defaults=True):
-    """Somebody changed a message of theirs."""
+    """A person edited an earlier message."""
 
     id: str  # of the edit itself
     at: int
     address: Address
     sender: Sender
-    message: str  # the message that was changed
+    message: str  # id of the edited message
     parts: tuple[Part, ...]
     raw: bytes = b""
     epoch: int = 0
@@ -103,7 +106,7 @@ class InboundEdit(msgspec.Struct, frozen=True, tag="edit", omit_defaults=True):
 
 
 class InboundDelete(msgspec.Struct, frozen=True, tag="delete", omit_defaults=True):
-    """Somebody deleted a message of theirs."""
+    """A person deleted an earlier message."""
 
     id: str
     at: int
@@ -116,14 +119,14 @@ class InboundDelete(msgspec.Struct, frozen=True, tag="delete", omit_defaults=Tru
 
 
 class InboundAction(msgspec.Struct, frozen=True, tag="action", omit_defaults=True):
-    """Somebody pressed a button of ours; `action` is what we put behind it."""
+    """A person pressed a button; `action` is the value attached to the button."""
 
     id: str
     at: int
     address: Address
     sender: Sender
     action: str
-    message: str = ""  # the message the button stands under
+    message: str = ""  # id of the message with the button
     direct: bool = False
     raw: bytes = b""
     epoch: int = 0
@@ -133,7 +136,7 @@ Inbound = InboundMessage | InboundEdit | InboundDelete | InboundAction
 
 
 class Accepted(enum.StrEnum):
-    """What became of an event; every value means: it is stored, acknowledge it."""
+    """The result of handing in an event; every value means stored, so acknowledge the event."""
 
     STORED = "stored"
     DUPLICATE = "duplicate"
@@ -141,22 +144,25 @@ class Accepted(enum.StrEnum):
 
 
 Inbox = Callable[[Inbound], Awaitable[Accepted]]
-"""Returns once the event is committed; only then may the adapter acknowledge it. When it raises,
-nothing was stored: do not acknowledge."""
+"""Stores an event and returns after the commit; only then may the adapter acknowledge the event.
+After an exception nothing was stored, and the event must not be acknowledged."""
 
 
-# --- what goes out ---------------------------------------------------------------------------
+# --- outbound --------------------------------------------------------------------------------
 
 
 class Button(msgspec.Struct, frozen=True):
-    """A button under a message; `action` comes back as `InboundAction.action` (64 bytes at most)."""
+    """A button below a message.
+
+    `action` comes back as `InboundAction.action` (64 bytes at most).
+    """
 
     label: str
     action: str
 
 
 class TaskState(enum.StrEnum):
-    """How far something is that the agent does."""
+    """Progress of a task of the agent."""
 
     RUNNING = "running"
     DONE = "done"
@@ -164,7 +170,7 @@ class TaskState(enum.StrEnum):
 
 
 class Task(msgspec.Struct, frozen=True):
-    """Something that the agent does on the way to its answer, such as a tool call."""
+    """A task on the way to an answer, such as a tool call."""
 
     id: str  # the same for all states of one task
     title: str
@@ -174,27 +180,27 @@ class Task(msgspec.Struct, frozen=True):
 class Post(msgspec.Struct, frozen=True, tag="post", omit_defaults=True):
     """Show a new message.
 
-    `again` says that an earlier try of this very op may have been carried out: an adapter whose
-    `repeat` is `NONCE` or `LOOKUP` must then make sure that the message is not shown twice.
-    `since` is then when it was first tried. `streaming` says that edits of this message will follow
-    until one has `streaming=False`. `tasks` are what was done for this part of the answer so far,
-    only where `Capabilities.tasks`; a message that is `streaming` may consist of them alone.
+    `again` means that an earlier try of this op may have been carried out: an adapter whose
+    `repeat` is `NONCE` or `LOOKUP` must make sure that the message does not appear twice. `since`
+    is then the time of the first try. `streaming` means that edits of this message will follow
+    until one has `streaming=False`. `tasks` are the tasks of this part of the answer so far, and
+    only set where `Capabilities.tasks`; a `streaming` message may consist of tasks alone.
     """
 
-    op: str  # stable over repeats
+    op: str  # the same for every repeat
     address: Address
-    text: str  # the model's Markdown, already cut to the platform's limit
+    text: str  # Markdown of the model, already cut to the platform's limit
     reply_to: str | None = None
     buttons: tuple[Button, ...] = ()
     streaming: bool = False
     again: bool = False
-    since: int = 0  # milliseconds; 0 when this is the first try
-    notice: bool = False  # words of ours, not of the model
+    since: int = 0  # milliseconds; 0 for the first try
+    notice: bool = False  # text of the gateway, not of the model
     tasks: tuple[Task, ...] = ()
 
 
 class Edit(msgspec.Struct, frozen=True, tag="edit", omit_defaults=True):
-    """Let a message of ours show something else; safe to repeat."""
+    """Replace the content of a message; safe to repeat."""
 
     op: str
     address: Address
@@ -203,24 +209,25 @@ class Edit(msgspec.Struct, frozen=True, tag="edit", omit_defaults=True):
     buttons: tuple[Button, ...] = ()
     streaming: bool = False
     notice: bool = False
-    tasks: tuple[Task, ...] = ()  # as of `PostEvent`
+    tasks: tuple[Task, ...] = ()  # as in `Post`
 
 
 class Draft(msgspec.Struct, frozen=True, tag="draft", omit_defaults=True):
-    """Show what an answer looks like so far.
+    """Show a preview of an answer.
 
-    It vanishes by itself, or when `text` and `status` are both empty, or when the answer is posted.
+    The preview expires by itself, and is removed when `text` and `status` are both empty, or when
+    the answer is posted.
     """
 
     op: str
     address: Address
     draft: str  # the same for all states of one answer
     text: str
-    status: str = ""  # one line about what is going on, apart from the text
+    status: str = ""  # one line about the current activity, apart from the text
 
 
 class Delete(msgspec.Struct, frozen=True, tag="delete"):
-    """Take a message of ours away; safe to repeat."""
+    """Delete a message of the bot; safe to repeat."""
 
     op: str
     address: Address
@@ -237,11 +244,11 @@ class Upload(msgspec.Struct, frozen=True, tag="upload", omit_defaults=True):
     media_type: str
     caption: str = ""
     again: bool = False
-    since: int = 0  # milliseconds; 0 when this is the first try
+    since: int = 0  # milliseconds; 0 for the first try
 
 
 class React(msgspec.Struct, frozen=True, tag="react"):
-    """Put one sign on a user's message; an empty one takes it away."""
+    """Set the bot's reaction to a person's message; an empty one removes the reaction."""
 
     op: str
     address: Address
@@ -250,10 +257,9 @@ class React(msgspec.Struct, frozen=True, tag="react"):
 
 
 class Typing(msgspec.Struct, frozen=True, tag="typing", omit_defaults=True):
-    """Show that an answer is being written, and where `status` is shown, what is going on.
+    """Show a typing indicator and, where supported, a status line.
 
-    The status takes the place of the one before; an empty one takes it away. `over` says that
-    nothing is being written any more.
+    A status replaces the previous one; an empty one removes the line. `over` ends the indicator.
     """
 
     op: str
@@ -263,30 +269,30 @@ class Typing(msgspec.Struct, frozen=True, tag="typing", omit_defaults=True):
 
 
 class Ask(msgspec.Struct, frozen=True, tag="ask", omit_defaults=True):
-    """A question that waits for somebody's button or command."""
+    """Ask a question that is answered by a button or a command."""
 
     op: str
     address: Address
     text: str
     buttons: tuple[Button, ...]
     again: bool = False
-    since: int = 0  # milliseconds; 0 when this is the first try
+    since: int = 0  # milliseconds; 0 for the first try
 
 
 Op = Post | Edit | Draft | Delete | Upload | React | Typing | Ask
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """The op was carried out; `message` names what a later edit or delete would change."""
+    """The op was carried out; `message` is the id for later edits and deletes."""
 
     message: str = ""
 
 
-# --- what a platform can do ------------------------------------------------------------------
+# --- capabilities ----------------------------------------------------------------------------
 
 
 class Unit(enum.StrEnum):
-    """How a platform counts the length of a text."""
+    """Unit in which a platform measures text length."""
 
     CHARACTERS = "characters"
     UTF16 = "utf16"
@@ -294,108 +300,108 @@ class Unit(enum.StrEnum):
 
 
 class Live(enum.StrEnum):
-    """How an answer can be shown while it is being written."""
+    """Way of showing an answer while it is being written."""
 
     NONE = "none"  # only the final text
     EDIT = "edit"  # a message that is edited
-    STREAM = "stream"  # a message that only grows until its last edit
-    DRAFT = "draft"  # a preview apart from the messages; the final text is posted
+    STREAM = "stream"  # a message that may only grow until the last edit
+    DRAFT = "draft"  # a preview that is not a message; the final text is posted
 
 
 class Repeat(enum.StrEnum):
-    """What makes it safe to repeat a Post whose outcome is not known."""
+    """Way of repeating a Post safely after an unknown outcome."""
 
     ALWAYS = "always"  # the same op id is never shown twice
-    NONCE = "nonce"  # safe within `repeat_seconds` of the first try, later the adapter looks
-    LOOKUP = "lookup"  # the adapter finds out whether it was carried out
-    MARK = "mark"  # cannot be known: a repeat carries a visible mark
+    NONCE = "nonce"  # safe within `repeat_seconds` of the first try; after that the adapter looks
+    LOOKUP = "lookup"  # the adapter checks whether the first try was carried out
+    MARK = "mark"  # undecidable: a repeat carries a visible mark
 
 
 class Capabilities(msgspec.Struct, frozen=True):
-    """A platform's abilities and limits, as data."""
+    """Abilities and limits of a platform."""
 
     text_limit: int
     unit: Unit
     live: Live
     repeat: Repeat
-    live_interval: float = 1.0  # seconds between two live updates of one message
-    rest: float = 0.0  # seconds from a live update to the edit that ends the message
-    burst: int = 20  # ops a chat takes at once ...
-    per_second: float = 1.0  # ... and how fast that allowance grows back
-    per_minute: int = 0  # ops a chat takes in any minute, however they come; 0: no such limit
-    threads_apart: bool = False  # a thread has an allowance of its own; else its chat's is shared
-    account_burst: int = 0  # the same for all chats together; 0: no such limit ...
-    account_per_second: float = 0.0
+    live_interval: float = 1.0  # seconds between live updates of one message
+    rest: float = 0.0  # seconds between the last live update and the final edit
+    burst: int = 20  # ops a chat accepts at once
+    per_second: float = 1.0  # rate at which the burst allowance refills
+    per_minute: int = 0  # ops per chat in any minute; 0: no such limit
+    threads_apart: bool = False  # threads have their own allowance instead of sharing their chat's
+    account_burst: int = 0  # burst over all chats of the account; 0: no such limit
+    account_per_second: float = 0.0  # refill rate of `account_burst`
     edit: bool = True
     delete: bool = True
-    typing_interval: float | None = None  # seconds after which it must be shown again
-    typing_ends: bool = False  # that nothing is written any more must be said
-    status: bool = False  # one line apart from the messages; else it stands below a live text
-    tasks: bool = False  # each in a form of its own; else those that run are part of the status
-    buttons: int = 0  # how many a message may carry
+    typing_interval: float | None = None  # seconds after which the indicator must be repeated
+    typing_ends: bool = False  # the end of typing must be announced
+    status: bool = False  # a separate status line; otherwise the status is shown below a live text
+    tasks: bool = False  # tasks are shown separately; otherwise running ones are part of the status
+    buttons: int = 0  # maximum per message
     reactions: bool = False
-    files: int | None = None  # largest upload in bytes
-    hosts_files: bool = False  # an upload is read from our disk whenever somebody looks at it
-    caption_limit: int = 1000  # words that go with a file, in units of the platform
+    files: int | None = None  # maximum size of an upload in bytes
+    hosts_files: bool = False  # uploads are served from the local disk on every view
+    caption_limit: int = 1000  # of a file, in units of the platform
     reply: bool = True
     repeat_seconds: float = 0.0
-    command: str = "/{word}"  # how a person writes a command there
+    command: str = "/{word}"  # spelling of a command on the platform
 
 
 class Adapter(Protocol):
-    """One connection to one platform, under one account."""
+    """One connection to a platform, under one account."""
 
     name: str
     account: str
     capabilities: Capabilities
 
     async def run(self, inbox: Inbox, ready: Callable[[], None]) -> None:
-        """Connect, call `ready` whenever connected, hand in events; runs until cancelled.
+        """Connect, call `ready` after every connect, and hand in events; run until cancelled.
 
-        Must not return by itself and must not wait for an answer: `inbox` returns when the event is
-        stored. Raises `Unavailable` when the connection cannot be kept (the caller starts it again)
-        and `ApiKeyRejected` when trying again is useless.
+        Must not return by itself, and must not wait for answers: `inbox` returns once the event is
+        stored. Raises `Unavailable` if the connection fails (the caller starts it again) and
+        `Unauthorized` if trying again is pointless.
         """
         ...
 
     async def deliver(self, op: Op) -> Receipt:
-        """Carry out one op, once. Must not retry by itself and must not wait out a rate limit."""
+        """Carry out one op, once, without retries and without waiting for a rate limit to end."""
         ...
 
     def fetch(self, file: File) -> AsyncIterator[bytes]:
-        """Read an attachment in pieces."""
+        """Download an attachment in chunks."""
         ...
 
 
 @runtime_checkable
 class OffersRoutes(Protocol):
-    """An adapter that wants HTTP paths of its own, such as a webhook or the web page."""
+    """An adapter with HTTP routes, such as a webhook or the web page."""
 
     def routes(self) -> Sequence[Any]:
-        """Starlette routes, mounted into the daemon's one application."""
+        """Return Starlette routes to mount into the daemon's application."""
         ...
 
 
 @runtime_checkable
 class OffersHosts(Protocol):
-    """An adapter to whose routes a service sends requests, under a name that is not this machine's."""
+    """An adapter whose routes are called by a service under a public host name."""
 
     def hosts(self) -> Sequence[str]:
-        """Names in the Host header of such requests, "*" for any; they hold for its routes only."""
+        """Return Host header names accepted for these routes only; "*" accepts any."""
         ...
 
 
 @runtime_checkable
 class VariesByChat(Protocol):
-    """An adapter whose chats differ in what they can show, such as private ones and groups."""
+    """An adapter whose capabilities differ by chat, such as private chats and groups."""
 
     def capabilities_in(self, address: Address) -> Capabilities:
-        """What can be done in one chat; always the same for the same chat."""
+        """Return the capabilities in one chat; constant for the same chat."""
         ...
 
 
 def capabilities_in(adapter: Adapter, address: Address) -> Capabilities:
-    """What can be done in one chat."""
+    """Return the capabilities in one chat."""
     if isinstance(adapter, VariesByChat):
         return adapter.capabilities_in(address)
     return adapter.capabilities
@@ -403,41 +409,41 @@ def capabilities_in(adapter: Adapter, address: Address) -> Capabilities:
 
 @runtime_checkable
 class OffersLinks(Protocol):
-    """An adapter whose page is opened by a one-time link."""
+    """An adapter whose page is opened with a one-time link."""
 
     async def new_link(self, base_url: str) -> str:
-        """Make a link that lets its first visitor in as the owner."""
+        """Create a link that signs in the first visitor as the owner."""
         ...
 
 
 @runtime_checkable
 class OffersClaims(Protocol):
-    """An adapter that can be opened by a link which hands it a claim code."""
+    """An adapter that accepts a claim code through a link."""
 
     def claim_link(self, code: str) -> str:
-        """An address that does so when somebody opens it; empty as long as it is not known."""
+        """Return the link for a claim code; empty while the bot's address is unknown."""
         ...
 
 
-# --- what an adapter is given ----------------------------------------------------------------
+# --- services for adapters -------------------------------------------------------------------
 
 
 class TranscriptRow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that a chat shows: a user's message or something of ours, by `seq`."""
+    """One row of a chat's transcript, ordered by `seq`: a user's message, an answer or a notice."""
 
     seq: int
-    id: str  # of the inbound event, or of the item
+    id: str  # of the inbound event or the outbox item
     at: int
     author: str  # "user", "answer" or "notice"
     text: str
     sender: str = ""
     buttons: tuple[Button, ...] = ()
     state: str = ""  # of a user's message: "waiting", "running", "done", "held", "refused"
-    files: tuple[File, ...] = ()  # that came with it; `ref` of one of ours is where it is
+    files: tuple[File, ...] = ()  # attachments; for sent files `ref` is the path
 
 
 class ChatSummary(msgspec.Struct, frozen=True):
-    """A chat in which something was said."""
+    """A chat with at least one message."""
 
     chat: str
     title: str
@@ -445,49 +451,49 @@ class ChatSummary(msgspec.Struct, frozen=True):
 
 
 class Archive(Protocol):
-    """Reads what a chat shows, for adapters whose platform keeps no history of its own."""
+    """Reader of chat transcripts, for adapters whose platform keeps no history."""
 
     async def transcript(self, address: Address, after: int, limit: int) -> Sequence[TranscriptRow]:
-        """Rows with `seq` greater than `after`, oldest first; the newest `limit` when after is 0."""
+        """Return rows after `after`, oldest first; the newest `limit` rows if `after` is 0."""
         ...
 
     async def chats(self, platform: str, limit: int) -> Sequence[ChatSummary]:
-        """Chats of a platform, the last used first."""
+        """Return the chats of a platform, the last used first."""
         ...
 
 
 class Shelf(Protocol):
-    """A few durable values of the adapter's own, such as the last update it has seen."""
+    """Small durable values of one adapter, such as the last update id."""
 
     async def get(self, name: str) -> str | None:
-        """Read a value."""
+        """Return a value."""
         ...
 
     async def put(self, name: str, value: str) -> None:
-        """Keep a value; returns when it is committed."""
+        """Store a value; return after the commit."""
         ...
 
 
 class MenuEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A command of ours, for the menus that platforms show."""
+    """A command, for the menus of platforms."""
 
     word: str
     summary: str
     args: str = ""
     admin: bool = False  # only admins may use it
-    aliases: tuple[str, ...] = ()  # other words for the same; not for the menu
+    aliases: tuple[str, ...] = ()  # other words for the same command; not shown in menus
 
 
 def _nobody_listens(_: str) -> None:
-    """Hear a complaint, and do nothing."""
+    """Ignore a problem report."""
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """What the gateway gives every adapter it builds.
+    """Services and settings that the gateway gives every adapter.
 
-    `trouble` is for what is wrong although the connection works, such as another program that uses
-    the same token: one sentence for people, and an empty one once it is over. What it says is shown
-    and told to the admins; starting `run` again takes it back.
+    `trouble` reports a problem that does not break the connection, such as another program using
+    the same token: one sentence for people, or "" once the problem is over. The problem is shown in
+    the status and sent to the admins; the next start of `run` clears the report.
     """
 
     clock: Clock
@@ -495,41 +501,44 @@ class Surroundings(msgspec.Struct, frozen=True):
     shelf: Shelf
     archive: Archive
     account: str = ""
-    keepalive: float = 15.0  # seconds of silence after which an HTTP stream says that it lives
+    keepalive: float = 15.0  # seconds of silence after which an HTTP stream sends a keepalive
     commands: tuple[MenuEntry, ...] = ()
-    folder: Path | None = None  # of the adapter's own, made when it is needed
+    folder: Path | None = None  # of the adapter; created on first use
     trouble: Callable[[str], None] = _nobody_listens
     memberships: bool = True
-    """Whether access depends there on groups or roles: else nobody need ask about them."""
+    """True if access rules name groups or roles, so that the adapter must look them up."""
 
     @property
     def words(self) -> frozenset[str]:
-        """Everything that is a command of ours."""
-        return frozenset(word for each in self.commands for word in (each.word, *each.aliases))
+        """All command words, including aliases."""
+        return frozenset(word for entry in self.commands for word in (entry.word, *entry.aliases))
 
 
 class Probe(Protocol):
-    """Finds out whether a bot can work, without connecting it."""
+    """Checks whether a bot can work, without a connection."""
 
     async def __call__(self, config: Any, *, alone: bool = False) -> ProbeResult:  # noqa: ANN401 - see `PlatformSpec.config`
-        """Ask the platform, within seconds, and change nothing there.
+        """Query the platform within seconds, changing nothing there.
 
-        `alone` says that nothing of ours is connected as this bot: then questions may be asked that
-        would disturb who is. Raises only `ApiKeyRejected`, and `Unavailable` with the reason.
+        `alone` means that no gateway is connected as this bot, so that queries which would disturb
+        a connection are allowed. Raises only `Unauthorized` and `Unavailable`, with the reason.
         """
         ...
 
 
 class Mend(Protocol):
-    """Puts right at the platform what a probe found."""
+    """Fixes a problem at the platform that a probe found."""
 
     async def __call__(self, config: Any, mend: str) -> str:  # noqa: ANN401 - as above
-        """Do what a finding names as `mend`; says what was done. Raises as `Probe`."""
+        """Apply the fix named by a finding.
+
+        Return what was done. Raises the same errors as `Probe`.
+        """
         ...
 
 
 class PlatformSpec(msgspec.Struct, frozen=True):
-    """What a platform's module offers as `SPEC`; the registry finds it by the module's name.
+    """A platform, exported as `SPEC` by its module and found by the module's name.
 
     `config` is the frozen msgspec Struct of its `[platforms.NAME]` table; `secrets` maps its keys
     to the environment variables that may hold them.

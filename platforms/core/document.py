@@ -1,9 +1,9 @@
-"""Sans-IO: what a Markdown text says, as a small tree, which platforms draw in their own ways.
+"""Sans-IO: a Markdown text parsed into a small tree, rendered by each platform.
 
 The dialect is the one models write: CommonMark with tables, `~~`, `||spoilers||`, task lists,
-footnotes, formulas and emphasis beside Chinese, Japanese and Korean. HTML is text like any other. A
-line break is kept as one. No text fails to be read. Unused definitions stay visible, because the
-reference may be in another message of the same answer.
+footnotes, formulas, and emphasis next to Chinese, Japanese and Korean text. HTML is plain text.
+Line breaks are kept. Every text can be parsed. Unused definitions stay visible, because their
+references may be in another message of the same answer.
 """
 
 import html
@@ -20,7 +20,7 @@ from platforms.core.markdown import find_fences
 
 
 class PlainText(msgspec.Struct, frozen=True):
-    """Words."""
+    """Text without markup."""
 
     text: str
 
@@ -38,14 +38,14 @@ class InlineMath(msgspec.Struct, frozen=True):
 
 
 class Styled(msgspec.Struct, frozen=True):
-    """Words that look different; `style` is `bold`, `italic`, `strikethrough` or `spoiler`."""
+    """Styled text; `style` is `bold`, `italic`, `strikethrough` or `spoiler`."""
 
     style: str
     children: tuple["Inline", ...]
 
 
 class Link(msgspec.Struct, frozen=True):
-    """Words that lead somewhere."""
+    """A link or an image."""
 
     url: str
     children: tuple["Inline", ...]
@@ -60,13 +60,13 @@ Inlines = tuple[Inline, ...]
 
 
 class Paragraph(msgspec.Struct, frozen=True):
-    """Words."""
+    """A paragraph."""
 
     children: Inlines
 
 
 class Heading(msgspec.Struct, frozen=True):
-    """A title."""
+    """A heading."""
 
     level: int
     children: Inlines
@@ -80,30 +80,30 @@ class CodeBlock(msgspec.Struct, frozen=True):
 
 
 class MathBlock(msgspec.Struct, frozen=True):
-    """LaTeX that stands alone."""
+    """LaTeX as a block."""
 
     text: str
 
 
 class HorizontalRule(msgspec.Struct, frozen=True):
-    """A line across."""
+    """A horizontal rule."""
 
 
 class BlockQuote(msgspec.Struct, frozen=True):
-    """Something said by others."""
+    """A block quote."""
 
     blocks: tuple["Block", ...]
 
 
 class ListItem(msgspec.Struct, frozen=True):
-    """One point of a list; `done` is None unless it is a task."""
+    """A list item; `done` is None unless the item is a task."""
 
     blocks: tuple["Block", ...]
     done: bool | None = None
 
 
 class ListBlock(msgspec.Struct, frozen=True):
-    """A list; `start` is None unless it is numbered."""
+    """A list; `start` is None unless the list is numbered."""
 
     items: tuple[ListItem, ...]
     start: int | None = None
@@ -111,9 +111,9 @@ class ListBlock(msgspec.Struct, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True):
-    """A table; `aligned` holds `left`, `center`, `right` or "" for each column.
+    """A table; `alignments` holds `left`, `center`, `right` or "" for each column.
 
-    One that goes on from an earlier message has no header.
+    A table that continues one from an earlier message has no header.
     """
 
     header: tuple[Inlines, ...]
@@ -122,7 +122,7 @@ class Table(msgspec.Struct, frozen=True):
 
 
 def to_plain_text(inside: Inlines) -> str:
-    """Give the bare words, and where their links lead."""
+    """Return the text without styles, with the URLs of links in parentheses."""
     return "".join(map(_node_text, inside))
 
 
@@ -141,7 +141,7 @@ Block = (
 
 
 def parse(md: str) -> tuple[Block, ...]:
-    """Read a Markdown text."""
+    """Parse a Markdown text."""
     md = md.replace("\r\n", "\n").replace("\r", "\n")
     if not _HAS_MARKUP.search(md):
         bare = "\n".join(line.strip() for line in md.strip().split("\n"))
@@ -170,7 +170,7 @@ def _parse_with_references(
 
 
 def _expand_tabs(md: str) -> str:
-    """Tabs are indentation, but in a code block they are what was written."""
+    """Replace tabs by spaces, but keep those inside code blocks."""
     if "\t" not in md:
         return md
     out, place = [], 0
@@ -189,7 +189,7 @@ _FENCE = re.compile(r" {0,20}(?P<mark>`{3,10}(?!`)|~{3,10}(?!~))(?P<info>.*)")
 _INFO = re.compile(
     r"(?P<language>[A-Za-z][\w+#.-]{0,29})(?:[,:][\w/=,.-]*)?(?:\s+(?:[\w/-]+\.\w+|.*[={].*))?"
 )
-"""A language, and what may stand behind it that is not meant to be read: settings, a file's name."""
+"""A language, and extras that are not meant to be read: settings, a file name."""
 
 _HEADING = re.compile(r" {0,3}(?P<marks>#{1,6})(?:[ ]+(?P<text>.*?))??(?:[ ]+#+)?[ ]*$")
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ ]*$")
@@ -231,7 +231,7 @@ class _References:
         self.used: set[str] = set()
 
     def url(self, label: str) -> str | None:
-        """Look up a link target and mark its definition as used."""
+        """Look up a link target and mark the definition as used."""
         if len(label) > _LONGEST_LABEL:
             return None
         name = _label(label)
@@ -253,23 +253,23 @@ class _References:
         return (kept + text[place:]).strip() if place else text
 
     def begins_note(self, text: str) -> bool:
-        """True if a paragraph begins with the definition of a footnote."""
+        """Return True if a paragraph begins with the definition of a footnote."""
         found = _NOTE_DEFINITION.match(text)
         return found is not None and found[1] in self.notes
 
 
 def _label(text: str) -> str:
-    """Normalize a label: case and the width of blanks do not count."""
+    """Normalize a label, ignoring case and the width of spaces."""
     return " ".join(text.split()).casefold()
 
 
 def _may_define(md: str) -> bool:
-    """True if the text may define links, not only footnotes."""
+    """Return True if the text may define links, not only footnotes."""
     return md.count("]:") > len(_NOTE_DEFINITION.findall(md))
 
 
 def _footnotes(md: str) -> frozenset[str]:
-    """Labels of the footnotes that are both defined and referred to."""
+    """Return the labels of footnotes that are both defined and referred to."""
     if "[^" not in md:
         return frozenset()
     defined = Counter(_NOTE_DEFINITION.findall(md))
@@ -281,13 +281,13 @@ def _footnotes(md: str) -> frozenset[str]:
 
 
 class _BlockParser:
-    """Reads blocks out of lines, from the first to the last."""
+    """Parses blocks from lines."""
 
     def __init__(self, lines: list[str], depth: int, references: _References | None) -> None:
         self._lines = lines
         self._depth = depth
         self._references = references
-        self._in_note = False  # the last paragraph was a footnote; indented lines continue it
+        self._in_note = False  # the last paragraph was a footnote; indented lines continue the note
         self._at = 0
         self._paragraph_lines: list[str] = []  # of the paragraph that is being read
 
@@ -336,7 +336,7 @@ class _BlockParser:
             self._lines[number] = line[4:]
 
     def _block(self, line: str) -> Block | None:
-        """Read the block that begins with this line, if one other than a paragraph does."""
+        """Parse the block that begins with this line; None for a paragraph."""
         if fence := _opening(line):
             return self._code(fence)
         if self._paragraph_lines and (underline := _UNDERLINE.match(line)):
@@ -376,7 +376,7 @@ class _BlockParser:
         info = opening["info"].strip()
         known = _INFO.fullmatch(info)
         if info and not known:
-            text.insert(0, info)  # no language: words that must not be lost
+            text.insert(0, info)  # no language, but text that must not be lost
         return CodeBlock("\n".join(text), known["language"] if known else "")
 
     def _indented(self) -> CodeBlock:
@@ -432,7 +432,7 @@ class _BlockParser:
         return point is not None and point["mark"][-1] == kind
 
     def _item_lines(self, point: re.Match[str]) -> list[str]:
-        """Take the lines of one point, without what they are indented by."""
+        """Take the lines of one list item, without their indentation."""
         outer = len(point["indent"])
         gap = len(point["gap"])
         inner = point.end("mark") + (gap if 1 <= gap <= _MAX_MARKER_GAP else 1)
@@ -458,7 +458,7 @@ class _BlockParser:
         return found
 
     def _is_lazy(self, found: list[str], line: str) -> bool:
-        """Tell whether a line goes on with the words of a point although it is not indented."""
+        """Return True if an unindented line continues the paragraph of a list item."""
         begins = _opening(line) or _HEADING.match(line) or _RULE.match(line) or _QUOTE.match(line)
         return (
             bool(found[-1].strip())
@@ -475,14 +475,14 @@ class _BlockParser:
             return self._rest_of_table(line, columns)
         header, aligned = _cells(line), tuple(map(_alignment, _cells(columns)))
         if len(header) != len(aligned) or (len(header) == 1 and "|" not in columns):
-            return None  # the latter is a title with its underline
+            return None  # a heading with an underline
         self._at += 2
         return Table(
             tuple(self._inlines(cell) for cell in header), aligned, self._rows(len(header))
         )
 
     def _rest_of_table(self, line: str, following: str) -> Table | None:
-        """Read the rows of a table whose beginning stands in the message before."""
+        """Parse the rows of a table that began in the previous message."""
         first, second = line.strip(), following.strip()
         whole = all(len(row) > 1 and row[0] == row[-1] == "|" for row in (first, second))
         width = len(_cells(first))
@@ -496,7 +496,7 @@ class _BlockParser:
             if _opening(self._lines[self._at]):
                 break
             cells = _cells(self._lines[self._at])
-            last = width - 1  # takes what is too much, which must not be lost
+            last = width - 1  # takes surplus cells, which must not be lost
             cells = [*cells[:last], " | ".join(cells[last:]), *[""] * width][:width]
             rows.append(tuple(self._inlines(cell) for cell in cells))
             self._at += 1
@@ -538,7 +538,7 @@ def _closes(line: str, mark: str) -> bool:
 
 
 def _can_interrupt(point: re.Match[str]) -> bool:
-    """Only what surely begins a list does so inside a paragraph."""
+    """Return True if a list item may interrupt a paragraph: not empty, and not numbered above 1."""
     return bool(point.string[point.end() :].strip()) and point["number"] in {None, "1"}
 
 
@@ -547,7 +547,7 @@ def _cells(line: str) -> list[str]:
     cells, at = [], 0
     while at <= len(bare):
         match = _CELL.match(bare, at)
-        assert match is not None  # noqa: S101 - it also matches nothing at all
+        assert match is not None  # noqa: S101 - an empty text matches as well
         cells.append(match[0].strip().replace("\\|", "|"))
         at = match.end() + 1
     if len(cells) > 1 and not cells[-1] and bare.endswith("|"):
@@ -573,7 +573,7 @@ _NAME = re.compile(
     r"contains|import|path|dir|post_init|init_subclass|annotations|module|qualname|tests|aenter|aexit|"
     r"await|anext|aiter)__(?!\w)"
 )
-"""Names of programs, which are not meant to be stressed."""
+"""Names with double underscores, which are not emphasis."""
 
 _BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
 _REFERENCE = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
@@ -593,7 +593,7 @@ _STYLES |= {("~", 2): "strikethrough", ("|", 2): "spoiler"}
 
 
 class _OpenMark:
-    """A mark that waits for its closing one, and what stands behind it."""
+    """An opening mark without a closing one so far, and the nodes that follow."""
 
     def __init__(self, char: str = "", count: int = 0, *, closes: bool = False) -> None:
         self.char = char
@@ -613,7 +613,7 @@ def parse_inlines(
 
 
 class _InlineParser:
-    """Reads one paragraph from left to right."""
+    """Parses one paragraph from left to right."""
 
     def __init__(self, text: str, references: _References | None, *, in_link: bool) -> None:
         self._text = text
@@ -648,7 +648,7 @@ class _InlineParser:
             self._stack[-1].nodes.append(node)
 
     def _special(self, found: re.Match[str]) -> int:
-        """Read what begins with a special character; says where to go on."""
+        """Parse the construct that begins with a special character; return the end."""
         at, char = found.start(), found[0][0]
         match char:
             case "`":
@@ -725,7 +725,7 @@ class _InlineParser:
             return 0
         inside = parse_inlines(self._text[start + 1 : end], self._references, in_link=not picture)
         if not url.lower().startswith(_SAFE_SCHEMES) or not url.partition(":")[2].strip("/"):
-            # Nothing that a phone can open: the words alone, and where they would lead.
+            # Only safe schemes become links; others are shown as text with the target.
             for node in inside:
                 self._add(node)
             self._add_text(f" ({url})" if url else "")
@@ -742,7 +742,7 @@ class _InlineParser:
         return found.end()
 
     def _referenced(self, start: int, end: int, *, picture: bool) -> tuple[str, int] | None:
-        """Look up the reference between two brackets; return its URL and its end."""
+        """Look up the reference between two brackets; return URL and end."""
         if self._references is None or (self._in_link and not picture):
             return None
         label, after = self._text[start + 1 : end], end + 1
@@ -754,7 +754,7 @@ class _InlineParser:
         return None if url is None else (url, after)
 
     def _brackets(self) -> dict[int, int]:
-        """Find for each opening bracket the closing one."""
+        """Return the place of the closing bracket for each opening one."""
         if self._partner is None:
             self._partner, opened = {}, []
             for found in _BRACKET.finditer(self._text):
@@ -790,7 +790,7 @@ class _InlineParser:
         self._add(InlineMath(tex))
         return found.end()
 
-    # --- marks on both sides of words
+    # --- marks on both sides of text
 
     def _mark(self, at: int, char: str) -> int:
         text, end = self._text, at
@@ -812,7 +812,7 @@ class _InlineParser:
         return end
 
     def _close(self, char: str, count: int, *, opens: bool) -> int:
-        """Close what was opened; says how many marks are left."""
+        """Close open marks; return the number of marks left."""
         left = count
         while left:
             index = self._find_opener(char, count, opens=opens)
@@ -845,7 +845,7 @@ class _InlineParser:
         return None
 
     def _discard_opener(self) -> None:
-        """What was never closed are characters like any other."""
+        """Turn an unclosed mark back into plain characters."""
         opener = self._stack.pop()
         self._add_text(opener.char * opener.count)
         for node in opener.nodes:
@@ -853,15 +853,15 @@ class _InlineParser:
 
 
 def _can_open_and_close(before: str, after: str, char: str) -> tuple[bool, bool]:
-    """Tell whether a mark between these characters may open, and may close."""
+    """Return whether a mark between these characters can open, and whether it can close."""
     blank_before, blank_after = not before or before.isspace(), not after or after.isspace()
     sign_before, sign_after = _is_punctuation(before), _is_punctuation(after)
-    # Chinese, Japanese and Korean have no blanks between words, so punctuation stops no mark there.
+    # Chinese, Japanese and Korean text has no spaces between words, so punctuation stops no mark.
     cjk = (sign_before or sign_after) and (_is_cjk(before) or _is_cjk(after))
     left = not blank_after and (not sign_after or blank_before or sign_before or cjk)
     right = not blank_before and (not sign_before or blank_after or sign_after or cjk)
     if char == "*" and before.isdigit() and after.isdigit():
-        return False, False  # 2*3*4 is a sum, whatever CommonMark says
+        return False, False  # 2*3*4 is a product, unlike in CommonMark
     if char == "_":
         return left and (not right or sign_before), right and (not left or sign_after)
     return left, right
@@ -874,7 +874,7 @@ def _is_punctuation(char: str) -> bool:
 
 
 def _is_cjk(char: str) -> bool:
-    """True for Chinese, Japanese and Korean characters and punctuation, but not for emoji."""
+    """Return True for Chinese, Japanese and Korean characters and punctuation, but not emoji."""
     if not char or char.isascii() or unicodedata.east_asian_width(char) not in "WFH":
         return False
     return unicodedata.category(char)[0] != "S" or any(

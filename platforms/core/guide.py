@@ -1,4 +1,4 @@
-"""Sans-IO: what somebody who sets a platform up is asked for, and how to come by it."""
+"""Sans-IO: the tokens a platform needs, and instructions for getting them."""
 
 import re
 from collections.abc import Callable
@@ -7,17 +7,17 @@ import msgspec
 
 
 class TokenGuide(msgspec.Struct, frozen=True, kw_only=True):
-    """One secret of a platform."""
+    """One secret of a platform, as asked for by the setup."""
 
-    key: str  # in the platform's configuration
-    label: str  # what it is called there
-    pattern: str  # a regular expression of it
-    example: str  # the same for people
-    steps: tuple[str, ...]  # one to three lines on how to get it
-    unless_mode: str = ""  # with this `mode` the platform does without
+    key: str  # key in the platform's configuration
+    label: str  # name of the token on the platform
+    pattern: str  # regular expression that the token matches
+    example: str  # example shown to people
+    steps: tuple[str, ...]  # one to three lines of instructions
+    unless_mode: str = ""  # not needed if `mode` has this value
 
     def extract(self, pasted: str) -> str:
-        """Take the token out of what was pasted, broken lines and words around it; "" if none."""
+        """Find the token in pasted text with line breaks and other words; return "" if none."""
         whole = "".join(pasted.split())
         if re.fullmatch(self.pattern, whole):
             return whole
@@ -26,8 +26,8 @@ class TokenGuide(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SetupGuide(msgspec.Struct, frozen=True):
-    """All that a platform must be told, in the order in which people come by it."""
+    """All tokens of a platform, in the order in which people get them."""
 
     tokens: tuple[TokenGuide, ...]
-    details: Callable[[], str] | None = None  # what is too long to be said unasked
-    link: str = ""  # what `Probed.link` must be opened for, in words that end before it
+    details: Callable[[], str] | None = None  # long instructions, shown only on request
+    link: str = ""  # text in front of `ProbeResult.link` that explains the link

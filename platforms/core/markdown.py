@@ -1,6 +1,6 @@
-"""Sans-IO: what every platform needs to know of Markdown: where code blocks are, what is still open.
+"""Sans-IO: the parts of Markdown that every platform needs: code blocks, and marks still open.
 
-Nothing here turns Markdown into anything else; that is each platform's own business.
+Rendering Markdown is left to each platform.
 """
 
 import re
@@ -16,11 +16,11 @@ _FENCE_LINE = re.compile(
 _HALF_COLUMNS = re.compile(r"(\|[^\n]*)\n[ \t]*\|[ \t|:-]*\Z")
 _NOT_QUOTED = re.compile(r"^(?![ \t]*>)", re.MULTILINE)
 _MAX_LANGUAGE_BYTES = 20
-# Each choice of these two begins with a character of its own (``* is `+): only then `re` leaps over
-# what begins none, which takes an eighth of the time.
+# Every alternative of these two patterns starts with a different character (``* is `+): only then
+# `re` skips over text without any of them, which takes an eighth of the time.
 _TOKEN = re.compile(r"\\.|``*|\*\*|~~|\|\|")
 _DANGLING = " \t\r\n*~|`\\"
-_MAX_OPEN_MARKS = 50  # that are followed at the same time
+_MAX_OPEN_MARKS = 50  # that are tracked at the same time
 _OPENING = re.compile(r"\\.|``*|!\[|\[|\]|\*\*|~~|\|\||\*|_", re.DOTALL)
 _TARGET = re.compile(
     r"\(\s*(?:<[^<>\n]*>|[^\s()]*(?:\([^\s()]*\)[^\s()]*)*)(?:\s+(?:\"[^\"]*\"|'[^']*'))?\s*\)"
@@ -30,9 +30,9 @@ _TARGET = re.compile(
 class Fence(msgspec.Struct, frozen=True, kw_only=True):
     """A code block: `start` ≤ opening line < `body` ≤ code < `end` ≤ closing marker < `after`.
 
-    A block that nobody closed reaches behind the end of the text; one in a quote ends with it, and
-    then `after` is the line break before `end`. `lead` is what stands before each of its lines: the
-    marks of the quote, the indentation of the list.
+    An unclosed block reaches past the end of the text. A block in a quote ends with the quote; then
+    `after` is the line break before `end`. `lead` is the text before each of its lines: quote marks
+    and list indentation.
     """
 
     start: int
@@ -46,27 +46,27 @@ class Fence(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def quote(self) -> str:
-        """The marks of the quote that it stands in."""
+        """Quote marks in front of the block's lines."""
         return self.lead[: self.lead.rfind(">") + 1] + " " if ">" in self.lead else ""
 
     @property
     def opening(self) -> str:
-        """The line that opens such a block again."""
+        """Line that opens such a block again."""
         return self.quote + self.marker + self.language
 
     @property
     def closing(self) -> str:
-        """The line that closes it."""
+        """Line that closes the block."""
         return self.quote + self.marker
 
 
 def find_fences(md: str) -> list[Fence]:
-    """Find the code blocks, in order; indented ones (in lists) count too."""
+    """Return the code blocks in order, including those indented in lists."""
     if "```" not in md and "~~~" not in md:
         return []
     found: list[Fence] = []
     opening: re.Match[str] | None = None
-    ends = 0  # where the quote ends in which that block was opened
+    ends = 0  # end of the quote that contains the open block
     for line in _FENCE_LINE.finditer(md):
         if opening is not None and line.start() >= ends:
             found.append(_fence(opening, ends, ends - 1, closed=True))
@@ -85,7 +85,7 @@ def find_fences(md: str) -> list[Fence]:
 
 
 def looks_like_fence(line: str) -> bool:
-    """Tell whether a line, if it stood alone, would open a code block."""
+    """Return True if a line, standing alone, would open a code block."""
     match = _FENCE_LINE.match(line)
     return match is not None and _is_opening(match)
 
@@ -101,7 +101,7 @@ def _is_closing(line: re.Match[str], opening: re.Match[str]) -> bool:
 
 
 def _quote_end(md: str, opening: re.Match[str]) -> int:
-    """Say where the first line begins that is not in the quote any more."""
+    """Return the start of the first line that is no longer in the quote."""
     found = _NOT_QUOTED.search(md, opening.end() + 1) if opening["quote"] else None
     return found.start() if found and found.start() < len(md) else len(md) + 1
 
@@ -109,7 +109,7 @@ def _quote_end(md: str, opening: re.Match[str]) -> int:
 def _fence(opening: re.Match[str], end: int, after: int, *, closed: bool) -> Fence:
     language = "".join(opening["info"].split()[:1])
     if len(language.encode(errors="replace")) > _MAX_LANGUAGE_BYTES or "~" in language:
-        language = ""  # no language at all, or one that would make the marker longer
+        language = ""  # no language, or one that would lengthen the marker
     lead = opening["lead"]
     lead = lead[: len(lead) - len(opening["point"])] + " " * len(opening["point"])
     return Fence(
@@ -125,7 +125,7 @@ def _fence(opening: re.Match[str], end: int, after: int, *, closed: bool) -> Fen
 
 
 def fence_at(found: list[Fence], place: int) -> Fence | None:
-    """Say which code block a cut at this place would go through."""
+    """Return the code block that a cut at this place would split."""
     index = bisect_right(found, place, key=lambda fence: fence.start) - 1
     if index >= 0 and found[index].start < place < found[index].after:
         return found[index]
@@ -133,29 +133,29 @@ def fence_at(found: list[Fence], place: int) -> Fence | None:
 
 
 def has_open_fence(md: str) -> bool:
-    """Tell whether the text ends inside a code block."""
+    """Return True if the text ends inside a code block."""
     found = find_fences(md)
     return bool(found) and not found[-1].closed
 
 
 def close_open_marks(md: str) -> str:
-    """Close what a partial answer leaves open, so that it looks right while it is being written.
+    """Close the marks that a partial answer leaves open, so that a growing answer renders well.
 
-    Closes code blocks, code spans, `**`, `~~` and `||`. Marks at the very end that may turn out to
-    be anything are held back, and so is the line below the header of a table until it is whole.
+    Closes code blocks, code spans, `**`, `~~` and `||`. Holds back marks at the very end, whose
+    meaning is still unknown, and the line below a table header until it is complete.
     """
     found = find_fences(md)
     last = found[-1] if found else None
     if last and not last.closed:
         if last.body < len(md):
             return f"{md.rstrip()}\n{last.closing}"
-        md = md[: last.start]  # its opening line is not whole yet
+        md = md[: last.start]  # the opening line is incomplete
         last = found[-2] if len(found) > 1 else None
     while torn := _HALF_COLUMNS.search(md, last.after if last else 0):
         md = md[: torn.end(1)]
     start = max(md.rfind("\n\n") + 2 if "\n\n" in md else 0, last.after if last else 0)
     closed = md[:start] + _close_inline(md[start:])
-    # Without the marks at its end a line may be what opens a code block.
+    # Without the trailing marks a line may now open a code block.
     return close_open_marks(closed) if has_open_fence(closed) else closed
 
 
@@ -167,7 +167,7 @@ def _close_inline(tail: str) -> str:
 
 
 def _open_marks(text: str) -> str:
-    """Give what has to be written behind the text to close its marks, the innermost first."""
+    """Return the characters that close the marks open at the end, innermost first."""
     opened: list[str] = []
     code = ""
     place = 0
@@ -198,13 +198,14 @@ def _in_table(text: str, place: int) -> bool:
     return before.startswith("|") and not before.startswith("||")
 
 
-# --- where a line may be cut -----------------------------------------------------------------
+# --- cutting a line --------------------------------------------------------------------------
 
 
 def find_open_mark(text: str, low: int) -> int | None:
-    """Find the first mark behind `low` that is still open at the end of a part of a paragraph.
+    """Find the first mark after `low` that is still open at the end of a part of a paragraph.
 
-    Code spans, links and all kinds of stress count. A text that ends before that mark tears nothing.
+    Code spans, links and all kinds of emphasis count. Ending the text before that mark splits no
+    pair of marks.
     """
     opened: list[tuple[str, int]] = []
     place = 0
@@ -227,7 +228,7 @@ def find_open_mark(text: str, low: int) -> int | None:
 
 
 def _close_bracket(opened: list[tuple[str, int]], text: str, place: int) -> int:
-    """Close a bracket, and take what a link leads to; one that is cut there stays open."""
+    """Close a bracket and skip the link target; a link cut inside the target stays open."""
     target = _TARGET.match(text, place)
     if target is None and text.startswith("(", place) and not re.search(r"\s", text[place:]):
         return place
@@ -241,7 +242,7 @@ def _toggle_emphasis(opened: list[tuple[str, int]], token: re.Match[str]) -> Non
     text, mark = token.string, token[0]
     before, after = text[token.start() - 1 : token.start()], text[token.end() : token.end() + 1]
     inside = before.isalnum() and after.isalnum() and mark == "_"
-    marks = [each for each, _ in opened]
+    marks = [char for char, _ in opened]
     if mark in marks and before and not before.isspace() and not inside:
         del opened[marks.index(mark) :]
     elif mark not in marks and after and not after.isspace() and not inside:

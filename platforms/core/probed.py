@@ -1,4 +1,4 @@
-"""Sans-IO: what a platform tells of a bot without connecting it."""
+"""Sans-IO: the result of probing a bot without a connection."""
 
 import msgspec
 
@@ -8,9 +8,9 @@ __all__ = ["Finding", "FindingLevel", "ProbeResult"]
 
 
 class ProbeResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The bot as the platform knows it, and what is right and wrong about its settings there."""
+    """The bot's identity on the platform, and findings about the settings there."""
 
-    name: str  # as people see it
-    handle: str  # as people address it, such as @BOT
-    link: str = ""  # where it is reached, or let in
+    name: str  # display name
+    handle: str  # address used by people, such as @BOT
+    link: str = ""  # link to chat with the bot or to invite the bot
     findings: tuple[Finding, ...] = ()

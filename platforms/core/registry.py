@@ -1,7 +1,7 @@
-"""Which platforms there are: modules of this package, and what other distributions offer.
+"""Lookup of platforms: modules of this package and entry points of other distributions.
 
-A module is found by its name and offers `SPEC`; other distributions name theirs as entry points of
-the group `holdfast.platforms`. Nothing is imported before it is asked for.
+A module is found by name and exports `SPEC`; other distributions register theirs in the entry
+point group `holdfast.platforms`. A platform is imported only on lookup.
 """
 
 import difflib
@@ -19,24 +19,24 @@ log = logging.getLogger(__name__)
 
 ENTRY_POINT_GROUP = "holdfast.platforms"
 
-_NOT_PLATFORMS = {"core", "memory"}  # what all share, and the test kit
+_NOT_PLATFORMS = {"core", "memory"}  # shared code and the test kit
 
 
 class UnknownPlatform(LookupError):
-    """There is no platform of this name."""
+    """There is no platform with this name."""
 
 
 class PlatformNotInstalled(LookupError):
-    """The platform is known, but the library it speaks through is not installed."""
+    """The platform exists, but a required library is not installed."""
 
 
 def known_names() -> tuple[str, ...]:
-    """Name every platform there is, in order; imports none of them."""
+    """Return the names of all platforms in order, without importing them."""
     return tuple(sorted({*_modules(), *_entry_points()}))
 
 
 def find_platform(name: str) -> PlatformSpec:
-    """Import a platform and give its spec; raises `UnknownPlatform`, `PlatformNotInstalled`."""
+    """Import a platform and return the spec; raise `UnknownPlatform` or `PlatformNotInstalled`."""
     try:
         if name in _modules():
             spec: PlatformSpec = import_module(f"platforms.{name}").SPEC
@@ -53,7 +53,7 @@ def find_platform(name: str) -> PlatformSpec:
 
 
 def load_specs() -> dict[str, PlatformSpec]:
-    """Import every platform that can be used; one whose library is missing is left out."""
+    """Import all installed platforms; skip those whose library is missing."""
     found = {}
     for name in known_names():
         try:
@@ -74,11 +74,11 @@ def _entry_points() -> dict[str, EntryPoint]:
 
 @functools.lru_cache(maxsize=1)
 def _read_entry_points(_path: tuple[str, ...]) -> dict[str, EntryPoint]:
-    """To look takes a walk through all distributions on the path, and a start asks four times."""
+    """Cache the search through all installed distributions, because a start needs it four times."""
     return {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}
 
 
 def _unknown_message(name: str) -> str:
     near = difflib.get_close_matches(name, known_names(), 1)
     hint = f" Did you mean {near[0]}?" if near else ""
-    return f"There is no platform {name!r}.{hint} Known are: {', '.join(known_names())}."
+    return f"There is no platform {name!r}.{hint} Available platforms: {', '.join(known_names())}."

@@ -1,11 +1,11 @@
-"""Sans-IO: cut a long Markdown text into messages that each look right alone.
+"""Sans-IO: cutting a long Markdown text into messages that each render correctly.
 
 Cuts are made at the best border that fits: between paragraphs, else lines, else words; not between
-two marks that belong together, if they fit into one piece. A code block that is cut is closed and
-opened again with its language, a table goes on below its header, a quote behind its mark, and what
-was indented below a point that stands in the piece before moves to the left: there it would be code.
-All pieces but the last depend only on the text up to their end and a little beyond, so they stay as
-they are while an answer grows.
+two matching marks, if both fit into one piece. A cut code block is closed and opened again with the
+language, a table continues below a repeated header, a quote after a repeated mark. Text indented
+below a list item of the previous piece is outdented, because it would render as code there. All
+pieces but the last depend only on the text up to their end and a little beyond, so they stay
+unchanged while an answer grows.
 """
 
 import re
@@ -18,10 +18,10 @@ from platforms.core.contract import Unit
 from platforms.core.markdown import Fence, fence_at, find_fences, find_open_mark, looks_like_fence
 
 MIN_LIMIT = 50
-"""Below this there is no room for opening and closing a code block around some text."""
+"""Smallest limit with room for opening and closing a code block around some text."""
 
 _UNSETTLED_PIECES = 3
-"""Pieces at the end of a growing text that what is still to come may change."""
+"""Pieces at the end of a growing text that further text may change."""
 
 _ENCODINGS = {Unit.UTF16: ("utf-16-le", 2), Unit.BYTES: ("utf-8", 1)}
 _BLANK = " \t\r\n"
@@ -37,12 +37,12 @@ _ITEM = re.compile(r" *(?:[-*+]|\d{1,9}[.)])[ \t]+")
 _NUMBER = re.compile(r"^(\d{1,9})([.)])(?=[ \t])")
 _OTHER = {".": ")", ")": "."}
 _BEGINS = re.compile(r"[ \t]*(?:[-*+][ \t]|\d{1,9}[.)][ \t]|#{1,6}[ \t]|>|\||$)", re.MULTILINE)
-"""How lines begin that no mark of the line above goes on into."""
+"""Beginnings of lines into which no mark of the line above continues."""
 
 _BLOCK = re.compile(
     r"[ \t]*(?:[-*+][ \t]|\d{1,9}[.)][ \t]|#{1,6}[ \t]|>|(?:-[ \t]*|_[ \t]*|\*[ \t]*|=){3,}$)"
 )
-"""What begins something at the beginning of a line, and nothing inside of one."""
+"""Text that has a meaning only at the beginning of a line."""
 
 _COLUMNS = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
 
@@ -50,20 +50,20 @@ _COLUMNS = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[
 class TextPiece(msgspec.Struct, frozen=True, kw_only=True):
     """A part of the text: the message is `before + text + after`, the original `text + gap`.
 
-    The gap is what the border itself stands for: blank space, or the closing line of a code block
-    that `after` has closed already.
+    The gap is the text dropped at the border: blank space, or the closing line of a code block that
+    `after` has already closed.
     """
 
     before: str
     text: str
     after: str = ""
     gap: str = ""
-    indent: int = 0  # that the message goes without
-    mid_line: bool = False  # begins inside a line
+    indent: int = 0  # removed from the message's lines
+    mid_line: bool = False  # starts inside a line
 
     @property
     def unclosed(self) -> str:
-        """The message, without what closes it."""
+        """The message without the closing text."""
         if not self.indent:
             return self.before + self.text
         first, end, rest = self.text.partition("\n") if self.mid_line else ("", "", self.text)
@@ -71,12 +71,12 @@ class TextPiece(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def message(self) -> str:
-        """What is shown."""
+        """The message as sent."""
         return self.unclosed + self.after
 
 
 def text_length(text: str, unit: Unit) -> int:
-    """Measure a text as the platform does."""
+    """Return the length of a text in the platform's unit."""
     if unit is Unit.CHARACTERS or text.isascii():
         return len(text)
     encoding, width = _ENCODINGS[unit]
@@ -89,12 +89,12 @@ def split(md: str, limit: int, unit: Unit = Unit.CHARACTERS) -> tuple[str, ...]:
 
 
 def split_pieces(md: str, limit: int, unit: Unit = Unit.CHARACTERS) -> list[TextPiece]:
-    """Cut a text and say what was added and left out at each border; all line ends become one."""
+    """Cut a text into pieces that record the text added and dropped; CRLF becomes LF."""
     return IncrementalSplitter().split(md, limit, unit)
 
 
 class IncrementalSplitter:
-    """Cuts a text that is being written, over and over: what will not change any more only once."""
+    """Cuts a growing text repeatedly; pieces that can no longer change are cut only once."""
 
     def __init__(self) -> None:
         self._last: tuple[str, int, Unit] | None = None
@@ -102,7 +102,10 @@ class IncrementalSplitter:
         self._ends: list[int] = []
 
     def split(self, md: str, limit: int, unit: Unit) -> list[TextPiece]:
-        """Cut what it has come to; a text that does not go on from the last one is cut anew."""
+        """Cut the current text.
+
+        A text that does not extend the last one is cut from the beginning.
+        """
         if limit < MIN_LIMIT:
             msg = f"a message of {limit} units is too short to be cut well; give {MIN_LIMIT}"
             raise ValueError(msg)
@@ -116,10 +119,10 @@ class IncrementalSplitter:
         return self._found.copy()
 
     def _count_settled(self, md: str) -> int:
-        """Count the pieces that stay, whatever is to come."""
+        """Count the pieces that no further text can change."""
         settled = max(0, len(self._found) - _UNSETTLED_PIECES)
         line = md.rfind("\n") + 1
-        if looks_like_fence(md[line:]):  # however long it is, what follows may make it none
+        if looks_like_fence(md[line:]):  # longer text may make it none
             settled = min(settled, bisect_right(self._ends, line))
         return settled
 
@@ -139,7 +142,7 @@ class IncrementalSplitter:
 
 
 class _Splitter:
-    """Knows the text and where its code blocks are."""
+    """Cuts one text; knows the places of code blocks."""
 
     def __init__(self, md: str, limit: int, unit: Unit) -> None:
         self.md = md
@@ -149,12 +152,12 @@ class _Splitter:
         self._fences = find_fences(md)
 
     def piece(self, start: int) -> TextPiece:
-        """Cut off the piece that begins here."""
+        """Cut off the piece that begins at `start`."""
         fence = fence_at(self._fences, start)
         before = self._prefix(start, fence)
         piece = self._piece(start, before)
         if self._needs_separator(start, fence, piece.text):
-            # What stood inside a line, or was longer, would now open or close a block.
+            # Text from inside a line, or a part of longer text, would now open or close a block.
             piece = self._piece(start, before + _ZERO_WIDTH_SPACE)
         if not start:
             return piece
@@ -163,7 +166,7 @@ class _Splitter:
         return msgspec.structs.replace(piece, indent=indent, mid_line=torn) if indent else piece
 
     def _prefix(self, start: int, fence: Fence | None) -> str:
-        """Say what has to be written again: what opens a block, a table's header, a quote's mark."""
+        """Return the text to repeat: an opening code line, a table's header, or quote marks."""
         if not start:
             return ""
         opening = f"{fence.opening}\n" if fence else ""
@@ -176,7 +179,7 @@ class _Splitter:
         return again if text_length(again, self._unit) <= self._limit // 3 else opening
 
     def _header(self, start: int) -> str:
-        """Give the header of the table that goes on here."""
+        """Return the header of the table that continues at `start`."""
         if "|" not in self._line_at(start):
             return ""
         line, below = start, ""
@@ -197,12 +200,12 @@ class _Splitter:
         return self.md[start : stop if stop >= 0 else len(self.md)] if start < self.end else ""
 
     def _indent(self, start: int, fence: Fence | None) -> int:
-        """Say by how much what goes on here is indented because of a point further above."""
+        """Return the indentation that lines at `start` owe to a list item further above."""
         if fence:
             return _spaces(fence.lead + "x")
         line = self._line_at(start)
         above = start
-        while not line[_quote(line) :].strip() and start < self.end:  # a quote without words
+        while not line[_quote(line) :].strip() and start < self.end:  # a quote line without text
             start += len(line) + 1
             line = self._line_at(start)
         indent = _spaces(line)
@@ -246,7 +249,7 @@ class _Splitter:
             return only_marks and line.strip(_BLANK).startswith(fence.marker)
         if start and self.md[start - 1] != "\n" and _BLOCK.match(line):
             return True
-        return looks_like_fence(line) and all(each.start != start for each in self._fences)
+        return looks_like_fence(line) and all(other.start != start for other in self._fences)
 
     def _fits(self, start: int, stop: int, room: int) -> bool:
         # A character is at least one unit, so the length alone settles most cases.
@@ -270,18 +273,18 @@ class _Splitter:
         return self.md[cut : blank.end() if blank else fence.after]
 
     def _cut(self, start: int, room: int) -> tuple[int, Fence | None]:
-        """Choose where to cut, and say which code block must be closed there and opened again."""
+        """Return a cut, and the code block that must be closed there and opened again."""
         cut = self._border(start, self._reach(start, room))
         inside = fence_at(self._fences, cut)
         if inside and inside.closed:
-            cut = min(cut, inside.end - 1)  # never through the closing line: our own closes it
+            cut = min(cut, inside.end - 1)  # never through the closing line, which is added
         line = self.md.rfind("\n", start, cut) + 1
         if line and self._tears_mark(line, cut):
             return line - 1, fence_at(self._fences, line - 1)
         return cut, inside
 
     def _tears_mark(self, line: int, cut: int) -> bool:
-        """Tell whether a cut inside this line leaves what would open or close a code block."""
+        """Return True if cutting this line leaves text that would open or close a code block."""
         closing = any(fence.end == line for fence in self._fences)
         whole = self.md[cut : cut + 1] == "\n"
         return not closing and not whole and looks_like_fence(self.md[line:cut])
@@ -299,7 +302,7 @@ class _Splitter:
         return self._anywhere(start, reach)
 
     def _item_indent(self, start: int, fence: Fence | None) -> int:
-        """Say by how much the lines below this one are indented as a part of the same point."""
+        """Return the indentation of lines below `start` that belong to the same list item."""
         line = self.md[self.md.rfind("\n", 0, start) + 1 : start]
         if fence:
             return _spaces(fence.lead + "x")
@@ -310,7 +313,7 @@ class _Splitter:
         return indent if indent > 1 else 0
 
     def _avoid_tearing(self, start: int, cut: int) -> int:
-        """Move a cut before what it would tear: a table's header, or two marks around some words."""
+        """Move a cut in front of a table header or a pair of marks that it would split."""
         low = start + (cut - start) // 4
         if fence_at(self._fences, cut):
             return cut
@@ -333,7 +336,7 @@ class _Splitter:
         return better - 1 if better > low else cut
 
     def _shallowest_cut(self, low: int, cut: int) -> int:
-        """Move a cut inside a list to where the list is least deep, unless much room is lost."""
+        """Move a cut in a list to the least nested place, unless that wastes much room."""
         best, place = cut, cut
         indent = _spaces(self._line_at(cut + 1))
         while indent and place > low:
@@ -346,7 +349,7 @@ class _Splitter:
         return best
 
     def _torn_header(self, cut: int) -> int:
-        """Find where the header begins of a table of which no row stands before the cut."""
+        """Return the start of a table header without a row before the cut, or -1."""
         line = self.md.rfind("\n", 0, cut) + 1
         below = self._line_at(cut + 1)
         if "|" in below and "|" in self.md[line:cut] and _COLUMNS.match(below):
@@ -358,7 +361,7 @@ class _Splitter:
         return -1
 
     def _paragraph(self, low: int, high: int) -> int:
-        """Find the last border between paragraphs, or beside a code block; -1 when there is none."""
+        """Return the last border between paragraphs or next to a code block, or -1."""
         best = -1
         for fence in self._fences:
             if low < fence.start - 1 <= high:
@@ -373,7 +376,7 @@ class _Splitter:
     def _line(self, low: int, high: int) -> int:
         cut = self.md.rfind("\n", low + 1, high + 1)
         fence = fence_at(self._fences, cut) if cut > 0 else None
-        # A block that is closed right behind its opening line would be an empty one.
+        # Closing a block right after its opening line would leave an empty block.
         return fence.start - 1 if fence and cut == fence.body else cut
 
     def _word(self, low: int, high: int) -> int:
@@ -391,7 +394,7 @@ class _Splitter:
 
 
 def _spaces(line: str) -> int:
-    """Count by how much a line is indented, in its quote if it stands in one."""
+    """Return the indentation of a line, inside a quote if there is one."""
     start = _quote(line)
     return len(line) - start - len(line[start:].lstrip(" "))
 
@@ -406,7 +409,7 @@ def _marker(line: str) -> str:
 
 
 def _outdent(text: str, indent: int, before: str) -> str:
-    """Move lines to the left, until one that is less indented than those before it."""
+    """Outdent lines, up to the first one indented less than those before it."""
     code = _marker(before.partition("\n")[0].lstrip("> "))
     lines: list[str] = []
     fell, swap, last = False, False, ""
@@ -416,10 +419,10 @@ def _outdent(text: str, indent: int, before: str) -> str:
         if not code and bare and _spaces(line) < indent:
             indent, fell = _spaces(line), True
             if lines and lines[-1].strip("> ") and _POINT.match(bare):
-                lines.append(line[:start].rstrip())  # not every point may begin inside a paragraph
+                lines.append(line[:start].rstrip())  # some list items cannot interrupt a paragraph
         moved = line[start + min(indent, _spaces(line)) :]
         if not code and (point := _NUMBER.match(moved)):
-            # The other kind of number begins a list of its own, where one less deep goes on.
+            # The other number style starts a new list, where the less nested one continues.
             swap = (point[2] == last) if fell else swap
             last = _OTHER[point[2]] if swap else point[2]
             moved, fell = f"{point[1]}{last}{moved[point.end() :]}", False
@@ -432,16 +435,16 @@ def _outdent(text: str, indent: int, before: str) -> str:
 
 
 def _is_inseparable(md: str, place: int) -> bool:
-    """Tell whether the characters on both sides make one sign or one mark."""
+    """Return True if the characters on both sides form one grapheme or one mark."""
     left, right = md[place - 1 : place], md[place : place + 1]
     if left == right and left in "`*~|_":
         return True
-    if right.isascii():  # nor does anything belong to the end of the text
+    if right.isascii():  # the end of the text included
         return left == _ZERO_WIDTH_JOINER
     return (
         _ZERO_WIDTH_JOINER in {left, right}
         or unicodedata.category(right) in {"Mn", "Me", "Mc"}
-        or "\U0001f3fb" <= right <= "\U0001f3ff"  # skin colours
+        or "\U0001f3fb" <= right <= "\U0001f3ff"  # skin tones
         or "\U000e0020" <= right <= "\U000e007f"  # tags of regional flags
         or (_is_flag_half(left) and _is_flag_half(right) and _halves_before(md, place) % 2 == 1)
     )

@@ -1,8 +1,10 @@
-"""The web page: a chat platform of our own, served by the daemon's HTTP port.
+"""The web page: a chat platform served by the daemon's HTTP port.
 
-`door` lets the owner in, `wire` says what travels, `scene` what a chat shows beyond the archive,
-`attachments` keeps what people attach, `hub` tells the open pages about it, `stream` writes it to them, `api` answers requests, `adapter`
-is the platform as the gateway knows it, and `page/` are the files the browser loads.
+adapter      the platform as the gateway sees it
+api, door    HTTP endpoints; sign-in by one-time link and cookie
+hub, scene   open pages and their wake-ups; drafts and edits that the archive does not have
+stream       server-sent events of one page; wire: names, bodies and events of both directions
+attachments  uploads; files: static files of the page, which are in `page/`
 """
 
 from typing import Any
@@ -16,7 +18,7 @@ __all__ = ["SPEC", "WebAdapter", "WebConfig"]
 
 
 class WebConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`[platforms.web]`: nothing to configure here; see `[http]`."""
+    """`[platforms.web]`; has no keys, see `[http]`."""
 
 
 def _build(_: Any, surroundings: Surroundings) -> WebAdapter:  # noqa: ANN401 - the registry knows no config type

@@ -1,4 +1,4 @@
-"""The web page as a platform: what the gateway calls, and what it hands to the parts behind."""
+"""The web page as a platform adapter."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -36,7 +36,7 @@ CAPABILITIES = Capabilities(
     text_limit=1_000_000,
     unit=Unit.CHARACTERS,
     live=Live.DRAFT,
-    repeat=Repeat.ALWAYS,  # the page shows rows of the archive, each once
+    repeat=Repeat.ALWAYS,  # the page shows each row of the archive once
     live_interval=0.05,
     burst=1_000,
     per_second=200.0,
@@ -44,14 +44,14 @@ CAPABILITIES = Capabilities(
     buttons=8,
     files=100_000_000,
     hosts_files=True,
-    reply=False,  # the page shows a conversation in order, without arrows in it
+    reply=False,  # the page shows a conversation in order
 )
 
 
 class WebAdapter:
-    """Serves the page and carries words between it and the gateway.
+    """Serves the page and passes messages between it and the gateway.
 
-    What lasts is read from the archive; only drafts and signs of life are kept here, in memory.
+    Durable content is read from the archive; only drafts and typing signs are kept in memory.
     """
 
     name = "web"
@@ -67,13 +67,16 @@ class WebAdapter:
         )
 
     async def run(self, inbox: Inbox, ready: Callable[[], None]) -> None:
-        """See `Adapter`. When cancelled, every open stream ends by itself."""
+        """Accept messages until cancelled, then end every open stream; see `Adapter.run`."""
         with self._hub.accepting_watchers(), self._api.receiving(inbox):
             ready()
-            await asyncio.Event().wait()  # the HTTP server does the work; this one only lasts
+            await asyncio.Event().wait()  # the HTTP server does the work
 
     async def deliver(self, op: Op) -> Receipt:
-        """See `Adapter`. A post is already in the archive: the open pages are told to look."""
+        """Notify the open pages, because posts are already in the archive.
+
+        See `Adapter.deliver`.
+        """
         chat = op.address.chat
         if not is_chat(chat):
             msg = f"{chat!r} is not a conversation of the web page."
@@ -98,18 +101,18 @@ class WebAdapter:
         return Receipt(message=op.op)
 
     def fetch(self, file: File) -> AsyncIterator[bytes]:
-        """See `Adapter`."""
+        """Read an uploaded file; see `Adapter.fetch`."""
         return self._attachments.read(file.ref, file.name)
 
     def routes(self) -> Sequence[BaseRoute]:
-        """See `OffersRoutes`."""
+        """Return the routes of the page and the API; see `OffersRoutes`."""
         return self._api.routes()
 
     async def new_link(self, base_url: str) -> str:
-        """Make a link that lets its first visitor in as the owner, once, within an hour."""
+        """Create a link that signs in the first visitor as the owner, once, within an hour."""
         return f"{base_url.rstrip('/')}/enter/{await self._login.new_link()}"
 
 
 def _item_of(op: str) -> str:
-    """The k-th message of item X is named X.k; on the page an item is one message."""
+    """Return the item of a message id X.k; the page shows one message per item."""
     return op.rpartition(".")[0] or op

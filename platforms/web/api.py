@@ -1,4 +1,4 @@
-"""What the page asks of the daemon, over HTTP."""
+"""HTTP endpoints of the web page."""
 
 import asyncio
 import logging
@@ -46,13 +46,13 @@ CSRF_HEADER = "X-Holdfast-CSRF"
 OWNER = Sender(id="owner", name="owner")
 
 _MAX_BODY_BYTES = 1_000_000  # of a request's body
-_MAX_ROWS = 5_000  # in one look back
+_MAX_ROWS = 5_000  # in one request
 _MAX_CHATS = 500
 _STORE_TIMEOUT_SECONDS = 30.0
 
 _UPLOAD_TIMEOUT_SECONDS = 600.0
 _FILE_HEADERS = {
-    # Whatever is in the file: opened in a browser it can do nothing here.
+    # Opened in a browser, the file can do nothing here, whatever the content.
     "content-security-policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'",
     "x-content-type-options": "nosniff",
     "cache-control": "private, max-age=86400, immutable",
@@ -69,7 +69,7 @@ WebHandler = Callable[[Request], Awaitable[WebResponse]]
 
 
 class _RequestRefused(Exception):
-    """A request that is answered with a status and a sentence."""
+    """A request to be answered with an error status and a sentence."""
 
     def __init__(self, status: int, kind: str, message: str) -> None:
         super().__init__(message)
@@ -78,7 +78,7 @@ class _RequestRefused(Exception):
 
 
 class WebApi:
-    """Endpoints of the page, each behind the door."""
+    """Endpoints of the page; all but the sign-in need a session cookie."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class WebApi:
 
     @contextmanager
     def receiving(self, inbox: Inbox) -> Iterator[None]:
-        """Hand what people send to this inbox, inside of the block."""
+        """Pass messages from the page to this inbox for the duration of the block."""
         self._inbox = inbox
         try:
             yield
@@ -108,7 +108,7 @@ class WebApi:
             self._inbox = None
 
     def routes(self) -> Sequence[BaseRoute]:
-        """List what is served."""
+        """Return the routes of the page."""
         inside, chat = self._require_login, "/web/chats/{chat}"
         return [
             Route("/", self._index),
@@ -126,19 +126,22 @@ class WebApi:
         ]
 
     async def _index(self, request: Request) -> Response:
-        """Show the page, or how to get in."""
+        """Return the page, or the instructions for signing in."""
         if await self._login.is_signed_in(await self._cookie(request)):
             return self._files.page("index.html")
         return self._files.page("door.html")
 
     async def _enter(self, request: Request) -> Response:
-        """Turn a link into a cookie. A HEAD request, such as a preview makes, spends nothing."""
+        """Exchange a link for a cookie.
+
+        A HEAD request, such as a link preview, does not use the link.
+        """
         if request.method == "HEAD":
             return Response(headers=PAGE_HEADERS)
         visit = await self._login.redeem_link(request.path_params["token"])
         if visit is None:
             if await self._login.is_signed_in(await self._cookie(request)):
-                return _redirect_to_index()  # opened a second time by the same person
+                return _redirect_to_index()  # the same person opened the link again
             return self._files.page("spent.html", 403)
         response = _redirect_to_index()
         response.set_cookie(
@@ -156,7 +159,7 @@ class WebApi:
 
     async def _leave(self, request: Request) -> WebResponse:
         await self._login.sign_out(await self._cookie(request))
-        self._hub.on_sign_out()  # other tabs of the same browser end, too
+        self._hub.on_sign_out()  # other tabs of the same browser end as well
         response = Response(status_code=204)
         response.delete_cookie(await self._login.cookie_name(), httponly=True, samesite="strict")
         return response
@@ -167,7 +170,7 @@ class WebApi:
         return _json(200, {"chats": [chat_data(chat) for chat in chats if is_chat(chat.chat)]})
 
     async def _rows(self, request: Request) -> WebResponse:
-        """Look back: the newest rows, as many as asked for."""
+        """Return the newest rows, as many as requested."""
         limit = min(_parse_number(request.query_params.get("limit")) or 100, _MAX_ROWS)
         async with asyncio.timeout(_STORE_TIMEOUT_SECONDS):
             rows = await self._archive.transcript(self._address(request), 0, limit)
@@ -215,24 +218,26 @@ class WebApi:
         return File(normalize_text(file.name), file.type, ref=file.ref, size=path.stat().st_size)
 
     async def _save_upload(self, request: Request) -> WebResponse:
-        """Keep a file; the message that follows names it."""
+        """Store a file; a following message refers to the file."""
         self._address(request)
         try:
             async with asyncio.timeout(_UPLOAD_TIMEOUT_SECONDS):
                 ref, size = await self._attachments.save(request.stream())
         except UploadTooLarge:
             most = MAX_FILE_BYTES // 1_000_000
-            raise _RequestRefused(413, "too_long", f"A file may have {most} MB here.") from None
+            raise _RequestRefused(
+                413, "too_long", f"A file can have up to {most} MB here."
+            ) from None
         except TimeoutError:
-            raise _RequestRefused(408, "too_slow", "The file did not arrive in time.") from None
+            raise _RequestRefused(408, "too_slow", "The file took too long to arrive.") from None
         except OSError as error:
-            _log.warning("A file from the page could not be kept: %s", error)
-            sentence = f"The file could not be kept: {error.strerror}."
+            _log.warning("web: an uploaded file could not be stored: %s", error)
+            sentence = f"The file could not be stored: {error.strerror}."
             raise _RequestRefused(507, "no_room", sentence) from None
         return _json(201, {"ref": ref, "size": size})
 
     async def _send_file(self, request: Request) -> WebResponse:
-        """Give a file of a message: one that was attached here, or one that the agent sent."""
+        """Return a file of a message: an attachment, or a file sent by the agent."""
         seq, place = request.path_params["seq"], request.path_params["place"]
         async with asyncio.timeout(_STORE_TIMEOUT_SECONDS):
             rows = await self._archive.transcript(self._address(request), seq - 1 or -1, 1)
@@ -240,7 +245,7 @@ class WebApi:
         file = files[place] if place < len(files) else None
         path = file and self._path_of(rows[0].author, file)
         if file is None or path is None:
-            raise _RequestRefused(404, "no_file", "This file is not there any more.")
+            raise _RequestRefused(404, "no_file", "This file is no longer available.")
         return FileResponse(
             path,
             media_type=file.media_type,
@@ -272,19 +277,18 @@ class WebApi:
         )
 
     async def _submit(self, event: Inbound) -> WebResponse:
-        """Give an event to the gateway; only what is stored is acknowledged."""
+        """Pass an event to the gateway; acknowledge only what is stored."""
         inbox = self._require_inbox()
         try:
             async with asyncio.timeout(_STORE_TIMEOUT_SECONDS):
                 accepted = await inbox(event)
         except Exception:  # noqa: BLE001 - the gateway's own failures, whatever they are
-            # Whatever it was: nothing is acknowledged, the page keeps the words and repeats them
-            # under the same id.
-            _log.exception("A message from the page could not be stored.")
+            # The page keeps an unacknowledged message for a repetition under the same id.
+            _log.exception("web: a message from the page could not be stored")
             sentence = "Your message could not be stored just now. Please send it again."
             raise _RequestRefused(503, "not_stored", sentence) from None
         if accepted is Accepted.IGNORED:
-            sentence = "This was not taken: the configuration does not let web:owner in."
+            sentence = "Your message was not accepted: the configuration does not allow web:owner."
             raise _RequestRefused(403, "not_allowed", sentence)
         self._hub.on_user_message(event.address.chat)
         return _json(202 if accepted is Accepted.STORED else 200, {"accepted": accepted.value})
@@ -298,23 +302,23 @@ class WebApi:
     def _address(self, request: Request) -> Address:
         chat = request.path_params["chat"]
         if not is_chat(chat):
-            sentence = "A conversation is named by 4 to 40 letters, digits, - or _."
+            sentence = "The name of a conversation has 4 to 40 letters, digits, - or _."
             raise _RequestRefused(404, "no_chat", sentence)
         return Address(platform="web", chat=chat, account=self._account)
 
     def _require_login(self, handler: WebHandler, *, changes: bool = False) -> WebHandler:
-        """Let only the owner through; what changes something must also carry the CSRF token."""
+        """Allow only the signed-in owner; with `changes`, also require the CSRF token."""
 
         async def endpoint(request: Request) -> WebResponse:
             try:
                 cookie = await self._cookie(request)
                 if not await self._login.is_signed_in(cookie):
-                    sentence = "Open the link that `holdfast link` prints to come in."
-                    raise _RequestRefused(401, "no_visit", sentence)  # noqa: TRY301 - one way out for all
+                    sentence = "To sign in, open the link that `holdfast link` prints."
+                    raise _RequestRefused(401, "no_visit", sentence)  # noqa: TRY301 - handled with all others
                 if changes and not is_same_secret(
                     request.headers.get(CSRF_HEADER, ""), csrf_token(cookie)
                 ):
-                    sentence = "This request did not come from the page. Please load it anew."
+                    sentence = "This request did not come from the page. Please reload the page."
                     raise _RequestRefused(403, "csrf", sentence)  # noqa: TRY301
                 return await handler(request)
             except _RequestRefused as refusal:
@@ -353,8 +357,10 @@ async def _read_body(request: Request, shape: type[_Shape]) -> _Shape:
     async for chunk in request.stream():
         data += chunk
         if len(data) > _MAX_BODY_BYTES:
-            raise _RequestRefused(413, "too_long", "This is too long: a message may have 1 MB.")
+            raise _RequestRefused(
+                413, "too_long", "This is too long: a message can have up to 1 MB."
+            )
     try:
         return msgspec.json.decode(data, type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _RequestRefused(400, "malformed", f"The request cannot be read: {error}.") from error
+        raise _RequestRefused(400, "malformed", f"The request is not valid: {error}.") from error

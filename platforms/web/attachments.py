@@ -1,4 +1,4 @@
-"""Files that come from the page: kept in a folder of ours until the gateway has fetched them."""
+"""Files uploaded by the page, kept until the gateway has fetched them."""
 
 import asyncio
 import contextlib
@@ -12,30 +12,30 @@ from platforms.core.errors import Rejected
 from sessions.values.clock import Clock
 
 MAX_FILE_BYTES = 15_000_000
-"""Bytes of a file; the HTTP port takes no body of much more."""
+"""Bytes of one file; the HTTP port accepts hardly more per request."""
 
 RETENTION_SECONDS = 30 * 86_400.0
-"""As long as a message may wait with a stopped conversation, and people may look at it."""
+"""Seconds for which a message may wait with a stopped conversation and show its files."""
 
 _CHUNK_BYTES = 1 << 18
 _REF = re.compile(r"[a-f0-9]{32}")
 
 
 class UploadTooLarge(Exception):
-    """A file has more than `LARGEST` bytes."""
+    """A file has more than `MAX_FILE_BYTES` bytes."""
 
 
 class UploadFolder:
-    """The folder; nothing blocks the loop."""
+    """The folder of uploaded files; file operations run in threads."""
 
     def __init__(self, folder: Path | None, clock: Clock) -> None:
         self._folder = folder
         self._clock = clock
 
     async def save(self, chunks: AsyncIterator[bytes]) -> tuple[str, int]:
-        """Keep a file; gives its name here, and its size."""
+        """Store a file; return reference and size."""
         if self._folder is None:
-            msg = "There is no place to keep files in."
+            msg = "No folder for files is configured."
             raise Rejected(msg)
         await asyncio.to_thread(self._delete_expired, self._folder)
         ref = secrets.token_hex(16)
@@ -48,17 +48,17 @@ class UploadFolder:
         return ref, size
 
     def path_of(self, ref: str) -> Path | None:
-        """Where a file is; None when it is not there, or no more."""
+        """Return the path of a file; None if the file is missing."""
         if self._folder is None or not _REF.fullmatch(ref):
             return None
         path = self._folder / ref
         return path if path.is_file() else None
 
     async def read(self, ref: str, name: str) -> AsyncIterator[bytes]:
-        """Give a file piece by piece."""
+        """Read a file in chunks."""
         path = self.path_of(ref)
         if path is None:
-            msg = f"{name} is not there any more."
+            msg = f"{name} is no longer available."
             raise Rejected(msg)
         file = await asyncio.to_thread(path.open, "rb")
         try:
@@ -70,10 +70,10 @@ class UploadFolder:
     def _delete_expired(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         before = self._clock.now() / 1000 - RETENTION_SECONDS
-        for each in folder.iterdir():
-            with contextlib.suppress(FileNotFoundError):  # another that arrives just now is renamed
-                if each.stat().st_mtime < before:
-                    each.unlink()
+        for path in folder.iterdir():
+            with contextlib.suppress(FileNotFoundError):  # a concurrent upload may rename a file
+                if path.stat().st_mtime < before:
+                    path.unlink()
 
 
 async def _write_file(path: Path, chunks: AsyncIterator[bytes]) -> int:
@@ -82,7 +82,7 @@ async def _write_file(path: Path, chunks: AsyncIterator[bytes]) -> int:
     try:
         async for piece in chunks:
             size += len(piece)
-            if size > MAX_FILE_BYTES:  # only who is listened to to the end hears why it is refused
+            if size > MAX_FILE_BYTES:  # browsers show a refusal only after sending everything
                 continue
             unwritten += piece
             if len(unwritten) >= _CHUNK_BYTES:
@@ -98,6 +98,6 @@ async def _write_file(path: Path, chunks: AsyncIterator[bytes]) -> int:
 
 
 def _flush_to_disk(descriptor: int, flush: Callable[[], None]) -> None:
-    """A message that names a file must find it after a power cut."""
+    """Flush to disk, so that a stored message finds the file even after a power cut."""
     flush()
     os.fsync(descriptor)

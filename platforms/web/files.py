@@ -1,4 +1,4 @@
-"""The files of the page, kept in memory; no other path can be asked for."""
+"""Static files of the page, kept in memory; no other path can be requested."""
 
 import hashlib
 from pathlib import Path
@@ -13,7 +13,7 @@ _TYPES = {
     ".svg": "image/svg+xml",
 }
 
-# Only our own files, nothing inline: words that slip through as HTML could not run anyway.
+# Own files only and nothing inline: even text that slipped through as HTML could not run.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
@@ -31,7 +31,7 @@ PAGE_HEADERS = {
 
 
 class PageFiles:
-    """Reads the page's files once."""
+    """The page's files, read once."""
 
     def __init__(self) -> None:
         self._files = {
@@ -41,13 +41,13 @@ class PageFiles:
         }
 
     def page(self, name: str, status: int = 200) -> Response:
-        """Give an HTML page; it is never cached, since it differs for who is in and who is not."""
+        """Return an HTML page, uncached because the content depends on the sign-in."""
         return Response(
             self._files[name], status, headers={**PAGE_HEADERS, "content-type": _TYPES[".html"]}
         )
 
     async def serve(self, request: Request) -> Response:
-        """Give a script, style or picture; the browser asks each time whether it has changed."""
+        """Return a script, style or picture; revalidated by the browser on every load."""
         name = request.path_params["name"]
         if name not in self._files or name.endswith(".html"):
             return Response("There is no such file.\n", 404, media_type="text/plain")

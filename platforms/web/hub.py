@@ -1,4 +1,4 @@
-"""Tells the open pages of a chat that there is something to see."""
+"""Wakes the open pages of a chat when there is something new to show."""
 
 import asyncio
 from collections.abc import Iterator
@@ -10,20 +10,20 @@ from sessions.values.clock import Clock
 
 
 class PageWatcher:
-    """One open page: woken when there is news, and told when it has to leave."""
+    """One open page: woken for news, and told when the stream must end."""
 
     def __init__(self) -> None:
         self.wakeup = asyncio.Event()
         self.has_ended = False
 
     def end(self) -> None:
-        """Let the page's stream come to its end."""
+        """End the page's stream."""
         self.has_ended = True
         self.wakeup.set()
 
 
 class PageHub:
-    """Holds the scene of every chat that is looked at or written in, and wakes its viewers."""
+    """Holds the live state of chats that are open or being answered, and wakes their pages."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -31,26 +31,26 @@ class PageHub:
         self._watchers: dict[str, set[PageWatcher]] = {}
         self.is_open = False
         self.chats_version = 0
-        """Grows whenever the list of conversations may have changed."""
+        """Increases whenever the list of conversations may have changed."""
         self.sign_outs = 0
-        """Grows whenever a visitor has signed out."""
+        """Increases with every sign-out."""
 
     @contextmanager
     def accepting_watchers(self) -> Iterator[None]:
-        """Let pages watch inside of this block; at its end every watcher has to leave."""
+        """Accept watchers for the duration of the block, then end all of them."""
         self.is_open = True
         try:
             yield
         finally:
             self.is_open = False
-            self._states.clear()  # drafts do not outlast the connection to the gateway
+            self._states.clear()  # drafts end with the connection to the gateway
             for watchers in self._watchers.values():
                 for watcher in watchers:
                     watcher.end()
 
     @contextmanager
     def watch(self, chat: str) -> Iterator[PageWatcher]:
-        """Watch a chat; ends at once when no adapter is running."""
+        """Watch a chat; the watcher ends at once if no adapter is running."""
         watcher = PageWatcher()
         self._watchers.setdefault(chat, set()).add(watcher)
         if not self.is_open:
@@ -64,47 +64,47 @@ class PageHub:
                 self._drop_if_unused(chat)
 
     def state(self, chat: str) -> LiveChatState:
-        """Give the scene of a chat."""
+        """Return the live state of a chat."""
         return self._states.setdefault(chat, LiveChatState())
 
     def now(self) -> float:
-        """Give the time by which drafts grow old."""
+        """Return the time used for the age of drafts."""
         return self._clock.monotonic()
 
     def on_user_message(self, chat: str) -> None:
-        """A message of the user is in the archive."""
+        """Handle a stored message of the user."""
         self.state(chat).rows_version += 1
         self._wake_list()
 
     def on_posted(self, chat: str, item: str) -> None:
-        """An item is in the archive."""
+        """Handle an item that is now in the archive."""
         self.state(chat).on_posted(item)
         self._wake_list()
 
     def on_edited(self, chat: str, item: str, text: str, buttons: tuple[Button, ...]) -> None:
-        """A message shows something else."""
+        """Handle an edited message."""
         self.state(chat).on_changed(item, text, buttons)
         self._wake(chat)
 
     def on_deleted(self, chat: str, item: str) -> None:
-        """A message is taken away."""
+        """Handle a deleted message."""
         self.state(chat).on_changed(item, None)
         self._wake(chat)
 
     def on_draft(self, chat: str, draft: str, text: str, status: str) -> None:
-        """An answer has grown, or is gone."""
+        """Handle an answer that has grown or was withdrawn."""
         self.state(chat).on_draft(draft, text, status, self.now())
         self._wake(chat)
 
     def on_typing(self, chat: str) -> None:
-        """Somebody is at work in the chat; that may also have changed the state of a message."""
+        """Handle a typing sign, which may also mean that the state of a message has changed."""
         scene = self.state(chat)
         scene.typing_version += 1
         scene.rows_version += 1
         self._wake(chat)
 
     def on_sign_out(self) -> None:
-        """A visitor has signed out: every open page is to see whether it was theirs."""
+        """Handle a sign-out: every open page must check its own visit."""
         self.sign_outs += 1
         for chat in self._watchers:
             self._wake(chat)
@@ -115,7 +115,7 @@ class PageHub:
         self._drop_if_unused(chat)
 
     def _wake_list(self) -> None:
-        """Tell every page: the chat stands somewhere else in the list now."""
+        """Wake every page, because the order of the conversation list has changed."""
         self.chats_version += 1
         for chat in self._watchers:
             self._wake(chat)
@@ -123,7 +123,7 @@ class PageHub:
             self._drop_if_unused(chat)
 
     def _drop_if_unused(self, chat: str) -> None:
-        """Drop a scene that nobody watches and in which nothing is being written."""
+        """Drop the state of a chat without open pages and drafts."""
         scene = self._states.get(chat)
         if scene and chat not in self._watchers and not scene.drafts(self.now()):
             del self._states[chat]

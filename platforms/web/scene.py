@@ -1,8 +1,8 @@
-"""Sans-IO: what a chat shows beyond its archive, and what an open page has not been told yet.
+"""Sans-IO: live state of a chat beyond the archive, and the part seen by each page.
 
-A `LiveChatState` is the present state of a chat, a `PageView` remembers what one page was told. The page is
-sent the difference. So a slow page holds no growing queue: whatever happened in between, it is told
-the newest state once.
+A `LiveChatState` is the current state of a chat; a `PageView` remembers what one page has received.
+The page is sent the difference. So a slow page has no growing queue: the page receives the newest
+state once, whatever happened in between.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,15 +12,15 @@ import msgspec
 from platforms.core.contract import Button, TranscriptRow
 from platforms.web.wire import button_data, encode_event, row_data
 
-_RECHECKED_ROWS = 16  # rows that are looked at again for changes
-_MAX_REMEMBERED = 64  # rows whose sent form is remembered, and edits that are kept
-_DRAFT_LIFETIME_SECONDS = 600.0  # seconds after which a draft that nobody touched is given up
+_RECHECKED_ROWS = 16  # newest rows that are checked again for changes
+_MAX_REMEMBERED = 64  # rows whose sent form is remembered; also edits that are kept
+_DRAFT_LIFETIME_SECONDS = 600.0  # age at which an untouched draft is dropped
 _RUNNING_STATES = ("waiting", "running")
-_OPEN_STATES = (*_RUNNING_STATES, "held")  # states of a user's message that will change
+_OPEN_STATES = (*_RUNNING_STATES, "held")  # states of a user's message that can still change
 
 
 class DraftPreview(msgspec.Struct, frozen=True):
-    """An answer as far as it is written."""
+    """An answer as written so far."""
 
     text: str
     status: str
@@ -28,7 +28,7 @@ class DraftPreview(msgspec.Struct, frozen=True):
 
 
 class MessageChange(msgspec.Struct, frozen=True):
-    """A message was edited, or (without text) taken away."""
+    """An edited message or, without text, a deleted one."""
 
     number: int
     text: str | None
@@ -36,40 +36,41 @@ class MessageChange(msgspec.Struct, frozen=True):
 
 
 class LiveChatState:
-    """What is going on in one chat right now."""
+    """The live state of one chat."""
 
     def __init__(self) -> None:
-        self.rows_version = 0  # grows whenever the archive may have something new
-        self.typing_version = 0  # grows with every sign of life
-        self.changes_version = 0  # grows with every edit and deletion
+        self.rows_version = 0  # increases when the archive may have new rows
+        self.typing_version = 0  # increases with every typing sign
+        self.changes_version = 0  # increases with every edit and deletion
         self._changed: dict[str, MessageChange] = {}
         self._drafts: dict[str, DraftPreview] = {}
 
     def on_posted(self, item: str) -> None:
-        """An item is in the archive; the draft of it has served its purpose."""
+        """Handle an item that is now in the archive, and drop the draft."""
         self._drafts.pop(item, None)
         self.rows_version += 1
 
     def on_changed(self, item: str, text: str | None, buttons: tuple[Button, ...] = ()) -> None:
-        """A message shows something else, or nothing any more."""
+        """Handle an edited or (without text) deleted message."""
         self.changes_version += 1
         self.rows_version += 1
-        self._changed.pop(item, None)  # the newest change stands last
+        self._changed.pop(item, None)  # keep the newest change last
         self._changed[item] = MessageChange(self.changes_version, text, buttons)
         if len(self._changed) > _MAX_REMEMBERED:
             del self._changed[next(iter(self._changed))]
 
     def on_draft(self, draft: str, text: str, status: str, now: float) -> None:
-        """An answer has grown, or is gone."""
+        """Handle an answer that has grown or, without text and status, was withdrawn."""
         if not text and not status:
             self._drafts.pop(draft, None)
             return
         if draft not in self._drafts:
-            self.rows_version += 1  # a turn has begun: the state of the user's message has changed
+            # A turn has started, so the state of the user's message has changed.
+            self.rows_version += 1
         self._drafts[draft] = DraftPreview(text, status, now + _DRAFT_LIFETIME_SECONDS)
 
     def drafts(self, now: float) -> dict[str, DraftPreview]:
-        """Give the answers being written."""
+        """Return the answers being written."""
         for draft in [
             draft for draft, preview in self._drafts.items() if preview.expires_at <= now
         ]:
@@ -77,38 +78,38 @@ class LiveChatState:
         return self._drafts
 
     def changes_after(self, number: int) -> Iterator[tuple[str, MessageChange]]:
-        """Give the changes a page has not seen."""
+        """Iterate over the changes after a number."""
         return ((item, change) for item, change in self._changed.items() if change.number > number)
 
 
 class PageView:
-    """What one open page was told."""
+    """The state that one open page has received."""
 
     def __init__(self, scene: LiveChatState, after: int) -> None:
         self.last_seq = after
         """Highest `seq` the page has."""
-        self._rows_seen = -1  # nothing was read yet
+        self._rows_seen = -1  # nothing has been read yet
         self._typing = scene.typing_version
         self._changes = scene.changes_version
         self._drafts: dict[str, DraftPreview] = {}
-        self._shown: dict[str, TranscriptRow] = {}  # without the state of what is ours
+        self._shown: dict[str, TranscriptRow] = {}  # without the delivery state of answers
 
     def needs_rows(self, scene: LiveChatState) -> bool:
-        """Say whether the archive should be read again; takes note that it will be."""
+        """Return True if the archive should be read again; assumes that the caller then does so."""
         wanted = self._rows_seen != scene.rows_version
         self._rows_seen = scene.rows_version
         return wanted
 
     def force_reread(self) -> None:
-        """Read the archive at the next chance, whatever the scene says."""
+        """Make the next `needs_rows` return True."""
         self._rows_seen = -1
 
     @property
     def reread_after(self) -> int:
-        """Read the archive after this `seq`: new rows, and those that may have changed.
+        """The `seq` after which to read the archive: new rows, and rows that may have changed.
 
-        An item may become visible later than one that was stored after it, so some rows before
-        the last one are always looked at again.
+        An item may become visible later than one stored after it, so some rows before the last one
+        are always read again.
         """
         rows = list(self._shown.values())
         again = [row.seq for row in rows[-_RECHECKED_ROWS:]]
@@ -117,11 +118,11 @@ class PageView:
 
     @property
     def has_running_message(self) -> bool:
-        """Say whether a message of the user is being worked on."""
+        """True while a message of the user waits or is being answered."""
         return any(row.state in _RUNNING_STATES for row in self._shown.values())
 
     def row_events(self, rows: Sequence[TranscriptRow]) -> Iterator[bytes]:
-        """Give the events for rows that the page does not have, or not in this form."""
+        """Yield events for rows that the page does not have in this form."""
         for read in rows:
             row = read if read.author == "user" else msgspec.structs.replace(read, state="")
             if self._shown.get(row.id) == row:
@@ -132,7 +133,7 @@ class PageView:
         self._trim_remembered()
 
     def live_events(self, scene: LiveChatState, now: float) -> Iterator[bytes]:
-        """Give the events for what has happened beside the archive."""
+        """Yield events for changes outside the archive."""
         for item, change in scene.changes_after(self._changes):
             if change.text is None:
                 yield encode_event("delete", {"id": item})
@@ -163,7 +164,7 @@ class PageView:
 
 
 def _text_change(before: DraftPreview | None, preview: DraftPreview) -> dict[str, str]:
-    """Only what was appended, when the text has only grown."""
+    """Return only the appended text if the text has only grown."""
     if before is not None and preview.text.startswith(before.text):
         return {"add": preview.text[len(before.text) :]}
     return {"text": preview.text}

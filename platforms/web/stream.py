@@ -1,4 +1,4 @@
-"""The live stream of one open page: rows from the archive, drafts and signs of life as events."""
+"""The event stream of one open page: rows of the archive, drafts and typing signs."""
 
 import asyncio
 import logging
@@ -15,31 +15,30 @@ from platforms.web.wire import KEEPALIVE, encode_event
 _log = logging.getLogger(__name__)
 
 PAGE_ROWS = 100  # rows in one read
-_SEND_TIMEOUT_SECONDS = 30.0  # a reader that takes nothing for so long is let go
+_SEND_TIMEOUT_SECONDS = 30.0  # a reader that accepts nothing for so long is disconnected
 _READ_TIMEOUT_SECONDS = 30.0
-_RUNNING_POLL_SECONDS = (
-    2.0  # while a message of the user waits or runs, its state is looked at so often
-)
+_RUNNING_POLL_SECONDS = 2.0
+"""Interval at which the state of a message that waits or runs is checked."""
 
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),  # nginx would hold the events back
+    (b"x-accel-buffering", b"no"),  # nginx would buffer the events
 ]
 
 
 class EventStream(msgspec.Struct, frozen=True, kw_only=True):
-    """An ASGI response that lasts until its reader leaves or the adapter stops."""
+    """An ASGI response that lasts until the reader leaves or the adapter stops."""
 
     address: Address
     archive: Archive
     hub: PageHub
-    after: int  # the last row the page has; 0 for none
+    after: int  # `seq` of the last row the page has; 0 for none
     keepalive: float
-    is_signed_in: Callable[[], Awaitable[bool]]  # whether its reader is still let in
+    is_signed_in: Callable[[], Awaitable[bool]]  # checked during silence and after sign-outs
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
-        """Answer the request."""
+        """Stream events to the client."""
         with self.hub.watch(self.address.chat) as watcher:
             try:
                 async with asyncio.TaskGroup() as group:
@@ -47,7 +46,9 @@ class EventStream(msgspec.Struct, frozen=True, kw_only=True):
                     await self._write(watcher, send)
                     leaving.cancel()
             except* TimeoutError:
-                _log.info("A page that took nothing for %g s was let go.", _SEND_TIMEOUT_SECONDS)
+                _log.info(
+                    "web: disconnected a page that accepted no data for %g s", _SEND_TIMEOUT_SECONDS
+                )
 
     async def _write(self, watcher: PageWatcher, send: Send) -> None:
         await _send(send, {"type": "http.response.start", "status": 200, "headers": _HEADERS})
@@ -56,7 +57,7 @@ class EventStream(msgspec.Struct, frozen=True, kw_only=True):
         chats, departures = self.hub.chats_version, self.hub.sign_outs
         async for chunk in self._new_events(viewer, scene):
             await _send(send, _body(chunk))
-        # The page now knows everything; a draft that it holds beyond these is out of date.
+        # The page is now up to date; any other draft still shown is outdated.
         drafts = list(scene.drafts(self.hub.now()))
         await _send(send, _body(encode_event("ready", {"drafts": drafts})))
         silent = 0.0
@@ -66,12 +67,12 @@ class EventStream(msgspec.Struct, frozen=True, kw_only=True):
                 if viewer.has_running_message
                 else self.keepalive
             )
-            called = await _wait_for(watcher.wakeup, patience)
-            if not called:
-                viewer.force_reread()  # that nobody called proves nothing
+            woken = await _wait_for(watcher.wakeup, patience)
+            if not woken:
+                viewer.force_reread()  # not every change wakes the page
                 silent += patience
             watcher.wakeup.clear()
-            if not called or departures != self.hub.sign_outs:
+            if not woken or departures != self.hub.sign_outs:
                 departures = self.hub.sign_outs
                 if not await self.is_signed_in():
                     break
@@ -99,10 +100,10 @@ class EventStream(msgspec.Struct, frozen=True, kw_only=True):
             yield chunk
 
     async def _rows(self, viewer: PageView) -> AsyncIterator[Sequence[TranscriptRow]]:
-        """Read what the page may not have, page by page, oldest first."""
+        """Read the rows the page may lack, in batches, oldest first."""
         floor, last = viewer.reread_after, viewer.last_seq
         rows = await self._read(floor)
-        if floor == 0:  # these are the newest; there may be more between them and what it has
+        if floor == 0:  # the newest rows; there may be more between them and those of the page
             newest = rows
             while last and newest and last + 1 < newest[0].seq:
                 between = [row for row in await self._read(last) if row.seq < newest[0].seq]
@@ -112,7 +113,7 @@ class EventStream(msgspec.Struct, frozen=True, kw_only=True):
                 last = between[-1].seq
             yield newest
             return
-        while rows:  # a page may be short without being the last: not all that is stored is shown
+        while rows:  # a short batch need not be the last, because some stored rows are not shown
             yield rows
             rows = await self._read(rows[-1].seq)
 

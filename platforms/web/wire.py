@@ -1,4 +1,4 @@
-"""Sans-IO: what travels between page and daemon: names, bodies, events."""
+"""Sans-IO: names, request bodies and events exchanged between page and daemon."""
 
 import re
 from collections.abc import Sequence
@@ -8,9 +8,9 @@ import msgspec
 
 from platforms.core.contract import Button, ChatSummary, File, TranscriptRow
 
-MAX_FILES = 20  # with one message
+MAX_FILES = 20  # per message
 INLINE_MEDIA_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""Files that the page shows in place; all others are offered for keeping."""
+"""Media types shown in the page; all other files are offered for download."""
 
 _CHAT = re.compile(r"[A-Za-z0-9_-]{4,40}")
 
@@ -18,7 +18,7 @@ MessageId = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
 
 
 class UploadRef(msgspec.Struct, frozen=True):
-    """A file that was handed over before the message that it belongs to."""
+    """A file that was uploaded before the message."""
 
     ref: Annotated[str, msgspec.Meta(pattern=r"^[a-f0-9]{32}$")]
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
@@ -26,7 +26,7 @@ class UploadRef(msgspec.Struct, frozen=True):
 
 
 class NewMessage(msgspec.Struct, frozen=True):
-    """What the page posts; a repeat after a lost response carries the same id."""
+    """A message from the page; a repeat after a lost response carries the same id."""
 
     id: MessageId
     text: str = ""
@@ -34,7 +34,7 @@ class NewMessage(msgspec.Struct, frozen=True):
 
 
 class ButtonPress(msgspec.Struct, frozen=True):
-    """A button of ours was pressed."""
+    """A pressed button."""
 
     id: MessageId
     action: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
@@ -42,29 +42,29 @@ class ButtonPress(msgspec.Struct, frozen=True):
 
 
 class PageError(msgspec.Struct, frozen=True):
-    """Why a request was refused: a word for programs and a sentence for people."""
+    """A refusal: a word for programs and a sentence for people."""
 
     type: str
     message: str
 
 
 def is_chat(name: str) -> bool:
-    """Say whether a conversation may be called this."""
+    """Return True if a conversation may have this name."""
     return _CHAT.fullmatch(name) is not None
 
 
 def normalize_text(text: str) -> str:
-    """Words as they are stored: no end-of-text byte, which databases refuse, one kind of newline."""
+    """Replace NUL, which databases refuse, and CRLF."""
     return text.replace("\r\n", "\n").replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def encode_error(kind: str, message: str) -> bytes:
-    """Write a refusal the way every HTTP answer of ours does."""
+    """Encode a refusal in the error format of the HTTP interface."""
     return msgspec.json.encode({"error": PageError(kind, message)})
 
 
 def encode_event(name: str, data: object, event_id: int | None = None) -> bytes:
-    """Write one server-sent event; JSON has no bare newlines, so one data line is enough."""
+    """Encode one server-sent event; JSON has no raw newlines, so one data line is enough."""
     head = f"id: {event_id}\n" if event_id is not None else ""
     return f"{head}event: {name}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"
 
@@ -73,7 +73,7 @@ KEEPALIVE = b": keepalive\n\n"
 
 
 def row_data(row: TranscriptRow) -> dict[str, object]:
-    """Write a row for the page. How far the delivery of an answer is does not concern it."""
+    """Convert a row for the page, without the delivery state of answers."""
     return {
         "id": row.id,
         "seq": row.seq,
@@ -87,7 +87,7 @@ def row_data(row: TranscriptRow) -> dict[str, object]:
 
 
 def _file_data(row: TranscriptRow, place: int, file: File) -> dict[str, object]:
-    """Write a file; where ours are on the disk does not concern the page."""
+    """Convert a file for the page, without paths on the disk."""
     data: dict[str, object] = {
         "name": file.name,
         "type": file.media_type,
@@ -98,10 +98,10 @@ def _file_data(row: TranscriptRow, place: int, file: File) -> dict[str, object]:
 
 
 def button_data(buttons: Sequence[Button]) -> list[dict[str, str]]:
-    """Write buttons for the page."""
+    """Convert buttons for the page."""
     return [{"label": button.label, "action": button.action} for button in buttons]
 
 
 def chat_data(chat: ChatSummary) -> dict[str, object]:
-    """Write a line of the conversation list for the page."""
+    """Convert a line of the conversation list for the page."""
     return {"id": chat.chat, "title": chat.title, "at": chat.updated_at}

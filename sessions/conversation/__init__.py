@@ -1,1 +1,8 @@
-"""Conversations: the state machine, its actor and the pool of actors."""
+"""One conversation at a time: decisions, execution and the pool.
+
+machine  the pure state machine: event in, changes and effects out
+events   state, events and effects of a conversation
+actor    owner of one conversation: applies events, commits changes, runs the turn
+pool     all actors in memory, recovery at start, drain at shutdown
+expiry   the reset policy
+"""

@@ -1,6 +1,6 @@
-"""One conversation's owner: takes its events one by one and makes the machine's decisions true.
+"""Owner of one conversation: handles events one by one and carries out the machine's decisions.
 
-It knows neither platforms nor models: what it needs of them it gets as `ActorHost`.
+The actor knows neither platforms nor models; `ActorHost` connects the actor to both.
 """
 
 import asyncio
@@ -62,58 +62,58 @@ SHUTDOWN_TIMEOUT_SECONDS = 5.0
 
 
 class EventNotHandled(Exception):
-    """An event could not be carried out; the log says why."""
+    """An event could not be handled; the log has the reason."""
 
 
 class TurnHandle(Protocol):
-    """A turn under way."""
+    """A running turn."""
 
     async def run(self) -> TurnEnded:
-        """Work until the answer is whole or cannot be had; cancelled for `/stop`."""
+        """Run until the answer is complete or has failed; cancelled for `/stop`."""
         ...
 
     def abort(self, cause: str) -> tuple[Change, ...]:
-        """From now on nothing it does counts; what it has so far, as changes."""
+        """Discard all later results of the turn; return the changes that keep the partial ones."""
         ...
 
     def end_after_crash(self, error: Exception) -> TurnEnded:
-        """An error nobody expected ended it; the user must still be told."""
+        """Return the end of a turn that raised an unexpected error, with a notice for the user."""
         ...
 
     def partial_text(self) -> str:
-        """The visible text so far."""
+        """Return the visible text so far."""
         ...
 
     def steer(self, messages: tuple[Message, ...], reply_to: str) -> None:
-        """The answer to its wish for messages that steer it, and what it is a reply to now."""
+        """Deliver the steering messages the turn asked for, and the new message to reply to."""
         ...
 
 
 class ActorHost(Protocol):
-    """What the owner of a conversation needs from outside."""
+    """Services that an actor needs from outside."""
 
     def read_pending(self, entry: InboxEntry) -> PendingMessage:
-        """Read a stored message."""
+        """Decode a stored message."""
         ...
 
     def start_changes(self, key: str, start: StartTask) -> tuple[Change, ...]:
-        """What becomes durable together with the start of a turn."""
+        """Return the changes to commit in the same transaction as the turn's start."""
         ...
 
     def create_turn(self, key: str, start: StartTask, post: Callable[[Event], None]) -> TurnHandle:
-        """Prepare a turn; its `run` is called next. `post` takes what it has for its owner."""
+        """Create a turn, whose `run` is called next; `post` sends events to the actor."""
         ...
 
     async def recover_turn(self, turn: Turn, running: RunningTurn) -> TurnCrashed:
-        """Look at what a dead process left of a turn."""
+        """Determine how to recover a turn that a dead process left running."""
         ...
 
     def notice_changes(self, says: Iterable[SendNotice]) -> tuple[Change, ...]:
-        """Notices as things to be shown."""
+        """Return the changes that put notices into the outbox."""
         ...
 
     def on_committed(self, changes: tuple[Change, ...]) -> None:
-        """These are durable now; show what is to be shown."""
+        """Handle committed changes, such as new items to deliver."""
         ...
 
 
@@ -122,7 +122,7 @@ def _never(_key: str) -> bool:
 
 
 class ActorServices(msgspec.Struct, frozen=True, kw_only=True):
-    """What all owners have in common."""
+    """Services shared by all actors."""
 
     store: SessionStore
     host: ActorHost
@@ -131,11 +131,11 @@ class ActorServices(msgspec.Struct, frozen=True, kw_only=True):
     expiry_policy: Callable[[], ExpiryPolicy]
     queue_limit: Callable[[], int]
     tasks: asyncio.TaskGroup
-    auto_resumes: Callable[[str], bool] = _never  # by key, see `State.goes_on`
+    auto_resumes: Callable[[str], bool] = _never  # by key, see `ConversationState.auto_resume`
 
 
 class Actor:
-    """The one owner of one conversation."""
+    """The single owner of one conversation."""
 
     def __init__(
         self,
@@ -153,17 +153,17 @@ class Actor:
         self._mailbox: deque[tuple[Event, asyncio.Future[ConversationState] | None]] = deque()
         self._working = self._abandoned = False
         self._worker: asyncio.Task[None] | None = None
-        self._turn: RunningTurn | None = None  # from its start until its end is carried out
+        self._turn: RunningTurn | None = None  # from the start until the end is handled
         self._handle: TurnHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._crashed_turns: list[TurnCrashed] = []
-        self._loaded_ids: frozenset[str] = frozenset()  # waiting rows that were seen while loading
-        self._aborted_turn_id = ""  # the id of the turn that was cut
-        self._unsaved_changes: tuple[Change, ...] = ()  # of it, until it is stored
+        self._loaded_ids: frozenset[str] = frozenset()  # waiting rows seen while loading
+        self._aborted_turn_id = ""  # id of the turn that was aborted last
+        self._unsaved_changes: tuple[Change, ...] = ()  # of the aborted turn, until committed
 
     @property
     def is_busy(self) -> bool:
-        """Whether it must be kept: something is under way, or on its way to it."""
+        """True while a turn runs or events are unhandled; a busy actor must not be evicted."""
         return self._working or self._task is not None
 
     @property
@@ -172,7 +172,7 @@ class Actor:
         return self._turn if self._task else None
 
     def post(self, event: Event, handled: asyncio.Future[ConversationState] | None = None) -> None:
-        """Take an event; the mailbox is worked off in order, by one task at a time."""
+        """Add an event to the mailbox; one task handles the mailbox in order."""
         if self._abandoned:
             if handled:
                 handled.set_exception(EventNotHandled(self.key))
@@ -185,7 +185,7 @@ class Actor:
             )
 
     def abandon(self) -> None:
-        """The process is about to end: the journal has what the next one needs."""
+        """Cancel all work as the process is ending; the next start recovers from the journal."""
         self._abandoned = True
         for task in (self._worker, self._task):
             if task:
@@ -204,7 +204,7 @@ class Actor:
                 else:
                     handled.set_exception(EventNotHandled(self.key))
         finally:
-            # No await since the mailbox was seen empty: nothing is overlooked.
+            # There was no await since the mailbox was seen empty, so no event is missed.
             self._working, self._worker = False, None
             self._on_idle()
 
@@ -214,22 +214,29 @@ class Actor:
             try:
                 await self._process_event(event)
             except Conflict:
-                # Not what was expected: look at the conversation anew, then decide again.
-                log.exception("%s: the stored state is not what was expected", self.key)
+                # Load the conversation again before deciding again.
+                log.exception(
+                    "%s: the stored state differs from the state in memory, loading it again",
+                    self.key,
+                )
                 self.state = None
                 conflicts += 1
                 if conflicts == MAX_CONFLICTS:
                     return False
             except StoreCorrupt as error:
-                # Trying again reads no damaged page; what comes next may not need it.
-                log.error("%s: %s", self.key, error)  # noqa: TRY400 - where it was met tells nothing
+                # A retry cannot read a damaged page; the next event may not need that page.
+                log.error("%s: %s", self.key, error)  # noqa: TRY400 - the traceback tells nothing
                 self.state = None
                 await self._report_damage(event)
                 return False
             except StoreError:
-                log.exception("%s: cannot write, trying again in %.1f s", self.key, pause)
+                log.exception(
+                    "%s: cannot write to the database, trying again in %.1f s", self.key, pause
+                )
             except Exception:
-                log.exception("%s: could not handle %s", self.key, type(event).__name__)
+                log.exception(
+                    "%s: unexpected error while handling %s", self.key, type(event).__name__
+                )
                 self.state = None
                 return False
             else:
@@ -238,7 +245,7 @@ class Actor:
             pause = min(pause * 2, MAX_RETRY_SECONDS)
 
     async def _report_damage(self, event: Event) -> None:
-        """Silence is no answer: whoever asked for this learns why it cannot be had."""
+        """Tell the requester that the database is damaged, because silence is no answer."""
         done: tuple[Change, ...] = ()
         if isinstance(event, MessageArrived):
             place, origin = event.pending.address, event.pending.origin
@@ -255,19 +262,19 @@ class Actor:
                     ),
                 )
         else:
-            return  # nobody waits for it
-        told = self._shared.host.notice_changes(
+            return  # no requester is waiting
+        notices = self._shared.host.notice_changes(
             (SendNotice(notice=NoticeId.DATABASE_DAMAGED_HERE, address=place, origin=origin),)
         )
         try:
-            await self._shared.store.apply(*done, *told)
+            await self._shared.store.apply(*done, *notices)
         except StoreError as error:
-            log.warning("%s: nobody can be told of that: %s", self.key, error)
+            log.warning("%s: cannot store the notice about the damage: %s", self.key, error)
         else:
-            self._shared.host.on_committed((*done, *told))
+            self._shared.host.on_committed((*done, *notices))
 
     def _release_turn(self, event: Event) -> None:
-        """A turn's end was carried out, or cannot be: then the journal has what is known of it."""
+        """Forget the turn once its end was handled or failed; the journal knows the state."""
         if isinstance(event, TurnEnded) and self._turn and self._turn.id == event.turn:
             self._turn = None
             self._unsaved_changes = ()
@@ -282,7 +289,7 @@ class Actor:
             await self._apply_event(await self._enrich(event, self.state), self.state)
 
     def _is_stale(self, event: Event, state: ConversationState) -> bool:
-        """Whether a message was read from the store, and taken, before its arrival was told."""
+        """Return True for a message that was loaded from the store and started before the event."""
         if not isinstance(event, MessageArrived) or event.pending.id not in self._loaded_ids:
             return False
         self._loaded_ids -= {event.pending.id}
@@ -313,10 +320,10 @@ class Actor:
             shared.host.on_committed(changes)
 
     def _abort_cancelled_turns(self, result: Transition) -> None:
-        """Cancel first, store second: what hangs must not hold up `/stop`."""
+        """Cancel the task before storing, so that a slow write does not delay `/stop`."""
         for act in result.effects:
             if not isinstance(act, CancelTask) or act.turn.id == self._aborted_turn_id:
-                continue  # what is decided anew after a failure was cut before
+                continue  # a decision repeated after a failure must not abort twice
             if self._handle and self._task:
                 self._aborted_turn_id = act.turn.id
                 kept = self._handle.abort(act.cause)
@@ -344,7 +351,7 @@ class Actor:
         try:
             ended.append(await handle.run())
         except Exception as error:
-            log.exception("%s: turn %s broke", self.key, turn.id)
+            log.exception("%s: turn %s raised an unexpected error", self.key, turn.id)
             ended.append(handle.end_after_crash(error))
 
     def _on_turn_task_done(self, turn: RunningTurn, ended: list[TurnEnded]) -> None:
@@ -352,7 +359,7 @@ class Actor:
         last = ended[0] if ended else TurnEnded(turn.id, TurnState.INTERRUPTED, "cancelled")
         self.post(last)
 
-    # --- reading ------------------------------------------------------------------------------
+    # --- loading ------------------------------------------------------------------------------
 
     async def _load_state(self) -> ConversationState:
         shared = self._shared
@@ -361,7 +368,7 @@ class Actor:
         earlier = await self._resumable_session(stored)
         turn = self._turn
         if turn and all(turn.id != running.id for running in stored.running):
-            turn = msgspec.structs.replace(turn, cancelling=True)  # its end is stored already
+            turn = msgspec.structs.replace(turn, cancelling=True)  # the end is already stored
             self._unsaved_changes = ()
         session = stored.active
         person = await self._last_person(stored)
@@ -385,14 +392,17 @@ class Actor:
         )
 
     async def _last_person(self, stored: ConversationSnapshot) -> str:
-        """Who asked last. What they asked is not read: of turns of old that is the only trace."""
+        """Return the last requester.
+
+        Turns stored by older versions have no `person`; read it from their inbox rows.
+        """
         turn = stored.last_turn
         if turn is None or turn.person:
             return turn.person if turn else ""
         return (await self._read_turn(turn)).person
 
     async def _resumable_session(self, stored: ConversationSnapshot) -> ResumableSession | None:
-        """The conversation that can be brought back."""
+        """Return the suspended session that can be resumed."""
         left = stored.suspended
         if left is None or left.reason is None:
             return None
@@ -400,7 +410,7 @@ class Actor:
         return ResumableSession(left.id, left.reason, asked.request if asked else "", stored.held)
 
     async def _recover_turn(self, left: Turn, person: str) -> TurnCrashed:
-        """Look at a turn that a dead process left."""
+        """Prepare the recovery of a turn that a dead process left running."""
         began = await self._read_turn(left)
         running = RunningTurn(
             id=left.id,
@@ -416,7 +426,7 @@ class Actor:
         return await self._shared.host.recover_turn(left, running)
 
     async def _enrich(self, event: Event, state: ConversationState) -> Event:
-        """Add to an event what the store knows about what it means."""
+        """Add the stored facts that the machine needs to an event."""
         shared = self._shared
         if isinstance(event, MessageRedelivered):
             return await self._enrich(await self._resolve_redelivery(event, state), state)
@@ -438,7 +448,7 @@ class Actor:
     async def _resolve_redelivery(
         self, event: MessageRedelivered, state: ConversationState
     ) -> Event:
-        """Nobody but this owner takes what waits, so what the store says now holds."""
+        """Return an arrival if the stored row still waits. Only this actor takes waiting rows."""
         if any(pending.id == event.inbox for pending in state.waiting):
             return StartWaiting()
         entry = await self._shared.store.inbox_entry(event.source, event.event)
@@ -463,7 +473,7 @@ class Actor:
         if event.turn:
             target = await self._session_of_last_turn(event.turn)
         session = await store.session(target) if target else None
-        # A turn that failed leaves its session active: its button goes on right there.
+        # A failed turn leaves the session active; the button continues in place.
         here = bool(event.turn) and event.resume_turn and session and session.id == state.session
         if session is None or not (here or session.state is SessionState.SUSPENDED):
             return msgspec.structs.replace(event, session=None)
@@ -477,7 +487,7 @@ class Actor:
         )
 
     async def _session_of_last_turn(self, turn_id: str) -> str | None:
-        """The session of this conversation whose last turn this is; an old button finds none."""
+        """Return the session in which this is the last turn; None for an outdated button."""
         store = self._shared.store
         turn = await store.turn(turn_id)
         session = await store.session(turn.session_id) if turn else None
@@ -514,7 +524,7 @@ class Actor:
 
 
 def _replaced_reason(stored: ConversationSnapshot) -> SessionReason | None:
-    """Why the conversation begins anew: its newest session ended otherwise than by a switch."""
+    """Return why the newest session ended, if the next message replaces it; None after a switch."""
     left, newest = stored.suspended, stored.newest
     if left is None or newest is None or newest.id != left.id:
         return None

@@ -1,7 +1,7 @@
-"""Sans-IO: a conversation as its owner knows it, what happens to it, and what follows.
+"""Sans-IO: state, events and effects of a conversation.
 
-`ConversationState` and its parts, then the events that `sessions.conversation.machine` decides about, then the acts it asks
-for.
+`ConversationState` comes first, then the events that `sessions.conversation.machine` decides about,
+then the effects.
 """
 
 import enum
@@ -14,7 +14,7 @@ from sessions.values.notices import NoticeId
 
 
 class BusyPolicy(enum.StrEnum):
-    """What happens to a message that comes while a turn runs."""
+    """Handling of a message that arrives while a turn is running."""
 
     QUEUE = "queue"
     STEER = "steer"
@@ -23,25 +23,24 @@ class BusyPolicy(enum.StrEnum):
 
 
 class PendingMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored message on its way to a turn."""
+    """A stored message waiting for a turn."""
 
-    id: str  # of its inbox row
+    id: str  # of the inbox row
     address: str
     person: str
     message: Message
     mode: BusyPolicy = BusyPolicy.QUEUE
-    reply_to: str = ""  # the message that its answer should be a reply to; empty: none
-    origin: str = ""  # made of what was received, for the ids of all that answers it
-    prior_messages: tuple[
-        Message, ...
-    ] = ()  # what a session that it opens begins with; or `after`: more
-    request_options: bytes = b""  # how it is to be answered; for whoever runs the turn
-    single_turn: bool = False  # its session is for it alone, and ends with its turn
-    continued_session: str = ""  # the session that it goes on in, also when that was closed
+    reply_to: str = ""  # platform id of the message to reply to; empty: none
+    origin: str = ""  # derived from the received event; ids of answers are made from it
+    prior_messages: tuple[Message, ...] = ()
+    """Messages that start the history of a new session, or extend that of `continued_session`."""
+    request_options: bytes = b""  # how to answer; opaque here, read by the turn
+    single_turn: bool = False  # the session is for this message only and ends with the turn
+    continued_session: str = ""  # session to continue, even if it was closed
 
 
 class RunningTurn(msgspec.Struct, frozen=True, kw_only=True):
-    """The turn under way; `leaving` once it was told to end and is not gone yet."""
+    """The running turn; `cancelling` from the cancellation until the task has ended."""
 
     id: str
     session: str
@@ -51,19 +50,18 @@ class RunningTurn(msgspec.Struct, frozen=True, kw_only=True):
     started_at: int
     cancelling: bool = False
     reply_to: str = ""  # as in `PendingMessage`
-    origin: str = (
-        ""  # as in `PendingMessage`; of what began it: a message, or a command to run one again
-    )
+    origin: str = ""
+    """As in `PendingMessage`, of the message or command that started the turn."""
     request_options: bytes = b""  # as in `PendingMessage`
     single_turn: bool = False  # as in `PendingMessage`
 
 
 class ResumableSession(msgspec.Struct, frozen=True):
-    """The suspended session that `/resume` would bring back."""
+    """The suspended session that `/resume` would reactivate."""
 
     session: str
     reason: SessionReason
-    request: str = ""  # what it was working on
+    request: str = ""  # of the last turn
     held: int = 0
 
 
@@ -76,20 +74,20 @@ class LastTurn(msgspec.Struct, frozen=True, kw_only=True):
     inbox: tuple[str, ...]
     messages: tuple[Message, ...]
     person: str = ""
-    reply_to: str = ""  # as in `PendingMessage`; of the last message
-    request_options: bytes = b""  # likewise
-    single_turn: bool = False  # likewise
+    reply_to: str = ""  # as in `PendingMessage`, of the last message
+    request_options: bytes = b""  # as in `PendingMessage`
+    single_turn: bool = False  # as in `PendingMessage`
 
 
 class QueueNotice(msgspec.Struct, frozen=True):
-    """The one line that says how much waits; it changes with the queue and goes with it."""
+    """The notice that shows the queue; edited as the queue changes, removed with the last message."""
 
     id: str
     address: str
 
 
 class ConversationState(msgspec.Struct, frozen=True, kw_only=True):
-    """One conversation as its owner knows it."""
+    """The state of one conversation, held by the actor."""
 
     key: str
     session: str | None = None
@@ -97,28 +95,28 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True):
     resumable: ResumableSession | None = None
     turn: RunningTurn | None = None
     waiting: tuple[PendingMessage, ...] = ()
-    person: str = ""  # who asked last; may retry and undo
+    person: str = ""  # last requester; may retry and undo
     draining: bool = False
     draining_announced: bool = False
     queue_notice: QueueNotice | None = None
-    # The next message opens a conversation in place of an interrupted one, and must say so.
     replaced_reason: SessionReason | None = None
-    # Nobody could be told of an interruption: the next message goes on in the same session.
+    """Reason of the interrupted session that the next message replaces; the notice must say so."""
     auto_resume: bool = False
+    """The interruption could not be announced, so the next message continues the same session."""
 
 
 # --- events ----------------------------------------------------------------------------------
 
 
 class MessageArrived(msgspec.Struct, frozen=True):
-    """A message is stored and waits for its turn; `expired` when the session is over age."""
+    """A stored message waits for a turn; `expired` is set if the session is too old."""
 
     pending: PendingMessage
     expired: SessionReason | None = None
 
 
 class MessageRedelivered(msgspec.Struct, frozen=True):
-    """A message came again: if it waits in the store and nobody took it, it arrives now."""
+    """A message was redelivered; a stored row that still waits without an owner arrives now."""
 
     inbox: str
     source: str
@@ -126,7 +124,7 @@ class MessageRedelivered(msgspec.Struct, frozen=True):
 
 
 class TurnEnded(msgspec.Struct, frozen=True):
-    """The turn's task is gone; `changes` is what it leaves behind."""
+    """The turn's task has ended; `changes` are committed with the end."""
 
     turn: str
     state: TurnState
@@ -135,26 +133,26 @@ class TurnEnded(msgspec.Struct, frozen=True):
 
 
 class TurnCrashed(msgspec.Struct, frozen=True, kw_only=True):
-    """The journal shows a turn as running that nobody runs: the process died in it."""
+    """The journal shows a running turn without a task, because the process died during it."""
 
     turn: RunningTurn
-    changes: tuple[Change, ...]  # the partial answer and the results of its open calls
+    changes: tuple[Change, ...]  # partial answer, and results of unfinished calls
     fields: dict[str, str | int]  # of the notice
-    resume: bool  # it is to be taken up again by itself
-    stuck: bool = False  # it was taken up too often
+    resume: bool  # resume the turn automatically
+    stuck: bool = False  # resumed too often
 
 
 class StartWaiting(msgspec.Struct, frozen=True):
-    """After loading: start what waits."""
+    """Start the next waiting message, after loading."""
 
 
 class CommandContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks, and where the answer goes."""
+    """Requester of a command, and where to answer."""
 
     address: str
     person: str
     admin: bool = False
-    inbox: str = ""  # the row that is done once the command is carried out
+    inbox: str = ""  # row to mark as done with the command
     origin: str = ""  # as in `PendingMessage`
 
 
@@ -162,8 +160,8 @@ class StopTurn(msgspec.Struct, frozen=True):
     """`/stop`, or the button below an answer that is being written."""
 
     context: CommandContext
-    turn: str = ""  # a button's: it ends this one and no other
-    quiet: bool = False  # where nothing runs, nobody is told so
+    turn: str = ""  # from a button: stop only this turn
+    quiet: bool = False  # send no notice if nothing is running
 
 
 class NewSession(msgspec.Struct, frozen=True):
@@ -173,24 +171,24 @@ class NewSession(msgspec.Struct, frozen=True):
 
 
 class ResumeSession(msgspec.Struct, frozen=True, kw_only=True):
-    """`/resume`, with the session it means, as the store shows it; None when there is none."""
+    """`/resume` of a session, as found in the store; None if there is none to resume."""
 
     context: CommandContext
     session: str | None
     held: tuple[PendingMessage, ...] = ()
-    resume_turn: bool = False  # also take up what was interrupted
-    turn: str = ""  # a button's: holds only while this is still the session's last turn
+    resume_turn: bool = False  # also continue the interrupted turn
+    turn: str = ""  # from a button: valid only while this is the session's last turn
     last: LastTurn | None = None
     title: str = ""
 
 
 class RetryTurn(msgspec.Struct, frozen=True):
-    """`/retry`; `held` belongs to the suspended session when it is the one to be retried."""
+    """`/retry`; `held` are the messages of a suspended session that is reactivated."""
 
     context: CommandContext
     last: LastTurn | None
     held: tuple[PendingMessage, ...] = ()
-    turn: str = ""  # a button's, as in `ResumeSession`
+    turn: str = ""  # from a button, as in `ResumeSession`
 
 
 class UndoTurn(msgspec.Struct, frozen=True):
@@ -201,47 +199,47 @@ class UndoTurn(msgspec.Struct, frozen=True):
 
 
 class MessageDeleted(msgspec.Struct, frozen=True):
-    """A message was deleted by its sender."""
+    """The sender deleted a message."""
 
     inbox: str
 
 
 class RequestAbandoned(msgspec.Struct, frozen=True):
-    """Nobody waits for the answer to a message any more: it need not be given."""
+    """The client of a request has left; the answer is not needed any more."""
 
     inbox: str
     origin: str  # as in `PendingMessage`
 
 
 class MessageEdited(msgspec.Struct, frozen=True):
-    """A message was edited by its sender."""
+    """The sender edited a message."""
 
     inbox: str
     message: Message
 
 
 class SteersRequested(msgspec.Struct, frozen=True):
-    """The running turn can take in messages that were sent to steer it."""
+    """The running turn can now take messages sent to steer it."""
 
     turn: str
 
 
 class RequestTranscribed(msgspec.Struct, frozen=True):
-    """The running turn found out what was asked for: it had come as speech."""
+    """The running turn has transcribed a spoken request."""
 
     turn: str
     request: str
 
 
 class Drain(msgspec.Struct, frozen=True):
-    """No new turn may begin."""
+    """Start no new turn from now on."""
 
 
 class InterruptTurn(msgspec.Struct, frozen=True):
-    """The grace is over: the running turn ends now and the session is suspended.
+    """Interrupt the running turn at the end of the grace period and suspend the session.
 
-    With `take_up` it is not suspended: the journal keeps the turn as running and the next start
-    takes it up again.
+    With `resume_after_restart` the session stays active: the journal keeps the turn as running, and
+    the next start resumes it.
     """
 
     reason: SessionReason
@@ -250,9 +248,9 @@ class InterruptTurn(msgspec.Struct, frozen=True):
 
 
 class DeleteSession(msgspec.Struct, frozen=True):
-    """A session is closed for good by its owner.
+    """Close a session permanently, on behalf of the owner.
 
-    `if_idle`: unless it is the one in use, or is about to be.
+    With `if_idle`, only if the session is neither active nor about to be continued.
     """
 
     context: CommandContext
@@ -282,24 +280,23 @@ Event = (
 )
 
 
-# --- what follows ----------------------------------------------------------------------------
+# --- effects ---------------------------------------------------------------------------------
 
 
 class StartTask(msgspec.Struct, frozen=True):
-    """Run a turn; it was made durable just before."""
+    """Run a turn whose start was just committed."""
 
     turn: RunningTurn
-    replaced_reason: SessionReason | None = (
-        None  # tell the model that an earlier conversation is not in view
-    )
+    replaced_reason: SessionReason | None = None
+    """Tell the model why the earlier conversation is not in view."""
     interrupted_request: str = ""
-    resumed: bool = False  # tell the model that it was interrupted
+    resumed: bool = False  # tell the model that the turn was interrupted
 
 
 class CancelTask(msgspec.Struct, frozen=True):
-    """End a turn's task at once; what it has so far is kept under `cause`.
+    """Cancel a turn's task at once and keep the partial results under `cause`.
 
-    With `take_up` the turn goes on after a restart: then only a checkpoint is kept.
+    With `resume_after_restart` the turn continues after a restart, so only a checkpoint is kept.
     """
 
     turn: RunningTurn
@@ -308,15 +305,15 @@ class CancelTask(msgspec.Struct, frozen=True):
 
 
 class SendNotice(msgspec.Struct, frozen=True, kw_only=True):
-    """Tell the people of a chat: an id of the notice catalogue and its fields."""
+    """Send a notice to a chat: an id of the notice catalogue, with fields."""
 
     notice: NoticeId
     address: str
     fields: dict[str, str | int] = {}
     urgent: bool = False
-    item_id: str = ""  # what it is called, where a later one is to replace it
+    item_id: str = ""  # id of the outbox item, if a later notice may replace this one
     turn: str | None = None
-    origin: str = ""  # of what it answers, as in `PendingMessage`
+    origin: str = ""  # of the answered message, as in `PendingMessage`
 
 
 class DeliverSteers(msgspec.Struct, frozen=True):
@@ -324,7 +321,7 @@ class DeliverSteers(msgspec.Struct, frozen=True):
 
     turn: str
     messages: tuple[Message, ...]
-    reply_to: str = ""  # as in `PendingMessage`; of the last of them
+    reply_to: str = ""  # as in `PendingMessage`, of the last message
 
 
 Effect = StartTask | CancelTask | SendNotice | DeliverSteers

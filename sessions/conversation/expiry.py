@@ -1,4 +1,4 @@
-"""Sans-IO: when a quiet session is too old to go on."""
+"""Sans-IO: the reset policy, which decides when a session is too old to continue."""
 
 import datetime as dt
 
@@ -8,14 +8,14 @@ from sessions.records import SessionReason
 
 
 class ExpiryPolicy(msgspec.Struct, frozen=True):
-    """The reset policy: after so many idle minutes, at an hour of the day, both, or never."""
+    """The reset policy: after a number of idle minutes, at a time of day, both, or never."""
 
     idle_minutes: int | None = None
     daily_at: dt.time | None = None
-    zone: dt.tzinfo | None = None  # None: the machine's own
+    zone: dt.tzinfo | None = None  # None: the machine's own time zone
 
     def expiry_reason(self, last_used_at: int, now: int) -> SessionReason | None:
-        """Why a session last used at `used_at` must not go on at `now` (both milliseconds)."""
+        """Return why a session last used at `last_used_at` has expired; None if it may continue."""
         if self.idle_minutes is not None and now - last_used_at >= self.idle_minutes * 60_000:
             return SessionReason.IDLE
         if self.daily_at is not None and last_used_at < self._last_reset(now, self.daily_at):

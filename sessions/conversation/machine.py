@@ -1,9 +1,66 @@
-"""Sans-IO: what becomes of one conversation, event by event.
+"""Sans-IO: the state machine of one conversation.
 
-`step` takes the state and one event and answers with the next state, the changes that make it
-durable (one transaction) and the acts that follow. The rules: one turn at a time, what waits is
-answered in order, nothing that was received is dropped without a word, and an interrupted session
-is suspended, never continued by accident.
+`step` takes the state and one event. The result is the next state, the changes that make this state
+durable (one transaction) and the effects to carry out after the commit. Only one turn runs at a
+time, waiting messages are answered in order, no received message is dropped silently, and an
+interrupted session is suspended.
+
+A turn and the session it belongs to have separate states. A cancelled turn keeps its place until
+its task has ended, although its session may be suspended or closed by then:
+
+    turn     none ───start───▶ running ───cancel───▶ cancelling
+              ▲                   │                      │
+              └──── TurnEnded ────┴────── TurnEnded ─────┘
+
+    session  none ───open────▶ active ◀──reactivate── suspended   (`resumable`)
+              ▲                 │  └─────suspend───────▶
+              └──────close──────┘
+
+A suspended session can also be closed, and a request can reactivate a closed session by naming it.
+
+"Start next" starts a turn with the first waiting message, opening a session if none is active. It
+does nothing while a turn exists, while draining, or if no message waits. `-` is "no effect".
+
+    event               no turn                     turn running               turn cancelling
+    ──────────────────  ──────────────────────────  ─────────────────────────  ───────────────────
+    MessageArrived      queue, start next (a)       queue (a, b)               queue (a)
+    MessageRedelivered  -                           -                          -
+    StartWaiting        start next                  -                          -
+    TurnEnded           -                           end turn, start next (c)   start next
+    TurnCrashed         resume it, or suspend (d)   the same                   the same
+    StopTurn            answer: nothing to stop     cancel, hold queue,        nothing to stop, but
+                                                    suspend (stop)             as for running if (e)
+    NewSession          close (new), start next     cancel, close (new)        close (new)
+    ResumeSession       switch, start next (f)      cancel, switch (f)         switch (f)
+    RetryTurn           take back, start again (g)  refuse: busy               refuse: busy
+    UndoTurn            take back the last turn     refuse: busy               refuse: busy
+    DeleteSession       close (deleted), start      cancel if its session,     close (deleted)
+                        next                        close (deleted)
+    InterruptTurn       -                           cancel, suspend (h)        -
+    RequestAbandoned    unqueue its message         cancel if its turn (c),    unqueue its message
+                                                    else unqueue its message
+    SteersRequested     deliver nothing             deliver steering messages  deliver nothing
+    RequestTranscribed  -                           replace the request        -
+    MessageEdited       replace the queued message  the same                   the same
+    MessageDeleted      unqueue the message         the same                   the same
+    Drain               start no more turns         the same                   the same
+
+(a) A full queue refuses the message with a notice. Without a turn, an expired session is closed
+    first. While draining, the first message is answered with a notice of the restart.
+(b) In mode "interrupt" the turn is cancelled and the message moves to the front of the queue,
+    unless draining.
+(c) A session for a single turn is closed with the turn.
+(d) Suspends (crash or stuck) only if the turn's session is still the active one.
+(e) A message waits in an active session: this message is about to start and counts as running.
+(f) The active session is suspended (switched) and holds its queue; the other one is reactivated
+    with the messages it held, and its last turn continues if asked for and no turn exists. The
+    button of a failed turn of the active session only continues that turn; it is refused (busy)
+    while a turn exists.
+(g) Reactivates the session of the turn if another one is active or none. Refused while draining.
+(h) With `resume_after_restart` the session stays active and the journal keeps the turn running.
+
+`NewSession`, `ResumeSession`, `RetryTurn` and `UndoTurn` are refused for anyone but the last
+requester and admins.
 """
 
 from collections.abc import Callable
@@ -70,7 +127,7 @@ _EXPIRED_NOTICES = {
 
 
 class StepContext(msgspec.Struct, frozen=True):
-    """What a step may use besides state and event."""
+    """Inputs of a step besides state and event."""
 
     now: int
     new_id: Callable[[str], str]
@@ -78,7 +135,7 @@ class StepContext(msgspec.Struct, frozen=True):
 
 
 class Transition(msgspec.Struct):
-    """The outcome of a step, built up by it."""
+    """The outcome of a step, filled in while the step runs."""
 
     state: ConversationState
     changes: list[Change] = []
@@ -86,13 +143,13 @@ class Transition(msgspec.Struct):
 
 
 def step(state: ConversationState, event: Event, env: StepContext) -> Transition:
-    """Decide what one event does to the conversation."""
+    """Return the next state, changes and effects for one event."""
     result = Transition(state)
     match event:
         case MessageArrived():
             _on_message_arrived(result, event, env)
         case MessageRedelivered():
-            pass  # its owner found that it was taken
+            pass  # the actor already found a turn for this message
         case TurnEnded():
             _on_turn_ended(result, event, env)
         case TurnCrashed():
@@ -140,7 +197,7 @@ def step(state: ConversationState, event: Event, env: StepContext) -> Transition
 
 
 def _set_notice_origins(result: Transition, event: Event) -> None:
-    """Say of notices what they answer; those that know it already answer something else."""
+    """Set the origin of notices that answer this event; keep an origin that is already set."""
     match event:
         case MessageArrived(pending=asked):
             origin = asked.origin
@@ -168,8 +225,8 @@ def _set_notice_origins(result: Transition, event: Event) -> None:
 
 def _on_message_arrived(result: Transition, event: MessageArrived, env: StepContext) -> None:
     state, pending = result.state, event.pending
-    others = tuple(each for each in state.waiting if each.id != pending.id)
-    known = len(others) < len(state.waiting)  # read back from the store before it was announced
+    others = tuple(p for p in state.waiting if p.id != pending.id)
+    known = len(others) < len(state.waiting)  # loaded from the store before the event arrived
     if not known and len(others) >= env.queue_limit:
         result.changes.append(SetInbox(ids=(pending.id,), state=InboxState.REFUSED, at=env.now))
         result.effects.append(
@@ -180,10 +237,9 @@ def _on_message_arrived(result: Transition, event: MessageArrived, env: StepCont
             )
         )
         return
-    meant = (
-        pending.continued_session == state.session
-    )  # whoever names a session does not mean a fresh one
-    if event.expired and state.turn is None and state.session and not meant:
+    # A message that names a session does not ask for a fresh one.
+    continues = pending.continued_session == state.session
+    if event.expired and state.turn is None and state.session and not continues:
         result.changes.append(
             SetSession(state.session, SessionState.CLOSED, event.expired, env.now)
         )
@@ -219,7 +275,7 @@ def _on_message_arrived(result: Transition, event: MessageArrived, env: StepCont
 
 
 def _update_queue_notice(result: Transition, before: ConversationState, env: StepContext) -> None:
-    """Let the line about what waits say what is true after this step, or take it away."""
+    """Update the queue notice to match the state after this step, or remove the notice."""
     state = result.state
     line, turn = state.queue_notice, state.turn
     if line is None:
@@ -245,7 +301,7 @@ def _update_queue_notice(result: Transition, before: ConversationState, env: Ste
 
 
 def _start_next(result: Transition, env: StepContext) -> None:
-    """Begin the next turn if one may begin."""
+    """Start the next turn if one may start."""
     state = result.state
     if state.turn or state.draining or not state.waiting:
         return
@@ -277,7 +333,7 @@ def _start_next(result: Transition, env: StepContext) -> None:
         fresh_after = None
         if after == state.session:
             before = taken[0].prior_messages
-    told = fresh_after in _INTERRUPTION_REASONS
+    interrupted = fresh_after in _INTERRUPTION_REASONS
     _start_turn(
         result,
         tuple(p.id for p in taken),
@@ -286,12 +342,12 @@ def _start_next(result: Transition, env: StepContext) -> None:
         env,
         origin=taken[-1].origin,
         fresh_after=fresh_after,
-        interrupted_request=request if told else "",
+        interrupted_request=request if interrupted else "",
     )
 
 
 def _next_batch(waiting: tuple[PendingMessage, ...]) -> tuple[PendingMessage, ...]:
-    """The first that waits; where it may be joined with those behind it, these too."""
+    """Return the first waiting message, with the ones behind it that may be joined to it."""
     taken = 1
     if waiting[0].mode is BusyPolicy.COLLECT:
         while taken < len(waiting) and waiting[taken].mode is BusyPolicy.COLLECT:
@@ -320,7 +376,7 @@ def _start_turn(
     resumed: bool = False,
 ) -> None:
     state = result.state
-    assert state.session is not None  # noqa: S101 - every caller opened or has a session
+    assert state.session is not None  # noqa: S101 - every caller has opened a session
     asked = messages or (source.messages if isinstance(source, LastTurn) else ())
     request = request_text(asked[-1])[:MAX_REQUEST_CHARS] if asked else ""
     turn = RunningTurn(
@@ -367,7 +423,7 @@ def _on_turn_ended(result: Transition, event: TurnEnded, env: StepContext) -> No
 
 
 def _close_single_turn_session(result: Transition, turn: RunningTurn, env: StepContext) -> None:
-    """Close a session that was for one turn alone."""
+    """Close a session that exists for a single turn."""
     if turn.single_turn and result.state.session == turn.session:
         closed = SetSession(turn.session, SessionState.CLOSED, SessionReason.ANSWERED, env.now)
         result.changes.append(closed)
@@ -375,7 +431,7 @@ def _close_single_turn_session(result: Transition, turn: RunningTurn, env: StepC
 
 
 def _cancel_running(result: Transition, state: TurnState, cause: str, env: StepContext) -> None:
-    """Tell the running turn to leave; from now on nothing it does counts."""
+    """Cancel the running turn; later results do not count."""
     turn = result.state.turn
     if turn is None or turn.cancelling:
         return
@@ -435,7 +491,7 @@ def _suspend(
 
 
 def _hold_waiting(result: Transition, env: StepContext) -> int:
-    """Keep what waits with the session that is about to be suspended; say how much it is."""
+    """Hold the waiting messages with the session about to be suspended; return their number."""
     state = result.state
     if state.waiting and state.session:
         ids = tuple(p.id for p in state.waiting)
@@ -457,7 +513,7 @@ def _on_stop(result: Transition, event: StopTurn, env: StepContext) -> None:
             SendNotice(notice=NoticeId.NOTHING_TO_STOP, address=event.context.address, urgent=True)
         )
         return
-    # A turn that is leaving to make room for the next message counts as that message's start.
+    # A turn cancelled to make room for the next message counts as that message's start.
     if turn is None or state.session is None or (turn.cancelling and not state.waiting):
         if not event.quiet:
             result.effects.append(
@@ -482,7 +538,7 @@ def _on_stop(result: Transition, event: StopTurn, env: StepContext) -> None:
 
 
 def _check_permission(result: Transition, by: CommandContext) -> bool:
-    """Whether somebody may change the course of the conversation: its last requester, an admin."""
+    """Return True for the last requester and admins; send a notice to anyone else."""
     if by.admin or result.state.person in {"", by.person}:
         return True
     result.effects.append(SendNotice(notice=NoticeId.NOT_YOURS, address=by.address))
@@ -542,7 +598,7 @@ def _on_resume(result: Transition, event: ResumeSession, env: StepContext) -> No
 def _continue_last_turn(
     result: Transition, last: LastTurn, event: ResumeSession, env: StepContext
 ) -> None:
-    """Take up the last turn of the active session, which failed."""
+    """Continue the last turn of the active session, which failed."""
     if result.state.turn:
         result.effects.append(SendNotice(notice=NoticeId.BUSY, address=event.context.address))
     elif result.state.draining:
@@ -557,7 +613,7 @@ def _continue_last_turn(
 def _activate_session(
     result: Transition, session: str, held: tuple[PendingMessage, ...], env: StepContext
 ) -> None:
-    """Make a suspended session the active one, with what waited in it."""
+    """Reactivate a suspended session together with the held messages."""
     if result.state.session:
         count = _hold_waiting(result, env)
         _suspend(result, SessionReason.SWITCHED, "", env, count)
@@ -593,7 +649,7 @@ def _on_retry(result: Transition, event: RetryTurn, env: StepContext) -> None:
     if state.session != last.session:
         _activate_session(result, last.session, event.held, env)
     result.changes.append(TakeBackTurn(last.session, last.id, env.now))
-    here = event.context.address == last.address  # elsewhere there is no message to reply to
+    here = event.context.address == last.address  # a message in another chat cannot be replied to
     source = msgspec.structs.replace(
         last,
         person=event.context.person,
@@ -640,9 +696,7 @@ def _on_delete(result: Transition, event: DeleteSession, env: StepContext) -> No
 
 
 def _is_in_use(state: ConversationState, session: str) -> bool:
-    return state.session == session or any(
-        each.continued_session == session for each in state.waiting
-    )
+    return state.session == session or any(p.continued_session == session for p in state.waiting)
 
 
 # --- edits, steering, shutdown ---------------------------------------------------------------
@@ -657,7 +711,7 @@ def _on_message_deleted(result: Transition, event: MessageDeleted, env: StepCont
 
 
 def _on_request_abandoned(result: Transition, event: RequestAbandoned, env: StepContext) -> None:
-    """End the turn without suspending its session: nobody is there to bring it back."""
+    """End the turn without suspending its session, because no client is left to resume it."""
     turn = result.state.turn
     if turn and not turn.cancelling and turn.origin == event.origin:
         _cancel_running(result, TurnState.STOPPED, "left", env)

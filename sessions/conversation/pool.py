@@ -1,4 +1,4 @@
-"""All conversations in memory: finds the owner of each, lets go of quiet ones, drains at the end."""
+"""Actors of all conversations in use: lookup, eviction, recovery at start, drain at shutdown."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ _EVICTION_CHECKS = 16
 
 
 class SessionPool:
-    """One actor per conversation that is in use."""
+    """One actor per conversation in use."""
 
     def __init__(self, shared: ActorServices, *, max_actors: int = MAX_ACTORS) -> None:
         self._shared = shared
@@ -41,7 +41,7 @@ class SessionPool:
     def post(
         self, key: str, event: Event, handled: asyncio.Future[ConversationState] | None = None
     ) -> None:
-        """Give an event to the owner of a conversation."""
+        """Put an event into the mailbox of a conversation."""
         actor = self._actors.get(key)
         if actor is None:
             self._evict_idle_actors()
@@ -53,29 +53,29 @@ class SessionPool:
         actor.post(event, handled)
 
     async def ask(self, key: str, event: Event) -> ConversationState:
-        """Give an event and wait until it was carried out; answers with the state after it.
+        """Post an event and return the state after it was handled.
 
-        Raises `EventNotHandled` when that was not possible.
+        Raises `EventNotHandled` if the event could not be handled.
         """
         handled: asyncio.Future[ConversationState] = asyncio.get_running_loop().create_future()
         self.post(key, event, handled)
         return await handled
 
     def running_turns(self) -> tuple[tuple[str, RunningTurn], ...]:
-        """The turns under way, with the keys of their conversations."""
+        """Return the running turns, each with the conversation's key."""
         return tuple(
             (key, turn) for key, actor in self._actors.items() if (turn := actor.running_turn)
         )
 
     def busy_keys(self) -> tuple[str, ...]:
-        """Conversations in which a turn runs, or something is on its way to it."""
+        """Return the keys of conversations with a running turn or unhandled events."""
         return tuple(key for key, actor in self._actors.items() if actor.is_busy)
 
     def _evict_idle_actors(self) -> None:
-        """Let go of the longest unused; the check and the letting go have no await between.
+        """Evict the least recently used idle actors; there is no await between check and eviction.
 
-        Of many that are all at work only a few are looked at for each new one. They go to the end
-        of the line: they are in use.
+        Only a few busy actors are checked per new conversation. They move to the end of the order,
+        because they are in use.
         """
         for _ in range(_EVICTION_CHECKS):
             if len(self._actors) < self._max_actors:
@@ -88,7 +88,7 @@ class SessionPool:
 
     @contextlib.contextmanager
     def closing(self) -> Iterator[None]:
-        """At the end nothing keeps the process: what is still under way is in the journal."""
+        """Abandon all actors on exit; the journal has every unfinished turn."""
         try:
             yield
         finally:
@@ -96,7 +96,7 @@ class SessionPool:
                 actor.abandon()
 
     async def recover(self, keys: Iterable[str]) -> None:
-        """After a start: take up what waits, and what a dead process left running."""
+        """Resume waiting messages and unfinished turns after a start."""
         loop = asyncio.get_running_loop()
         handled = []
         for key in keys:
@@ -104,11 +104,14 @@ class SessionPool:
             self.post(key, StartWaiting(), handled[-1])
         try:
             async with asyncio.timeout(RECOVERY_TIMEOUT_SECONDS):
-                for each in handled:
-                    with contextlib.suppress(EventNotHandled):  # a broken one holds up no other
-                        await each
+                for future in handled:
+                    with contextlib.suppress(EventNotHandled):  # do not hold up the others
+                        await future
         except TimeoutError:
-            log.warning("not all conversations are taken up yet; the others need not wait")
+            log.warning(
+                "recovery takes longer than %.0f s in some conversations; not waiting for them",
+                RECOVERY_TIMEOUT_SECONDS,
+            )
 
     async def drain(
         self,
@@ -117,10 +120,11 @@ class SessionPool:
         make_interrupt: Callable[[str, RunningTurn], InterruptTurn],
         is_waiting: Callable[[RunningTurn], bool] = lambda _: False,
     ) -> int:
-        """Begin no turn any more, let the running ones finish, then interrupt the rest.
+        """Start no more turns, let the running ones finish, then interrupt the rest.
 
-        One that `waits` for somebody is interrupted at once: it may be hours until they answer.
-        `hurry` ends the grace at once. Returns how many turns were interrupted.
+        A turn for which `is_waiting` is true waits for a person and is interrupted at once, because
+        the answer may take hours. `skip_grace` ends the grace period early. Returns the number of
+        interrupted turns.
         """
         self._draining = True
         for key in tuple(self._actors):
@@ -152,11 +156,11 @@ class SessionPool:
         return len(interrupted)
 
     def recheck_drain(self) -> None:
-        """A turn waits for somebody now: while everything comes to its end, that counts."""
+        """Check again which turns are waiting, because one has started to wait during a drain."""
         self._actor_idle.set()
 
     async def wait_until_idle(self) -> None:
-        """Wait for a moment in which no turn runs; others may begin as ever."""
+        """Wait until no turn is running; new turns may still start."""
         await self._wait_for_turns(lambda: None)
 
     async def _wait_for_turns(self, on_change: Callable[[], None]) -> None:

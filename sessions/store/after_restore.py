@@ -1,8 +1,8 @@
-"""What becomes of a copy of a database that takes the place of a newer state.
+"""Closes the open work of a restored copy, which replaces a newer state.
 
-Between the moment of the copy and now a daemon may have answered what waited in it, sent what was
-to be shown, and carried out what was allowed. None of that may happen twice: it is over, and who
-restores is told how much it is.
+Since the copy was made, a daemon may have answered waiting messages, delivered items and run
+allowed calls. None of that may happen twice, so the open work is closed, and the operator is told
+how much there was.
 """
 
 import msgspec
@@ -22,7 +22,7 @@ from sessions.store.schema import approvals, inbox, outbox, sessions, shelves, t
 
 RESTORED_REASON = "restored from a backup: it may have been done since"
 SHELF, MOMENT = "restored", "at"
-"""Where the moment of a restore stands: what was written before it may be answered already."""
+"""Shelf and name of the restore time; earlier messages may already have been answered."""
 
 _OPEN_ITEMS = (ItemState.PENDING.value, ItemState.ATTEMPTING.value, ItemState.UNKNOWN.value)
 _NOW = given("now", type_=sa.BigInteger())
@@ -47,7 +47,7 @@ _END_RUNNING = (
     .where(inbox.c.state == InboxState.RUNNING.value)
     .values(state=InboxState.DONE.value, settled_at=_NOW)
 )
-# What waited behind a session is brought back with it; what had none has nowhere to be kept.
+# Waiting messages are held with the session that was just suspended, if there is one.
 _suspended_session = (
     sa.select(sa.func.max(sessions.c.id))
     .where(
@@ -85,17 +85,17 @@ _END_QUESTIONS = (
 
 
 class ClosedWork(msgspec.Struct, frozen=True, kw_only=True):
-    """How much was under way in a copy and is over now."""
+    """Amount of open work that was closed in a copy."""
 
-    turns: int = 0  # interrupted, their sessions suspended
+    turns: int = 0  # interrupted, with their sessions suspended
     held: int = 0  # messages kept with a suspended session
-    unanswered: int = 0  # messages and commands that are left as they are
+    unanswered: int = 0  # messages and commands closed without an answer
     unsent: int = 0
     questions: int = 0
 
 
 def close_open_work(connection: Connection, now: int) -> ClosedWork:
-    """Let nothing of a copy go on by itself."""
+    """Close all work that would otherwise continue by itself."""
     row = {"now": now}
 
     def done(statement: sa.Update) -> int:
@@ -116,19 +116,19 @@ def close_open_work(connection: Connection, now: int) -> ClosedWork:
 
 
 def record_restore_time(connection: Connection, now: int) -> None:
-    """Keep the moment, behind which messages are new for sure."""
+    """Store the restore time; later messages are certainly new."""
     mark = (shelves.c.shelf == SHELF, shelves.c.name == MOMENT)
     connection.execute(sa.delete(shelves).where(*mark))
     connection.execute(sa.insert(shelves).values(shelf=SHELF, name=MOMENT, value=str(now)))
 
 
 def remove_writer_rows(connection: Connection) -> None:
-    """Take out what belongs to the process that wrote the copy: nobody has its names any more."""
+    """Delete the rows of the process that wrote the copy, which will not return."""
     connection.execute(sa.delete(shelves).where(shelves.c.shelf == "writers"))
 
 
 def rewrite_upload_paths(connection: Connection, before: str, after: str) -> None:
-    """Let what is shown from files name them where they lie now."""
+    """Replace the folder in the paths of uploads with the one that has the files now."""
     found = sa.select(outbox.c.seq, outbox.c.body).where(outbox.c.kind == "upload")
     for seq, body in connection.execute(found).all():
         old, new = (msgspec.json.encode(path)[1:-1] for path in (before, after))

@@ -1,10 +1,10 @@
-"""Tells what became of a commit whose answer was lost on its way from PostgreSQL.
+"""Determines the outcome of a PostgreSQL commit whose answer was lost.
 
-Each commit of a writer moves a number in a row of its own on by one. The statement travels in one
-message with the COMMIT, so that nobody waits for it. A new connection reads the number first, and
-so knows whether the last commit was carried out. If it was not, the number is moved on once more
-before anything is repeated: should that commit still be on its way, then it finds a number that it
-does not expect, has none to write, and is refused.
+Every writer has a row with a number, and each commit increments that number. The UPDATE
+travels in one message with the COMMIT and costs no round trip. A new connection reads the
+number first, and so learns whether the last commit happened. If not, the number is incremented
+once more before anything is repeated: a lost commit that still arrives finds an unexpected
+number, has no value to write, and is rejected.
 """
 
 import sqlalchemy as sa
@@ -21,22 +21,22 @@ _ADD_WRITER = sa.insert(shelves).values(shelf=_SHELF, name=given("writer"), valu
 _SET_NUMBER = sa.update(shelves).where(*_of_writer).values(value=given("number"))
 _REMOVE_WRITER = sa.delete(shelves).where(*_of_writer)
 _COMMIT = (
-    "UPDATE shelves SET value = CASE value WHEN '{before}' THEN '{number}' END "  # noqa: S608 - names and numbers of our own
+    "UPDATE shelves SET value = CASE value WHEN '{before}' THEN '{number}' END "  # noqa: S608 - only our own names and numbers
     f"WHERE shelf = '{_SHELF}' AND name = '{{writer}}'; COMMIT"
 )
 
 
 class CommitTracker:
-    """The commits of one writer, over all its connections, one at a time."""
+    """The commits of one writer, one at a time, over all connections."""
 
     def __init__(self) -> None:
         self._writer = ""
-        self._number = 0  # what the last commit was to leave behind
+        self._number = 0  # number after the last commit
 
     def resume_on(self, connection: Connection) -> bool:
-        """Take a new connection into use; whether the last commit was carried out.
+        """Take over a new connection; return True if the last commit had happened.
 
-        When this raises, nothing is settled, and it is asked again on another connection.
+        If this raises, the outcome is still unknown; call again with another connection.
         """
         with connection.begin():
             found = (
@@ -45,7 +45,7 @@ class CommitTracker:
             if found == str(self._number):
                 return True
             number = max(int(found or 0), self._number) + 1
-            if found is None:  # no other transaction has the name that this one makes
+            if found is None:  # a transaction id is unique among writers
                 writer = str(connection.scalar(sa.select(sa.func.txid_current())))
             else:
                 writer = self._writer
@@ -55,13 +55,13 @@ class CommitTracker:
         return False
 
     def commit(self, connection: Connection, transaction: Transaction) -> None:
-        """Commit; when the connection breaks meanwhile, the next one tells what became of it."""
+        """Commit; if the connection breaks meanwhile, `resume_on` determines the outcome."""
         before, self._number = self._number, self._number + 1
         words = {"before": before, "number": self._number, "writer": self._writer}
         connection.exec_driver_sql(_COMMIT.format_map(words))
-        transaction.commit()  # has nothing left to do on the server
+        transaction.commit()  # nothing left to do on the server
 
     def close(self, connection: Connection) -> None:
-        """Leave nothing behind; there will be no more commits."""
+        """Remove the writer's row; there are no more commits."""
         with connection.begin():
             connection.execute(_REMOVE_WRITER, {"writer": self._writer})

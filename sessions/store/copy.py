@@ -1,9 +1,9 @@
-"""Copies a database whole: into a file that both engines can be filled from, and out of it.
+"""Copies whole databases: into a SQLite file, and from such a file into either engine.
 
-The copy is a SQLite file with our tables, whichever engine the rows come from. It shows one moment,
-holds no page of what was deleted, and is made beside a daemon that goes on writing: of SQLite by
-`VACUUM INTO`, which reads one snapshot (the backup API would begin anew with each commit of another
-process), of PostgreSQL row by row in one REPEATABLE READ transaction.
+A copy is always a SQLite file, whichever engine the rows come from. The copy is one consistent
+snapshot without deleted data, made while a daemon keeps writing: from SQLite by `VACUUM INTO`,
+which reads one snapshot (the backup API would restart at each commit of another process), from
+PostgreSQL row by row in one REPEATABLE READ transaction.
 """
 
 import sqlite3
@@ -33,14 +33,14 @@ WHERE datname = current_database() AND application_name = 'holdfast' AND pid <> 
 
 
 def sqlite_location(file: Path) -> DatabaseLocation:
-    """A SQLite file as a place."""
+    """Return the location of a SQLite file."""
     return parse_url(f"sqlite:///{file}")
 
 
 def copy_database(where: DatabaseLocation, target: Path) -> str:
-    """Copy a database into a new file, as it is at one moment; tells which steps it has seen.
+    """Copy a snapshot of a database into a new file; return the revision.
 
-    It may be one of an older version, and may be in use. Raises what opening it would.
+    The database may be of an older version, and may be in use. Raises the errors of opening it.
     """
     revision = prepare.read_revision(where)
     if where.file:
@@ -60,7 +60,7 @@ def copy_database(where: DatabaseLocation, target: Path) -> str:
 
 
 def merge_wal(file: Path) -> None:
-    """Leave nothing of a SQLite database beside its file, so that it can be moved alone."""
+    """Merge the WAL into a SQLite file, so that the file can be moved alone."""
     engine = migration_engine(sqlite_location(file))
     try:
         raw = engine.raw_connection()
@@ -73,7 +73,7 @@ def merge_wal(file: Path) -> None:
 
 
 def vacuum_into(file: Path, target: Path) -> None:
-    """Let SQLite write all that is in a file into another one."""
+    """Write the content of a SQLite file into a new file."""
     engine = copy_engine(file)
     raw = None
     try:
@@ -88,11 +88,11 @@ def vacuum_into(file: Path, target: Path) -> None:
 
 
 def copy_rows(source: Connection, target: Connection) -> None:
-    """Fill the tables of a database with all rows of another one; both are at the same step."""
+    """Copy all rows of one database into the empty tables of another at the same revision."""
     from_there, to_there = sa.MetaData(), sa.MetaData()
     from_there.reflect(source)
     to_there.reflect(target)
-    for table in to_there.sorted_tables:  # whatever belongs to a row comes after it
+    for table in to_there.sorted_tables:  # owners come before the rows that refer to them
         if table.name == _VERSION_TABLE:
             continue
         other = from_there.tables[table.name]
@@ -105,15 +105,15 @@ def copy_rows(source: Connection, target: Connection) -> None:
             for connection, each in ((source, other), (target, table))
         ]
         if counted[0] != counted[1]:
-            msg = f"Of {counted[0]} rows of the table {table.name} only {counted[1]} arrived"
+            msg = f"Only {counted[1]} of {counted[0]} rows of the table {table.name} were copied"
             raise StoreError(msg)
 
 
 def replace_contents(where: DatabaseLocation, file: Path, old_schema: str) -> bool:
-    """Put a copy in place of what is in a PostgreSQL database, all at once or not at all.
+    """Replace the content of a PostgreSQL database with a copy, all or nothing.
 
-    What is there goes into a schema of its own, called `aside`; tells whether there was anything.
-    The copy must be up to date.
+    The old tables move into the schema `old_schema`; returns True if there were any. The copy must
+    be up to date.
     """
     copy = sqlite_location(file)
     with (
@@ -133,7 +133,7 @@ def replace_contents(where: DatabaseLocation, file: Path, old_schema: str) -> bo
 
 
 def has_tables(where: DatabaseLocation) -> bool:
-    """Whether a PostgreSQL database has tables of ours."""
+    """Return True if a PostgreSQL database has tables of this program."""
     with (
         prepare.connect(where, reader_engine(where, without_writer=True)) as connection,
         connection.begin(),
@@ -142,7 +142,7 @@ def has_tables(where: DatabaseLocation) -> bool:
 
 
 def check_unused(where: DatabaseLocation) -> None:
-    """Make sure that no daemon works with a PostgreSQL database."""
+    """Check that no daemon is connected to a PostgreSQL database."""
     with (
         prepare.connect(where, reader_engine(where, without_writer=True)) as connection,
         connection.begin(),
@@ -153,7 +153,7 @@ def check_unused(where: DatabaseLocation) -> None:
 
 
 def check_integrity(file: Path) -> None:
-    """Make sure that a copy can be read and that nothing in it contradicts itself."""
+    """Check that a copy is readable and consistent."""
     copy = sqlite_location(file)
     with (
         prepare.connect(copy, reader_engine(copy, without_writer=True)) as connection,
@@ -174,13 +174,13 @@ def _move_to_schema(connection: Connection, schema: str) -> None:
 
 
 def _advance_sequences(connection: Connection) -> None:
-    """Let the counters go on behind the rows that brought their numbers along."""
+    """Set the sequences to continue after the copied numbers."""
     connection.exec_driver_sql(
         "SELECT setval(pg_get_serial_sequence('messages', 'id'), max(id)) FROM messages "
         "HAVING max(id) IS NOT NULL"
     )
     connection.exec_driver_sql(
-        f"SELECT setval('{TIMELINE}', max(seq)) FROM "  # noqa: S608 - a name of our own
+        f"SELECT setval('{TIMELINE}', max(seq)) FROM "  # noqa: S608 - a constant
         "(SELECT seq FROM inbox UNION ALL SELECT seq FROM outbox) AS both_of_them "
         "HAVING max(seq) IS NOT NULL"
     )

@@ -1,16 +1,15 @@
-"""Threads that talk to the database, so that the event loop never waits for it.
+"""Threads that talk to the database, so that the event loop never waits for the disk.
 
-One thread writes. It takes whatever waits at that moment into one transaction (group commit): the
-disk is asked once for all of them. Three threads read. What they run is a plain function of a
-SQLAlchemy connection; a write may be run a second time after the first was rolled back, so it must
-do nothing else.
+One thread writes, running all waiting jobs in one transaction (group commit), which costs a single
+sync to disk. Three threads read. A job is a plain function of a SQLAlchemy connection; a write may
+be run a second time after a rollback, so a write must have no other effects.
 
-Cancelling the task that awaits a write does not withdraw it: writes are done in the order in which
-they were handed in, each whole or not at all, and whoever takes over from a cancelled task can
-count on that.
+Cancelling the task that awaits a write does not withdraw the write. Writes run in the order of
+their submission, each completely or not at all, and the successor of a cancelled task may rely on
+that.
 
-A write whose commit was not answered is in doubt: it waits until the server can be asked, then it
-is done or counts as done. Until then no other write is done; those are refused, not kept.
+A write whose commit was not answered is in doubt: the write waits until the server can be asked,
+then is repeated or counts as done. Until then all other writes are refused, not kept.
 """
 
 import asyncio
@@ -44,20 +43,20 @@ log = logging.getLogger(__name__)
 READER_THREADS = 3
 MAX_BATCH_JOBS = 256
 INITIAL_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.05, 5.0
-"""Seconds between two questions what became of a commit."""
+"""Seconds between two attempts to learn the outcome of a commit."""
 
 T = TypeVar("T")
 
 
 class QueryCounts(msgspec.Struct):
-    """What was done since counting began."""
+    """Counters of executed statements and commits."""
 
     statements: int = 0
     commits: int = 0
 
 
 class _Job(Generic[T]):
-    """A function for one of the threads, and who waits for its result."""
+    """A function for one of the threads, and the future of the result."""
 
     __slots__ = ("error", "future", "value", "work")
 
@@ -68,7 +67,7 @@ class _Job(Generic[T]):
         self.error: Exception | None = None
 
     def run_in(self, connection: Connection) -> bool:
-        """Run it inside an open transaction; whether it went well."""
+        """Run the job inside an open transaction; return True if it succeeded."""
         self.error = None
         with self:
             self.value = self.work(connection)
@@ -80,14 +79,14 @@ class _Job(Generic[T]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> bool:
-        # Whatever it raises belongs to whoever waits for it, and must not end the thread.
+        # An exception belongs to the task that awaits the job, and must not end the thread.
         self.error = error if isinstance(error, Exception) else None
         return self.error is not None
 
     def settle(self) -> None:
-        """Hand over the outcome; called in the loop."""
+        """Set the result of the future; called in the loop."""
         if self.future.done():
-            return  # nobody waits any more
+            return  # the task was cancelled
         if self.error:
             self.future.set_exception(self.error)
         else:
@@ -99,10 +98,10 @@ _Queue = queue.SimpleQueue["_Job[Any] | None"]
 
 
 class _DatabaseWorker:
-    """A thread with a connection of its own."""
+    """A thread with a separate connection."""
 
     max_batch = 1
-    """How many jobs it takes into one transaction."""
+    """Number of jobs per transaction."""
 
     def __init__(
         self, engine: Engine, name: str, jobs: _Queue, on_finished: Callable[[_Jobs], None]
@@ -113,12 +112,12 @@ class _DatabaseWorker:
         self._on_finished = on_finished
         self._connection: Connection | None = None
         self._closing = False
-        self.transactions = 0  # transactions that were begun or tried to
+        self.transactions = 0  # number of transactions begun or attempted
         self._thread = threading.Thread(target=self._run, name="store", daemon=True)
         self._thread.start()
 
     def join(self) -> None:
-        """Wait until everything that was queued is done."""
+        """Wait until all queued jobs are done."""
         self._thread.join()
 
     def _run(self) -> None:
@@ -137,7 +136,7 @@ class _DatabaseWorker:
         self._disconnect()
 
     def _take_jobs(self, timeout_seconds: float | None) -> _Jobs:
-        """Wait for a job, at most for a pause; gives as many as may share a transaction."""
+        """Wait for a job, at most `timeout_seconds`; return as many as may share a transaction."""
         jobs: _Jobs = []
         with contextlib.suppress(queue.Empty):
             while not self._closing and len(jobs) < self.max_batch:
@@ -149,7 +148,7 @@ class _DatabaseWorker:
         return jobs
 
     def _execute(self, jobs: _Jobs) -> None:
-        """All in one transaction; when one of them fails, each in one of its own."""
+        """Run all jobs in one transaction; if one fails, run each separately."""
         failure = self._execute_in_one(jobs)
         if failure and (len(jobs) > 1 or is_disconnect(failure)):
             self._execute_separately(jobs)
@@ -162,7 +161,7 @@ class _DatabaseWorker:
             self._execute_in_one([job])
 
     def _execute_in_one(self, jobs: _Jobs) -> Exception | None:
-        """Run jobs in one transaction; answers with an error after which it may be run again."""
+        """Run jobs in one transaction; return an error after which they may be run again."""
         self.transactions += 1
         try:
             connection = self._get_connection()
@@ -180,7 +179,7 @@ class _DatabaseWorker:
         return None
 
     def _end_transaction(self, jobs: _Jobs, _: Connection, transaction: Transaction) -> None:
-        """End a transaction in which all jobs went well."""
+        """End a transaction in which all jobs succeeded."""
         try:
             transaction.rollback()
         except SQLAlchemyError as error:
@@ -212,17 +211,17 @@ class _WriterThread(_DatabaseWorker):
     def __init__(
         self, engine: Engine, name: str, jobs: _Queue, on_finished: Callable[[_Jobs], None]
     ) -> None:
-        # SQLite answers for itself what became of a commit.
+        # SQLite itself reports the outcome of every commit.
         self._commit_tracker = None if engine.dialect.name == "sqlite" else CommitTracker()
-        self._in_doubt: _Jobs = []  # their commit was not answered
-        self._deferred: _Jobs = []  # handed in after those, and not done yet
-        self._last_commit_done = False  # what the newest connection says of the last commit
-        self._doubt_error: Exception | None = None  # why it is in doubt
+        self._in_doubt: _Jobs = []  # jobs whose commit was not answered
+        self._deferred: _Jobs = []  # jobs submitted after those, and not done yet
+        self._last_commit_done = False  # True if the newest connection has seen the last commit
+        self._doubt_error: Exception | None = None  # the error that caused the doubt
         self._retry_seconds: float | None = None
         super().__init__(engine, name, jobs, on_finished)
 
     def _run_batch(self) -> None:
-        # A read that nobody waits for is pointless; a write that was handed in counts.
+        # Unlike a read, a write counts even after a cancellation.
         jobs = [*self._in_doubt, *self._deferred, *self._take_jobs(self._retry_seconds)]
         self._deferred = []
         if to_do := self._resolve_doubtful(jobs) if self._in_doubt else jobs:
@@ -231,7 +230,7 @@ class _WriterThread(_DatabaseWorker):
         self._on_finished([job for job in jobs if id(job) not in kept])
 
     def _resolve_doubtful(self, jobs: _Jobs) -> _Jobs:
-        """Ask what became of those in doubt, which are the first; gives what is still to be done."""
+        """Learn the outcome of the jobs in doubt, which come first; return the jobs still to do."""
         others = jobs[len(self._in_doubt) :]
         try:
             self._get_connection()
@@ -253,7 +252,7 @@ class _WriterThread(_DatabaseWorker):
     def _execute_separately(self, jobs: _Jobs) -> None:
         for number, job in enumerate(jobs, 1):
             self._execute_in_one([job])
-            if self._in_doubt:  # what was handed in later must not be done earlier
+            if self._in_doubt:  # later writes must not overtake this one
                 self._deferred = jobs[number:]
                 break
 
@@ -287,7 +286,7 @@ class _WriterThread(_DatabaseWorker):
 
     def _shut_down(self) -> None:
         if self._in_doubt:
-            self._run_batch()  # nothing more is taken, but the server may be there by now
+            self._run_batch()  # no more jobs are accepted, but the server may be back
         left = [*self._in_doubt, *self._deferred]
         for job in left:
             job.error = self._doubt_error
@@ -304,7 +303,7 @@ class Database:
     def __init__(self, where: DatabaseLocation, *, read_only: bool = False) -> None:
         self.name = where.name
         self.damage = ""
-        """What was found to be damaged, by whoever came upon it first; empty: nothing so far."""
+        """First damage found; empty if there is none."""
         self._loop = asyncio.get_running_loop()
         self._closed = False
         self._thread_yielder = ThreadYielder(self._loop.call_later)
@@ -326,17 +325,18 @@ class Database:
             )
 
     async def write(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` in the writer's next transaction; returns when it is committed.
+        """Run `work` in the writer's next transaction and return after the commit.
 
-        If it raises, nothing of it is stored, and whatever shared the transaction is not affected.
+        If `work` raises, nothing of the job is stored, and other jobs in the transaction are not
+        affected.
         """
         if self._writes is None:
-            msg = f"The database {self.name} was opened for reading only"
+            msg = f"The database {self.name} was opened read-only"
             raise StoreError(msg)
         return await self._submit(self._writes, work)
 
     async def read(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` on one unchanging view of what is committed."""
+        """Run `work` on one consistent snapshot of the committed data."""
         return await self._submit(self._reads, work)
 
     async def _submit(self, jobs: _Queue, work: Callable[[Connection], T]) -> T:
@@ -349,10 +349,10 @@ class Database:
         return await future
 
     def _on_jobs_finished(self, jobs: _Jobs) -> None:
-        """Called in a thread: once for a whole transaction."""
+        """Report finished jobs to the loop; called in a thread, once per transaction."""
         if not jobs:
             return
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no task is waiting
             self._loop.call_soon_threadsafe(self._resolve_jobs, jobs)
         self._thread_yielder.on_jobs_done()
 
@@ -366,11 +366,11 @@ class Database:
 
     @property
     def writer_transactions(self) -> int:
-        """What the thread that writes has taken in hand so far."""
+        """Number of transactions the writer thread has begun."""
         return self._workers[-1].transactions
 
     def stop(self) -> None:
-        """Take nothing more; what was taken will still be done."""
+        """Refuse new jobs; queued jobs are still done."""
         if not self._closed:
             self._closed = True
             for _ in range(READER_THREADS):
@@ -379,13 +379,13 @@ class Database:
                 self._writes.put(None)
 
     def close(self) -> None:
-        """Take nothing more, and wait until everything that was taken is done."""
+        """Refuse new jobs and wait until all queued ones are done."""
         self.stop()
         for worker in self._workers:
             worker.join()
 
     def count_queries(self) -> QueryCounts:
-        """Count what is done from now on."""
+        """Return counters that are updated from now on."""
         counts = QueryCounts()
 
         def statement(*_: object) -> None:

@@ -1,10 +1,10 @@
-"""How a database is reached: its URL, its connections, and its errors in our words.
+"""Database URLs, connections and error translation.
 
-SQLite runs in WAL mode with `synchronous=FULL`: what was committed survives a power cut. Exactly
-one connection of one process writes; versions before 3.51.3 can damage a WAL file when two do, and
-for the same reason nothing is mapped into memory. A program beside the daemon opens the file with
-`mode=ro`, and then neither writes nor takes part in checkpoints, which are left as SQLite does
-them: by the writer, after a thousand pages.
+SQLite runs in WAL mode with `synchronous=FULL`, so a commit survives a power cut. Exactly one
+connection of one process writes, because SQLite before 3.51.3 can damage a WAL file written by
+two; for the same reason no memory mapping is used. Programs next to the daemon open the file with
+`mode=ro`, and neither write nor take part in checkpoints. Checkpoints are left to SQLite's default:
+the writer runs one after a thousand pages.
 """
 
 import os
@@ -29,10 +29,10 @@ from sessions.errors import (
 )
 
 LOCK_TIMEOUT_SECONDS = 5.0
-"""Seconds to wait for somebody else's lock."""
+"""Seconds to wait for the lock of another connection."""
 
 MIGRATION_LOCK_TIMEOUT_SECONDS = 60.0
-"""The same while another process brings the database up to date."""
+"""The same while another process migrates the database."""
 
 _READER_PRAGMAS = ("temp_store=MEMORY", "query_only=ON", "cache_size=-1000")  # kilobytes
 _WRITER_PRAGMAS = (
@@ -40,28 +40,28 @@ _WRITER_PRAGMAS = (
     "synchronous=FULL",
     "temp_store=MEMORY",
     "cache_size=-2000",
-    "secure_delete=ON",  # what is deleted is overwritten: some builds do so, some do not
+    "secure_delete=ON",  # overwrite deleted data; the default depends on the build
     f"journal_size_limit={64 * 1024 * 1024}",
 )
 
 _POSTGRESQL_ARGUMENTS: dict[str, Any] = {
     "connect_timeout": 10,
     "keepalives_idle": 30,
-    "tcp_user_timeout": 30_000,  # a server that vanished is noticed, also in the middle of a query
+    "tcp_user_timeout": 30_000,  # notice a vanished server, even during a query
     "application_name": "holdfast",
 }
 
 
 class DatabaseLocation(msgspec.Struct, frozen=True):
-    """A database, as its URL names it."""
+    """A database, as named by a URL."""
 
     url: sa.URL
     file: Path | None
-    """Where it is, when it is a file."""
+    """The file, for SQLite."""
 
     @property
     def name(self) -> str:
-        """How messages call it; without password."""
+        """Display name for messages, without the password."""
         if self.file:
             return str(self.file)
         shown = self.url.set(drivername="postgresql", query={})
@@ -69,9 +69,9 @@ class DatabaseLocation(msgspec.Struct, frozen=True):
 
 
 def parse_url(url: str) -> DatabaseLocation:
-    """Read a URL: `sqlite:///FILE` (four slashes when it begins at the root) or `postgresql://…`."""
+    """Parse `sqlite:///FILE` (four slashes for an absolute path) or `postgresql://…`."""
     scheme, _, rest = url.partition(":///")
-    if scheme == "sqlite" and rest:  # all of it is the path, whatever signs are in it
+    if scheme == "sqlite" and rest:  # everything after the slashes is the path, unescaped
         return DatabaseLocation(sa.URL.create("sqlite"), Path(rest).expanduser().absolute())
     try:
         parsed = sa.make_url(url)
@@ -84,18 +84,18 @@ def parse_url(url: str) -> DatabaseLocation:
 
 
 SQLITE_FILE_SUFFIXES = ("", "-wal", "-shm", "-journal")
-"""Endings of the files of one SQLite database."""
+"""Suffixes of the files of one SQLite database."""
 
 
 def is_database_file(path: Path, file: Path | None) -> bool:
-    """Whether a path is one of the files of a SQLite database."""
+    """Return True if the path is one of the files of a SQLite database."""
     return file is not None and any(
         path == file.with_name(file.name + end) for end in SQLITE_FILE_SUFFIXES
     )
 
 
 def create_file(file: Path) -> None:
-    """Make an empty database that only its owner can read; one that is there is left as it is."""
+    """Create an empty database file readable only by the owner; keep an existing file."""
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
@@ -105,7 +105,7 @@ def create_file(file: Path) -> None:
 
 
 def writer_engine(where: DatabaseLocation) -> Engine:
-    """An engine whose connections may write, from BEGIN on."""
+    """Return an engine whose transactions take the write lock at BEGIN."""
     if where.file:
         pragmas = (*_WRITER_PRAGMAS, "foreign_keys=ON")
         return _sqlite(where.file, "rw", pragmas, "BEGIN IMMEDIATE")
@@ -113,25 +113,25 @@ def writer_engine(where: DatabaseLocation) -> Engine:
 
 
 def migration_engine(where: DatabaseLocation) -> Engine:
-    """An engine for changing tables.
+    """Return an engine for migrations.
 
-    SQLite changes a table by copying it and dropping the old one; with foreign keys in force that
-    would delete all that belongs to its rows.
+    SQLite alters a table by copying it and dropping the old one; with foreign keys enforced that
+    would delete all rows that refer to the table.
     """
     if where.file:
-        # Before the first page is written, or it has no effect until the next VACUUM.
+        # Must be set before the first page is written, else the setting needs a VACUUM to take effect.
         pragmas = ("auto_vacuum=INCREMENTAL", *_WRITER_PRAGMAS)
         return _sqlite(where.file, "rw", pragmas, "BEGIN IMMEDIATE")
     return _postgresql(where, MIGRATION_LOCK_TIMEOUT_SECONDS)
 
 
 def copy_engine(file: Path) -> Engine:
-    """An engine for `VACUUM INTO`: it writes another file, which `query_only` would not allow."""
+    """Return an engine for `VACUUM INTO`, which writes a file and so fails with `query_only`."""
     return _sqlite(file, "ro", ("temp_store=MEMORY",), "BEGIN")
 
 
 def reader_engine(where: DatabaseLocation, *, without_writer: bool = False) -> Engine:
-    """An engine whose connections cannot write; `alone`: no writer of this process keeps it open."""
+    """Return a read-only engine; `without_writer`: this process has no writer on the file."""
     if where.file:
         return _sqlite(where.file, "ro" if without_writer else "rw", _READER_PRAGMAS, "BEGIN")
     view = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
@@ -140,8 +140,8 @@ def reader_engine(where: DatabaseLocation, *, without_writer: bool = False) -> E
 
 def _sqlite(file: Path, mode: str, pragmas: tuple[str, ...], begin: str) -> Engine:
     def connect() -> sqlite3.Connection:
-        # Without an isolation level the driver leaves BEGIN to us; a plain one would let two
-        # threads read first and then block each other when both want to write.
+        # Without an isolation level the driver leaves BEGIN to SQLAlchemy's event below; a plain
+        # BEGIN would let two threads read first and then block each other when both want to write.
         uri = f"file:{quote(str(file))}?mode={mode}"
         connection = sqlite3.connect(
             uri,
@@ -174,7 +174,7 @@ def _postgresql(
             where.url,
             poolclass=NullPool,
             connect_args=_POSTGRESQL_ARGUMENTS | {"options": options},
-            use_native_hstore=False,  # saves a query for each connection
+            use_native_hstore=False,  # saves a query per connection
             execution_options=execution_options or {},
         )
     except ModuleNotFoundError as error:
@@ -183,12 +183,12 @@ def _postgresql(
 
 
 def upsert_insert(dialect: Dialect) -> Callable[[sa.Table], Any]:
-    """INSERT with ON CONFLICT, which each dialect brings in a class of its own."""
+    """Return the dialect's INSERT, which supports ON CONFLICT."""
     if dialect.name == "sqlite":
-        from sqlalchemy.dialects import sqlite  # noqa: PLC0415 - only what is used
+        from sqlalchemy.dialects import sqlite  # noqa: PLC0415 - load only the dialect in use
 
         return sqlite.insert
-    from sqlalchemy.dialects import postgresql  # noqa: PLC0415 - likewise
+    from sqlalchemy.dialects import postgresql  # noqa: PLC0415 - as above
 
     return postgresql.insert
 
@@ -204,29 +204,29 @@ _SQLITE_ERRORS = {
     sqlite3.SQLITE_READONLY: (StoreUnavailable, "it cannot be written"),
     sqlite3.SQLITE_CANTOPEN: (StoreUnavailable, "it cannot be opened"),
     sqlite3.SQLITE_CORRUPT: (StoreCorrupt, "it is damaged; restore a backup"),
-    sqlite3.SQLITE_NOTADB: (StoreCorrupt, "it is no SQLite database, or damaged"),
+    sqlite3.SQLITE_NOTADB: (StoreCorrupt, "the file is damaged or not a SQLite database"),
 }
-_POSTGRESQL_ERRORS = {  # by the first two characters of an SQLSTATE
+_POSTGRESQL_ERRORS = {  # by the first two characters of the SQLSTATE
     "08": StoreUnavailable,  # connection
-    "25": StoreUnavailable,  # read-only transaction: the server is a copy
-    "28": StoreUnavailable,  # name or password
-    "3D": StoreUnavailable,  # there is no such database
+    "25": StoreUnavailable,  # read-only transaction: the server is a replica
+    "28": StoreUnavailable,  # user name or password
+    "3D": StoreUnavailable,  # no such database
     "40": StoreUnavailable,  # deadlock, serialisation
     "53": StoreUnavailable,  # disk, memory, connections
     "55": StoreUnavailable,  # lock not available
     "57": StoreUnavailable,  # the server is shutting down
-    "58": StoreUnavailable,  # its disk
+    "58": StoreUnavailable,  # disk of the server
     "XX": StoreCorrupt,
 }
 
 
 def translate_error(error: Exception, name: str, *, committing: bool = False) -> Exception:
-    """Say it in our words; what does not come from the database stays as it is."""
+    """Translate a database error into a `StoreError`; return other errors unchanged."""
     if not isinstance(error, sa.exc.SQLAlchemyError | sqlite3.Error):
         return error
-    ours = _store_error(error, name, committing=committing)
-    ours.__cause__ = error
-    return ours
+    translated = _store_error(error, name, committing=committing)
+    translated.__cause__ = error
+    return translated
 
 
 def _store_error(error: Exception, name: str, *, committing: bool) -> StoreError:
@@ -250,5 +250,5 @@ def _store_error(error: Exception, name: str, *, committing: bool) -> StoreError
 
 
 def is_disconnect(error: Exception | None) -> bool:
-    """Whether the connection is gone, and another one may work."""
+    """Return True if the connection is gone, so that a new one may work."""
     return isinstance(error, sa.exc.DBAPIError) and error.connection_invalidated

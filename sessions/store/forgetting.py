@@ -1,8 +1,8 @@
-"""Takes out of the store what is not to be kept: the words of a session, or all of it.
+"""Deletes data that is not kept any longer: the content of a session, or the whole session.
 
-It is done in many small writes with pauses between them, so that no turn waits for it: each takes
-a fixed number of rows. What must be looked for in a whole table is looked for by a reader. Of what
-was received its name stays for a while, so that a platform that sends it once more is known.
+Deletion takes many small writes with pauses between them, each for a fixed number of rows, so that
+no turn is delayed. Searches through whole tables run in a reader thread. The ids of received
+events are kept for a while, so that a redelivery is still recognised.
 """
 
 import asyncio
@@ -30,10 +30,10 @@ from sessions.store.schema import (
 )
 
 BATCH_ROWS = 100
-"""Rows of one write; a turn that wants to be stored waits for no more than that."""
+"""Rows per write; other writes wait for one such write at most."""
 BATCH_SESSIONS = 50
 INBOX_ID_RETENTION_MS = 7 * 86_400_000
-"""Milliseconds for which it is known that something was received; platforms repeat for hours."""
+"""Milliseconds for which a received event is recognised; platforms redeliver for hours."""
 VACUUM_BATCH_PAGES = 64
 
 _SETTLED_ITEM_STATES = (ItemState.SENT.value, ItemState.DEAD.value)
@@ -75,7 +75,7 @@ def _delete_batch(
     return sa.delete(table).where(key.in_(sa.select(key).where(*where).limit(_LIMIT)))
 
 
-# In this order: what is found by a turn goes before the turn.
+# The order matters: rows found through a turn are deleted before the turn.
 _DELETE_CONTENT = (
     _delete_batch(messages, messages.c.id, messages.c.session_id.in_(_SESSION_IDS)),
     _delete_batch(summaries, summaries.c.session_id, summaries.c.session_id.in_(_SESSION_IDS)),
@@ -130,7 +130,7 @@ _DROP_SESSION = sa.delete(sessions).where(
     sessions.c.id.in_(_SESSION_IDS), sessions.c.reason == SessionReason.DELETED.value
 )
 
-# Looked for by a reader, through the whole table.
+# These search whole tables, so they run in a reader thread.
 _OUTBOX_OF_SESSIONS = sa.select(outbox.c.seq).where(outbox.c.turn_id.in_(_turn_ids))
 _INBOX_OF_SESSIONS = sa.select(inbox.c.seq).where(
     sa.or_(
@@ -138,7 +138,7 @@ _INBOX_OF_SESSIONS = sa.select(inbox.c.seq).where(
         inbox.c.session_id.in_(_SESSION_IDS),
     )
 )
-# Commands and what answered them belong to no turn; in a room they may be other people's.
+# Commands and their answers belong to no turn; in a room they may be those of other people.
 _only_session_in_chat = sa.and_(
     sessions.c.id.in_(_SESSION_IDS),
     ~sa.exists().where(
@@ -168,8 +168,8 @@ _UNLINKED_OUTBOX = (
     )
 )
 
-# What belongs to conversations that go on. Rows are numbered in the order in which they came, so
-# the search ends at the first one that is young enough.
+# Rows of sessions that continue. Rows are numbered in order of arrival, so the search ends at the
+# first recent one.
 _FIRST_RECENT = {
     table: sa.select(table.c.seq).where(moment >= given("before")).order_by(table.c.seq).limit(1)
     for table, moment in ((inbox, inbox.c.received_at), (outbox, outbox.c.created_at))
@@ -202,7 +202,7 @@ _BLANK_INBOX = (
     sa.update(inbox)
     .where(inbox.c.seq.in_(given("rows", expanding=True)))
     .values(
-        state=InboxState.IGNORED.value,  # which is what is kept of something for a while
+        state=InboxState.IGNORED.value,  # the state of entries kept only for their ids
         payload=None,
         turn_id=None,
         session_id=None,
@@ -223,7 +223,7 @@ _DROP_VALUES = sa.delete(shelves).where(
 
 
 class IdleSession(msgspec.Struct, frozen=True):
-    """A session that nobody has used for long, and is not in use."""
+    """A session that has not been used for long and is not active."""
 
     id: str
     key: str
@@ -231,25 +231,25 @@ class IdleSession(msgspec.Struct, frozen=True):
 
 
 class DataRemoval:
-    """The part of the store that forgets."""
+    """Deletes sessions, their content and old rows."""
 
     def __init__(self, database: Database, *, pause_seconds: float = 0.005) -> None:
         self._database = database
         self._pause_seconds = pause_seconds
 
     async def idle_sessions(self, before: int) -> tuple[IdleSession, ...]:
-        """List some sessions that are closed or suspended and were not used since a moment."""
+        """Return a batch of closed or suspended sessions not used since a time."""
         row = {"before": before, "limit": BATCH_SESSIONS}
         found = await self._database.read(lambda c: c.execute(_IDLE_SESSIONS, row).all())
         return tuple(IdleSession(*each) for each in found)
 
     async def uncleared_sessions(self) -> tuple[str, ...]:
-        """List some deleted sessions of which not everything is gone."""
+        """Return a batch of deleted sessions that still have content."""
         row = {"limit": BATCH_SESSIONS}
         return await self._database.read(lambda c: tuple(c.scalars(_UNCLEARED_SESSIONS, row)))
 
     async def clear_sessions(self, *session_ids: str, now: int) -> None:
-        """Take all words out of sessions that are deleted; what they cost is still known."""
+        """Delete the content of deleted sessions; their costs stay known."""
         if not session_ids:
             return
         await self._remove_messages_of(session_ids, now)
@@ -258,16 +258,16 @@ class DataRemoval:
         await self._write(_BLANK_SESSION, sessions=session_ids)
 
     async def delete_sessions(self, *session_ids: str, now: int) -> None:
-        """Take sessions that are deleted out of the store, with everything that belongs to them."""
+        """Delete sessions that are marked as deleted, with all their rows."""
         await self.clear_sessions(*session_ids, now=now)
         for statement in (_DROP_ATTEMPTS, _DROP_TURNS):
             await self._run_until_done(statement, session_ids)
         await self._write(_DROP_SESSION, sessions=session_ids)
 
     async def delete_older_than(self, before: int, now: int) -> int:
-        """Forget what was received, shown and run before a moment, also of sessions that go on.
+        """Delete what was received, shown and run before a time, also of sessions that continue.
 
-        Their histories stay. What is not settled stays. Tells how many rows that was.
+        Histories and unsettled rows stay. Returns the number of deleted rows.
         """
         shown = await self._rows_before(outbox, before)
         received = await self._rows_before(inbox, before)
@@ -278,13 +278,13 @@ class DataRemoval:
         return len(shown) + len(received) + len(turns_)
 
     async def delete_orphaned_values(self, shelf: str) -> None:
-        """Drop values that are named after something received of which only the name is left."""
+        """Delete values named after inbox entries whose content is gone."""
         names = await self._read_scalars(_ORPHANED_VALUES, shelf=shelf)
         for some in _batches(names):
             await self._write(_DROP_VALUES, of=shelf, names=some)
 
     async def release_free_pages(self) -> None:
-        """Give pages that nothing stands on any more back to the disk, a few at a time."""
+        """Return free pages to the disk, a few at a time."""
         if self._database.dialect.name != "sqlite":
             return
         more = True
@@ -292,10 +292,10 @@ class DataRemoval:
             more = await self._database.write(_vacuum_pages)
             await asyncio.sleep(self._pause_seconds)
 
-    # --- inside ---------------------------------------------------------------------------------
+    # --- private ------------------------------------------------------------------------------
 
     async def _remove_messages_of(self, session_ids: Sequence[str], now: int) -> None:
-        """Forget what sessions received and what was shown of them."""
+        """Delete the inbox and outbox rows of sessions."""
         only = {"sessions": list(session_ids)}
         shown = {
             *await self._read_scalars(_OUTBOX_OF_SESSIONS, **only),
@@ -333,21 +333,21 @@ class DataRemoval:
 
     async def _write(self, statement: sa.Executable, **row: Any) -> int:  # noqa: ANN401
         done = await self._database.write(lambda c: c.execute(statement, row).rowcount)
-        await asyncio.sleep(self._pause_seconds)  # whoever waits meanwhile comes first
+        await asyncio.sleep(self._pause_seconds)  # let waiting writes go first
         return done
 
 
 def _batches(rows: Iterable[Any]) -> list[list[Any]]:
-    every = list(rows)
-    return [every[start : start + BATCH_ROWS] for start in range(0, len(every), BATCH_ROWS)]
+    all_rows = list(rows)
+    return [all_rows[start : start + BATCH_ROWS] for start in range(0, len(all_rows), BATCH_ROWS)]
 
 
 def _vacuum_pages(connection: Connection) -> bool:
-    """Free some pages; whether there are more."""
+    """Free some pages; return True if there are more."""
     incremental = 2
     if connection.exec_driver_sql("PRAGMA auto_vacuum").scalar() != incremental:
         return False
     left: int = connection.exec_driver_sql("PRAGMA freelist_count").scalar() or 0
-    for _ in range(min(left, VACUUM_BATCH_PAGES)):  # Python's driver takes one step of it, one page
+    for _ in range(min(left, VACUUM_BATCH_PAGES)):  # the driver frees one page per call
         connection.exec_driver_sql("PRAGMA incremental_vacuum(1)").close()
     return left > VACUUM_BATCH_PAGES

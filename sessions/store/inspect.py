@@ -1,6 +1,6 @@
-"""Looks at a database from outside, without the store: also when it is damaged, old or in use.
+"""Inspects a database without the store, even if it is damaged, outdated or in use.
 
-Nothing is written, not even the files that SQLite puts beside a database that somebody reads.
+Nothing is written, not even the files that SQLite creates next to a database being read.
 """
 
 import sqlite3
@@ -17,45 +17,45 @@ from sessions.store.migrations import HEAD, REVISIONS
 
 _WAL_BUG_FIXED_IN = (3, 51, 3)
 _WAL_BUG_SINCE = (3, 7, 0)
-_PROGRESS_STEPS = 20_000  # of SQLite's machine between two looks at the clock
+_PROGRESS_STEPS = 20_000  # SQLite VM instructions between two looks at the clock
 
 
 class DatabaseInspection(msgspec.Struct, frozen=True, kw_only=True):
-    """What a database looks like."""
+    """State of a database as seen from outside."""
 
-    name: str  # where it is, without password
+    name: str  # display name, without password
     exists: bool = True
-    version: str | None = None  # of its tables; None where there are none of ours
-    damage: str = ""  # what SQLite complains about
-    incomplete: bool = False  # there was no time to look at all of it
-    error: str = ""  # why it could not be looked at
-    size_bytes: int = 0  # bytes, likewise below
-    wal_bytes: int = 0  # of the write-ahead log
-    free_bytes: int = 0  # inside of the file
+    version: str | None = None  # revision of the tables; None: no tables of this program
+    damage: str = ""  # complaint of SQLite
+    incomplete: bool = False  # the time was too short for a complete check
+    error: str = ""  # reason why the inspection failed
+    size_bytes: int = 0  # bytes
+    wal_bytes: int = 0  # bytes of the write-ahead log
+    free_bytes: int = 0  # unused bytes inside the file
 
     @property
     def is_newer(self) -> bool:
-        """Whether a newer version of this program wrote it."""
+        """True if a newer version of the program wrote the database."""
         return self.version is not None and self.version not in REVISIONS
 
     @property
     def is_older(self) -> bool:
-        """Whether it will be brought up to date at the next start."""
+        """True if the next start will migrate the database."""
         return self.version in REVISIONS[:-1]
 
     @property
     def expected_version(self) -> str:
-        """The version that this program works with."""
+        """Revision that this program works with."""
         return HEAD
 
 
 def has_wal_bug(version: tuple[int, ...]) -> bool:
-    """Whether this SQLite can damage a write-ahead log that two connections write at once."""
+    """Return True if this SQLite can damage a WAL file that two connections write at once."""
     return _WAL_BUG_SINCE <= version < _WAL_BUG_FIXED_IN
 
 
 def inspect_database(url: str, *, timeout_seconds: float) -> DatabaseInspection:
-    """Look at a database; whatever stands in the way is a part of the answer. Blocks."""
+    """Inspect a database; problems are part of the result. Blocks."""
     try:
         where = parse_url(url)
     except StoreError as error:
@@ -65,11 +65,11 @@ def inspect_database(url: str, *, timeout_seconds: float) -> DatabaseInspection:
     try:
         return _inspect_sqlite(where.file, timeout_seconds)
     except (OSError, sqlite3.Error) as error:
-        ours = error if isinstance(error, OSError) else translate_error(error, where.name)
+        reason = error if isinstance(error, OSError) else translate_error(error, where.name)
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
             return DatabaseInspection(name=where.name, damage=str(error))
-        return DatabaseInspection(name=where.name, error=str(ours))
+        return DatabaseInspection(name=where.name, error=str(reason))
 
 
 def _inspect_sqlite(file: Path, timeout_seconds: float) -> DatabaseInspection:
@@ -77,7 +77,7 @@ def _inspect_sqlite(file: Path, timeout_seconds: float) -> DatabaseInspection:
         return DatabaseInspection(name=str(file), exists=False)
     log = file.with_name(f"{file.name}-wal")
     logged = log.stat().st_size if log.exists() else 0
-    # Without a log nobody has it open, so nothing can change under our eyes.
+    # Without a WAL file no process has the database open, so nothing changes during the check.
     how = "mode=ro" if log.exists() else "mode=ro&immutable=1"
     deadline = time.monotonic() + timeout_seconds
     connection = sqlite3.connect(
@@ -97,12 +97,12 @@ def _inspect_sqlite(file: Path, timeout_seconds: float) -> DatabaseInspection:
             free_bytes=free * size,
         )
         try:
-            said = [row[0] for row in connection.execute("PRAGMA quick_check(5)")]
+            report = [row[0] for row in connection.execute("PRAGMA quick_check(5)")]
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
                 raise
             return msgspec.structs.replace(found, incomplete=True)
-        damage = "" if said == ["ok"] else "; ".join(" ".join(each.split()) for each in said)
+        damage = "" if report == ["ok"] else "; ".join(" ".join(line.split()) for line in report)
         return msgspec.structs.replace(found, damage=damage)
     finally:
         connection.close()

@@ -1,7 +1,7 @@
-"""Makes changes true: which statements each of them takes.
+"""The writing half of the store: the SQL statements for each change.
 
-A change takes a fixed number of them, whatever lies in the database. All of this runs in the
-writer's thread, inside a transaction that somebody else opened.
+A change takes a fixed number of statements, independent of the size of the database. Everything
+runs in the writer thread, inside a transaction opened by the caller.
 """
 
 import itertools
@@ -68,7 +68,7 @@ Row = dict[str, Any]
 
 
 class Journal:
-    """The writing half of the store."""
+    """Executes changes inside the caller's transaction."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._upserts = sql.Upserts(upsert_insert(dialect))
@@ -76,14 +76,14 @@ class Journal:
         self._next_numbers: itertools.count[int] | None = None
 
     def accept(self, connection: Connection, entry: InboxEntry) -> bool:
-        """Keep what was received; False when it is there already."""
+        """Insert an inbox entry; return False for a redelivery."""
         row = msgspec.structs.asdict(entry)
         row["state"] = entry.state.value
         row["seq"] = self._next_seq(connection)
         return connection.execute(self._upserts.add_inbox, row).rowcount == 1
 
     def apply(self, connection: Connection, changes: tuple[Change, ...]) -> None:
-        """Make all of them true; what has been done when one fails must be rolled back."""
+        """Execute changes in order; the caller must roll back if one raises."""
         for change in changes:
             try:
                 self._apply(connection, change)
@@ -91,7 +91,7 @@ class Journal:
                 raise _integrity_conflict(change, error) from error
 
     def put_value(self, connection: Connection, shelf: str, name: str, value: str | None) -> None:
-        """Keep a small value; None forgets it."""
+        """Store a small value; None deletes it."""
         if value is None:
             connection.execute(sql.DELETE_VALUE, {"of": shelf, "called": name})
         else:
@@ -99,13 +99,16 @@ class Journal:
             connection.execute(self._upserts.put_value, row)
 
     def reserve(self, connection: Connection, reservation: BudgetReservation) -> BudgetLimit | None:
-        """Hold back from all budgets what a request may use; else say which has not enough."""
+        """Reserve in all budgets.
+
+        Return the first budget without enough left, reserving nothing.
+        """
         taken: list[BudgetLimit] = []
-        # In one order, so that two processes never wait for each other.
+        # In a fixed order, so that two processes cannot deadlock.
         for want in sorted(reservation.limits, key=lambda want: want.scope):
             if not self._reserve_one(connection, reservation, want):
-                for each in taken:
-                    _release_reservation(connection, reservation, each)
+                for other in taken:
+                    _release_reservation(connection, reservation, other)
                 return want
             taken.append(want)
         return None
@@ -217,7 +220,7 @@ class Journal:
         row = msgspec.structs.asdict(change)
         row["started_at"] = row.pop("at")
         if connection.execute(self._upserts.start_tool, row).rowcount == 0:
-            msg = f"The tool call {change.call_id} of {change.turn_id} was started before"
+            msg = f"The tool call {change.call_id} of {change.turn_id} was already started"
             raise ToolAlreadyStarted(msg)
 
     def _put_item(self, connection: Connection, item: OutboxItem) -> None:
@@ -264,15 +267,15 @@ def _not_found(what: str) -> RecordNotFound:
 def _integrity_conflict(change: Change, error: IntegrityError) -> Conflict:
     if "foreign key" in str(error.orig).lower():
         return RecordNotFound(
-            f"{type(change).__name__}: it belongs to something that is not in the database"
+            f"{type(change).__name__}: the record it belongs to is not in the database"
         )
     if isinstance(change, OpenSession):
         return Conflict(
-            f"{change.key} has an active session already, {change.id} cannot be another"
+            f"{change.key} already has an active session; {change.id} cannot become another"
         )
     if isinstance(change, SetSession):
-        return Conflict(f"{change.id} cannot be active: another session of its key is")
-    return Conflict(f"{type(change).__name__}: it is in the database already")
+        return Conflict(f"{change.id} cannot become active: another session of its key is")
+    return Conflict(f"{type(change).__name__}: the record is already in the database")
 
 
 def _open_session(connection: Connection, change: OpenSession) -> None:
@@ -315,7 +318,7 @@ def _append_messages(
 
 
 def _title(request: str) -> str | None:
-    """Name a session after the first line of what was asked for."""
+    """Return the first line of a request, as the title of the session."""
     line = next(iter(request.strip().splitlines()), "")
     return line[:TITLE_LENGTH].rstrip() or None
 
@@ -346,10 +349,10 @@ def _set_request(connection: Connection, change: SetRequest) -> None:
 
 
 def encode_message(message: Message) -> str:
-    """A history row as it is stored."""
+    """Encode a history row for storage."""
     try:
         return msgspec.json.encode(message).decode()
-    except UnicodeEncodeError:  # a lone surrogate, which no JSON can hold
+    except UnicodeEncodeError:  # a lone surrogate, which JSON cannot hold
         return msgspec.json.encode(_make_storable(msgspec.to_builtins(message))).decode()
 
 
@@ -388,7 +391,7 @@ def _answer_approval(connection: Connection, change: AnswerApproval) -> None:
         state = connection.scalar(sql.APPROVAL_STATE, {"approval": change.id})
         if state is None:
             raise _not_found(change.id)
-        msg = f"The question {change.id} is {state}, it cannot become {change.state.value}"
+        msg = f"The approval {change.id} is {state}; it cannot become {change.state.value}"
         raise Conflict(msg)
 
 

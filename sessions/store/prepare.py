@@ -1,7 +1,6 @@
-"""Brings a database up to date, or makes it, before anybody uses it.
+"""Creates or migrates a database before use.
 
-Alembic is imported only when steps are missing: it costs 75 ms and 11 MB, at every start of a
-database that is up to date for nothing.
+Alembic is imported only if migrations are missing, because the import costs 75 ms and 11 MB.
 """
 
 import contextlib
@@ -22,8 +21,8 @@ from sessions.store.engine import (
 from sessions.store.migrations import HEAD, REVISIONS
 from sessions.store.schema import metadata, set_partial_indexes
 
-_MIGRATION_LOCK = 0x686F6C65  # a number of ours; it only has to differ from other locks
-_version = sa.Table(  # as Alembic makes it
+_MIGRATION_LOCK = 0x686F6C65  # arbitrary, but different from other advisory locks
+_version = sa.Table(  # as created by Alembic
     "alembic_version",
     sa.MetaData(),
     sa.Column("version_num", sa.String(32), nullable=False),
@@ -35,10 +34,10 @@ def prepare(
     where: DatabaseLocation,
     before_migration: Callable[[DatabaseLocation, str], None] = lambda *_: None,
 ) -> None:
-    """Make the database what this version of the program expects.
+    """Create the database or migrate to this version.
 
-    `before` is told of the steps that a database is found at, if some are missing, before any of
-    them is done; what it raises leaves everything as it is.
+    `before_migration` is called with the found revision before the first missing migration runs; if
+    the callback raises, the database stays unchanged.
     """
     if where.file:
         create_file(where.file)
@@ -55,14 +54,14 @@ def prepare(
 
 
 def check_current(where: DatabaseLocation) -> None:
-    """Make sure that the database can be read as it is; changes nothing."""
+    """Check that the database can be read without a migration; change nothing."""
     if read_revision(where) != HEAD:
         msg = f"The database {where.name} is of an older version; start the gateway once"
         raise StoreTooOld(msg)
 
 
 def check_compatible(where: DatabaseLocation) -> None:
-    """Make sure that a start could use the database, or make it; changes nothing."""
+    """Check that a start could use, migrate or create the database; change nothing."""
     if where.file and not where.file.exists():
         return
     with (
@@ -75,7 +74,7 @@ def check_compatible(where: DatabaseLocation) -> None:
 
 
 def read_revision(where: DatabaseLocation) -> str:
-    """Tell which steps a database has seen, an older one's too; changes nothing."""
+    """Return the revision of a database, which may be an older one; change nothing."""
     if where.file and not where.file.exists():
         raise _no_database(where)
     with (
@@ -90,7 +89,7 @@ def read_revision(where: DatabaseLocation) -> str:
 
 
 def create_database(where: DatabaseLocation, revision: str) -> None:
-    """Make a new database as an earlier version would have, or this one."""
+    """Create a new database at this revision, as that version would have."""
     if where.file:
         create_file(where.file)
     with connect(where, migration_engine(where)) as connection:
@@ -102,9 +101,9 @@ def create_database(where: DatabaseLocation, revision: str) -> None:
 
 
 def migrate(connection: Connection, target: str = "head") -> None:
-    """Run the steps that are missing, all of them or none."""
-    from alembic import command  # noqa: PLC0415 - heavy, and rarely needed
-    from alembic.config import Config  # noqa: PLC0415 - likewise
+    """Run the missing migrations, all or none."""
+    from alembic import command  # noqa: PLC0415 - expensive and rarely needed
+    from alembic.config import Config  # noqa: PLC0415 - as above
 
     config = Config(attributes={"connection": connection})
     config.set_main_option("script_location", "sessions.store:migrations")
@@ -112,7 +111,7 @@ def migrate(connection: Connection, target: str = "head") -> None:
 
 
 def create_tables(connection: Connection) -> None:
-    """Make the tables of this version."""
+    """Create the tables of this version."""
     set_partial_indexes(connection.dialect)
     metadata.create_all(connection, checkfirst=False)
     _version.create(connection)
@@ -120,7 +119,7 @@ def create_tables(connection: Connection) -> None:
 
 
 def current_revision(connection: Connection) -> str | None:
-    """Tell which step a database has come to; None: it has no tables of ours."""
+    """Return the revision of a database; None without tables of this program."""
     if not sa.inspect(connection).has_table(_version.name):
         return None
     version: str | None = connection.scalar(sa.select(_version.c.version_num))
@@ -128,7 +127,7 @@ def current_revision(connection: Connection) -> str | None:
 
 
 def check_known(where: DatabaseLocation, found: str) -> None:
-    """Refuse what a newer version wrote."""
+    """Raise `StoreTooNew` for a database written by a newer version."""
     if found not in REVISIONS:
         msg = (
             f"The database {where.name} was written by a newer version of Holdfast "
@@ -143,7 +142,7 @@ def _no_database(where: DatabaseLocation) -> StoreUnavailable:
 
 @contextlib.contextmanager
 def connect(where: DatabaseLocation, engine: sa.Engine) -> Iterator[Connection]:
-    """Connect, and say in our words what goes wrong."""
+    """Connect, and translate database errors."""
     try:
         with engine.connect() as connection:
             yield connection
@@ -155,7 +154,7 @@ def connect(where: DatabaseLocation, engine: sa.Engine) -> Iterator[Connection]:
 
 @contextlib.contextmanager
 def migration_lock(connection: Connection) -> Iterator[None]:
-    """Let no other process do the same at once; a SQLite file has one daemon anyway."""
+    """Keep other processes from migrating at the same time; a SQLite file has one daemon anyway."""
     if connection.dialect.name == "sqlite":
         yield
         return

@@ -1,4 +1,4 @@
-"""Keeps a copy of a SQLite database before its tables are changed; nobody else can read it."""
+"""Copies a SQLite database before a migration; only the owner can read the copy."""
 
 import datetime as dt
 import logging
@@ -15,43 +15,43 @@ log = logging.getLogger(__name__)
 
 MAX_COPIES = 3
 MIN_FREE_BYTES = 10_000_000
-"""Bytes of the disk that a copy must leave."""
+"""Bytes that must stay free on the disk after a copy."""
 
 
 def copy_before_migration(folder: Path | None, now: int) -> Callable[[DatabaseLocation, str], None]:
-    """Make what is to be done before a database is brought up to date; None: no copy is wanted."""
+    """Return the `before_migration` callback; without a folder, no copy is made."""
 
     def keep(where: DatabaseLocation, found: str) -> None:
         if folder is None:
             return
         if where.file is None:
             log.info(
-                "%s goes from step %s to %s; before that no copy of it is made here: "
-                "your own backup of PostgreSQL counts",
+                "the database %s is migrated from %s to %s without a copy; "
+                "use your own PostgreSQL backup to go back",
                 where.name,
                 found,
                 HEAD,
             )
             return
         copy = keep_copy(where.file, folder, now)
-        log.info("before step %s the database was copied to %s", HEAD, copy)
+        log.info("copied the database to %s before the migration to %s", copy, HEAD)
 
     return keep
 
 
 def keep_copy(file: Path, folder: Path, now: int) -> Path:
-    """Copy a database; of earlier copies the newest stay. Raises `StoreUnavailable`."""
+    """Copy a database and delete the oldest copies. Raises `StoreUnavailable`."""
     moment = dt.datetime.fromtimestamp(now / 1000, dt.UTC).strftime("%Y%m%dT%H%M%SZ")
     target = folder / f"before-{HEAD}-{moment}.db"
     unfinished = folder / f".{target.name}.part"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for left in folder.glob(".before-*.part*"):  # by a process that died
+        for left in folder.glob(".before-*.part*"):  # left by a process that died
             left.unlink()
         room = os.statvfs(folder)
         if room.f_bavail * room.f_frsize < file.stat().st_size + MIN_FREE_BYTES:
             msg = f"There is no room in {folder} for a copy of {file}"
-            raise StoreUnavailable(msg)  # noqa: TRY301 - it gets the same end as one met later
+            raise StoreUnavailable(msg)  # noqa: TRY301 - handled like later ones
         os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         try:
             vacuum_into(file, unfinished)
@@ -76,13 +76,13 @@ def _copy_time(file: Path) -> str:
 
 
 _ADVICE = (
-    "it is not brought up to date without a copy; "
-    "make room, or run: holdfast db upgrade --no-backup"
+    "the database is not migrated without a copy; "
+    "free some space, or run: holdfast db upgrade --no-backup"
 )
 
 
 def _fsync(path: Path) -> None:
-    """Let it survive a power cut."""
+    """Flush a file or folder to disk, so that the content survives a power cut."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,10 +1,10 @@
 """The tables, the same on SQLite and PostgreSQL.
 
-Who changes a table here adds a step to `migrations/versions` and names it in `migrations`; a test
-compares both. Moments are milliseconds since 1970. Partial indexes keep small what is looked up all
-the time (active, waiting, running, to be delivered), however much lies behind it. What a turn
-writes must cost the same with any length of history: hence no index on anything that changes with
-every message.
+A change to a table needs a migration in `migrations/versions`, named in `migrations`; a test
+compares both. Times are milliseconds since 1970. Partial indexes keep frequent lookups small
+(active, waiting, running, undelivered), however large the tables are. The writes of a turn must
+cost the same with any length of history, so no index covers a column that changes with every
+message.
 """
 
 import math
@@ -16,7 +16,7 @@ from sqlalchemy.types import TypeEngine
 
 _WHERE = "where"
 TIMELINE = "timeline"
-"""The sequence on PostgreSQL that numbers inbox and outbox together; SQLite counts in memory."""
+"""Name of the PostgreSQL sequence that numbers inbox and outbox; SQLite counts in memory."""
 
 metadata = sa.MetaData(
     naming_convention={
@@ -28,71 +28,70 @@ metadata = sa.MetaData(
 
 
 def make_storable(text: str) -> str:
-    """Replace what a database cannot hold; models, tools and people do send it.
+    """Replace characters that a database cannot hold; models, tools and people do send them.
 
-    PostgreSQL takes no NUL, and lone surrogates are not UTF-8.
+    PostgreSQL rejects NUL, and lone surrogates are not valid UTF-8.
     """
     if "\0" in text:
         text = text.replace("\0", "\ufffd")
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-# Compared byte by byte everywhere, as SQLite does: prefixes are found by an index, order is fixed.
+# Compared byte by byte, as SQLite does: prefix searches use the index, and the order is fixed.
 NameType = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
-"""Text that we make: ids, states, kinds."""
+"""Text made by this program: ids, states, kinds."""
 
 
 class SafeText(sa.TypeDecorator[str]):
-    """Text that others make."""
+    """Text from outside."""
 
     impl: TypeEngine[str] | type[TypeEngine[str]] = NameType
     cache_ok: bool | None = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
-        """Make a value fit on its way in."""
+        """Replace characters that the database cannot hold."""
         return None if value is None else make_storable(value)
 
 
 class ExactText(sa.TypeDecorator[str]):
-    """Text that others make and of which no sign may become another one: kept as bytes."""
+    """Text from outside that must be stored exactly, hence as bytes."""
 
     impl: TypeEngine[bytes] | type[TypeEngine[bytes]] = sa.LargeBinary
     cache_ok: bool | None = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> bytes | None:  # noqa: ARG002
-        """Write it as UTF-8, and what UTF-8 leaves out as if it did not."""
+        """Encode as UTF-8, with lone surrogates passed through."""
         return None if value is None else value.encode("utf-8", "surrogatepass")
 
     def process_result_value(self, value: bytes | None, dialect: Dialect) -> str | None:  # noqa: ARG002
-        """Read it back."""
+        """Decode the stored bytes."""
         return None if value is None else value.decode("utf-8", "surrogatepass")
 
 
-_UNITS_PER_DOLLAR = 1_000_000_000  # a token may cost less than a millionth
+_UNITS_PER_DOLLAR = 1_000_000_000  # a token may cost less than a millionth of a dollar
 MAX_DOLLARS = 1_000_000
 
 
 class Dollars(sa.TypeDecorator[float]):
-    """Money as whole billionths of a dollar, so that sums are exact and the same everywhere."""
+    """Money as whole billionths of a dollar, so that sums are exact on both engines."""
 
     impl: TypeEngine[int] | type[TypeEngine[int]] = sa.BigInteger
     cache_ok: bool | None = True
 
     def process_bind_param(self, value: float | None, dialect: Dialect) -> int | None:  # noqa: ARG002
-        """Round it; what no request can cost is taken as not known (services send nonsense)."""
+        """Round; an impossible amount is stored as unknown, because services send nonsense."""
         if value is None or not math.isfinite(value) or abs(value) > MAX_DOLLARS:
             return None
         return round(value * _UNITS_PER_DOLLAR)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> float | None:  # noqa: ANN401, ARG002
-        """Read it back; PostgreSQL gives a sum as a decimal number."""
+        """Convert back to dollars; PostgreSQL returns a sum as a decimal number."""
         return None if value is None else int(value) / _UNITS_PER_DOLLAR
 
 
 MomentType = sa.BigInteger()
-SerialType = sa.BigInteger().with_variant(
-    sa.Integer(), "sqlite"
-)  # only this makes it the row's number
+SerialType = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+"""A row number; on SQLite only INTEGER becomes an alias of the rowid."""
 
 
 def _id(name: str = "id") -> sa.Column[Any]:
@@ -100,13 +99,13 @@ def _id(name: str = "id") -> sa.Column[Any]:
 
 
 def _owner_column(table: str, name: str, *, primary_key: bool = False) -> sa.Column[Any]:
-    """Belongs to a row of another table and goes with it."""
+    """A reference to a row of another table; deleted with that row."""
     owner = sa.ForeignKey(f"{table}.id", ondelete="CASCADE")
     return sa.Column(name, NameType, owner, nullable=False, primary_key=primary_key)
 
 
 def _text(name: str, *, empty: bool = False) -> sa.Column[Any]:
-    """`empty`: unless something else is given."""
+    """A text column; `empty` sets an empty default."""
     return sa.Column(name, SafeText, nullable=False, server_default="" if empty else None)
 
 
@@ -121,9 +120,9 @@ def _partial(name: str, *columns: str, where: str, unique: bool = False) -> sa.I
 
 
 def set_partial_indexes(dialect: Dialect) -> None:
-    """Tell PostgreSQL which indexes are partial, before they are made.
+    """Tell PostgreSQL which indexes are partial, before creating them.
 
-    Said in the tables themselves, it would load that dialect (17 ms) whatever the database is.
+    Declaring that in the tables would load the PostgreSQL dialect (17 ms) for SQLite as well.
     """
     if dialect.name != "sqlite":
         for table in metadata.tables.values():
@@ -150,12 +149,12 @@ sessions = sa.Table(
     sqlite_with_rowid=False,
 )
 
-# Not beside the title: what stands in a row is written again with every message that counts in it.
+# Not a column of `sessions`, because that row is rewritten with every message.
 summaries = sa.Table(
     "summaries",
     metadata,
     _owner_column("sessions", "session_id", primary_key=True),
-    _number("upto"),  # the newest row that it stands for
+    _number("upto"),  # id of the newest row that the summary covers
     _text("text"),
 )
 
@@ -167,9 +166,8 @@ messages = sa.Table(
     sa.Column("turn_id", NameType, nullable=False),
     sa.Column("at", MomentType, nullable=False),
     sa.Column("taken_back", sa.Boolean, nullable=False, server_default=sa.false()),
-    sa.Column(
-        "body", sa.Text, nullable=False
-    ),  # a `TelegramMessage` as JSON: read in one go, many at once
+    # A `Message` as JSON, because many are read at once.
+    sa.Column("body", sa.Text, nullable=False),
     sa.Index("ix_messages_session", "session_id", "id"),
 )
 
@@ -216,7 +214,7 @@ turns = sa.Table(
     sa.Column("taken_back", sa.Boolean, nullable=False, server_default=sa.false()),
     _text("person", empty=True),
     sa.Index("ix_turns_session", "session_id", "id"),
-    sa.Index("ix_turns_person", "person", "started_at"),  # neither ever changes
+    sa.Index("ix_turns_person", "person", "started_at"),  # neither column ever changes
     _partial("ix_turns_running", "key", "id", where="state = 'running'"),
 )
 
@@ -253,7 +251,7 @@ tool_runs = sa.Table(
     sa.Column("finished_at", MomentType),
     sa.Column("ok", sa.Boolean),
     sa.Column("result", SafeText),
-    _number("attempt"),  # which request of the turn brought the call; 0: not known
+    _number("attempt"),  # model request of the turn that made the call; 0: unknown
 )
 
 approvals = sa.Table(
@@ -279,8 +277,8 @@ approvals = sa.Table(
     _partial("ix_approvals_allowed", "session_id", "asked_at", "id", where="state = 'allowed'"),
 )
 
-# An item gets its number when it is put, and another one when it becomes final: who has read the
-# timeline up to a number must not miss what was begun before it and ended after.
+# An item gets a number when it is created, and a new one when final, so that a reader of the
+# timeline does not miss an item that was created before that reader's position and finished after.
 outbox = sa.Table(
     "outbox",
     metadata,
@@ -303,8 +301,8 @@ outbox = sa.Table(
     _partial("ix_outbox_address", "address", "seq", where="final"),
 )
 
-# What was spent on a day, of whatever has a limit. `tokens` and `cost` are what counts: what was used,
-# and what is held back for requests under way (`held_…`), of which nobody knows yet what they use.
+# Spending per day and budget. `tokens` and `cost` count against the limit: used amounts and the
+# reservations (`held_…`) of running requests, whose usage is not known yet.
 budgets = sa.Table(
     "budgets",
     metadata,

@@ -1,7 +1,7 @@
-"""Looks whether a database is sound: its file, what belongs to what, and what must always be true.
+"""Checks whether a database is sound: file, references and invariants.
 
-It may look while a daemon works: everything is read at one moment, and each rule holds after every
-commit. What it finds is told in sentences.
+The check may run next to a daemon: only one snapshot is read, and every invariant holds after each
+commit. Problems are reported as sentences.
 """
 
 from collections.abc import Iterator
@@ -16,14 +16,14 @@ from sessions.records import Message
 _MAX_NAMES = 3
 _BATCH_ROWS = 1000
 
-# Each gives the names of what breaks the rule.
+# Each query returns the names of the rows that break the rule.
 _RULES: tuple[tuple[str, str], ...] = (
     (
         "Conversations have more than one active session",
         "SELECT key FROM sessions WHERE state = 'active' GROUP BY key HAVING count(*) > 1",
     ),
     (
-        "Conversations have more than one turn under way",
+        "Conversations have more than one running turn",
         "SELECT key FROM turns WHERE state = 'running' GROUP BY key HAVING count(*) > 1",
     ),
     (
@@ -31,7 +31,7 @@ _RULES: tuple[tuple[str, str], ...] = (
         "SELECT t.id FROM turns t JOIN sessions s ON s.id = t.session_id WHERE s.key <> t.key",
     ),
     (
-        "Sessions have more or fewer rows than they should",
+        "The stored number of messages is wrong for sessions",
         (
             "SELECT s.id FROM sessions s LEFT JOIN ("
             "SELECT session_id, count(*) AS n FROM messages WHERE NOT taken_back GROUP BY session_id"
@@ -39,21 +39,21 @@ _RULES: tuple[tuple[str, str], ...] = (
         ),
     ),
     (
-        "Messages wait for a turn that is not under way",
+        "Messages are marked as running without a running turn",
         (
             "SELECT i.id FROM inbox i LEFT JOIN turns t ON t.id = i.turn_id "
             "WHERE i.state = 'running' AND (t.state IS NULL OR t.state <> 'running')"
         ),
     ),
     (
-        "Messages are kept with a session that is not there",
+        "Messages are held with a session that does not exist",
         (
             "SELECT i.id FROM inbox i LEFT JOIN sessions s ON s.id = i.session_id "
             "WHERE i.state = 'held' AND s.id IS NULL"
         ),
     ),
     (
-        "Things to be shown belong to a turn that is not there",
+        "Undelivered items belong to a turn that does not exist",
         (
             "SELECT o.id FROM outbox o LEFT JOIN turns t ON t.id = o.turn_id "
             "WHERE o.state IN ('pending', 'attempting', 'unknown') "
@@ -62,7 +62,7 @@ _RULES: tuple[tuple[str, str], ...] = (
     ),
 )
 
-# Rows that came with a request are as a program sent them: they stand at the turn's first moment.
+# Rows that came with an API request are stored as sent; they carry the turn's start time.
 _ENDED_TURN_MESSAGES = """
 SELECT m.session_id, m.turn_id, m.body FROM messages m JOIN turns t ON t.id = m.turn_id
 WHERE NOT m.taken_back AND t.state <> 'running' AND m.at > t.started_at
@@ -72,34 +72,37 @@ _decode_message = msgspec.json.Decoder(Message).decode
 
 
 def find_problems(connection: Connection) -> tuple[str, ...]:
-    """Tell all that is wrong."""
+    """Return all problems."""
     broken = find_damage(connection)
-    if broken:  # what a damaged file answers to other questions means nothing
+    if broken:  # other answers of a damaged file mean nothing
         return broken
     found = [
         _describe(what, names)
         for what, question in _RULES
         if (names := list(connection.exec_driver_sql(question).scalars()))
     ]
-    unanswered = list(_calls_without_result(connection))
-    if unanswered:
-        found.append(_describe("Calls of tools have no result behind them", unanswered))
+    without_result = list(_calls_without_result(connection))
+    if without_result:
+        found.append(_describe("Tool calls have no result after them", without_result))
     return tuple(found)
 
 
 def find_damage(connection: Connection) -> tuple[str, ...]:
-    """Tell what the database itself finds wrong; PostgreSQL checks what it reads by itself."""
+    """Return the damage that the database itself reports.
+
+    PostgreSQL checks pages while reading.
+    """
     if connection.dialect.name != "sqlite":
         connection.execute(sa.select(sa.literal(1)))
         return ()
-    said = list(connection.exec_driver_sql("PRAGMA integrity_check").scalars())
-    if said != ["ok"]:
-        return tuple(said)
+    report = list(connection.exec_driver_sql("PRAGMA integrity_check").scalars())
+    if report != ["ok"]:
+        return tuple(report)
     orphans: dict[tuple[str, str], int] = {}
     for table, _, owner, _ in connection.exec_driver_sql("PRAGMA foreign_key_check"):
         orphans[table, owner] = orphans.get((table, owner), 0) + 1
     return tuple(
-        f"Rows of {table} belong to rows of {owner} that are not there: {number}"
+        f"Rows of {table} refer to rows of {owner} that do not exist: {number}"
         for (table, owner), number in orphans.items()
     )
 
@@ -111,14 +114,14 @@ def _describe(what: str, names: list[Any]) -> str:
 
 
 def _calls_without_result(connection: Connection) -> Iterator[str]:
-    """Find calls in ended turns whose result is not in the rows right behind them."""
+    """Return calls in ended turns whose result is not in the rows directly after them."""
     waiting: dict[str, None] = {}
     place: tuple[str, str] | None = None
     rows = connection.execution_options(yield_per=_BATCH_ROWS).execute(
         sa.text(_ENDED_TURN_MESSAGES)
     )
     for session, turn, body in rows:
-        # Most rows are neither: they need not be taken apart.
+        # Most rows are neither, and need not be decoded.
         calls, result = '"tool_calls":[' in body, '"role":"tool"' in body
         if waiting and ((session, turn) != place or not result):
             yield from waiting

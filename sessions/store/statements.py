@@ -1,7 +1,7 @@
-"""Every statement that a turn needs, built once; SQLAlchemy then compiles each of them once.
+"""The SQL statements of a turn, built once and compiled once by SQLAlchemy.
 
-A parameter that gives a column its new value is called like the column; one that finds the row
-has another name.
+A parameter with a new value is named after the column; a parameter that selects the row has
+another name.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from sessions.store.schema import (
     turns,
 )
 
-_TIMELINE_LOCK = 0x686F6C64  # a number of ours; it only has to differ from other locks
+_TIMELINE_LOCK = 0x686F6C64  # arbitrary, but different from other advisory locks
 
 
 def _bind_columns(table: sa.Table, *exclude: str) -> dict[str, Any]:
@@ -34,12 +34,12 @@ def _bind_columns(table: sa.Table, *exclude: str) -> dict[str, Any]:
 
 
 def _keep_if_none(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
-    """The value given for a column; None leaves it as it is."""
+    """Return an expression for a column's new value; None keeps the old value."""
     return sa.func.coalesce(given(column.name, type_=column.type), column)
 
 
 def state_is(column: sa.Column[Any], *states: str) -> sa.ColumnElement[bool]:
-    """Written out: only then an index over a part of the rows is used."""
+    """Compare with literal states, because a parameter would not match a partial index."""
     words: list[sa.ColumnElement[str]] = [sa.literal_column(f"'{state}'") for state in states]
     return column == words[0] if len(words) == 1 else column.in_(words)
 
@@ -96,7 +96,7 @@ _behind_summary = (
     messages.c.id > sa.func.coalesce(summaries.c.upto, 0),
     messages.c.taken_back == sa.false(),
 )
-# The mark of the summary, how many rows stand behind it, and the newest that would be covered.
+# The mark of the summary, the number of later rows, and the newest row to be covered.
 COMPACTION_BOUNDS = (
     sa.select(
         sa.func.coalesce(summaries.c.upto, 0),
@@ -117,7 +117,7 @@ TOUCH_SESSION = (
     .values(updated_at=given("updated_at"))
 )
 
-# --- writing: what was received --------------------------------------------------------------
+# --- writing: inbox --------------------------------------------------------------------------
 
 SET_INBOX = (
     sa.update(inbox)
@@ -184,7 +184,7 @@ END_TOOL = (
     .values(finished_at=given("finished_at"), ok=given("ok"), result=given("result"))
 )
 
-# --- writing: questions whether a tool may run -----------------------------------------------
+# --- writing: approvals ----------------------------------------------------------------------
 
 ADD_APPROVAL = sa.insert(approvals).values(_bind_columns(approvals))
 ANSWER_APPROVAL = (
@@ -199,7 +199,7 @@ USE_APPROVAL = (
 )
 APPROVAL_STATE = sa.select(approvals.c.state).where(approvals.c.id == given("approval"))
 
-# --- writing: what is to be shown ------------------------------------------------------------
+# --- writing: outbox -------------------------------------------------------------------------
 
 SET_ITEM = (
     sa.update(outbox)
@@ -214,7 +214,7 @@ SET_ITEM = (
     )
 )
 
-# --- writing: what may be spent --------------------------------------------------------------
+# --- writing: budgets ------------------------------------------------------------------------
 
 _BUDGET_COLUMNS = ("tokens", "cost", "held_tokens", "held_cost")
 _budget = (budgets.c.day == given("of_day"), budgets.c.scope == given("of_scope"))
@@ -230,13 +230,14 @@ SETTLE_BUDGET = (
 )
 FORGET_BUDGETS = sa.delete(budgets).where(budgets.c.day < given("before"))
 
-# --- writing: the rest -----------------------------------------------------------------------
+# --- writing: values and numbers -------------------------------------------------------------
 
 DELETE_VALUE = sa.delete(shelves).where(
     shelves.c.shelf == given("of"), shelves.c.name == given("called")
 )
 NEXT_SEQ_POSTGRESQL = sa.select(
-    # Held until the commit: numbers become visible in the order in which they were given.
+    # The lock is held until the commit: numbers become visible in the order in which they were
+    # given.
     sa.func.pg_advisory_xact_lock(_TIMELINE_LOCK),
     timeline.next_value(),
 )
@@ -245,7 +246,7 @@ LAST_OUTBOX_SEQ = sa.select(sa.func.max(outbox.c.seq))
 
 
 class Upserts:
-    """INSERT with a plan for what is there already, which each dialect writes in its own way."""
+    """INSERT ... ON CONFLICT statements, which need the dialect's own INSERT."""
 
     def __init__(self, insert: Callable[[sa.Table], Any]) -> None:
         self.add_inbox = (
@@ -278,25 +279,25 @@ class Upserts:
             .execution_options(preserve_rowcount=True)
         )
         put = insert(summaries).values(_bind_columns(summaries))
-        news = {name: put.excluded[name] for name in ("upto", "text")}
-        self.put_summary = put.on_conflict_do_update(index_elements=["session_id"], set_=news)
+        new_values = {name: put.excluded[name] for name in ("upto", "text")}
+        self.put_summary = put.on_conflict_do_update(index_elements=["session_id"], set_=new_values)
         put = insert(outbox).values(_bind_columns(outbox))
-        # Never what belongs to a delivery that may be under way: shown, tries, not_before.
+        # Not the fields of a delivery that may be in progress: shown, tries, not_before.
         names = ("body", "final", "state", "reply_to", "error", "settled_at")
-        news = {name: put.excluded[name] for name in names}
-        # A live state that comes late must not take the place of the final one.
+        new_values = {name: put.excluded[name] for name in names}
+        # A late live update must not replace the final content.
         self.put_item = put.on_conflict_do_update(
-            index_elements=["id"], set_=news, where=outbox.c.final.is_(sa.false())
+            index_elements=["id"], set_=new_values, where=outbox.c.final.is_(sa.false())
         )
         became_final = sa.case((outbox.c.final, outbox.c.seq), else_=put.excluded.seq)
         self.put_final_item = put.on_conflict_do_update(
-            index_elements=["id"], set_={**news, "seq": became_final}
+            index_elements=["id"], set_={**new_values, "seq": became_final}
         )
         put = insert(budgets).values(_bind_columns(budgets))
         self.reserve_budget = put.on_conflict_do_update(
             index_elements=["day", "scope"],
             set_={name: budgets.c[name] + put.excluded[name] for name in _BUDGET_COLUMNS},
-            # The row is locked before this is looked at: of two requests only one gets the rest.
+            # The row is locked before this check, so that two requests cannot both take the rest.
             where=sa.and_(
                 *(
                     budgets.c[name] + put.excluded[name]

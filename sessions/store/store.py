@@ -1,9 +1,9 @@
-"""The one door to the database.
+"""The interface to the database.
 
-Writes return when they are committed (`synchronous=FULL`); those that wait at the same moment share
-one commit. When one raises, it is not stored and may be repeated; where that is not known, it waits
-until it is. Reads see one unchanging moment each, and every write that returned before. A task
-may be cancelled while it waits for a write: the write is done all the same.
+A write returns after the commit (`synchronous=FULL`); concurrent writes share one commit. A
+write that raises was not stored and may be repeated; if the outcome of a commit is unknown, the
+write waits for the answer. A read sees one consistent snapshot that includes every write
+returned before. Cancelling a task that waits for a write does not cancel the write.
 """
 
 import asyncio
@@ -61,22 +61,22 @@ _STORE_SHELF = "store"
 
 
 class StoreObserver(Protocol):
-    """Is told what became durable, right after it did, and must be quick about it.
+    """Receives committed changes, right after the commit; methods must return quickly.
 
-    What was committed although nobody waited for it any more is not told.
+    Writes whose task was cancelled before the commit are not reported.
     """
 
     def on_accepted(self, entry: InboxEntry, *, new: bool) -> None:
-        """Something was received; not new: it was there already."""
+        """Handle a stored inbox entry; `new` is False for a redelivery."""
         ...
 
     def on_applied(self, changes: tuple[Change, ...]) -> None:
-        """These are true now."""
+        """Handle committed changes."""
         ...
 
 
 class SessionStore:
-    """Sessions, their history, and the journal of what was received, done and shown."""
+    """Sessions, their history, and the journal of everything received, executed and shown."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self.database = database
@@ -89,10 +89,10 @@ class SessionStore:
     async def open(
         cls, url: str, *, clock: Clock, read_only: bool = False, copy_folder: Path | None = None
     ) -> Self:
-        """Open a database, made or brought up to date if need be.
+        """Open a database, creating or migrating where necessary.
 
-        Before it is brought up to date a copy of a SQLite file goes into `keep_in`. Read-only it
-        must be there and up to date; it may be open elsewhere. Raises `StoreUnavailable`,
+        Before a migration a SQLite file is copied into `copy_folder`. A database opened read-only
+        must exist and be up to date; other processes may use it. Raises `StoreUnavailable`,
         `StoreTooNew`, `StoreTooOld` or `StoreCorrupt`.
         """
         where = parse_url(url)
@@ -105,31 +105,34 @@ class SessionStore:
 
     @staticmethod
     async def check_compatible(url: str) -> None:
-        """Make sure that `open` would find what it can use or bring up to date; changes nothing.
+        """Check that `open` could use or migrate the database; change nothing.
 
-        It may be open elsewhere. Raises `StoreUnavailable`, `StoreTooNew` or `StoreCorrupt`.
+        Other processes may use it. Raises `StoreUnavailable`, `StoreTooNew` or `StoreCorrupt`.
         """
         await asyncio.to_thread(prepare.check_compatible, parse_url(url))
 
     async def close(self) -> None:
-        """Finish what was begun, and take nothing more."""
+        """Finish all submitted work and refuse more."""
         self.database.stop()
         await asyncio.to_thread(self.database.close)
 
     # --- writing ------------------------------------------------------------------------------
 
     async def accept(self, entry: InboxEntry) -> bool:
-        """Keep something received; False when it is there already. Then it may be acknowledged."""
+        """Store an inbox entry, so that the event may be acknowledged.
+
+        Return False for a redelivery.
+        """
         new = await self.database.write(lambda c: self._journal.accept(c, entry))
         if self.observer:
             self.observer.on_accepted(entry, new=new)
         return new
 
     async def apply(self, *changes: Change) -> None:
-        """Make changes true, all or none.
+        """Commit changes, all or none.
 
-        Raises `Conflict` (or `ToolAlreadyStarted`, `RecordNotFound`) when what is stored is not what a change
-        supposes.
+        Raises `Conflict` (or `ToolAlreadyStarted`, `RecordNotFound`) if the stored state is not
+        what a change expects.
         """
         await self.database.write(lambda c: self._journal.apply(c, changes))
         if self.observer:
@@ -141,10 +144,10 @@ class SessionStore:
         before: Collection[Change] = (),
         if_reserved: Collection[Change] = (),
     ) -> BudgetLimit | None:
-        """Hold back what a request may use; None when that is done.
+        """Reserve the most a request may use; return None, or the first budget without enough left.
 
-        Else nothing is held back, and this is the first budget that has not enough left. `first`
-        becomes true in any case, and before that; `then` only where something is held back.
+        In the latter case nothing is reserved. `before` is committed in any case and comes first;
+        `if_reserved` is committed only with the reservation.
         """
         before, if_reserved = tuple(before), tuple(if_reserved)
 
@@ -161,117 +164,123 @@ class SessionStore:
         return refused
 
     async def replace_payload(self, inbox_id: str, payload: bytes | None) -> bool:
-        """Put what a message says now in place of what it said; False when it waits no more."""
+        """Replace the payload of an edited message; return False if the entry waits no longer."""
         row = {"row": inbox_id, "payload": payload}
         return await self.database.write(
             lambda c: c.execute(sql.REPLACE_PAYLOAD, row).rowcount == 1
         )
 
     async def put_value(self, shelf: str, name: str, value: str | None) -> None:
-        """Keep a small value; None forgets it."""
+        """Store a small value; None deletes it."""
         await self.database.write(lambda c: self._journal.put_value(c, shelf, name, value))
 
     async def delete_budgets(self, before: str) -> None:
-        """Forget what was spent before a day."""
+        """Delete spending records before a day."""
         await self.database.write(lambda c: c.execute(sql.FORGET_BUDGETS, {"before": before}))
 
     async def delete_ignored(self, before: int) -> SweepResult:
-        """Forget what was ignored before a moment; a little at a time, so that nobody waits."""
+        """Delete ignored entries before a time, in small batches that do not delay other writes."""
         row = {"before": before, "limit": _SWEEP_BATCH_ROWS}
         ignored = 0
-        while gone := await self.database.write(
+        while deleted := await self.database.write(
             lambda c: c.execute(sql.FORGET_IGNORED, row).rowcount
         ):
-            ignored += gone
+            ignored += deleted
         return SweepResult(ignored)
 
     async def check_writable(self) -> None:
-        """Commit something, to know that it can be done."""
+        """Commit a small write to check that the database is writable."""
         await self.put_value(_STORE_SHELF, "written_at", str(self._clock.now()))
 
     async def check_responsive(self) -> None:
-        """Hear from the thread that writes, without writing; raises `StoreError` when it cannot."""
+        """Wait for the writer thread without writing; raise `StoreError` without an answer."""
         await self.database.write(lambda _: None)
 
     @property
     def writer_transactions(self) -> int:
-        """What the thread that writes has taken in hand so far: while it grows, it gets on."""
+        """Number of transactions the writer thread has begun.
+
+        The number grows while the thread makes progress.
+        """
         return self.database.writer_transactions
 
     # --- reading: conversations ---------------------------------------------------------------
 
     async def conversation(self, key: str) -> ConversationSnapshot:
-        """What the owner of a conversation must know to go on with it."""
+        """Return everything an actor needs to load a conversation."""
         return await self.database.read(lambda c: together.read_conversation(c, key))
 
     async def session(self, session_id: str) -> Session | None:
-        """A session."""
+        """Return a session by id."""
         return await self.database.read(lambda c: sessions.find_session(c, session_id))
 
     async def find_session(self, text: str, key: str | None = None) -> Session | None:
-        """The session with this id, or the only one whose id begins so.
+        """Return the session with this id, or the only one whose id begins with this text.
 
-        `key` looks among the sessions of one conversation. Raises `AmbiguousSession`.
+        With `key`, search only that conversation. Raises `AmbiguousSession`.
         """
         found = await self.database.read(lambda c: sessions.find_by_prefix(c, text, key))
         if len(found) > 1:
-            msg = f"{len(found)} sessions or more are meant by {text}; write more of the id"
+            msg = f"{text} matches {len(found)} or more sessions; give more of the id"
             raise AmbiguousSession(msg)
         return found[0] if found else None
 
     async def sessions(
         self, *, key: str | None = None, platform: str | None = None, limit: int | None = None
     ) -> tuple[Session, ...]:
-        """Sessions, the newest first: all, those of a conversation, or those of a platform."""
+        """Return sessions, newest first: all, those of a conversation, or those of a platform."""
         return await self.database.read(lambda c: sessions.list_sessions(c, key, platform, limit))
 
     async def chats(self, platform: str, limit: int) -> tuple[tuple[str, str | None, int], ...]:
-        """Chats of a platform, the last used first: address, title, when it was used."""
+        """Return (address, title, last use) of a platform's chats, the last used first."""
         return await self.database.read(lambda c: sessions.list_chats(c, platform, limit))
 
     async def history(self, session_id: str, limit: int | None = None) -> tuple[Message, ...]:
-        """The rows of a session that were not taken back, in order; `limit`: the newest of them."""
+        """Return the history of a session in order, without retracted rows.
+
+        `limit`: only the newest.
+        """
         return await self.database.read(lambda c: sessions.read_history(c, session_id, limit))
 
     async def history_up_to(self, session_id: str, turn_id: str) -> tuple[Message, ...]:
-        """The rows of a session as far as a turn, that one included; none when it left no row."""
+        """Return the history up to and including a turn; nothing if the turn has no rows."""
         return await self.database.read(
             lambda c: sessions.read_history_up_to(c, session_id, turn_id)
         )
 
     async def context(self, session_id: str) -> tuple[str, tuple[Message, ...]]:
-        """What a model is to see of a session: a summary of its oldest rows, and the rows behind.
+        """Return the session as a model sees it: a summary of old rows, then the newer rows.
 
-        Without a summary ('') these are all rows; never those that were taken back.
+        Without a summary ("") these are all rows. Retracted rows are never included.
         """
         return await self.database.read(lambda c: sessions.read_context(c, session_id))
 
     # --- reading: turns -----------------------------------------------------------------------
 
     async def turn(self, turn_id: str) -> Turn | None:
-        """A turn."""
+        """Return a turn by id."""
         return await self.database.read(lambda c: turns.find_turn(c, turn_id))
 
     async def turns(self, session_id: str) -> tuple[Turn, ...]:
-        """The turns of a session, the oldest first, also those that were taken back."""
+        """Return the turns of a session, oldest first, including retracted ones."""
         return await self.database.read(lambda c: turns.turns_of_session(c, session_id))
 
     async def last_turn(self, session_id: str) -> Turn | None:
-        """The newest turn of a session that was not taken back."""
+        """Return the newest turn of a session that was not retracted."""
         return await self.database.read(lambda c: turns.last_turn(c, session_id))
 
     async def running_turns(self) -> tuple[Turn, ...]:
-        """Turns under way; right after a start, those that a dead process left."""
+        """Return the running turns; right after a start, those that a dead process left."""
         return await self.database.read(turns.running_turns)
 
     async def tool_runs(self, turn_id: str) -> tuple[ToolRun, ...]:
-        """The tools a turn has started, in that order."""
+        """Return the tool runs of a turn in order of their start."""
         return await self.database.read(lambda c: turns.tool_runs(c, turn_id))
 
     async def tool_runs_of_calls(
         self, session_id: str, calls: Collection[str]
     ) -> tuple[ToolRun, ...]:
-        """What was started of these calls of a session, in that order, whichever turns did."""
+        """Return the tool runs of these calls, from any turn of the session, by start time."""
         if not calls:
             return ()
         return await self.database.read(lambda c: turns.tool_runs_of_calls(c, session_id, calls))
@@ -285,10 +294,10 @@ class SessionStore:
         person: str | None = None,
         since: int | None = None,
     ) -> UsageTotals:
-        """What the requests of turns used together, of those that fit all that is given.
+        """Return the total usage of the turns that match all given filters.
 
-        `since`: turns that began then or later. Turns that were taken back count as well, and
-        requests that are still under way.
+        `since` selects turns started at that time or later. Retracted turns and unfinished requests
+        are included.
         """
         given = {
             "turn_id": turn_id,
@@ -301,69 +310,69 @@ class SessionStore:
         return await self.database.read(lambda c: costs.sum_usage(c, only))
 
     async def budget_usage(self, day: str, scopes: Collection[str]) -> dict[str, BudgetUsage]:
-        """What was spent of these on a day, by scope; nothing at all counts as `Budget()`."""
+        """Return the spending of these scopes on a day; `BudgetUsage()` for scopes without any."""
         return await self.database.read(lambda c: budgets.read_usage(c, day, scopes))
 
-    # --- reading: questions whether a tool may run --------------------------------------------
+    # --- reading: approvals --------------------------------------------------------------------
 
     async def approval(self, approval_id: str) -> Approval | None:
-        """A question."""
+        """Return an approval by id."""
         return await self.database.read(lambda c: approvals.find_approval(c, approval_id))
 
     async def open_approvals(self, key: str | None = None) -> tuple[Approval, ...]:
-        """Questions that nobody has answered, the oldest first; `key`: of one conversation."""
+        """Return the open approvals, oldest first; `key`: of one conversation."""
         return await self.database.read(lambda c: approvals.open_approvals(c, key))
 
     async def allowed_approval(
         self, session_id: str, tool: str, arguments: str, since: int
     ) -> Approval | None:
-        """The newest permission for exactly this call that was not used, asked since a moment."""
+        """Return the newest unused permission for exactly this call, asked since a time."""
         return await self.database.read(
             lambda c: approvals.allowed_approval(c, session_id, tool, arguments, since)
         )
 
-    # --- reading: what was received -----------------------------------------------------------
+    # --- reading: inbox ------------------------------------------------------------------------
 
     async def inbox_entry(self, source: str, event: str) -> InboxEntry | None:
-        """Something received, by what a redelivery of it would repeat."""
+        """Return an inbox entry by the two fields that a redelivery repeats."""
         return await self.database.read(lambda c: inbox.find_entry(c, source, event))
 
     async def inbox_entry_by_id(self, inbox_id: str) -> InboxEntry | None:
-        """Something received, by its id here."""
+        """Return an inbox entry by id."""
         return await self.database.read(lambda c: inbox.find_entry_by_id(c, inbox_id))
 
     async def turn_inbox(self, turn_id: str) -> tuple[InboxEntry, ...]:
-        """What a turn answers."""
+        """Return the entries that a turn answers."""
         return await self.database.read(lambda c: inbox.entries_of_turn(c, turn_id))
 
     async def waiting_keys(self) -> tuple[str, ...]:
-        """Conversations in which something waits to be answered."""
+        """Return the keys of conversations with waiting messages."""
         return await self.database.read(inbox.waiting_keys)
 
     async def held_entries(self, session_id: str) -> tuple[InboxEntry, ...]:
-        """What a suspended session keeps unanswered."""
+        """Return the messages held with a suspended session."""
         return await self.database.read(lambda c: inbox.held_entries(c, session_id))
 
     async def pending_commands(self) -> tuple[InboxEntry, ...]:
-        """Commands that were received and not carried out."""
+        """Return commands that were received and not yet executed."""
         return await self.database.read(inbox.pending_commands)
 
-    # --- reading: what is to be shown ---------------------------------------------------------
+    # --- reading: outbox -----------------------------------------------------------------------
 
     async def undelivered_items(self) -> tuple[OutboxItem, ...]:
-        """What is not delivered yet, by `seq`."""
+        """Return the undelivered items, by `seq`."""
         return await self.database.read(outbox.undelivered_items)
 
     async def turn_items(self, turn_id: str) -> tuple[OutboxItem, ...]:
-        """What a turn wants to be shown, by `seq`; its answer too, while it is written."""
+        """Return the items of a turn by `seq`, including an answer still being written."""
         return await self.database.read(lambda c: outbox.items_of_turn(c, turn_id, -1))
 
     async def timeline(
         self, address: str, after: int, limit: int
     ) -> tuple[InboxEntry | OutboxItem, ...]:
-        """What a chat shows, by `seq`: the first rows after a number; after 0, the newest.
+        """Return the content of a chat by `seq`: the first rows after a number, or (0) the newest.
 
-        An item has its place where it became final, so that nothing appears behind a reader.
+        An item is placed at the moment of becoming final, so that a reader never misses one.
         """
         try:
             return await self.database.read(
@@ -375,7 +384,7 @@ class SessionStore:
     async def _timeline_row_by_row(
         self, address: str, after: int, limit: int
     ) -> tuple[InboxEntry | OutboxItem, ...]:
-        """A damaged row hides no other: each is read by itself."""
+        """Read each row separately, so that a damaged row does not hide the others."""
         places = await self.database.read(
             lambda c: together.timeline_seqs(c, address, after, limit)
         )
@@ -386,16 +395,19 @@ class SessionStore:
         return tuple(found)
 
     async def trace(self, text: str, limit: int = 20) -> tuple[MessageTrace, ...]:
-        """What was received by a key, an address or an id, newest first, and what came of it.
+        """Return entries matching a key, an address or an id, newest first, with turns and items.
 
-        The key of a room finds all conversations in it.
+        The key of a room matches all conversations in the room.
         """
         return await self.database.read(lambda c: together.find_traces(c, text, limit))
 
     async def entry_context(
         self, entry: InboxEntry, correction_decisions: Collection[str]
     ) -> EntryContext:
-        """What something received may wait for; `corrected`: the decisions on edits and deletions."""
+        """Return why an entry may be waiting.
+
+        `correction_decisions`: decisions on edits and deletions.
+        """
         return await self.database.read(
             lambda c: together.entry_context(c, entry, correction_decisions)
         )
@@ -403,41 +415,41 @@ class SessionStore:
     async def newest_entries(
         self, platform: str, limit: int, *, ignored_only: bool = False
     ) -> tuple[InboxEntry, ...]:
-        """What came from a platform last, the newest first; `ignored`: only what was."""
+        """Return the newest entries of a platform, newest first; optionally only ignored ones."""
         return await self.database.read(
             lambda c: inbox.newest_entries(c, platform, limit, ignored_only=ignored_only)
         )
 
     async def item(self, item_id: str) -> OutboxItem | None:
-        """Something that was to be shown."""
+        """Return an outbox item by id."""
         return await self.database.read(lambda c: outbox.find_item(c, item_id))
 
-    # --- the rest -----------------------------------------------------------------------------
+    # --- values, counts and checks --------------------------------------------------------------
 
     async def count_records(self) -> StoreCounts:
-        """Count what is there; the sessions are looked at one by one, so do not ask often."""
+        """Count records by state; slow, because every session is visited."""
         return await self.database.read(census.count_records)
 
     async def get_value(self, shelf: str, name: str) -> str | None:
-        """A small value."""
+        """Return a small value."""
         return await self.database.read(lambda c: values.read_value(c, shelf, name))
 
     async def values(self, shelf: str) -> dict[str, str]:
-        """All small values of one owner."""
+        """Return all small values of one shelf."""
         return await self.database.read(lambda c: values.read_values(c, shelf))
 
     @property
     def damage(self) -> str:
-        """What somebody found to be damaged since the start; empty: nothing so far."""
+        """First damage found since the start; empty if there is none."""
         return self.database.damage
 
     async def find_problems(self) -> tuple[str, ...]:
-        """All that is wrong in the database, in sentences."""
+        """Return all problems of the database as sentences."""
         try:
             return await self.database.read(soundness.find_problems)
         except StoreCorrupt as error:
             return (str(error),)
 
     def count_queries(self) -> QueryCounts:
-        """Count statements and commits from now on."""
+        """Return counters of statements and commits, running from now on."""
         return self.database.count_queries()

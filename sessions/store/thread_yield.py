@@ -1,25 +1,25 @@
-"""Lets other threads run when the event loop leaves them no chance.
+"""Gives starved threads a chance to run while the event loop is busy.
 
-A thread that comes back from the disk must wait until the loop's thread lets go of the interpreter.
-A loop that always has something to do lets go at every pass, but for a microsecond: too short for
-another thread to wake up. Measured, a commit of 0.3 ms then took up to 16 seconds, whatever
-`sys.setswitchinterval` said. So a loop that has waited long enough for its threads stands still for
-a moment, until one of them is done; the same commits then took at most 20 ms.
+A thread that returns from the disk waits until the loop's thread releases the GIL. A loop that is
+never idle releases the GIL on every pass, but only for a microsecond, too short for another thread
+to wake up. Measured: a commit of 0.3 ms then took up to 16 seconds, whatever
+`sys.setswitchinterval` was set to. So a loop that has waited too long for threads blocks for a
+moment, until one of them has finished a job; the same commits then took at most 20 ms.
 """
 
 import threading
 from collections.abc import Callable
 
 LATE_AFTER_SECONDS = 0.004
-"""Seconds without an answer of any thread after which the loop stands still."""
+"""Seconds without a finished job after which the loop blocks."""
 YIELD_SECONDS = 0.001
-"""Seconds for which it does so at most."""
+"""Seconds for which the loop blocks at most."""
 MAX_FRUITLESS_YIELDS = 50
-"""How often: after that it is the disk that is slow, and standing still does not help."""
+"""Blocks without effect, after which the disk must be the slow part and blocking does not help."""
 
 
 class ThreadYielder:
-    """Watches over the jobs that a loop has given to its threads."""
+    """Watches the jobs that a loop has submitted to its threads."""
 
     def __init__(
         self,
@@ -33,17 +33,17 @@ class ThreadYielder:
         self._watching = False
 
     def on_job_submitted(self) -> None:
-        """A thread has got a job; called in the loop."""
+        """Count a submitted job; called in the loop."""
         self._pending_jobs += 1
         if not self._watching:
             self._schedule_check()
 
     def on_jobs_done(self) -> None:
-        """A thread has done jobs; called there."""
+        """Note that a thread has finished jobs; called in that thread."""
         self._answered.set()
 
     def on_results_seen(self, jobs: int) -> None:
-        """The loop has seen these answers."""
+        """Count the results received; called in the loop."""
         self._pending_jobs -= jobs
         self._fruitless_yields = 0
 

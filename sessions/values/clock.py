@@ -1,4 +1,4 @@
-"""Time as an argument: whoever needs the hour is given a `Clock`, so that tests can set it."""
+"""The clock as an argument, so that tests can set the time."""
 
 import datetime as dt
 import time
@@ -9,27 +9,27 @@ class Clock(Protocol):
     """Wall time for records, monotonic time for waiting."""
 
     def now(self) -> int:
-        """Milliseconds since 1970 in UTC; may jump when the machine's clock is set."""
+        """Return milliseconds since 1970 in UTC; may jump when the machine's clock is set."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that only ever grow; good for deadlines, meaningless after a restart."""
+        """Return seconds that never decrease; for deadlines, meaningless after a restart."""
         ...
 
 
 class SystemClock:
-    """The machine's own clocks."""
+    """The clocks of the machine."""
 
     def now(self) -> int:
-        """See `Clock`."""
+        """Return the machine's wall time."""
         return time.time_ns() // 1_000_000
 
     def monotonic(self) -> float:
-        """See `Clock`."""
+        """Return the machine's monotonic time."""
         return time.monotonic()
 
 
 def rfc3339(milliseconds: int) -> str:
-    """Write a moment the way every interface of ours shows it: UTC with milliseconds."""
+    """Format a time as RFC 3339 in UTC with milliseconds, the form used by every interface."""
     moment = dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{milliseconds % 1000:03d}Z"

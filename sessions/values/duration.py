@@ -1,4 +1,4 @@
-"""A span of time as people write it in a configuration."""
+"""Spans of time, as written in a configuration."""
 
 import re
 
@@ -13,7 +13,10 @@ class Duration(float):
 
     @classmethod
     def parse(cls, written: object) -> "Duration":
-        """Read a span; raises `ValueError` with one sentence when it is none."""
+        """Parse a span.
+
+        Raise `ValueError` with a one-sentence message if the value is not a span.
+        """
         seconds = _parse_seconds(written)
         if not 0 <= seconds < float("inf"):
             raise ValueError(_EXPECTED)

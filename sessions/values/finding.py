@@ -1,4 +1,4 @@
-"""Sans-IO: what was found out about one thing, and what to do about it."""
+"""Sans-IO: the result of one check, and how to fix a problem."""
 
 from typing import Literal
 
@@ -8,10 +8,10 @@ FindingLevel = Literal["ok", "warn", "fail"]
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One thing that was looked at.
+    """The result of one check.
 
-    `fix` is one sentence that tells what to do, for all that is not ok. `mend` names what whoever
-    found it can do about it, when asked; empty when that is for people alone.
+    `fix` is one sentence of advice, for every level but ok. `mend` names the automatic repair that
+    the caller may offer; empty if only a person can fix the problem.
     """
 
     level: FindingLevel
@@ -19,23 +19,23 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     text: str
     fix: str = ""
     mend: str = ""
-    seconds: float | None = None  # how long it took, where that says something
+    seconds: float | None = None  # duration of the check, if informative
 
 
 def ok(subject: str, text: str, *, seconds: float | None = None) -> Finding:
-    """All is well."""
+    """Return a finding without a problem."""
     return Finding(level="ok", subject=subject, text=text, seconds=seconds)
 
 
 def warn(
     subject: str, text: str, fix: str, *, mend: str = "", seconds: float | None = None
 ) -> Finding:
-    """It works, and not as it could."""
+    """Return a finding about something that works, but not well."""
     return Finding(level="warn", subject=subject, text=text, fix=fix, mend=mend, seconds=seconds)
 
 
 def fail(
     subject: str, text: str, fix: str, *, mend: str = "", seconds: float | None = None
 ) -> Finding:
-    """It cannot work."""
+    """Return a finding about something that cannot work."""
     return Finding(level="fail", subject=subject, text=text, fix=fix, mend=mend, seconds=seconds)

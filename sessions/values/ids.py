@@ -1,4 +1,4 @@
-"""Ids that sort by the time they were made: `s_01…`, `t_01…`, and ids made of what they name."""
+"""Ids that sort by creation time (`s_01…`, `t_01…`), and deterministic ids."""
 
 import secrets
 from collections.abc import Callable
@@ -12,7 +12,7 @@ _DIGEST_BYTES = 11
 
 
 class Ids:
-    """Makes ids; two of one source never collide and always sort in the order they were made."""
+    """A generator of unique ids, which sort in the order of their creation."""
 
     def __init__(self, clock: Clock, randbits: Callable[[int], int] = secrets.randbits) -> None:
         self._clock = clock
@@ -20,7 +20,7 @@ class Ids:
         self._last = 0
 
     def new(self, kind: str) -> str:
-        """Make an id; `kind` is the short word in front of it."""
+        """Return a new id that begins with the word `kind`."""
         fresh = (self._clock.now() << _RANDOM_BITS) | self._randbits(_RANDOM_BITS)
         # A clock that stands still or goes back must not make an id smaller than an earlier one.
         self._last = fresh if fresh > self._last else self._last + 1
@@ -28,7 +28,7 @@ class Ids:
 
 
 def stable_id(*parts: str) -> str:
-    """What an id is made of that must be the same wherever somebody makes it of the same parts."""
+    """Return a deterministic id of these parts."""
     text = "\0".join(parts).encode(errors="surrogatepass")
     return _base32(int.from_bytes(blake2b(text, digest_size=_DIGEST_BYTES).digest()))
 

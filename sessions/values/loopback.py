@@ -1,6 +1,6 @@
-"""Sans-IO: which addresses only this machine can reach.
+"""Sans-IO: addresses that only this machine can reach.
 
-No name but `localhost` counts: what a name means is decided elsewhere, and may change.
+The only name that counts is `localhost`, because other names are resolved elsewhere and may change.
 """
 
 import ipaddress
@@ -9,7 +9,7 @@ LOOPBACK_NAMES = frozenset({"localhost", "localhost."})
 
 
 def normalize_host(host: str) -> str:
-    """Write an address as it is listened on: no brackets, and IPv4 as what it is."""
+    """Normalise a host: no brackets, lower case, IPv4-mapped addresses as IPv4."""
     bare = host.strip().removeprefix("[").removesuffix("]").lower()
     address = _parse_address(bare)
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
@@ -17,7 +17,7 @@ def normalize_host(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only programs of this machine can connect to it, or from it."""
+    """Return True if the host is an address of this machine only."""
     bare = normalize_host(host)
     address = _parse_address(bare)
     return address.is_loopback if address else bare in LOOPBACK_NAMES

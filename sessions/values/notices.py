@@ -1,14 +1,14 @@
-"""The ids of all notices: the closed set of sentences that Holdfast itself sends to chats.
+"""Ids of all notices, which are the messages that Holdfast itself sends to chats.
 
-The words are in `gateway.notices.catalogue`. Values are stored as parts of item ids and sent to API
-clients, so a value never changes.
+The wording is in `gateway.notices.catalogue`. Values are parts of stored item ids and are sent to
+API clients, so a value never changes.
 """
 
 import enum
 
 
 class NoticeId(enum.StrEnum):
-    """Names one notice."""
+    """Id of a notice."""
 
     NO_OUTPUT = "N1"
     RECONNECTING = "N2"

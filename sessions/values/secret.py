@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 
 class Secret:
-    """Holds a password or key; shows `***` wherever it is printed, logged or formatted.
+    """A password or key that shows as `***` when printed, logged or formatted.
 
-    `source` reads it once more from where it came, and gives "" where nothing is to be had.
+    `read_source` reads the value again from the source, and returns "" without one.
     """
 
     __slots__ = ("_listeners", "_read_source", "_value")
@@ -17,11 +17,14 @@ class Secret:
         self._listeners: list[Callable[[Secret], None]] = []
 
     def reveal(self) -> str:
-        """Give the real value; call it only where the value leaves for its service."""
+        """Return the real value; call this only where the value is sent to the service."""
         return self._value
 
     def reread(self) -> "Secret":
-        """Give what stands at its source by now; itself where that is the same. May block."""
+        """Read the source again.
+
+        Return a new `Secret` if the value changed, else `self`. May block.
+        """
         value = self._read_source() if self._read_source else ""
         if value in {"", self._value}:
             return self
@@ -30,13 +33,13 @@ class Secret:
         return newer
 
     def on_replaced(self, listener: Callable[["Secret"], None]) -> None:
-        """Have somebody hear of those that come after it."""
+        """Call `listener` with every secret that replaces this one."""
         self._listeners.append(listener)
 
     def notify_listeners(self) -> None:
-        """Tell who watches that this one is in use from now on."""
-        for hear in self._listeners:
-            hear(self)
+        """Tell the listeners that this secret is in use from now on."""
+        for listener in self._listeners:
+            listener(self)
 
     def __repr__(self) -> str:
         return "Secret('***')"

@@ -1,4 +1,4 @@
-"""An amount of bytes, as people write it in a configuration and read it in a sentence."""
+"""Byte counts, as written in a configuration and shown in a sentence."""
 
 import re
 
@@ -23,7 +23,7 @@ class Size(int):
 
     @classmethod
     def parse(cls, written: object) -> "Size":
-        """Read an amount; raises `ValueError` with one sentence when it is none."""
+        """Parse a byte count; raise `ValueError` with a one-sentence message for anything else."""
         if isinstance(written, int) and not isinstance(written, bool) and written >= 0:
             return cls(written)
         found = _PATTERN.fullmatch(written.strip().lower()) if isinstance(written, str) else None
@@ -39,10 +39,10 @@ class Size(int):
 
 
 def format_size(size: int) -> str:
-    """Say about how much it is: `640 bytes`, `120 KB`, `3.5 MB`."""
+    """Format a byte count for people: `640 bytes`, `120 KB`, `3.5 MB`."""
     if size == 1:
         return "1 byte"
-    # A number that would be rounded up to a thousand is one of the next unit.
+    # A number that would be rounded up to a thousand is shown in the next unit.
     for unit, worth in _DISPLAY_UNITS.items():
         if size >= worth or round(size / (worth // 1000)) == 1000:  # noqa: PLR2004
             return f"{size / worth:.1f}".removesuffix(".0") + f" {unit}"

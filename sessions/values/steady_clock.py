@@ -1,18 +1,18 @@
-"""Sans-IO: the hour as it would be if nobody had set the machine's clock since the start.
+"""Sans-IO: time that is not affected when the machine's clock is set forward.
 
-Wall time may jump, because somebody sets it or because it was wrong until the network was there.
-What is asked here is how old a message is: it is called old only when both clocks agree, or a
-machine whose clock is a day ahead would answer nobody.
+Wall time may jump, because an administrator sets it or because the clock was wrong until the
+network was up. A message counts as old only if both clocks agree; otherwise a machine whose clock
+is a day ahead would answer no message.
 """
 
 from sessions.values.clock import Clock
 
 NOTABLE_JUMP_MS = 30_000
-"""Milliseconds of a jump that is worth a word."""
+"""Milliseconds from which a jump is reported."""
 
 
 class SteadyClock:
-    """Wall time at the start, and what has passed since."""
+    """Wall time without forward jumps: never later than the time measured since the start."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -20,16 +20,16 @@ class SteadyClock:
         self._reported_offset = self._start_offset
 
     def age_ms(self, moment: int) -> int:
-        """How many milliseconds ago something was, by the clock that makes it younger."""
+        """Return the age in ms, by whichever clock gives the smaller value."""
         return self.now() - moment
 
     def now(self) -> int:
-        """The earlier of what the clock says and what it would say if nobody had set it."""
+        """Return the wall time, or the time without any jump, whichever is earlier."""
         now = self._clock.now()
         return min(now, now - (self._offset() - self._start_offset))
 
     def take_jump(self) -> int:
-        """By how much the clock was set since this was last asked; 0 when it was not."""
+        """Return the size of a jump since the last call, in ms; 0 if there was none."""
         offset = self._offset()
         by = offset - self._reported_offset
         if abs(by) < NOTABLE_JUMP_MS:
@@ -42,7 +42,7 @@ class SteadyClock:
 
 
 def format_jump(jump_ms: int) -> str:
-    """Say a jump for the log."""
+    """Format a jump for the log."""
     hours, rest = divmod(abs(jump_ms) // 1000, 3600)
     minutes, seconds = divmod(rest, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d} {'forwards' if jump_ms > 0 else 'back'}"

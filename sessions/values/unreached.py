@@ -1,4 +1,4 @@
-"""Why something on the network could not be reached, in a few words."""
+"""Short descriptions of network errors."""
 
 import errno
 import socket
@@ -6,34 +6,34 @@ import ssl
 from collections.abc import Iterator
 
 _REASONS_BY_ERRNO = {
-    errno.ECONNREFUSED: "the connection is refused: nothing listens there",
-    errno.ECONNRESET: "the connection was cut",
-    errno.EHOSTUNREACH: "there is no way to that machine",
-    errno.ENETUNREACH: "there is no way into that network",
-    errno.ETIMEDOUT: "no connection in time",
+    errno.ECONNREFUSED: "the connection was refused: nothing is listening there",
+    errno.ECONNRESET: "the connection was reset",
+    errno.EHOSTUNREACH: "the machine is unreachable",
+    errno.ENETUNREACH: "the network is unreachable",
+    errno.ETIMEDOUT: "connecting timed out",
 }
 
 
 def describe_network_error(error: BaseException) -> str:
-    """Find the cause below whatever libraries made of it; empty when it is of no such kind."""
+    """Describe the network error that a library's exception wraps; empty if there is none."""
     causes = list(_causes(error))
     if any(isinstance(cause, socket.gaierror) for cause in causes):
-        return "its name is not found (DNS)"
+        return "its name cannot be resolved (DNS)"
     if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes):
-        # Libraries' own kinds of this error do not have all that Python's has.
-        said = [getattr(cause, "verify_message", "") for cause in causes]
-        return f"its certificate is not trusted ({next(filter(None, said), 'TLS')})"
+        # Library subclasses of this error lack some attributes of Python's own.
+        messages = [getattr(cause, "verify_message", "") for cause in causes]
+        return f"its certificate is not trusted ({next(filter(None, messages), 'TLS')})"
     for cause in causes:
         if isinstance(cause, ssl.SSLError):
-            return f"no TLS can be spoken with it ({getattr(cause, 'reason', '') or 'TLS'})"
+            return f"the TLS handshake failed ({getattr(cause, 'reason', '') or 'TLS'})"
         if isinstance(cause, OSError) and cause.errno in _REASONS_BY_ERRNO:
             return _REASONS_BY_ERRNO[cause.errno]
-    slow = any(isinstance(cause, TimeoutError) for cause in causes)
-    return "no answer in time" if slow else ""
+    timed_out = any(isinstance(cause, TimeoutError) for cause in causes)
+    return "no answer in time" if timed_out else ""
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Walk through what an error was made of; libraries hide it in several places."""
+    """Iterate over an error and its causes, wherever libraries attach them."""
     waiting: list[object] = [error]
     seen: set[int] = set()
     while waiting:
@@ -45,7 +45,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         waiting += [
             cause.__cause__,
             cause.__context__,
-            getattr(cause, "os_error", None),  # of aiohttp
+            getattr(cause, "os_error", None),  # aiohttp
             getattr(cause, "certificate_error", None),
         ]
         if isinstance(cause, BaseExceptionGroup):

@@ -1,4 +1,4 @@
-"""The adapters on which the contract is tried, each in front of the service that it is made for."""
+"""Stages for contract tests: every adapter, connected to a fake of its service."""
 
 import asyncio
 import contextlib
@@ -39,7 +39,7 @@ from tests.fakes.inbox import Inbox
 from tests.fakes.quick_time import clock_here
 
 AT_ONCE = 20
-"""Cases that run side by side."""
+"""Cases that run concurrently."""
 
 Opened = Callable[[], AbstractAsyncContextManager[Service]]
 
@@ -52,7 +52,7 @@ class _Healthy:
 
 
 class Stage:
-    """An adapter that runs, and the other side of it."""
+    """A running adapter and the fake service behind it."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
@@ -78,7 +78,7 @@ class Stage:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """One life of the adapter; it is started again as the gateway would."""
+        """Run the adapter for the duration of the block, restarting it as the gateway would."""
         self.adapter = self._built()
         ready = asyncio.Event()
         async with AsyncExitStack() as stack:
@@ -97,7 +97,7 @@ class Stage:
                 await adapter.run(self.inbox, ready.set)
 
     async def _served(self, group: asyncio.TaskGroup, stack: AsyncExitStack) -> str:
-        """Serve the adapter's own paths, as the daemon's port does."""
+        """Serve the adapter's routes, as the daemon's HTTP port does."""
         if not self.service.served:
             return ""
         assert isinstance(self.adapter, OffersRoutes)
@@ -108,7 +108,7 @@ class Stage:
         stack.callback(task.cancel)
         return f"http://127.0.0.1:{server.port}/"
 
-    # --- what a body does and sees
+    # --- actions and observations
 
     @property
     def address(self) -> Address:
@@ -119,7 +119,7 @@ class Stage:
         return capabilities_in(self.adapter, self.address)
 
     async def deliver(self, op: Op) -> Receipt:
-        """Have an op carried out; what it shows is in the archive, as the gateway has it."""
+        """Deliver an op, with its content in the archive as in the gateway."""
         async with asyncio.timeout(PATIENCE):
             item = op.op.partition(".")[0]
             chat = op.address.chat
@@ -139,7 +139,7 @@ class Stage:
             return await self.adapter.deliver(op)
 
     async def shows(self, *texts: str) -> None:
-        """Wait until exactly these messages are seen."""
+        """Wait until exactly these messages are visible."""
         await self.service.until(lambda: self.service.screen(self.place) == list(texts))
 
 
@@ -149,7 +149,7 @@ def _is_there(op: Upload) -> bool:
 
 @contextlib.asynccontextmanager
 async def staged(opened: Opened, where: str = "") -> AsyncIterator[Stage]:
-    """Run an adapter in front of its service; at the end nobody may have anything to complain of."""
+    """Run an adapter with its service; at the end the service must have seen no violation."""
     async with opened() as service:
         stage = Stage(service)
         if where:
@@ -176,12 +176,12 @@ SERVICES: dict[str, Opened] = {
     "web": web.opened,
     "console": console.opened,
 }
-"""The platforms of the product, by name."""
+"""The platforms of this repository, by name."""
 
 
 @contextlib.asynccontextmanager
 async def several(name: str) -> AsyncIterator[Opened]:
-    """Give a way to open one platform's service many times side by side."""
+    """Yield a function that opens the service of a platform many times concurrently."""
     if name != "discord":
         yield SERVICES[name]
         return
@@ -190,7 +190,7 @@ async def several(name: str) -> AsyncIterator[Opened]:
 
 
 async def side_by_side(cases: Mapping[str, Callable[[], Awaitable[None]]]) -> None:
-    """Run all cases, some of them at a time; at the end say of each one that failed why."""
+    """Run all cases, a few at a time; at the end fail with the reason of every failed case."""
     assert cases
     room = asyncio.Semaphore(AT_ONCE)
     failed: dict[str, BaseException] = {}
@@ -199,7 +199,7 @@ async def side_by_side(cases: Mapping[str, Callable[[], Awaitable[None]]]) -> No
         async with room:
             try:
                 await case()
-            except Exception as error:  # noqa: BLE001 - told below, with all the others
+            except Exception as error:  # noqa: BLE001 - reported below with the others
                 failed[name] = error
 
     async with asyncio.TaskGroup() as group:
@@ -210,7 +210,7 @@ async def side_by_side(cases: Mapping[str, Callable[[], Awaitable[None]]]) -> No
 
 
 def _reason(error: BaseException) -> str:
-    """Say what is at the bottom of a failure, and where the test was."""
+    """Return the root cause of a failure and the line of the test."""
     if isinstance(error, BaseExceptionGroup):
         return "; ".join(_reason(each) for each in error.exceptions)
     places = [
@@ -222,7 +222,7 @@ def _reason(error: BaseException) -> str:
 
 
 def available() -> dict[str, Opened]:
-    """Name every adapter that can be tried here, and how its service is opened."""
+    """Return the adapters that can be tested here, with functions that open their services."""
     variants = {
         "final only": (Live.NONE, Repeat.MARK),
         "edits": (Live.EDIT, Repeat.NONCE),

@@ -1,4 +1,4 @@
-"""Short ways to write what the store keeps, and to damage it."""
+"""Short constructors for records of the store, and a way to damage a database file."""
 
 import contextlib
 import re
@@ -126,7 +126,7 @@ def item(
 
 
 async def talk(store: SessionStore, session: str, turns: int, *, key: str = KEY) -> None:
-    """Open a session in which so many turns were answered."""
+    """Open a session with this many answered turns."""
     changes: list[Change] = [opened(session, key=key)]
     for number in range(turns):
         turn = f"t_{session}_{number:05d}"
@@ -135,13 +135,13 @@ async def talk(store: SessionStore, session: str, turns: int, *, key: str = KEY)
 
 
 def damage(file: Path, near: bytes) -> None:
-    """Write over the pages, of long rows' second parts, in which something stands."""
+    """Overwrite the overflow pages that contain this text."""
     with contextlib.closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         (size,) = connection.execute("PRAGMA page_size").fetchone()
     raw = bytearray(file.read_bytes())
     places = {found.start() // size * size for found in re.finditer(re.escape(near), raw)}
     for place in places:
-        if raw[place] == 0:  # a page of a tree begins with its kind
+        if raw[place] == 0:  # B-tree pages begin with a type other than zero
             raw[place : place + size] = b"\xff" * size
     file.write_bytes(raw)

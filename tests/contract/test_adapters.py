@@ -1,7 +1,7 @@
-"""One body of tests, every adapter: what the gateway relies on whatever the platform.
+"""The adapter contract: the same tests against every adapter.
 
-Where a platform cannot do something, its capabilities say so, and the body looks at what it does
-instead. What the whole gateway makes of it is in `test_conversations`.
+Where a platform lacks an ability, its capabilities say so, and the test checks the alternative.
+Tests of the whole gateway on every platform are in `test_conversations`.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from tests.contract.services.contract import Service, Trouble
 
 pytestmark = pytest.mark.quick
 
-BYTES = bytes(range(256)) * 1_000  # more than one piece of any adapter
+BYTES = bytes(range(256)) * 1_000  # more than one chunk in every adapter
 
 
 @pytest.fixture(params=available())
@@ -49,12 +49,12 @@ async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
         yield stage
 
 
-# --- showing -----------------------------------------------------------------------------------
+# --- delivering --------------------------------------------------------------------------------
 
 
 async def test_capabilities_leave_room_to_work_with(stage: Stage) -> None:
     can = stage.adapter.capabilities
-    assert can.text_limit >= 2 * MIN_LIMIT  # room for a mark, too
+    assert can.text_limit >= 2 * MIN_LIMIT  # leaves room for a mark
     assert can.burst >= 1
     assert can.per_second > 0
     assert can.live_interval >= 0
@@ -68,7 +68,7 @@ async def test_a_post_is_seen(stage: Stage) -> None:
     await stage.shows("Hello *you*")
 
 
-async def test_a_text_as_long_as_the_limit_is_taken(stage: Stage) -> None:
+async def test_a_text_of_exactly_the_limit_is_accepted(stage: Stage) -> None:
     text = "x" * min(stage.adapter.capabilities.text_limit, 20_000)
     await stage.deliver(Post("a.0", stage.address, text))
     await stage.shows(text)
@@ -96,7 +96,7 @@ async def test_a_deleted_message_is_gone(stage: Stage) -> None:
         await stage.shows("Second")
 
 
-async def test_a_repeat_is_shown_twice_only_where_the_capabilities_say_so(stage: Stage) -> None:
+async def test_a_repeat_is_shown_twice_only_if_the_capabilities_allow(stage: Stage) -> None:
     first = await stage.deliver(Post("a.0", stage.address, "Once"))
     again = Post("a.0", stage.address, "Once", again=True, since=stage.clock.now() - 1_000)
     second = await stage.deliver(again)
@@ -113,7 +113,7 @@ async def test_equal_texts_of_different_ops_are_different_messages(stage: Stage)
     await stage.shows("Yes", "Yes")
 
 
-async def test_an_answer_being_written_grows_in_its_message(stage: Stage) -> None:
+async def test_a_streamed_answer_grows_in_its_message(stage: Stage) -> None:
     if stage.can.live not in {Live.EDIT, Live.STREAM}:
         await stage.deliver(Post("a.0", stage.address, "So far so good"))
         await stage.shows("So far so good")
@@ -127,7 +127,7 @@ async def test_an_answer_being_written_grows_in_its_message(stage: Stage) -> Non
     await stage.shows("1, 2, 3, 4")
 
 
-async def test_a_draft_is_seen_until_it_is_withdrawn_or_its_answer_is_posted(stage: Stage) -> None:
+async def test_a_draft_is_visible_until_withdrawn_or_posted(stage: Stage) -> None:
     if stage.can.live is not Live.DRAFT:
         return
     for item in ("a", "b"):
@@ -150,7 +150,7 @@ async def test_typing_leaves_nothing_behind(stage: Stage) -> None:
     await stage.shows("Hello")
 
 
-async def test_a_sign_stands_on_a_persons_message_and_another_takes_its_place(stage: Stage) -> None:
+async def test_a_reaction_replaces_the_previous_one(stage: Stage) -> None:
     said = await stage.service.say(stage.place, "Hello")
     (message,) = await stage.inbox.messages(1)
     for number, emoji in enumerate(("👀", "✅", "")):
@@ -163,7 +163,7 @@ async def test_a_sign_stands_on_a_persons_message_and_another_takes_its_place(st
         assert stage.service.signs(stage.place, said) == ([emoji] if emoji else [])
 
 
-async def test_an_answer_in_a_room_names_the_message_that_it_answers(stage: Stage) -> None:
+async def test_an_answer_in_a_room_replies_to_its_message(stage: Stage) -> None:
     stage.place = stage.service.room or stage.place
     said = await stage.service.say(stage.place, "Hello")
     (message,) = await stage.inbox.messages(1)
@@ -198,9 +198,9 @@ async def test_a_file_arrives_with_its_bytes_and_its_caption(stage: Stage, tmp_p
     assert seen.content == (b"" if stage.service.name == "memory" else BYTES)
 
 
-async def test_a_file_that_cannot_be_read_is_refused(stage: Stage, tmp_path: Path) -> None:
+async def test_an_upload_of_an_unreadable_file_is_refused(stage: Stage, tmp_path: Path) -> None:
     if stage.service.name == "memory":
-        return  # it shows names of files, and reads none
+        return  # the platform shows file names without reading files
     op = Upload(
         "u.0",
         stage.address,
@@ -217,22 +217,22 @@ async def test_a_file_that_cannot_be_read_is_refused(stage: Stage, tmp_path: Pat
 # --- receiving ---------------------------------------------------------------------------------
 
 
-async def test_what_somebody_says_comes_in_and_is_acknowledged_once_it_is_stored(
+async def test_a_message_is_received_and_acknowledged_once_stored(
     stage: Stage,
 ) -> None:
-    told: list[str] = []
+    stored: list[str] = []
 
     async def person() -> None:
         await stage.service.say(stage.place, "Hello")
         await stage.service.settled()
         await stage.inbox.wait(1)
-        told.append("stored")
+        stored.append("stored")
 
     stage.inbox.may_store.clear()
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
         said = group.create_task(person())
         await asyncio.sleep(0)
-        assert told == []
+        assert stored == []
         stage.inbox.may_store.set()
         await said
     (message,) = stage.inbox.events
@@ -245,9 +245,9 @@ async def test_what_somebody_says_comes_in_and_is_acknowledged_once_it_is_stored
     assert message.direct
 
 
-async def test_in_a_room_only_who_calls_us_is_meant_for_us(stage: Stage) -> None:
+async def test_in_a_room_only_messages_addressing_the_bot_are_addressed(stage: Stage) -> None:
     room = stage.service.room
-    if room is None:  # a conversation with us alone: everything is meant for us
+    if room is None:  # only private chats: every message is addressed
         await stage.service.say(stage.place, "among ourselves")
         assert [each.text for each in await stage.inbox.messages(1)] == ["among ourselves"]
         return
@@ -259,8 +259,8 @@ async def test_in_a_room_only_who_calls_us_is_meant_for_us(stage: Stage) -> None
     assert "among ourselves" in "".join(quote.text for quote in message.context)
 
 
-async def test_what_a_message_answers_comes_along(stage: Stage) -> None:
-    """On Slack an answer to one message is a thread below it: what stands there comes along."""
+async def test_a_reply_brings_the_message_it_answers(stage: Stage) -> None:
+    """On Slack a reply is a thread below the message; the messages of the thread come along."""
     if not stage.service.quotes:
         await stage.service.say(stage.place, "is that so?")
         (message,) = await stage.inbox.messages(1)
@@ -276,7 +276,7 @@ async def test_what_a_message_answers_comes_along(stage: Stage) -> None:
         assert "The sky is green" in [quote.text for quote in quoted], place
 
 
-async def test_an_edit_and_a_delete_say_which_message_they_are_about(stage: Stage) -> None:
+async def test_edits_and_deletes_name_their_message(stage: Stage) -> None:
     said = await stage.service.say(stage.place, "Hlelo")
     (message,) = await stage.inbox.messages(1)
     if stage.service.edits:
@@ -294,13 +294,13 @@ async def test_an_edit_and_a_delete_say_which_message_they_are_about(stage: Stag
 
 @pytest.mark.parametrize("restart", [False, True], ids=["at once", "after a restart"])
 @pytest.mark.parametrize("name", available())
-async def test_a_button_gives_back_what_was_put_behind_it(name: str, restart: bool) -> None:
-    action = "approve:" + "x" * 56  # as long as the contract allows
+async def test_a_button_returns_its_action(name: str, restart: bool) -> None:
+    action = "approve:" + "x" * 56  # the longest action the contract allows
     buttons = (Button("Approve", action), Button("Deny", "deny:1"))
     async with available()[name]() as service:
         stage = Stage(service)
         async with stage.running():
-            if not stage.can.buttons:  # then the text has to say how to answer
+            if not stage.can.buttons:  # the text must explain how to answer
                 await stage.deliver(
                     Ask("a.0", stage.address, text="May I? /approve or /deny", buttons=buttons)
                 )
@@ -322,12 +322,12 @@ async def test_a_button_gives_back_what_was_put_behind_it(name: str, restart: bo
     assert isinstance(pressed, InboundAction)
     assert pressed.action == action
     assert pressed.address == stage.address
-    if service.name not in {"memory", "web"}:  # there the message is known by other names
+    if service.name not in {"memory", "web"}:  # these have other names for the message
         assert pressed.message == receipt.message
     assert service.violations() == []
 
 
-async def test_a_command_comes_in_as_a_message_that_is_meant_for_us(stage: Stage) -> None:
+async def test_a_command_is_received_as_an_addressed_message(stage: Stage) -> None:
     for number, place in enumerate(filter(None, (stage.place, stage.service.room))):
         await stage.service.command(place, "btw", "what is it?")
         message = (await stage.inbox.messages(number + 1))[-1]
@@ -337,7 +337,7 @@ async def test_a_command_comes_in_as_a_message_that_is_meant_for_us(stage: Stage
     await stage.service.rests()
 
 
-async def test_a_thread_is_a_place_of_its_own(stage: Stage) -> None:
+async def test_a_thread_has_its_own_address(stage: Stage) -> None:
     other = await stage.service.elsewhere()
     await stage.service.say(other, "Hello")
     (message,) = await stage.inbox.messages(1)
@@ -349,10 +349,10 @@ async def test_a_thread_is_a_place_of_its_own(stage: Stage) -> None:
     assert stage.service.screen(stage.service.direct) == []
 
 
-async def test_a_file_that_somebody_sends_can_be_read_byte_by_byte(stage: Stage) -> None:
+async def test_a_received_file_can_be_downloaded_exactly(stage: Stage) -> None:
     if not stage.service.sends_files:
         with pytest.raises(PlatformError):
-            await _read(stage, File("x.png", "image/png", "nobody can send one"))
+            await _read(stage, File("x.png", "image/png", "unknown reference"))
         return
     await stage.service.say(stage.place, "look", file=("notes.txt", BYTES, "text/plain"))
     (message,) = await stage.inbox.messages(1)
@@ -360,13 +360,13 @@ async def test_a_file_that_somebody_sends_can_be_read_byte_by_byte(stage: Stage)
     assert text == Text("look")
     assert isinstance(file, File)
     assert (file.name, file.media_type, file.size) == ("notes.txt", "text/plain", len(BYTES))
-    # It outlasts the process that took it in: what is stored is enough to read it.
+    # Another process can download the file, because the stored event is enough.
     kept = msgspec.json.decode(msgspec.json.encode(message), type=InboundMessage)
     assert isinstance(kept.parts[1], File)
     assert await _read(stage, kept.parts[1]) == BYTES
 
 
-async def test_a_file_that_is_not_there_is_a_platform_error(stage: Stage) -> None:
+async def test_downloading_a_missing_file_is_a_platform_error(stage: Stage) -> None:
     with pytest.raises(PlatformError):
         await _read(stage, File("x.png", "image/png", "no such file"))
 
@@ -377,7 +377,7 @@ async def _read(stage: Stage, file: File) -> bytes:
 
 
 @pytest.mark.parametrize("politely", [True, False], ids=["politely", "abruptly"])
-async def test_what_is_said_while_the_connection_breaks_comes_in_once(
+async def test_messages_during_a_connection_break_are_received_once(
     stage: Stage, politely: bool
 ) -> None:
     for number in range(4):
@@ -390,7 +390,7 @@ async def test_what_is_said_while_the_connection_breaks_comes_in_once(
 
 
 @pytest.mark.parametrize("name", available())
-async def test_what_is_said_while_nobody_listens_comes_in_once_and_in_order(name: str) -> None:
+async def test_messages_sent_while_disconnected_are_received_once_in_order(name: str) -> None:
     async with available()[name]() as service:
         stage = Stage(service)
         async with stage.running():
@@ -398,7 +398,7 @@ async def test_what_is_said_while_nobody_listens_comes_in_once_and_in_order(name
             await stage.inbox.wait(1)
             await service.settled()
         if service.name == "memory":
-            return  # it is the adapter itself that remembers
+            return  # the adapter itself keeps the messages
         for number in range(3):
             await service.say(stage.place, f"away {number}")
         await service.forget()
@@ -413,14 +413,14 @@ async def test_what_is_said_while_nobody_listens_comes_in_once_and_in_order(name
     assert service.violations() == []
 
 
-# --- calls that go wrong -----------------------------------------------------------------------
+# --- failing calls -----------------------------------------------------------------------------
 
 
 REMOTE = ["telegram", "discord", "slack"]
 
 
-def _kinds(stage: Stage, person: str, ours: str, path: Path) -> dict[str, Op]:
-    """One op of each kind that the platform can do."""
+def _ops_by_kind(stage: Stage, person: str, ours: str, path: Path) -> dict[str, Op]:
+    """Return one op of each kind that the platform supports."""
     here, can = stage.address, stage.can
     found: dict[str, Op] = {
         "post": Post("a.0", here, "Hello **you**"),
@@ -451,10 +451,10 @@ def _kinds(stage: Stage, person: str, ours: str, path: Path) -> dict[str, Op]:
 
 
 @contextlib.asynccontextmanager
-async def _prepared(
+async def _prepared_stage(
     service: Service, path: Path, where: str
 ) -> AsyncIterator[tuple[Stage, dict[str, Op]]]:
-    """A stage on which somebody has spoken and we have answered; and one op of each kind."""
+    """Open a stage with a received and an answered message, and one op of each kind."""
     stage = Stage(service)
     async with stage.running():
         if where == "room":
@@ -465,22 +465,22 @@ async def _prepared(
         stage.place = msgspec.structs.replace(stage.place, thread=message.address.thread)
         ours = await stage.deliver(Post("z.0", stage.address, "Something"))
         await service.settled()
-        yield stage, _kinds(stage, message.id, ours.message, path)
+        yield stage, _ops_by_kind(stage, message.id, ours.message, path)
 
 
-async def _methods(service: Service, path: Path, kind: str, where: str) -> list[str]:
-    """The methods that an op of some kind calls when all goes well."""
-    async with _prepared(service, path, where) as (stage, ops):
+async def _called_methods(service: Service, path: Path, kind: str, where: str) -> list[str]:
+    """Return the API methods that an op of this kind calls on success."""
+    async with _prepared_stage(service, path, where) as (stage, ops):
         if kind not in ops:
             return []
         before = len(service.called())
         await stage.deliver(ops[kind])
-        pushes = {"getUpdates", "setMyCommands", "PUT commands"}  # not made for the op
+        pushes = {"getUpdates", "setMyCommands", "PUT commands"}  # not calls of the op
         calls = service.called()[before:]
-        if kind == "begun":  # is closed at the end of its stage by nobody else
+        if kind == "begun":  # closed at the end of its stage
             (seen,) = (each for each in service.seen(stage.place) if each.text != "Something")
             await stage.deliver(Edit("a.0.e", stage.address, message=seen.id, text="Hello"))
-        await _rested(stage, kind)
+        await _end_typing(stage, kind)
         return [
             method
             for method in dict.fromkeys(each.method for each in calls)
@@ -507,7 +507,7 @@ KINDS = (
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("trouble", list(Trouble), ids=lambda each: each.value)
 @pytest.mark.parametrize("name", REMOTE)
-async def test_an_op_that_meets_a_fault_says_what_may_be_done_about_it(
+async def test_a_failing_op_raises_the_error_for_its_outcome(
     name: str, trouble: Trouble, tmp_path: Path
 ) -> None:
     path = tmp_path / "report.bin"
@@ -516,14 +516,14 @@ async def test_an_op_that_meets_a_fault_says_what_may_be_done_about_it(
 
         async def kind_of(kind: str, where: str) -> None:
             async with opened() as service:
-                methods = await _methods(service, path, kind, where)
+                methods = await _called_methods(service, path, kind, where)
             for method in methods:
                 async with (
                     opened() as service,
-                    _prepared(service, path, where) as (stage, ops),
+                    _prepared_stage(service, path, where) as (stage, ops),
                 ):
-                    await _meets(stage, ops[kind], method, trouble)
-                    await _rested(stage, kind)
+                    await _check_fault(stage, ops[kind], method, trouble)
+                    await _end_typing(stage, kind)
                     await service.rests()
                     assert service.violations() == [], method
 
@@ -536,8 +536,8 @@ async def test_an_op_that_meets_a_fault_says_what_may_be_done_about_it(
         )
 
 
-async def _meets(stage: Stage, op: Op, method: str, trouble: Trouble) -> None:
-    """Let one call of an op go wrong; nothing is ever shown twice that is not said to be."""
+async def _check_fault(stage: Stage, op: Op, method: str, trouble: Trouble) -> None:
+    """Let one call of an op fail; check the error, and that nothing is shown twice unexpectedly."""
     service, before = stage.service, len(stage.service.seen(stage.place))
     creates = isinstance(op, Post | Ask | Upload)
     seconds = service.fail(method, trouble)
@@ -549,9 +549,9 @@ async def _meets(stage: Stage, op: Op, method: str, trouble: Trouble) -> None:
         error = met
     assert service.unmet() == [], f"{method} was not called"
     shown = len([each for each in service.seen(stage.place) if not each.passing]) - before
-    if error is None:  # it was made up for, or nothing depends on it
+    if error is None:  # the adapter recovered, or the call did not matter
         assert not creates or shown == 1, method
-        return await _closed(stage, op)
+        return await _close_op(stage, op)
     if trouble is Trouble.LIMITED:
         assert isinstance(error, Unavailable), method
         assert error.retry_after is not None
@@ -560,12 +560,12 @@ async def _meets(stage: Stage, op: Op, method: str, trouble: Trouble) -> None:
         return None
     assert isinstance(error, Unconfirmed | Unavailable), method
     if isinstance(error, Unavailable):
-        assert not creates or shown == 0, f"{method}: {error}, but it is there"
-    if isinstance(op, Draft | Typing):  # something always follows
+        assert not creates or shown == 0, f"{method}: {error}, but the message is shown"
+    if isinstance(op, Draft | Typing):  # another op always follows
         await stage.deliver(Post("b.0", op.address, "Done"))
         return None
     if not creates:
-        await stage.deliver(op)  # is safe to repeat
+        await stage.deliver(op)  # safe to repeat
         return None
     if isinstance(op, Post | Upload | Ask):
         op = msgspec.structs.replace(op, again=True, since=since)
@@ -573,17 +573,17 @@ async def _meets(stage: Stage, op: Op, method: str, trouble: Trouble) -> None:
     shown = len([each for each in service.seen(stage.place) if not each.passing]) - before
     most = 2 if stage.can.repeat is Repeat.MARK and trouble is Trouble.CUT_AFTER else 1
     assert shown == most, f"{method}: {service.seen(stage.place)}"
-    return await _closed(stage, op)
+    return await _close_op(stage, op)
 
 
-async def _rested(stage: Stage, kind: str) -> None:
-    """Say that nothing is written any more, where that must be said."""
+async def _end_typing(stage: Stage, kind: str) -> None:
+    """End the typing indicator on platforms that require it."""
     if kind == "typing" and stage.can.typing_ends:
         await stage.deliver(Typing("a.t", stage.address, over=True))
 
 
-async def _closed(stage: Stage, op: Op) -> None:
-    """End what was begun."""
+async def _close_op(stage: Stage, op: Op) -> None:
+    """Finish a streaming message or a draft."""
     if isinstance(op, Post) and op.streaming:
         ours = stage.service.seen(stage.place)[-1]
         await stage.deliver(Edit(f"{op.op}.e", stage.address, message=ours.id, text="Hello"))

@@ -170,7 +170,7 @@ async def test_a_silent_server_is_given_up(person: Sender, tmp_path: Path) -> No
     file = await received(person, tmp_path, Sent("document", CONTENT))
     gate.set()
     assert not file.fetched
-    assert "nothing came of it for 0.3 s" in file.trouble
+    assert "no data arrived for 0.3 s" in file.trouble
     assert left(tmp_path) == []
 
 
@@ -180,7 +180,7 @@ async def test_a_file_that_takes_too_long_is_given_up(person: Sender, tmp_path: 
     bounds = FetchLimits(idle_seconds=60.0, file_seconds=0.3, reserved_bytes=0)
     file = await received(person, tmp_path, Sent("document", CONTENT), bounds)
     gate.set()
-    assert "it did not come within 0.3 s" in file.trouble
+    assert "it did not arrive within 0.3 s" in file.trouble
     assert left(tmp_path) == []
 
 

@@ -1,4 +1,4 @@
-"""What people see of the whole gateway, by the same bodies on every platform."""
+"""The whole gateway, by the same tests on every platform."""
 
 import asyncio
 import json
@@ -24,12 +24,12 @@ from tests.fakes.model_server import ModelServer
 pytestmark = pytest.mark.quick
 
 
-def _unpaced() -> AbstractAsyncContextManager[Service]:
+def _discord_without_pacing() -> AbstractAsyncContextManager[Service]:
     return discord.opened(pace=(1_000, 1.0))
 
 
-OPENED: dict[str, Opened] = {**SERVICES, "discord": _unpaced}
-"""As `SERVICES`; what is seen here is not about pace."""
+OPENED: dict[str, Opened] = {**SERVICES, "discord": _discord_without_pacing}
+"""Like `SERVICES`, with a Discord that enforces no pace."""
 
 
 @pytest.fixture(params=OPENED)
@@ -46,7 +46,7 @@ async def model() -> AsyncIterator[ModelServer]:
 
 
 def places(service: Service) -> list[Place]:
-    """A chat with us alone, and a room where there are rooms."""
+    """Return the private chat, and a room if the platform has rooms."""
     return [service.direct, *([service.room] if service.room else [])]
 
 
@@ -54,17 +54,17 @@ def can(home: House, service: Service, place: Place) -> Capabilities:
     return capabilities_in(home.adapter, service.address(place))
 
 
-async def asked(model: ModelServer, number: int) -> list[str]:
-    """What the model was told by people in its n-th request."""
+async def user_texts(model: ModelServer, number: int) -> list[str]:
+    """Return the user messages in the model's n-th request."""
     async with asyncio.timeout(8):
         request = await model.request(number)
     return [str(each["content"]) for each in request.body["messages"] if each["role"] == "user"]
 
 
-# --- a message and its answer --------------------------------------------------------------------
+# --- messages and answers ------------------------------------------------------------------------
 
 
-async def test_a_message_is_answered_once_and_what_is_not_for_us_is_not(
+async def test_addressed_messages_are_answered_once_and_others_never(
     tmp_path: Path, service: Service, model: ModelServer
 ) -> None:
     async with house(tmp_path, service, model):
@@ -84,7 +84,7 @@ async def test_a_message_is_answered_once_and_what_is_not_for_us_is_not(
     assert len(model.requests) == 2 * len(places(service))
 
 
-async def test_in_a_room_the_answer_belongs_visibly_to_its_message(
+async def test_in_a_room_the_answer_is_visibly_a_reply(
     tmp_path: Path, service: Service, model: ModelServer
 ) -> None:
     async with house(tmp_path, service, model) as home:
@@ -94,16 +94,17 @@ async def test_in_a_room_the_answer_belongs_visibly_to_its_message(
                 await service.shows(place, answer)
                 await service.rests()
                 seen = service.seen(place)[-1]
-                shown = can(home, service, place).reply or service.name == "slack"  # in its thread
+                # On Slack replies are in the thread.
+                shown = can(home, service, place).reply or service.name == "slack"
                 assert seen.reply_to == (said if place == service.room and shown else ""), text
 
 
-async def _begins(service: Service, place: Place, text: str) -> None:
-    """Wait until something is seen, also if it is a preview."""
+async def _wait_for_beginning(service: Service, place: Place, text: str) -> None:
+    """Wait until a text with this beginning is visible, a preview included."""
     await service.until(lambda: any(text in each for each in service.screen(place)))
 
 
-async def test_what_a_message_answers_reaches_the_model(
+async def test_the_quoted_message_reaches_the_model(
     tmp_path: Path, service: Service, model: ModelServer
 ) -> None:
     async with house(tmp_path, service, model):
@@ -111,20 +112,20 @@ async def test_what_a_message_answers_reaches_the_model(
         await service.shows(service.direct, "echo: the sky is green")
         answered = service.seen(service.direct)[-1].id
         await service.say(service.direct, "is it?", answers=answered if service.quotes else "")
-        told = "\n".join(await asked(model, 2))
-        assert "is it?" in told
+        sent = "\n".join(await user_texts(model, 2))
+        assert "is it?" in sent
         if service.quotes:
-            quoted = told.rpartition("is it?")[0]
+            quoted = sent.rpartition("is it?")[0]
             assert "echo: the sky is green" in quoted
-        else:  # the whole conversation is before the model anyway
-            assert "the sky is green" in told
+        else:  # the whole conversation is in the request anyway
+            assert "the sky is green" in sent
         await service.until(
             lambda: any("is it?" in text for text in service.screen(service.direct))
         )
         await service.rests()
 
 
-async def test_an_answer_is_seen_growing_and_then_stands_there_once(
+async def test_an_answer_grows_visibly_and_is_finally_shown_once(
     tmp_path: Path, service: Service, model: ModelServer
 ) -> None:
     async with house(tmp_path, service, model) as home:
@@ -146,7 +147,7 @@ async def test_an_answer_is_seen_growing_and_then_stands_there_once(
 
 
 def _watch(service: Service, place: Place, states: list[Seen]) -> Callable[[], bool]:
-    """Keep every state of an answer; it is done when nothing about it is passing any more."""
+    """Record every state of an answer; return a function that is true once the answer is final."""
 
     def look() -> bool:
         seen = service.seen(place)
@@ -171,7 +172,7 @@ def _part(part: int, lines: int, rows: int) -> str:
 
 
 LONG = "\n\n".join(
-    # The first is longer than a message of any of the services may be.
+    # The first part is longer than a message on any platform.
     _part(part, *((460, 120) if part == 0 else (14, 3)))
     for part in range(PARTS)
 )
@@ -179,7 +180,7 @@ TOKENS = re.compile(r"Part\d+|w\d+x\d+|cell\d+y\d+|code\d+")
 
 
 @pytest.mark.timeout(40)
-async def test_of_thirty_thousand_characters_with_code_and_tables_nothing_is_lost(
+async def test_thirty_thousand_characters_with_code_and_tables_arrive_complete(
     tmp_path: Path, service: Service
 ) -> None:
     assert len(LONG) > 30_000
@@ -200,9 +201,7 @@ async def test_of_thirty_thousand_characters_with_code_and_tables_nothing_is_los
 _PATH = re.compile(r"received/[\w./-]+?\.csv")
 
 
-async def test_a_file_that_somebody_sends_can_be_sent_back(
-    tmp_path: Path, service: Service
-) -> None:
+async def test_a_received_file_can_be_sent_back(tmp_path: Path, service: Service) -> None:
     content = b"name,value\n" + bytes(range(256)) * 400
 
     def model_of(body: dict[str, Any]) -> Script:
@@ -226,10 +225,10 @@ async def test_a_file_that_somebody_sends_can_be_sent_back(
         await service.rests()
 
 
-# --- what people change, and how they command ------------------------------------------------------
+# --- edits and commands --------------------------------------------------------------------------
 
 
-async def test_a_message_that_waits_is_answered_as_it_is_when_its_turn_comes(
+async def test_a_waiting_message_is_answered_in_its_edited_form(
     tmp_path: Path, service: Service, model: ModelServer
 ) -> None:
     here = service.direct
@@ -259,7 +258,7 @@ async def test_a_message_that_waits_is_answered_as_it_is_when_its_turn_comes(
     assert service.deletes is not ("echo: never mind" in shown)
 
 
-async def test_a_command_is_obeyed_where_it_was_given(
+async def test_a_command_takes_effect_in_its_chat(
     tmp_path: Path, service: Service, model: ModelServer
 ) -> None:
     async with house(tmp_path, service, model):
@@ -272,13 +271,13 @@ async def test_a_command_is_obeyed_where_it_was_given(
     assert not model.requests
 
 
-async def test_an_answer_that_is_being_written_can_be_stopped_where_it_is_shown(
+async def test_a_streaming_answer_can_be_stopped_where_it_is_shown(
     tmp_path: Path, service: Service, model: ModelServer
 ) -> None:
     async with house(tmp_path, service, model) as home:
         for number, place in enumerate(places(service)):
             await service.say(place, "hang")
-            await _begins(service, place, "so far")
+            await _wait_for_beginning(service, place, "so far")
             here = can(home, service, place)
             if here.live is Live.EDIT and here.buttons:
                 await service.until(partial(_can_be_stopped, service, place))
@@ -296,10 +295,10 @@ def _can_be_stopped(service: Service, place: Place) -> bool:
 @pytest.mark.parametrize(
     ("word", "crash"), [("Continue", False), ("Start over", False), ("Start over", True)]
 )
-async def test_after_a_restart_an_interrupted_answer_goes_on_when_asked(
+async def test_an_interrupted_answer_continues_on_request_after_a_restart(
     tmp_path: Path, service: Service, model: ModelServer, word: str, crash: bool
 ) -> None:
-    """By a button where there are buttons, by the command that the notice names where not."""
+    """With a button, or with the command named in the notice where there are no buttons."""
     here = service.direct
     async with house(tmp_path, service, model) as home:
         await service.say(here, "hang on")
@@ -317,8 +316,8 @@ async def test_after_a_restart_an_interrupted_answer_goes_on_when_asked(
                 await service.say(here, "go on")
         await service.shows(here, "the rest")
         await service.rests()
-    told = model.requests[-1].body["messages"]
-    assert [each["role"] == "assistant" for each in told].count(True) == (word == "Continue")
+    sent = model.requests[-1].body["messages"]
+    assert [each["role"] == "assistant" for each in sent].count(True) == (word == "Continue")
 
 
 def _going_on(_: dict[str, Any]) -> Script:
@@ -327,7 +326,7 @@ def _going_on(_: dict[str, Any]) -> Script:
 
 @pytest.mark.parametrize("answer", ["Allow", "Deny"])
 @pytest.mark.parametrize("restart", [False, True], ids=["at once", "after a restart"])
-async def test_a_tool_that_must_ask_runs_only_when_it_is_allowed(
+async def test_a_tool_that_needs_approval_runs_only_when_allowed(
     tmp_path: Path, service: Service, answer: str, restart: bool
 ) -> None:
     here, ran = service.direct, list[str]()
@@ -382,16 +381,16 @@ async def _goes_on(service: Service, home: House, place: Place) -> None:
         await service.say(place, "tea, please")
 
 
-async def test_a_thread_is_a_conversation_of_its_own(
+async def test_a_thread_is_a_separate_conversation(
     tmp_path: Path, service: Service, model: ModelServer
 ) -> None:
     async with house(tmp_path, service, model):
         for number, place in enumerate([*places(service), await service.elsewhere()]):
             await service.say(place, f"hello {number}")
             await service.shows(place, f"hello {number}")
-            (told,) = await asked(model, number + 1)
-            for other in range(number):  # said by this person, but not here
-                assert f"hello {other}" not in told.rpartition("\n\n")[2]
+            (sent,) = await user_texts(model, number + 1)
+            for other in range(number):  # from the same person, in other places
+                assert f"hello {other}" not in sent.rpartition("\n\n")[2]
         await service.rests()
     assert len(service.seen(service.direct)) == 1
 
@@ -400,13 +399,13 @@ async def test_a_thread_is_a_conversation_of_its_own(
 
 
 @pytest.mark.parametrize("politely", [True, False], ids=["politely", "abruptly"])
-async def test_a_connection_that_breaks_loses_and_doubles_nothing(
+async def test_a_broken_connection_loses_and_duplicates_nothing(
     tmp_path: Path, service: Service, model: ModelServer, politely: bool
 ) -> None:
     here = service.direct
     async with house(tmp_path, service, model) as home:
-        keeps = not can(home, service, here).delete  # what a terminal shows stays there
-        await service.say(here, "tell me")  # and it breaks while the answer is written
+        keeps = not can(home, service, here).delete  # a terminal cannot take text back
+        await service.say(here, "tell me")  # the connection breaks during the answer
         await service.until(lambda: any("one" in text for text in service.screen(here)))
         await service.cut(politely=politely)
         for number in range(3):
@@ -416,14 +415,14 @@ async def test_a_connection_that_breaks_loses_and_doubles_nothing(
         await service.send_again()
         await service.settled()
         await service.rests()
-    gone = re.compile("waiting|^…$")  # what was taken back
+    gone = re.compile("waiting|^…$")  # notices that were removed
     shown = [text for text in service.screen(here) if not (keeps and gone.search(text))]
     assert shown == [SLOWLY, *(f"echo: say {number}" for number in range(3))]
     assert len(model.requests) == 4
 
 
 @pytest.mark.parametrize("crash", [False, True], ids=["restart", "crash"])
-async def test_what_was_said_while_we_were_away_is_answered_once(
+async def test_messages_sent_during_downtime_are_answered_once(
     tmp_path: Path, service: Service, model: ModelServer, crash: bool
 ) -> None:
     async with house(tmp_path, service, model) as home:
@@ -448,6 +447,6 @@ async def test_what_was_said_while_we_were_away_is_answered_once(
     for place in places(service):
         shown = [text for text in service.screen(place) if "echo: " in text]
         words, said = [text.split()[-1] for text in shown], ["one", "two", "three", "four"]
-        if place == service.room and service.opens_threads:  # none of which waits for another
+        if place == service.room and service.opens_threads:  # one thread does not wait for another
             words, said = sorted(words), sorted(said)
         assert words == said

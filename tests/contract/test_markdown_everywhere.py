@@ -1,6 +1,6 @@
-"""Markdown as models write it arrives whole and formatted on every platform.
+"""Markdown from models arrives complete and formatted on every platform.
 
-The short form of `make markdown`, which takes thousands of texts and every beginning of the samples.
+This is the short form of `make markdown`, which tests thousands of texts and every prefix.
 """
 
 import pytest
@@ -22,7 +22,7 @@ from tests.faults.markdown_texts import NASTY, text_of
 
 TEXTS = 60
 STEP = 17
-"""Between two beginnings of a sample."""
+"""Characters between the tested prefixes of a sample."""
 
 
 def _good(tally: Tally) -> None:
@@ -31,31 +31,31 @@ def _good(tally: Tally) -> None:
 
 
 @pytest.mark.parametrize("platform", STAGES)
-async def test_texts_arrive_whole_and_formatted(platform: str) -> None:
+async def test_texts_arrive_complete_and_formatted(platform: str) -> None:
     _good(await try_texts(platform, range(100, 100 + TEXTS)))
 
 
 @pytest.mark.parametrize("platform", STAGES)
-async def test_beginnings_arrive_whole_and_formatted(platform: str) -> None:
+async def test_prefixes_arrive_complete_and_formatted(platform: str) -> None:
     for tally in await try_beginnings(platform, NASTY, STEP):
         _good(tally)
 
 
-async def test_streams_on_slack_only_grow_and_end_whole() -> None:
+async def test_slack_streams_only_grow_and_end_complete() -> None:
     _good(await try_streams(NASTY, STEP))
 
 
-async def test_a_form_that_is_refused_is_followed_by_a_plainer_one_with_nothing_lost() -> None:
+async def test_a_refused_format_falls_back_to_a_plainer_one_without_loss() -> None:
     texts = {str(seed): text_of(seed) for seed in range(200, 230)}
     for tally in await try_refusals(texts):
         _good(tally)
 
 
-def test_cuts_at_any_limit_keep_everything_and_look_right_in_a_screenful() -> None:
+def test_cuts_at_any_limit_lose_nothing_and_render_correctly() -> None:
     _good(try_cuts({str(seed): text_of(seed) for seed in range(300, 340)}))
 
 
-async def test_over_the_wire_the_same_arrives() -> None:
+async def test_real_adapters_send_the_same_text() -> None:
     _good(await try_wire(range(10)))
 
 
@@ -83,7 +83,7 @@ PLAIN = Dialect()
         ("👩\u200d🚀", "👩🚀", "lost"),
     ],
 )
-def test_the_judge_sees_what_is_wrong(md: str, shown: str, complaint: str) -> None:
+def test_the_judge_detects_rendering_errors(md: str, shown: str, complaint: str) -> None:
     assert any(each.startswith(complaint) for each in judge(md, PLAIN, slack(shown)))
     assert list(judge(md, PLAIN, slack(md))) == []
 
@@ -117,7 +117,9 @@ def _read(signs: list[Sign]) -> list[tuple[str, set[object]]]:
         ("<https://e.org/_a_>", [("https://e.org/_a_", set())]),
     ],
 )
-def test_discord_is_read_as_discord_reads(text: str, seen: list[tuple[str, set[object]]]) -> None:
+def test_the_judge_reads_discord_markdown_like_discord(
+    text: str, seen: list[tuple[str, set[object]]]
+) -> None:
     assert _read(discord(text)[0]) == seen
 
 
@@ -125,18 +127,18 @@ def test_discord_is_read_as_discord_reads(text: str, seen: list[tuple[str, set[o
     ("text", "named"),
     [("hi @everyone", ["@everyone"]), ("<@1> <@&2>", ["<@1>", "<@&2>"]), ("\\<@1> `<@1>`", [])],
 )
-def test_names_are_seen_on_discord(text: str, named: list[str]) -> None:
+def test_the_judge_sees_mentions_on_discord(text: str, named: list[str]) -> None:
     assert discord(text)[1] == named
 
 
-def test_entities_after_the_hundredth_are_not_seen() -> None:
+def test_the_judge_ignores_entities_after_the_hundredth() -> None:
     entities = [{"type": "bold", "offset": place, "length": 1} for place in range(101)]
     looks = [sign.looks for sign in telegram_text("x" * 101, entities)]
     assert "bold" in looks[99]
     assert "bold" not in looks[100]
 
 
-def test_rich_messages_are_read() -> None:
+def test_the_judge_reads_rich_messages() -> None:
     html = '<h2>a</h2><ol start="3"><li>b</li><li><input type="checkbox" checked>c</li></ol>'
     assert _read(telegram_rich(html)) == [
         ("a", {("heading", "2")}),

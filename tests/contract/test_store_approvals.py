@@ -1,4 +1,4 @@
-"""Questions whether a tool may run, on every database: asked once, answered once, used once."""
+"""Approvals on every database: asked once, answered once, used once."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ EXPIRED, USED = ApprovalState.EXPIRED, ApprovalState.USED
 
 @pytest.fixture(autouse=True)
 async def turn(store: SessionStore) -> None:
-    """A turn that asks."""
+    """Start a turn that asks."""
     await store.apply(opened("s1"), started("t1", "s1"))
 
 
@@ -41,28 +41,28 @@ async def state_of(store: SessionStore, id_: str) -> ApprovalState:
 # --- asking ----------------------------------------------------------------------------------
 
 
-async def test_a_question_is_read_back_as_it_was_put(store: SessionStore) -> None:
+async def test_an_approval_is_read_back_unchanged(store: SessionStore) -> None:
     put = question("p1", arguments='{"text": "a\\u0000b \N{GRINNING FACE}"}')
     await store.apply(PutApproval(put))
     assert await store.approval("p1") == put
     assert await store.approval("p2") is None
 
 
-async def test_a_second_question_of_the_same_id_is_refused_and_the_first_stays(
+async def test_a_second_approval_with_the_same_id_is_refused(
     store: SessionStore,
 ) -> None:
     await store.apply(PutApproval(question("p1")))
-    with pytest.raises(Conflict, match="in the database already"):
+    with pytest.raises(Conflict, match="already in the database"):
         await store.apply(PutApproval(question("p1", tool="another")))
     assert await store.approval("p1") == question("p1")
 
 
-async def test_a_question_of_a_turn_that_is_not_there_is_refused(store: SessionStore) -> None:
+async def test_an_approval_of_a_missing_turn_is_refused(store: SessionStore) -> None:
     with pytest.raises(RecordNotFound):
         await store.apply(PutApproval(question("p1", turn="t9")))
 
 
-async def test_open_questions_are_listed_oldest_first(store: SessionStore) -> None:
+async def test_open_approvals_are_listed_oldest_first(store: SessionStore) -> None:
     for name, key, at in (
         ("p1", "web:b", 40),
         ("p2", "web:a", 30),
@@ -83,7 +83,7 @@ async def test_open_questions_are_listed_oldest_first(store: SessionStore) -> No
 
 
 @pytest.mark.parametrize("state", [ALLOWED, DENIED, EXPIRED])
-async def test_an_answer_is_kept_with_who_gave_it_when_and_why(
+async def test_an_answer_is_stored_with_person_time_and_reason(
     store: SessionStore, state: ApprovalState
 ) -> None:
     await store.apply(PutApproval(question("p1")))
@@ -109,7 +109,7 @@ WAYS: dict[ApprovalState, set[ApprovalState]] = {
 
 
 @pytest.mark.parametrize("before", list(ApprovalState))
-async def test_a_question_goes_only_the_ways_there_are(
+async def test_only_valid_state_transitions_are_accepted(
     store: SessionStore, before: ApprovalState
 ) -> None:
     for after in ApprovalState:
@@ -119,13 +119,13 @@ async def test_a_question_goes_only_the_ways_there_are(
             await store.apply(answer(put.id, after))
             assert await state_of(store, put.id) is after
             continue
-        refused = f"is {before.value}, it cannot become {after.value}"
+        refused = f"is {before.value}; it cannot become {after.value}"
         with pytest.raises(Conflict, match=refused):
             await store.apply(answer(put.id, after))
         assert await store.approval(put.id) == put
 
 
-async def test_using_a_permission_leaves_known_who_gave_it(store: SessionStore) -> None:
+async def test_using_a_permission_keeps_the_recorded_answer(store: SessionStore) -> None:
     await store.apply(
         PutApproval(question("p1")),
         AnswerApproval(id="p1", state=ALLOWED, by="ann", at=3000, reason="ok"),
@@ -141,13 +141,13 @@ async def test_using_a_permission_leaves_known_who_gave_it(store: SessionStore) 
     )
 
 
-async def test_an_answer_to_nothing_is_refused(store: SessionStore) -> None:
+async def test_an_answer_to_an_unknown_approval_is_refused(store: SessionStore) -> None:
     for state in ApprovalState:
         with pytest.raises(RecordNotFound, match="p9 is not in the database"):
             await store.apply(answer("p9", state))
 
 
-async def test_what_came_with_a_late_answer_is_not_stored_either(store: SessionStore) -> None:
+async def test_a_late_answer_rolls_back_its_whole_transaction(store: SessionStore) -> None:
     await store.apply(PutApproval(question("p1")), answer("p1", DENIED, "ann"))
     with pytest.raises(Conflict):
         await store.apply(Checkpoint("t1", "you may"), answer("p1", ALLOWED, "bob"))
@@ -159,11 +159,11 @@ async def test_what_came_with_a_late_answer_is_not_stored_either(store: SessionS
     assert (kept.state, kept.answered_by) == (DENIED, "ann")
 
 
-async def test_of_many_answers_at_once_exactly_one_counts(
+async def test_exactly_one_of_many_concurrent_answers_counts(
     store: SessionStore, store_url: str
 ) -> None:
     stores = [store]
-    if store_url.startswith("postgresql"):  # where another process may write as well
+    if store_url.startswith("postgresql"):  # another process may write there as well
         stores.append(await SessionStore.open(store_url, clock=SystemClock()))
     winners: list[AnswerApproval] = []
     losers: list[AnswerApproval] = []
@@ -195,10 +195,10 @@ async def test_of_many_answers_at_once_exactly_one_counts(
             await other.close()
 
 
-# --- finding a permission again --------------------------------------------------------------
+# --- finding a permission --------------------------------------------------------------------
 
 
-async def test_a_permission_is_found_for_exactly_its_call(store: SessionStore) -> None:
+async def test_a_permission_is_found_only_for_exactly_its_call(store: SessionStore) -> None:
     await store.apply(PutApproval(question("p1")), answer("p1"))
     found = await store.allowed_approval("s1", "pay", '{"amount": 1}', 2100)
     assert found == await store.approval("p1")
@@ -222,7 +222,7 @@ EXACT = [
 ]
 
 
-async def test_signs_that_no_text_column_holds_are_not_taken_for_others(
+async def test_unstorable_characters_in_arguments_stay_distinct(
     store: SessionStore,
 ) -> None:
     texts = [*EXACT, "nul \ufffd", "lone ?", "pair \U0001f600"]
@@ -235,13 +235,13 @@ async def test_signs_that_no_text_column_holds_are_not_taken_for_others(
         assert (found.id, found.arguments) == (f"p{number}", text)
 
 
-async def test_what_is_not_allowed_or_was_used_is_no_permission(store: SessionStore) -> None:
+async def test_denied_or_used_approvals_are_no_permission(store: SessionStore) -> None:
     for state in (OPEN, DENIED, EXPIRED, USED):
         await store.apply(PutApproval(question(f"p {state.value}", state=state)))
     assert await store.allowed_approval("s1", "pay", '{"amount": 1}', 0) is None
 
 
-async def test_the_newest_permission_is_found_first_and_then_the_one_before(
+async def test_the_newest_unused_permission_is_found_first(
     store: SessionStore,
 ) -> None:
     for name, at in (("p1", 10), ("p3", 30), ("p2", 20), ("p4", 30)):
@@ -253,7 +253,7 @@ async def test_the_newest_permission_is_found_first_and_then_the_one_before(
     assert order == ["p4", "p3", "p2", "p1"]
 
 
-async def test_questions_outlive_a_restart(store: SessionStore, store_url: str) -> None:
+async def test_approvals_survive_a_restart(store: SessionStore, store_url: str) -> None:
     await store.apply(PutApproval(question("p1")), PutApproval(question("p2")), answer("p2"))
     await store.apply(ended("t1"))
     await store.close()

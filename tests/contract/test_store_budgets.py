@@ -1,4 +1,4 @@
-"""What is held back for requests and what they use, on every database."""
+"""Budget reservations and their settlement, on every database."""
 
 import asyncio
 import itertools
@@ -26,12 +26,10 @@ async def counted(store: SessionStore, scope: str = "all", day: str = DAY) -> Bu
     return (await store.budget_usage(day, [scope]))[scope]
 
 
-async def test_what_is_held_back_counts_until_it_is_settled(store: SessionStore) -> None:
+async def test_a_reservation_counts_until_it_is_settled(store: SessionStore) -> None:
     assert await counted(store) == BudgetUsage()
     first = hold(400, ALL, ANN, cost=0.25)
-    assert (
-        await store.reserve_budget(first) == ANN
-    )  # more than its limit: nothing is held back anywhere
+    assert await store.reserve_budget(first) == ANN  # over one limit: reserved in none
     assert (await counted(store), await counted(store, "user ann")) == (
         BudgetUsage(),
         BudgetUsage(),
@@ -47,10 +45,11 @@ async def test_what_is_held_back_counts_until_it_is_settled(store: SessionStore)
     assert (await counted(store)).used_cost == 0.125
 
 
-async def test_a_request_fits_as_long_as_all_limits_are_kept(store: SessionStore) -> None:
+async def test_a_reservation_must_fit_all_limits(store: SessionStore) -> None:
     assert await store.reserve_budget(hold(200, ALL, ANN)) is None
     assert await store.reserve_budget(hold(101, ALL, ANN)) == ANN
-    assert await counted(store) == BudgetUsage(200, 0.0, 200, 0.0)  # given back where it had fitted
+    # The part that had fitted was released.
+    assert await counted(store) == BudgetUsage(200, 0.0, 200, 0.0)
     assert await store.reserve_budget(hold(100, ALL, ANN, cost=1.01)) == ANN
     assert await store.reserve_budget(hold(100, ALL, ANN, cost=1.0)) is None
     assert await store.reserve_budget(hold(0, ANN, cost=0.000_000_001)) == ANN
@@ -59,23 +58,23 @@ async def test_a_request_fits_as_long_as_all_limits_are_kept(store: SessionStore
     assert await store.reserve_budget(hold(0)) is None
 
 
-async def test_the_days_have_nothing_to_do_with_each_other(store: SessionStore) -> None:
+async def test_days_are_counted_separately(store: SessionStore) -> None:
     yesterday = hold(1000, day="2026-11-17")
     assert await store.reserve_budget(yesterday) is None
     assert await store.reserve_budget(hold(1000)) is None
-    await store.apply(
-        SettleBudget(yesterday, 10)
-    )  # which goes to the day on which it was held back
+    await store.apply(SettleBudget(yesterday, 10))  # counts on the day of the reservation
     assert await counted(store) == BudgetUsage(1000, 0.0, 1000, 0.0)
     assert await counted(store, day="2026-11-17") == BudgetUsage(10)
     await store.delete_budgets(DAY)
     assert await counted(store, day="2026-11-17") == BudgetUsage()
     assert (await counted(store)).tokens == 1000
-    await store.apply(SettleBudget(yesterday, 10))  # it is gone, which hurts nobody
+    await store.apply(SettleBudget(yesterday, 10))  # the record is gone, which does no harm
     assert await counted(store, day="2026-11-17") == BudgetUsage()
 
 
-async def test_what_must_be_true_in_any_case_is_and_counts_before(store: SessionStore) -> None:
+async def test_unconditional_changes_commit_even_if_the_reservation_is_refused(
+    store: SessionStore,
+) -> None:
     await store.apply(opened("s1"), started("t1", "s1"))
     whole = hold(1000)
     assert await store.reserve_budget(whole) is None
@@ -102,10 +101,10 @@ async def test_what_must_be_true_in_any_case_is_and_counts_before(store: Session
     limit=st.integers(0, 400),
     requests=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=40),
 )
-async def test_a_limit_is_never_passed_by_requests_that_keep_their_word(
+async def test_concurrent_requests_within_their_reservations_never_exceed_a_limit(
     store: SessionStore, limit: int, requests: list[tuple[int, int]]
 ) -> None:
-    """All at once; what each uses is at most what was held back for it."""
+    """Concurrent requests; each uses at most its reservation."""
     day = f"day {next(DAYS)}"
     used: list[int] = []
     most: list[int] = []
@@ -117,15 +116,15 @@ async def test_a_limit_is_never_passed_by_requests_that_keep_their_word(
             used.append(min(uses, most_it_takes))
             await store.apply(SettleBudget(mine, used[-1]))
 
-    async with asyncio.timeout(10), asyncio.TaskGroup() as crowd:
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
         for each in requests:
-            crowd.create_task(request(*each))
+            tasks.create_task(request(*each))
     assert max(most, default=0) <= limit
     assert await counted(store, day=day) == BudgetUsage(sum(used))
 
 
-async def test_a_hundred_at_once_never_get_more_than_there_is(store: SessionStore) -> None:
-    """Also where each uses more than it said: then the limit is passed by what was under way."""
+async def test_a_hundred_concurrent_reservations_never_exceed_a_limit(store: SessionStore) -> None:
+    """Requests that use more than they reserved exceed the limit by that difference only."""
     got: list[BudgetReservation] = []
 
     async def request() -> None:
@@ -134,9 +133,9 @@ async def test_a_hundred_at_once_never_get_more_than_there_is(store: SessionStor
             got.append(mine)
             assert (await counted(store)).tokens <= 1000
 
-    async with asyncio.timeout(10), asyncio.TaskGroup() as crowd:
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
         for _ in range(100):
-            crowd.create_task(request())
+            tasks.create_task(request())
     assert len(got) == 11
     assert await counted(store) == BudgetUsage(990, 0.0, 990, 0.0)
     for mine in got:
@@ -145,7 +144,7 @@ async def test_a_hundred_at_once_never_get_more_than_there_is(store: SessionStor
     assert await store.reserve_budget(hold(1)) == ALL
 
 
-async def test_what_a_request_costs_the_database_depends_on_its_limits_alone(
+async def test_statements_per_reservation_depend_only_on_the_number_of_limits(
     store: SessionStore,
 ) -> None:
     for number in range(200):
@@ -159,5 +158,5 @@ async def test_what_a_request_costs_the_database_depends_on_its_limits_alone(
         assert await store.reserve_budget(mine) is None
         await store.apply(SettleBudget(mine, 5))
         counted_for[len(wants)] = counts.statements - counts.commits, counts.commits
-    begun = counted_for[1][0] - 2  # what goes with each transaction
+    begun = counted_for[1][0] - 2  # statements that belong to each transaction
     assert counted_for == {1: (begun + 2, 2), 3: (begun + 6, 2)}

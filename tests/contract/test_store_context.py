@@ -1,4 +1,4 @@
-"""What a model sees of a session, with and without a summary of its oldest rows."""
+"""The context of a model, with and without a summary of the oldest rows."""
 
 import random
 
@@ -32,11 +32,11 @@ async def test_without_a_summary_a_model_sees_the_history(store: SessionStore) -
     assert await store.context("s2") == ("", ())
 
 
-async def test_a_long_history_comes_whole_and_in_order_whatever_is_in_it(
+async def test_a_long_history_is_complete_and_in_order(
     store: SessionStore,
 ) -> None:
     texts = ("plain", 'a "quoted", comma', "line\nbreak \x00 \\ end", "Grüße 🎉 讨论", "]},{[", "")
-    for number in range(300):  # two at a time, so that their rows lie between each other's
+    for number in range(300):  # two sessions in turn, so that their rows interleave
         for session in ("s1", "s2"):
             if number == 0:
                 await store.apply(opened(session, key=f"web:{session}"))
@@ -51,12 +51,12 @@ async def test_a_long_history_comes_whole_and_in_order_whatever_is_in_it(
 @pytest.mark.parametrize(
     ("keep", "left"),
     [
-        pytest.param(2, questions(3, 4), id="some"),
-        pytest.param(0, [], id="none"),
-        pytest.param(5, questions(0, 1, 2, 3, 4), id="all there are"),
+        pytest.param(2, questions(3, 4), id="some rows"),
+        pytest.param(0, [], id="no rows"),
+        pytest.param(5, questions(0, 1, 2, 3, 4), id="all rows"),
     ],
 )
-async def test_a_summary_takes_the_place_of_the_oldest_rows(
+async def test_a_summary_replaces_the_oldest_rows(
     store: SessionStore, keep: int, left: list[str]
 ) -> None:
     await talk(store, "s1", 5)
@@ -72,7 +72,7 @@ async def test_a_summary_takes_the_place_of_the_oldest_rows(
     assert await store.session("s2") == other
 
 
-async def test_where_there_are_fewer_rows_than_are_to_be_kept_nothing_changes(
+async def test_a_summary_with_too_few_rows_changes_nothing(
     store: SessionStore,
 ) -> None:
     await talk(store, "s1", 5)
@@ -85,7 +85,7 @@ async def test_where_there_are_fewer_rows_than_are_to_be_kept_nothing_changes(
     assert await seen(store) == ("first", questions(3, 4))
 
 
-async def test_the_next_summary_counts_from_where_the_last_one_ends(store: SessionStore) -> None:
+async def test_the_next_summary_counts_from_the_end_of_the_last_one(store: SessionStore) -> None:
     await talk(store, "s1", 5)
     await store.apply(PutSummary(session_id="s1", keep=3, summary="first", at=9000))
     await store.apply(started("t6", "s1", said="question 5"))
@@ -96,7 +96,7 @@ async def test_the_next_summary_counts_from_where_the_last_one_ends(store: Sessi
     assert await seen(store) == ("shorter", questions(5))
 
 
-async def test_rows_taken_back_are_neither_seen_nor_counted(store: SessionStore) -> None:
+async def test_retracted_rows_are_neither_seen_nor_counted(store: SessionStore) -> None:
     await talk(store, "s1", 6)
     for number in (1, 4):
         await store.apply(TakeBackTurn("s1", f"t_s1_{number:05d}", 5000))
@@ -106,7 +106,7 @@ async def test_rows_taken_back_are_neither_seen_nor_counted(store: SessionStore)
     assert await seen(store) == ("they talked", questions(3))
 
 
-async def test_the_rows_that_a_summary_covers_are_not_read(store: SessionStore) -> None:
+async def test_rows_covered_by_a_summary_are_not_read(store: SessionStore) -> None:
     await talk(store, "s1", 5)
     await store.apply(PutSummary(session_id="s1", keep=2, summary="they talked", at=9000))
     oldest = sa.select(schema.messages.c.id).order_by(schema.messages.c.id).limit(3)
@@ -117,13 +117,13 @@ async def test_the_rows_that_a_summary_covers_are_not_read(store: SessionStore) 
     assert await seen(store) == ("they talked", questions(3, 4))
 
 
-async def test_what_no_database_can_hold_in_a_summary_is_replaced(store: SessionStore) -> None:
+async def test_unstorable_characters_in_a_summary_are_replaced(store: SessionStore) -> None:
     await talk(store, "s1", 1)
     await store.apply(PutSummary(session_id="s1", keep=0, summary="nul \x00 lone \ud800", at=9000))
     assert await seen(store) == ("nul \N{REPLACEMENT CHARACTER} lone ?", [])
 
 
-async def test_a_session_that_is_not_there_cannot_be_compacted(store: SessionStore) -> None:
+async def test_a_missing_session_cannot_be_compacted(store: SessionStore) -> None:
     with pytest.raises(RecordNotFound, match="s9 is not in the database"):
         await store.apply(PutSummary(session_id="s9", keep=0, summary="nothing", at=1))
 
@@ -138,7 +138,9 @@ async def test_a_summary_is_stored_with_its_transaction_or_not_at_all(store: Ses
     assert await seen(store) == ("", questions(0, 1, 2))
 
 
-async def test_a_summary_costs_the_same_statements_whatever_it_covers(store: SessionStore) -> None:
+async def test_statements_per_summary_do_not_depend_on_the_covered_rows(
+    store: SessionStore,
+) -> None:
     await talk(store, "s1", 40)
     counts = store.count_queries()
     await store.apply(PutSummary(session_id="s1", keep=30, summary="a", at=9000))
@@ -149,11 +151,11 @@ async def test_a_summary_costs_the_same_statements_whatever_it_covers(store: Ses
 
 
 class Model:
-    """What a model should see."""
+    """The expected context."""
 
     def __init__(self) -> None:
-        self.rows: list[tuple[str, str]] = []  # of which turn, what
-        self.gone: set[str] = set()  # turns taken back
+        self.rows: list[tuple[str, str]] = []  # (turn, text)
+        self.gone: set[str] = set()  # retracted turns
         self.summary, self.mark = "", 0
 
     def behind(self) -> list[int]:
@@ -178,10 +180,10 @@ STEPS = ("new", *["append"] * 3, "take back", *["compact"] * 2)
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_after_any_story_a_model_sees_the_summary_and_what_came_after(
+async def test_random_histories_show_the_summary_and_the_rows_after_it(
     store: SessionStore, seed: int
 ) -> None:
-    chance, model, turn = random.Random(seed), Model(), "t0"  # noqa: S311 - the same every time
+    chance, model, turn = random.Random(seed), Model(), "t0"  # noqa: S311 - reproducible
     await store.apply(opened("s1"), opened("s2", key="web:a"), started(turn, "s1", said="0"))
     model.rows.append((turn, "0"))
     for number in range(1, 60):

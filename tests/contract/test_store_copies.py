@@ -1,4 +1,4 @@
-"""Copies of a whole database: while it is written, from engine to engine, before the tables change."""
+"""Copies of whole databases: during writes, between engines, and before migrations."""
 
 import asyncio
 import sqlite3
@@ -79,7 +79,7 @@ async def fill(store: SessionStore) -> None:
     await store.put_value("shelf", "name", ODD)
 
 
-async def test_a_copy_is_the_same_and_can_be_used(
+async def test_a_copy_is_identical_and_usable(
     store: SessionStore, store_url: str, tmp_path: Path
 ) -> None:
     await fill(store)
@@ -95,10 +95,10 @@ async def test_a_copy_is_the_same_and_can_be_used(
     await other.close()
 
 
-async def test_a_copy_made_while_others_write_shows_one_moment(
+async def test_a_copy_during_writes_is_one_snapshot(
     store: SessionStore, store_url: str, tmp_path: Path
 ) -> None:
-    """Two rows are always written together; no copy ever has one of them."""
+    """Two rows are always written together; a copy has both or neither."""
     await store.apply(opened("s1"), opened("s2", key="web:a"))
     enough = asyncio.Event()
     written = 0
@@ -131,7 +131,7 @@ async def test_a_copy_made_while_others_write_shows_one_moment(
     assert await store.find_problems() == ()
 
 
-async def test_nothing_that_was_deleted_is_in_a_copy(tmp_path: Path) -> None:
+async def test_deleted_data_is_not_in_a_copy(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'holdfast.db'}"
     store = await SessionStore.open(url, clock=SystemClock())
     await talk(store, "s1", 300)
@@ -148,7 +148,7 @@ async def test_nothing_that_was_deleted_is_in_a_copy(tmp_path: Path) -> None:
 # --- into PostgreSQL -------------------------------------------------------------------------
 
 
-async def test_a_copy_of_sqlite_fills_postgresql_and_back(
+async def test_rows_are_copied_from_sqlite_to_postgresql_and_back(
     postgres_server: postgres.Server, tmp_path: Path
 ) -> None:
     from_, to = f"sqlite:///{tmp_path / 'holdfast.db'}", postgres_server.database()
@@ -166,7 +166,7 @@ async def test_a_copy_of_sqlite_fills_postgresql_and_back(
     with pytest.raises(StoreUnavailable, match="A Holdfast is connected to postgresql://"):
         copying.check_unused(where)
     before = max(each.seq for each in await store.timeline(ADDRESS, 0, 100))
-    await store.accept(entry("new"))  # numbers go on behind those that came along
+    await store.accept(entry("new"))  # numbers continue after the copied ones
     added = await store.inbox_entry_by_id("new")
     assert added
     assert added.seq > before
@@ -179,9 +179,7 @@ async def test_a_copy_of_sqlite_fills_postgresql_and_back(
     postgres_server.drop(to)
 
 
-async def test_a_database_of_the_server_that_is_empty_is_filled(
-    new_url: str, tmp_path: Path
-) -> None:
+async def test_an_empty_postgresql_database_is_filled(new_url: str, tmp_path: Path) -> None:
     if new_url.startswith("sqlite"):
         return
     prepare.prepare(parse_url(f"sqlite:///{tmp_path / 'a.db'}"))
@@ -190,11 +188,9 @@ async def test_a_database_of_the_server_that_is_empty_is_filled(
     prepare.check_current(parse_url(new_url))
 
 
-def test_what_fails_while_it_is_filled_leaves_the_old_rows(
-    postgres_url: str, tmp_path: Path
-) -> None:
+def test_a_failed_fill_keeps_the_old_rows(postgres_url: str, tmp_path: Path) -> None:
     prepare.prepare(parse_url(f"sqlite:///{tmp_path / 'a.db'}"))
-    with sqlite3.connect(tmp_path / "a.db") as raw:  # with a row that PostgreSQL does not take
+    with sqlite3.connect(tmp_path / "a.db") as raw:  # with a row that PostgreSQL rejects
         raw.execute("PRAGMA foreign_keys=OFF")
         raw.execute(
             "INSERT INTO messages (session_id, turn_id, at, taken_back, body) "
@@ -209,11 +205,11 @@ def test_what_fails_while_it_is_filled_leaves_the_old_rows(
         assert "aside_3" not in sa.inspect(connection).get_schema_names()
 
 
-# --- before the tables change ----------------------------------------------------------------
+# --- copies before a migration ---------------------------------------------------------------
 
 
 def at_first(folder: Path) -> tuple[str, Path]:
-    """A database as the first version wrote it."""
+    """Create a database as the first version wrote it."""
     file = folder / "holdfast.db"
     prepare.create_database(parse_url(f"sqlite:///{file}"), "0001")
     with sqlite3.connect(file) as raw:
@@ -232,8 +228,8 @@ def version_of(file: Path) -> tuple[str, int, set[str]]:
     return version, messages, tables
 
 
-class At:
-    """A clock that stands."""
+class FixedClock:
+    """A clock that stands still."""
 
     def __init__(self, now: int = NOW) -> None:
         self._now = now
@@ -245,10 +241,10 @@ class At:
         return 0.0
 
 
-async def test_an_older_database_is_copied_before_it_is_brought_up_to_date(tmp_path: Path) -> None:
+async def test_an_older_database_is_copied_before_its_migration(tmp_path: Path) -> None:
     url, file = at_first(tmp_path)
     keep_in = tmp_path / "backups"
-    store = await SessionStore.open(url, clock=At(), copy_folder=keep_in)
+    store = await SessionStore.open(url, clock=FixedClock(), copy_folder=keep_in)
     assert (await store.history("s1"))[0].content == "hello"
     await store.close()
     (copy,) = keep_in.iterdir()
@@ -256,18 +252,19 @@ async def test_an_older_database_is_copied_before_it_is_brought_up_to_date(tmp_p
     assert (copy.stat().st_mode & 0o777, keep_in.stat().st_mode & 0o777) == (0o600, 0o700)
     assert version_of(copy)[:2] == ("0001", 1)
     assert version_of(file)[0] == HEAD
-    store = await SessionStore.open(url, clock=At(), copy_folder=keep_in)  # nothing to do: no copy
+    # An up-to-date database is not copied.
+    store = await SessionStore.open(url, clock=FixedClock(), copy_folder=keep_in)
     await store.close()
     assert len(list(keep_in.iterdir())) == 1
 
 
-def test_the_three_newest_copies_stay_and_what_a_dead_process_left_goes(tmp_path: Path) -> None:
+def test_old_copies_and_unfinished_files_are_deleted(tmp_path: Path) -> None:
     _, file = at_first(tmp_path)
     keep_in = tmp_path / "backups"
     keep_in.mkdir()
     (keep_in / "before-0002-20200101T000000Z.db").write_bytes(b"the oldest")
     (keep_in / ".before-0003-20200101T000000Z.db.part").write_bytes(b"half")
-    (keep_in / "mine.db").write_bytes(b"somebody's own")
+    (keep_in / "mine.db").write_bytes(b"unrelated")
     for day in range(3):
         safety_copy.keep_copy(file, keep_in, NOW + day * 86_400_000)
     assert sorted(each.name for each in keep_in.iterdir()) == [
@@ -278,27 +275,27 @@ def test_the_three_newest_copies_stay_and_what_a_dead_process_left_goes(tmp_path
     ]
 
 
-async def test_without_room_for_a_copy_nothing_is_changed(
+async def test_a_full_disk_prevents_the_migration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, file = at_first(tmp_path)
     before = file.read_bytes()
     monkeypatch.setattr(safety_copy, "MIN_FREE_BYTES", 2**62)
     with pytest.raises(StoreUnavailable, match=r"no room in .*holdfast db upgrade --no-backup"):
-        await SessionStore.open(url, clock=At(), copy_folder=tmp_path / "backups")
+        await SessionStore.open(url, clock=FixedClock(), copy_folder=tmp_path / "backups")
     (tmp_path / "file").touch()
     with pytest.raises(
         StoreUnavailable, match=r"cannot be copied to .*: File exists; .*--no-backup"
     ):
-        await SessionStore.open(url, clock=At(), copy_folder=tmp_path / "file")
+        await SessionStore.open(url, clock=FixedClock(), copy_folder=tmp_path / "file")
     assert version_of(file)[0] == "0001"
     assert len(before) == file.stat().st_size
-    store = await SessionStore.open(url, clock=At())
+    store = await SessionStore.open(url, clock=FixedClock())
     await store.close()
     assert version_of(file)[0] == HEAD
 
 
-def test_of_postgresql_no_copy_is_made_and_that_is_said(
+def test_postgresql_is_migrated_without_a_copy_and_logs_it(
     new_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     if new_url.startswith("sqlite"):
@@ -308,13 +305,13 @@ def test_of_postgresql_no_copy_is_made_and_that_is_said(
         prepare.prepare(
             parse_url(new_url), safety_copy.copy_before_migration(tmp_path / "backups", NOW)
         )
-    assert "your own backup of PostgreSQL counts" in caplog.text
+    assert "use your own PostgreSQL backup" in caplog.text
     assert not (tmp_path / "backups").exists()
     prepare.check_current(parse_url(new_url))
 
 
-def test_steps_that_fail_in_the_middle_leave_what_was_there(new_url: str) -> None:
-    """The second step goes well; the third meets a table that is there already."""
+def test_a_failed_migration_leaves_the_database_unchanged(new_url: str) -> None:
+    """The second migration succeeds; the third finds an existing table."""
     where = parse_url(new_url)
     prepare.create_database(where, "0001")
     engine = migration_engine(where)
@@ -362,7 +359,7 @@ print(number)
 """
 
 
-def test_a_kill_in_the_middle_of_the_steps_leaves_the_old_or_the_new(tmp_path: Path) -> None:
+def test_a_kill_during_migration_leaves_the_old_or_the_new_schema(tmp_path: Path) -> None:
     _, file = at_first(tmp_path)
     copying.merge_wal(file)
     done = subprocess.run(
@@ -391,7 +388,7 @@ def test_a_copy_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         copying.copy_database(parse_url(url), tmp_path / "copy.db")
 
 
-def test_an_older_database_is_copied_as_it_is(new_url: str, tmp_path: Path) -> None:
+def test_an_older_database_is_copied_without_migration(new_url: str, tmp_path: Path) -> None:
     prepare.create_database(parse_url(new_url), "0002")
     copy = tmp_path / "copy.db"
     assert copying.copy_database(parse_url(new_url), copy) == "0002"
@@ -399,13 +396,13 @@ def test_an_older_database_is_copied_as_it_is(new_url: str, tmp_path: Path) -> N
     prepare.check_current(parse_url(f"sqlite:///{copy}"))
 
 
-# --- room ------------------------------------------------------------------------------------
+# --- free space ------------------------------------------------------------------------------
 
 
-async def test_a_file_of_an_older_version_is_written_anew_once(tmp_path: Path) -> None:
+async def test_a_file_of_an_older_version_is_vacuumed_once(tmp_path: Path) -> None:
     file = tmp_path / "holdfast.db"
     where = parse_url(f"sqlite:///{file}")
-    with sqlite3.connect(file) as raw:  # as it was made before
+    with sqlite3.connect(file) as raw:  # as older versions created it
         raw.execute("PRAGMA journal_mode=WAL")
     raw.close()
     prepare.prepare(where)
@@ -425,16 +422,14 @@ async def test_a_file_of_an_older_version_is_written_anew_once(tmp_path: Path) -
     copying.check_integrity(file)
 
 
-def test_postgresql_looks_after_its_own_room(postgres_url: str) -> None:
+def test_postgresql_is_not_vacuumed(postgres_url: str) -> None:
     assert vacuum.vacuum_database(parse_url(postgres_url)) is None
 
 
-# --- what a copy is when it comes back -------------------------------------------------------
+# --- restored copies -------------------------------------------------------------------------
 
 
-async def test_nothing_of_a_restored_copy_goes_on_by_itself(
-    store: SessionStore, store_url: str
-) -> None:
+async def test_open_work_of_a_restored_copy_is_closed(store: SessionStore, store_url: str) -> None:
     await fill(store)
     await store.accept(entry("k1", state=InboxState.COMMAND))
     await store.accept(entry("w1", key="web:new"))
@@ -475,7 +470,7 @@ async def test_nothing_of_a_restored_copy_goes_on_by_itself(
     engine.dispose()
 
 
-async def test_files_that_a_chat_shows_are_found_where_they_lie_now(
+async def test_upload_paths_are_rewritten_to_the_new_folder(
     store: SessionStore, store_url: str
 ) -> None:
     upload = item("o1", text='{"text":"a","path":"/old/home/outgoing/shown/f/ä.txt"}')

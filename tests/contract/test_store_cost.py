@@ -1,4 +1,4 @@
-"""What a turn costs does not depend on how much lies in the database."""
+"""The cost of a turn does not depend on the size of the database."""
 
 import contextlib
 import random
@@ -27,14 +27,14 @@ from tests.contract.store_kit import ADDRESS, entry, item, started
 
 TURNS = 60
 ANSWER = "a sentence of the answer. " * 20
-SUMMARY = "what was said before. " * 370  # 8 KB
+SUMMARY = "summary of messages. " * 370  # 8 KB
 HASH = "0123456789abcdef" * 2
 
 
 def fill(
     connection: Connection, sessions: int, history: int, ids: Ids, summary: str = ""
 ) -> list[tuple[str, str]]:
-    """Make sessions that had this much history, and all that comes with it; fast."""
+    """Create sessions with this much history and all records of it, fast."""
     names = [(ids.new("s"), f"telegram:{number}") for number in range(sessions)]
     body = encode_message(Message("assistant", ANSWER))
     rows = [
@@ -80,7 +80,7 @@ def fill(
 
 
 async def turn(store: SessionStore, ids: Ids, session: str, key: str) -> None:
-    """A typical turn: received, answered in one step, delivered."""
+    """Write a typical turn: received, answered in one step, delivered."""
     inbox, name = ids.new("i"), ids.new("t")
     await store.accept(entry(inbox, key=key, address=key, source=key, state=InboxState.WAITING))
     await store.conversation(key)
@@ -107,7 +107,7 @@ async def turn(store: SessionStore, ids: Ids, session: str, key: str) -> None:
 
 
 class Wal:
-    """SQLite's log of what was written; it grows until it is folded into the database."""
+    """The WAL file of SQLite, which grows until a checkpoint."""
 
     def __init__(self, url: str) -> None:
         self._database = url.removeprefix("sqlite:///")
@@ -115,16 +115,16 @@ class Wal:
 
     def empty(self) -> None:
         if self._file.exists():
-            with contextlib.closing(sqlite3.connect(self._database)) as beside:
-                beside.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            with contextlib.closing(sqlite3.connect(self._database)) as connection:
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def size(self) -> int:
         return self._file.stat().st_size if self._file.exists() else 0
 
 
 async def cost(url: str, sessions: int, history: int, summary: str = "") -> tuple[int, int, float]:
-    """Statements, commits and (of SQLite) WAL bytes of a turn, in a database of this size."""
-    chance = random.Random(1)  # noqa: S311 - the same at every run
+    """Return statements, commits and (SQLite) WAL bytes of a turn in a database of this size."""
+    chance = random.Random(1)  # noqa: S311 - reproducible
     ids = Ids(SystemClock(), randbits=chance.getrandbits)
     wal = Wal(url)
     store = await SessionStore.open(url, clock=SystemClock())
@@ -151,7 +151,7 @@ def urls(new_url: str, request: pytest.FixtureRequest) -> tuple[str, str]:
     return new_url, request.getfixturevalue("postgres_server").database()
 
 
-LARGE = {"sqlite": 3_000, "postgresql": 1_000}  # filling the latter takes its time
+LARGE = {"sqlite": 3_000, "postgresql": 1_000}  # filling PostgreSQL takes longer
 
 
 @pytest.mark.timeout(60)

@@ -1,4 +1,4 @@
-"""The store when the database, the disk or the process dies under it."""
+"""The store when the database, the disk or the process fails."""
 
 import asyncio
 import os
@@ -50,7 +50,7 @@ asyncio.run(main())
 
 
 def killed_after(url: str, lines: int) -> list[tuple[str, str]]:
-    """Let a process write, kill it after so many lines; answers with what it had said by then."""
+    """Kill a writing process after this many lines of output; return what it had acknowledged."""
     command = [sys.executable, "-c", SENDER, url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
@@ -63,7 +63,7 @@ def killed_after(url: str, lines: int) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("lines", [1, 7, 100, 333])
-async def test_what_was_said_to_be_stored_is_there_after_a_kill(store_url: str, lines: int) -> None:
+async def test_acknowledged_writes_survive_a_kill(store_url: str, lines: int) -> None:
     said = await asyncio.to_thread(killed_after, store_url, lines)
     store = await SessionStore.open(store_url, clock=SystemClock())
     try:
@@ -73,7 +73,7 @@ async def test_what_was_said_to_be_stored_is_there_after_a_kill(store_url: str, 
                 assert await store.inbox_entry("telegram::1001", f"event of {name}")
         shown = {item.id for item in await store.undelivered_items()}
         assert shown >= {name for word, name in said if word == "answered"}
-        # A turn is there with its message and its entry, or not at all.
+        # A turn is stored with its message and its entry, or not at all.
         for session in await store.sessions():
             turns = await store.turns(session.id)
             assert session.messages == len(turns) == len(await store.history(session.id))
@@ -90,8 +90,8 @@ async def test_what_was_said_to_be_stored_is_there_after_a_kill(store_url: str, 
 # --- SQLite ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shift", [0, 2048], ids=["whole pages", "halves of pages"])
-async def test_a_damaged_file_is_noticed(tmp_path: Path, shift: int) -> None:
+@pytest.mark.parametrize("shift", [0, 2048], ids=["aligned to pages", "in the middle of pages"])
+async def test_a_damaged_file_is_detected(tmp_path: Path, shift: int) -> None:
     file = tmp_path / "holdfast.db"
     store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock())
     async with asyncio.TaskGroup() as tasks:
@@ -100,21 +100,21 @@ async def test_a_damaged_file_is_noticed(tmp_path: Path, shift: int) -> None:
     await store.close()
     size = file.stat().st_size
     with file.open("r+b") as raw:
-        raw.seek(size * 3 // 4 // 4096 * 4096 + shift)  # among the rows
+        raw.seek(size * 3 // 4 // 4096 * 4096 + shift)  # in the area of rows
         raw.write(b"\xff" * 8192)
     store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock(), read_only=True)
     try:
-        # SQLite lists what it finds, or gives up, as the damage happens to lie.
+        # SQLite lists the damage or gives up, depending on its place.
         assert re.search("malformed|damaged", "".join(await store.find_problems()))
     finally:
         await store.close()
 
 
-async def test_a_damaged_row_hides_no_other_one(tmp_path: Path) -> None:
+async def test_a_damaged_row_does_not_hide_other_rows(tmp_path: Path) -> None:
     file = tmp_path / "holdfast.db"
     store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock())
     for number in range(3):
-        # Neither in a row's first page nor in its last: what is lost is the way to the next.
+        # In the middle of an overflow chain, so that the link to the next page is lost.
         payload = f"{'x' * 5_000} mark {number} {'x' * 13_000}".encode()
         await store.accept(entry(f"i{number}", payload=payload))
     await store.close()
@@ -139,7 +139,7 @@ async def remote(postgres_server: postgres.Server) -> AsyncIterator[SessionStore
     await store.close()
 
 
-async def test_a_server_that_restarts_is_connected_to_again(
+async def test_writers_and_readers_reconnect_after_a_server_restart(
     postgres_server: postgres.Server, remote: SessionStore
 ) -> None:
     assert await remote.accept(entry("i1"))
@@ -157,7 +157,7 @@ async def test_a_server_that_restarts_is_connected_to_again(
     assert len((await remote.conversation("telegram:1001")).waiting) == 2
 
 
-async def test_a_connection_that_was_lost_while_idle_costs_nobody_an_error(
+async def test_a_connection_lost_while_idle_causes_no_error(
     remote: SessionStore,
 ) -> None:
     await remote.accept(entry("i1"))

@@ -1,4 +1,4 @@
-"""What came of files that people attached, on every database."""
+"""Download results of attachments, on every database."""
 
 import msgspec
 import pytest
@@ -23,7 +23,7 @@ def sent(turn: str, *rows: Message) -> AppendMessages:
     return AppendMessages("s1", turn, rows, 2000)
 
 
-async def test_what_came_of_files_stands_in_their_rows(store: SessionStore) -> None:
+async def test_download_results_are_written_into_their_rows(store: SessionStore) -> None:
     rows = (Message("user", "look", files=(PHOTO, VOICE)), Message("user", "and", sender="Ann"))
     await store.apply(opened("s1"), sent("t1", *rows))
     assert await store.history("s1") == rows
@@ -37,7 +37,7 @@ async def test_what_came_of_files_stands_in_their_rows(store: SessionStore) -> N
     assert session.messages == 2
 
 
-async def test_only_the_newest_rows_are_looked_at(store: SessionStore) -> None:
+async def test_only_the_newest_rows_are_searched(store: SessionStore) -> None:
     rows = tuple(Message("user", str(number), files=(PHOTO,)) for number in range(3))
     await store.apply(opened("s1"), sent("t1", *rows))
     await store.apply(SetFileResults("s1", 2, (FETCHED,)))
@@ -45,7 +45,7 @@ async def test_only_the_newest_rows_are_looked_at(store: SessionStore) -> None:
     assert found == [False, True, True]
 
 
-async def test_rows_that_were_taken_back_are_not_counted(store: SessionStore) -> None:
+async def test_retracted_rows_are_not_counted_as_newest(store: SessionStore) -> None:
     await talk(store, "s1", 1)
     await store.apply(sent("t1", Message("user", "look", files=(PHOTO,))))
     await store.apply(started("t2", "s1", said="never mind"), ended("t2"))
@@ -54,7 +54,7 @@ async def test_rows_that_were_taken_back_are_not_counted(store: SessionStore) ->
     assert (await store.history("s1"))[-1].files == (FETCHED,)
 
 
-async def test_a_file_that_nobody_sent_is_missing_and_nothing_is_changed(
+async def test_an_unknown_file_is_refused_and_changes_nothing(
     store: SessionStore,
 ) -> None:
     await store.apply(opened("s1"), sent("t1", Message("user", "look", files=(PHOTO,))))
@@ -65,7 +65,7 @@ async def test_a_file_that_nobody_sent_is_missing_and_nothing_is_changed(
     assert session.title is None
 
 
-async def test_it_costs_the_same_however_long_the_history_is(store: SessionStore) -> None:
+async def test_the_cost_does_not_depend_on_the_history_length(store: SessionStore) -> None:
     costs = []
     for session, turns in (("s1", 1), ("s2", 60)):
         await talk(store, session, turns, key=f"telegram:{session}")
@@ -74,10 +74,10 @@ async def test_it_costs_the_same_however_long_the_history_is(store: SessionStore
         counts = store.count_queries()
         await store.apply(SetFileResults(session, 1, (FETCHED,)))
         costs.append((counts.statements, counts.commits))
-    assert costs[0] == costs[1] <= (3, 1)  # one of them begins the transaction
+    assert costs[0] == costs[1] <= (3, 1)  # one statement begins the transaction
 
 
-async def test_a_request_that_was_spoken_names_its_turn_and_its_session(
+async def test_a_transcribed_request_renames_its_turn_and_session(
     store: SessionStore,
 ) -> None:
     await store.apply(opened("s1"), started("t1", "s1", said="voice message"))

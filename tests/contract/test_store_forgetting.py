@@ -1,4 +1,4 @@
-"""What is taken out of the store: deleted sessions, old ones, what living ones need no more."""
+"""Deleting sessions, old rows and values."""
 
 import asyncio
 from pathlib import Path
@@ -60,7 +60,7 @@ def forgetting(store: SessionStore) -> DataRemoval:
 async def converse(
     store: SessionStore, session: str, *, key: str = KEY, address: str = ADDRESS, word: str = WORD
 ) -> None:
-    """A session with words in every place that has room for some."""
+    """Create a session with text in every column that can hold some."""
     turn, row = f"t_{session}", f"i_{session}"
     payload = f'{{"text": "{word}"}}'.encode()
     await store.accept(entry(row, key=key, address=address, payload=payload, received_at=NOW - 500))
@@ -96,7 +96,7 @@ async def converse(
 
 
 def rows(url: str) -> dict[str, str]:
-    """Everything that is in the tables, as text; but for what the writer notes of itself."""
+    """Return the content of all tables as text, without the writer's own rows."""
     engine = migration_engine(parse_url(url))
     with engine.connect() as connection:
         found = {
@@ -108,7 +108,7 @@ def rows(url: str) -> dict[str, str]:
     return found
 
 
-async def test_the_words_of_a_deleted_session_go_and_what_it_cost_stays(
+async def test_clearing_a_session_deletes_its_text_and_keeps_its_costs(
     store: SessionStore, store_url: str, forgetting: DataRemoval
 ) -> None:
     await converse(store, "s1")
@@ -140,11 +140,11 @@ async def test_the_words_of_a_deleted_session_go_and_what_it_cost_stays(
     )
     assert await store.usage_totals(key=KEY) == UsageTotals(input_tokens=7, cost=0.5, requests=1)
     assert await store.find_problems() == ()
-    await forgetting.clear_sessions("s1", now=NOW)  # again changes nothing
+    await forgetting.clear_sessions("s1", now=NOW)  # a repetition changes nothing
     await forgetting.clear_sessions(now=NOW)
 
 
-async def test_that_something_was_received_is_known_for_a_week(
+async def test_received_events_are_recognised_for_a_week(
     store: SessionStore, forgetting: DataRemoval
 ) -> None:
     await converse(store, "s1")
@@ -152,13 +152,13 @@ async def test_that_something_was_received_is_known_for_a_week(
     kept = await store.inbox_entry("telegram::1001", "event of i_s1")
     assert kept
     assert (kept.state, kept.payload, kept.turn_id) == (InboxState.IGNORED, None, None)
-    assert not await store.accept(entry("i_s1"))  # the platform sends it once more
-    assert await store.inbox_entry("telegram::1001", "event of c_s1") is None  # older than that
+    assert not await store.accept(entry("i_s1"))  # a redelivery
+    assert await store.inbox_entry("telegram::1001", "event of c_s1") is None  # older than a week
     assert (await store.delete_ignored(NOW)).ignored == 1
     assert await store.accept(entry("i_s1"))
 
 
-async def test_a_session_goes_with_everything_and_nobody_elses(
+async def test_deleting_a_session_deletes_all_its_rows_and_no_others(
     store: SessionStore, store_url: str, forgetting: DataRemoval
 ) -> None:
     await converse(store, "s2", key="web:b", address="web/b", word="quince")
@@ -169,10 +169,10 @@ async def test_a_session_goes_with_everything_and_nobody_elses(
     assert rows(store_url) == before
 
 
-async def test_in_a_room_only_what_surely_belongs_to_a_session_goes(
+async def test_in_a_room_only_rows_of_the_session_are_deleted(
     store: SessionStore, forgetting: DataRemoval
 ) -> None:
-    """Commands of several people stand at one address."""
+    """Commands of several people have the same address."""
     await converse(store, "s1", key="telegram:-1:u=1", address="telegram/-1")
     await talk(store, "s9", 1, key="telegram:-1:u=2")
     await store.apply(OpenSession("s8", "telegram:-1:u=3", "telegram/-1", 1))
@@ -184,7 +184,7 @@ async def test_in_a_room_only_what_surely_belongs_to_a_session_goes(
     assert {each.id for each in shown} == {"c_s1", "n_s1"}
 
 
-async def test_more_rows_than_one_write_takes_go_as_well(
+async def test_more_rows_than_one_batch_are_deleted(
     store: SessionStore, store_url: str, forgetting: DataRemoval
 ) -> None:
     await talk(store, "s1", BATCH_ROWS + 7)
@@ -195,7 +195,7 @@ async def test_more_rows_than_one_write_takes_go_as_well(
     assert set(rows(store_url).values()) == {"[]"}
 
 
-async def test_idle_are_those_that_nobody_uses_and_nobody_used(
+async def test_only_inactive_old_sessions_are_listed_as_idle(
     store: SessionStore, forgetting: DataRemoval
 ) -> None:
     for number, (state, reason, at) in enumerate(
@@ -214,7 +214,7 @@ async def test_idle_are_those_that_nobody_uses_and_nobody_used(
     assert (await forgetting.idle_sessions(9000))[0].key == "web:0"
 
 
-async def test_of_those_that_go_on_old_rows_go_and_the_history_stays(
+async def test_old_rows_of_continuing_sessions_are_deleted_but_not_their_history(
     store: SessionStore, forgetting: DataRemoval
 ) -> None:
     await store.apply(opened("s1"))
@@ -239,10 +239,11 @@ async def test_of_those_that_go_on_old_rows_go_and_the_history_stays(
             SetItem(id=f"o{number}", state=ItemState.SENT, at=at),
             ended(turn, at=at),
         )
-    await store.accept(entry("i9", received_at=1000))  # waits
-    await store.apply(PutItem(item("o9")))  # is not delivered
+    await store.accept(entry("i9", received_at=1000))  # waiting
+    await store.apply(PutItem(item("o9")))  # not delivered
     await store.accept(entry("i8", received_at=1000))
-    await store.apply(SetInbox(ids=("i8",), state=InboxState.REFUSED, at=9500))  # late
+    # Settled too recently.
+    await store.apply(SetInbox(ids=("i8",), state=InboxState.REFUSED, at=9500))
     assert await forgetting.delete_older_than(9000, NOW) == 6
     assert [await store.inbox_entry_by_id(f"i{n}") is None for n in (0, 1, 2, 8, 9)] == [
         True,
@@ -265,7 +266,9 @@ async def test_of_those_that_go_on_old_rows_go_and_the_history_stays(
     assert await store.find_problems() == ()
 
 
-async def test_notes_on_what_is_gone_go_too(store: SessionStore, forgetting: DataRemoval) -> None:
+async def test_values_of_deleted_entries_are_deleted(
+    store: SessionStore, forgetting: DataRemoval
+) -> None:
     await store.accept(entry("i1"))
     await store.accept(entry("i2", payload=None))
     for name in ("i1", "i2", "i3"):
@@ -276,7 +279,7 @@ async def test_notes_on_what_is_gone_go_too(store: SessionStore, forgetting: Dat
     assert len(await store.values("others")) == 3
 
 
-async def test_what_was_deleted_is_not_in_the_file_any_more(tmp_path: Path) -> None:
+async def test_deleted_text_is_not_left_in_the_file(tmp_path: Path) -> None:
     file = tmp_path / "holdfast.db"
     store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock())
     await converse(store, "s1")
@@ -292,7 +295,7 @@ async def test_what_was_deleted_is_not_in_the_file_any_more(tmp_path: Path) -> N
     assert b"quince" in file.read_bytes()
 
 
-async def test_a_big_history_that_goes_makes_the_file_smaller(tmp_path: Path) -> None:
+async def test_deleting_a_big_history_shrinks_the_file(tmp_path: Path) -> None:
     file = tmp_path / "holdfast.db"
     url = f"sqlite:///{file}"
     store = await SessionStore.open(url, clock=SystemClock())
@@ -308,6 +311,6 @@ async def test_a_big_history_that_goes_makes_the_file_smaller(tmp_path: Path) ->
         await forgetting.release_free_pages()
     assert len(await store.history("s1")) == 3
     await store.close()
-    copy.merge_wal(file)  # which writes the journal back
+    copy.merge_wal(file)  # merges the WAL into the file
     assert file.stat().st_size < full / 2
     assert b"question 1400" not in file.read_bytes()

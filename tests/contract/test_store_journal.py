@@ -1,4 +1,4 @@
-"""What was received, done and shown, on every database."""
+"""Inbox, turns and outbox, on every database."""
 
 import asyncio
 
@@ -43,10 +43,10 @@ async def state_of(store: SessionStore, name: str) -> InboxState:
     return found.state
 
 
-# --- what was received -----------------------------------------------------------------------
+# --- inbox -----------------------------------------------------------------------------------
 
 
-async def test_an_entry_is_read_back_as_it_was_received(store: SessionStore) -> None:
+async def test_an_entry_is_read_back_unchanged(store: SessionStore) -> None:
     sent = entry("i1", payload=b"\x00\xff{}")
     assert await store.accept(sent)
     assert await store.inbox_entry(sent.source, sent.event) == msgspec.structs.replace(sent, seq=1)
@@ -64,7 +64,7 @@ async def test_a_redelivery_is_recognised_and_changes_nothing(store: SessionStor
     assert await store.accept(msgspec.structs.replace(again, source="telegram::1002"))
 
 
-async def test_what_waits_is_listed_in_the_order_in_which_it_came(store: SessionStore) -> None:
+async def test_waiting_entries_are_listed_in_order_of_arrival(store: SessionStore) -> None:
     for name in ("i3", "i1", "i2"):
         await store.accept(entry(name))
     await store.accept(entry("i4", key="web:a"))
@@ -74,7 +74,7 @@ async def test_what_waits_is_listed_in_the_order_in_which_it_came(store: Session
     assert sorted(await store.waiting_keys()) == [KEY, "web:a"]
 
 
-async def test_commands_are_listed_until_they_are_carried_out(store: SessionStore) -> None:
+async def test_commands_are_listed_until_they_are_done(store: SessionStore) -> None:
     for name in ("i1", "i2"):
         await store.accept(entry(name, state=InboxState.COMMAND))
     assert [each.id for each in await store.pending_commands()] == ["i1", "i2"]
@@ -85,7 +85,7 @@ async def test_commands_are_listed_until_they_are_carried_out(store: SessionStor
     assert done.settled_at == 5000
 
 
-async def test_a_turn_takes_its_entries_along(store: SessionStore) -> None:
+async def test_starting_a_turn_marks_its_entries_as_running(store: SessionStore) -> None:
     for name in ("i1", "i2", "i3"):
         await store.accept(entry(name))
     await store.apply(opened("s1"), started("t1", "s1", "i1", "i2"))
@@ -109,14 +109,14 @@ async def test_an_entry_can_be_answered_a_second_time(store: SessionStore) -> No
     assert (again.state, again.settled_at) == (InboxState.RUNNING, None)
 
 
-async def test_ending_a_turn_leaves_alone_what_was_taken_from_it(store: SessionStore) -> None:
+async def test_ending_a_turn_does_not_touch_entries_taken_from_it(store: SessionStore) -> None:
     await store.accept(entry("i1"))
     await store.apply(opened("s1"), started("t1", "s1", "i1"))
     await store.apply(SetInbox(ids=("i1",), state=WAITING, at=2500), ended("t1"))
     assert await state_of(store, "i1") is WAITING
 
 
-async def test_a_suspended_session_keeps_what_waited_in_it(store: SessionStore) -> None:
+async def test_a_suspended_session_holds_its_waiting_entries(store: SessionStore) -> None:
     for name in ("i1", "i2", "i3"):
         await store.accept(entry(name))
     await store.apply(
@@ -128,7 +128,7 @@ async def test_a_suspended_session_keeps_what_waited_in_it(store: SessionStore) 
     assert [each.id for each in (await store.conversation(KEY)).waiting] == ["i2", "i3"]
 
 
-async def test_only_what_still_waits_can_be_edited(store: SessionStore) -> None:
+async def test_only_waiting_entries_can_be_edited(store: SessionStore) -> None:
     await store.accept(entry("i1"))
     assert await store.replace_payload("i1", b"edited")
     await store.apply(opened("s1"), SetInbox(ids=("i1",), state=HELD, at=2, session_id="s1"))
@@ -140,7 +140,7 @@ async def test_only_what_still_waits_can_be_edited(store: SessionStore) -> None:
     assert kept.payload == b"edited again"
 
 
-async def test_only_what_was_ignored_long_ago_is_forgotten(store: SessionStore) -> None:
+async def test_only_old_ignored_entries_are_deleted(store: SessionStore) -> None:
     async with asyncio.TaskGroup() as tasks:
         for number in range(1200):
             old = entry(f"old{number}", state=InboxState.IGNORED, payload=None, received_at=10)
@@ -156,7 +156,7 @@ async def test_only_what_was_ignored_long_ago_is_forgotten(store: SessionStore) 
 # --- turns -----------------------------------------------------------------------------------
 
 
-async def test_a_turn_is_read_back_as_it_went(store: SessionStore) -> None:
+async def test_a_turn_is_read_back_with_its_attempts_and_end(store: SessionStore) -> None:
     await store.apply(
         opened("s1"), started("t1", "s1", said="what time is it?", person="telegram:7")
     )
@@ -201,7 +201,7 @@ async def test_a_turn_is_read_back_as_it_went(store: SessionStore) -> None:
     assert await store.turns("s1") == (await store.turn("t1"),)
 
 
-async def test_a_turn_that_is_taken_up_again_goes_on_as_the_same(store: SessionStore) -> None:
+async def test_a_resumed_turn_keeps_its_id_and_person(store: SessionStore) -> None:
     await store.accept(entry("i1"))
     start = started("t1", "s1", "i1", person="telegram:7")
     await store.apply(opened("s1"), start, Checkpoint("t1", "half"))
@@ -236,7 +236,7 @@ async def test_a_turn_that_is_taken_up_again_goes_on_as_the_same(store: SessionS
     assert (session.messages, session.updated_at) == (1, 9000)
 
 
-async def test_the_same_attempt_cannot_begin_twice(store: SessionStore) -> None:
+async def test_an_attempt_cannot_start_twice(store: SessionStore) -> None:
     await store.apply(opened("s1"), started("t1", "s1"), StartAttempt("t1", 1, "openai/one", 1))
     with pytest.raises(Conflict):
         await store.apply(StartAttempt("t1", 1, "openai/two", 2))
@@ -244,7 +244,7 @@ async def test_the_same_attempt_cannot_begin_twice(store: SessionStore) -> None:
         await store.apply(EndAttempt(turn_id="t1", number=2, verdict="DONE", at=3))
 
 
-async def test_the_end_of_an_attempt_says_what_was_asked(store: SessionStore) -> None:
+async def test_the_end_of_an_attempt_stores_the_request_hash(store: SessionStore) -> None:
     await store.apply(opened("s1"), started("t1", "s1"))
     for number in (1, 2):
         await store.apply(StartAttempt("t1", number, "openai/one", number))
@@ -284,7 +284,7 @@ async def test_a_tool_call_is_never_started_twice(store: SessionStore) -> None:
     )
 
 
-async def test_tools_are_read_back_with_their_outcome(store: SessionStore) -> None:
+async def test_tool_runs_are_read_back_with_their_result(store: SessionStore) -> None:
     await store.apply(opened("s1"), started("t1", "s1"))
     for number, name in enumerate(("call_b", "call_a")):
         await store.apply(
@@ -307,7 +307,7 @@ async def test_tools_are_read_back_with_their_outcome(store: SessionStore) -> No
         await store.apply(EndTool(turn_id="t1", call_id="call_c", ok=True, result="", at=2300))
 
 
-async def test_what_was_started_of_some_calls_is_found_whichever_turn_of_the_session_did(
+async def test_tool_runs_of_calls_are_found_across_turns_of_a_session(
     store: SessionStore,
 ) -> None:
     await store.apply(
@@ -329,10 +329,10 @@ async def test_what_was_started_of_some_calls_is_found_whichever_turn_of_the_ses
     assert await store.tool_runs_of_calls("s2", ["c1"]) == ()
 
 
-# --- what is to be shown ---------------------------------------------------------------------
+# --- outbox ----------------------------------------------------------------------------------
 
 
-async def test_an_item_is_read_back_as_it_was_put(store: SessionStore) -> None:
+async def test_an_item_is_read_back_unchanged(store: SessionStore) -> None:
     put = OutboxItem(
         id="o1",
         address=ADDRESS,
@@ -349,7 +349,7 @@ async def test_an_item_is_read_back_as_it_was_put(store: SessionStore) -> None:
     assert await store.undelivered_items() == (msgspec.structs.replace(put, seq=1),)
 
 
-async def test_putting_an_item_again_leaves_alone_what_belongs_to_its_delivery(
+async def test_putting_an_item_again_keeps_its_delivery_state(
     store: SessionStore,
 ) -> None:
     await store.apply(PutItem(item("o1", text="half", final=False)))
@@ -364,7 +364,7 @@ async def test_putting_an_item_again_leaves_alone_what_belongs_to_its_delivery(
     assert (kept.state, kept.created_at) == (ItemState.PENDING, 2500)
 
 
-async def test_delivery_changes_only_what_it_says(store: SessionStore) -> None:
+async def test_a_delivery_update_changes_only_the_given_fields(store: SessionStore) -> None:
     await store.apply(PutItem(item("o1")))
     await store.apply(
         SetItem(id="o1", state=ItemState.UNKNOWN, at=2600, shown=b"m1", tries=1, error="cut")
@@ -384,7 +384,7 @@ async def test_delivery_changes_only_what_it_says(store: SessionStore) -> None:
         await store.apply(SetItem(id="o9", state=ItemState.SENT, at=1))
 
 
-async def test_only_what_is_not_settled_is_open(store: SessionStore) -> None:
+async def test_only_unsettled_items_are_undelivered(store: SessionStore) -> None:
     for state in ItemState:
         await store.apply(PutItem(item(f"o_{state.value}", state=state)))
     assert [each.state for each in await store.undelivered_items()] == [
@@ -401,7 +401,7 @@ def ids(rows: tuple[object, ...]) -> list[str]:
     return [str(getattr(row, "id", "")) for row in rows]
 
 
-async def test_the_timeline_merges_what_was_said_and_what_was_answered(
+async def test_the_timeline_merges_messages_and_answers(
     store: SessionStore,
 ) -> None:
     await store.accept(entry("i1"))
@@ -423,7 +423,7 @@ async def test_the_timeline_merges_what_was_said_and_what_was_answered(
     assert await store.timeline(ADDRESS, rows[-1].seq, 10) == ()
 
 
-async def test_a_reader_of_the_timeline_never_misses_an_answer_that_was_long_in_coming(
+async def test_a_timeline_reader_never_misses_a_late_answer(
     store: SessionStore,
 ) -> None:
     await store.accept(entry("i1"))
@@ -440,7 +440,9 @@ async def test_a_reader_of_the_timeline_never_misses_an_answer_that_was_long_in_
     assert ids(await store.timeline(ADDRESS, seen[-1].seq, 10)) == ["o1", "i3"]
 
 
-async def test_numbers_go_on_after_a_restart(store: SessionStore, store_url: str) -> None:
+async def test_sequence_numbers_continue_after_a_restart(
+    store: SessionStore, store_url: str
+) -> None:
     await store.accept(entry("i1"))
     await store.apply(PutItem(item("o1", final=False)))
     await store.apply(PutItem(item("o1")))
@@ -456,7 +458,7 @@ async def test_numbers_go_on_after_a_restart(store: SessionStore, store_url: str
         await again.close()
 
 
-async def test_a_message_is_traced_to_its_turn_and_what_was_shown(store: SessionStore) -> None:
+async def test_a_message_is_traced_to_its_turn_and_items(store: SessionStore) -> None:
     await store.accept(entry("i1"))
     await store.accept(entry("i2", state=InboxState.IGNORED, payload=None))
     await store.apply(opened("s1"), started("t1", "s1", "i1"), PutItem(item("o1", turn="t1")))
@@ -484,7 +486,7 @@ async def test_an_empty_list_of_changes_or_rows_changes_nothing(store: SessionSt
     assert await store.history("s1") == (Message("user", ""),)
 
 
-async def test_a_live_state_that_comes_late_does_not_take_the_place_of_the_final_one(
+async def test_a_late_live_update_does_not_replace_the_final_item(
     store: SessionStore,
 ) -> None:
     await store.apply(PutItem(item("a_1", text="so far", final=False)))

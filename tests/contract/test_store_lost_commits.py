@@ -1,4 +1,4 @@
-"""PostgreSQL is lost in the middle of a commit, again and again: nothing twice, nothing missing."""
+"""PostgreSQL connections that break during commits: nothing is stored twice, nothing is lost."""
 
 import asyncio
 import contextlib
@@ -47,7 +47,7 @@ def url(postgres_server: postgres.Server) -> str:
 
 
 def story(name: str) -> list[Write]:
-    """What a conversation writes in two turns, commit by commit."""
+    """Return the writes of a conversation with two turns, one per commit."""
     key, session, first, second = f"web:{name}", f"s_{name}", f"t_{name}_1", f"t_{name}_2"
     call = ToolCall(f"call_{name}", "pay", "{}")
 
@@ -111,24 +111,24 @@ def story(name: str) -> list[Write]:
 
 
 async def tell(store: SessionStore, name: str) -> list[object]:
-    """Write it all; what could not be written is written again, as the owner of a turn does."""
-    gave = []
+    """Perform all writes, repeating failed ones as an actor does."""
+    results = []
     for write in story(name):
         while True:
             try:
-                gave.append(await write(store))
+                results.append(await write(store))
             except StoreUnavailable:
                 await asyncio.sleep(0)
             else:
                 break
-    return gave
+    return results
 
 
-_COUNTED = {"seq", "id of messages", "upto", "summary_upto"}  # by everybody together
+_COUNTED = {"seq", "id of messages", "upto", "summary_upto"}  # shared counters
 
 
 async def stored(store: SessionStore, name: str) -> dict[str, list[str]]:
-    """All rows of a story, under a name that is the same for all."""
+    """Return all rows of a story, with names independent of the story's name."""
 
     def rows(connection: sa.Connection, table: sa.Table) -> list[str]:
         columns = [
@@ -162,14 +162,14 @@ def names() -> Callable[[], str]:
 async def undisturbed(
     url: str, names: Callable[[], str]
 ) -> AsyncIterator[tuple[SessionStore, list[object], dict[str, list[str]]]]:
-    """A store that nobody cuts off, what the story gives there and what is stored then."""
+    """Return an undisturbed store, the results of a story there, and the stored rows."""
     store = await SessionStore.open(url, clock=SystemClock())
     name = names()
-    gave = await tell(store, name)
+    results = await tell(store, name)
     rows = await stored(store, name)
     assert len(rows["messages"]) == 6
-    assert gave.count(True) == 2
-    yield store, gave, rows
+    assert results.count(True) == 2
+    yield store, results, rows
     await store.close()
 
 
@@ -177,42 +177,42 @@ Undisturbed = tuple[SessionStore, list[object], dict[str, list[str]]]
 
 
 @pytest.mark.parametrize("how", HOWS)
-async def test_whichever_commit_is_lost_is_carried_out_once(
+async def test_every_lost_commit_takes_effect_exactly_once(
     url: str, undisturbed: Undisturbed, names: Callable[[], str], how: How
 ) -> None:
-    beside, gave, rows = undisturbed
-    for number in range(len(gave) + 1):
+    other, results, rows = undisturbed
+    for number in range(len(results) + 1):
         cutter, name = Cutter(url), names()
         async with asyncio.timeout(20), cutter.listening() as through:
             store = await SessionStore.open(through, clock=SystemClock())
             cutter.commits, cutter.plan = 0, {number: how}
-            assert await tell(store, name) == gave, number
+            assert await tell(store, name) == results, number
             assert cutter.commits > number
             await store.close()
-        assert await stored(beside, name) == rows, number
+        assert await stored(other, name) == rows, number
 
 
 @settings(
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(plan=st.dictionaries(st.integers(0, 60), st.sampled_from(HOWS), min_size=1, max_size=9))
-async def test_whatever_commits_of_several_conversations_are_lost_each_is_carried_out_once(
+async def test_lost_commits_of_concurrent_conversations_take_effect_once(
     url: str, undisturbed: Undisturbed, names: Callable[[], str], plan: dict[int, How]
 ) -> None:
-    beside, gave, rows = undisturbed
+    other, results, rows = undisturbed
     cutter, together = Cutter(url), [names() for _ in range(3)]
     async with asyncio.timeout(20), cutter.listening() as through:
         store = await SessionStore.open(through, clock=SystemClock())
         cutter.commits, cutter.plan = 0, plan
         async with asyncio.TaskGroup() as tasks:
             telling = [tasks.create_task(tell(store, name)) for name in together]
-        assert [each.result() for each in telling] == [gave] * 3
+        assert [each.result() for each in telling] == [results] * 3
         await store.close()
     for name in together:
-        assert await stored(beside, name) == rows
+        assert await stored(other, name) == rows
 
 
-async def test_what_is_in_doubt_waits_for_the_server_and_holds_nobody_up(
+async def test_a_write_in_doubt_waits_while_other_writes_are_refused_at_once(
     url: str, names: Callable[[], str]
 ) -> None:
     cutter, name = Cutter(url), names()
@@ -221,7 +221,7 @@ async def test_what_is_in_doubt_waits_for_the_server_and_holds_nobody_up(
         await store.apply(opened(f"s_{name}", key=name))
         cutter.plan, cutter.refuses = {cutter.commits: "after"}, True
         doubtful = tasks.create_task(store.apply(started(f"t_{name}", f"s_{name}", key=name)))
-        while not cutter.refused:  # noqa: ASYNC110 - only what comes then is sure to be refused
+        while not cutter.refused:  # noqa: ASYNC110 - only later writes are certain to be refused
             await asyncio.sleep(0)
         for number in range(3):
             with pytest.raises(StoreUnavailable, match="cannot be used"):
@@ -233,11 +233,13 @@ async def test_what_is_in_doubt_waits_for_the_server_and_holds_nobody_up(
         await store.close()
 
 
-@pytest.mark.parametrize("comes_back", [True, False], ids=["the server is back", "it is not"])
-async def test_closing_asks_once_more_what_became_of_a_commit(
+@pytest.mark.parametrize(
+    "comes_back", [True, False], ids=["the server is back", "the server stays away"]
+)
+async def test_closing_the_store_asks_once_more_for_the_commit(
     url: str, undisturbed: Undisturbed, names: Callable[[], str], comes_back: bool
 ) -> None:
-    beside, cutter, name = undisturbed[0], Cutter(url), names()
+    other, cutter, name = undisturbed[0], Cutter(url), names()
     async with asyncio.timeout(20), cutter.listening() as through, asyncio.TaskGroup() as tasks:
         store = await SessionStore.open(through, clock=SystemClock())
         await store.apply(opened(f"s_{name}", key=name))
@@ -249,7 +251,7 @@ async def test_closing_asks_once_more_what_became_of_a_commit(
         await store.close()
         outcome = await doubtful
         assert isinstance(outcome, CommitOutcomeUnknown) != comes_back
-        assert len(await beside.history(f"s_{name}")) == comes_back
+        assert len(await other.history(f"s_{name}")) == comes_back
 
 
 async def seen(write: Coroutine[Any, Any, None]) -> StoreError | None:
@@ -262,7 +264,7 @@ async def seen(write: Coroutine[Any, Any, None]) -> StoreError | None:
 
 @contextlib.asynccontextmanager
 async def writer_held(store: SessionStore) -> AsyncIterator[asyncio.TaskGroup]:
-    """What is written in this block is taken by the writer all at once, when it ends."""
+    """Hold the writer, so that the writes of this block are taken at once when it ends."""
     reached, gate = threading.Event(), threading.Event()
 
     def hold(_connection: sa.Connection) -> None:
@@ -273,12 +275,12 @@ async def writer_held(store: SessionStore) -> AsyncIterator[asyncio.TaskGroup]:
         tasks.create_task(store.database.write(hold))
         await asyncio.to_thread(reached.wait, 5)
         yield tasks
-        await asyncio.sleep(0)  # let the tasks begin
+        await asyncio.sleep(0)  # let the tasks start
         gate.set()
 
 
 @pytest.mark.parametrize("how", HOWS)
-async def test_what_was_handed_in_later_is_not_done_before_what_is_in_doubt(
+async def test_later_writes_do_not_overtake_a_write_in_doubt(
     url: str, names: Callable[[], str], how: How
 ) -> None:
     cutter, name = Cutter(url), names()
@@ -286,21 +288,21 @@ async def test_what_was_handed_in_later_is_not_done_before_what_is_in_doubt(
         store = await SessionStore.open(through, clock=SystemClock())
         await store.apply(opened(f"s_{name}", key=name))
         async with writer_held(store) as tasks:
-            cutter.plan = {cutter.commits + 2: how}  # of "a": behind the one that holds it, and "0"
+            cutter.plan = {cutter.commits + 2: how}  # the commit of "a", after the held one and "0"
             for word in ("0", "a", "b", "c"):
                 said = AppendMessages(f"s_{name}", f"t_{name}", (Message("user", word),), 1)
                 tasks.create_task(store.apply(said))
-            missing = seen(store.apply(ended(f"t_{name}")))  # so that each is done by itself
+            missing = seen(store.apply(ended(f"t_{name}")))  # forces separate transactions
             refused = tasks.create_task(missing)
         assert isinstance(refused.result(), RecordNotFound)
         assert [row.content for row in await store.history(f"s_{name}")] == ["0", "a", "b", "c"]
         await store.close()
 
 
-async def test_the_last_commit_of_all_is_asked_after_too(
+async def test_the_last_commit_before_closing_is_also_resolved(
     url: str, undisturbed: Undisturbed, names: Callable[[], str]
 ) -> None:
-    beside, cutter, name = undisturbed[0], Cutter(url), names()
+    other, cutter, name = undisturbed[0], Cutter(url), names()
     async with asyncio.timeout(20), cutter.listening() as through:
         store = await SessionStore.open(through, clock=SystemClock())
         await store.apply(opened(f"s_{name}", key=name))
@@ -310,10 +312,10 @@ async def test_the_last_commit_of_all_is_asked_after_too(
             await asyncio.sleep(0)
             store.database.stop()
         await store.close()
-    assert len(await beside.history(f"s_{name}")) == 1
+    assert len(await other.history(f"s_{name}")) == 1
 
 
-async def test_a_writer_that_is_closed_leaves_no_trace_of_its_commits(
+async def test_a_closed_writer_removes_its_row(
     postgres_server: postgres.Server,
 ) -> None:
     url = postgres_server.database()

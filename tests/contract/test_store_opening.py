@@ -1,4 +1,4 @@
-"""Making a database, bringing it up to date, and refusing one that is not ours to touch."""
+"""Creating, migrating and refusing databases."""
 
 import asyncio
 import re
@@ -39,7 +39,7 @@ def store_url(new_url: str) -> str:
 
 @pytest.fixture
 def connection(store_url: str) -> Iterator[sa.Connection]:
-    """To a database in which nothing was made yet."""
+    """Connect to an empty database."""
     where = parse_url(store_url)
     if where.file:
         where.file.touch()
@@ -50,11 +50,11 @@ def connection(store_url: str) -> Iterator[sa.Connection]:
 
 
 def shape(connection: sa.Connection) -> object:
-    """Everything the database knows about its tables."""
+    """Return everything the database knows about its tables."""
     connection.rollback()
     if connection.dialect.name == "sqlite":
         rows = connection.exec_driver_sql("SELECT name, sql FROM sqlite_schema")
-        # The two ways write columns and constraints in an order of their own.
+        # The two ways create columns and constraints in different orders.
         return {row.name: sorted(re.split(r"[\s(),]+", row.sql or "")) for row in rows}
     columns = "table_name, column_name, data_type, collation_name, is_nullable, column_default"
     questions = (
@@ -69,7 +69,7 @@ def shape(connection: sa.Connection) -> object:
     ]
 
 
-def test_the_steps_and_the_schema_lead_to_the_same_tables(
+def test_migrations_and_schema_create_the_same_tables(
     connection: sa.Connection, store_url: str
 ) -> None:
     prepare.migrate(connection)
@@ -111,7 +111,7 @@ VALUES ('t2', 'c1', 'pay', 'write', '{}', 1)
 """
 
 
-async def test_what_an_older_version_wrote_is_there_after_the_steps(
+async def test_rows_of_older_versions_survive_the_migrations(
     connection: sa.Connection, store_url: str
 ) -> None:
     prepare.migrate(connection, "0001")
@@ -150,7 +150,7 @@ def _run(connection: sa.Connection, statements: str) -> None:
         connection.exec_driver_sql(statement)
 
 
-def test_the_list_of_steps_is_that_of_the_files() -> None:
+def test_the_revision_list_matches_the_migration_files() -> None:
     config = Config()
     config.set_main_option("script_location", "sessions.store:migrations")
     script = ScriptDirectory.from_config(config)
@@ -165,7 +165,7 @@ def _set_version(connection: sa.Connection, version: str) -> None:
         connection.execute(sa.update(found).values(version_num=version))
 
 
-def test_what_is_up_to_date_is_left_as_it_is_without_alembic(
+def test_an_up_to_date_database_is_not_touched_and_alembic_not_imported(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepare.prepare(parse_url(store_url))
@@ -176,7 +176,7 @@ def test_what_is_up_to_date_is_left_as_it_is_without_alembic(
     assert "alembic" not in sys.modules
 
 
-def test_what_is_behind_is_brought_up_to_date(
+def test_an_outdated_database_is_migrated(
     connection: sa.Connection, store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepare.migrate(connection)
@@ -201,11 +201,11 @@ def test_a_database_of_a_newer_version_is_refused(
             look(parse_url(store_url))
 
 
-async def test_whether_a_start_could_use_it_is_seen_without_a_change(
+async def test_checking_compatibility_changes_nothing(
     connection: sa.Connection, store_url: str
 ) -> None:
     where = parse_url(store_url)
-    await SessionStore.check_compatible(store_url)  # nothing was made yet
+    await SessionStore.check_compatible(store_url)  # nothing exists yet
     assert prepare.current_revision(connection) is None
     connection.rollback()
     if where.file:
@@ -216,7 +216,7 @@ async def test_whether_a_start_could_use_it_is_seen_without_a_change(
     await SessionStore.check_compatible(store_url)
 
 
-async def test_several_may_open_a_new_database_at_once(store_url: str) -> None:
+async def test_several_processes_can_open_a_new_database_at_once(store_url: str) -> None:
     async def one() -> None:
         store = await SessionStore.open(store_url, clock=SystemClock())
         await store.close()
@@ -229,7 +229,7 @@ async def test_several_may_open_a_new_database_at_once(store_url: str) -> None:
     await store.close()
 
 
-async def test_read_only_changes_nothing_and_needs_something_to_read(store_url: str) -> None:
+async def test_opening_read_only_changes_nothing_and_needs_a_database(store_url: str) -> None:
     with pytest.raises(StoreUnavailable, match=r"There is no database at .* yet; start"):
         await SessionStore.open(store_url, clock=SystemClock(), read_only=True)
     file = parse_url(store_url).file
@@ -258,16 +258,16 @@ def test_an_existing_folder_keeps_its_mode(tmp_path: Path) -> None:
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
 
 
-def test_a_file_that_is_something_else_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "holdfast.db"
     file.write_bytes(b"a diary, not a database" * 400)
     for look in (prepare.prepare, prepare.check_current):
-        with pytest.raises(StoreCorrupt, match=r"holdfast\.db cannot be used: it is no SQLite"):
+        with pytest.raises(StoreCorrupt, match=r"holdfast\.db cannot be used: the file is damaged"):
             look(parse_url(f"sqlite:///{file}"))
     assert file.read_bytes().startswith(b"a diary")
 
 
-def test_somebody_elses_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_database_of_another_program_is_refused_and_unchanged(tmp_path: Path) -> None:
     file = tmp_path / "holdfast.db"
     with sqlite3.connect(file) as theirs:
         theirs.execute("CREATE TABLE sessions (mine TEXT)")
@@ -280,14 +280,14 @@ def test_somebody_elses_database_is_refused_and_left_alone(tmp_path: Path) -> No
     assert tables == [("sessions",)]
 
 
-def test_a_place_where_nothing_can_be_made_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     url = f"sqlite:///{tmp_path / 'file' / 'holdfast.db'}"
     with pytest.raises(StoreUnavailable, match="cannot be opened: File exists"):
         prepare.prepare(parse_url(url))
 
 
-def test_changing_a_table_does_not_delete_what_belongs_to_its_rows(tmp_path: Path) -> None:
+def test_migrating_a_table_does_not_delete_dependent_rows(tmp_path: Path) -> None:
     where = parse_url(f"sqlite:///{tmp_path / 'holdfast.db'}")
     prepare.prepare(where)
     with migration_engine(where).connect() as connection:
@@ -297,7 +297,7 @@ def test_changing_a_table_does_not_delete_what_belongs_to_its_rows(tmp_path: Pat
 # --- PostgreSQL ------------------------------------------------------------------------------
 
 
-async def test_a_server_that_is_not_there_is_said_without_the_password() -> None:
+async def test_an_unreachable_server_is_reported_without_the_password() -> None:
     url = "postgresql://ann:secret@127.0.0.1:1/holdfast?sslpassword=secret"
     with pytest.raises(StoreUnavailable) as caught:
         await SessionStore.open(url, clock=SystemClock())
@@ -305,7 +305,7 @@ async def test_a_server_that_is_not_there_is_said_without_the_password() -> None
     assert "secret" not in str(caught.value)
 
 
-async def test_a_database_that_the_server_does_not_have_is_said(store_url: str) -> None:
+async def test_a_missing_postgresql_database_is_reported(store_url: str) -> None:
     if store_url.startswith("sqlite"):
         return
     with pytest.raises(StoreUnavailable, match='database "nowhere" does not exist'):

@@ -21,7 +21,7 @@ from tests.contract.store_kit import ADDRESS, KEY, ended, entry, opened, started
 ACTIVE, SUSPENDED, CLOSED = SessionState.ACTIVE, SessionState.SUSPENDED, SessionState.CLOSED
 
 
-async def test_a_session_is_read_back_as_it_was_opened(store: SessionStore) -> None:
+async def test_a_session_is_read_back_unchanged(store: SessionStore) -> None:
     await store.apply(opened("s1", at=7))
     assert await store.session("s1") == Session(
         id="s1",
@@ -39,7 +39,7 @@ async def test_a_session_is_read_back_as_it_was_opened(store: SessionStore) -> N
 
 async def test_a_key_has_at_most_one_active_session(store: SessionStore) -> None:
     await store.apply(opened("s1"))
-    with pytest.raises(Conflict, match="telegram:1001 has an active session already"):
+    with pytest.raises(Conflict, match="telegram:1001 already has an active session"):
         await store.apply(opened("s2"))
     assert await store.session("s2") is None
     await store.apply(SetSession("s1", SUSPENDED, SessionReason.STOP, 2000), opened("s2"))
@@ -50,7 +50,7 @@ async def test_a_key_has_at_most_one_active_session(store: SessionStore) -> None
     assert (suspended.state, suspended.reason) == (SUSPENDED, SessionReason.STOP)
 
 
-async def test_changes_are_made_all_or_none(store: SessionStore) -> None:
+async def test_changes_are_committed_all_or_none(store: SessionStore) -> None:
     await store.apply(opened("s1"))
     with pytest.raises(Conflict):
         await store.apply(
@@ -66,7 +66,7 @@ async def test_changes_are_made_all_or_none(store: SessionStore) -> None:
     assert await store.session("s2") is None
 
 
-async def test_what_is_changed_must_be_there(store: SessionStore) -> None:
+async def test_changing_a_missing_record_is_refused(store: SessionStore) -> None:
     with pytest.raises(RecordNotFound, match="s9 is not in the database"):
         await store.apply(SetSession("s9", CLOSED, SessionReason.NEW, 1))
     with pytest.raises(RecordNotFound):
@@ -75,7 +75,7 @@ async def test_what_is_changed_must_be_there(store: SessionStore) -> None:
         await store.apply(started("t1", "s9"))
 
 
-async def test_a_session_is_named_after_the_first_line_of_its_first_request(
+async def test_a_session_is_titled_after_the_first_line_of_its_first_request(
     store: SessionStore,
 ) -> None:
     await store.apply(opened("s1"))
@@ -109,7 +109,7 @@ async def test_history_is_read_back_exactly_and_in_order(store: SessionStore) ->
     assert (session.messages, session.updated_at) == (5, 3000)
 
 
-async def test_what_no_database_can_hold_is_replaced_and_never_refused(
+async def test_unstorable_characters_are_replaced_and_never_refused(
     store: SessionStore,
 ) -> None:
     bad = "nul \x00 lone \ud800 end"
@@ -127,7 +127,7 @@ async def test_what_no_database_can_hold_is_replaced_and_never_refused(
     assert session.title == "nul \ufffd lone ? end"
 
 
-async def test_rows_taken_back_leave_the_history_and_the_count(store: SessionStore) -> None:
+async def test_retracted_rows_leave_the_history_and_the_count(store: SessionStore) -> None:
     await talk(store, "s1", 3)
     await store.apply(TakeBackTurn("s1", "t_s1_00002", 5000))
     assert [row.content for row in await store.history("s1")] == ["question 0", "question 1"]
@@ -138,7 +138,7 @@ async def test_rows_taken_back_leave_the_history_and_the_count(store: SessionSto
     assert len(await store.turns("s1")) == 3
 
 
-async def test_the_next_undo_means_the_turn_before(store: SessionStore) -> None:
+async def test_after_an_undo_the_last_turn_is_the_one_before(store: SessionStore) -> None:
     await talk(store, "s1", 3)
     await store.apply(TakeBackTurn("s1", "t_s1_00002", 5000))
     last = await store.last_turn("s1")
@@ -152,11 +152,11 @@ async def test_the_next_undo_means_the_turn_before(store: SessionStore) -> None:
         await store.apply(TakeBackTurn("s1", "t9", 5000))
 
 
-async def test_a_conversation_nobody_has_begun_is_empty(store: SessionStore) -> None:
+async def test_an_unknown_conversation_is_empty(store: SessionStore) -> None:
     assert await store.conversation(KEY) == ConversationSnapshot()
 
 
-async def test_a_conversation_shows_what_its_owner_must_know(store: SessionStore) -> None:
+async def test_a_conversation_snapshot_has_everything_an_actor_needs(store: SessionStore) -> None:
     for number in range(4):
         await store.accept(entry(f"i{number}"))
     await store.accept(entry("other", key="telegram:1002"))
@@ -184,7 +184,7 @@ async def test_a_conversation_shows_what_its_owner_must_know(store: SessionStore
     assert (fresh.held, fresh.waiting) == (2, ())
 
 
-async def test_the_session_to_be_brought_back_is_the_last_that_was_suspended(
+async def test_the_resumable_session_is_the_last_suspended_one(
     store: SessionStore,
 ) -> None:
     for name, at in (("s1", 9000), ("s2", 8000)):
@@ -225,7 +225,7 @@ async def test_sessions_are_listed_newest_first(store: SessionStore) -> None:
     assert await store.sessions(platform="nothing") == ()
 
 
-async def test_a_session_is_found_by_the_beginning_of_its_id(store: SessionStore) -> None:
+async def test_a_session_is_found_by_a_prefix_of_its_id(store: SessionStore) -> None:
     for name in ("s_aab1", "s_aab2", "s_aac1", "s_aac"):
         await store.apply(opened(name, key=f"web:{name}"))
 
@@ -237,7 +237,7 @@ async def test_a_session_is_found_by_the_beginning_of_its_id(store: SessionStore
     assert await found("s_aac") == "s_aac"
     assert await found("s_aac1") == "s_aac1"
     assert await found("nothing%") is None
-    with pytest.raises(AmbiguousSession, match="meant by s_aab"):
+    with pytest.raises(AmbiguousSession, match="s_aab matches 2 or more sessions"):
         await found("s_aab")
     assert await found("s_aab", "web:s_aab1") == "s_aab1"
     assert await found("s_aab2", "web:s_aab1") is None
@@ -259,7 +259,7 @@ async def test_chats_of_a_platform_are_listed_last_used_first(store: SessionStor
     assert len(await store.chats("web", 1)) == 1
 
 
-async def test_small_values_are_kept_replaced_and_forgotten(store: SessionStore) -> None:
+async def test_small_values_are_stored_replaced_and_deleted(store: SessionStore) -> None:
     assert await store.get_value("telegram", "offset") is None
     await store.put_value("telegram", "offset", "1")
     await store.put_value("telegram", "offset", "2")
@@ -272,7 +272,7 @@ async def test_small_values_are_kept_replaced_and_forgotten(store: SessionStore)
     assert await store.values("telegram") == {"name": "bot"}
 
 
-async def test_fifty_tasks_write_at_once_and_every_write_is_there(store: SessionStore) -> None:
+async def test_fifty_concurrent_writers_lose_nothing_and_share_commits(store: SessionStore) -> None:
     async def chat(number: int) -> None:
         key, session = f"web:{number:02d}", f"s_{number:02d}"
         assert await store.accept(entry(f"i_{number:02d}", key=key))
@@ -288,11 +288,11 @@ async def test_fifty_tasks_write_at_once_and_every_write_is_there(store: Session
     assert {session.messages for session in await store.sessions()} == {5}
     assert len(await store.sessions()) == 50
     assert await store.running_turns() == ()
-    assert counts.commits < 50 * 12 / 2, "writes that wait together share a commit"
+    assert counts.commits < 50 * 12 / 2, "waiting writes must share commits"
 
 
-async def test_the_store_can_prove_that_it_can_be_written(store: SessionStore) -> None:
-    await store.check_writable()  # a new connection is made known to PostgreSQL first
+async def test_checking_writability_commits_a_write(store: SessionStore) -> None:
+    await store.check_writable()  # registers the new connection's writer first on PostgreSQL
     counts = store.count_queries()
     await store.check_writable()
     assert counts.commits == 1
@@ -300,27 +300,27 @@ async def test_the_store_can_prove_that_it_can_be_written(store: SessionStore) -
     assert await store.find_problems() == ()
 
 
-async def test_a_store_is_read_only_beside_the_one_that_writes(
+async def test_a_read_only_store_sees_the_writes_of_another_store(
     store: SessionStore, store_url: str
 ) -> None:
     await talk(store, "s1", 1)
-    beside = await SessionStore.open(store_url, clock=SystemClock(), read_only=True)
+    reader = await SessionStore.open(store_url, clock=SystemClock(), read_only=True)
     try:
-        assert await beside.sessions() == await store.sessions()
+        assert await reader.sessions() == await store.sessions()
         await talk(store, "s2", 1, key="web:a")
-        assert len(await beside.sessions()) == 2
-        with pytest.raises(StoreError, match="for reading only"):
-            await beside.apply(opened("s3", key="web:b"))
+        assert len(await reader.sessions()) == 2
+        with pytest.raises(StoreError, match="opened read-only"):
+            await reader.apply(opened("s3", key="web:b"))
         with pytest.raises(StoreError, match="cannot be used"):
-            await beside.database.read(
+            await reader.database.read(
                 lambda c: c.exec_driver_sql("INSERT INTO shelves VALUES ('a', 'b', 'c')")
             )
     finally:
-        await beside.close()
+        await reader.close()
     assert await store.get_value("a", "b") is None
 
 
-async def test_a_history_is_read_as_it_stood_at_the_end_of_a_turn(store: SessionStore) -> None:
+async def test_a_history_is_read_up_to_the_end_of_a_turn(store: SessionStore) -> None:
     await store.apply(opened("s1"), opened("s2", key="telegram:1002"))
     await store.apply(started("t1", "s1", said="one"))
     await store.apply(AppendMessages("s1", "t1", (Message("assistant", "two"),), 1), ended("t1"))
@@ -338,7 +338,7 @@ async def test_a_history_is_read_as_it_stood_at_the_end_of_a_turn(store: Session
     assert await read("s1", "t2") == ["three"]
 
 
-async def test_what_was_received_is_found_by_its_id(store: SessionStore) -> None:
+async def test_an_inbox_entry_is_found_by_its_id(store: SessionStore) -> None:
     await store.accept(entry("i1"))
     await store.accept(entry("i2"))
     found = await store.inbox_entry_by_id("i2")

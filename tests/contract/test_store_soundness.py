@@ -1,4 +1,4 @@
-"""`db check`: what must always be true of a database, and how it is told when it is not."""
+"""`db check`: the invariants of a database, and the report of violations."""
 
 import sqlite3
 from pathlib import Path
@@ -46,7 +46,7 @@ CALLS = Message("assistant", tool_calls=(ToolCall("c1", "look", "{}"), ToolCall(
 
 
 async def fill(store: SessionStore) -> None:
-    """A bit of everything, as it is while a daemon works."""
+    """Write records of every kind, as during normal work."""
     await talk(store, "s1", 3)
     for number in range(4):
         await store.accept(entry(f"i{number}"))
@@ -58,7 +58,7 @@ async def fill(store: SessionStore) -> None:
         ended("t1"),
         started("t2", "s1", "i1"),
         PutApproval(question("p1", turn="t2")),
-        AppendMessages("s1", "t2", (CALLS,), 2100),  # its calls are being carried out
+        AppendMessages("s1", "t2", (CALLS,), 2100),  # its calls are still running
         PutItem(item("o2", turn="t2", final=False)),
     )
     await talk(store, "s2", 2, key="web:a")
@@ -69,13 +69,13 @@ async def fill(store: SessionStore) -> None:
     )
 
 
-async def test_what_a_working_daemon_leaves_at_any_moment_is_sound(store: SessionStore) -> None:
+async def test_the_database_of_a_working_daemon_is_sound(store: SessionStore) -> None:
     await fill(store)
     assert await store.find_problems() == ()
 
 
 def spoil(url: str, *statements: str) -> None:
-    engine = migration_engine(parse_url(url))  # which holds to no foreign keys on SQLite
+    engine = migration_engine(parse_url(url))  # does not enforce foreign keys on SQLite
     with engine.connect() as connection, connection.begin():
         for statement in statements:
             connection.execute(sa.text(statement))
@@ -87,45 +87,45 @@ def spoil(url: str, *statements: str) -> None:
     [
         pytest.param(
             ["UPDATE turns SET state = 'running' WHERE key = 'telegram:1001'"],
-            "Conversations have more than one turn under way: telegram:1001",
-            id="two turns",
+            "Conversations have more than one running turn: telegram:1001",
+            id="two running turns",
         ),
         pytest.param(
             ["UPDATE turns SET key = 'web:b' WHERE id = 't1'"],
             "Turns belong to a session of another conversation: t1",
-            id="a turn elsewhere",
+            id="turn of another conversation",
         ),
         pytest.param(
             ["DELETE FROM messages WHERE session_id = 's1'"],
-            "Sessions have more or fewer rows than they should: s1",
-            id="lost rows",
+            "The stored number of messages is wrong for sessions: s1",
+            id="wrong row count",
         ),
         pytest.param(
             ["UPDATE turns SET state = 'done' WHERE id = 't2'"],
-            "Messages wait for a turn that is not under way: i1",
-            id="nobody answers",
+            "Messages are marked as running without a running turn: i1",
+            id="running message without turn",
         ),
         pytest.param(
             ["UPDATE inbox SET session_id = 'gone' WHERE id = 'i2'"],
-            "Messages are kept with a session that is not there: i2",
-            id="kept nowhere",
+            "Messages are held with a session that does not exist: i2",
+            id="message held without session",
         ),
         pytest.param(
             ["UPDATE outbox SET turn_id = 'gone' WHERE id = 'o2'"],
-            "Things to be shown belong to a turn that is not there: o2",
-            id="nobody's answer",
+            "Undelivered items belong to a turn that does not exist: o2",
+            id="item without turn",
         ),
         pytest.param(
             [
                 "UPDATE turns SET state = 'done' WHERE id = 't2'",
                 "UPDATE inbox SET state = 'done' WHERE id = 'i1'",
             ],
-            "Calls of tools have no result behind them: c1, c2",
-            id="no result",
+            "Tool calls have no result after them: c1, c2",
+            id="call without result",
         ),
     ],
 )
-async def test_what_cannot_be_is_told_in_a_sentence(
+async def test_each_broken_invariant_is_reported_in_a_sentence(
     store: SessionStore, store_url: str, statements: list[str], expected: str
 ) -> None:
     await fill(store)
@@ -133,14 +133,14 @@ async def test_what_cannot_be_is_told_in_a_sentence(
     assert expected in await store.find_problems()
 
 
-async def test_a_result_behind_another_row_is_no_result(store: SessionStore) -> None:
+async def test_a_tool_result_after_another_row_does_not_count(store: SessionStore) -> None:
     await talk(store, "s1", 0)
     rows = (CALLS, Message("tool", "a", tool_call_id="c1"), Message("user", "well?"))
     await store.apply(started("t1", "s1"), AppendMessages("s1", "t1", rows, 2100), ended("t1"))
-    assert await store.find_problems() == ("Calls of tools have no result behind them: c2",)
+    assert await store.find_problems() == ("Tool calls have no result after them: c2",)
 
 
-async def test_what_a_program_sent_along_is_its_own_business(store: SessionStore) -> None:
+async def test_history_sent_with_an_api_request_is_not_checked(store: SessionStore) -> None:
     await store.apply(opened("s1"))
     await store.apply(
         StartTurn(
@@ -158,14 +158,14 @@ async def test_what_a_program_sent_along_is_its_own_business(store: SessionStore
     assert await store.find_problems() == ()
 
 
-async def test_rows_that_belong_to_nothing_are_told(tmp_path: Path) -> None:
+async def test_orphaned_rows_are_reported(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'holdfast.db'}"
     store = await SessionStore.open(url, clock=SystemClock())
     await fill(store)
     spoil(url, "DELETE FROM sessions WHERE id = 's2'")
     assert set(await store.find_problems()) == {
-        "Rows of messages belong to rows of sessions that are not there: 2",
-        "Rows of turns belong to rows of sessions that are not there: 2",
+        "Rows of messages refer to rows of sessions that do not exist: 2",
+        "Rows of turns refer to rows of sessions that do not exist: 2",
     }
     await store.close()
 

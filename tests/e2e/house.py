@@ -29,7 +29,7 @@ ME = "1001"
 
 
 class Nothing(msgspec.Struct, frozen=True):
-    """`[tests.fakes.memory]`: there is nothing to configure."""
+    """`[platforms.memory]`: there is nothing to configure."""
 
 
 class Screen(MemoryAdapter):

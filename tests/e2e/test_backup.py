@@ -1,4 +1,4 @@
-"""A backup of a daemon at work, put back; and what a person then sees."""
+"""Backup of a running daemon, restore, and the result for people."""
 
 import asyncio
 import io
@@ -65,8 +65,10 @@ async def until(read: Callable[[], Awaitable[object]], *, wanted: bool = True) -
             pass
 
 
-async def test_a_backup_made_at_work_is_put_back_and_nothing_happens_twice(tmp_path: Path) -> None:
-    """In one chat a turn runs and a message waits; in others people talk all the time."""
+async def test_a_backup_of_a_running_gateway_is_restored_and_nothing_happens_twice(
+    tmp_path: Path,
+) -> None:
+    """One chat has a running turn and a waiting message; others are constantly active."""
     here, there, file = tmp_path / "here", tmp_path / "there", tmp_path / "b.tar.gz"
     async with ModelServer(talkative) as model:
         async with gateway(here, model, allow=("memory:*",)) as house:
@@ -126,7 +128,7 @@ async def test_a_backup_made_at_work_is_put_back_and_nothing_happens_twice(tmp_p
             assert not any("sent since" in each for each in screen.screen(CHAT))
 
 
-async def test_what_was_moved_goes_on_where_it_stood(tmp_path: Path) -> None:
+async def test_a_moved_gateway_continues_its_work(tmp_path: Path) -> None:
     here, there, file = tmp_path / "here", tmp_path / "there", tmp_path / "b.tar"
     async with ModelServer(talkative) as model:
         async with gateway(here, model) as house:
@@ -142,8 +144,8 @@ async def test_what_was_moved_goes_on_where_it_stood(tmp_path: Path) -> None:
             )
 
 
-async def test_what_came_before_a_restore_and_is_not_known_is_not_answered(tmp_path: Path) -> None:
-    """A platform from which missed messages are read again shows what was answered since."""
+async def test_unknown_messages_from_before_a_restore_are_not_answered(tmp_path: Path) -> None:
+    """A platform that re-reads missed messages delivers messages answered after the backup."""
     here, file = tmp_path / "here", tmp_path / "b.tar"
     async with ModelServer(talkative) as model:
         async with gateway(here, model) as house:
@@ -170,10 +172,10 @@ def message(event: str, text: str, at: int) -> InboundMessage:
     )
 
 
-# --- what is not kept ------------------------------------------------------------------------
+# --- retention -------------------------------------------------------------------------------
 
 
-async def test_the_words_of_a_session_go_when_it_is_deleted(tmp_path: Path) -> None:
+async def test_deleting_a_session_deletes_its_text(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
         store = store_of(house)
         await house.screen.say(CHAT, "my elderberries")
@@ -192,7 +194,7 @@ async def test_the_words_of_a_session_go_when_it_is_deleted(tmp_path: Path) -> N
         await house.screen.shows(CHAT, "echo: again")
 
 
-async def test_words_that_a_running_turn_leaves_behind_its_deletion_go_in_the_next_round(
+async def test_text_stored_by_a_running_turn_after_the_deletion_is_deleted_later(
     tmp_path: Path,
 ) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
@@ -201,13 +203,13 @@ async def test_words_that_a_running_turn_leaves_behind_its_deletion_go_in_the_ne
         await house.screen.shows(CHAT, "so far")
         (session,) = await store.sessions()
         await house.runner.operations["delete"](session=session.id)
-        await until(store.running_turns, wanted=False)  # it still ends
+        await until(store.running_turns, wanted=False)  # the turn is still ending
         await house.runner._conversations.retention.run_once()
         assert await store.data_removal.uncleared_sessions() == ()
         assert await store.history(session.id) == ()
 
 
-async def test_old_conversations_go_and_those_in_use_stay(tmp_path: Path) -> None:
+async def test_old_conversations_are_deleted_and_used_ones_stay(tmp_path: Path) -> None:
     keep, everybody = SessionSettings(keep_days=1), ("memory:*",)
     async with ModelServer(talkative) as model:
         async with gateway(tmp_path, model, allow=everybody) as house:
@@ -232,7 +234,7 @@ async def test_old_conversations_go_and_those_in_use_stay(tmp_path: Path) -> Non
             async def left() -> bool:
                 return len(await store.sessions()) > 2
 
-            await until(left, wanted=False)  # it tidies up right after the start
+            await until(left, wanted=False)  # the cleanup runs right after the start
             assert {each.id for each in await store.sessions()} == {
                 by_key["active"],
                 by_key["young"],
@@ -246,8 +248,8 @@ async def test_old_conversations_go_and_those_in_use_stay(tmp_path: Path) -> Non
             assert len(await house.asked(5)) == 3
 
 
-async def test_what_is_taken_up_at_that_very_moment_stays(tmp_path: Path) -> None:
-    """The store says that a session is idle; its owner knows better."""
+async def test_a_conversation_resumed_during_the_deletion_stays(tmp_path: Path) -> None:
+    """The store considers a session idle although its actor is using it."""
     keep = SessionSettings(keep_days=1)
     async with ModelServer(talkative) as model, gateway(tmp_path, model, sessions=keep) as house:
         store = store_of(house)
@@ -259,7 +261,7 @@ async def test_what_is_taken_up_at_that_very_moment_stays(tmp_path: Path) -> Non
         assert len(await store.history(session.id)) == 2
 
 
-async def test_without_keep_days_nothing_old_goes(tmp_path: Path) -> None:
+async def test_without_keep_days_nothing_is_deleted(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
         store = store_of(house)
         await house.screen.say(CHAT, "hello")
@@ -274,15 +276,15 @@ async def test_without_keep_days_nothing_old_goes(tmp_path: Path) -> None:
 
 
 class Shell:
-    """The command on state folders of its own; in this process, where it starts more quickly."""
+    """Run the command on temporary state folders, in this process for speed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def run(self, home: str, *words: str, said: str | None = None) -> tuple[int, bytes, str]:
-        """Its exit code, what it prints, and what it says beside that."""
+        """Return exit code, stdout and stderr."""
         places = {"HOME": str(self.folder), "HOLDFAST_HOME": str(self.folder / home)}
-        with ThreadPoolExecutor(1) as aside:  # the command has a loop of its own
+        with ThreadPoolExecutor(1) as aside:  # the command runs its own event loop
             done = aside.submit(CliRunner().invoke, root, words, env=places, input=said).result()
         error = done.exception
         if isinstance(error, HoldfastError):
@@ -304,11 +306,11 @@ def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
 
 
-async def test_the_commands_say_what_they_do_and_refuse_in_one_sentence(
+async def test_the_commands_report_success_and_failures_in_one_sentence(
     shell: Shell, tmp_path: Path
 ) -> None:
     says: Callable[..., str] = shell.says
-    assert "There is no state folder" in says(1, "a", "backup", "b.tgz")
+    assert "There is nothing to back up" in says(1, "a", "backup", "b.tgz")
     async with ModelServer(talkative) as model, gateway(tmp_path / "a", model) as house:
         await house.screen.say(CHAT, "hello")
         await house.screen.shows(CHAT, "echo: hello")
@@ -316,33 +318,33 @@ async def test_the_commands_say_what_they_do_and_refuse_in_one_sentence(
         (tmp_path / "a" / "workspace").mkdir()
         (tmp_path / "a" / "workspace" / "a.txt").write_text("words")
         said = await asyncio.to_thread(says, 0, "a", "backup", "b.tgz")
-        assert re.match(r".*/b.tgz holds the database and 1 file, .* It was read again", said)
-        assert "Not in it: api_key: a secret (--secrets takes it in)." in said
+        assert re.match(r".*/b.tgz holds the database and 1 file, .* The file was read back", said)
+        assert "Not included: api_key: a secret (--secrets includes it)." in said
         check = await asyncio.to_thread(says, 0, "a", "db", "check")
-        assert check == "The database is sound.\n"
+        assert check == "No damage found in the database.\n"
     assert "b.tgz is there already" in says(1, "a", "backup", "b.tgz")
     data: dict[str, Any] = json.loads(
         says(0, "a", "backup", "c.tar", "--json", "--secrets", "--set", "agent.workspace=/srv/x")
     )
     assert (data["files"], data["secrets"], data["elsewhere"]) == (2, True, "/srv/x")
     outside = says(0, "a", "backup", "e.tar", "--set", "agent.workspace=/srv/x")
-    assert "Not in it: /srv/x (agent.workspace), outside of the state folder." in outside
+    assert "Not included: /srv/x (agent.workspace), outside the state folder." in outside
     _, printed, said = shell.run("a", "backup", "-")
     (tmp_path / "d.tgz").write_bytes(printed)
-    assert said == "holdfast: the backup was written; it was not read again.\n"
+    assert said == "holdfast: the backup was written, but could not be read back to verify it.\n"
 
-    assert "say --yes to have what is there moved aside" in says(2, "a", "restore", "b.tgz")
+    assert "Use --yes to move its contents aside" in says(2, "a", "restore", "b.tgz")
     with hold_state_folder(tmp_path / "a"):
         assert "Another Holdfast (pid" in says(1, "a", "restore", "b.tgz", "--yes")
     (tmp_path / "cut.tgz").write_bytes((tmp_path / "b.tgz").read_bytes()[:3000])
     damaged = says(1, "a", "restore", "cut.tgz", "--yes")
     assert damaged.count("\n") == 1
-    assert "a damaged one" in damaged
+    assert "it is damaged" in damaged
 
     said = says(0, "a", "restore", "b.tgz", "--yes")
-    assert "Restored as of 20" in said
-    assert f"What was there is kept in {tmp_path / 'a' / 'before-restore-'}" in said
-    assert said.endswith("The database is sound.\n")
+    assert "Restored the backup of 20" in said
+    assert f"The previous contents are in {tmp_path / 'a' / 'before-restore-'}" in said
+    assert said.endswith("No damage found in the database.\n")
     for file in ("c.tar", "d.tgz"):
         home = f"new-{file}"
         data = json.loads(says(0, home, "restore", file, "--json"))
@@ -353,7 +355,7 @@ async def test_the_commands_say_what_they_do_and_refuse_in_one_sentence(
     assert says(0, "a", "db", "upgrade").startswith("The database is up to date.")
 
 
-def test_what_a_newer_version_made_ends_with_78(shell: Shell, tmp_path: Path) -> None:
+def test_a_backup_of_a_newer_version_exits_with_78(shell: Shell, tmp_path: Path) -> None:
     shell.says(0, "a", "db", "upgrade")
     shell.says(0, "a", "backup", "b.tar")
     with tarfile.open(tmp_path / "b.tar") as old, tarfile.open(tmp_path / "n.tar", "w") as new:
@@ -369,9 +371,7 @@ def test_what_a_newer_version_made_ends_with_78(shell: Shell, tmp_path: Path) ->
     assert not (tmp_path / "fresh" / "holdfast.db").exists()
 
 
-async def test_what_is_over_after_a_restore_is_counted_for_the_operator(
-    shell: Shell, tmp_path: Path
-) -> None:
+async def test_unfinished_work_ended_by_a_restore_is_counted(shell: Shell, tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path / "a", model) as house:
         store = store_of(house)
         await house.screen.say(CHAT, "hang on")
@@ -380,14 +380,14 @@ async def test_what_is_over_after_a_restore_is_counted_for_the_operator(
         await until(store.waiting_keys)
         await asyncio.to_thread(shell.says, 0, "a", "backup", "b.tgz")
     said = shell.says(0, "b", "restore", "b.tgz")
-    assert "so it is not done again: 1 running answer was ended, " in said
+    assert "so it is Not repeated: 1 running answer was ended, " in said
     assert "1 waiting message is kept for /resume" in said
-    assert "restore it once more, with --moved" in said
+    assert "restore it again with --moved" in said
     said = shell.says(0, "b", "restore", "b.tgz", "--moved", "--yes")
-    assert "not done again" not in said
+    assert "Not repeated" not in said
 
 
-async def test_db_check_says_what_is_wrong(shell: Shell, tmp_path: Path) -> None:
+async def test_db_check_reports_damage(shell: Shell, tmp_path: Path) -> None:
     store = await SessionStore.open(url(tmp_path / "a"), clock=SystemClock())
     lost = msgspec.structs.replace(
         OutboxItem(
@@ -399,5 +399,5 @@ async def test_db_check_says_what_is_wrong(shell: Shell, tmp_path: Path) -> None
     await store.apply(SetInbox(ids=(), state=InboxState.DONE, at=1))
     await store.close()
     said = shell.says(1, "a", "db", "check")
-    assert "Things to be shown belong to a turn that is not there: x1." in said
+    assert "Undelivered items belong to a turn that does not exist: x1." in said
     assert "restore FILE" in said

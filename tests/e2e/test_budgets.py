@@ -135,7 +135,7 @@ async def test_who_has_used_up_a_day_is_told_and_is_answered_on_the_next(tmp_pat
             told = await answer_to(house, "1001", "two")
             assert re.fullmatch(
                 r"⛔ Not answered: the limit of 1,000 tokens a day for each person has only 50 tokens "
-                r"left, and this request may take \d+ tokens; a new day begins in 11 h 59 min\. "
+                r"left, and this request may use \d+ tokens; it resets in 11 h 59 min\. "
                 r"Your message is kept: /retry runs it then\.",
                 told,
             )
@@ -219,7 +219,7 @@ async def test_a_hundred_turns_at_once_take_no_more_than_there_is(tmp_path: Path
             }
             counted = await settled(house, "all")
     answered = sum(text == "fine" for text in shown.values())
-    assert answered + sum("a day for everybody here" in text for text in shown.values()) == 100
+    assert answered + sum("a day for everyone" in text for text in shown.values()) == 100
     assert answered == len(server.requests)
     assert counted == BudgetUsage(answered * 120)
     assert most - 130 < counted.tokens <= most  # all that fits, and nothing more
@@ -293,7 +293,7 @@ async def test_a_limit_in_dollars_counts_what_was_charged_and_shows_what_is_left
             shown = await answer_to(house, "1001", "/usage")
             assert shown.splitlines()[-1] == (
                 "left for today: 997,900 tokens and $49.97 of 1,000,000 tokens and $50.00 for "
-                "everybody here · $0.03 of $0.06 for each person; a new day begins in 11 h 59 min"
+                "everyone · $0.03 of $0.06 for each person; a new day begins in 11 h 59 min"
             )
             assert await answer_to(house, "1001", "two") == "fine"
             told = await answer_to(house, "1001", "three")
@@ -303,13 +303,11 @@ async def test_a_limit_in_dollars_counts_what_was_charged_and_shows_what_is_left
                 status = await asyncio.to_thread(send_request, path, "status")
                 monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path))
                 seen = await asyncio.to_thread(CliRunner().invoke, shown_status)
-                line = (
-                    "today, everybody here  4,200 tokens and $0.06 of 1,000,000 tokens and $50.00"
-                )
+                line = "today, everyone  4,200 tokens and $0.06 of 1,000,000 tokens and $50.00"
                 assert line in seen.output
     assert status["today"] == [
         {
-            "for": "everybody here",
+            "for": "everyone",
             "used": "4,200 tokens and $0.06",
             "limit": "1,000,000 tokens and $50.00",
             "tokens": 4200,
@@ -329,7 +327,7 @@ async def test_what_fits_on_no_day_says_so(tmp_path: Path) -> None:
         async with gateway(tmp_path, server, settings=usual) as house:
             told = await answer_to(house, "1001", "one")
             assert re.fullmatch(
-                r"⛔ Not answered: this request may take 1\d\d tokens, and the limit for each person "
+                r"⛔ Not answered: this request may use 1\d\d tokens, and the limit for each person "
                 r"is 100 tokens a day\. /new begins a conversation that takes less\.",
                 told,
             )
@@ -450,7 +448,7 @@ async def test_programs_are_refused_as_by_the_service_they_know(tmp_path: Path) 
             error = body["error"]
             assert (error["type"], error["code"]) == ("insufficient_quota",) * 2
             assert error["message"].startswith(
-                "The limit of 1,000 tokens a day for everybody here has only 50 tokens left"
+                "The limit of 1,000 tokens a day for everyone has only 50 tokens left"
             )
             async with there.wire.opened("three") as streamed:  # nothing was begun
                 assert streamed.status == 429
@@ -469,6 +467,6 @@ async def test_a_model_whose_price_nobody_knows_is_not_asked(tmp_path: Path) -> 
             await answer_to(house, "1001", "/model other")
             told = await answer_to(house, "1001", "one")
     assert told == (
-        "⛔ Not answered: nobody knows what other costs, so limits.usd_per_day could not be kept; "
+        "⛔ Not answered: the price of other is unknown, so limits.usd_per_day cannot be enforced; "
         "set model.price, or use tokens_per_day instead."
     )

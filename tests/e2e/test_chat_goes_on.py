@@ -68,10 +68,10 @@ async def test_a_terminal_waits_for_a_daemon_that_died_and_goes_on_with_the_next
             seat.types("hello\n")
             await seat.sees("echo: hello\n")
             await daemon.kill()
-            await seat.sees("Holdfast has ended.*Ctrl-D leaves")
+            await seat.sees("Holdfast has stopped.*Ctrl-D leaves")
             seat.types("said while it was away\n")
             await daemon.start()
-            await seat.sees("Holdfast runs again")
+            await seat.sees("Holdfast is running again")
             await seat.sees("echo: said while it was away\n")
             seat.types("\x04")
             assert await seat.ends() == 0
@@ -92,7 +92,7 @@ async def test_what_a_daemon_had_not_read_yet_is_said_again_to_the_next_and_answ
             seat.types("is anybody there?\n")
             await seat.sees(r"there\?\n")
             await daemon.kill()
-            await seat.sees("Holdfast has ended")
+            await seat.sees("Holdfast has stopped")
             await daemon.start()
             await seat.sees("echo: is anybody there")
             seat.types("\x04")
@@ -107,7 +107,7 @@ async def test_a_terminal_may_leave_while_nobody_is_there(tmp_path: Path) -> Non
         somebody_at(daemon) as seat,
     ):
         await daemon.kill()
-        await seat.sees("Holdfast has ended")
+        await seat.sees("Holdfast has stopped")
         seat.types("\x04")
         assert await seat.ends() == 0
 

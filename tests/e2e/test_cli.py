@@ -1,4 +1,4 @@
-"""The command `holdfast`, run the way people and scripts run it."""
+"""The command `holdfast`, run as people and scripts run it."""
 
 import contextlib
 import fcntl
@@ -26,7 +26,7 @@ RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
 class Place:
-    """A state folder of its own, and the command on it."""
+    """A temporary state folder, and the command on it."""
 
     def __init__(self, folder: Path, model: str) -> None:
         self.home = folder / "state"
@@ -81,7 +81,7 @@ class Place:
 
 @pytest.fixture(scope="module")
 def model() -> Iterator[str]:
-    """A model that repeats what it is told, a word every tenth of a second."""
+    """A model that echoes the message, a word every tenth of a second."""
     with subprocess.Popen(
         [sys.executable, "-m", "tests.fakes.model_server", "--delay", "0.1"],
         stdout=subprocess.PIPE,
@@ -106,7 +106,7 @@ def test_the_version_is_printed_at_once(place: Place) -> None:
 
 
 @pytest.mark.parametrize("command", ["version", "--help"])
-def test_what_every_start_pays_for_is_little(command: str) -> None:
+def test_the_start_of_every_command_imports_little(command: str) -> None:
     program = (
         "import sys; sys.argv = ['holdfast', sys.argv[1]]; import gateway.operate.cli\n"
         "try: gateway.operate.cli.main()\n"
@@ -120,7 +120,9 @@ def test_what_every_start_pays_for_is_little(command: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["status", "link"])
-def test_what_only_asks_the_daemon_does_not_load_the_database(place: Place, command: str) -> None:
+def test_commands_that_only_ask_the_daemon_do_not_load_the_database(
+    place: Place, command: str
+) -> None:
     program = (
         "import sys; sys.argv = ['holdfast', sys.argv[1]]; import gateway.operate.cli\n"
         "try: gateway.operate.cli.main()\n"
@@ -138,7 +140,7 @@ def test_what_only_asks_the_daemon_does_not_load_the_database(place: Place, comm
     assert not {"sqlalchemy", "starlette", "openai"} & loaded
 
 
-def test_every_command_is_listed_and_explains_itself(place: Place) -> None:
+def test_every_command_is_listed_and_explained(place: Place) -> None:
     listed = place.run("--help").stdout
     for command in (
         *("run", "chat", "link", "status", "send", "why", "version"),
@@ -148,7 +150,7 @@ def test_every_command_is_listed_and_explains_itself(place: Place) -> None:
         assert "Usage: holdfast " + command in place.run(command, "--help").stdout
 
 
-def test_a_misspelt_command_is_wrong_usage_with_a_hint(place: Place) -> None:
+def test_a_misspelt_command_is_wrong_usage_with_a_suggestion(place: Place) -> None:
     found = place.run("statsu")
     assert found.returncode == 2
     assert "did you mean status?" in found.stderr
@@ -170,25 +172,25 @@ def test_a_misspelt_command_is_wrong_usage_with_a_hint(place: Place) -> None:
         ("pair", "revoke", "telegram:1001"),
     ],
 )
-def test_what_needs_a_daemon_says_so_in_one_sentence(
+def test_commands_that_need_a_daemon_report_a_missing_one(
     place: Place, command: tuple[str, ...]
 ) -> None:
     found = place.run(*command)
     assert found.returncode == 1
     assert found.stderr.count("\n") == 1
-    assert "No Holdfast runs" in found.stderr
+    assert "Holdfast is not running" in found.stderr
     assert "holdfast run" in found.stderr
 
 
-def test_the_status_without_a_daemon_is_1(place: Place) -> None:
+def test_status_without_a_daemon_exits_with_1(place: Place) -> None:
     found = place.run("status")
     assert found.returncode == 1
-    assert found.stdout == f"No Holdfast runs on {place.home}.\n"
+    assert found.stdout == f"Holdfast is not running on {place.home}.\n"
     found = place.run("status", "--json")
     assert (found.returncode, json.loads(found.stdout)) == (1, {"state": "not running"})
 
 
-def test_reading_a_store_that_is_not_there_is_one_sentence(place: Place) -> None:
+def test_reading_a_missing_store_is_reported_in_one_sentence(place: Place) -> None:
     for command in (("sessions", "list"), ("db", "check"), ("why", "telegram:1001")):
         found = place.run(*command)
         assert found.returncode == 1
@@ -196,7 +198,7 @@ def test_reading_a_store_that_is_not_there_is_one_sentence(place: Place) -> None
         assert "Traceback" not in found.stderr
 
 
-def test_a_wrong_configuration_is_78_with_every_problem(place: Place) -> None:
+def test_an_invalid_configuration_exits_with_78_and_lists_every_problem(place: Place) -> None:
     file = place.folder / "holdfast.toml"
     file.write_text('[http]\nprot = 8420\n[gateway]\ndrain_seconds = "long"\n')
     for command in (("config", "check"), ("run",), ("sessions", "list"), ("chat",)):
@@ -213,7 +215,7 @@ def test_a_wrong_configuration_is_78_with_every_problem(place: Place) -> None:
     assert "works (holdfast.toml)" in place.run("config", "check").stdout
 
 
-def test_the_configuration_is_shown_without_secrets_unless_asked(place: Place) -> None:
+def test_the_configuration_is_shown_without_secrets_unless_requested(place: Place) -> None:
     shown = place.run("config", "show", "--set", "http.port=1234").stdout
     assert "port = 1234" in shown
     assert "key-of-the-test" not in shown
@@ -226,14 +228,14 @@ def test_a_file_named_on_the_command_line_is_read(place: Place) -> None:
     assert "port = 4321" in place.run("config", "show", "--config", "other.toml").stdout
 
 
-def test_the_database_is_made_and_checked(place: Place) -> None:
+def test_the_database_is_created_and_checked(place: Place) -> None:
     assert place.run("db", "upgrade").returncode == 0
-    assert place.run("db", "check").stdout == "The database is sound.\n"
+    assert place.run("db", "check").stdout == "No damage found in the database.\n"
     assert place.run("sessions", "list").stdout == "No sessions yet.\n"
     assert place.json("sessions", "list") == []
 
 
-def test_a_damaged_database_is_1_with_a_sentence(place: Place) -> None:
+def test_a_damaged_database_exits_with_1_and_a_sentence(place: Place) -> None:
     assert place.run("db", "upgrade").returncode == 0
     database = place.home / "holdfast.db"
     whole = database.read_bytes()
@@ -253,7 +255,7 @@ def test_a_chat_on_a_pipe_prints_the_answer_and_ends(place: Place) -> None:
     assert found.stderr == ""
 
 
-def test_what_a_session_was_can_be_read_afterwards(place: Place) -> None:
+def test_a_session_can_be_read_afterwards(place: Place) -> None:
     place.run("chat", said="hello\nagain\n")
     (listed,) = place.json("sessions", "list")
     assert listed["key"] == "console:terminal"
@@ -283,7 +285,7 @@ def test_what_a_session_was_can_be_read_afterwards(place: Place) -> None:
     assert "No session has the id s_nothing" in unknown.stderr
 
 
-def test_the_way_of_a_message_is_told(place: Place) -> None:
+def test_why_shows_the_timeline_of_a_message(place: Place) -> None:
     place.run("chat", said="hello\n")
     (way,) = place.json("why", "console:terminal")
     assert way["state"] == "done"
@@ -299,7 +301,7 @@ def test_the_way_of_a_message_is_told(place: Place) -> None:
 # --- with a daemon ---------------------------------------------------------------------------
 
 
-def test_a_daemon_greets_is_asked_and_stops(place: Place) -> None:
+def test_a_daemon_prints_its_greeting_answers_and_stops(place: Place) -> None:
     with place.daemon() as process:
         assert process.stdout
         assert re.search(r"http://127\.0\.0\.1:\d+/enter/\S+", process.stdout.readline())
@@ -326,7 +328,7 @@ def test_a_daemon_greets_is_asked_and_stops(place: Place) -> None:
         ("[::1]", r"http://\[::1\]:(\d+)/", r"ssh -L \[::1\]:\1:\[::1\]:\1 "),
     ],
 )
-def test_a_link_is_reached_from_elsewhere_by_the_address_that_is_listened_on(
+def test_the_ssh_tunnel_of_a_link_uses_the_listening_address(
     place: Place, host: str, url: str, tunnel: str
 ) -> None:
     with place.daemon("--set", f'http.host="{host}"'):
@@ -334,7 +336,7 @@ def test_a_link_is_reached_from_elsewhere_by_the_address_that_is_listened_on(
     assert re.search(rf"^{url}enter/\S+\n.*{tunnel}", link.stdout + link.stderr, re.DOTALL)
 
 
-def test_a_key_file_that_holds_no_key_keeps_only_the_key_from_being_shown(place: Place) -> None:
+def test_an_invalid_key_file_hides_only_the_key(place: Place) -> None:
     place.home.mkdir()
     (place.home / "api_key").write_text("damaged")
     shown = place.run("config", "show")
@@ -349,7 +351,7 @@ def test_a_key_file_that_holds_no_key_keeps_only_the_key_from_being_shown(place:
     assert "holds no API key. Remove it" in started.stderr
 
 
-def test_a_chat_joins_the_daemon_and_is_read_while_it_runs(place: Place) -> None:
+def test_a_chat_joins_the_daemon_and_is_readable_meanwhile(place: Place) -> None:
     with place.daemon():
         found = place.run("chat", said="hello joined\n")
         assert (found.returncode, found.stdout) == (0, "echo: hello joined\n")
@@ -363,7 +365,7 @@ def test_a_chat_joins_the_daemon_and_is_read_while_it_runs(place: Place) -> None
         assert place.json("sessions", "list")[0]["reason"] == "deleted"
 
 
-def test_words_sent_from_a_script_reach_the_chat(place: Place) -> None:
+def test_a_message_sent_by_a_script_reaches_the_chat(place: Place) -> None:
     with place.daemon():
         assert place.run("send", "console:terminal", "first").returncode == 0
         assert place.json("send", "console:terminal", "second")["state"] == "sent"
@@ -374,16 +376,16 @@ def test_words_sent_from_a_script_reach_the_chat(place: Place) -> None:
         assert found.startswith("first\nsecond\nthird\n")
 
 
-def test_people_are_let_in_through_the_daemon(place: Place) -> None:
+def test_people_get_access_through_the_daemon(place: Place) -> None:
     with place.daemon():
         assert place.json("pair", "list") == []
-        assert "Nobody has asked" in place.run("pair", "list").stdout
+        assert "No one has access yet" in place.run("pair", "list").stdout
         assert re.fullmatch(r"claim [A-Z0-9]{8}\n", place.run("pair", "claim").stdout)
         assert "No open request" in place.run("pair", "approve", "WRONGONE").stderr
         assert place.run("pair", "revoke", "telegram:1001").returncode == 1
 
 
-def test_a_second_daemon_is_refused_and_the_first_goes_on(place: Place) -> None:
+def test_a_second_daemon_is_refused_and_the_first_continues(place: Place) -> None:
     with place.daemon() as first:
         second = place.run("run", "--set", "http.port=0")
         assert second.returncode == 1
@@ -397,13 +399,13 @@ def test_after_kill_9_the_next_start_works(place: Place) -> None:
     with place.daemon() as first:
         first.kill()
         first.wait(PATIENCE)
-        assert (place.home / "control.sock").exists()  # what it could not clean up
+        assert (place.home / "control.sock").exists()  # left behind by kill -9
         assert place.run("status").returncode == 1
         with place.daemon():
             assert place.run("chat", said="back again\n").stdout == "echo: back again\n"
 
 
-def test_a_taken_port_is_one_line_and_1(place: Place) -> None:
+def test_a_taken_port_is_reported_in_one_line_with_exit_code_1(place: Place) -> None:
     with place.daemon():
         port = re.search(r":(\d+)", place.json("status")["url"])
         assert port
@@ -422,7 +424,7 @@ def _take_terminal() -> None:
 
 
 class Screen:
-    """A terminal with somebody in front of it."""
+    """A terminal with a person."""
 
     def __init__(self, place: Place, *args: str) -> None:
         self.seen = self.all = ""
@@ -441,7 +443,7 @@ class Screen:
         os.write(self.keyboard, keys.encode())
 
     def wait_for(self, text: str) -> None:
-        """Read until the text is seen; what was before it is forgotten."""
+        """Read until the text appears; drop everything before it."""
         until = time.monotonic() + PATIENCE
         while text not in self.seen:
             assert time.monotonic() < until, self.seen
@@ -456,7 +458,7 @@ class Screen:
         self.seen = self.seen[self.seen.index(text) + len(text) :]
 
     def code(self) -> int:
-        """Wait for the end and give the exit code."""
+        """Wait for the end and return the exit code."""
         code = self.process.wait(PATIENCE)
         os.close(self.keyboard)
         return code
@@ -465,7 +467,7 @@ class Screen:
 SLOW = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
 
 
-def test_somebody_talks_at_a_terminal_and_leaves(place: Place) -> None:
+def test_a_person_chats_at_a_terminal_and_leaves(place: Place) -> None:
     screen = Screen(place, "chat")
     screen.wait_for("Ctrl-D leaves")
     screen.press("hello there\r")
@@ -508,7 +510,7 @@ def test_a_notice_is_dim_and_on_its_own_line(place: Place) -> None:
     assert screen.code() == 0
 
 
-def test_being_told_to_end_does_not_wait_for_the_answer_and_says_so_next_time(
+def test_sigterm_does_not_wait_for_the_answer_and_the_next_start_says_so(
     place: Place,
 ) -> None:
     screen = Screen(place, "chat")
@@ -523,7 +525,7 @@ def test_being_told_to_end_does_not_wait_for_the_answer_and_says_so_next_time(
     assert "/resume" in found
 
 
-def test_leaving_by_ctrl_d_lets_the_answer_finish(place: Place) -> None:
+def test_leaving_by_ctrl_d_finishes_the_answer(place: Place) -> None:
     screen = Screen(place, "chat")
     screen.wait_for("Ctrl-D leaves")
     screen.press(f"{SLOW}\r")

@@ -38,7 +38,7 @@ FILE = """
 [gateway]
 drain_seconds = 0
 
-[tests.fakes.memory]
+[platforms.memory]
 
 [access]
 allow = ["memory:1001"]

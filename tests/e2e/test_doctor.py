@@ -1,4 +1,4 @@
-"""`holdfast doctor` as its user meets it: in front of real services, a real daemon, real trouble."""
+"""`holdfast doctor` with scripted services, a real daemon and real problems."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ CALLED = calls(("c1", "report_word", '{"word":"ready"}'))
 
 
 class Told:
-    """What it printed, and how it ended."""
+    """Output and exit code."""
 
     def __init__(self, code: int, text: str, errors: str = "") -> None:
         self.code = code
@@ -56,7 +56,7 @@ def environ_of(home: Path) -> dict[str, str]:
 
 
 def run(home: Path, *words: str, charset: str = "utf-8", **environ: str) -> Told:
-    """Give the command with nothing around it but what is named."""
+    """Run the command with only the given environment."""
     ours = {name: None for name in read_environment() if name.startswith(("HOLDFAST", "OPENAI"))}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(home)
@@ -82,7 +82,7 @@ def configured(home: Path, telegram: TelegramServer, model: ModelServer, more: s
     return file
 
 
-def test_with_nothing_at_all_it_works_from_any_folder_and_fits_on_a_screen(
+def test_without_any_configuration_the_report_works_from_any_folder_and_fits_a_screen(
     tmp_path: Path,
 ) -> None:
     command = [str(PROGRAM), "doctor", "--set", "http.port=0"]
@@ -95,14 +95,14 @@ def test_with_nothing_at_all_it_works_from_any_folder_and_fits_on_a_screen(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_terminal_without_such_signs_gets_words(tmp_path: Path) -> None:
+def test_an_ascii_terminal_gets_words_instead_of_signs(tmp_path: Path) -> None:
     told = run(tmp_path, "--offline", "--all", charset="ascii")
     assert told.code == 0
     assert told.text.isascii()
     assert "ok   configuration" in told.text
 
 
-async def test_what_is_configured_is_asked_and_all_is_well(tmp_path: Path) -> None:
+async def test_configured_services_are_probed_and_all_checks_pass(tmp_path: Path) -> None:
     async with serving() as telegram, ModelServer(ok("ready"), CALLED) as model:
         configured(tmp_path, telegram, model)
         telegram.say(1001, WAITS)
@@ -116,7 +116,7 @@ async def test_what_is_configured_is_asked_and_all_is_well(tmp_path: Path) -> No
     assert TOKEN not in told.text
 
 
-async def test_while_the_daemon_runs_nobody_is_disturbed_and_it_is_named(tmp_path: Path) -> None:
+async def test_a_running_daemon_is_reported_and_not_disturbed(tmp_path: Path) -> None:
     async with serving() as telegram, ModelServer(ok("ready"), CALLED) as model:
         file = configured(tmp_path, telegram, model)
         daemon = Daemon(
@@ -137,10 +137,10 @@ async def test_while_the_daemon_runs_nobody_is_disturbed_and_it_is_named(tmp_pat
         assert left.about("gateway", "socket")["mendable"] is True
         mended = await asked(tmp_path, "--offline", "--fix")
         assert "removed" in mended.text
-        assert "none runs" in mended.text
+        assert "not running" in mended.text
 
 
-async def test_what_can_be_mended_is_and_what_cannot_is_told(tmp_path: Path) -> None:
+async def test_fix_repairs_what_it_can_and_reports_the_rest(tmp_path: Path) -> None:
     async with serving() as telegram, ModelServer(ok("ready"), CALLED) as model:
         telegram.webhook = {"url": "https://elsewhere.example/hook"}
         telegram.say(1001, WAITS)
@@ -156,7 +156,7 @@ async def test_what_can_be_mended_is_and_what_cannot_is_told(tmp_path: Path) -> 
         told = await asked(tmp_path, "--fix")
         assert not telegram.webhook
         again = await asked(tmp_path, "--json")
-    assert told.code == 1  # the key is still wrong
+    assert told.code == 1  # the key is still invalid
     assert "telegram: removed the webhook" in told.text
     assert f"{state} has mode 0700 now" in told.text
     assert file.stat().st_mode & 0o777 == 0o600
@@ -167,7 +167,7 @@ async def test_what_can_be_mended_is_and_what_cannot_is_told(tmp_path: Path) -> 
     assert again.levels("configuration") == {"ok"}
 
 
-def test_a_configuration_that_cannot_work_does_not_hide_the_rest(tmp_path: Path) -> None:
+def test_an_invalid_configuration_does_not_hide_other_findings(tmp_path: Path) -> None:
     (tmp_path / "holdfast.toml").write_text("[gateway]\nbuzy = 1\n")
     told = run(tmp_path, "--json")
     assert told.code == 78

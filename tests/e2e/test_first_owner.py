@@ -1,4 +1,4 @@
-"""Somebody who has just started the gateway with a bot becomes its owner by the link it prints."""
+"""The person who starts the gateway becomes its owner by the printed link."""
 
 import asyncio
 import re
@@ -14,7 +14,7 @@ PATIENCE = 15.0
 LINK = re.compile(rf"https://t\.me/{BOT_NAME}\?start=([A-Z0-9]{{8}}) ")
 
 
-async def test_the_link_that_is_printed_makes_who_opens_it_the_owner(tmp_path: Path) -> None:
+async def test_opening_the_printed_link_makes_a_person_the_owner(tmp_path: Path) -> None:
     passed_on = ("PATH", "COVERAGE", "LANG")
     environ = {
         name: each for name, each in read_environment().items() if name.startswith(passed_on)

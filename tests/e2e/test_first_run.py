@@ -1,4 +1,4 @@
-"""Somebody with a fresh machine and a bot's token gets an answer in Telegram."""
+"""From a fresh machine and a bot token to an answer in Telegram."""
 
 import stat
 import sys
@@ -30,7 +30,7 @@ async def test_ctrl_c_at_the_last_question_changes_nothing(tmp_path: Path) -> No
         seat.types("telegram\n")
         await seat.sees("Telegram bot token: ")
         seat.types(f"{TOKEN}\n")
-        await seat.sees("Start it now, in this terminal")
+        await seat.sees("Start it now in this terminal")
         seat.types("\x03")
         await seat.sees("Nothing was changed")
         assert await seat.ends() == 130
@@ -38,19 +38,19 @@ async def test_ctrl_c_at_the_last_question_changes_nothing(tmp_path: Path) -> No
     assert is_empty(person.secrets)
 
 
-async def test_a_script_sets_it_up_and_beside_the_running_gateway_the_owner_is_waited_for(
+async def test_a_script_beside_a_running_gateway_configures_it_and_waits_for_the_owner(
     tmp_path: Path,
 ) -> None:
     async with newcomer(HOLDFAST, tmp_path) as person:
         await person.set_up_by_flags()
         assert tomllib.loads(person.config.read_text())["model"]["name"] == "scripted"
         async with person.at_terminal("run") as gateway:
-            await gateway.sees("Nobody is an admin yet")
+            await gateway.sees("There is no admin yet")
             flags = ("--platform", "telegram", "--base-url", person.env["OPENAI_BASE_URL"])
             async with person.at_terminal("setup", *flags) as seat:
                 await seat.sees(r"Telegram bot token \[keep it\]: ")
                 seat.types("\n")
-                await seat.sees("is as it was, and works")
+                await seat.sees("is unchanged and valid")
                 await person.becomes_owner(seat)
                 await seat.sees("✓ You are the owner: Ada")
                 assert await seat.ends() == 0

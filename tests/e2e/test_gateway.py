@@ -103,7 +103,7 @@ async def test_after_a_stop_the_next_message_is_fresh_and_resume_brings_all_back
         await screen.say(CHAT, "fresh one")
         await screen.shows(CHAT, "🆕 Fresh conversation", "echo: fresh one")
         assert await house.asked(2) == [{"role": "user", "content": "fresh one"}]
-        assert "not in view" in house.system(2)
+        assert "cannot see the earlier one" in house.system(2)
         await screen.say(CHAT, "/resume")
         await screen.shows(CHAT, "↩️ Back in the earlier conversation", "echo: this waits")
         asked = await house.asked(3)
@@ -185,7 +185,7 @@ async def test_new_ends_what_runs_and_opens_a_conversation_without_memory(tmp_pa
         await house.screen.say(CHAT, "hello")
         await house.screen.shows(CHAT, "echo: hello")
         assert await house.asked(2) == [{"role": "user", "content": "hello"}]
-        assert "not in view" not in house.system(2)
+        assert "cannot see the earlier one" not in house.system(2)
     assert model.requests[0].left
 
 
@@ -299,7 +299,7 @@ async def test_an_interrupted_turn_is_taken_up_again_where_that_is_configured(
             await screen.shows(CHAT, "abc and the rest")
             *_, shown, asked = await house.asked(2)
             assert shown == {"role": "assistant", "content": "abc"}
-            assert "to the letter" in asked["content"]
+            assert "verbatim" in asked["content"]
     assert texts(screen) == ["abc and the rest"]
     async with opened(tmp_path) as store:
         (session,) = await store.sessions()

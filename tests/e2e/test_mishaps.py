@@ -104,7 +104,7 @@ async def test_a_damaged_page_is_named_and_holds_up_no_other_conversation(tmp_pa
                 await until_answered(page, f"chat-{number}", "noted")
             await daemon.stop()
         damage(tmp_path / "holdfast.db", b"mark 2")
-        assert "The database is not sound" in await daemon.run("db", "check")
+        assert "The database is damaged" in await daemon.run("db", "check")
         async with daemon, Page(daemon) as page:
             assert await page.send("chat-2", "go on", "another-2") == 202
             assert "damaged; restore a backup" in await daemon.in_trouble("store: ")

@@ -1,4 +1,4 @@
-"""What an operator sees over HTTP: figures, what is not ready, the key."""
+"""Metrics, readiness and the API key over HTTP."""
 
 import asyncio
 import contextlib
@@ -63,7 +63,7 @@ def value(found: Figures, name: str, **labels: str) -> float:
 
 
 async def until(house: House, enough: Callable[[Figures], bool]) -> Figures:
-    """What was delivered is noted a moment after the chat shows it."""
+    """Wait for the metrics, which are updated shortly after a delivery."""
     async with asyncio.timeout(8):
         found = await figures(house)
         while not enough(found):
@@ -72,7 +72,7 @@ async def until(house: House, enough: Callable[[Figures], bool]) -> Figures:
 
 
 def scripted(body: dict[str, Any]) -> Script:
-    """One answer is cut and has to be carried on; one cannot be had."""
+    """One answer is interrupted and continued; one fails."""
     said = [each["content"] for each in body["messages"] if each["role"] == "user"]
     if "fail" in said[-1]:
         return "S400"
@@ -87,15 +87,15 @@ async def model() -> AsyncIterator[ModelServer]:
         yield server
 
 
-# --- figures --------------------------------------------------------------------------------------
+# --- metrics --------------------------------------------------------------------------------------
 
 
-async def test_what_happens_is_counted(tmp_path: Path, model: ModelServer) -> None:
+async def test_events_are_counted_in_metrics(tmp_path: Path, model: ModelServer) -> None:
     async with gateway(tmp_path, model, **SERVED) as house:
         screen = house.screen
         screen.fail(rate_limited(0.01), Post)
         await screen.say(CHAT, "hello", event="one")
-        await screen.say(CHAT, "hello", event="one")  # the platform sends it again
+        await screen.say(CHAT, "hello", event="one")  # the platform delivers it again
         await screen.say("7777", "let me in", sender=Sender(id="7777", name="A stranger"))
         await screen.say(CHAT, "/whoami")
         await screen.shows(CHAT, "the answer", "1001")
@@ -136,7 +136,9 @@ async def test_what_happens_is_counted(tmp_path: Path, model: ModelServer) -> No
     assert value(found, "build_info", **what) == 1
 
 
-async def test_a_cut_answer_is_a_recovery_and_a_running_turn_is_seen(tmp_path: Path) -> None:
+async def test_an_interrupted_answer_counts_as_a_recovery_and_a_running_turn_is_visible(
+    tmp_path: Path,
+) -> None:
     scripts = ['H T"The beginning, " RST', 'H T"and the end." F stop D', 'H T"so far " HANG']
     async with ModelServer(*scripts) as model, gateway(tmp_path, model, **SERVED) as house:
         await house.screen.say(CHAT, "tell me")
@@ -152,7 +154,7 @@ async def test_a_cut_answer_is_a_recovery_and_a_running_turn_is_seen(tmp_path: P
         assert value(found, "sessions_suspended_total", reason="stop") == 1
 
 
-async def test_sessions_are_not_counted_at_every_scrape(tmp_path: Path, model: ModelServer) -> None:
+async def test_sessions_are_not_counted_on_every_scrape(tmp_path: Path, model: ModelServer) -> None:
     async with gateway(tmp_path, model, **SERVED) as house:
         assert value(await figures(house), "sessions", state="active") == 0
         await house.screen.say(CHAT, "hello")
@@ -160,13 +162,13 @@ async def test_sessions_are_not_counted_at_every_scrape(tmp_path: Path, model: M
         assert value(await figures(house), "sessions", state="active") == 0
 
 
-async def test_the_loop_is_felt(tmp_path: Path, model: ModelServer) -> None:
+async def test_event_loop_lag_is_measured(tmp_path: Path, model: ModelServer) -> None:
     async with gateway(tmp_path, model, **SERVED) as house:
         found = await until(house, lambda each: value(each, "loop_lag_seconds_count") > 0)
     assert value(found, "loop_lag_seconds_sum") < 8
 
 
-async def test_dashboard_and_rules_ask_for_nothing_that_does_not_exist(
+async def test_dashboard_and_rules_use_only_existing_metrics(
     tmp_path: Path, model: ModelServer
 ) -> None:
     async with gateway(tmp_path, model, **SERVED) as house:
@@ -223,7 +225,7 @@ def _panels() -> Iterator[str]:
         yield note["expr"]
 
 
-def test_every_rule_and_every_figure_is_explained() -> None:
+def test_every_rule_and_metric_is_documented() -> None:
     page = (ROOT / "docs/operating-http.md").read_text(encoding="utf-8")
     for figure in _ours():
         assert f"`{figure.name}`" in page, figure.name
@@ -253,7 +255,7 @@ async def not_ready(house: House) -> list[str]:
 
 
 class Slow(Screen):
-    """A platform that takes its time to connect, and then may break off."""
+    """A platform that connects slowly and may disconnect."""
 
     def __init__(self) -> None:
         super().__init__(live=Live.EDIT, repeat=Repeat.ALWAYS, live_interval=0.01, burst=1000)
@@ -270,7 +272,7 @@ class Slow(Screen):
         raise Unavailable(msg)
 
 
-async def test_a_platform_that_connects_late_is_named_until_it_has(
+async def test_a_platform_is_reported_until_it_connects(
     tmp_path: Path, model: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.runner.FIRST_CONNECT_SECONDS", 0.01)
@@ -281,7 +283,7 @@ async def test_a_platform_that_connects_late_is_named_until_it_has(
         assert value(await figures(house), "platform_connected", platform="memory") == 0
         slow.connect.set()
         await ready_again(house)
-        slow.broken.set()  # it was connected, but deaf
+        slow.broken.set()  # connected, but without receiving
         await until_named(house, "memory: it is silent although connected")
         slow.connect.set()
         await ready_again(house)
@@ -299,7 +301,7 @@ async def until_named(house: House, problem: str) -> None:
             pass
 
 
-async def test_what_disturbs_a_connected_platform_is_named_while_it_lasts(
+async def test_a_warning_of_a_connected_platform_is_reported_while_it_lasts(
     tmp_path: Path, model: ModelServer
 ) -> None:
     async with gateway(tmp_path, model, **SERVED) as house:
@@ -310,7 +312,7 @@ async def test_what_disturbs_a_connected_platform_is_named_while_it_lasts(
         assert await not_ready(house) == []
 
 
-async def test_a_daemon_that_stops_takes_no_new_turns_and_says_so(
+async def test_a_stopping_daemon_refuses_new_turns_and_reports_it(
     tmp_path: Path, model: ModelServer
 ) -> None:
     patient = GatewaySettings(drain_seconds=60)
@@ -322,7 +324,7 @@ async def test_a_daemon_that_stops_takes_no_new_turns_and_says_so(
         assert (await get(f"{address(house)}livez")) == (200, "ok\n")
 
 
-async def test_a_store_that_takes_nothing_is_named_and_the_loop_still_lives(
+async def test_a_store_that_cannot_write_is_reported_while_the_loop_is_alive(
     tmp_path: Path, model: ModelServer
 ) -> None:
     async with gateway(tmp_path, model, **SERVED) as house:
@@ -336,9 +338,7 @@ async def test_a_store_that_takes_nothing_is_named_and_the_loop_still_lives(
         assert value(found, "platform_connected", platform="memory") == 1
 
 
-async def test_a_disk_with_less_room_than_wanted_is_named(
-    tmp_path: Path, model: ModelServer
-) -> None:
+async def test_low_disk_space_is_reported(tmp_path: Path, model: ModelServer) -> None:
     much = GatewaySettings(drain_seconds=0, disk_low=Size(2**60))
     async with gateway(tmp_path, model, gateway=much, **SERVED) as house:
         (problem,) = await not_ready(house)
@@ -349,7 +349,7 @@ async def test_a_disk_with_less_room_than_wanted_is_named(
         assert await not_ready(house) == []
 
 
-async def test_a_disk_that_fills_up_is_named_until_there_is_room_again(
+async def test_a_full_disk_is_reported_until_space_is_free(
     tmp_path: Path, model: ModelServer
 ) -> None:
     with roomy(tmp_path / "state") as folder:
@@ -368,7 +368,7 @@ async def test_a_disk_that_fills_up_is_named_until_there_is_room_again(
 
 @contextlib.contextmanager
 def roomy(folder: Path) -> Iterator[Path]:
-    """A disk of our own where one may be made, else a folder like any other: the test is the same."""
+    """Yield a separate disk if one can be mounted, else an ordinary folder."""
     folder.mkdir()
     mounted = os.geteuid() == 0 and not os.system(  # noqa: S605 - a path of pytest's
         f"mount -t tmpfs -o size=64m tmpfs {folder} 2>/dev/null"
@@ -383,7 +383,9 @@ def roomy(folder: Path) -> Iterator[Path]:
 # --- the key --------------------------------------------------------------------------------------
 
 
-async def test_a_key_is_made_at_the_first_start_said_once_and_never_shown(tmp_path: Path) -> None:
+async def test_the_api_key_is_created_at_the_first_start_announced_once_and_never_shown(
+    tmp_path: Path,
+) -> None:
     async with Daemon(tmp_path) as daemon:
         key = (tmp_path / "api_key").read_text().strip()
         assert re.fullmatch(r"hf-[\w-]{43}", key)
@@ -399,16 +401,16 @@ async def test_a_key_is_made_at_the_first_start_said_once_and_never_shown(tmp_pa
         ):
             assert (await get(f"{daemon.url}/{path}", **headers))[0] == status, headers
         await daemon.stop()
-        said = [line for line in daemon.said if "key for programs" in line]
+        said = [line for line in daemon.said if "API key was created" in line]
         assert len(said) == 1
         assert "config show --secrets` prints it" in said[0]
         await daemon.start()
-        assert len([line for line in daemon.said if "key for programs" in line]) == 1
+        assert len([line for line in daemon.said if "API key was created" in line]) == 1
         assert (tmp_path / "api_key").read_text().strip() == key
         assert key not in "\n".join(daemon.said)
 
 
-async def test_a_key_that_was_made_is_taken_out_of_what_is_shown(tmp_path: Path) -> None:
+async def test_a_created_api_key_is_redacted(tmp_path: Path) -> None:
     def telling(_: dict[str, Any]) -> Script:
         return f'H T"it is {(tmp_path / "api_key").read_text().strip()}, keep it" F stop D'
 
@@ -417,7 +419,9 @@ async def test_a_key_that_was_made_is_taken_out_of_what_is_shown(tmp_path: Path)
         await house.screen.shows(CHAT, "it is ***, keep it")
 
 
-async def test_a_configured_key_counts_and_none_is_made(tmp_path: Path, model: ModelServer) -> None:
+async def test_a_configured_api_key_is_used_and_none_is_created(
+    tmp_path: Path, model: ModelServer
+) -> None:
     http = HttpSettings(port=0, api_key=Secret("configured-key-of-mine"))
     async with gateway(tmp_path, model, served=True, http=http) as house:
         assert not house.runner.created_api_key
@@ -427,14 +431,14 @@ async def test_a_configured_key_counts_and_none_is_made(tmp_path: Path, model: M
     assert not (tmp_path / "api_key").exists()
 
 
-async def test_without_http_no_key_is_made(tmp_path: Path, model: ModelServer) -> None:
+async def test_without_http_no_api_key_is_created(tmp_path: Path, model: ModelServer) -> None:
     async with gateway(tmp_path, model):
         pass
     assert not (tmp_path / "api_key").exists()
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])  # noqa: S104 - nothing is bound
-def test_a_key_that_was_made_does_not_open_the_door_to_others(tmp_path: Path, host: str) -> None:
+def test_a_created_api_key_does_not_give_access_to_others(tmp_path: Path, host: str) -> None:
     (tmp_path / "api_key").write_text("hf-" + "k" * 43)
     environ = {"HOLDFAST_HOME": str(tmp_path), "HOME": str(tmp_path)}
     report = check(ConfigOptions(None, (f'http.host="{host}"',)), environ, {})

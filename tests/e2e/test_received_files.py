@@ -177,8 +177,8 @@ async def test_missing_files_are_reported_to_the_model_and_the_person(tmp_path: 
         )
         assert (await last_content(house, 1)).splitlines() == [
             "look",
-            "[File notes.txt could not be had: too large (2.4 KB, at most 1 KB).]",
-            "[File gone.txt could not be had: There is no file nowhere.]",
+            "[File notes.txt is not available: too large (2.4 KB, at most 1 KB).]",
+            "[File gone.txt is not available: There is no file nowhere.]",
         ]
         await screen.say(CHAT, "and now?")
         await screen.shows(CHAT, "echo: and now?")
@@ -371,8 +371,8 @@ async def test_without_a_transcription_service_the_model_is_told_so(tmp_path: Pa
     path = PATH.search(asked)
     assert path
     assert asked == (
-        f"[Voice message: {path[0]} (audio/ogg, 3 bytes); it cannot be listened to, because no "
-        "service for that is set up]"
+        f"[Voice message: {path[0]} (audio/ogg, 3 bytes); it cannot be transcribed, because "
+        "no transcription service is configured]"
     )
     assert not any("📎" in each.text for each in screen.messages(CHAT))
 

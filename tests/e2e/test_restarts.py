@@ -84,9 +84,7 @@ async def test_what_could_not_start_is_not_restarted_and_a_stop_wins(tmp_path: P
 
             config.write_text("[gateway]\ndrain_secnds = 3\n")
             printed = await daemon.run("service", "restart")
-            assert printed.startswith(
-                "Running now, and interrupted unless finished in time: 1 task."
-            )
+            assert printed.startswith("Running now, interrupted unless finished in time: 1 task.")
             assert "  · web:chat-1: “hang here” (0 min)\n" in printed
             assert "holdfast: Not restarted, and nothing was interrupted: " in printed
             assert "drain_secnds" in printed
@@ -106,7 +104,7 @@ async def test_what_could_not_start_is_not_restarted_and_a_stop_wins(tmp_path: P
                 await daemon.in_trouble("gateway: restarting")
                 daemon.signal(signal.SIGTERM)
                 await daemon.in_trouble("gateway: stopping")
-            assert "It was told to stop meanwhile, and stops instead." in restart.result()
+            assert "Not restarted: Holdfast was told to stop, and is stopping." in restart.result()
             daemon.signal(signal.SIGTERM)
             assert await daemon.ended() == 0
         assert "starts anew" not in "".join(daemon.said)

@@ -1,4 +1,4 @@
-"""`holdfast selftest`: what it says when all is well, and when something is not."""
+"""`holdfast selftest`: its output for passed and failed trials."""
 
 import json
 from pathlib import Path
@@ -25,14 +25,14 @@ from sessions.values.clock import SystemClock
 
 
 @pytest.mark.timeout(120)
-def test_all_is_well_here_and_nothing_of_the_installation_is_touched(
+def test_all_trials_pass_and_the_installation_is_untouched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "own"))
     monkeypatch.setenv("TELEGRAM_BOT_TOKEN", "no token at all")
     ran = CliRunner().invoke(root, ["selftest", "--json"])
     told = json.loads(ran.stdout)
-    slow = "stopped after"  # how soon is measured elsewhere: this machine may be busy with tests
+    slow = "stopped after"  # the time is tested elsewhere, because this machine may be busy
     wrong = [each for each in told["trials"] if not each["well"] and slow not in each["words"]]
     assert wrong == []
     assert len(told["trials"]) == 14
@@ -40,7 +40,7 @@ def test_all_is_well_here_and_nothing_of_the_installation_is_touched(
     assert not (tmp_path / "own").exists()
 
 
-def test_what_failed_is_counted() -> None:
+def test_failed_trials_are_counted() -> None:
     well, not_well = (
         TrialResult("one", well=True, words="ok"),
         TrialResult("two", well=False, words="lost"),
@@ -49,18 +49,18 @@ def test_what_failed_is_counted() -> None:
     assert summary_line((well,), 1.0) == "All 1 well, in 1 s."
 
 
-async def test_a_gateway_that_does_not_start_is_one_sentence(tmp_path: Path) -> None:
+async def test_a_gateway_that_does_not_start_is_reported_in_one_sentence(tmp_path: Path) -> None:
     async with open_gateway(tmp_path, {}, SystemClock()) as stage:
         stage.home.write_text("a file where the state folder should be")
         with pytest.raises(CannotStart, match=r"does not start here: .*state"):
             await stage.start()
 
 
-# --- what counts as lost and as twice ----------------------------------------------------------
+# --- lost and duplicated answers ---------------------------------------------------------------
 
 
 class Bot:
-    """Speaks to the service as the daemon does, and can do it wrongly."""
+    """A client that calls the service like the daemon, or incorrectly."""
 
     def __init__(self) -> None:
         self.service = FakeTelegram(SystemClock())
@@ -106,7 +106,7 @@ def test_each_question_is_counted(written: list[str], words: str) -> None:
     assert found.well == ("0 lost, 0 answered twice" in words)
 
 
-def test_a_chat_service_goes_wrong_once_and_counts_who_does_not_wait() -> None:
+def test_the_chat_service_injects_one_fault_and_counts_early_calls() -> None:
     bot = Bot()
     bot.service.fail_next_message(1001, ChatFault.TOO_MANY)
     bot.write("one")
@@ -121,12 +121,12 @@ def test_a_chat_service_goes_wrong_once_and_counts_who_does_not_wait() -> None:
     assert (bot.service.visible_texts(1003), bot.broken) == (["three"], 1)
 
 
-def test_an_older_server_knows_no_rich_messages() -> None:
+def test_the_chat_service_rejects_rich_messages_like_an_older_server() -> None:
     bot = Bot()
     bot.write("rich", method="sendRichMessage")
     assert bot.answers[0].startswith(b"404 ")
     assert question_text("a-1") == "tell me [a-1]"
 
 
-async def test_waiting_for_what_never_comes_ends() -> None:
+async def test_waiting_for_a_condition_times_out() -> None:
     assert not await Bot().service.wait_until(lambda: False, 0.01)

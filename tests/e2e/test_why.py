@@ -1,4 +1,4 @@
-"""`holdfast why`, asked at a terminal while the gateway runs and when it does not."""
+"""`holdfast why` with and without a running gateway."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ KEY = f"memory:{CHAT}"
 
 
 class Terminal:
-    """Where the operator asks."""
+    """The operator's terminal."""
 
     def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.home = home
@@ -53,7 +53,7 @@ class Terminal:
             yield house
 
     async def why(self, what: str, code: int = 0) -> str:
-        """What is printed, errors too."""
+        """Return the output, including errors."""
         found = await asyncio.to_thread(CliRunner().invoke, why, [what])
         if found.exception is not None and not isinstance(found.exception, SystemExit):
             assert code
@@ -62,7 +62,7 @@ class Terminal:
         return found.output
 
     async def until(self, what: str, now: str) -> dict[str, Any]:
-        """The one way of this name, once it stands like that."""
+        """Return the report of a message once it contains a text."""
         stands = ""
         for _ in range(100):
             (way,) = await self.data(what)
@@ -100,32 +100,30 @@ def in_a_room(text: str, event: str, sender: Sender, *, addressed: bool = False)
     )
 
 
-async def test_what_was_ignored_or_never_came_is_explained(terminal: Terminal) -> None:
+async def test_ignored_and_unknown_messages_are_explained(terminal: Terminal) -> None:
     screen = a_screen()
     async with ModelServer(talkative) as model, terminal.gateway(model, screen):
         told = await terminal.why("memory:77", code=1)
-        assert "Nothing was received that is called memory:77" in told
-        assert "memory is connected.\nNothing has come from memory yet." in told
+        assert "Nothing is known about memory:77" in told
+        assert "memory is connected.\nNo message from memory has been received yet." in told
         await screen.inject(in_a_room("chatter", "e1", ANN))
         await screen.inject(in_a_room("hey bot", "e2", STRANGER, addressed=True))
         told = await terminal.why("memory:hall")
-        assert told.startswith("memory:hall: nothing waits here\nmessage e2 of memory:hall:u=5\n")
-        assert "now: it was ignored: its sender is not let in. Its text was not kept" in told
-        assert "goes on when: its sender is let in, by access.allow or by holdfast pair" in told
+        assert told.startswith("memory:hall: nothing is waiting\nmessage e2 of memory:hall:u=5\n")
+        assert "now: it was ignored: its sender has no access. Its text was not kept" in told
+        assert "continues when: its sender gets access, by access.allow or by holdfast pair" in told
         assert "message e1 of memory:hall:u=1001" in told
-        assert "it was said in a room and not to the bot" in await terminal.why("e1")
+        assert "in this room the bot was not addressed" in await terminal.why("e1")
         told = await terminal.why("memory:1002", code=1)
-        assert "The last thing from memory came 2" in told
+        assert "The last message from memory arrived 2" in told
         assert "memory:hall:u=5: not allowed\n" in told
         assert told.endswith("memory:hall:u=1001: not addressed")
-        assert "Nothing was received that is called zebra: no chat" in await terminal.why(
-            "zebra", 1
-        )
+        assert "Nothing is known about zebra: no chat" in await terminal.why("zebra", 1)
         told = await terminal.why("pigeon:1", code=1)
         assert "pigeon: pigeon is not configured, or its library is missing." in told
 
 
-async def test_what_waits_says_behind_what_and_what_becomes_of_it(terminal: Terminal) -> None:
+async def test_a_waiting_message_names_its_turn_and_its_end(terminal: Terminal) -> None:
     screen = a_screen()
     busy = GatewaySettings(drain_seconds=0, queue_limit=2)
     async with (
@@ -163,22 +161,24 @@ async def test_what_waits_says_behind_what_and_what_becomes_of_it(terminal: Term
                 direct=True,
             )
         )
-        await terminal.until("m3", "it was taken back before its turn began: its author deleted")
+        await terminal.until("m3", "it was withdrawn before its turn started: its author deleted")
         told = await terminal.why(KEY)
         assert told.startswith(f"{KEY}: 2 messages not answered yet\n")
         running = await terminal.why("m1")
-        assert "now: its turn waits for the model (openai/scripted): request 1, sent 2" in running
-        assert "edited by its author; too late, its turn had begun" in running
+        assert (
+            "now: its turn is waiting for the model (openai/scripted): request 1, sent 2" in running
+        )
+        assert "edited by its author; too late, its turn had started" in running
         waiting = await terminal.why("m2")
-        assert "edited by its author while it waited" in waiting
-        assert "now: it waits behind turn t_" in waiting
+        assert "edited by its author while it was waiting" in waiting
+        assert "now: it is waiting for turn t_" in waiting
         assert "(“please hang”, begun 2" in waiting
-        assert "goes on when: that turn ends by itself, by /stop in the chat" in waiting
+        assert "continues when: that turn ends, or is stopped by /stop in the chat" in waiting
         refused = await terminal.why("m4")
-        assert "not taken: as many messages as gateway.queue_limit allows" in refused
-        assert "notice n_" in refused  # that its sender was told
+        assert "not accepted: gateway.queue_limit messages were already waiting" in refused
+        assert "notice n_" in refused  # the notice to its sender
         (way,) = await terminal.data("m1")
-        assert way["now"].startswith("its turn waits for the model")
+        assert way["now"].startswith("its turn is waiting for the model")
         assert way["goes_on_when"]
         by_turn = await terminal.why(way["turn"]["id"])
         assert by_turn == running
@@ -186,25 +186,25 @@ async def test_what_waits_says_behind_what_and_what_becomes_of_it(terminal: Term
         await screen.say(CHAT, "/stop", sender=ANN, event="m5")
         await screen.shows(CHAT, "⏹ Stopped.")
         stopped = await terminal.why("m1")
-        assert "now: its turn was stopped (somebody said /stop); session s_" in stopped
+        assert "now: its turn was stopped (by /stop); session s_" in stopped
         assert (
-            f"goes on when: /resume in the chat, or holdfast sessions resume {way['session']}"
+            f"continues when: /resume in the chat, or holdfast sessions resume {way['session']}"
             in (stopped)
         )
         held = await terminal.why("m2")
-        assert "now: it is kept, unanswered, with session s_" in held
+        assert "now: it is kept unanswered with session s_" in held
         assert "command /stop m5 of memory:1001" in await terminal.why("m5")
-        assert "now: it was carried out\n" in await terminal.why("m5")
-    assert "it is kept, unanswered" in await terminal.why("m2")  # also when no gateway runs
+        assert "now: it was processed\n" in await terminal.why("m5")
+    assert "it is kept unanswered" in await terminal.why("m2")  # also without a running gateway
 
 
-async def test_an_answer_that_is_held_up_says_by_what(terminal: Terminal) -> None:
+async def test_a_delayed_answer_names_the_cause(terminal: Terminal) -> None:
     screen = a_screen()
     async with ModelServer(talkative) as model:
         async with terminal.gateway(model, screen) as house:
             await screen.say(CHAT, "hello", sender=ANN, event="m1")
             await screen.shows(CHAT, "echo: hello")
-            answered = await terminal.until("m1", "it was answered, and the answer delivered 2")
+            answered = await terminal.until("m1", "it was answered; the answer was delivered 2")
             assert answered["goes_on_when"] is None
             (answer,) = answered["items"]
             assert "message m1 of memory:1001" in await terminal.why(answer["id"])
@@ -217,5 +217,5 @@ async def test_an_answer_that_is_held_up_says_by_what(terminal: Terminal) -> Non
             await house.crash()
         await asyncio.sleep(0)
         told = await terminal.why("m2")
-        assert "no gateway runs on this state folder" in told
-        assert "goes on when: the gateway runs again" in told
+        assert "no gateway is running on this state folder" in told
+        assert "continues when: the gateway is started" in told

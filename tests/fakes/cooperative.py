@@ -16,10 +16,12 @@ from tests.fakes.model_script import Head, Step, call_delta, reasoning, steps, t
 
 Pieces = Callable[[str], Sequence[str]]
 
-_QUOTED = re.compile(r"What arrived of it ends with:\n«(.*?)»\nGo on exactly there: ", re.DOTALL)
-_BEGIN = re.compile(r"start by repeating its last words, «(.*?)», to the letter", re.DOTALL)
+_QUOTED = re.compile(
+    r"The part that arrived ends with:\n«(.*?)»\nContinue exactly there: ", re.DOTALL
+)
+_BEGIN = re.compile(r"start by repeating these last words verbatim, «(.*?)», and then", re.DOTALL)
 _DRAFT = re.compile(
-    r"was kept as draft (d[0-9a-f]{6}) .*?It ends with:\n«(.*?)»\nContinue with ", re.DOTALL
+    r"was kept as draft (d[0-9a-f]{6}) .*?The draft ends with:\n«(.*?)»\nContinue with ", re.DOTALL
 )
 _SHOWN = "The text above was already shown; do not repeat it"
 

@@ -82,16 +82,16 @@ class Newcomer:
             seat.types(f"  {TOKEN[:half]}\n{TOKEN[half:]} \n")  # as a narrow window breaks it
             await seat.sees(f"✓ This is @{BOT_NAME}")
             await seat.sees("✓ openai/scripted answers")
-            await seat.sees("Start it now, in this terminal")
+            await seat.sees("Start it now in this terminal")
             seat.types("\n" if start else "no\n")
-            await seat.sees(r"✓ .*holdfast\.toml is written, and works")
+            await seat.sees(r"✓ .*holdfast\.toml is written and valid")
             if start:
                 await self.becomes_owner(seat)
                 await seat.sees(rf"✓ You are the owner: Ada L\. \(telegram:{OWNER}\)")
                 await self.is_answered()
                 seat.types("\x03")
             else:
-                await seat.sees("Start it: .*holdfast run")
+                await seat.sees("Start Holdfast with: .*holdfast run")
             assert await seat.ends() == 0, seat.screen
             assert TOKEN[:half] not in seat.screen, seat.screen
         return time.monotonic() - began

@@ -92,7 +92,7 @@ class Model:
 
 def rest_of_story(asked: Asked) -> Answer:
     told = [each["content"] for each in asked.messages if each["role"] == "assistant"]
-    if "to the letter" in asked.last_user_text:
+    if "verbatim" in asked.last_user_text:
         return rest_of([Answer(STORY)], asked)
     return Answer(STORY[len("".join(told)) :])
 

@@ -96,7 +96,7 @@ async def installed(town: Town) -> str:
     assert "enable holdfast.service" in dry
     await town.run("test", "!", "-e", "/etc/systemd/system/holdfast.service")
     said = await town.holdfast("service", "install", env=town.environ)
-    assert "Holdfast is a service now" in said, said
+    assert "Holdfast is installed as a service" in said, said
     found = await town.shown()
     assert "telegram" in found["StatusText"], found
     verified = await town.run(
@@ -128,7 +128,7 @@ async def answers(town: Town) -> str:
     assert "/enter/" in await town.holdfast("link")
     assert "telegram:1001" in await town.holdfast("sessions", "list")
     refused = await town.holdfast("run", code=1)
-    assert "belongs to the service of this machine" in refused, refused
+    assert "belongs to this machine's service" in refused, refused
     return "a message, /livez, and root's `status`, `link`, `sessions list`"
 
 
@@ -294,7 +294,7 @@ async def of_a_user(town: Town) -> str:
     said = await town.run(*command, "install", code=1, env=env)
     assert "needs root" in said, said
     said = await town.run(*command, "install", "--user", env=env)
-    assert "Holdfast is a service now" in said, said
+    assert "Holdfast is installed as a service" in said, said
     await town.is_answered()
     assert "telegram" in await town.run(*command, "status", env={"HOME": env["HOME"]})
     await town.run(*command, "restart", env={"HOME": env["HOME"]})

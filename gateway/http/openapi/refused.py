@@ -117,7 +117,7 @@ def answer_responses() -> list[ResponseSpec]:
     state = (SESSION_STATE, _SHOULD_RETRY)
     broken = endings.turn_failed("the log says why", 500)
     waits = [endings.INTERRUPTED, endings.NOT_STARTED]
-    spent = failures.over_budget("the limit of $20.00 a day for everybody here is used up", 3600)
+    spent = failures.over_budget("the limit of $20.00 a day for everyone is used up", 3600)
     busy = [failures.too_many_messages(20), endings.QUEUE_FULL, spent]
     return _merge_responses(
         authorized_responses(),

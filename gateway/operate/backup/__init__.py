@@ -1,8 +1,8 @@
-"""A whole state in one file, and back: `holdfast backup` and `holdfast restore`.
+"""Backups: the whole state in one archive, for `holdfast backup` and `holdfast restore`.
 
-contents    what of a state folder belongs into a backup, and what may come out of one
-manifest    what a backup says of itself
-writing     makes a file; reading: checks one and unpacks it
-swap        puts a new state in the place of an old one, whole or not at all
-restoring   all of it in order
+contents   Sans-IO: which files belong in a backup, and which names an archive may contain
+manifest   the archive's table of contents, its last member
+writing    copies the database and the state folder into an archive
+reading    verifies an archive and unpacks it into an empty folder
+restoring  prepares a backup and swaps it in; `gateway.process.state_swap` does the moves
 """

@@ -1,4 +1,4 @@
-"""Sans-IO: what of a state folder belongs into a backup, and what may come out of one."""
+"""Sans-IO: which files belong in a backup, and which archive members may be unpacked."""
 
 import posixpath
 import re
@@ -7,7 +7,7 @@ from collections.abc import Collection
 DATABASE_NAME = "database.db"
 MANIFEST_NAME = "holdfast-backup.json"
 STATE_PREFIX = "state/"
-"""The names in an archive: the database, what the archive says of itself, and the state folder."""
+"""Names in an archive: the database, the manifest, and the prefix of the state folder's files."""
 
 
 _EXCLUDED = re.compile(
@@ -18,17 +18,17 @@ _SECRET_NAME = re.compile(r"key|secret|token|credential|passw|\.env|\.toml|\.pem
 
 
 def is_excluded(name: str) -> bool:
-    """Whether something in the state folder belongs to this place, not to the state."""
+    """Return True for files of this installation, such as locks, that no backup contains."""
     return _EXCLUDED.fullmatch(name) is not None
 
 
 def is_secret(name: str) -> bool:
-    """Whether something in the state folder opens doors; only its own name counts."""
+    """Return True if the name of an entry of the state folder suggests a secret."""
     return _SECRET_NAME.search(name) is not None
 
 
 def is_escaping_link(name: str, target: str) -> bool:
-    """Whether a link leads out of the folder of the state folder in which it stands."""
+    """Return True if a link points outside the top-level folder that contains the link."""
     if posixpath.isabs(target):
         return True
     parts = name.split("/")
@@ -37,9 +37,10 @@ def is_escaping_link(name: str, target: str) -> bool:
 
 
 def rejection_reason(name: str, kind: str, target: str, earlier_links: Collection[str]) -> str:
-    """Say what is wrong with something in an archive; empty when it may be unpacked.
+    """Return why an archive member must not be unpacked; empty if it may be.
 
-    `kind` is `file`, `folder` or `link`, or anything else; `links` are those that came before.
+    `kind` is `file`, `folder`, `link` or anything else; `earlier_links` are the links unpacked so
+    far.
     """
     if kind not in {"file", "folder", "link"}:
         return "is neither a file nor a folder nor a link"
@@ -48,11 +49,11 @@ def rejection_reason(name: str, kind: str, target: str, earlier_links: Collectio
     inside = name.removeprefix(STATE_PREFIX)
     parts = inside.split("/")
     if inside == name or any(part in {"", ".", ".."} for part in parts) or "\0" in name:
-        return "lies outside the state folder"
+        return "is outside the state folder"
     if is_excluded(parts[0]):
-        return "has a name that no backup holds"
+        return "has a name that no backup contains"
     if any("/".join(parts[:end]) in earlier_links for end in range(1, len(parts))):
-        return "lies behind a link"
+        return "is inside a linked folder"
     if kind == "link" and is_escaping_link(inside, target):
-        return "is a link that leads out of its folder"
+        return "is a link that points outside its folder"
     return ""

@@ -1,4 +1,4 @@
-"""What a backup says of itself; it is the last thing in the archive, so a cut one has none."""
+"""The manifest of a backup: the archive's last member, so a truncated archive has none."""
 
 import json
 
@@ -10,11 +10,11 @@ FORMAT_VERSION = 1
 
 
 class InvalidBackup(HoldfastError):
-    """This is no backup of Holdfast, or a damaged one."""
+    """The file is not a Holdfast backup, or it is damaged."""
 
 
 class BackupMember(msgspec.Struct, frozen=True):
-    """Something in the archive; of a link it is its target that has size and digest."""
+    """A member of the archive; size and digest of a link are those of its target path."""
 
     name: str
     kind: str  # "file", "folder", "link"
@@ -23,13 +23,13 @@ class BackupMember(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """All that must be known before a backup is restored."""
+    """Everything needed to check a backup before it is restored."""
 
-    version: str  # of the program
-    schema: str  # the step of the database
-    engine: str  # where its rows came from: "sqlite", "postgresql"
+    version: str  # of Holdfast
+    schema: str  # database revision
+    engine: str  # source of the rows: "sqlite" or "postgresql"
     made_at: str  # RFC 3339
-    home: str  # the state folder; some rows name files in it
+    home: str  # the state folder; some rows contain paths below it
     secrets: bool
     members: tuple[BackupMember, ...]
     left_out: tuple[str, ...] = ()
@@ -37,19 +37,19 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    """Write it down; a file's name need not be UTF-8, so all signs are escaped."""
+    """Encode a manifest as ASCII JSON, because file names need not be valid UTF-8."""
     return json.dumps(msgspec.to_builtins(manifest), indent=1).encode()
 
 
 def decode_manifest(text: bytes) -> Manifest:
-    """Read it; raises `InvalidBackup`, or `ConfigError` when a newer version wrote it."""
+    """Decode a manifest; raise `InvalidBackup`, or `ConfigError` if a newer version wrote it."""
     try:
         found = json.loads(text)
         newer = found["format"] > FORMAT_VERSION
         if not newer:
             return msgspec.convert(found, Manifest)
     except (ValueError, KeyError, TypeError) as error:
-        msg = "what it says of itself cannot be read"
+        msg = "its manifest cannot be read"
         raise InvalidBackup(msg) from error
     msg = "was written by a newer version of Holdfast; install that version"
     raise ConfigError(msg)

@@ -1,7 +1,7 @@
-"""Checks a backup from its first byte to its last, and unpacks it into an empty folder.
+"""Verifies a backup and unpacks it into an empty folder.
 
-Nothing of an archive is believed: each name, link and digest is looked at before it counts, and
-files are made one by one here, none over another.
+The archive is untrusted: every name, link and digest is checked first, and each file is created
+exclusively, so no member overwrites another.
 """
 
 import gzip
@@ -27,12 +27,12 @@ _ARCHIVE_ERRORS = (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error)
 
 
 def verify(file: Path) -> Manifest:
-    """Read all of a backup; raises `InvalidBackup` with what is wrong."""
+    """Read a whole backup and check it; raise `InvalidBackup` with the first problem."""
     return _read(file, None)
 
 
 def unpack(file: Path, folder: Path) -> Manifest:
-    """Put what a backup holds into a folder of this process alone; raises as `verify` does."""
+    """Unpack a backup into a private folder, with the same checks and errors as `verify`."""
     return _read(file, folder)
 
 
@@ -41,7 +41,7 @@ def _read(file: Path, folder: Path | None) -> Manifest:
         with tarfile.open(file, "r|*", encoding="utf-8", errors="surrogateescape") as archive:
             return _check_members(_ArchiveReader(archive, folder))
     except _ARCHIVE_ERRORS as error:
-        msg = f"{file} is no backup of Holdfast, or a damaged one: {error}."
+        msg = f"{file} is not a Holdfast backup, or it is damaged: {error}."
         raise InvalidBackup(msg) from error
     except InvalidBackup as error:
         msg = f"{file} cannot be restored: {error}."
@@ -57,22 +57,22 @@ def _read(file: Path, folder: Path | None) -> Manifest:
 def _check_members(reader: "_ArchiveReader") -> Manifest:
     found = {member.name: member for member in reader.read_members()}
     if reader.manifest is None:
-        msg = "it ends before its end"
+        msg = "it is truncated"
         raise InvalidBackup(msg)
     manifest = decode_manifest(reader.manifest)
     expected = {member.name: member for member in manifest.members}
     for name in (*expected, *found):
         if expected.get(name) != found.get(name):
-            msg = f"{_printable(name)} is not as it was when the backup was made"
+            msg = f"{_printable(name)} has changed since the backup was made"
             raise InvalidBackup(msg)
     if DATABASE_NAME not in found:
-        msg = "it holds no database"
+        msg = "it contains no database"
         raise InvalidBackup(msg)
     return manifest
 
 
 class _ArchiveReader:
-    """Goes through an archive once."""
+    """Single pass over an archive."""
 
     def __init__(self, archive: tarfile.TarFile, folder: Path | None) -> None:
         self._archive = archive
@@ -82,17 +82,17 @@ class _ArchiveReader:
         self.manifest: bytes | None = None
 
     def read_members(self) -> Iterator[BackupMember]:
-        """Give what stands in it, each checked, and put into the folder."""
+        """Yield each member after checking it and unpacking it into the folder, if there is one."""
         for info in self._archive:
             kind = _member_kind(info)
             if self.manifest is not None:
-                msg = "something stands behind its end"
+                msg = "it has data after its end"
                 raise InvalidBackup(msg)
-            wrong = rejection_reason(info.name, kind, info.linkname, self._links)
-            if not wrong and info.name in self._seen_names:
-                wrong = "is there twice"
-            if wrong:
-                msg = f"{_printable(info.name)} {wrong}"
+            reason = rejection_reason(info.name, kind, info.linkname, self._links)
+            if not reason and info.name in self._seen_names:
+                reason = "appears twice"
+            if reason:
+                msg = f"{_printable(info.name)} {reason}"
                 raise InvalidBackup(msg)
             self._seen_names.add(info.name)
             if info.name == MANIFEST_NAME:
@@ -103,7 +103,7 @@ class _ArchiveReader:
     def _read_manifest(self, info: tarfile.TarInfo) -> bytes:
         source = self._archive.extractfile(info)
         if source is None or info.size > _MAX_MANIFEST_BYTES:
-            msg = "what it says of itself cannot be read"
+            msg = "its manifest cannot be read"
             raise InvalidBackup(msg)
         return source.read()
 
@@ -115,9 +115,9 @@ class _ArchiveReader:
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if kind == "link":
             self._links.add(info.name.removeprefix(STATE_PREFIX))
-            there = os.fsencode(info.linkname)
-            digest.update(there)
-            size = len(there)
+            link_target = os.fsencode(info.linkname)
+            digest.update(link_target)
+            size = len(link_target)
             if target:
                 target.symlink_to(info.linkname)
         elif kind == "folder":
@@ -132,7 +132,7 @@ class _ArchiveReader:
         self, info: tarfile.TarInfo, target: Path | None, digest: "hashlib._Hash"
     ) -> int:
         source = self._archive.extractfile(info)
-        assert source is not None  # noqa: S101 - it is a file
+        assert source is not None  # noqa: S101 - regular file
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(target, flags, 0o600) if target else None
         try:
@@ -167,4 +167,4 @@ def _member_kind(info: tarfile.TarInfo) -> str:
 
 
 def _printable(name: str) -> str:
-    return "".join(sign if sign.isprintable() else "?" for sign in name)[:200]
+    return "".join(character if character.isprintable() else "?" for character in name)[:200]

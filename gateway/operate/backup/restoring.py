@@ -1,4 +1,4 @@
-"""Restores a backup: everything is unpacked, brought up to date and checked before it counts."""
+"""Restores a backup: unpack, upgrade and check first, then swap the state in one step."""
 
 import datetime as dt
 import os
@@ -33,42 +33,42 @@ from sessions.store.migrations import REVISIONS
 
 
 class PreparedRestore(msgspec.Struct, frozen=True, kw_only=True):
-    """A backup that is unpacked, sound and ready to take the place of what is there."""
+    """A backup that is unpacked, checked and ready to replace the current state."""
 
     manifest: Manifest
     ended_work: ClosedWork
     home: Path
     location: DatabaseLocation
-    aside_name: str  # the name under which what is there is kept
-    replaces_state: bool  # there is something
+    aside_name: str  # new name of the current state
+    replaces_state: bool  # the state folder or database is not empty
 
     @property
     def database(self) -> Path:
-        """The file with its database."""
+        """Database file of the unpacked backup."""
         return work_folder(self.home) / "new" / DATABASE_NAME
 
     @property
     def aside_location(self) -> str:
-        """Where what is there goes, for people."""
+        """Destination of the current state, for messages."""
         if self.location.file is None:
             return f"{self.home / self.aside_name} and the schema {self.schema} of {self.location.name}"
         return str(self.home / self.aside_name)
 
     @property
     def schema(self) -> str:
-        """Where the tables of PostgreSQL go."""
+        """PostgreSQL schema that keeps the current tables."""
         return self.aside_name.replace("-", "_").lower()
 
 
 def prepare_restore(
     file: Path, home: Path, store_url: str, now: int, *, moved: bool
 ) -> PreparedRestore:
-    """Unpack and check a backup; nothing that is in use is touched. The caller holds the lock.
+    """Unpack and check a backup without touching the current state; the caller holds the lock.
 
-    `moved`: nothing ran since it was made, so what was open in it goes on. Raises `InvalidBackup`,
-    `CannotStart`, or `ConfigError` when a newer version made it.
+    With `moved`, nothing ran since the backup was made, so its unfinished work continues. Raises
+    `InvalidBackup`, `CannotStart`, or `ConfigError` if a newer version made the backup.
     """
-    where = parse_url(store_url)
+    location = parse_url(store_url)
     work = work_folder(home)
     shutil.rmtree(work, ignore_errors=True)
     try:
@@ -81,18 +81,18 @@ def prepare_restore(
         manifest = unpack(file, work / "new")
         database = work / "new" / DATABASE_NAME
         _check_version(file, manifest)
-        over = _upgrade_database(file, database, manifest, home, now, moved=moved)
-        if where.file is None:
-            copying.check_unused(where)
+        ended_work = _upgrade_database(file, database, manifest, home, now, moved=moved)
+        if location.file is None:
+            copying.check_unused(location)
         aside = _choose_aside_name(home, now)
         ready = True
         return PreparedRestore(
             manifest=manifest,
-            ended_work=over,
+            ended_work=ended_work,
             home=home,
-            location=where,
+            location=location,
             aside_name=aside,
-            replaces_state=_has_state(home, where),
+            replaces_state=_has_state(home, location),
         )
     finally:
         if not ready:
@@ -109,29 +109,29 @@ def _check_version(file: Path, manifest: Manifest) -> None:
 
 
 def discard_prepared(home: Path) -> None:
-    """Forget what was prepared."""
+    """Delete the unpacked files."""
     shutil.rmtree(work_folder(home), ignore_errors=True)
 
 
 def apply_restore(prepared: PreparedRestore) -> None:
-    """Let it take the place of what is there, which is moved aside."""
-    home, where = prepared.home, prepared.location
+    """Move the current state aside and the prepared state into its place."""
+    home, location = prepared.home, prepared.location
     try:
-        if where.file:
-            moves = list(_database_moves(where.file, prepared))
+        if location.file:
+            moves = list(_database_moves(location.file, prepared))
         else:
-            copying.replace_contents(where, prepared.database, prepared.schema)
+            copying.replace_contents(location, prepared.database, prepared.schema)
             moves = []
         apply_moves(home, [*moves, *_folder_moves(prepared)])
     except OSError as error:
-        msg = f"The backup cannot be put into {home}: {error.strerror} ({error.filename})."
+        msg = f"The backup cannot be moved to {home}: {error.strerror} ({error.filename})."
         raise CannotStart(msg) from error
 
 
 def _upgrade_database(
     file: Path, database: Path, manifest: Manifest, home: Path, now: int, *, moved: bool
 ) -> ClosedWork:
-    """Check the database and bring it to this version, this place and this moment."""
+    """Check the unpacked database, upgrade it, and adapt its paths and unfinished work."""
     copy = copying.sqlite_location(database)
     try:
         copying.check_integrity(database)
@@ -145,9 +145,9 @@ def _upgrade_database(
         remove_writer_rows(connection)
         if manifest.home != str(home):
             rewrite_upload_paths(connection, f"{manifest.home}/", f"{home}/")
-        over = ClosedWork() if moved else close_open_work(connection, now)
+        ended_work = ClosedWork() if moved else close_open_work(connection, now)
     copying.merge_wal(database)
-    return over
+    return ended_work
 
 
 def _choose_aside_name(home: Path, now: int) -> str:
@@ -159,40 +159,40 @@ def _choose_aside_name(home: Path, now: int) -> str:
     return name
 
 
-def _has_state(home: Path, where: DatabaseLocation) -> bool:
+def _has_state(home: Path, location: DatabaseLocation) -> bool:
     if any(not is_excluded(name) for name in os.listdir(home)):  # noqa: PTH208 - names only
         return True
-    return where.file.exists() if where.file else copying.has_tables(where)
+    return location.file.exists() if location.file else copying.has_tables(location)
 
 
 def _database_moves(file: Path, prepared: PreparedRestore) -> Iterator[Move]:
-    inside = file.parent == prepared.home
+    is_inside = file.parent == prepared.home
     for ending in SQLITE_FILE_SUFFIXES:
-        there = file.with_name(file.name + ending)
-        if not there.exists():
+        existing = file.with_name(file.name + ending)
+        if not existing.exists():
             continue
-        if inside:
-            aside = prepared.home / prepared.aside_name / there.name
+        if is_inside:
+            aside = prepared.home / prepared.aside_name / existing.name
         else:
             aside = file.with_name(f"{file.name}.{prepared.aside_name}{ending}")
-        yield Move(str(there), str(aside))
+        yield Move(str(existing), str(aside))
     new = prepared.database
-    if not inside:  # it may be on another disk, and must come in by a rename
+    if not is_inside:  # may be on another disk, but the swap must be a rename
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        beside = file.with_name(f".{file.name}.restoring")
-        beside.unlink(missing_ok=True)
-        shutil.copy2(new, beside)
-        descriptor = os.open(beside, os.O_RDONLY)
+        staged = file.with_name(f".{file.name}.restoring")
+        staged.unlink(missing_ok=True)
+        shutil.copy2(new, staged)
+        descriptor = os.open(staged, os.O_RDONLY)
         os.fsync(descriptor)
         os.close(descriptor)
-        new = beside
+        new = staged
     yield Move(str(new), str(file))
 
 
 def _folder_moves(prepared: PreparedRestore) -> Iterator[Move]:
     home, new = prepared.home, work_folder(prepared.home) / "new" / STATE_PREFIX
     for name in sorted(os.listdir(home)):  # noqa: PTH208 - names only
-        # A secret that the backup does not hold stays.
+        # A backup without secrets leaves the current secrets in place.
         if is_excluded(name) or (is_secret(name) and not prepared.manifest.secrets):
             continue
         if is_database_file(home / name, prepared.location.file):

@@ -1,7 +1,7 @@
-"""Makes a backup: everything into one file, which has its name only when it is whole and checked.
+"""Writes a backup: one archive that gets its final name only after it was verified.
 
-The database goes first: what it names lies in the folders when they are read. Files may change
-while they are read: of each as much is taken as it held when it was opened.
+The database is copied first, so the folders read afterwards contain every file it refers to. Files
+may change while they are read; each is stored with the size it had when it was opened.
 """
 
 import contextlib
@@ -34,26 +34,25 @@ from sessions.store import copy
 from sessions.store.engine import is_database_file, parse_url
 
 _CHUNK_BYTES = 1 << 20
-_COMPRESSION_LEVEL = (
-    3  # most of a workspace is text; higher ones take several times as long for little
-)
+_COMPRESSION_LEVEL = 3
+"""Higher levels take several times as long and save little, because workspaces are mostly text."""
 
 
 class BackupSource(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be backed up."""
+    """The state to back up."""
 
     home: Path
-    store_url: str  # its URL
+    store_url: str
     version: str
     made_at: str
     include_secrets: bool = False
 
 
 def write_backup_file(source: BackupSource, target: Path, *, force: bool = False) -> Manifest:
-    """Make a backup under a name that nothing has, or, by force, in place of what has it."""
+    """Write and verify a backup file; replace an existing file only with `force`."""
     _check_target(target.resolve(), source.home.resolve())
     if target.exists() and not force:
-        msg = f"{target} is there already; give another name, or --force to replace it."
+        msg = f"{target} already exists. Choose another name, or use --force to overwrite it."
         raise CannotStart(msg)
     try:
         with _partial_file(target) as (partial, stream, work):
@@ -64,11 +63,11 @@ def write_backup_file(source: BackupSource, target: Path, *, force: bool = False
             if force:
                 partial.replace(target)
             else:
-                os.link(partial, target)  # unlike a rename it replaces nothing
+                os.link(partial, target)  # unlike a rename, never overwrites a file
                 partial.unlink()
             _sync_folder(target.absolute().parent)
     except FileExistsError:
-        msg = f"{target} is there already; give another name, or --force to replace it."
+        msg = f"{target} already exists. Choose another name, or use --force to overwrite it."
         raise CannotStart(msg) from None
     except OSError as error:
         msg = f"The backup cannot be written to {target}: {error.strerror or error}."
@@ -77,20 +76,20 @@ def write_backup_file(source: BackupSource, target: Path, *, force: bool = False
 
 
 def _check_target(target: Path, home: Path) -> None:
-    """A backup must not take itself in."""
+    """Raise `CannotStart` if the backup would contain itself."""
     if target.is_relative_to(home) and target.parent not in {home, home / "backups"}:
-        msg = f"{target} lies in what is backed up; give a place outside of {home}."
+        msg = f"{target} is inside the state folder. Choose a place outside {home}."
         raise CannotStart(msg)
 
 
 def write_backup(
     source: BackupSource, stream: BinaryIO, work_folder: Path, *, compressed: bool = True
 ) -> Manifest:
-    """Write a backup into a stream; `work` is a folder with room for the database."""
-    where = parse_url(source.store_url)
+    """Write a backup to a stream; `work_folder` needs space for a copy of the database."""
+    location = parse_url(source.store_url)
     database = work_folder / DATABASE_NAME
     os.close(os.open(database, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    schema = copy.copy_database(where, database)
+    schema = copy.copy_database(location, database)
     copy.check_integrity(database)
     outer = (
         gzip.GzipFile(fileobj=stream, mode="wb", compresslevel=_COMPRESSION_LEVEL)
@@ -104,7 +103,7 @@ def write_backup(
     manifest = Manifest(
         version=source.version,
         schema=schema,
-        engine="sqlite" if where.file else "postgresql",
+        engine="sqlite" if location.file else "postgresql",
         made_at=source.made_at,
         home=str(source.home),
         secrets=source.include_secrets,
@@ -121,7 +120,7 @@ def write_backup(
 
 @contextlib.contextmanager
 def _partial_file(target: Path) -> Iterator[tuple[Path, BinaryIO, Path]]:
-    """Give a file and a folder beside the target; what a dead process left there is used again."""
+    """Yield a partial file and a work folder beside the target; leftovers are reused."""
     partial = target.with_name(f".{target.name}.part")
     work = target.with_name(f".{target.name}.work")
     descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -149,18 +148,18 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-# --- what goes into it ---------------------------------------------------------------------------
+# --- the members ---------------------------------------------------------------------------------
 
 
 def _add_state(archive: "_ArchiveWriter", source: BackupSource) -> Iterator[str]:
-    """Add what lies in the state folder; gives what is left out, and why."""
+    """Add the state folder; yield each entry that is left out, with the reason."""
     home = source.home
     database = parse_url(source.store_url).file
     for entry in sorted(os.scandir(home), key=lambda entry: entry.name) if home.is_dir() else ():
         if is_excluded(entry.name) or is_database_file(Path(entry.path), database):
             continue
         if is_secret(entry.name) and not source.include_secrets:
-            yield f"{entry.name}: a secret (--secrets takes it in)"
+            yield f"{entry.name}: a secret (--secrets includes it)"
         elif entry.is_dir(follow_symlinks=False):
             yield from _add_folder(archive, home, entry.name)
         else:
@@ -178,18 +177,18 @@ def _open_folder(path: Path) -> Iterator[int]:
 
 
 def _add_folder(archive: "_ArchiveWriter", home: Path, name: str) -> Iterator[str]:
-    troubles: list[OSError] = []
-    # By descriptors: an agent may put a link in the place of a folder at any moment.
-    for root, folders, files, descriptor in os.fwalk(home / name, onerror=troubles.append):
+    errors: list[OSError] = []
+    # Use descriptors, because an agent may replace a folder by a link at any moment.
+    for root, folders, files, descriptor in os.fwalk(home / name, onerror=errors.append):
         inside = os.path.relpath(root, home)
         folders.sort()
         archive.add_folder(STATE_PREFIX + inside, os.fstat(descriptor))
-        links = [each for each in folders if _is_link(each, descriptor)]
-        for each in sorted((*files, *links)):
-            yield from _add_entry(archive, f"{inside}/{each}", each, descriptor)
-    for trouble in troubles:
-        if not isinstance(trouble, FileNotFoundError):
-            yield f"{os.path.relpath(str(trouble.filename), home)}: {trouble.strerror}"
+        links = [folder for folder in folders if _is_link(folder, descriptor)]
+        for file in sorted((*files, *links)):
+            yield from _add_entry(archive, f"{inside}/{file}", file, descriptor)
+    for error in errors:
+        if not isinstance(error, FileNotFoundError):
+            yield f"{os.path.relpath(str(error.filename), home)}: {error.strerror}"
 
 
 def _is_link(name: str, folder: int) -> bool:
@@ -205,7 +204,7 @@ def _add_entry(archive: "_ArchiveWriter", path: str, name: str, folder: int) -> 
         if stat.S_ISLNK(found.st_mode):
             target = os.readlink(name, dir_fd=folder)
             if is_escaping_link(path, target):
-                yield f"{path}: a link that leads out of its folder"
+                yield f"{path}: a link that points outside its folder"
             else:
                 archive.add_link(STATE_PREFIX + path, target, found)
         elif stat.S_ISREG(found.st_mode):
@@ -213,7 +212,7 @@ def _add_entry(archive: "_ArchiveWriter", path: str, name: str, folder: int) -> 
             with open(os.open(name, flags, dir_fd=folder), "rb") as file:  # noqa: PTH123 - a descriptor
                 archive.add_file(STATE_PREFIX + path, file, os.fstat(file.fileno()))
     except FileNotFoundError:
-        return  # somebody removed it: it is no part of this moment
+        return  # removed meanwhile
     except OSError as error:
         if archive.write_failed:
             raise
@@ -222,12 +221,12 @@ def _add_entry(archive: "_ArchiveWriter", path: str, name: str, folder: int) -> 
 
 class _Readable(Protocol):
     def read(self, size: int, /) -> bytes:
-        """Read on."""
+        """Read up to `size` bytes."""
         ...
 
 
 class _SizedReader:
-    """Reads exactly so many bytes of a file, whatever becomes of it meanwhile."""
+    """Reads exactly the given number of bytes, even if the file shrinks or grows meanwhile."""
 
     def __init__(self, file: _Readable, size: int) -> None:
         self._file = file
@@ -239,14 +238,14 @@ class _SizedReader:
         piece = b""
         while len(piece) < wanted and (more := self._file.read(wanted - len(piece))):
             piece += more
-        piece = piece.ljust(wanted, b"\0")  # it was cut while it was read
+        piece = piece.ljust(wanted, b"\0")  # the file was truncated meanwhile
         self._remaining_bytes -= wanted
         self.digest.update(piece)
         return piece
 
 
 class _ArchiveWriter:
-    """A tar archive that is written from its beginning to its end, and notes what goes in."""
+    """A sequentially written tar archive with a list of its members."""
 
     def __init__(self, stream: BinaryIO | gzip.GzipFile) -> None:
         self._tar = tarfile.open(  # noqa: SIM115 - closed by `close`
@@ -259,12 +258,12 @@ class _ArchiveWriter:
         )
         self.members: list[BackupMember] = []
         self.write_failed = False
-        """Whether an error came from the archive itself, not from what was read."""
+        """True if an error came from writing the archive, not from reading a source file."""
 
     def add_file(
         self, name: str, source: _Readable, state: os.stat_result | None, size: int = 0
     ) -> None:
-        """Add a file as large as it is now."""
+        """Add a file with its current size."""
         size = state.st_size if state else size
         measured = _SizedReader(source, size)
         info = _tar_info(name, state, tarfile.REGTYPE)
@@ -278,19 +277,19 @@ class _ArchiveWriter:
         self._record_member(name, "folder", 0, hashlib.sha256().hexdigest())
 
     def add_link(self, name: str, target: str, state: os.stat_result) -> None:
-        """Add a link as it is."""
+        """Add a symbolic link without following it."""
         info = _tar_info(name, state, tarfile.SYMTYPE)
         info.linkname = target
         self._add_member(info)
-        there = os.fsencode(target)
-        self._record_member(name, "link", len(there), hashlib.sha256(there).hexdigest())
+        link_target = os.fsencode(target)
+        self._record_member(name, "link", len(link_target), hashlib.sha256(link_target).hexdigest())
 
     def close(self) -> None:
-        """Write the end."""
+        """Write the end of the archive."""
         self._tar.close()
 
     def _add_member(self, info: tarfile.TarInfo, source: _SizedReader | None = None) -> None:
-        self.write_failed = True  # until it is known better
+        self.write_failed = True  # until the write has succeeded
         self._tar.addfile(info, source)
         self.write_failed = False
 

@@ -1,6 +1,14 @@
-"""The command `holdfast`: one file per group of commands, loaded when it is used.
+"""The `holdfast` command: one module per group of commands, imported on first use.
 
-What every start of the program pays for is imported here: click, and nothing of ours that is slow.
+Every command pays for the imports of this module, so it imports click and nothing slow.
+
+    common, platforms      shared options, store access and output; the platform helpers of `config`
+    run, chat, terminal, remote
+                           the daemon, and the chat in a terminal with or without one
+    daemon, pair, sessions, restarting
+                           commands that talk to the running daemon
+    why, doctor, selftest, db, backup, config, setup, service
+                           diagnosis, maintenance and installation
 """
 
 import sys
@@ -14,49 +22,49 @@ from sessions.values.spelling import did_you_mean
 COMMANDS = {
     "run": ("run", "Start the gateway."),
     "chat": ("chat", "Talk to the agent in this terminal."),
-    "setup": ("setup", "Set it up: asks for what it needs, and checks it."),
+    "setup": ("setup", "Ask for everything needed, check it, and write the configuration."),
     "link": ("daemon", "Print a one-time link to the web page."),
-    "status": ("daemon", "Say how the running gateway is."),
-    "service": ("service", "Run the gateway as a service of systemd."),
-    "send": ("daemon", "Post a text into a chat."),
-    "pair": ("pair", "Let people in, or no more."),
-    "sessions": ("sessions", "Look at conversations, stop them, bring them back."),
-    "why": ("why", "Show a message's way through the gateway."),
+    "status": ("daemon", "Show the state of the running gateway."),
+    "service": ("service", "Run the gateway as a systemd service."),
+    "send": ("daemon", "Post a message to a chat."),
+    "pair": ("pair", "Give people access, or take it away."),
+    "sessions": ("sessions", "List, show, stop and restore conversations."),
+    "why": ("why", "Trace a message through the gateway."),
     "config": ("config", "Check and show the configuration."),
-    "doctor": ("doctor", "Look for what is wrong, and say what to do about it."),
-    "backup": ("backup", "Put everything that must survive into one file."),
-    "restore": ("backup", "Put a backup in the place of what is there."),
-    "db": ("db", "Look after the database."),
-    "selftest": ("selftest", "Break things on purpose, and see that nothing is lost or doubled."),
+    "doctor": ("doctor", "Find problems and explain how to fix them."),
+    "backup": ("backup", "Back up the database and files to one file."),
+    "restore": ("backup", "Restore a backup over the current state."),
+    "db": ("db", "Upgrade and check the database."),
+    "selftest": ("selftest", "Test crash recovery on a throwaway gateway."),
     "version": ("version", "Print the version."),
 }
-"""Name of a command: the file it is in, and what it is for."""
+"""Command name: the module that defines the command, and its one-line help."""
 
 
 class LazyGroup(click.Group):
-    """Loads a command's file only when it is used."""
+    """Group that imports a command's module only when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click calls it
-        """See `click.FindingGroup`; in the order of the table, the most used first."""
+        """See `click.Group`; the most used commands come first."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """See `click.FindingGroup`."""
+        """See `click.Group`."""
         if cmd_name not in COMMANDS:
             return None
-        found = getattr(import_module(f"gateway.operate.cli.{COMMANDS[cmd_name][0]}"), cmd_name)
-        return found if isinstance(found, click.Command) else None
+        command = getattr(import_module(f"gateway.operate.cli.{COMMANDS[cmd_name][0]}"), cmd_name)
+        return command if isinstance(command, click.Command) else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """See `click.FindingGroup`; knows what a misspelt command was meant to be."""
+        """See `click.Group`; suggests the nearest command name after a typo."""
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             ctx.fail(f"There is no command {args[0]!r}{did_you_mean(args[0], COMMANDS)}.")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """See `click.FindingGroup`; needs no command's file."""
+        """See `click.Group`; prints the table without importing any command's module."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
@@ -73,6 +81,6 @@ def root() -> None:
 
 
 def main() -> None:
-    """Be the program."""
+    """Run the program and exit with the command's exit code."""
     sys.excepthook = report_crash
     sys.exit(run_to_exit_code(lambda: root(prog_name="holdfast")))

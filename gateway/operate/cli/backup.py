@@ -1,4 +1,4 @@
-"""`holdfast backup` and `holdfast restore`: everything that must survive, in one file."""
+"""`holdfast backup` and `holdfast restore`: the database and all files in one archive."""
 
 import asyncio
 import sys
@@ -38,12 +38,13 @@ _MAX_LISTED = 10
 
 
 @click.command(
-    help="Put database, workspaces, drafts and files into FILE (`.tar`: not compressed; `-`: the "
-    "output), also while the gateway runs. It is read again before this says that it is done."
+    help="Back up the database, workspaces, drafts and files to FILE, also while the gateway runs. "
+    "A name ending in `.tar` is not compressed; `-` writes to standard output. The finished file is "
+    "read back to verify it."
 )
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
-@click.option("--secrets", is_flag=True, help="Also the secrets that lie in the state folder.")
-@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
+@click.option("--secrets", is_flag=True, help="Include the secrets in the state folder.")
+@click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @json_option
 @config_options
 def backup(
@@ -52,7 +53,7 @@ def backup(
     """See the help."""
     loaded = load_settings(options)
     if not loaded.home.is_dir():
-        msg = f"There is no state folder {loaded.home}; nothing is there to be backed up."
+        msg = f"There is nothing to back up: the state folder {loaded.home} does not exist."
         raise CannotStart(msg)
     source = BackupSource(
         home=loaded.home,
@@ -66,7 +67,10 @@ def backup(
             with tempfile.TemporaryDirectory(prefix="holdfast-backup-") as work:
                 manifest = write_backup(source, sys.stdout.buffer, Path(work))
                 sys.stdout.buffer.flush()
-            click.echo("holdfast: the backup was written; it was not read again.", err=True)
+            click.echo(
+                "holdfast: the backup was written, but could not be read back to verify it.",
+                err=True,
+            )
             return
         manifest = write_backup_file(source, file, force=force)
     size = file.stat().st_size
@@ -79,24 +83,28 @@ def backup(
     files = sum(member.kind == "file" for member in manifest.members) - 1
     click.echo(
         f"{file} holds the database and {files} {'file' if files == 1 else 'files'}, "
-        f"{format_size(size)}. It was read again and is whole."
+        f"{format_size(size)}. The file was read back and is complete."
     )
-    for each in manifest.left_out[:_MAX_LISTED]:
-        click.echo(f"Not in it: {each}.")
+    for left_out in manifest.left_out[:_MAX_LISTED]:
+        click.echo(f"Not included: {left_out}.")
     if len(manifest.left_out) > _MAX_LISTED:
-        click.echo(f"Not in it: {len(manifest.left_out) - _MAX_LISTED} more; --json names them.")
+        click.echo(
+            f"Not included: {len(manifest.left_out) - _MAX_LISTED} more; --json lists all of them."
+        )
     if elsewhere:
-        click.echo(f"Not in it: {elsewhere} (agent.workspace), outside of the state folder.")
+        click.echo(f"Not included: {elsewhere} (agent.workspace), outside the state folder.")
 
 
 @click.command(
-    help="Put a backup in the place of what is there, which is moved aside. The gateway must not "
-    "run. What waited in the backup is neither answered nor sent again, unless --moved says that "
-    "nothing ran since it was made."
+    help="Restore the backup FILE; the current state is moved aside. The gateway must be stopped. "
+    "Messages that were waiting when the backup was made are not answered or sent again, unless "
+    "--moved says that the gateway has not run since."
 )
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--moved", is_flag=True, help="Nothing ran since the backup: go on where it stood.")
+@click.option(
+    "--moved", is_flag=True, help="The gateway has not run since the backup: continue its work."
+)
 @json_option
 @config_options
 def restore(options: ConfigOptions, file: Path, *, yes: bool, moved: bool, as_json: bool) -> None:
@@ -125,18 +133,18 @@ def restore(options: ConfigOptions, file: Path, *, yes: bool, moved: bool, as_js
     else:
         _print_result(ready)
     if findings:
-        raise DatabaseDamaged(*(f"{what}." for what in findings), RESTORE_HINT)
+        raise DatabaseDamaged(*(f"{finding}." for finding in findings), RESTORE_HINT)
     if not as_json:
-        click.echo("The database is sound.")
+        click.echo("No damage found in the database.")
 
 
 def _confirm(ready: PreparedRestore) -> None:
     if not sys.stdin.isatty():
-        msg = f"{ready.home} is not empty; say --yes to have what is there moved aside."
+        msg = f"{ready.home} is not empty. Use --yes to move its contents aside."
         raise click.UsageError(msg)
     if not click.confirm(
-        f"This puts the backup of {ready.manifest.made_at} in the place of what is in "
-        f"{ready.home}, which goes to {ready.aside_location}. Go on?"
+        f"This replaces the contents of {ready.home} with the backup of {ready.manifest.made_at} and "
+        f"moves the current contents to {ready.aside_location}. Continue?"
     ):
         msg = "Nothing was changed."
         raise CannotStart(msg)
@@ -150,31 +158,33 @@ async def _find_problems(loaded: LoadedConfig) -> tuple[str, ...]:
 def _print_result(ready: PreparedRestore) -> None:
     manifest = ready.manifest
     click.echo(
-        f"Restored as of {manifest.made_at} (made by version {manifest.version}) into {ready.home}."
+        f"Restored the backup of {manifest.made_at} (version {manifest.version}) into {ready.home}."
     )
     if ready.replaces_state:
-        click.echo(f"What was there is kept in {ready.aside_location}.")
+        click.echo(f"The previous contents are in {ready.aside_location}.")
     for line in describe_ended_work(ready.ended_work):
         click.echo(line)
     if not manifest.secrets:
-        click.echo("The backup holds no secrets: those that are here stay, missing ones are made.")
+        click.echo(
+            "The backup contains no secrets: existing secrets stay, missing ones are generated."
+        )
 
 
 def describe_ended_work(over: ClosedWork) -> list[str]:
-    """Say what was under way in a backup and is over now."""
+    """Describe the unfinished work of a backup that the restore has closed."""
     parts = [
         (over.turns, "running answer was ended", "running answers were ended"),
         (over.held, "waiting message is kept for /resume", "waiting messages are kept for /resume"),
-        (over.unanswered, "message is left unanswered", "messages are left unanswered"),
-        (over.unsent, "thing to be shown is not sent", "things to be shown are not sent"),
-        (over.questions, "question about a tool is over", "questions about tools are over"),
+        (over.unanswered, "message stays unanswered", "messages stay unanswered"),
+        (over.unsent, "outgoing message is not sent", "outgoing messages are not sent"),
+        (over.questions, "approval request is closed", "approval requests are closed"),
     ]
-    told_ = [f"{number} {one if number == 1 else many}" for number, one, many in parts if number]
-    if not told_:
+    counts = [f"{number} {one if number == 1 else many}" for number, one, many in parts if number]
+    if not counts:
         return []
     return [
-        f"It may have been done since the backup, so it is not done again: {', '.join(told_)}.",
-        "(If nothing ran since the backup was made: restore it once more, with --moved.)",
+        f"Not repeated, because it may have been done after the backup: {', '.join(counts)}.",
+        "If the gateway has not run since the backup, restore it again with --moved.",
     ]
 
 
@@ -190,8 +200,8 @@ def _manifest_data(manifest: Manifest) -> dict[str, Any]:
 
 
 def _external_workspace(loaded: LoadedConfig) -> str | None:
-    configured_ = loaded.settings.agent.workspace
-    if not configured_:
+    workspace = loaded.settings.agent.workspace
+    if not workspace:
         return None
-    place = Path(configured_).expanduser().absolute()
-    return None if place.is_relative_to(loaded.home) else str(place)
+    path = Path(workspace).expanduser().absolute()
+    return None if path.is_relative_to(loaded.home) else str(path)

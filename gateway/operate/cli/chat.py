@@ -1,4 +1,4 @@
-"""`holdfast chat`: joins the running daemon, or is one itself until it ends."""
+"""`holdfast chat`: joins the running daemon, or runs a gateway without HTTP until the chat ends."""
 
 import asyncio
 import sys
@@ -17,10 +17,10 @@ from platforms.console import CHAT, ConsoleAdapter
 from platforms.core.registry import load_specs
 
 _REJOIN_SECONDS = 60.0
-"""Seconds in which a script waits for a Holdfast that has ended; a person at a terminal decides."""
+"""Seconds piped input waits for a daemon that ended; at a terminal the person decides."""
 
 
-@click.command(help="Talk to the agent in this terminal; Ctrl-C stops an answer, Ctrl-D leaves.")
+@click.command(help="Chat with the agent in this terminal. Ctrl-C stops an answer, Ctrl-D leaves.")
 @click.argument("chat", default=CHAT, required=False, metavar="[NAME]")
 @config_options
 def chat(options: ConfigOptions, chat: str) -> None:
@@ -45,7 +45,7 @@ async def _run_chat(options: ConfigOptions, name: str) -> None:
 
 
 async def _talk(line: ChatConnection) -> bool:
-    """Talk until the person leaves; True when nothing is to be waited for."""
+    """Chat until the person leaves; return True if running answers need not be awaited."""
     if sys.stdin.isatty():
         click.echo("Ctrl-C stops an answer, Ctrl-D leaves. /help lists commands.")
     terminal = open_standard_terminal()
@@ -55,7 +55,7 @@ async def _talk(line: ChatConnection) -> bool:
 
 
 async def _run_standalone(loaded: LoadedConfig, name: str) -> None:
-    """Be the gateway: without HTTP, for as long as this terminal is there."""
+    """Run a gateway without HTTP for as long as this terminal is open."""
     redactor = configure_logging(loaded, quiet=True)
     runner = GatewayRunner(
         loaded.settings, loaded.home, specs=load_specs(), serve_http=False, redactor=redactor
@@ -66,14 +66,14 @@ async def _run_standalone(loaded: LoadedConfig, name: str) -> None:
         assert isinstance(console, ConsoleAdapter)  # noqa: S101 - always there
         try:
             async with console.attach(name) as screen:
-                hurried = await _talk(screen)
+                left_early = await _talk(screen)
         finally:
             runner.stopping.set()
             for number in STOP_SIGNALS:
                 asyncio.get_running_loop().add_signal_handler(number, runner.skip_drain.set)
-        if hurried:
+        if left_early:
             runner.skip_drain.set()
         elif sys.stdin.isatty():
-            click.echo("Leaving; what is being answered is finished first. Ctrl-C does not wait.")
+            click.echo("Leaving after the running answer is finished. Ctrl-C leaves now.")
 
     await serve(runner, loaded.home, read_environment(), on_ready=talk, handle_signals=False)

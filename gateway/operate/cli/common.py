@@ -1,4 +1,4 @@
-"""What several commands share: options, settings, the daemon, the store, tables."""
+"""Options, settings, daemon calls, store access and tables shared by the commands."""
 
 import asyncio
 import contextlib
@@ -41,9 +41,9 @@ CommandFunction = Callable[..., None]
 
 
 def config_options(command: CommandFunction) -> CommandFunction:
-    """Give a command the options `--config` and `--set`; it gets them as `options`."""
+    """Add `--config` and `--set` to a command; the command receives them as `options`."""
 
-    @functools.wraps(command)  # which also keeps the options that stand below this one
+    @functools.wraps(command)  # also keeps options added by decorators below this one
     def with_options(config: Path | None, settings: tuple[str, ...], **others: object) -> None:
         command(options=ConfigOptions(config, settings), **others)
 
@@ -51,7 +51,11 @@ def config_options(command: CommandFunction) -> CommandFunction:
         "--config", type=click.Path(path_type=Path, dir_okay=False), help="Configuration file."
     )
     change = click.option(
-        "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set one key; repeatable."
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Override one key; repeatable.",
     )
     return file(change(with_options))
 
@@ -60,7 +64,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON f
 
 
 def load_settings(options: ConfigOptions) -> LoadedConfig:
-    """Read the configuration and say what is odd about it."""
+    """Load the configuration and print its warnings to stderr."""
     loaded = load(options, read_environment(), load_specs())
     for warning in loaded.warnings:
         click.echo(f"holdfast: {warning}", err=True)
@@ -71,27 +75,27 @@ def load_settings(options: ConfigOptions) -> LoadedConfig:
 
 
 def control_socket() -> Path:
-    """Where the daemon of this state folder listens."""
+    """Return the path of the control socket of this state folder's daemon."""
     return socket_path(state_folder(read_environment()), read_environment())
 
 
-def call_daemon(operation: str, **args: object) -> Any:  # noqa: ANN401 - what the operation answers
-    """Have the running daemon do something; one sentence when there is none."""
+def call_daemon(operation: str, **args: object) -> Any:  # noqa: ANN401 - depends on the operation
+    """Call an operation of the running daemon; raise `NotRunning` with one clear sentence."""
     try:
         return send_request(control_socket(), operation, args)
     except NotRunning:
-        msg = f"{not_running_message()}, and this needs one; start it with: holdfast run"
+        msg = f"{not_running_message()}, and this command needs it. Start it with: holdfast run"
         raise NotRunning(msg) from None
 
 
 def not_running_message() -> str:
-    """Say that none runs here; to who is not root also that there is the machine's service."""
+    """Return the sentence that no daemon runs; without root, mention the machine's service."""
     environ = read_environment()
-    said = f"No Holdfast runs on {state_folder(environ)}"
+    message = f"Holdfast is not running on {state_folder(environ)}"
     chosen = environ.get("HOLDFAST_HOME") or environ.get("STATE_DIRECTORY")
     if os.geteuid() and not chosen and os.path.lexists(SERVICE_HOME):
-        said += " (for the service of this machine put sudo before the command)"
-    return said
+        message += " (for this machine's service, run the command with sudo)"
+    return message
 
 
 # --- the store -------------------------------------------------------------------------------
@@ -100,7 +104,7 @@ def not_running_message() -> str:
 def read_store(
     options: ConfigOptions, read: Callable[["SessionStore"], Awaitable[Result]]
 ) -> Result:
-    """Read the store, also while a daemon runs."""
+    """Open the store read-only and return the result of `read`; works while a daemon runs."""
     loaded = load_settings(options)
 
     async def reading() -> Result:
@@ -114,8 +118,8 @@ def read_store(
 async def open_store(
     loaded: LoadedConfig, *, read_only: bool, keep_in: Path | None = None
 ) -> AsyncIterator["SessionStore"]:
-    """Open the store; what goes wrong with it becomes one sentence. See `SessionStore.open`."""
-    # It takes longer to load than all else; commands that only ask the daemon do without it.
+    """Open the store, and report its errors as one sentence. See `SessionStore.open`."""
+    # Slow to import, and not needed by commands that only call the daemon.
     from sessions.store.store import SessionStore  # noqa: PLC0415
 
     with translate_store_errors():
@@ -129,14 +133,14 @@ async def open_store(
 
 
 def store_url(loaded: LoadedConfig) -> str:
-    """Where the database is."""
+    """Return the URL of the database, with its password."""
     url = loaded.settings.store.url
     return url.reveal() if url else f"sqlite:///{loaded.home / 'holdfast.db'}"
 
 
 @contextlib.contextmanager
 def translate_store_errors() -> Iterator[None]:
-    """Turn what the store says into the program's own errors."""
+    """Turn store errors into `ConfigError` and `CannotStart`."""
     try:
         yield
     except StoreTooNew as error:
@@ -145,18 +149,18 @@ def translate_store_errors() -> Iterator[None]:
         raise CannotStart(str(error)) from error
 
 
-# --- what is printed -------------------------------------------------------------------------
+# --- output ----------------------------------------------------------------------------------
 
 
 def print_json(value: object) -> None:
-    """Print for programs."""
+    """Print a value as indented JSON."""
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
 
 
 def print_table(
     headings: Sequence[str], rows: Iterable[Sequence[object]], if_empty: str = "Nothing."
 ) -> None:
-    """Print for people: columns as wide as what stands in them."""
+    """Print rows for people, each column as wide as its widest cell."""
     lines = [tuple(headings), *(tuple(printable(str(cell)) for cell in row) for row in rows)]
     if len(lines) == 1:
         click.echo(if_empty)
@@ -168,17 +172,17 @@ def print_table(
 
 
 def print_fields(fields: Mapping[str, object]) -> None:
-    """Print one thing for people: a name and a value per line."""
+    """Print one record for people, one name and value per line."""
     width = max(len(name) for name in fields)
     for name, value in fields.items():
         click.echo(f"{name.ljust(width)}  {printable(str(value))}".rstrip())
 
 
 def printable(text: str) -> str:
-    """Text of strangers must neither break a table nor move the cursor."""
+    """Replace unprintable characters: text from chats must not break a table or move the cursor."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def format_time(milliseconds: int) -> str:
-    """Write a moment for people: to the second, in UTC."""
+    """Format a timestamp for people, in UTC, to the second."""
     return rfc3339(milliseconds)[:19].replace("T", " ")

@@ -1,4 +1,4 @@
-"""`holdfast config`: what is wrong with the configuration, and what is in force."""
+"""`holdfast config`: checks the configuration and shows the values in force."""
 
 import sys
 
@@ -27,7 +27,7 @@ config.add_command(slack_manifest)
 @json_option
 @config_options
 def check_(options: ConfigOptions, *, as_json: bool) -> None:
-    """Say everything that is wrong; exit code 78 when something is."""
+    """Report every problem in the configuration; exit code 78 if there is one."""
     report = check(options, read_environment(), load_specs())
     path = str(report.path) if report.path else None
     if as_json:
@@ -43,30 +43,30 @@ def check_(options: ConfigOptions, *, as_json: bool) -> None:
         for line in (*report.problems, *report.warnings):
             click.echo(line, err=True)
         if not report.problems:
-            click.echo(f"The configuration works ({path or 'there is no file: all defaults'}).")
+            click.echo(f"The configuration is valid ({path or 'no file, all defaults'}).")
     if report.problems:
         sys.exit(ConfigError.exit_code)
 
 
 @config.command()
-@click.option("--secrets", is_flag=True, help="Also show secrets.")
+@click.option("--secrets", is_flag=True, help="Print secrets instead of ***.")
 @config_options
 def show(options: ConfigOptions, *, secrets: bool) -> None:
-    """Show what is in force, and where each value comes from."""
+    """Show the values in force, and where each comes from."""
     loaded = load_settings(options)
     try:
         loaded = with_generated_key(loaded)
     except CannotStart as error:
         if secrets:
             raise
-        click.echo(f"holdfast: {error}", err=True)  # the rest can be shown all the same
+        click.echo(f"holdfast: {error}", err=True)  # everything else can still be shown
     click.echo(f"# file: {loaded.path or 'none'}")
     click.echo(f"# state: {loaded.home}")
     click.echo(render_settings(loaded.settings, loaded.sources, secrets=secrets), nl=False)
 
 
 def with_generated_key(loaded: LoadedConfig) -> LoadedConfig:
-    """Add the key of the API that was made here, where none is configured."""
+    """Add the generated API key if none is configured."""
     http = loaded.settings.http
     key = None if http.api_key else api_key.read(loaded.home)
     if key is None:
@@ -80,5 +80,5 @@ def with_generated_key(loaded: LoadedConfig) -> LoadedConfig:
 
 @config.command()
 def schema() -> None:
-    """Print a JSON schema of the file, for editors."""
+    """Print a JSON Schema of the configuration file, for editors."""
     print_json(build_schema(load_specs()))

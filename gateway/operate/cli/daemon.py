@@ -1,4 +1,4 @@
-"""`holdfast link`, `status` and `send`: questions and orders to the running daemon."""
+"""`holdfast link`, `status` and `send`: commands for the running daemon."""
 
 import sys
 from collections.abc import Mapping
@@ -26,35 +26,35 @@ DEFAULT_PORT = 80
 
 
 class MessageNotSent(HoldfastError):
-    """It was not sent."""
+    """The platform has not accepted the message."""
 
 
 @click.command(help="Print a one-time link to the web page.")
-@click.option("--base-url", metavar="URL", help="Address under which the page is reached.")
+@click.option("--base-url", metavar="URL", help="Public address of the page.")
 def link(base_url: str | None) -> None:
     """See the help."""
     address = call_daemon("link", base_url=base_url)
     click.echo(address)
-    click.echo("It opens the page once, within an hour.", err=True)
+    click.echo("The link works once, within an hour.", err=True)
     place = urlsplit(address)
     if base_url is None and place.hostname and is_loopback(place.hostname):
         port = place.port or DEFAULT_PORT
         here = f"[{place.hostname}]" if ":" in place.hostname else place.hostname
-        # At the other end the address of the link must be the one that is listened on there.
-        near = "" if here in {"127.0.0.1", "localhost"} else f"{here}:"
-        far = "127.0.0.1" if here == "localhost" else here
-        tunnel = f"ssh -L {near}{port}:{far}:{port} {_ssh_destination()}"
-        click.echo(f"From another machine, first: {tunnel}", err=True)
+        # The link's own address must be the local end of the tunnel.
+        local = "" if here in {"127.0.0.1", "localhost"} else f"{here}:"
+        remote = "127.0.0.1" if here == "localhost" else here
+        tunnel = f"ssh -L {local}{port}:{remote}:{port} {_ssh_destination()}"
+        click.echo(f"From another machine, run this first: {tunnel}", err=True)
 
 
 def _ssh_destination() -> str:
-    import getpass  # noqa: PLC0415 - needed for one line of one command
-    import socket  # noqa: PLC0415 - likewise
+    import getpass  # noqa: PLC0415 - used by this command only
+    import socket  # noqa: PLC0415 - used by this command only
 
     return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
-@click.command(help="Say how the running gateway is; exit code 0 when one runs, 1 when not.")
+@click.command(help="Show the state of the running gateway; exit code 0 if one runs, else 1.")
 @json_option
 def status(*, as_json: bool) -> None:
     """See the help."""
@@ -77,20 +77,20 @@ def status(*, as_json: bool) -> None:
 
 
 def format_status(found: Mapping[str, Any], now: int) -> list[str]:
-    """How it stands, for people: what counts first, then a line for each thing that has one."""
+    """Return the daemon's state for people: one summary, then a line per platform and limit."""
     started, running = found["started_at"], found["running"]
     version = f", version {found['version']}" if found.get("version") else ""
     how_long = format_span(max(0, now - started) // 1000)
     process = f"(since {format_time(started)}){version}, pid {found.get('pid', 'unknown')}"
     lines = [
         f"{found['state'].capitalize()} for {how_long} {process}.",
-        f"{running or 'No'} turn{'' if running == 1 else 's'} under way.",
+        f"{running or 'No'} turn{'' if running == 1 else 's'} running.",
     ]
     if found.get("safe_mode"):
         lines.append(found["safe_mode"])
     rows = [("page", found["url"])] if found.get("url") else []
     rows += [
-        (name, how if how == "connected" else f"NOT WELL: {how}")
+        (name, how if how == "connected" else f"PROBLEM: {how}")
         for name, how in found.get("platforms", {}).items()
     ]
     rows += [
@@ -101,7 +101,9 @@ def format_status(found: Mapping[str, Any], now: int) -> list[str]:
     return [*lines, *(f"  {name.ljust(width)}  {printable(text)}" for name, text in rows)]
 
 
-@click.command(help="Post TEXT into CHAT, such as telegram:1001; `-` reads it from the input.")
+@click.command(
+    help="Post TEXT to CHAT, such as telegram:1001; `-` reads the text from standard input."
+)
 @click.argument("chat")
 @click.argument("text")
 @json_option
@@ -117,9 +119,9 @@ def send(chat: str, text: str, *, as_json: bool) -> None:
         print_json(found)
     if found["state"] != "sent":
         msg = (
-            f"It is not sent yet ({found['state']}); it stays in the outbox as {found['id']}."
+            f"The message is not sent yet ({found['state']}). It stays queued as {found['id']}."
             if found["state"] in {"pending", "attempting"}
-            else f"It could not be sent ({found['state']}, {found['id']}); the log says why."
+            else f"The message could not be sent ({found['state']}, {found['id']}). See the log."
         )
         raise MessageNotSent(msg)
     if not as_json:

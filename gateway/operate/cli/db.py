@@ -1,4 +1,4 @@
-"""`holdfast db`: brings the database up to date and looks whether it is sound."""
+"""`holdfast db`: upgrades the database and checks it for damage."""
 
 import asyncio
 from pathlib import Path
@@ -22,25 +22,25 @@ from sessions.store.vacuum import vacuum_database
 from sessions.values.size import format_size
 
 BACKUPS_FOLDER = "backups"
-"""The folder of the state folder in which copies of a database are kept."""
+"""Subfolder of the state folder for copies of the database."""
 
-RESTORE_HINT = "The database is not sound; a backup can be put in its place: holdfast restore FILE"
+RESTORE_HINT = "The database is damaged. Restore a backup with: holdfast restore FILE"
 
 
 class DatabaseDamaged(HoldfastError):
-    """Something is wrong with the database."""
+    """The database is damaged."""
 
 
-@click.group(help="Look after the database.")
+@click.group(help="Upgrade and check the database.")
 def db() -> None:
     """See the help."""
 
 
 @db.command()
-@click.option("--no-backup", is_flag=True, help="Keep no copy of it first; for a full disk.")
+@click.option("--no-backup", is_flag=True, help="Make no copy first, for example on a full disk.")
 @config_options
 def upgrade(options: ConfigOptions, *, no_backup: bool) -> None:
-    """Bring the database up to date (`run` does so by itself), and give unused room back."""
+    """Upgrade the database (as `run` does at every start), and release unused space."""
     loaded = load_settings(options)
     with hold_state_folder(loaded.home):
         asyncio.run(_upgrade(loaded, None if no_backup else loaded.home / BACKUPS_FOLDER))
@@ -49,19 +49,19 @@ def upgrade(options: ConfigOptions, *, no_backup: bool) -> None:
     click.echo("The database is up to date.")
     if sizes:
         before, after = map(format_size, sizes)
-        click.echo(f"It was written anew: {before} before, {after} now.")
+        click.echo(f"The file was compacted from {before} to {after}.")
 
 
 async def _upgrade(loaded: LoadedConfig, keep_in: Path | None) -> None:
     async with open_store(loaded, read_only=False, keep_in=keep_in):
-        pass  # opening it is what brings it up to date
+        pass  # opening the store upgrades the database
 
 
 @db.command()
 @config_options
 def check(options: ConfigOptions) -> None:
-    """Look for damage, also while a daemon runs; exit code 1 when there is some."""
+    """Check the database for damage, also while a daemon runs; exit code 1 if there is any."""
     found = read_store(options, SessionStore.find_problems)
     if found:
-        raise DatabaseDamaged(*(f"{what}." for what in found), RESTORE_HINT)
-    click.echo("The database is sound.")
+        raise DatabaseDamaged(*(f"{problem}." for problem in found), RESTORE_HINT)
+    click.echo("No damage found in the database.")

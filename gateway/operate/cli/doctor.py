@@ -1,4 +1,4 @@
-"""`holdfast doctor`: what is wrong, and what to do about it."""
+"""`holdfast doctor`: finds problems and explains how to fix them."""
 
 import asyncio
 import logging
@@ -35,32 +35,32 @@ from sessions.values.finding import FindingLevel
 _COLOURS: dict[FindingLevel, str] = {"ok": "green", "warn": "yellow", "fail": "red"}
 _MAX_WIDTH = 110
 _START_MESSAGE = (
-    "Looking; the model is asked for two answers of a few words (--offline asks nobody).\n"
+    "Checking. The model is asked for two short answers (use --offline to contact no service).\n"
 )
 
 
 @click.command(
-    help="Look for what is wrong, and say what to do about it.",
-    epilog="Exit code 0 when nothing is wrong (warnings do not count), 1 when something is, 78 when "
-    "the configuration cannot work. It asks the model for two answers of a few words.",
+    help="Find problems and explain how to fix them.",
+    epilog="Exit code 0 without problems (warnings do not count), 1 with problems, 78 if the "
+    "configuration cannot work. The model is asked for two short answers.",
 )
-@click.option("--fix", is_flag=True, help="Mend what can be mended without asking.")
-@click.option("--offline", is_flag=True, help="Ask no service; look at this machine only.")
-@click.option("--all", "everything", is_flag=True, help="Also show what is well.")
+@click.option("--fix", is_flag=True, help="Fix problems that can be fixed automatically.")
+@click.option("--offline", is_flag=True, help="Check this machine only; contact no service.")
+@click.option("--all", "everything", is_flag=True, help="Also show passed checks.")
 @json_option
 @config_options
 def doctor(
     options: ConfigOptions, *, fix: bool, offline: bool, everything: bool, as_json: bool
 ) -> None:
     """See the help."""
-    logging.getLogger().addHandler(logging.NullHandler())  # findings say it all
+    logging.getLogger().addHandler(logging.NullHandler())  # the findings are the output
     if sys.stderr.isatty() and not (as_json or offline):
         click.echo(_START_MESSAGE, err=True)
-    case, groups = asyncio.run(_run_doctor(options, fix=fix, offline=offline))
+    context, groups = asyncio.run(_run_doctor(options, fix=fix, offline=offline))
     if as_json:
         print_json(finding_records(groups))
     else:
-        _print_report(case, groups, everything=everything)
+        _print_report(context, groups, everything=everything)
     sys.exit(exit_code(groups))
 
 
@@ -74,33 +74,36 @@ async def _run_doctor(
     services = ServiceCheck(here.has_systemd, scopes, unit_text)
 
     async def look() -> tuple[DoctorContext, Sequence[FindingGroup]]:
-        case = await collect_context(
+        context = await collect_context(
             options, read_environment(), load_specs(), clock=SystemClock(), offline=offline
         )
-        return case, _redacted(await run_checks(all_checks(case, services), case), case)
+        return context, _redacted(await run_checks(all_checks(context, services), context), context)
 
-    case, groups = await look()
-    if not fix or not any(each.mend for group in groups for each in group.findings):
-        return case, groups
-    done = await apply_fixes(groups, case)
-    again = {group.name for group in groups if any(each.mend for each in group.findings)}
-    case = await collect_context(
+    context, groups = await look()
+    if not fix or not any(item.mend for group in groups for item in group.findings):
+        return context, groups
+    done = await apply_fixes(groups, context)
+    again = {group.name for group in groups if any(item.mend for item in group.findings)}
+    context = await collect_context(
         options, read_environment(), load_specs(), clock=SystemClock(), offline=offline
     )
-    checks = [each for each in all_checks(case, services) if each.group in again]
-    newer = {group.name: group for group in _redacted(await run_checks(checks, case), case)}
-    return case, [*_redacted([done], case), *(newer.get(group.name, group) for group in groups)]
+    checks = [item for item in all_checks(context, services) if item.group in again]
+    newer = {group.name: group for group in _redacted(await run_checks(checks, context), context)}
+    return context, [
+        *_redacted([done], context),
+        *(newer.get(group.name, group) for group in groups),
+    ]
 
 
 def _redacted(groups: Sequence[FindingGroup], context: DoctorContext) -> Sequence[FindingGroup]:
-    """Take secrets out of what services said: they may repeat what they were given."""
+    """Remove secrets from the findings, because services may repeat them in their errors."""
     redactor = Redactor(find_secrets(context.settings))
     return [
         replace(
             group,
             findings=tuple(
-                replace(each, text=redactor.redact(each.text), fix=redactor.redact(each.fix))
-                for each in group.findings
+                replace(item, text=redactor.redact(item.text), fix=redactor.redact(item.fix))
+                for item in group.findings
             ),
         )
         for group in groups
@@ -126,7 +129,7 @@ def _print_report(
 
 
 def _colour_line(line: ReportLine, signs: Mapping[FindingLevel, str]) -> str:
-    """Colour the sign alone: a screen full of green text is hard to read."""
+    """Colour the sign only: a screen full of green text is hard to read."""
     if line.level is None:
         return line.text
     sign = signs[line.level]

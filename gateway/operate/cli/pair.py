@@ -1,11 +1,11 @@
-"""`holdfast pair`: who is let in."""
+"""`holdfast pair`: gives people access and takes it away."""
 
 import click
 
 from gateway.operate.cli.common import call_daemon, json_option, print_json, print_table
 
 
-@click.group(help="Let people in, or no more.")
+@click.group(help="Give people access, or take it away.")
 def pair() -> None:
     """See the help."""
 
@@ -13,7 +13,7 @@ def pair() -> None:
 @pair.command("list")
 @json_option
 def list_(*, as_json: bool) -> None:
-    """List who asks to be let in and who was."""
+    """List people with access, and people who have asked for it."""
     found = call_daemon("pair_list")
     if as_json:
         print_json(found)
@@ -22,35 +22,38 @@ def list_(*, as_json: bool) -> None:
     print_table(
         tuple(head.upper() for head in heads),
         (tuple(each.get(head, "") for head in heads) for each in found),
-        "Nobody has asked to be let in, and nobody was.",
+        "No one has access yet, and no one has asked for it.",
     )
 
 
 @pair.command()
 def claim() -> None:
-    """Print a code that makes whoever sends it to the bot in a DM the owner."""
+    """Print a code that makes its sender the owner.
+
+    Send the code to the bot in a direct message.
+    """
     made = call_daemon("pair_claim")
     click.echo(f"claim {made['code']}")
     for link in made["links"].values():
         click.echo(link)
-    how = "Send this line to the bot in a DM."
+    how = "Send this line to the bot in a direct message."
     if made["links"]:
         where = ", ".join(made["links"])
-        how = f"Open the link ({where}) and press Start, or send the line to the bot in a DM."
-    click.echo(f"{how} It works once, within an hour.", err=True)
+        how = f"Open the link ({where}) and press Start, or send the line to the bot in a direct message."
+    click.echo(f"{how} The code works once, within an hour.", err=True)
 
 
 @pair.command()
 @click.argument("code")
 def approve(code: str) -> None:
-    """Let in the person who was given CODE."""
+    """Give access to the person with this pairing CODE."""
     found = call_daemon("pair_approve", code=code)
-    click.echo(f"Let in {found['principal']} ({found['name']}).")
+    click.echo(f"{found['principal']} ({found['name']}) now has access.")
 
 
 @pair.command()
 @click.argument("principal")
 def revoke(principal: str) -> None:
-    """Let PRINCIPAL, such as telegram:1001, in no more."""
+    """Take access away from PRINCIPAL, such as telegram:1001."""
     found = call_daemon("pair_revoke", principal=principal)
-    click.echo(f"{found['principal']} is let in no more.")
+    click.echo(f"{found['principal']} no longer has access.")

@@ -1,4 +1,4 @@
-"""`holdfast config discord-invite` and `slack-manifest`: what a platform must be given first."""
+"""`holdfast config discord-invite` and `slack-manifest`: prepare a platform for the bot."""
 
 import asyncio
 from importlib import import_module
@@ -15,7 +15,7 @@ from platforms.core.registry import PlatformNotInstalled, UnknownPlatform, find_
 @click.command("discord-invite")
 @config_options
 def discord_invite(options: ConfigOptions) -> None:
-    """Print the link that lets the Discord bot into a server."""
+    """Print the link that adds the Discord bot to a server."""
     _require_installed("discord")
     config = load_settings(options).settings.platforms.get("discord")
     if config is None:
@@ -23,7 +23,7 @@ def discord_invite(options: ConfigOptions) -> None:
         raise ConfigError(msg)
     invitation = import_module("platforms.discord.invite").fetch_invite_link
     try:
-        # What `settings_of` gives is an object of the platform's own kind.
+        # The settings are an object of the platform's own class.
         link = asyncio.run(invitation(config.token.reveal(), config.base_url))  # type: ignore[attr-defined]
     except Unauthorized as error:
         raise ConfigError(str(error)) from error
@@ -33,18 +33,18 @@ def discord_invite(options: ConfigOptions) -> None:
 
 
 @click.command("slack-manifest")
-@click.option("--name", default="Holdfast", show_default=True, help="What the app is called.")
+@click.option("--name", default="Holdfast", show_default=True, help="Name of the app.")
 @click.option(
     "--url",
     default="",
     metavar="URL",
-    help="Public https:// address of /slack/events, when Slack is to send requests "
-    '(mode = "http"); without it the app uses Socket Mode.',
+    help='Public https:// address of /slack/events for mode = "http"; without a URL the app uses '
+    "Socket Mode.",
 )
 def slack_manifest(name: str, url: str) -> None:
-    """Print the manifest from which Slack makes the app."""
+    """Print the manifest to create the Slack app from."""
     if url and not url.startswith("https://"):
-        msg = "must begin with https://, Slack sends to nothing else"
+        msg = "must begin with https://, because Slack sends requests to no other address"
         raise click.BadParameter(msg, param_hint="--url")
     _require_installed("slack")
     print_json(import_module("platforms.slack.manifest").manifest(name, url))

@@ -1,4 +1,4 @@
-"""A chat with the running daemon that outlasts it: the next one is joined, and nothing is lost."""
+"""A chat that outlasts the daemon: it reconnects to the next one and loses no message."""
 
 import asyncio
 import contextlib
@@ -20,22 +20,23 @@ from sessions.values.clock import SystemClock
 from sessions.values.ids import Ids
 
 MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.1, 1.0
-"""Seconds between two looks whether Holdfast runs again."""
+"""Seconds between attempts to reconnect."""
 
 ENDED_NOTE = NoteFrame(
-    "Holdfast has ended. What you say is kept until it runs again; Ctrl-D leaves."
+    "Holdfast has stopped. Your messages are kept until it runs again. Ctrl-D leaves."
 )
-BACK_NOTE = NoteFrame("Holdfast runs again.")
+BACK_NOTE = NoteFrame("Holdfast is running again.")
 
 
 class DaemonGone(CannotStart):
-    """Holdfast has ended; what it has taken is answered when it runs again."""
+    """Holdfast has stopped. Messages it received are answered when it runs again."""
 
 
 class RemoteChat:
-    """A screen of the daemon, and of the one after it.
+    """A screen of the running daemon, kept across restarts of the daemon.
 
-    What was said and not confirmed is said again there; its id tells whether it had arrived.
+    Messages without confirmation are sent again to the next daemon, which recognizes duplicates by
+    their id.
     """
 
     def __init__(
@@ -44,11 +45,9 @@ class RemoteChat:
         connect: Callable[[], Awaitable[ControlConnection]],
         rejoin_seconds: float | None = None,
     ) -> None:
-        self._wire: ControlConnection | None = wire  # None while nobody is there
+        self._wire: ControlConnection | None = wire  # None while disconnected
         self._connect = connect
-        self._rejoin_seconds = (
-            rejoin_seconds  # seconds until nobody waits for the next daemon any more
-        )
+        self._rejoin_seconds = rejoin_seconds  # None: wait for the next daemon forever
         self._ids = Ids(SystemClock())
         self._sent_ids: list[str] = []
         self._unconfirmed: dict[str, TerminalInput] = {}
@@ -80,7 +79,7 @@ class RemoteChat:
                     | ChatFinished,
                 )
             except msgspec.ValidationError:
-                read_response(line)  # it is not a frame but says what went wrong
+                read_response(line)  # not a frame: raises the error that the line reports
                 continue
             if isinstance(frame, InputStored):
                 self._unconfirmed.pop(frame.message, None)
@@ -102,22 +101,22 @@ class RemoteChat:
                     await self._resend(wire)
                     self._wire = wire
                 finally:
-                    if self._wire is not wire:  # it died again
+                    if self._wire is not wire:  # the connection broke again
                         await wire.close()
 
     async def _resend(self, wire: ControlConnection) -> None:
-        """Say what may not have arrived, in its order; what is said meanwhile comes after it."""
-        again: set[str] = set()
-        while missing := [said for said in self._unconfirmed.values() if said.id not in again]:
-            for said in missing:
-                await wire.write(said)
-                again.add(said.id)
+        """Send unconfirmed messages in order; messages typed meanwhile follow."""
+        sent: set[str] = set()
+        while missing := [text for text in self._unconfirmed.values() if text.id not in sent]:
+            for text in missing:
+                await wire.write(text)
+                sent.add(text.id)
 
     async def send(self, text: str) -> None:
         """See `gateway.operate.cli.terminal.ChatConnection`."""
-        said = TerminalInput(say=text, id=self._ids.new("c"))
-        self._sent_ids.append(said.id)
-        await self._send(said)
+        message = TerminalInput(say=text, id=self._ids.new("c"))
+        self._sent_ids.append(message.id)
+        await self._send(message)
 
     async def finish(self) -> None:
         """See `gateway.operate.cli.terminal.ChatConnection`."""
@@ -126,11 +125,11 @@ class RemoteChat:
     async def _send(self, message: TerminalInput) -> None:
         self._unconfirmed[message.id] = message
         if self._wire:
-            with contextlib.suppress(ConnectionError):  # it is said again to the next one
+            with contextlib.suppress(ConnectionError):  # sent again to the next daemon
                 await self._wire.write(message)
 
     async def close(self) -> None:
-        """Leave."""
+        """Close the connection to the daemon."""
         wire, self._wire = self._wire, None
         if wire:
             await wire.close()

@@ -1,6 +1,6 @@
-"""`holdfast service restart`: says what a restart interrupts, asks, and waits until it is back.
+"""`holdfast service restart`: lists running tasks, asks, and follows the restart to its end.
 
-It asks the running daemon, whoever started it.
+The commands talk to the running daemon, whether systemd or a person started it.
 """
 
 import sys
@@ -15,13 +15,13 @@ from gateway.operate.cli.common import call_daemon
 from gateway.process.control_socket import NotRunning
 from gateway.process.restart import IDLE_MINUTES, RestartRefused
 
-POLL_SECONDS = 0.25  # seconds
-RESTART_TIMEOUT_SECONDS = 60.0  # seconds after the last task had its time
-"""How long a daemon may take to end and to start."""
+POLL_SECONDS = 0.25
+RESTART_TIMEOUT_SECONDS = 60.0
+"""Seconds for a daemon to end and start again, after the drain time of its tasks."""
 
 
 class RestartNotFinished(HoldfastError):
-    """It has not come back."""
+    """The daemon has not come back."""
 
 
 when_idle_option = click.option(
@@ -30,13 +30,13 @@ when_idle_option = click.option(
     is_flag=False,
     flag_value=IDLE_MINUTES,
     metavar="[MINUTES]",
-    help=f"Wait until nothing runs, {IDLE_MINUTES:g} minutes at most unless you say otherwise.",
+    help=f"Wait until no task runs, for at most MINUTES (default {IDLE_MINUTES:g}).",
 )
 yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 
 
 def running_pid() -> int | None:
-    """The number of the daemon of this state folder; None when none runs."""
+    """Return the process id of this state folder's daemon; None if none runs."""
     try:
         return int(call_daemon("status")["pid"])
     except NotRunning:
@@ -44,9 +44,9 @@ def running_pid() -> int | None:
 
 
 def restart_daemon(minutes: float | None = None, *, assume_yes: bool = False) -> None:
-    """Restart the daemon of this state folder; raises `NotRunning` when there is none.
+    """Restart the daemon of this state folder; raise `NotRunning` if none runs.
 
-    `minutes`: how long it may wait for a moment in which nothing runs; None: it restarts now.
+    With `minutes`, wait that long for a moment without running tasks; with None, restart now.
     """
     if minutes is None:
         confirm_restart(assume_yes=assume_yes)
@@ -59,34 +59,34 @@ def restart_daemon(minutes: float | None = None, *, assume_yes: bool = False) ->
 
 
 def confirm_restart(*, assume_yes: bool) -> None:
-    """Show what would be interrupted, and let who sits here decide; raises `Refused`."""
+    """List the tasks a restart interrupts, and ask; raise `RestartRefused` if the person declines."""
     tasks = call_daemon("restart_list")
     if not tasks:
         return
-    click.echo(f"Running now, and interrupted unless finished in time: {_count_tasks(tasks)}.")
-    _print_tasks(each["line"] for each in tasks)
+    click.echo(f"Running now, interrupted unless finished in time: {_count_tasks(tasks)}.")
+    _print_tasks(task["line"] for task in tasks)
     if not assume_yes and sys.stdin.isatty() and not click.confirm("Restart now?"):
-        msg = "Not restarted. With --when-idle it waits until nothing runs."
+        msg = "Not restarted. Use --when-idle to restart once no task runs."
         raise RestartRefused(msg)
 
 
 def wait_until_idle(minutes: float) -> None:
-    """Wait for a moment in which nothing runs, and restart nothing; raises `Refused`."""
-    until, said = time.monotonic() + minutes * 60, ""
+    """Wait until no task runs, without restarting; raise `RestartRefused` after `minutes`."""
+    until, shown = time.monotonic() + minutes * 60, ""
     while running := call_daemon("restart_list"):
         left = round(until - time.monotonic())
         standing = {"state": "waiting", "running": running, "seconds_left": max(left, 0)}
         if left <= 0:
             raise _not_idle_error(standing)
-        if (line := _progress_line(standing)) != said:
+        if (line := _progress_line(standing)) != shown:
             click.echo(line)
-            said = line
+            shown = line
         time.sleep(POLL_SECONDS)
 
 
 def _follow_restart(status: dict[str, Any]) -> None:
-    """Say how it goes until it is over."""
-    id_, said, until = str(status["id"]), "", None
+    """Print the progress of a restart until it has finished."""
+    id_, shown, until = str(status["id"]), "", None
     while True:
         state = status["state"]
         if state == "back":
@@ -97,26 +97,26 @@ def _follow_restart(status: dict[str, Any]) -> None:
         if state == "draining" and until is None:
             until = time.monotonic() + float(status["drain_seconds"]) + RESTART_TIMEOUT_SECONDS
         line = _progress_line(status)
-        if line != said:
+        if line != shown:
             click.echo(line)
-            said = line
+            shown = line
         status = _poll_status(id_, until) or {**status, "running": []}
 
 
 def _poll_status(restart_id: str, deadline: float | None) -> dict[str, Any] | None:
-    """Ask how it stands; None while nobody is there who could say."""
+    """Ask the daemon for the state of the restart; return None while none answers."""
     time.sleep(POLL_SECONDS)
     if deadline is not None and time.monotonic() > deadline:
-        msg = "It was told to restart and has not come back; its log says why."
+        msg = "Holdfast was told to restart and has not come back. See its log."
         raise RestartNotFinished(msg)
     try:
         found: dict[str, Any] = call_daemon("restart_state", restart=restart_id)
     except NotRunning:
         if deadline is None:
-            msg = "Holdfast ended before anything was restarted; its log says why."
+            msg = "Holdfast ended before the restart began. See its log."
             raise RestartNotFinished(msg) from None
         return None
-    except CannotStart:  # it ends at this very moment
+    except CannotStart:  # the daemon is ending right now
         if deadline is None:
             raise
         return None
@@ -127,29 +127,29 @@ def _progress_line(status: dict[str, Any]) -> str:
     running = status["running"]
     if status["state"] == "waiting":
         minutes = -(-int(status["seconds_left"]) // 60)
-        return f"Waiting until nothing runs: {_count_tasks(running)}, {minutes} min left."
-    return f"Restarting; {_count_tasks(running)} finishing." if running else "Restarting."
+        return f"Waiting for {_count_tasks(running)} to finish, {minutes} min left."
+    return f"Restarting; waiting for {_count_tasks(running)}." if running else "Restarting."
 
 
 def _print_finished(status: dict[str, Any]) -> None:
     click.echo(f"Back after {status['took_text']}.")
     before, after = status["before"], status["after"]
     if before != after:
-        click.echo(f"Version {after} now, {before} before.")
+        click.echo(f"Updated from version {before} to {after}.")
     if lines := status["lines"]:
         click.echo(f"Interrupted: {_count_tasks(lines)}.")
         _print_tasks(lines)
     if not status.get("in_order", True):
-        click.echo("It ended before all was finished in order; its log says why.")
+        click.echo("The shutdown was not clean. See the log.")
     if status.get("careful"):
-        click.echo("It is in safe mode; see `holdfast status`.")
+        click.echo("Holdfast is in safe mode; see: holdfast status")
 
 
 def _not_idle_error(status: dict[str, Any]) -> HoldfastError:
     running = status["running"]
     return RestartRefused(
-        f"Not restarted: there was no moment without a running task ({_count_tasks(running)} now).",
-        *(f"· {each['line']}" for each in running),
+        f"Not restarted: tasks were running all the time ({_count_tasks(running)} now).",
+        *(f"· {task['line']}" for task in running),
     )
 
 
@@ -158,11 +158,11 @@ def _refused_error(status: dict[str, Any]) -> HoldfastError:
 
 
 def _cancelled_error(_: dict[str, Any]) -> HoldfastError:
-    return RestartRefused("Not restarted: somebody called it off.")
+    return RestartRefused("Not restarted: the restart was cancelled.")
 
 
 def _stopping_error(_: dict[str, Any]) -> HoldfastError:
-    return RestartNotFinished("It was told to stop meanwhile, and stops instead.")
+    return RestartNotFinished("Not restarted: Holdfast was told to stop, and is stopping.")
 
 
 _ERRORS: dict[str, Callable[[dict[str, Any]], HoldfastError]] = {
@@ -174,13 +174,13 @@ _ERRORS: dict[str, Callable[[dict[str, Any]], HoldfastError]] = {
 
 
 def _cancel_restart(restart_id: str) -> None:
-    """The person at the terminal does not want to wait."""
+    """Cancel the restart after Ctrl-C, and say whether that was still possible."""
     try:
         state = call_daemon("restart_cancel", restart=restart_id)["state"]
     except HoldfastError:
         state = "draining"
-    over = state == "cancelled"
-    click.echo("\nCalled off; nothing was restarted." if over else "\nThe restart goes on.")
+    cancelled = state == "cancelled"
+    click.echo("\nCancelled; nothing was restarted." if cancelled else "\nThe restart continues.")
 
 
 def _count_tasks(tasks: Sequence[object]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 from msgspec import convert
 
-gc.disable()  # importing makes many objects and no garbage
+gc.disable()  # imports create many objects and no garbage
 try:
     from agent.providers.registry import available_providers
     from gateway.access.claim import OwnerClaim, claim_instructions
@@ -44,37 +44,38 @@ try:
     from platforms.core.registry import load_specs
     from sessions.store.store import SessionStore
 finally:
-    gc.freeze()  # the collector need not look at them again
+    gc.freeze()  # exclude the imported objects from every later collection
     gc.enable()
 
 logger = logging.getLogger(__name__)
 
 _GC_THRESHOLD = 5_000
-"""New objects after which the collector looks for garbage. A thousand turns make thousands of them
-in a moment and hardly any garbage; Python's own 700 would have it look at them all the time."""
+"""New objects before a collection. A thousand turns create thousands of objects at once and hardly
+any garbage; with Python's default of 700 the collector would run all the time."""
 
 _GC_GENERATIONS = 4, 20
-"""Looks at what is new after which it looks at what has been there a little longer, too, and looks
-at that after which it looks at everything. What broken connections leave is large and soon among
-the former: with twenty looks before the first it took megabytes. To look at everything takes long
-where many turns run."""
+"""Collections of one generation before the next older generation is collected too. Broken
+connections leave large garbage in the middle generation: twenty collections before its first one
+cost megabytes. A full collection is slow while many turns run."""
 
 
 def tune_garbage_collector() -> None:
-    """What is loaded by now stays, such as the SDK of the model: it need not be looked at again."""
+    """Freeze the objects loaded so far, such as the model SDK, and set the collection thresholds."""
     gc.freeze()
     gc.enable()
     gc.set_threshold(_GC_THRESHOLD, *_GC_GENERATIONS)
 
 
 @click.command(help="Start the gateway; Ctrl-C stops it.")
-@click.option("--check", is_flag=True, help="Only say whether it could start.")
+@click.option(
+    "--check", is_flag=True, help="Check the configuration and the database, and do not start."
+)
 @config_options
 def run(options: ConfigOptions, *, check: bool) -> None:
     """See the help."""
     if check:
         asyncio.run(_check_can_start(load(options, read_environment(), load_specs())))
-        click.echo("It could start.")
+        click.echo("Holdfast can start.")
         return
     run_daemon(options, load_settings(options), sys.argv)
 
@@ -88,25 +89,23 @@ def run_daemon(
     argv: Sequence[str],
     on_started: OnStarted | None = None,
 ) -> None:
-    """Be the daemon until told to stop; a restart starts the program anew with these words.
+    """Run the daemon until it is told to stop; a restart executes `argv` again.
 
-    `after` is carried out once the greeting is printed.
+    `on_started` is awaited after the greeting is printed.
     """
     handover = Handover(take_handover())
     original = (*sys.orig_argv[: len(sys.orig_argv) - len(sys.argv) + 1], *argv[1:])
     successor = Successor(
         restart_command(argv, original, sys.executable), child_environment(), handover
     )
-    if is_service_home(
-        read_environment()
-    ):  # what root wrote there the service could not write any more
+    if is_service_home(read_environment()):  # the service could not write files created by root
         msg = (
-            f"{SERVICE_HOME} belongs to the service of this machine; start that with: "
-            "holdfast service start. To run another one give it a folder of its own: HOLDFAST_HOME."
+            f"{SERVICE_HOME} belongs to this machine's service. Start the service with: "
+            "holdfast service start. To run another gateway, set HOLDFAST_HOME to another folder."
         )
         raise CannotStart(msg)
     memory.limit_fragmentation()
-    gc.disable()  # until all is loaded: the SDK of the model comes last, and is the largest
+    gc.disable()  # until the model SDK, the last and largest import, is loaded
     try:
         again = asyncio.run(
             _run_gateway(options, loaded, configure_logging(loaded), successor, on_started)
@@ -118,13 +117,13 @@ def run_daemon(
 
 
 async def _check_can_start(loaded: LoadedConfig) -> None:
-    """Look at what keeps a start from working, apart from what a running gateway holds."""
+    """Check everything that can prevent a start, except resources a running gateway holds."""
     with translate_store_errors():
         await SessionStore.check_compatible(store_url(loaded))
 
 
 def configure_logging(loaded: LoadedConfig, *, quiet: bool = False) -> Redactor:
-    """Write logs as configured, without secrets; gives what takes those out."""
+    """Configure logging as set in the configuration; return the redactor that removes secrets."""
     redactor = Redactor(find_secrets(loaded.settings))
     gateway = loaded.settings.gateway
     log.configure(
@@ -143,7 +142,7 @@ async def _run_gateway(
     successor: Successor,
     on_started: OnStarted | None,
 ) -> bool:
-    """Run until the end; says whether it is to be started again."""
+    """Run until the gateway stops; return True if it must be started again."""
     runner = GatewayRunner(
         loaded.settings,
         loaded.home,
@@ -157,8 +156,8 @@ async def _run_gateway(
     async def greet() -> None:
         starts.mark_ready()
         tune_garbage_collector()
-        # Read before an upgrade puts another one there.
-        logging.getLogger(__name__).debug("this is Holdfast %s", successor.version)
+        # Read the version now: an upgrade may replace the installed one.
+        logging.getLogger(__name__).debug("Holdfast %s", successor.version)
         link = await runner.operations["link"]() if runner.url else None
         claim = None
         if configured_platforms(loaded) and not runner.has_admin:
@@ -189,7 +188,7 @@ async def _run_gateway(
 
 
 def _reload_settings(options: ConfigOptions) -> Settings:
-    """Read the configuration as it is by now; what is odd about it goes to the log."""
+    """Load the current configuration and log its warnings."""
     loaded = load(options, read_environment(), load_specs())
     for warning in loaded.warnings:
         logger.warning("%s", warning)
@@ -197,7 +196,7 @@ def _reload_settings(options: ConfigOptions) -> Settings:
 
 
 def configured_platforms(loaded: LoadedConfig) -> tuple[str, ...]:
-    """Platforms that are configured, apart from the terminal and the page."""
+    """Return the configured platforms other than the terminal and the page."""
     return tuple(name for name in loaded.settings.platforms if name not in {"console", "web"})
 
 
@@ -215,19 +214,19 @@ _API_KEY_VARIABLES: Mapping[str, str] = {
 
 
 def command_name(started_as: str, folder: Path, which: Callable[[str], str | None]) -> str:
-    """How a person who started it here starts it again: it may not be on their PATH."""
+    """Return the command a person would type to run this program again; it may not be on PATH."""
     found = Path(started_as)
     if which(found.name) or not found.is_absolute():
         return found.name if which(found.name) else started_as
-    inside = found.is_relative_to(folder) and folder != Path("/")
-    return str(found.relative_to(folder)) if inside else started_as
+    is_inside = found.is_relative_to(folder) and folder != Path("/")
+    return str(found.relative_to(folder)) if is_inside else started_as
 
 
 def missing_platform_lines(environ: Mapping[str, str], installed: Container[str]) -> list[str]:
-    """Say of tokens that are set that nothing here can use them, rather than keep silent."""
+    """Return a line for each token whose platform is not installed."""
     return [
-        f"  {variable} is set, but what speaks to {platform} is not installed; "
-        f"install holdfast[{platform.lower()}]."
+        f"  {variable} is set, but {platform} support is not installed. "
+        f"Install holdfast[{platform.lower()}]."
         for platform, variables in _TOKEN_VARIABLES.items()
         for variable in variables.split(" and ")
         if environ.get(variable) and platform.lower() not in installed
@@ -243,23 +242,23 @@ def greeting_lines(
     key_created: bool = False,
     by_systemd: bool = False,
 ) -> list[str]:
-    """What somebody who starts the gateway should know, a few lines; `managed`: by systemd."""
+    """Return the lines printed after the start: how to chat, and what can be configured next."""
     lines = ["Holdfast is running." if by_systemd else "Holdfast is running. Ctrl-C stops it."]
     if link:
         lines.append(f"  Chat in the browser:   {link}")
         lines.append(
-            f"                         (opens once, within an hour; `{command} link` prints another)"
+            f"                         (works once, within an hour; `{command} link` prints another)"
         )
     lines.append(f"  Chat in a terminal:    {command} chat")
     if key_created:
-        lines.append(
-            f"  A key for programs that use the API was made; `{command} config show --secrets` prints it."
-        )
+        lines.append(f"  An API key was created; `{command} config show --secrets` prints it.")
     if loaded.settings.model.provider in {None, "demo"}:
         keys = " or ".join(
             key for provider, key in _API_KEY_VARIABLES.items() if provider in available_providers()
         )
-        lines.append(f"  No model is configured: the demo answers. For a real one set {keys}.")
+        lines.append(
+            f"  No model is configured, so the demo model answers. For a real one set {keys}."
+        )
     known = load_specs()
     missing = [
         f"{platform} ({variables})"

@@ -1,4 +1,4 @@
-"""`holdfast service`: Holdfast as a service of systemd."""
+"""`holdfast service`: installs and controls Holdfast as a systemd service."""
 
 import functools
 import getpass
@@ -50,17 +50,17 @@ _ENV_REFERENCE = re.compile(r"""["']env:([A-Za-z_][A-Za-z0-9_]*)["']""")
 
 
 class NeedsRoot(CannotStart):
-    """The service of the machine needs root."""
+    """The machine's service needs root."""
 
 
 class NoSystemd(CannotStart):
-    """There is no systemd here."""
+    """systemd does not run this machine."""
 
     def __init__(self) -> None:
         super().__init__(
-            "systemd does not run this machine, so there is no service to look after. In a container "
-            "“holdfast run” is the main process (see deploy/Containerfile); anywhere else have what "
-            "starts programs here start “holdfast run”."
+            "This machine does not run systemd, so there is no service to manage. In a container, make "
+            "“holdfast run” the main process (see deploy/Containerfile). On other systems, let the "
+            "service manager start “holdfast run”."
         )
 
 
@@ -69,22 +69,22 @@ class ServiceNotInstalled(CannotStart):
 
 
 class ServiceContext(Struct, frozen=True):
-    """Where a command is given, and by whom."""
+    """Environment and permissions of a service command."""
 
     environ: Mapping[str, str]
     is_root: bool
     has_systemd: bool
-    """Whether systemd runs the machine."""
+    """True if systemd runs this machine."""
     machine_scope: ServiceScope
 
     @classmethod
     def detect(cls) -> "ServiceContext":
-        """The real one."""
+        """Return the context of this process."""
         machine = machine_scope(SERVICE_HOME)
         return cls(read_environment(), os.geteuid() == 0, SYSTEMD_RUNTIME_FOLDER.is_dir(), machine)
 
     def scope(self, *, user: bool) -> ServiceScope:
-        """The service that is meant."""
+        """Return the scope of this user's service or of the machine's."""
         if not user:
             return self.machine_scope
         config = self.environ.get("XDG_CONFIG_HOME")
@@ -93,37 +93,37 @@ class ServiceContext(Struct, frozen=True):
         return user_scope(home, Path(config) if config else None, state)
 
     def installed_scope(self, *, user: bool) -> ServiceScope:
-        """The one that is installed: the machine's, if there is one."""
+        """Return the scope that is installed, preferring the machine's; raise if there is none."""
         if not self.has_systemd:
             raise NoSystemd
-        own = self.scope(user=True)
-        wanted = (own,) if user else (self.machine_scope, own)
-        found = next((each for each in wanted if each.unit_path.exists()), None)
+        user_own = self.scope(user=True)
+        wanted = (user_own,) if user else (self.machine_scope, user_own)
+        found = next((scope for scope in wanted if scope.unit_path.exists()), None)
         if found is None:
             option, whose = (" --user", " of this user") if user else ("", "")
             msg = (
-                f"Holdfast is not installed as a service{whose}; "
-                f"install it with: holdfast service install{option}"
+                f"Holdfast is not installed as a service{whose}. "
+                f"Install it with: holdfast service install{option}"
             )
             raise ServiceNotInstalled(msg)
         return found
 
     def require_permission(self, scope: ServiceScope, command: str) -> None:
-        """Refuse what cannot work from here."""
+        """Raise `NoSystemd` or `NeedsRoot` if the command cannot work here."""
         if not self.has_systemd:
             raise NoSystemd
         if not scope.is_user and not self.is_root:
             msg = (
-                f"The service of the machine needs root: sudo {_command_name()} service {command}. "
-                "One of your own needs none: add --user."
+                f"The machine's service needs root: sudo {_command_name()} service {command}. "
+                "For a service of your own user, which needs no root, add --user."
             )
             raise NeedsRoot(msg)
 
 
 def service_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the option `--user`, and tell it where it is given."""
+    """Add `--user` to a command, and pass the command its `ServiceContext`."""
 
-    @click.option("--user", is_flag=True, help="The service of this user alone: needs no root.")
+    @click.option("--user", is_flag=True, help="Use this user's own service; needs no root.")
     @click.pass_context
     @functools.wraps(command)
     def with_here(ctx: click.Context, /, **given: object) -> None:
@@ -135,7 +135,7 @@ def service_options(command: Callable[..., None]) -> Callable[..., None]:
     return with_here
 
 
-@click.group(help="Run Holdfast as a service of systemd.")
+@click.group(help="Run Holdfast as a systemd service.")
 def service() -> None:
     """See the help."""
 
@@ -145,15 +145,15 @@ def service() -> None:
 
 @service.command()
 @service_options
-@click.option("--dry-run", is_flag=True, help="Print files and commands, and do nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the files and commands, and change nothing.")
 @click.option(
     "--config", type=click.Path(path_type=Path, dir_okay=False), help="Configuration file."
 )
 def install(here: ServiceContext, config: Path | None, *, user: bool, dry_run: bool) -> None:
-    """Start it, now and with the machine.
+    """Install and start the service, now and at every boot.
 
-    What is set in this environment, such as TELEGRAM_BOT_TOKEN, is kept for the service in a folder
-    of credentials. To bring the service up to date, install it again.
+    Values set in this environment, such as TELEGRAM_BOT_TOKEN, are stored for the service in a
+    credentials folder. Run the command again to update the service.
     """
     scope = here.scope(user=user)
     manager = ServiceManager(scope, here.environ)
@@ -179,31 +179,31 @@ def install(here: ServiceContext, config: Path | None, *, user: bool, dry_run: b
 @service.command()
 @service_options
 def uninstall(here: ServiceContext, *, user: bool) -> None:
-    """Take it away; what it knows stays."""
+    """Remove the service; its data and configuration stay."""
     scope = here.installed_scope(user=user)
     here.require_permission(scope, "uninstall")
     manager = ServiceManager(scope, here.environ)
     for step in plan.uninstall_steps(scope, plan.START_TIMEOUT_SECONDS):
         manager.run_step(step)
-    click.echo("Holdfast is no service any more. Left as they are:")
-    click.echo(f"  what it knows:  {scope.state_folder}")
+    click.echo("The service is removed. These folders are kept:")
+    click.echo(f"  data:           {scope.state_folder}")
     click.echo(f"  configuration:  {scope.credentials_folder.parent}")
 
 
-# --- the running one ---------------------------------------------------------------------------
+# --- the installed service ---------------------------------------------------------------------
 
 
 @service.command()
 @service_options
 def start(here: ServiceContext, *, user: bool) -> None:
-    """Start it; done when it answers."""
+    """Start the service and wait until it is ready."""
     _run_systemctl(here, "start", user=user)
 
 
 @service.command()
 @service_options
 def stop(here: ServiceContext, *, user: bool) -> None:
-    """Stop it, when running turns are done."""
+    """Stop the service after its running turns have finished."""
     _run_systemctl(here, "stop", user=user)
 
 
@@ -212,9 +212,9 @@ def stop(here: ServiceContext, *, user: bool) -> None:
 @restarting.when_idle_option
 @restarting.yes_option
 def restart(here: ServiceContext, *, user: bool, when_idle: float | None, yes: bool) -> None:
-    """Restart it with the program that is installed now.
+    """Restart with the version that is installed now.
 
-    Shows what is running and asks first. Works as well for a daemon that was started by hand.
+    Lists running tasks and asks first. Also restarts a daemon that was started by hand.
     """
     process = restarting.running_pid()
     try:
@@ -230,7 +230,7 @@ def restart(here: ServiceContext, *, user: bool, when_idle: float | None, yes: b
     if process is not None and not (of_service and _is_outdated(scope, found)):
         restarting.restart_daemon(when_idle, assume_yes=yes)
         return
-    if of_service:  # only systemd gives it what has changed: the unit, and copies of the secrets
+    if of_service:  # only systemd applies a changed unit and changed credentials
         if when_idle is None:
             restarting.confirm_restart(assume_yes=yes)
         else:
@@ -241,23 +241,23 @@ def restart(here: ServiceContext, *, user: bool, when_idle: float | None, yes: b
 @service.command()
 @service_options
 def reload(here: ServiceContext, *, user: bool) -> None:
-    """Have it read its configuration again, and say what changed by that."""
+    """Read the configuration again and print what changed."""
     try:
         found = call_daemon("reload")
     except NotRunning:
-        _run_systemctl(here, "reload", user=user)  # which says what is wrong, if anything is
+        _run_systemctl(here, "reload", user=user)  # reports errors itself
     else:
         click.echo(found["summary"])
 
 
 def _is_outdated(scope: ServiceScope, found: Mapping[str, str]) -> bool:
-    """Whether the unit or a secret has changed since systemd started the process."""
+    """Return True if the unit or a credential is newer than the process that systemd started."""
     since = int(found.get("ExecMainStartTimestampMonotonic") or 0) / 1_000_000
     clock = SystemClock()
     started = clock.now() / 1000 - (clock.monotonic() - since)
     folder = scope.credentials_folder
     secrets = [folder, *folder.iterdir()] if folder.is_dir() else []
-    return any(each.stat().st_mtime > started for each in (scope.unit_path, *secrets))
+    return any(path.stat().st_mtime > started for path in (scope.unit_path, *secrets))
 
 
 def _run_systemctl(here: ServiceContext, command: str, *, user: bool) -> None:
@@ -277,7 +277,7 @@ def _run_systemctl(here: ServiceContext, command: str, *, user: bool) -> None:
 @service_options
 @json_option
 def status(here: ServiceContext, *, user: bool, as_json: bool) -> None:
-    """Say how it stands: exit code 0 or 1."""
+    """Show the state of the service; exit code 0 if it runs, else 1."""
     scope = here.installed_scope(user=user)
     found = ServiceManager(scope, here.environ).show_properties()
     runs = found.get("ActiveState") in _RUNNING_STATES
@@ -293,44 +293,44 @@ def status(here: ServiceContext, *, user: bool, as_json: bool) -> None:
             }
         )
         sys.exit(0 if runs else 1)
-    starts = "starts by itself" if found.get("UnitFileState") == "enabled" else "is not enabled"
+    starts = "starts at boot" if found.get("UnitFileState") == "enabled" else "is not enabled"
     fields = {"service": _state_text(found), "unit": f"{scope.unit_path} ({starts})"}
     if restarts := int(found.get("NRestarts") or 0):
         fields["restarts"] = f"{restarts} after failures"
     print_fields(fields)
     if not runs:
-        click.echo(f"Its log may say why: holdfast service logs{scope.user_option}")
+        click.echo(f"See the log: holdfast service logs{scope.user_option}")
         sys.exit(1)
     if not scope.is_user and not here.is_root:
-        click.echo("More is said to root: sudo holdfast status")
+        click.echo("For details run: sudo holdfast status")
         return
     click.get_current_context().invoke(status_of_daemon, as_json=False)
 
 
 @service.command()
 @service_options
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is logged from now on.")
+@click.option("-f", "--follow", is_flag=True, help="Follow new log lines.")
 @click.option(
     "-n", "--lines", default=DEFAULT_LOG_LINES, show_default=True, type=click.IntRange(min=0)
 )
 def logs(here: ServiceContext, *, user: bool, follow: bool, lines: int) -> None:
-    """Show its log."""
+    """Show the service's log."""
     scope = here.installed_scope(user=user)
     sys.exit(ServiceManager(scope, here.environ).show_log(lines=lines, follow=follow))
 
 
-# --- what it is to be like ---------------------------------------------------------------------
+# --- the unit ----------------------------------------------------------------------------------
 
 
 def _command_name() -> str:
-    """How a person here calls the command, also one who is another user soon."""
+    """Return the command to type here: `holdfast` if PATH finds this program, else its path."""
     found = program.find_program()
     known = shutil.which("holdfast")
     return "holdfast" if known and Path(known).samefile(found) else str(found)
 
 
 def unit_text(loaded: LoadedConfig, scope: ServiceScope, version: int) -> str:
-    """The unit as `install` writes it; raises `HoldfastError` where none could work."""
+    """Return the unit file that `install` writes; raise `HoldfastError` if none could work."""
     unit = _build_unit(loaded, scope, version)
     return render_user_unit(unit) if scope.is_user else render_system_unit(unit)
 
@@ -347,13 +347,13 @@ def _build_unit(loaded: LoadedConfig, scope: ServiceScope, version: int) -> Serv
         systemd_version=version,
     )
     if scope.is_user:
-        own = state_folder({"HOME": str(Path.home())}, is_root=False)
-        return replace(unit, home=loaded.home if loaded.home != own else None)
+        user_own = state_folder({"HOME": str(Path.home())}, is_root=False)
+        return replace(unit, home=loaded.home if loaded.home != user_own else None)
     places = program.program_folders()
     if closed := program.first_private_path((*places, unit.program)):
         msg = (
-            f"{closed} can be read by its owner only, and the service is a user of its own. "
-            f"Open it (chmod -R go+rX {closed}), or install Holdfast where all can read it."
+            f"The service runs as its own user and cannot read {closed}. Allow it "
+            f"(chmod -R go+rX {closed}), or install Holdfast in a folder that all users can read."
         )
         raise CannotStart(msg)
     return replace(
@@ -364,7 +364,7 @@ def _build_unit(loaded: LoadedConfig, scope: ServiceScope, version: int) -> Serv
 
 
 def _explicit_config(loaded: LoadedConfig, scope: ServiceScope) -> Path | None:
-    """The configuration, where the service would not find it by itself."""
+    """Return the configuration path, unless the service finds the file by itself."""
     if loaded.path is None:
         return None
     path = loaded.path.absolute()
@@ -372,15 +372,15 @@ def _explicit_config(loaded: LoadedConfig, scope: ServiceScope) -> Path | None:
     if not scope.is_user:
         if program.hidden_folders((path,)):
             msg = (
-                f"A service of the machine cannot see the configuration {path}. "
+                f"The machine's service cannot see the configuration {path}. "
                 f"Move it: mv {path} {usual}"
             )
             raise ConfigError(msg)
         if program.first_private_path((path,)):
             msg = (
-                f"The service is a user of its own and cannot read the configuration {path}. Put "
-                f"each secret of it into a file of its own in {scope.credentials_folder}, such as "
-                f"TELEGRAM_BOT_TOKEN, and then: chmod 644 {path}"
+                f"The service runs as its own user and cannot read the configuration {path}. Move "
+                f"each secret into its own file in {scope.credentials_folder}, such as "
+                f"TELEGRAM_BOT_TOKEN, and then run: chmod 644 {path}"
             )
             raise ConfigError(msg)
     return None if path == usual else path
@@ -392,13 +392,13 @@ def _writable_folders(loaded: LoadedConfig) -> tuple[Path, ...]:
     url = settings.store.url.reveal() if settings.store.url else ""
     if url.startswith("sqlite:///"):
         found.append(Path(url.removeprefix("sqlite:///")).parent)
-    return tuple(each for each in found if not each.is_relative_to(SERVICE_HOME))
+    return tuple(folder for folder in found if not folder.is_relative_to(SERVICE_HOME))
 
 
 def _variables_to_store(
     loaded: LoadedConfig, scope: ServiceScope, environ: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """Variables that count here and that the service would not have."""
+    """Return the environment variables used here that the service would not have."""
     names = {label for label in loaded.sources.values() if label in environ}
     if loaded.path:
         names |= {*_ENV_REFERENCE.findall(loaded.path.read_text(encoding="utf-8"))} & {*environ}
@@ -407,37 +407,38 @@ def _variables_to_store(
     return {name: environ[name] for name in names if kept.get(name) != environ[name]}
 
 
-# --- what is said ------------------------------------------------------------------------------
+# --- output ------------------------------------------------------------------------------------
 
 
 def _state_text(found: Mapping[str, str]) -> str:
-    state, said = found.get("ActiveState", "unknown"), found.get("StatusText", "")
-    return f"{state}: {said}" if said else state
+    state, text = found.get("ActiveState", "unknown"), found.get("StatusText", "")
+    return f"{state}: {text}" if text else state
 
 
 def _log_tail(manager: ServiceManager) -> list[str]:
-    said = manager.log_tail(_LOG_LINES_AFTER_FAILURE)
-    return ["The end of its log:", *(f"  {line}" for line in said.splitlines())] if said else []
+    tail = manager.log_tail(_LOG_LINES_AFTER_FAILURE)
+    return ["Last log lines:", *(f"  {line}" for line in tail.splitlines())] if tail else []
 
 
 def _print_next_steps(scope: ServiceScope, manager: ServiceManager, *, ran_before: bool) -> None:
     name = _command_name()
     click.echo(
-        f"Holdfast is a service now, and starts by itself. {_state_text(manager.show_properties())}"
+        f"Holdfast is installed as a service and starts at boot. {_state_text(manager.show_properties())}"
     )
     if ran_before:
         click.echo(
-            f"It ran before; to have it run as installed now: {name} service restart{scope.user_option}"
+            "The service was already running. To apply this installation: "
+            f"{name} service restart{scope.user_option}"
         )
-    click.echo(f"  How it stands:       {name} service status{scope.user_option}")
-    click.echo(f"  What it does:        {name} service logs{scope.user_option} -f")
-    click.echo(f"  To become its owner: {name} pair claim")
-    click.echo(f"  Chat in a browser:   {name} link")
+    click.echo(f"  Status:              {name} service status{scope.user_option}")
+    click.echo(f"  Log:                 {name} service logs{scope.user_option} -f")
+    click.echo(f"  Become the owner:    {name} pair claim")
+    click.echo(f"  Chat in the browser: {name} link")
     click.echo(
-        f"  Its secrets:         {scope.credentials_folder}, a file each, such as OPENAI_API_KEY"
+        f"  Secrets:             {scope.credentials_folder}, one file each, such as OPENAI_API_KEY"
     )
     if scope.is_user and not manager.has_linger(getpass.getuser()):
         click.echo(
-            "  It ends when you log out. To have it go on: "
+            "  The service stops when you log out. To keep it running: "
             f"sudo loginctl enable-linger {getpass.getuser()}"
         )

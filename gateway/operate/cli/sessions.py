@@ -1,4 +1,4 @@
-"""`holdfast sessions`: looks at conversations in the store, and steers them through the daemon."""
+"""`holdfast sessions`: reads conversations from the store, and controls them through the daemon."""
 
 from typing import Any
 
@@ -26,28 +26,30 @@ LIST_LIMIT = 50
 
 
 class SessionNotFound(HoldfastError):
-    """There is no such session; `holdfast sessions list` shows them all."""
+    """No session has this id."""
 
 
 class SessionExport(msgspec.Struct, frozen=True):
-    """A session with all that belongs to it."""
+    """A session with its history and turns."""
 
     session: Session
     history: tuple[Message, ...]
     turns: tuple[Turn, ...]
 
 
-@click.group(help="Look at conversations, stop them, bring them back.")
+@click.group(help="List, show, stop and restore conversations.")
 def sessions() -> None:
     """See the help."""
 
 
 @sessions.command("list")
-@click.option("--all", "every", is_flag=True, help=f"More than the newest {LIST_LIMIT}.")
+@click.option(
+    "--all", "every", is_flag=True, help=f"List all sessions, not only the newest {LIST_LIMIT}."
+)
 @json_option
 @config_options
 def list_(options: ConfigOptions, *, as_json: bool, every: bool) -> None:
-    """List sessions, the newest first."""
+    """List sessions, newest first."""
     limit = None if as_json or every else LIST_LIMIT
 
     async def read(store: SessionStore) -> tuple[Session, ...]:
@@ -91,7 +93,7 @@ def show(options: ConfigOptions, session: str, *, as_json: bool) -> None:
             "conversation": found.key,
             "state": state_text(found),
             "title": _title(found) or "-",
-            "begun": format_time(found.created_at),
+            "created": format_time(found.created_at),
             "updated": format_time(found.updated_at),
         }
     )
@@ -114,7 +116,7 @@ def show(options: ConfigOptions, session: str, *, as_json: bool) -> None:
 @json_option
 @config_options
 def export(options: ConfigOptions, session: str, *, as_json: bool) -> None:
-    """Print a session whole, as Markdown or (with --json) as JSON."""
+    """Print a whole session as Markdown, or as JSON with --json."""
     whole = _load(options, session)
     if as_json:
         print_json(export_data(whole))
@@ -128,11 +130,14 @@ def export(options: ConfigOptions, session: str, *, as_json: bool) -> None:
 
 @sessions.command()
 @click.argument("session", required=False)
-@click.option("--all", "every", is_flag=True, help="Stop everything that runs.")
+@click.option("--all", "every", is_flag=True, help="Stop every running task.")
 def stop(session: str | None, *, every: bool) -> None:
-    """Stop what a session is working on, or everything; each chat is told."""
+    """Stop the running task of one session, or all running tasks.
+
+    The stop is announced in each chat.
+    """
     if every == bool(session):
-        msg = "Name one session, or say --all."
+        msg = "Name one session, or use --all."
         raise click.UsageError(msg)
     if every:
         count = call_daemon("stop_all")["stopped"]
@@ -146,14 +151,14 @@ def stop(session: str | None, *, every: bool) -> None:
 @sessions.command()
 @click.argument("session")
 def resume(session: str) -> None:
-    """Bring an earlier session back into its conversation."""
-    click.echo(f"Brought back {call_daemon('resume', session=session)['id']}.")
+    """Make an earlier session the current one of its conversation again."""
+    click.echo(f"Resumed {call_daemon('resume', session=session)['id']}.")
 
 
 @sessions.command()
 @click.argument("session")
 def delete(session: str) -> None:
-    """Close a session for good."""
+    """Close a session permanently."""
     click.echo(f"Deleted {call_daemon('delete', session=session)['id']}.")
 
 
@@ -167,16 +172,16 @@ def _load(options: ConfigOptions, session_id: str) -> SessionExport:
 
     whole = read_store(options, read)
     if whole is None:
-        msg = f"No session has the id {session_id}; `holdfast sessions list` shows them all."
+        msg = f"No session has the id {session_id}. List them with: holdfast sessions list --all"
         raise SessionNotFound(msg)
     return whole
 
 
-# --- for programs ----------------------------------------------------------------------------
+# --- JSON ------------------------------------------------------------------------------------
 
 
 def session_data(session: Session) -> dict[str, Any]:
-    """Write a session for programs."""
+    """Return a session as JSON data."""
     return {
         "id": session.id,
         "key": session.key,
@@ -190,7 +195,7 @@ def session_data(session: Session) -> dict[str, Any]:
 
 
 def export_data(export: SessionExport) -> dict[str, Any]:
-    """Write a session with history and turns for programs."""
+    """Return a session with its history and turns as JSON data."""
     return {
         **session_data(export.session),
         "history": [_message_data(message) for message in export.history],
@@ -222,11 +227,11 @@ def _turn_data(turn: Turn) -> dict[str, Any]:
     }
 
 
-# --- for people ------------------------------------------------------------------------------
+# --- text ------------------------------------------------------------------------------------
 
 
 def state_text(session: Session) -> str:
-    """Say in which state a session is, and why."""
+    """Return a session's state, with its reason in parentheses."""
     return (
         f"{session.state.value} ({session.reason.value})" if session.reason else session.state.value
     )
@@ -249,5 +254,5 @@ def _author(message: Message) -> str:
 def _message_text(message: Message) -> str:
     calls = [f"[{call.name} {call.arguments}]" for call in message.tool_calls]
     broken = [f"[interrupted: {message.interrupted}]"] if message.interrupted else []
-    said = append_file_lines(message.content, message.files)
-    return "\n".join(part for part in (said, *calls, *broken) if part)
+    text = append_file_lines(message.content, message.files)
+    return "\n".join(part for part in (text, *calls, *broken) if part)

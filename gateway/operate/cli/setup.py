@@ -1,4 +1,4 @@
-"""`holdfast setup`: from a token and a key to a gateway that answers."""
+"""`holdfast setup`: from a bot token and a model key to a running gateway."""
 
 import contextlib
 import os
@@ -47,32 +47,36 @@ _SECRET_FLAGS = {
     "slack_bot_token": "slack.bot_token",
     "slack_app_token": "slack.app_token",
 }
-"""Flags that hold tokens, and the questions that they answer."""
+"""Flags that take tokens, and the questions they answer."""
 
 _INTERRUPTED_EXIT_CODE = 130
 
 
-@click.command(
-    help="Set it up: asks for what it needs, checks it at once, writes the configuration."
+@click.command(help="Ask for everything needed, check each answer, and write the configuration.")
+@click.option(
+    "--config", type=click.Path(path_type=Path, dir_okay=False), help="Configuration file to write."
 )
-@click.option("--config", type=click.Path(path_type=Path, dir_okay=False), help="File to write.")
-@click.option("--non-interactive", is_flag=True, help="Ask nothing; what is missing is an error.")
-@click.option("--platform", multiple=True, metavar="NAME", help="Set this up; repeatable, or none.")
-@click.option("--telegram-token", metavar="FROM", help=f"Secrets come from {_SECRET_SOURCES}.")
-@click.option("--discord-token", metavar="FROM")
-@click.option("--slack-bot-token", metavar="FROM")
-@click.option("--slack-app-token", metavar="FROM")
-@click.option("--model-key", metavar="FROM", help="Key of the model service.")
+@click.option("--non-interactive", is_flag=True, help="Ask nothing; a missing answer is an error.")
+@click.option(
+    "--platform", multiple=True, metavar="NAME", help="Platform to set up; repeatable, or none."
+)
+@click.option("--telegram-token", metavar="FROM", help=f"Telegram bot token, as {_SECRET_SOURCES}.")
+@click.option("--discord-token", metavar="FROM", help="Discord bot token, given likewise.")
+@click.option("--slack-bot-token", metavar="FROM", help="Slack bot token, given likewise.")
+@click.option("--slack-app-token", metavar="FROM", help="Slack app token, given likewise.")
+@click.option("--model-key", metavar="FROM", help="API key of the model service, given likewise.")
 @click.option("--base-url", metavar="URL", help="Address of a model server.")
-@click.option("--provider", type=click.Choice(tuple(SERVICES)), help="Which protocol it speaks.")
-@click.option("--model", metavar="NAME", help="Which of its models answers.")
-@click.option("--daily-usd", metavar="AMOUNT", help="Dollars a day for all people; none: no limit.")
 @click.option(
-    "--service/--no-service", default=None, help="Install it as a service, or do not ask."
+    "--provider", type=click.Choice(tuple(SERVICES)), help="Protocol of the model service."
+)
+@click.option("--model", metavar="NAME", help="Model to use.")
+@click.option(
+    "--daily-usd", metavar="AMOUNT", help="Daily limit in dollars for all people; none: no limit."
 )
 @click.option(
-    "--no-check", is_flag=True, help="Take tokens and keys without asking whether they work."
+    "--service/--no-service", default=None, help="Install as a service, or not, without asking."
 )
+@click.option("--no-check", is_flag=True, help="Accept tokens and keys without testing them.")
 @json_option
 def setup(
     config: Path | None,
@@ -81,30 +85,30 @@ def setup(
     no_check: bool,
     as_json: bool,
     service: bool | None,
-    **flags: Any,  # noqa: ANN401 - click gives each of its own kind
+    **flags: Any,  # noqa: ANN401 - each option has its own type
 ) -> None:
     """See the help."""
     environ = read_environment()
-    place = choose_target(ConfigOptions(config), environ, os.geteuid())
+    target = choose_target(ConfigOptions(config), environ, os.geteuid())
     terminal = TerminalPrompter(sys.stdin, sys.stderr if as_json or non_interactive else sys.stdout)
-    answers, wanted = _read_flags(flags, environ)
+    answers, requested = _read_flags(flags, environ)
     asker = FlagPrompter(answers, terminal.say, None if non_interactive else terminal)
     clock = SystemClock()
     checks = NoChecks() if no_check else LiveChecks(clock)
-    way = _SetupRun(asker, place, checks, as_json=as_json, non_interactive=non_interactive)
+    run = _SetupRun(asker, target, checks, as_json=as_json, non_interactive=non_interactive)
     try:
-        way.decide(wanted, service=service)
-        way.write()
-        way.start()
+        run.decide(requested, service=service)
+        run.write()
+        run.start()
     except KeyboardInterrupt:
-        terminal.say(f"\n{way.status}")
+        terminal.say(f"\n{run.status}")
         sys.exit(_INTERRUPTED_EXIT_CODE)
 
 
 def _read_flags(
     flags: Mapping[str, Any], environ: Mapping[str, str]
 ) -> tuple[dict[str, str], RequestedModel]:
-    """What the command line says: answers to questions, and wishes for the model."""
+    """Return answers to questions and the requested model from the command line."""
     read = _stdin_reader()
 
     def secret(name: str) -> str:
@@ -124,19 +128,19 @@ def _read_flags(
         answers["usd"] = flags["daily_usd"]
     key = secret("model_key")
     if flags["base_url"] and not is_url(flags["base_url"]):
-        msg = "--base-url must be an address, such as http://127.0.0.1:11434/v1."
+        msg = "--base-url must be a URL, such as http://127.0.0.1:11434/v1."
         raise AnswerError(msg)
     parts = {"provider": flags["provider"], "base_url": flags["base_url"], "name": flags["model"]}
     return answers, RequestedModel(key=key, **{name: text or "" for name, text in parts.items()})
 
 
 def _stdin_reader() -> Callable[[str], str]:
-    """Read it for one flag; it cannot be read for another one as well."""
+    """Return a reader of standard input that refuses to serve two flags."""
     taken: list[str] = []
 
     def read(flag: str) -> str:
         if taken:
-            msg = f"{flag} and {taken[0]} cannot both come from the standard input."
+            msg = f"{flag} and {taken[0]} cannot both be read from standard input."
             raise AnswerError(msg)
         taken.append(flag)
         return sys.stdin.read()
@@ -145,7 +149,7 @@ def _stdin_reader() -> Callable[[str], str]:
 
 
 class _SetupRun:
-    """From the questions to a gateway that runs."""
+    """One run of the command: questions, writing, starting."""
 
     def __init__(
         self,
@@ -160,18 +164,18 @@ class _SetupRun:
         self._target = target
         self._checks = checks
         self._as_json = as_json
-        self._non_interactive = non_interactive  # nobody looks at this terminal
+        self._non_interactive = non_interactive  # no person at this terminal
         self._specs = load_specs()
         self._start_mode = StartMode.LATER
         self._answers = SetupAnswers((), ChosenModel(TargetSettings()))
         self._written = WriteResult(changed=False)
         self.status = "Nothing was changed."
 
-    def decide(self, wanted: RequestedModel, *, service: bool | None) -> None:
-        """Ask everything; nothing is changed yet."""
+    def decide(self, requested: RequestedModel, *, service: bool | None) -> None:
+        """Ask all questions; change nothing yet."""
         self._draft = read_draft(self._target, self._specs)
         self._answers = ask_all(
-            self._prompter, self._target, self._draft, self._checks, self._specs, wanted
+            self._prompter, self._target, self._draft, self._checks, self._specs, requested
         )
         if not self.is_running():
             self._start_mode = ask_start_mode(
@@ -182,20 +186,20 @@ class _SetupRun:
             )
 
     def write(self) -> None:
-        """Write it; it works, or all stays as it was."""
+        """Write and verify the configuration; on failure the previous one is restored."""
         with block_signals():
             self._written = write_config(self._target, self._draft, self._specs)
             self.status = f"The configuration is written ({self._target.path})."
         if not self._written.changed:
-            self._say(f"✓ {self._target.path} is as it was, and works.")
+            self._say(f"✓ {self._target.path} is unchanged and valid.")
             return
-        before = f"; the one before: {self._written.backup}" if self._written.backup else ""
-        self._say(f"✓ {self._target.path} is written, and works{before}.")
+        before = f"; previous version: {self._written.backup}" if self._written.backup else ""
+        self._say(f"✓ {self._target.path} is written and valid{before}.")
         for warning in self._written.warnings:
             self._say(f"  ! {warning}")
 
     def start(self) -> None:
-        """Start what was wished for, and wait for the owner."""
+        """Start the gateway as chosen, and wait for the owner."""
         if self._as_json:
             print_json(self._result_data())
         changed = self._written.changed
@@ -208,7 +212,7 @@ class _SetupRun:
             non_interactive=self._non_interactive,
         )
 
-    # --- what can be done here: see `SetupActions`
+    # --- implementation of `SetupActions`
 
     def is_running(self) -> bool:
         """See `SetupActions`."""
@@ -250,7 +254,7 @@ class _SetupRun:
         return " ".join([self._command_name(), "run", *self._config_arguments()])
 
     def _run_service_command(self, *words: str) -> None:
-        """Do what `holdfast service` does."""
+        """Run a `holdfast service` command."""
         arguments = [*words, *(["--user"] if os.geteuid() else [])]
         with contextlib.redirect_stdout(sys.stderr if self._as_json else sys.stdout):
             service_command.main(arguments, prog_name="holdfast service", standalone_mode=False)
@@ -264,7 +268,7 @@ class _SetupRun:
             self._say(owner_greeting(owner))
 
     def _result_data(self) -> dict[str, object]:
-        """For programs."""
+        """Return the result as JSON data."""
         model = self._answers.model.settings
         return {
             "config": str(self._target.path),

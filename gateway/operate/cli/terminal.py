@@ -1,7 +1,6 @@
-"""What a person meets in `holdfast chat`: reads what is typed, prints what comes.
+"""Keyboard and screen of `holdfast chat`, on a terminal or on plain pipes.
 
-Works on a terminal and on plain pipes; what is read from a pipe ends, and then so does the chat,
-once everything is answered.
+With piped input the chat ends after the last line has been answered.
 """
 
 import asyncio
@@ -18,47 +17,47 @@ from typing import Protocol, TextIO
 from platforms.console import AnswerFrame, NoteFrame, StatusFrame, TerminalFrame, UserFrame
 
 PROMPT = "> "
-DOUBLE_INTERRUPT_SECONDS = 2.0  # seconds in which a second Ctrl-C leaves
-PASTE_SECONDS = 0.05  # seconds in which lines that follow each other are one message
+DOUBLE_INTERRUPT_SECONDS = 2.0  # a second Ctrl-C within this time leaves
+PASTE_SECONDS = 0.05  # lines that arrive within this time form one message
 _DEFAULT_COLUMNS = 80
-_MAX_REMEMBERED_ANSWERS = 16  # answers of which it is known what stands there
+_MAX_REMEMBERED_ANSWERS = 16  # answers whose printed text is remembered
 STOP_COMMAND = "/stop"
 
 _DIM, _RESET, _CLEAR_LINE = "\x1b[2m", "\x1b[0m", "\r\x1b[K"
 _CLEAR_BELOW = "\x1b[J"
-# Down and up again, so that there is a line below; then there, and back to where the cursor was.
+# Down and up make sure that a line exists below; then save the cursor, go there, and come back.
 _MOVE_BELOW, _MOVE_BACK = "\x1bD\x1b[A\x1b7\x1b[B\r", "\x1b[K\x1b8"
-# What could move the cursor, change colours or talk to the terminal; kept are newline and tab.
+# Control characters that could move the cursor or change colours; newline and tab are kept.
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class ChatConnection(Protocol):
-    """What a terminal is joined to: a screen of this process, or of the daemon's."""
+    """Connection to a chat: a screen of this process or of the running daemon."""
 
     def frames(self) -> AsyncIterator[TerminalFrame]:
-        """What to print; ends when the gateway does, or after `finish`."""
+        """Yield frames to print; ends when the gateway ends, or after `finish`."""
         ...
 
     async def send(self, text: str) -> None:
-        """Hand a message in."""
+        """Submit a message."""
         ...
 
     async def finish(self) -> None:
-        """Nothing more will be said: the frames end when everything is answered."""
+        """Announce the end of the input: `frames` ends once everything has been answered."""
         ...
 
 
 class Printer:
-    """Turns frames into what is written; knows what stands there, and whether a line is unfinished."""
+    """Turns frames into terminal output; tracks printed text and whether a line is unfinished."""
 
     def __init__(self, *, dim: bool) -> None:
         self._dim = dim
-        self._unfinished_item = ""  # the answer whose line is not finished
-        self._shown_texts: dict[str, str] = {}  # what stands there of an answer
+        self._unfinished_item = ""  # the answer whose last line has no newline yet
+        self._shown_texts: dict[str, str] = {}  # printed text per answer
         self.at_line_start = True
 
     def render_frame(self, frame: AnswerFrame | NoteFrame | UserFrame) -> str:
-        """Give what to write for a frame."""
+        """Return the terminal output for a frame."""
         text = _CONTROL_CHARACTERS.sub("", frame.text)
         if isinstance(frame, AnswerFrame):
             return self._render_answer(frame, text)
@@ -70,15 +69,15 @@ class Printer:
     def _render_answer(self, frame: AnswerFrame, text: str) -> str:
         before = self._shown_texts.pop(frame.item, "")
         whole = text if frame.anew else before + text
-        if before.startswith(whole):  # a daemon that was restarted does not know what stands here
+        if before.startswith(whole):  # a restarted daemon does not know what is printed here
             whole = before
         self._remember(frame.item, whole)
         out = ""
         if frame.asked and not before:
             out = self._own_line(PROMPT + _CONTROL_CHARACTERS.sub("", frame.asked))
         if new := whole.removeprefix(before):
-            goes_on = frame.item == self._unfinished_item and whole.startswith(before)
-            out += ("" if goes_on else self._fresh_line()) + self._record_output(new, frame.item)
+            continues = frame.item == self._unfinished_item and whole.startswith(before)
+            out += ("" if continues else self._fresh_line()) + self._record_output(new, frame.item)
         return (
             out + self._fresh_line() if frame.done and frame.item == self._unfinished_item else out
         )
@@ -102,23 +101,23 @@ class Printer:
 
 
 def render_status_below(status: str, columns: int) -> str:
-    """Give what to write so that a status stands in the line below the cursor, or nothing does."""
+    """Return the output that replaces the status in the line below the cursor; empty clears it."""
     line = _truncate(_CONTROL_CHARACTERS.sub("", " ".join(status.split())), columns - 1)
     return _MOVE_BELOW + (f"{_DIM}{line}{_RESET}" if line else "") + _MOVE_BACK
 
 
 def _truncate(line: str, columns: int) -> str:
-    """Take what fits into one line: where it went on, it could not be taken away again."""
+    """Return the part that fits into one line; a wrapped status could not be erased."""
     taken = 0
-    for place, sign in enumerate(line):
-        taken += _display_width(sign)
+    for index, character in enumerate(line):
+        taken += _display_width(character)
         if taken > columns:
-            return line[:place]
+            return line[:index]
     return line
 
 
 def _display_width(character: str) -> int:
-    """Columns that a sign takes, rather too many than too few."""
+    """Return the columns a character takes; when in doubt, the larger number."""
     wide = (
         unicodedata.east_asian_width(character) in "WFA" or unicodedata.category(character) == "So"
     )
@@ -126,7 +125,7 @@ def _display_width(character: str) -> int:
 
 
 def group_messages(lines: list[str]) -> Iterator[str]:
-    """Make messages of lines that came together: pasted text is one, each command its own."""
+    """Group lines that arrived together: pasted text is one message, each command its own."""
     text: list[str] = []
     for line in lines:
         if line.startswith("/"):
@@ -145,7 +144,7 @@ def _join_lines(lines: list[str]) -> Iterator[str]:
 
 
 class ChatTerminal:
-    """One person's keyboard and screen."""
+    """The keyboard and screen of one person."""
 
     def __init__(self, stdin: TextIO, stdout: TextIO) -> None:
         self._stdin = stdin
@@ -154,16 +153,16 @@ class ChatTerminal:
         self._printer = Printer(dim=stdout.isatty())
         self._input_lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._leaving = asyncio.Event()
-        self._read_unfinished_line: Callable[[], str] = str  # what stands in the unfinished line
+        self._read_unfinished_line: Callable[[], str] = str  # the text being typed
         self._interrupted_at = float("-inf")
         self._prompt_shown = self._tty
         self._status = ""
         self._input_finished = False
         self.left_early = False
-        """The person left by Ctrl-C, or the program was told to end: do not wait for anything."""
+        """True after Ctrl-C twice or SIGTERM: do not wait for running answers."""
 
     async def run(self, connection: ChatConnection) -> bool:
-        """Talk until the person leaves or everything is answered; False when the gateway ended."""
+        """Chat until the person leaves or all is answered; return False if the gateway ended."""
         with self._reading_keyboard(), self._handling_signals() as wanted:
             async with asyncio.TaskGroup() as both:
                 showing = both.create_task(self._show_frames(connection))
@@ -180,7 +179,7 @@ class ChatTerminal:
             self._show_status("")
         return leaving in done or self._input_finished
 
-    # --- what is printed
+    # --- output
 
     async def _show_frames(self, connection: ChatConnection) -> None:
         async for frame in connection.frames():
@@ -190,7 +189,7 @@ class ChatTerminal:
                 self._print(self._printer.render_frame(frame))
 
     def _show_status(self, status: str) -> None:
-        """Show what is going on below the last line; a pipe has no place for it."""
+        """Show the status below the last line of a terminal; a pipe has no place for it."""
         if self._tty and status != self._status:
             self._status = status
             self._write(render_status_below(status, self._columns()))
@@ -202,7 +201,7 @@ class ChatTerminal:
             return _DEFAULT_COLUMNS
 
     def _print(self, text: str) -> None:
-        """Print above the line that is being typed, and show that line again below."""
+        """Print above the line being typed, then draw that line again below."""
         if self._status:
             text = _CLEAR_BELOW + text
         if self._prompt_shown:
@@ -218,13 +217,13 @@ class ChatTerminal:
         try:
             self._stdout.write(text)
             self._stdout.flush()
-        except BrokenPipeError:  # as in `holdfast chat | head`: nobody reads any more
+        except BrokenPipeError:  # the reader closed the pipe, as in `holdfast chat | head`
             nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self._stdout.fileno())  # or the last flush of all would fail too
+            os.dup2(nowhere, self._stdout.fileno())  # or the flush at exit would fail too
             os.close(nowhere)
             self._leave()
 
-    # --- what is typed
+    # --- input
 
     async def _send_input(self, connection: ChatConnection) -> None:
         ended = False
@@ -238,9 +237,9 @@ class ChatTerminal:
                         following = await self._input_lines.get()
                     ended = following is None
                     lines += [] if following is None else [following]
-            if self._tty:  # the cursor stands behind a new prompt
+            if self._tty:  # the cursor is behind a new prompt
                 self._prompt_shown = self._printer.at_line_start = True
-                if self._status:  # where that prompt is now
+                if self._status:  # the new prompt is on the status line
                     self._print("")
             for message in group_messages(lines):
                 await connection.send(message)
@@ -254,7 +253,7 @@ class ChatTerminal:
 
     @contextlib.contextmanager
     def _reading_keyboard(self) -> Iterator[None]:
-        """Read in a thread of its own: reading a line cannot be waited for in any other way."""
+        """Read lines in a daemon thread, because asyncio cannot wait for `input`."""
         loop = asyncio.get_running_loop()
         restore = self._enable_readline() if self._tty else lambda: None
 
@@ -264,7 +263,7 @@ class ChatTerminal:
             loop.call_soon_threadsafe(self._input_lines.put_nowait, None)
 
         def guarded() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+            with contextlib.suppress(RuntimeError):  # the loop is already closed
                 read()
 
         threading.Thread(target=guarded, name="keyboard", daemon=True).start()
@@ -274,7 +273,7 @@ class ChatTerminal:
             restore()
 
     def _read_lines(self) -> Iterator[str]:
-        """Lines until the input ends; a pasted text may come as one line with newlines in it."""
+        """Yield lines until the input ends; a bracketed paste arrives as one line with newlines."""
         if not self._tty:
             for line in self._stdin:
                 yield line.rstrip("\r\n")
@@ -284,9 +283,9 @@ class ChatTerminal:
                 yield from input(PROMPT).split("\n")
 
     def _enable_readline(self) -> Callable[[], None]:
-        """Give the line editing and history; returns what puts the terminal back in order."""
-        import readline  # noqa: PLC0415 - changes how `input` works, so only where it is wanted
-        import termios  # noqa: PLC0415 - goes with it
+        """Enable line editing and history; return the function that restores the terminal."""
+        import readline  # noqa: PLC0415 - the import itself changes `input`
+        import termios  # noqa: PLC0415 - only needed with readline
 
         self._read_unfinished_line = readline.get_line_buffer
         before = termios.tcgetattr(self._stdin.fileno())
@@ -296,7 +295,7 @@ class ChatTerminal:
 
     @contextlib.contextmanager
     def _handling_signals(self) -> Iterator[asyncio.Queue[str]]:
-        """Ctrl-C stops the answer, twice leaves; being told to end leaves."""
+        """Make Ctrl-C stop the answer, and a second Ctrl-C or SIGTERM leave."""
         loop = asyncio.get_running_loop()
         wanted: asyncio.Queue[str] = asyncio.Queue()
 
@@ -326,5 +325,5 @@ async def _send_commands(connection: ChatConnection, commands: asyncio.Queue[str
 
 
 def open_standard_terminal() -> ChatTerminal:
-    """The terminal or pipes this process was started with."""
+    """Return the terminal on this process's standard input and output."""
     return ChatTerminal(sys.stdin, sys.stdout)

@@ -1,4 +1,4 @@
-"""`holdfast why`: a message's way through the gateway, with times, and what it waits for."""
+"""`holdfast why`: prints the timeline of a message, and the reason why it waits."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -29,19 +29,19 @@ _MAX_IGNORED = 5
 
 
 class MessageNotFound(HoldfastError):
-    """Nothing was received that is called so."""
+    """No received message, turn, answer or session has this id."""
 
 
 class _LookupResult(msgspec.Struct, frozen=True):
     reports: tuple[MessageReport, ...]
-    item: OutboxItem | None = None  # that answers nothing that was received
+    item: OutboxItem | None = None  # sent on its own, not in reply to a message
     newest: tuple[InboxEntry, ...] = ()
     ignored: tuple[InboxEntry, ...] = ()
 
 
 @click.command(
-    help="Show the way of a message, or of the latest messages of CHAT, and why it waits. MESSAGE: the "
-    "platform's id of it or ours, or the id of its turn, of its answer or of its session."
+    help="Trace a message, or the latest messages of CHAT, and explain what each waits for. MESSAGE "
+    "is the id of the message (the platform's or Holdfast's), its turn, its answer or its session."
 )
 @click.argument("what", metavar="CHAT|MESSAGE")
 @json_option
@@ -55,7 +55,7 @@ def why(options: ConfigOptions, what: str, *, as_json: bool) -> None:
         pauses = await read_pauses(store)
         traced = await store.trace(what)
         if traced:
-            ways = [
+            reports = [
                 MessageReport(
                     trace=each,
                     around=await store.entry_context(each.entry, CORRECTIONS),
@@ -65,7 +65,7 @@ def why(options: ConfigOptions, what: str, *, as_json: bool) -> None:
                 )
                 for each in traced
             ]
-            return _LookupResult(tuple(ways))
+            return _LookupResult(tuple(reports))
         if item := await store.item(what):
             return _LookupResult((), item)
         platform = chats.platform_of(what)
@@ -88,7 +88,7 @@ def why(options: ConfigOptions, what: str, *, as_json: bool) -> None:
 
 
 def _ask_daemon() -> RunningGateway | None:
-    """How the gateway that runs stands; one that does not answer counts as none."""
+    """Return the state of the running gateway; None if none runs, empty if it does not answer."""
     try:
         found = send_request(control_socket(), "status")
     except NotRunning:
@@ -108,27 +108,27 @@ def _output_lines(what: str, found: _LookupResult) -> Iterator[str]:
 
 
 def report_lines(report: MessageReport) -> Iterator[str]:
-    """Tell a message's way, one line per step, and how it stands."""
+    """Yield the timeline of a message, one line per event, then its current state."""
     yield story.headline(report)
     for at, what in story.timeline(report):
         yield f"  {rfc3339(at)[:-1].replace('T', ' ')}  {what}"
-    stands = wait_status(report)
-    yield f"  now: {stands.current}"
-    if stands.unblocked_by:
-        yield f"  goes on when: {stands.unblocked_by}"
+    status = wait_status(report)
+    yield f"  now: {status.current}"
+    if status.unblocked_by:
+        yield f"  continues when: {status.unblocked_by}"
 
 
 def report_data(report: MessageReport) -> dict[str, Any]:
-    """Write a way for programs."""
-    entry, turn, stands = report.entry, report.trace.turn, wait_status(report)
+    """Return a report as JSON data."""
+    entry, turn, status = report.entry, report.trace.turn, wait_status(report)
     return {
         "message": entry.event,
         "id": entry.id,
         "key": entry.key,
         "state": entry.state.value,
         "decision": entry.decision,
-        "now": stands.current,
-        "goes_on_when": stands.unblocked_by or None,
+        "now": status.current,
+        "goes_on_when": status.unblocked_by or None,
         "received_at": rfc3339(entry.received_at),
         "settled_at": _format_optional(entry.settled_at),
         "session": entry.session_id,

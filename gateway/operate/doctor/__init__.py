@@ -1,23 +1,20 @@
-"""`holdfast doctor`: looks at everything a gateway needs, and says what is wrong and what to do.
+"""Checks of everything a gateway needs, each with its problem and the fix.
 
-    check         what a check is; found: Sans-IO: what comes of a group of them
-    case          what checks look at: configuration, state folder, the daemon if one runs
-    checks        the closed list of all checks
-    run           runs them side by side, each with its deadline; a broken one is a finding
-    aside         threads that keep nobody waiting
-    mending       what `--fix` puts right
-    report        Sans-IO: findings as lines for people and as records for programs
+    check, checks  the type of a check, and the closed list of all checks
+    context        shared input of all checks: configuration, state folder, running daemon
+    run            runs the checks concurrently, each with a deadline; daemon threads
+    fixes          the automatic fixes behind `--fix`
+    report         Sans-IO: findings as lines for people and as JSON records
 
-One module for each thing that is looked at:
+One module per subject:
 
-    configuration, modes, installation, certificates
-                  what is on this machine: the file, who may read what, the program, TLS roots
-    chats, models, hours
-                  what is elsewhere: platforms, model services, and the hour there
-    database, disk
-                  where everything is kept
+    configuration, permissions, installation, certificates
+                   this machine: configuration file, file modes, packages, TLS roots
+    chats, models, clock
+                   remote services: platforms, model services, their clock
+    database, disk storage
     daemon, port, service, sandbox
-                  what runs, or would
-    entry, spending
-                  who is let in, and what it may cost
+                   processes: the running gateway, its port, systemd, bubblewrap
+    access, spending
+                   people with access, and the limits on costs
 """

@@ -1,4 +1,4 @@
-"""Who is let in: whether anybody is an admin, whether everybody comes in, who shares a folder."""
+"""Access: a missing admin, access open to everyone, and shared workspaces."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,18 +14,18 @@ from sessions.values.finding import Finding, ok, warn
 
 
 async def check_access(context: DoctorContext) -> Sequence[Finding]:
-    """Look at the configuration and at whom a code has let in."""
-    book = await _load_people(context)
-    friends = book.friends if book else ()
+    """Check the configured access entries and the paired people."""
+    state = await _load_people(context)
+    paired = state.friends if state else ()
     return [
-        *_admin_findings(context, friends),
+        *_admin_findings(context, paired),
         *_open_access_findings(context),
-        *_workspace_findings(context, friends),
+        *_workspace_findings(context, paired),
     ]
 
 
 async def _load_people(context: DoctorContext) -> AccessState | None:
-    """What the store knows of people; None where it cannot be read. It says itself why."""
+    """Load people and their access; None if the store cannot be read (reported elsewhere)."""
     try:
         store = await SessionStore.open(context.database, clock=context.clock, read_only=True)
     except StoreError:
@@ -38,19 +38,21 @@ async def _load_people(context: DoctorContext) -> AccessState | None:
         await store.close()
 
 
-def _admin_findings(context: DoctorContext, friends: Sequence[PairedPerson]) -> Iterator[Finding]:
-    named = len(context.settings.access.admins) + sum(friend.admin for friend in friends)
+def _admin_findings(context: DoctorContext, paired: Sequence[PairedPerson]) -> Iterator[Finding]:
+    named = len(context.settings.access.admins) + sum(person.admin for person in paired)
     if named:
         yield ok("admins", f"{named} admin{'' if named == 1 else 's'}")
         return
     if not _chat_platforms(context):
-        yield ok("admins", "the page and the terminal belong to the owner of this machine")
+        yield ok(
+            "admins", "the owner of this machine is the admin, on the page and in the terminal"
+        )
         return
     yield warn(
         "admins",
-        "nobody is an admin, so nobody answers what the agent asks and nobody lets others in",
-        "Run `holdfast pair claim` while it runs, and send the bot the code; or name yourself in "
-        "access.admins.",
+        "there is no admin to answer the agent's approval requests and to give others access",
+        "Run `holdfast pair claim` while the gateway runs and send the code to the bot, or add "
+        "yourself to access.admins.",
     )
 
 
@@ -68,34 +70,36 @@ def _open_access_findings(context: DoctorContext) -> Iterator[Finding]:
         if isinstance(parse_entry(text), PlatformEntry):
             yield warn(
                 "open to all",
-                f"access.allow has {text}: everybody there can talk to the agent at your expense",
-                "Name the people who may, or keep it and set [limits].",
+                f"access.allow contains {text}: everyone there can use the agent at your expense",
+                "List the people who may use the agent, or keep the entry and set [limits].",
             )
     if _chat_platforms(context) and not (access.allow or access.admins or access.pairing):
         yield warn(
             "nobody",
-            "access.allow and access.admins are empty and access.pairing is off: nobody is let in "
-            "but by a claim",
-            "Name somebody in access.allow, or set access.pairing = true.",
+            "access.allow and access.admins are empty and access.pairing is off: only a claim code "
+            "gives access",
+            "Add people to access.allow, or set access.pairing = true.",
         )
 
 
 def _workspace_findings(
-    context: DoctorContext, friends: Sequence[PairedPerson]
+    context: DoctorContext, paired: Sequence[PairedPerson]
 ) -> Iterator[Finding]:
     folder = context.settings.agent.workspace
     if folder is None:
         return
     access = context.settings.access
     entries = [parse_entry(text) for text in (*access.allow, *access.admins)]
-    persons = {f"{each.platform}:{each.id}" for each in entries if isinstance(each, PersonEntry)}
-    persons |= {friend.principal for friend in friends}
-    many = any(isinstance(each, (PlatformEntry, GroupEntry, RoleEntry)) for each in entries)
+    persons = {
+        f"{entry.platform}:{entry.id}" for entry in entries if isinstance(entry, PersonEntry)
+    }
+    persons |= {person.principal for person in paired}
+    many = any(isinstance(entry, (PlatformEntry, GroupEntry, RoleEntry)) for entry in entries)
     if many or len(persons) > 1:
         yield warn(
             "workspace",
-            f"everybody shares the folder {folder} (agent.workspace), with each other's files",
-            "Leave agent.workspace out, and each person has a folder of their own.",
+            f"all people share the folder {folder} (agent.workspace) and each other's files",
+            "Remove agent.workspace to give each person a separate folder.",
         )
     else:
-        yield ok("workspace", f"everybody who is let in shares {folder}")
+        yield ok("workspace", f"everyone with access shares {folder}")

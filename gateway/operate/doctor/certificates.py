@@ -1,7 +1,7 @@
-"""TLS roots: what each of the libraries trusts, and what only some of them do.
+"""TLS roots: certificates that only some of the libraries trust.
 
-They differ: httpx, which makes the trust for Telegram, brings the public roots along; httpx2, for
-models, asks the system; aiohttp, for Discord and Slack, takes OpenSSL's default.
+Each library has its own trust store: httpx, used for Telegram, ships the public roots; httpx2, used
+for models, asks the system; aiohttp, used for Discord and Slack, takes OpenSSL's default.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ LOCAL_ROOT_FOLDERS = (
     Path("/etc/pki/ca-trust/source/anchors"),  # Fedora, RHEL
     Path("/etc/ca-certificates/trust-source/anchors"),  # Arch
 )
-"""Where an administrator puts roots of their own, for the system's store to take them up."""
+"""Folders in which an administrator places additional roots for the system's trust store."""
 
 _BUNDLES = (
     "/etc/ssl/certs/ca-certificates.crt",
@@ -36,11 +36,11 @@ _CA_FILE_VARIABLE = "SSL_CERT_FILE"
 
 
 class TlsLibrary(Struct, frozen=True):
-    """A library that speaks TLS."""
+    """A library that makes TLS connections."""
 
-    name: str  # and as people know what it does
+    name: str  # with its purpose, for messages
     create_context: Callable[[], ssl.SSLContext]
-    reads_system_store: bool = True  # it also takes what lies where OpenSSL looks by default
+    reads_system_store: bool = True  # also loads OpenSSL's default locations on demand
 
 
 def _context_factory(module: str) -> Callable[[], ssl.SSLContext]:
@@ -59,7 +59,7 @@ LIBRARIES = (
 
 
 async def check_certificates(context: DoctorContext) -> Sequence[Finding]:
-    """Compare what they trust."""
+    """Compare the roots that the libraries trust."""
     return await asyncio.to_thread(
         lambda: [*_find_problems(context.environ, LOCAL_ROOT_FOLDERS, LIBRARIES)]
     )
@@ -77,16 +77,16 @@ def _find_problems(
             why = getattr(error, "strerror", None) or str(error)
             yield fail(
                 "roots",
-                f"{_CA_FILE_VARIABLE} names {path}, which holds no certificates that can be read: {why}",
+                f"{_CA_FILE_VARIABLE} names {path}, which contains no readable certificates: {why}",
                 f"Correct {_CA_FILE_VARIABLE}, or unset it.",
             )
             return
         if len(listed) < _FEW_CERTIFICATES:
             yield warn(
                 "roots",
-                f"{_CA_FILE_VARIABLE} names {path}, which has {len(listed)} certificates: the public ones "
+                f"{_CA_FILE_VARIABLE} names {path} with only {len(listed)} certificates, so public services "
                 "are not trusted",
-                f"Add yours to the system's store, and set {_CA_FILE_VARIABLE}={_bundle_path()}.",
+                f"Add yours to the system's trust store, and set {_CA_FILE_VARIABLE}={_bundle_path()}.",
             )
         own |= dict.fromkeys(listed, str(path))
     own = (
@@ -123,16 +123,17 @@ def _compare_libraries(
             missing = True
             yield warn(
                 "roots",
-                f"{library.name} does not trust {', '.join(unknown)}, which others here do",
-                f"Set {_CA_FILE_VARIABLE}={_bundle_path()} for Holdfast (in its unit, too): all read that.",
+                f"{library.name} does not trust {', '.join(unknown)}, which this machine trusts",
+                f"Set {_CA_FILE_VARIABLE}={_bundle_path()} for Holdfast, also in its systemd unit; all "
+                "libraries read it.",
             )
     if not missing:
-        extra = f"; {len(own)} of your own are trusted by all" if own else ""
+        extra = f"; local roots trusted by all libraries: {len(own)}" if own else ""
         yield ok("roots", f"public certificates are trusted{extra}")
 
 
 def _read_local_roots(folders: Iterable[Path]) -> dict[bytes, str]:
-    """Roots that somebody added to this machine, and where they lie."""
+    """Return the roots that an administrator added to this machine, and their files."""
     found: dict[bytes, str] = {}
     for folder in folders:
         for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
@@ -140,44 +141,44 @@ def _read_local_roots(folders: Iterable[Path]) -> dict[bytes, str]:
                 try:
                     found |= dict.fromkeys(_read_certificates(path), str(path))
                 except (OSError, ValueError, ssl.SSLError):
-                    continue  # no certificate, whatever it is called
+                    continue  # not a certificate, despite its name
     return found
 
 
 def _read_certificates(path: Path) -> list[bytes]:
-    """Read all certificates of a file; raises when there is none."""
+    """Return all certificates of a file; raise `ValueError` if there are none."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(cafile=str(path))
     found = list(_trusted_roots(context))
     if not found:
-        msg = "there is none in it"
+        msg = "it contains none"
         raise ValueError(msg)
     return found
 
 
 def _trusted_roots(context: ssl.SSLContext) -> set[bytes]:
-    """All roots that a context has read; those of a folder are read only when they are needed.
+    """Return the roots a context has loaded; roots in a folder are loaded only on demand.
 
-    truststore, by which httpx2 asks the system, keeps the real context inside of its own.
+    truststore, which httpx2 uses to ask the system, keeps the real context in `_ctx`.
     """
     inner: Any = getattr(context, "_ctx", context)
     return set(inner.get_ca_certs(binary_form=True))
 
 
 def _system_roots() -> set[bytes]:
-    """What lies where OpenSSL looks by default, or where systems keep it if that is nothing."""
-    paths = ssl.get_default_verify_paths()  # these know of SSL_CERT_FILE and SSL_CERT_DIR
+    """Return the roots at OpenSSL's default locations, else at the usual bundle paths."""
+    paths = ssl.get_default_verify_paths()  # honours SSL_CERT_FILE and SSL_CERT_DIR
     found: set[bytes] = set()
     files = [Path(paths.cafile)] if paths.cafile else []
     if paths.capath:
         files += [
-            each for each in Path(paths.capath).iterdir() if _HASHED_NAME.fullmatch(each.name)
+            path for path in Path(paths.capath).iterdir() if _HASHED_NAME.fullmatch(path.name)
         ]
-    for path in files or [Path(each) for each in _BUNDLES if Path(each).exists()][:1]:
+    for path in files or [Path(path) for path in _BUNDLES if Path(path).exists()][:1]:
         with contextlib.suppress(OSError, ValueError, ssl.SSLError):
             found |= set(_read_certificates(path))
     return found
 
 
 def _bundle_path() -> str:
-    return next((each for each in _BUNDLES if Path(each).exists()), _BUNDLES[0])
+    return next((path for path in _BUNDLES if Path(path).exists()), _BUNDLES[0])

@@ -1,4 +1,4 @@
-"""The chat platforms: each is asked, by its own probe, whether the bot can work."""
+"""The chat platforms: each platform's own probe checks whether the bot can work."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,7 +10,7 @@ from sessions.values.finding import Finding, fail, ok, warn
 
 
 def platform_checks(context: DoctorContext) -> Iterator[Check]:
-    """Give a check for each platform that is configured and can be asked."""
+    """Yield a check for each configured platform that has a probe."""
     configured = [
         context.specs[name] for name in context.settings.platforms if name in context.specs
     ]
@@ -22,25 +22,24 @@ def platform_checks(context: DoctorContext) -> Iterator[Check]:
 
 
 async def _check_no_platform(context: DoctorContext) -> Sequence[Finding]:
-    """Say how to add one."""
     ways = [
         " and ".join(spec.secrets.values())
         for _, spec in sorted(context.specs.items())
         if spec.probe and spec.secrets
     ]
     hint = f"; to add one set {', '.join(ways)}" if ways else ""
-    return [ok("platforms", f"none configured: the page and the terminal only{hint}")]
+    return [ok("platforms", f"none configured, only the page and the terminal{hint}")]
 
 
 class _PlatformCheck:
-    """One platform."""
+    """Check of one platform."""
 
     def __init__(self, spec: PlatformSpec) -> None:
         self._spec = spec
 
     async def run(self, context: DoctorContext) -> Sequence[Finding]:
-        """Ask it; the link to the bot stands beside its name."""
-        assert self._spec.probe  # noqa: S101 - see `chats`
+        """Run the platform's probe; the link to the bot becomes a finding."""
+        assert self._spec.probe  # noqa: S101 - see `platform_checks`
         config = context.settings.platforms[self._spec.name]
         try:
             probed = await self._spec.probe(config, alone=not context.daemon.may_be_running)
@@ -51,7 +50,7 @@ class _PlatformCheck:
                 fail(
                     "token",
                     str(error),
-                    f"Put what works into {' or '.join(places)} ({variables}).",
+                    f"Set a valid token in {' or '.join(places)} ({variables}).",
                 )
             ]
         except Unavailable as error:
@@ -65,6 +64,4 @@ class _PlatformCheck:
         return [*probed.findings, *reached]
 
 
-_NETWORK_HINT = (
-    "See to this machine's network, a proxy or firewall between, and the service itself."
-)
+_NETWORK_HINT = "Check this machine's network, any proxy or firewall, and the service's status."

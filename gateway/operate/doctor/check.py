@@ -1,4 +1,4 @@
-"""What a check is, and what comes of it."""
+"""The type of a check."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -8,16 +8,16 @@ from gateway.operate.doctor.context import DoctorContext
 from sessions.values.finding import Finding
 
 CheckFunction = Callable[[DoctorContext], Awaitable[Sequence[Finding]]]
-"""Looks at one thing; may raise what it likes."""
+"""Examines one subject and returns findings; may raise any exception."""
 
 LOCAL_TIMEOUT_SECONDS, REMOTE_TIMEOUT_SECONDS = 10.0, 15.0
 
 
 class Check(Struct, frozen=True):
-    """One thing that is looked at; several checks of one group stand together."""
+    """One check; the report joins checks of the same group."""
 
     group: str
     run: CheckFunction
     timeout_seconds: float = LOCAL_TIMEOUT_SECONDS
-    needs_network: bool = False  # it leaves this machine
-    works_without_config: bool = False  # it also works where the configuration does not
+    needs_network: bool = False  # contacts other machines
+    works_without_config: bool = False  # runs even if the configuration cannot be loaded

@@ -1,4 +1,4 @@
-"""The closed list of everything that is looked at, in the order in which it is told."""
+"""The closed list of all checks, in the order of the report."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ from gateway.operate.doctor.spending import check_spending
 
 
 def all_checks(context: DoctorContext, services: ServiceCheck | None = None) -> Iterator[Check]:
-    """Give the checks for this case; `services` are those that systemd may run."""
+    """Yield all checks for this context; without `services`, systemd is not checked."""
     yield Check(CONFIGURATION_GROUP, check_configuration, works_without_config=True)
     yield Check(CONFIGURATION_GROUP, check_environment, works_without_config=True)
     yield Check("files", check_permissions, works_without_config=True)

@@ -1,4 +1,4 @@
-"""The hour: a clock that is wrong makes signatures invalid, and timestamps of messages absurd."""
+"""The system clock: a wrong clock invalidates signatures and falsifies message times."""
 
 from collections.abc import Iterator, Sequence
 from email.utils import parsedate_to_datetime
@@ -12,10 +12,10 @@ from sessions.values.finding import Finding, fail, ok, warn
 from sessions.values.unreached import describe_network_error
 
 WARN_SKEW_SECONDS, FAIL_SKEW_SECONDS = 30.0, 300.0
-"""Seconds apart that are odd, and beyond which Slack's signed requests are refused."""
+"""Clock differences in seconds; beyond the second one Slack's signed requests are refused."""
 
 _TIMEOUT_SECONDS = 6.0
-_SET_CLOCK_HINT = "Set this machine's clock, and keep it right: `timedatectl set-ntp true`."
+_SET_CLOCK_HINT = "Set this machine's clock and keep it synchronized: `timedatectl set-ntp true`."
 _OFFICIAL_URLS = {
     "openai": "https://api.openai.com",
     "openai-responses": "https://api.openai.com",
@@ -24,7 +24,7 @@ _OFFICIAL_URLS = {
 
 
 async def check_clock(context: DoctorContext) -> Sequence[Finding]:
-    """Compare with the first service that tells the hour; those that are talked to anyway."""
+    """Compare the clock with the `Date` header of the first configured service that sends one."""
     reasons = []
     async with httpx2.AsyncClient(verify=tls_context(), timeout=_TIMEOUT_SECONDS) as client:
         for url in _service_urls(context):
@@ -35,20 +35,20 @@ async def check_clock(context: DoctorContext) -> Sequence[Finding]:
                 reasons.append(describe_network_error(error) or type(error).__name__)
                 continue
             after = context.clock.now()
-            told = _read_server_time(answer)
+            server_time = _read_server_time(answer)
             host = httpx2.URL(url).host
-            if told is not None:
-                return [skew_finding(_clock_skew(told, before, after), host)]
-            reasons.append(f"{host} does not tell it")
-    why = f" ({reasons[0]})" if reasons else ": there is no service to compare it with"
+            if server_time is not None:
+                return [skew_finding(_clock_skew(server_time, before, after), host)]
+            reasons.append(f"{host} does not send the time")
+    why = f" ({reasons[0]})" if reasons else ": no service to compare with is configured"
     return [ok("clock", f"not compared{why}")]
 
 
 def _service_urls(context: DoctorContext) -> Iterator[str]:
-    """Roots of the services in use: a HEAD there does nothing, and needs no key."""
+    """Yield the root URLs of configured services; HEAD on them has no effect and needs no key."""
     settings = context.settings
     model = settings.model
-    found = [getattr(each, "base_url", "") for each in settings.platforms.values()]
+    found = [getattr(config, "base_url", "") for config in settings.platforms.values()]
     found += [model.base_url or _OFFICIAL_URLS.get(model.provider, "")]
     for url in found:
         if url:
@@ -56,7 +56,7 @@ def _service_urls(context: DoctorContext) -> Iterator[str]:
 
 
 def _read_server_time(answer: httpx2.Response) -> float | None:
-    """Read the hour of an answer, in milliseconds; what lay in a cache tells an old one."""
+    """Return the response's `Date` in milliseconds; None if missing, or old because cached."""
     if answer.status_code == HTTPStatus.BAD_GATEWAY or "age" in answer.headers:
         return None
     try:
@@ -66,14 +66,14 @@ def _read_server_time(answer: httpx2.Response) -> float | None:
 
 
 def _clock_skew(server_time: float, before: int, after: int) -> float:
-    """Seconds between the clocks, for sure: the answer was made between, in that whole second."""
+    """Return the smallest possible difference in seconds: `Date` has a resolution of one second."""
     if after < server_time:
         return (after - server_time) / 1000
     return max((before - server_time - 1000) / 1000, 0.0)
 
 
 def skew_finding(skew_seconds: float, host: str) -> Finding:
-    """Say how wrong the clock is."""
+    """Return the finding for a clock that differs by `skew_seconds`."""
     size = abs(skew_seconds)
     if size < WARN_SKEW_SECONDS:
         return ok("clock", f"agrees with {host}")
@@ -81,7 +81,7 @@ def skew_finding(skew_seconds: float, host: str) -> Finding:
     text = f"this machine's clock is {_format_span(size)} {way} {host}'s"
     if size < FAIL_SKEW_SECONDS:
         return warn("clock", text, _SET_CLOCK_HINT)
-    return fail("clock", f"{text}; signed requests, as Slack's, are refused then", _SET_CLOCK_HINT)
+    return fail("clock", f"{text}; signed requests, such as Slack's, are refused", _SET_CLOCK_HINT)
 
 
 def _format_span(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""The configuration: what is wrong with it, what is odd, and what was probably misspelt."""
+"""The configuration: errors, warnings, and environment variables that are probably misspelt."""
 
 import difflib
 from collections.abc import Iterator, Sequence
@@ -13,19 +13,19 @@ _CHMOD_HINT = "; run: "
 
 
 async def check_configuration(context: DoctorContext) -> Sequence[Finding]:
-    """Say what reading it says."""
+    """Report the errors and warnings of loading the configuration."""
     if context.loaded is None:
-        again = "Correct this, then look again with `holdfast config check`."
+        again = "Correct this, then run `holdfast config check`."
         return [fail("setting", problem, again) for problem in context.problems]
-    where = str(context.config_path) if context.config_path else "there is no file: all defaults"
+    where = str(context.config_path) if context.config_path else "no file, all defaults"
     return [ok("file", where), *_warning_findings(context.loaded.warnings)]
 
 
 def _warning_findings(warnings: Sequence[str]) -> Iterator[Finding]:
     mendable: dict[str, list[str]] = {}
     for text in warnings:
-        what, told, command = text.partition(_CHMOD_HINT)
-        if told:
+        what, separator, command = text.partition(_CHMOD_HINT)
+        if separator:
             mendable.setdefault(command, []).append(what)
         else:
             yield warn("setting", what, "Correct this, or remove it.")
@@ -36,7 +36,7 @@ def _warning_findings(warnings: Sequence[str]) -> Iterator[Finding]:
 
 
 async def check_environment(context: DoctorContext) -> Sequence[Finding]:
-    """Find variables that look like ours and are not: they would be passed over in silence."""
+    """Find variables that resemble Holdfast's own but are never read."""
     return [*_find_misspelt(context), *_find_not_installed(context)]
 
 
@@ -52,8 +52,8 @@ def _find_misspelt(context: DoctorContext) -> Iterator[Finding]:
         if near and not context.environ.get(near[0]):
             yield warn(
                 "environment",
-                f"{name} is set, and nothing reads it",
-                f"Set {near[0]}, if that is what was meant.",
+                f"{name} is set, but Holdfast does not read it",
+                f"Set {near[0]}, if you meant that variable.",
             )
 
 
@@ -65,6 +65,6 @@ def _find_not_installed(context: DoctorContext) -> Iterator[Finding]:
             if name.startswith(f"{platform.upper()}_") and name.endswith("TOKEN"):
                 yield warn(
                     "environment",
-                    f"{name} is set, but what speaks to {platform} is not installed",
+                    f"{name} is set, but {platform} support is not installed",
                     f"Install holdfast[{platform}].",
                 )

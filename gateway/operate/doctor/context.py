@@ -1,4 +1,4 @@
-"""What the checks look at: everything that is known before the first of them begins."""
+"""The input of all checks, collected before the first check runs."""
 
 import asyncio
 import os
@@ -25,46 +25,46 @@ _STATUS_TIMEOUT_SECONDS = 6.0
 
 
 class DaemonInfo(Struct, frozen=True, kw_only=True):
-    """The gateway of this state folder."""
+    """The gateway of this state folder, as seen from outside."""
 
     running: bool = False
     status: dict[str, Any] = {}
-    problem: str = ""  # why it cannot be asked, although there seems to be one
-    lock_held: bool = False  # somebody holds the lock of the state folder
-    lock_holder: str = ""  # its process, if known
+    problem: str = ""  # why a gateway that seems to run did not answer
+    lock_held: bool = False  # a process holds the lock of the state folder
+    lock_holder: str = ""  # its process id, if known
 
     @property
     def may_be_running(self) -> bool:
-        """Whether something of ours may be connected."""
+        """True if a gateway may be using these bots."""
         return self.running or self.lock_held
 
     @property
     def url(self) -> str:
-        """Where its HTTP port is; empty when that is not known."""
+        """URL of the HTTP port; empty if unknown."""
         return str(self.status.get("url") or "")
 
 
 class DoctorContext(Struct, frozen=True, kw_only=True):
-    """One visit of the doctor."""
+    """The input of one run of the doctor."""
 
     environ: Mapping[str, str]
     home: Path
     specs: PlatformSpecs
     clock: Clock
-    config_path: Path | None = None  # the configuration file
-    loaded: LoadedConfig | None = None  # None where the configuration does not work
-    problems: tuple[str, ...] = ()  # then
+    config_path: Path | None = None
+    loaded: LoadedConfig | None = None  # None if the configuration cannot be loaded
+    problems: tuple[str, ...] = ()  # errors of loading the configuration
     daemon: DaemonInfo = DaemonInfo()
     offline: bool = False
 
     @property
     def settings(self) -> Settings:
-        """What is configured; the defaults where that cannot be known."""
+        """The settings, or the defaults if the configuration cannot be loaded."""
         return self.loaded.settings if self.loaded else Settings()
 
     @property
     def database(self) -> str:
-        """Where the database is."""
+        """URL of the database."""
         url = self.settings.store.url
         return url.reveal() if url else f"sqlite:///{self.home / 'holdfast.db'}"
 
@@ -77,7 +77,7 @@ async def collect_context(
     clock: Clock,
     offline: bool = False,
 ) -> DoctorContext:
-    """Find out what there is to look at; never fails for what is wrong with it."""
+    """Collect the input of all checks; problems become part of it instead of exceptions."""
     home = state_folder(environ)
     loaded: LoadedConfig | None = None
     problems: tuple[str, ...] = ()
@@ -111,14 +111,14 @@ async def _inspect_daemon(home: Path, environ: Mapping[str, str]) -> DaemonInfo:
         return DaemonInfo(problem="it does not answer", lock_held=held, lock_holder=holder)
     except HoldfastError as error:
         return DaemonInfo(problem=str(error).rstrip("."), lock_held=held, lock_holder=holder)
-    told = status if isinstance(status, dict) else {}
-    return DaemonInfo(running=True, status=told, lock_held=held, lock_holder=holder)
+    fields = status if isinstance(status, dict) else {}
+    return DaemonInfo(running=True, status=fields, lock_held=held, lock_holder=holder)
 
 
 def find_lock_holder(home: Path, proc_locks: Path = Path("/proc/locks")) -> tuple[bool, str]:
-    """Whether the lock of a state folder is held, and by which process; takes no lock itself.
+    """Return whether the state folder is locked, and by which process, without locking it.
 
-    Taking it for a moment would turn away a daemon that starts in this moment.
+    Taking the lock even for a moment would turn away a daemon that starts at that moment.
     """
     try:
         lock, written = (home / "lock").stat(), (home / "lock").read_text(errors="replace").strip()
@@ -137,7 +137,7 @@ def find_lock_holder(home: Path, proc_locks: Path = Path("/proc/locks")) -> tupl
 
 
 def _is_same_file(device_and_inode: str, file: os.stat_result, same_process: bool) -> bool:
-    """Whether MAJOR:MINOR:INODE is a file; some file systems count devices in a way of their own."""
+    """Return True if MAJOR:MINOR:INODE is `file`; some file systems number devices differently."""
     major, minor, number = device_and_inode.split(":")
     here = (int(major, 16), int(minor, 16)) == (os.major(file.st_dev), os.minor(file.st_dev))
     return number == str(file.st_ino) and (here or same_process)

@@ -1,4 +1,4 @@
-"""The gateway that runs on this state folder, if one does: how it is, and whether it is this one."""
+"""The gateway on this state folder: whether one runs, its version, and its problems."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -18,25 +18,26 @@ _REPORTED_ELSEWHERE = ("disk:",)
 
 
 async def check_daemon(context: DoctorContext) -> Sequence[Finding]:
-    """Say whether it runs, what troubles it, and what is left of one that does not."""
-    seen = context.daemon
-    if seen.running:
-        return [*_running_findings(context), *await _read_problems(seen.url)]
-    who = f" (process {seen.lock_holder})" if seen.lock_holder else ""
-    if seen.problem:
+    """Check the running gateway, or look for remains of one that was killed."""
+    daemon = context.daemon
+    if daemon.running:
+        return [*_running_findings(context), *await _read_problems(daemon.url)]
+    who = f" (process {daemon.lock_holder})" if daemon.lock_holder else ""
+    if daemon.problem:
         return [
             fail(
                 "gateway",
-                f"{seen.problem}{who}",
-                "Look into its log; if it hangs, end that process and start it again.",
+                f"{daemon.problem}{who}",
+                "See its log. If the process hangs, end it and start Holdfast again.",
             )
         ]
-    if seen.lock_held:
+    if daemon.lock_held:
         return [
             warn(
                 "gateway",
-                f"another Holdfast holds {context.home}{who} and cannot be asked: it starts or ends",
-                "Run this again in a minute; if it stays so, look into its log.",
+                f"another Holdfast{who} has locked {context.home} and does not answer yet: it is starting "
+                "or stopping",
+                "Run this again in a minute. If nothing changes, see its log.",
             )
         ]
     if await asyncio.to_thread(_has_stale_socket, context):
@@ -48,18 +49,18 @@ async def check_daemon(context: DoctorContext) -> Sequence[Finding]:
                 mend=SOCKET_FIX,
             )
         ]
-    return [ok("gateway", f"none runs on {context.home}; start it with: holdfast run")]
+    return [ok("gateway", f"not running on {context.home}; start it with: holdfast run")]
 
 
 def remove_stale_socket(context: DoctorContext) -> Iterator[tuple[bool, str]]:
-    """Remove the socket that nobody listens to."""
+    """Remove a control socket that has no listener."""
     path = socket_path(context.home, context.environ)
     try:
         path.unlink()
     except FileNotFoundError:
         return
     except OSError as error:
-        yield False, f"{path} stays: {error.strerror}"
+        yield False, f"{path} could not be removed: {error.strerror}"
     else:
         yield True, f"removed {path}"
 
@@ -71,7 +72,7 @@ def _has_stale_socket(context: DoctorContext) -> bool:
 def _running_findings(context: DoctorContext) -> Iterator[Finding]:
     status = context.daemon.status
     turns = status.get("running", 0)
-    busy = f", {turns} turn{'' if turns == 1 else 's'} under way" if turns else ""
+    busy = f", {turns} turn{'' if turns == 1 else 's'} running" if turns else ""
     yield ok(
         "gateway", f"{status.get('state', 'running')} at {context.daemon.url or 'no port'}{busy}"
     )
@@ -79,14 +80,14 @@ def _running_findings(context: DoctorContext) -> Iterator[Finding]:
         yield warn(
             "safe mode",
             str(safe),
-            "Look into its log for why it crashed; a restart ends safe mode once that is mended.",
+            "See its log for the cause of the crashes. Once it is fixed, a restart ends safe mode.",
         )
-    its, ours = status.get("version"), _installed_version()
-    if its and ours and its != ours:
+    running, installed = status.get("version"), _installed_version()
+    if running and installed and running != installed:
         yield warn(
             "version",
-            f"version {its} runs, and {ours} is installed",
-            "Restart it when it suits: `holdfast service restart`, or stop it and run it again.",
+            f"version {running} is running, but {installed} is installed",
+            "Restart at a convenient time: `holdfast service restart`, or stop it and run it again.",
         )
 
 
@@ -98,26 +99,26 @@ def _installed_version() -> str:
 
 
 async def _read_problems(url: str) -> Sequence[Finding]:
-    """What `/readyz` names."""
+    """Return a finding for each problem that `/readyz` names."""
     if not url:
         return []
     try:
         async with httpx2.AsyncClient(timeout=_TIMEOUT_SECONDS, trust_env=False) as client:
             answer = await client.get(f"{url.rstrip('/')}/readyz")
-        told = msgspec.json.decode(answer.content, type=Readiness)
+        readiness = msgspec.json.decode(answer.content, type=Readiness)
     except (httpx2.HTTPError, msgspec.DecodeError) as error:
         what = str(error) or type(error).__name__
-        again = "Look into its log; restart it if it stays so."
+        again = "See its log. If it keeps failing, restart Holdfast."
         return [fail("gateway", f"its HTTP port does not answer: {what}", again)]
     return [
-        _problem_finding(each)
-        for each in told.not_ready
-        if not each.startswith(_REPORTED_ELSEWHERE)
+        _problem_finding(problem)
+        for problem in readiness.not_ready
+        if not problem.startswith(_REPORTED_ELSEWHERE)
     ]
 
 
 def _problem_finding(text: str) -> Finding:
     what, _, why = text.partition(": ")
     if what == "gateway":
-        return warn(what, why, "Wait until it has stopped.")
-    return fail(what, why, "See what is said of this elsewhere here, and its log.")
+        return warn(what, why, "Wait until the gateway has stopped.")
+    return fail(what, why, "See the other findings about this, and the log.")

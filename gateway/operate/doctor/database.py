@@ -1,4 +1,4 @@
-"""The database: there, sound, of a version that is known, and not larger than it must be."""
+"""The database: present, undamaged, of a known version, and of a reasonable size."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ _LARGE_FREE_BYTES = 256 * 1024 * 1024
 
 
 async def check_database(context: DoctorContext) -> Sequence[Finding]:
-    """Look at it from outside; nothing is written."""
+    """Inspect the database read-only."""
     return [
         *_findings(
             await asyncio.to_thread(
@@ -27,7 +27,7 @@ async def check_database(context: DoctorContext) -> Sequence[Finding]:
 
 def _findings(found: DatabaseInspection) -> Iterator[Finding]:
     if not found.exists:
-        yield ok("database", f"{found.name} is made at the first start")
+        yield ok("database", f"{found.name} is created at the first start")
         return
     if found.error:
         yield fail("database", found.error, _suggest_fix(found.error))
@@ -41,27 +41,28 @@ def _findings(found: DatabaseInspection) -> Iterator[Finding]:
         if found.version is None:
             return
     if found.version is None:
-        yield ok("database", f"{found.name} is empty; its tables are made at the first start")
+        yield ok("database", f"{found.name} is empty; its tables are created at the first start")
         return
     if found.is_newer:
         yield fail(
             VERSION_SUBJECT,
-            f"a newer Holdfast wrote it ({found.version}; this one knows {found.expected_version})",
+            f"written by a newer Holdfast (version {found.version}; this one supports up to "
+            f"{found.expected_version})",
             "Install that version again, or restore a backup made with this one.",
         )
     elif found.is_older:
         yield ok(
             VERSION_SUBJECT,
-            f"of version {found.version}; the next start makes it {found.expected_version}",
+            f"version {found.version}; the next start upgrades it to {found.expected_version}",
         )
     if found.incomplete:
         yield warn(
             "integrity",
-            f"{format_size(found.size_bytes)} could not all be looked at within {TIMEOUT_SECONDS:g} s",
-            "Run `holdfast db check`, which takes the time it needs.",
+            f"checking all {format_size(found.size_bytes)} takes longer than {TIMEOUT_SECONDS:g} s",
+            "Run `holdfast db check`, which has no time limit.",
         )
     elif not found.damage:
-        yield ok("integrity", f"sound, {format_size(found.size_bytes)} ({found.name})")
+        yield ok("integrity", f"no damage, {format_size(found.size_bytes)} ({found.name})")
     yield from _size_findings(found)
 
 
@@ -69,14 +70,14 @@ def _size_findings(found: DatabaseInspection) -> Iterator[Finding]:
     if found.wal_bytes > _LARGE_WAL_BYTES:
         yield warn(
             "size",
-            f"its write-ahead log has grown to {format_size(found.wal_bytes)}",
-            "End programs that have kept the database open for long, then restart Holdfast.",
+            f"the write-ahead log has grown to {format_size(found.wal_bytes)}",
+            "End other programs that keep the database open, then restart Holdfast.",
         )
     if found.free_bytes > _LARGE_FREE_BYTES and found.free_bytes > found.size_bytes / 2:
-        yield ok("size", f"{format_size(found.free_bytes)} of it are free, and will be used again")
+        yield ok("size", f"{format_size(found.free_bytes)} of the file are free and will be reused")
 
 
-def _suggest_fix(trouble: str) -> str:
-    if "holdfast[pg]" in trouble:
+def _suggest_fix(error: str) -> str:
+    if "holdfast[pg]" in error:
         return "Run `pip install holdfast[pg]` in Holdfast's own environment."
-    return "See that store.url is right, that the server runs, and that this user may read it."
+    return "Check that store.url is right, the server runs, and this user may read the database."

@@ -1,4 +1,4 @@
-"""`--fix`: puts right what can be put right without asking, and says what it did."""
+"""The automatic fixes behind `--fix`."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from platforms.core.errors import PlatformError
 from sessions.values.finding import Finding, ok, warn
 
 FixFunction = Callable[[DoctorContext], Iterator[tuple[bool, str]]]
-"""Does it; tells of each thing whether it was done, and what."""
+"""Applies a fix; yields for each item whether the fix worked, and a description."""
 
 LOCAL_FIXES: Mapping[str, FixFunction] = {
     permissions.PERMISSIONS_FIX: permissions.fix_permissions,
@@ -19,15 +19,17 @@ LOCAL_FIXES: Mapping[str, FixFunction] = {
 
 
 async def apply_fixes(groups: Sequence[FindingGroup], context: DoctorContext) -> FindingGroup:
-    """Do all that was found to be mendable, each once."""
-    told: list[tuple[bool, str]] = []
-    wanted = {each.mend: group.name for group in groups for each in group.findings if each.mend}
+    """Apply each available fix once; return the results as a group of findings."""
+    results: list[tuple[bool, str]] = []
+    wanted = {
+        finding.mend: group.name for group in groups for finding in group.findings if finding.mend
+    }
     for mend, group in wanted.items():
         if mend in LOCAL_FIXES:
-            told += await asyncio.to_thread(_run_fix, LOCAL_FIXES[mend], context)
+            results += await asyncio.to_thread(_run_fix, LOCAL_FIXES[mend], context)
         else:
-            told.append(await _fix_on_platform(group, mend, context))
-    return FindingGroup(FIXED_GROUP, tuple(_fix_finding(done, text) for done, text in told))
+            results.append(await _fix_on_platform(group, mend, context))
+    return FindingGroup(FIXED_GROUP, tuple(_fix_finding(done, text) for done, text in results))
 
 
 def _run_fix(fix: FixFunction, context: DoctorContext) -> list[tuple[bool, str]]:
@@ -37,15 +39,15 @@ def _run_fix(fix: FixFunction, context: DoctorContext) -> list[tuple[bool, str]]
 def _fix_finding(done: bool, text: str) -> Finding:
     if done:
         return ok("mended", text)
-    return warn("not mended", text, "Do by hand what is said of it below.")
+    return warn("not mended", text, "Fix it by hand as described below.")
 
 
 async def _fix_on_platform(name: str, mend: str, context: DoctorContext) -> tuple[bool, str]:
     spec = context.specs[name]
     if spec.mend is None:
-        return False, f"{name}: nothing is known about {mend}"
+        return False, f"{name}: there is no automatic fix for {mend}"
     try:
-        said = await spec.mend(context.settings.platforms[name], mend)
+        result = await spec.mend(context.settings.platforms[name], mend)
     except PlatformError as error:
         return False, f"{name}: {error}"
-    return True, f"{name}: {said}"
+    return True, f"{name}: {result}"

@@ -1,4 +1,4 @@
-"""The program itself: that its packages are its own, and that what others add to it can be loaded."""
+"""The installed program: packages shadowed by another distribution, broken plugins, SQLite bugs."""
 
 import asyncio
 import base64
@@ -29,33 +29,37 @@ DISTRIBUTION_NAME = "holdfast"
 ENTRY_POINT_GROUPS = ("holdfast.platforms", "holdfast.providers", "holdfast.tools")
 
 _OWN_ENVIRONMENT_HINT = (
-    "Install Holdfast into an environment of its own: `pipx install holdfast`, or a new .venv."
+    "Install Holdfast in its own environment: `pipx install holdfast`, or a new .venv."
 )
 
 
 async def check_packages(_: DoctorContext) -> Sequence[Finding]:
-    """See that each of the four generic names means a package of this very distribution."""
+    """Check that each of the four generic package names belongs to this distribution."""
     return await asyncio.to_thread(lambda: [*_package_findings()])
 
 
 def _package_findings(names: Sequence[str] = PACKAGES) -> Iterator[Finding]:
     try:
-        ours = distribution(DISTRIBUTION_NAME)
+        this_distribution = distribution(DISTRIBUTION_NAME)
     except PackageNotFoundError:
         yield warn(
             "packages",
-            "this program was not installed, only its files are there",
-            f"{_OWN_ENVIRONMENT_HINT} Platforms of others and the version are unknown until then.",
+            "this program runs from its files and is not installed as a package",
+            f"{_OWN_ENVIRONMENT_HINT} Until then, plugins are not found and the version is unknown.",
         )
         return
-    wrong = [*_find_foreign_packages(ours, names)]
+    wrong = [*_find_foreign_packages(this_distribution, names)]
     yield from wrong
     if not wrong:
-        yield ok("packages", f"Holdfast {ours.version}; {', '.join(names)} are its own")
+        yield ok(
+            "packages", f"Holdfast {this_distribution.version}; {', '.join(names)} belong to it"
+        )
 
 
-def _find_foreign_packages(ours: Distribution, names: Sequence[str]) -> Iterator[Finding]:
-    root = _package_root(ours)
+def _find_foreign_packages(
+    this_distribution: Distribution, names: Sequence[str]
+) -> Iterator[Finding]:
+    root = _package_root(this_distribution)
     owners = packages_distributions()
     for name in names:
         loaded = Path(import_module(name).__path__[0]).resolve()
@@ -66,28 +70,28 @@ def _find_foreign_packages(ours: Distribution, names: Sequence[str]) -> Iterator
                 _OWN_ENVIRONMENT_HINT,
             )
             continue
-        others = sorted(set(owners.get(name, ())) - {ours.name, DISTRIBUTION_NAME})
-        if others or not _is_unchanged(ours, name):
-            who = f"{', '.join(others)} brings" if others else "something has put"
+        others = sorted(set(owners.get(name, ())) - {this_distribution.name, DISTRIBUTION_NAME})
+        if others or not _is_unchanged(this_distribution, name):
+            who = f"{', '.join(others)} installs" if others else "another program has installed"
             yield fail(
                 "packages",
-                f"{who} a package called {name} in the place of ours",
+                f"{who} a package named {name} over Holdfast's own",
                 _OWN_ENVIRONMENT_HINT,
             )
 
 
-def _package_root(ours: Distribution) -> Path:
-    """The folder in which the packages lie; for an editable installation its source."""
-    written = ours.read_text("direct_url.json")
-    told = msgspec.json.decode(written) if written else {}
-    if told.get("dir_info", {}).get("editable"):
-        return Path(unquote(urlsplit(told["url"]).path))
-    return Path(str(ours.locate_file("")))
+def _package_root(this_distribution: Distribution) -> Path:
+    """Return the folder of the packages; for an editable installation, its source folder."""
+    written = this_distribution.read_text("direct_url.json")
+    origin = msgspec.json.decode(written) if written else {}
+    if origin.get("dir_info", {}).get("editable"):
+        return Path(unquote(urlsplit(origin["url"]).path))
+    return Path(str(this_distribution.locate_file("")))
 
 
-def _is_unchanged(ours: Distribution, name: str) -> bool:
-    """Compare with what was installed; an editable installation has nothing to compare with."""
-    for file in ours.files or ():
+def _is_unchanged(this_distribution: Distribution, name: str) -> bool:
+    """Compare the hash recorded at installation; always true for an editable installation."""
+    for file in this_distribution.files or ():
         if str(file) == f"{name}/__init__.py" and file.hash and file.hash.mode == "sha256":
             digest = hashlib.sha256(file.read_binary()).digest()
             return base64.urlsafe_b64encode(digest).rstrip(b"=").decode() == file.hash.value
@@ -95,15 +99,15 @@ def _is_unchanged(ours: Distribution, name: str) -> bool:
 
 
 async def check_plugins(_: DoctorContext) -> Sequence[Finding]:
-    """Load what other distributions offer; one that cannot be loaded stops the start."""
+    """Load the plugins of other distributions, because a broken plugin prevents the start."""
     found = [entry for group in ENTRY_POINT_GROUPS for entry in entry_points(group=group)]
-    told = await asyncio.to_thread(
-        lambda: [each for entry in found for each in _load_entry_point(entry)]
+    findings = await asyncio.to_thread(
+        lambda: [finding for entry in found for finding in _load_entry_point(entry)]
     )
-    if found and not told:
+    if found and not findings:
         named = ", ".join(entry.name for entry in found)
-        return [ok("additions", f"others offer {named}")]
-    return told
+        return [ok("additions", f"plugins: {named}")]
+    return findings
 
 
 def _load_entry_point(entry: EntryPoint) -> Iterator[Finding]:
@@ -112,14 +116,14 @@ def _load_entry_point(entry: EntryPoint) -> Iterator[Finding]:
         owner = entry.dist.name if entry.dist else entry.value
         yield fail(
             "additions",
-            f"{entry.group.partition('.')[2]}: {entry.name} of {owner} cannot be loaded: "
+            f"{entry.group.partition('.')[2]}: {entry.name} from {owner} cannot be loaded: "
             f"{type(broken).__name__}: {broken}",
             f"Update {owner}, or uninstall it.",
         )
 
 
 async def check_sqlite(context: DoctorContext) -> Sequence[Finding]:
-    """Name the version of SQLite where it has the fault of write-ahead logs."""
+    """Warn about SQLite versions with the write-ahead log bug."""
     if context.settings.store.engine != "sqlite":
         return []
     return _sqlite_findings(sqlite3.sqlite_version_info)
@@ -132,8 +136,8 @@ def _sqlite_findings(version: tuple[int, ...]) -> Sequence[Finding]:
     return [
         warn(
             "SQLite",
-            f"version {written} can damage a database into which two connections write at once "
-            "(3.7.0 to 3.51.2); Holdfast writes through one alone",
-            "Let nothing else write to holdfast.db; a Python with SQLite 3.51.3 is free of it.",
+            f"version {written} can damage a database when two connections write at once (a bug of "
+            "3.7.0 to 3.51.2); Holdfast itself writes through one connection only",
+            "Let no other program write to holdfast.db, or use a Python with SQLite 3.51.3.",
         )
     ]

@@ -1,4 +1,4 @@
-"""The model and those that take over: reached, allowed, listed, answering, calling tools."""
+"""The model and its fallbacks: reachable, authorized, listed, answering, calling tools."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,7 +13,7 @@ TIMEOUT_SECONDS = LIST_SECONDS + ANSWER_SECONDS + CALL_SECONDS + _MARGIN_SECONDS
 
 
 def model_checks(context: DoctorContext) -> Iterator[Check]:
-    """Give a check for each target."""
+    """Yield a check for each target."""
     settings = context.settings.model
     demo = settings.provider == "demo"
     yield Check("model", _ModelCheck(settings).run, TIMEOUT_SECONDS, needs_network=not demo)
@@ -24,20 +24,20 @@ def model_checks(context: DoctorContext) -> Iterator[Check]:
 
 
 class _ModelCheck:
-    """One target."""
+    """Check of one target."""
 
     def __init__(self, settings: TargetSettings) -> None:
         self._settings = settings
 
     async def run(self, context: DoctorContext) -> Sequence[Finding]:
-        """Ask it."""
+        """Probe the target with short requests."""
         probed = await probe_model(self._settings, clock=context.clock)
         return [*_summary_finding(probed), *probed.findings]
 
 
 def _summary_finding(probed: ProbedModel) -> Iterator[Finding]:
-    """Say first what somebody wants to know who sees one line only."""
-    timed = {each.subject: each for each in probed.findings if each.seconds is not None}
+    """Yield the one-line summary of a working target."""
+    timed = {finding.subject: finding for finding in probed.findings if finding.seconds is not None}
     answer, call = timed.get("answer"), timed.get("tool call")
     if probed.works and answer and call and call.level == "ok":
         yield ok(

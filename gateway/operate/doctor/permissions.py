@@ -1,4 +1,4 @@
-"""Who may read what: the configuration with its secrets, and everything in the state folder."""
+"""File permissions of the state folder and the stored secrets."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ _PRIVATE_NAMES = ("holdfast.db", "holdfast.db-wal", "holdfast.db-shm", "api_key"
 
 
 async def check_permissions(context: DoctorContext) -> Sequence[Finding]:
-    """Look at the state folder; the file of the configuration says itself what is wrong with it."""
+    """Check the state folder; the configuration file is checked when it is loaded."""
     return await asyncio.to_thread(lambda: [*_findings(context)])
 
 
@@ -29,19 +29,19 @@ def _findings(context: DoctorContext) -> Iterator[Finding]:
     try:
         folder = home.stat()
     except FileNotFoundError:
-        yield ok("state folder", f"{home} is made at the first start")
+        yield ok("state folder", f"{home} is created at the first start")
         return
     except OSError as error:
         yield fail(
             "state folder",
-            f"{home} cannot be looked at: {error.strerror}",
+            f"{home} cannot be read: {error.strerror}",
             "Run this as the user who runs Holdfast.",
         )
         return
     if not stat.S_ISDIR(folder.st_mode):
         yield fail(
             "state folder",
-            f"{home} is no folder",
+            f"{home} is not a folder",
             "Move it away, or set HOLDFAST_HOME to a folder.",
         )
         return
@@ -50,35 +50,37 @@ def _findings(context: DoctorContext) -> Iterator[Finding]:
         for path in (*_private_paths(context), *_secret_paths(context))
         if _is_open_to_others(path)
     ]
-    strangers = [path for path in _private_paths(context) if path.lstat().st_uid != folder.st_uid]
+    foreign_paths = [
+        path for path in _private_paths(context) if path.lstat().st_uid != folder.st_uid
+    ]
     for path in open_ones:
         mode = stat.S_IMODE(path.stat().st_mode)
         yield warn(
             "modes",
-            f"{path} can be opened by others (mode {mode:04o})",
+            f"{path} is accessible to other users (mode {mode:04o})",
             f"Run `chmod {_private_mode(path):o} {path}`, or `holdfast doctor --fix`.",
             mend=PERMISSIONS_FIX,
         )
-    if strangers:
+    if foreign_paths:
         owner = _user_name(folder.st_uid)
         yield fail(
             "owner",
-            f"{', '.join(path.name for path in strangers)} in {home} belong to somebody else than "
-            f"{owner}, whose folder it is",
+            f"{', '.join(path.name for path in foreign_paths)} in {home} do not belong to {owner}, "
+            "the owner of the folder",
             f"Run `chown -R {owner} {home}` as root, and start Holdfast only as {owner}.",
         )
     if not os.access(home, os.W_OK | os.X_OK):
         yield fail(
             "state folder",
-            f"{home} cannot be written by {_user_name(os.geteuid())}",
+            f"{_user_name(os.geteuid())} cannot write to {home}",
             f"Run this as {_user_name(folder.st_uid)}, or make the folder writable.",
         )
-    if not open_ones and not strangers:
-        yield ok("modes", f"only {_user_name(folder.st_uid)} can open {home}")
+    if not open_ones and not foreign_paths:
+        yield ok("modes", f"only {_user_name(folder.st_uid)} has access to {home}")
 
 
 def fix_permissions(context: DoctorContext) -> Iterator[tuple[bool, str]]:
-    """Close what is open; tells of each whether it was done."""
+    """Remove the access of other users; yield the result for each path."""
     paths = [
         path
         for path in (*_private_paths(context), *_secret_paths(context))
@@ -89,7 +91,7 @@ def fix_permissions(context: DoctorContext) -> Iterator[tuple[bool, str]]:
     if (
         context.config_path
         and context.loaded
-        and any("chmod 600" in each for each in context.loaded.warnings)
+        and any("chmod 600" in warning for warning in context.loaded.warnings)
     ):
         yield _change_mode(context.config_path, *_config_mode(context.config_path))
 
@@ -98,17 +100,17 @@ def _change_mode(path: Path, mode: int, remark: str = "") -> tuple[bool, str]:
     try:
         path.chmod(mode)
     except OSError as error:
-        return False, f"{path} stays as it is: {error.strerror}"
-    return True, f"{path} has mode {mode:04o} now{remark}"
+        return False, f"{path} could not be changed: {error.strerror}"
+    return True, f"{path} now has mode {mode:04o}{remark}"
 
 
 def _config_mode(path: Path) -> tuple[int, str]:
-    """The mode of a configuration; a group that was given it on purpose keeps it."""
+    """Return the new mode of a configuration file; a group chosen on purpose keeps its access."""
     found = path.stat()
     mode = stat.S_IMODE(found.st_mode) & ~_OTHERS_MASK
     if found.st_mode & stat.S_IRGRP and found.st_gid != _primary_group(found.st_uid):
         group = _group_name(found.st_gid)
-        remark = f"; the group {group} may still read it (chmod 600 takes that away)"
+        remark = f"; the group {group} may still read it (chmod 600 revokes that)"
         return mode | stat.S_IRGRP, remark
     return mode, ""
 
@@ -121,7 +123,7 @@ def _private_paths(context: DoctorContext) -> Iterator[Path]:
 
 
 def _secret_paths(context: DoctorContext) -> Iterator[Path]:
-    """The folder of credentials and what lies in it; systemd's own copies are its own business."""
+    """Yield the credentials folder and its files; systemd manages the modes of its own copies."""
     places = {name: value for name, value in context.environ.items() if name == "HOME"}
     folder = credentials.find_folder(places)
     if folder is None:

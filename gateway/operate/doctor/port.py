@@ -1,4 +1,4 @@
-"""The HTTP port: free for a gateway that would start, or already ours."""
+"""The HTTP port: free, or already used by this gateway."""
 
 import asyncio
 import errno
@@ -13,22 +13,22 @@ from sessions.values.loopback import normalize_host
 
 
 async def check_port(context: DoctorContext) -> Sequence[Finding]:
-    """Try to listen there for a moment, unless our own gateway does."""
+    """Try to bind the port, unless this state folder's gateway already listens."""
     http = context.settings.http
     where = f"{http.host}:{http.port}"
-    ours = urlsplit(context.daemon.url).port if context.daemon.url else None
-    if ours is not None:
-        if http.port in {0, ours}:
-            return [ok("port", f"{ours} is ours")]
+    in_use = urlsplit(context.daemon.url).port if context.daemon.url else None
+    if in_use is not None:
+        if http.port in {0, in_use}:
+            return [ok("port", f"{in_use} is used by this gateway")]
         return [
             warn(
                 "port",
-                f"the gateway listens on port {ours}, and {http.port} is configured",
-                "Restart it when it suits, so that it takes up the configuration.",
+                f"the gateway listens on port {in_use}, but {http.port} is configured",
+                "Restart the gateway at a convenient time to apply the configuration.",
             )
         ]
     if http.port == 0:
-        return [ok("port", "any free one")]
+        return [ok("port", "any free port")]
     try:
         await asyncio.to_thread(_try_listen, http.host, http.port)
     except OSError as error:
@@ -37,7 +37,7 @@ async def check_port(context: DoctorContext) -> Sequence[Finding]:
 
 
 def _try_listen(host: str, number: int) -> None:
-    """Bind as the gateway would; nobody can connect meanwhile."""
+    """Bind as the gateway would, without listening."""
     family, kind, protocol, _, address = socket.getaddrinfo(
         normalize_host(host), number, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
@@ -51,13 +51,13 @@ def _bind_failure(where: str, error: OSError) -> Finding:
         return fail(
             "port",
             f"another program listens on {where}",
-            "Stop it (`ss -ltnp` names it), or set http.port to another one.",
+            "Stop that program (`ss -ltnp` names it), or set http.port to another port.",
         )
     if error.errno == errno.EACCES:
         return fail(
             "port",
-            f"this user may not listen on {where}",
+            f"this user is not allowed to listen on {where}",
             "Set http.port to 1024 or more, and let a proxy serve the low port.",
         )
     why = error.strerror or os.strerror(error.errno or 0)
-    return fail("port", f"nothing can listen on {where}: {why}", "Correct http.host.")
+    return fail("port", f"cannot listen on {where}: {why}", "Correct http.host.")

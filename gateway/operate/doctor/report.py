@@ -1,4 +1,4 @@
-"""Sans-IO: what the doctor found, as lines for people and as records for programs."""
+"""Sans-IO: the doctor's findings, as lines for people and as JSON records."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -10,38 +10,38 @@ from sessions.values.finding import Finding, FindingLevel
 
 
 class FindingGroup(Struct, frozen=True):
-    """What came of a group's checks."""
+    """The findings of one group of checks."""
 
     name: str
     findings: tuple[Finding, ...]
 
     @property
     def level(self) -> FindingLevel:
-        """How bad the worst of it is."""
+        """Level of the worst finding."""
         levels = {finding.level for finding in self.findings}
         return "fail" if "fail" in levels else "warn" if "warn" in levels else "ok"
 
     @property
     def problems(self) -> tuple[Finding, ...]:
-        """What is not well, the worst first."""
-        found = [each for each in self.findings if each.level != "ok"]
-        return tuple(sorted(found, key=lambda each: each.level != "fail"))
+        """Findings that are not ok, failures first."""
+        found = [finding for finding in self.findings if finding.level != "ok"]
+        return tuple(sorted(found, key=lambda finding: finding.level != "fail"))
 
 
 CONFIGURATION_GROUP = "configuration"
 FIXED_GROUP = "mended"
-"""What was done: all of it is always told."""
+"""Group with the results of `--fix`; the report always shows all of them."""
 
 VERSION_SUBJECT = "version"
-"""The subject of a finding about a database that a newer version wrote."""
+"""Subject of the finding about a database written by a newer version."""
 
 SIGNS: dict[FindingLevel, str] = {"ok": "✓", "warn": "!", "fail": "✗"}
 ASCII_SIGNS: dict[FindingLevel, str] = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
-"""For terminals that show only ASCII."""
+"""Signs for terminals that show only ASCII."""
 
 
 class ReportLine(Struct, frozen=True):
-    """A line, and how bad what it tells is: for its colour."""
+    """A line of the report; the level sets the colour."""
 
     text: str
     level: FindingLevel | None = None
@@ -54,23 +54,23 @@ def report_lines(
     signs: dict[FindingLevel, str],
     width: int | None,
 ) -> Iterator[ReportLine]:
-    """A line for each group, and below it what is wrong there; or everything.
+    """Yield a line per group, followed by its problems, or by all findings with `show_all`.
 
-    `width` is that of the terminal; None breaks no line.
+    `width` is the terminal's width in columns; None wraps no line.
     """
-    room = max(len(group.name) for group in groups) if groups else 0
+    padding = max(len(group.name) for group in groups) if groups else 0
     for group in groups:
         done = group.name == FIXED_GROUP
-        well = group.findings[0].text if not (group.problems or done) else _problem_counts(group)
-        first = f"{signs[group.level]} {group.name.ljust(room)}  {well}".rstrip()
-        yield from _wrap(first, " " * (len(signs[group.level]) + room + 3), width, group.level)
+        summary = group.findings[0].text if not (group.problems or done) else _problem_counts(group)
+        first = f"{signs[group.level]} {group.name.ljust(padding)}  {summary}".rstrip()
+        yield from _wrap(first, " " * (len(signs[group.level]) + padding + 3), width, group.level)
         for finding in group.findings if show_all or done else group.problems:
             yield from _finding_lines(finding, signs, width)
 
 
 def _problem_counts(group: FindingGroup) -> str:
     counted = [
-        _format_count(sum(each.level == level for each in group.findings), what)
+        _format_count(sum(finding.level == level for finding in group.findings), what)
         for level, what in (("fail", "problem"), ("warn", "warning"))
     ]
     return ", ".join(filter(None, counted))
@@ -93,31 +93,33 @@ def _wrap(
     text: str, indent: str, width: int | None, level: FindingLevel | None
 ) -> Iterator[ReportLine]:
     plain = "".join(letter if letter.isprintable() else " " for letter in text)
-    cut = (
+    lines = (
         textwrap.wrap(
             plain, width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
         )
         if width
         else [plain]
     )
-    yield from (ReportLine(each, None if place else level) for place, each in enumerate(cut))
+    yield from (ReportLine(line, None if index else level) for index, line in enumerate(lines))
 
 
 def summary_line(groups: Sequence[FindingGroup]) -> str:
-    """The last line."""
+    """Return the last line: the number of problems and warnings, and how many `--fix` can fix."""
     found = [finding for group in groups for finding in group.findings]
-    failed, odd = (sum(each.level == level for each in found) for level in ("fail", "warn"))
-    mends = sum(bool(each.mend) for each in found)
-    if not failed and not odd:
-        return "All is well."
-    told = ", ".join(
-        filter(None, (_format_count(failed, "problem"), _format_count(odd, "warning")))
+    failed, warnings = (
+        sum(finding.level == level for finding in found) for level in ("fail", "warn")
     )
-    if not mends:
-        return f"{told}."
-    alone = failed + odd == 1
-    which = "it" if alone else "all" if mends == failed + odd else f"{mends} of them"
-    return f"{told}; `holdfast doctor --fix` mends {which}."
+    fixable = sum(bool(finding.mend) for finding in found)
+    if not failed and not warnings:
+        return "No problems found."
+    counts = ", ".join(
+        filter(None, (_format_count(failed, "problem"), _format_count(warnings, "warning")))
+    )
+    if not fixable:
+        return f"{counts}."
+    only_one = failed + warnings == 1
+    which = "it" if only_one else "all" if fixable == failed + warnings else f"{fixable} of them"
+    return f"{counts}; `holdfast doctor --fix` can fix {which}."
 
 
 def _format_count(count: int, what: str) -> str:
@@ -125,7 +127,7 @@ def _format_count(count: int, what: str) -> str:
 
 
 def finding_records(groups: Sequence[FindingGroup]) -> list[dict[str, object]]:
-    """All findings, for programs."""
+    """Return all findings as JSON data."""
     return [
         {
             "group": group.name,
@@ -142,7 +144,7 @@ def finding_records(groups: Sequence[FindingGroup]) -> list[dict[str, object]]:
 
 
 def exit_code(groups: Sequence[FindingGroup]) -> int:
-    """0 when nothing failed, 78 when the configuration cannot work, else 1."""
+    """Return 0 without failures, 78 if the configuration cannot work, else 1."""
     failed = [
         (group.name, finding.subject)
         for group in groups

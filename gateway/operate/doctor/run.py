@@ -1,4 +1,4 @@
-"""Runs checks side by side, each with its deadline; one that breaks is a finding like others."""
+"""Runs checks concurrently, each with a deadline; a check that breaks becomes a finding."""
 
 import asyncio
 import concurrent.futures
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 async def run_checks(checks: Iterable[Check], context: DoctorContext) -> tuple[FindingGroup, ...]:
-    """Carry out all of them; gives the groups in the order of their first checks."""
+    """Run all checks; return their groups in the order of each group's first check."""
     listed = tuple(checks)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(_run_check(check, context)) for check in listed]
@@ -30,9 +30,9 @@ async def run_checks(checks: Iterable[Check], context: DoctorContext) -> tuple[F
 
 async def _run_check(check: Check, context: DoctorContext) -> tuple[Finding, ...]:
     if context.loaded is None and not check.works_without_config:
-        return (ok(check.group, "not looked at: the configuration does not work"),)
+        return (ok(check.group, "not checked: the configuration does not work"),)
     if check.needs_network and context.offline:
-        return (ok(check.group, "not looked at: --offline"),)
+        return (ok(check.group, "not checked: --offline"),)
     try:
         async with asyncio.timeout(check.timeout_seconds):
             return tuple(await check.run(context))
@@ -40,31 +40,37 @@ async def _run_check(check: Check, context: DoctorContext) -> tuple[Finding, ...
         return (
             fail(
                 "the check",
-                f"looking took longer than {check.timeout_seconds:g} s",
-                "Find out what hangs there: a disk, a name server, or the network.",
+                f"the check took longer than {check.timeout_seconds:g} s",
+                "Find out what hangs: a disk, a name server or the network.",
             ),
         )
     except Exception as error:
-        # What one check did not foresee must not hide what the others find.
-        log.debug("a check of %s broke", check.group, exc_info=error)
+        # An unforeseen error in one check must not hide the findings of the others.
+        log.debug("a check of group %s raised an error", check.group, exc_info=error)
         what = f"{type(error).__name__}: {error}".partition("\n")[0]
-        return (fail("the check", f"broke: {what}", "Report this to those who make Holdfast."),)
+        return (
+            fail(
+                "the check",
+                f"the check failed to run: {what}",
+                "Report this to the Holdfast project.",
+            ),
+        )
 
 
 T = TypeVar("T")
 
 
 class DaemonThreadExecutor(concurrent.futures.ThreadPoolExecutor):
-    """A pool for `loop.set_default_executor` whose threads end with the program."""
+    """Executor for `loop.set_default_executor` whose threads never delay the program's exit."""
 
     def submit(
         self,
         fn: Callable[..., T],
         /,
-        *args: Any,  # noqa: ANN401 - as the pool it stands in for
-        **kwargs: Any,  # noqa: ANN401 - likewise
+        *args: Any,  # noqa: ANN401 - as in the base class
+        **kwargs: Any,  # noqa: ANN401 - as in the base class
     ) -> concurrent.futures.Future[T]:
-        """Start a thread for it."""
+        """Run `fn` in a new daemon thread."""
         promised: concurrent.futures.Future[T] = concurrent.futures.Future()
 
         def work() -> None:
@@ -72,11 +78,11 @@ class DaemonThreadExecutor(concurrent.futures.ThreadPoolExecutor):
                 return
             try:
                 promised.set_result(fn(*args, **kwargs))
-            except BaseException as error:  # noqa: BLE001 - whoever waits for it is given it
+            except BaseException as error:  # noqa: BLE001 - passed to the waiter
                 promised.set_exception(error)
 
         threading.Thread(target=work, name="doctor", daemon=True).start()
         return promised
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Wait for nobody."""
+        """Return at once; running threads are daemons."""

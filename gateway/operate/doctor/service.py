@@ -1,4 +1,4 @@
-"""The service of systemd: installed as this version would install it, running, and staying."""
+"""The systemd service: installed as this version would install it, running, starting at boot."""
 
 import asyncio
 import pwd
@@ -20,30 +20,28 @@ _MANY_RESTARTS = 3
 
 
 class ServiceCheck(Struct, frozen=True):
-    """Where a service may be installed, and how one would be."""
+    """Check of the scopes in which a service may be installed."""
 
     has_systemd: bool  # systemd runs this machine
     scopes: tuple[ServiceScope, ...]
     render_unit: Callable[[LoadedConfig, ServiceScope, int], str]
-    """The text of the unit; raises `HoldfastError` where none can be."""
+    """Renders the expected unit file; raises `HoldfastError` if none can work."""
 
     async def run(self, context: DoctorContext) -> Sequence[Finding]:
-        """Compare what is installed with what would be."""
+        """Compare each installed service with the one this version would install."""
         return await asyncio.to_thread(lambda: [*self._findings(context)])
 
     def _findings(self, context: DoctorContext) -> Iterator[Finding]:
         installed = [scope for scope in self.scopes if scope.unit_path.exists()]
         if not installed:
-            hint = (
-                "; to have it start by itself: holdfast service install" if self.has_systemd else ""
-            )
+            hint = "; to start it at boot: holdfast service install" if self.has_systemd else ""
             yield ok("service", f"not installed{hint}")
             return
         if len(installed) > 1:
             yield warn(
                 "service",
-                "it is installed twice: for the machine and for this user",
-                "Take one away: `holdfast service uninstall --user`.",
+                "the service is installed twice, for the machine and for this user",
+                "Remove one of them: `holdfast service uninstall --user`.",
             )
         for scope in installed:
             yield from self._scope_findings(context, scope)
@@ -54,12 +52,12 @@ class ServiceCheck(Struct, frozen=True):
             try:
                 yield from _state_findings(manager.show_properties(), scope)
             except HoldfastError as error:
-                yield warn("service", str(error), "See that systemd answers: `systemctl status`.")
+                yield warn("service", str(error), "Check that systemd answers: `systemctl status`.")
         yield from self._unit_findings(context, scope, manager)
         if context.home != scope.state_folder:
             yield warn(
                 "state folder",
-                f"the service keeps everything in {scope.state_folder}, and this looked at {context.home}",
+                f"the service uses {scope.state_folder}, but this command checked {context.home}",
                 f"Run `{_sudo_prefix(scope)}HOLDFAST_HOME={scope.state_folder} holdfast doctor`.",
             )
         if scope.is_user and self.has_systemd:
@@ -69,7 +67,7 @@ class ServiceCheck(Struct, frozen=True):
         self, context: DoctorContext, scope: ServiceScope, manager: ServiceManager
     ) -> Iterator[Finding]:
         if context.loaded is None or any(
-            _is_from_command_line(each) for each in context.loaded.sources.values()
+            _is_from_command_line(source) for source in context.loaded.sources.values()
         ):
             return
         again = f"Run `{_sudo_prefix(scope)}holdfast service install{scope.user_option}` again"
@@ -77,7 +75,9 @@ class ServiceCheck(Struct, frozen=True):
             wanted = self.render_unit(context.loaded, scope, manager.systemd_version())
             there = scope.unit_path.read_text(encoding="utf-8")
         except HoldfastError as error:
-            yield warn("unit", f"no unit could be written now: {error}", f"Mend that. {again}.")
+            yield warn(
+                "unit", f"no working unit file can be written: {error}", f"Fix that first. {again}."
+            )
             return
         except OSError as error:
             yield warn(
@@ -88,20 +88,20 @@ class ServiceCheck(Struct, frozen=True):
         if differs:
             yield warn(
                 "unit",
-                f"{scope.unit_path} is not as this version and configuration would have it: {differs}",
-                f"{again}; changes of your own belong into a drop-in (`systemctl edit`).",
+                f"{scope.unit_path} does not match this version and configuration: {differs}",
+                f"{again}. Keep your own changes in a drop-in (`systemctl edit`).",
             )
         else:
-            yield ok("unit", f"{scope.unit_path} is as it should be")
+            yield ok("unit", f"{scope.unit_path} is up to date")
 
 
 def _is_from_command_line(source: str) -> bool:
-    """Whether a value was given to this very command, and is none of the service's."""
+    """Return True for a value from `--set`, which the service does not get."""
     return source.startswith("--set")
 
 
 def first_difference(installed: str, expected: str) -> str:
-    """Name the first line in which they differ; empty when there is none."""
+    """Describe the first line that differs; empty if the texts are equal."""
     for number, (old, new) in enumerate(
         zip_longest(installed.splitlines(), expected.splitlines(), fillvalue=""), 1
     ):
@@ -117,28 +117,28 @@ def _state_findings(shown: Mapping[str, str], scope: ServiceScope) -> Iterator[F
         code = shown.get("ExecMainStatus", "?")
         yield fail(
             "service",
-            f"it has failed (exit code {code})",
+            f"the service has failed (exit code {code})",
             f"See why with {logs}, then: `holdfast service start{scope.user_option}`.",
         )
     elif state not in _RUNNING_STATES:
         yield warn(
             "service",
-            f"it is installed and does not run ({state})",
+            f"the service is installed but not running ({state})",
             f"Start it: `{_sudo_prefix(scope)}holdfast service start{scope.user_option}`.",
         )
     else:
-        said = shown.get("StatusText", "")
-        yield ok("service", f"{state}: {said}" if said else state)
+        text = shown.get("StatusText", "")
+        yield ok("service", f"{state}: {text}" if text else state)
     if shown.get("UnitFileState") not in {"enabled", "", None}:
         yield warn(
             "service",
-            "it does not start with the machine",
+            "the service does not start at boot",
             f"Run `{_sudo_prefix(scope)}systemctl{scope.user_option} enable holdfast`.",
         )
     restarts = shown.get("NRestarts", "")
     if restarts.isdecimal() and int(restarts) >= _MANY_RESTARTS:
         yield warn(
-            "service", f"it was started anew {restarts} times after failures", f"See {logs}."
+            "service", f"the service was restarted {restarts} times after failures", f"See {logs}."
         )
 
 
@@ -149,14 +149,14 @@ def _linger_findings(
     try:
         lingers = manager.has_linger(name)
     except HoldfastError as error:
-        yield warn("linger", str(error), "See that systemd-logind runs.")
+        yield warn("linger", str(error), "Check that systemd-logind runs.")
         return
     if lingers:
-        yield ok("linger", f"it goes on when {name} logs out")
+        yield ok("linger", f"the service keeps running when {name} logs out")
     else:
         yield warn(
             "linger",
-            f"it ends when {name} logs out",
+            f"the service stops when {name} logs out",
             f"Run `sudo loginctl enable-linger {name}`.",
         )
 

@@ -1,4 +1,4 @@
-"""What it may cost: a model that is paid for, and nothing that limits it."""
+"""Spending: a paid model without a daily limit."""
 
 from collections.abc import Callable, Iterable, Sequence
 from urllib.parse import urlsplit
@@ -13,7 +13,7 @@ _LIMIT_KEYS = ("usd_per_day", "tokens_per_day")
 
 
 async def check_spending(context: DoctorContext) -> Sequence[Finding]:
-    """See that there is a limit where there is a bill."""
+    """Check that a paid model has a daily limit."""
     return _limit_findings(context.settings, is_unsupported)
 
 
@@ -26,18 +26,18 @@ def _limit_findings(
     limits = settings.limits
     tables = [limits, getattr(limits, "all", None), *limits.users.values()]
     if any(getattr(table, key, None) is not None for table in tables for key in known):
-        return [ok("limits", "what a day may cost is limited")]
+        return [ok("limits", "a daily limit is set")]
     return [
         warn(
             "limits",
-            f"{settings.model.name or 'the model'} is paid for, and nothing limits what a day costs",
-            f"Set limits.{known[0]}, for each person.",
+            f"{settings.model.name or 'the model'} costs money, and no daily limit is set",
+            f"Set limits.{known[0]}, a limit per person.",
         )
     ]
 
 
 def is_paid(settings: Settings) -> bool:
-    """Whether a model in use probably costs money: it wants a key, and is not on this machine."""
+    """Return True if a configured model probably costs money: it needs a key and is not local."""
     targets = (settings.model, *settings.model.fallback)
     return any(
         target.provider != "demo"

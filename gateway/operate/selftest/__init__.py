@@ -1,9 +1,11 @@
-"""`holdfast selftest`: this very program, on this very machine, while things break.
+"""The self-test: this installation on this machine, while connections and processes break.
 
-trials        what is tried, and what must come of it
-stage         the daemon as a process of its own, on a state folder that is thrown away
-chat_service  a chat service like Telegram; model_service: a model, both small, both ours
-plain_http    what these two are served with
+    trials         the trials, and the expected result of each
+    stage          the daemon as a separate process with temporary state
+    chat_service   a stand-in for Telegram's Bot API
+    model_service  a stand-in for a model service
+    plain_http     the minimal HTTP server of both stand-ins
 
-Nothing leaves the machine, and nothing of the installation's own state or configuration is used.
+The test contacts no other machine, and uses neither the state nor the configuration of this
+installation.
 """

@@ -1,7 +1,7 @@
-"""A chat service that speaks as much of Telegram's Bot API as the daemon uses in private chats.
+"""A stand-in for Telegram's Bot API, limited to what the daemon uses in private chats.
 
-It keeps every chat as a person sees it, and can go wrong: refuse a message as one too many, fail,
-or carry a message out and break off before it says so.
+The service keeps each chat as a person sees it. On request it rejects a message with 429, fails, or
+breaks the connection after it has stored a message.
 """
 
 import asyncio
@@ -16,49 +16,49 @@ import msgspec
 from gateway.operate.selftest.plain_http import Connection
 from sessions.values.clock import Clock
 
-TOKEN = "1000000001:selftest-token-of-no-bot-at-all-000"  # noqa: S105 - it opens nothing
+TOKEN = "1000000001:selftest-token-of-no-bot-at-all-000"  # noqa: S105 - not a real token
 RETRY_AFTER = 1
-"""Seconds for which a chat is closed after a message too many."""
+"""Seconds for which a chat refuses messages after a 429."""
 
 _BOT = {"id": 1000000001, "is_bot": True, "first_name": "Selftest", "username": "selftest_bot"}
 DUPLICATE_MARK = "duplicate"
-"""In a message that says of itself that it may be a copy."""
+"""Word in a message that warns that it may be a duplicate."""
 
 _ANSWER_END = re.compile(r"end-of-([a-z]+-\d+)")
 _MAX_UPDATES = 100
-_CLOCK_TOLERANCE_SECONDS = 0.05  # seconds by which a clock may differ from another
+_CLOCK_TOLERANCE_SECONDS = 0.05  # allowed difference between the clocks of two processes
 
 Parameters = dict[str, str]
 
 
 class ChatFault(enum.Enum):
-    """How the next message into a chat goes wrong."""
+    """Fault to inject into the next message of a chat."""
 
     TOO_MANY = enum.auto()
     BROKEN = enum.auto()
-    CUT_AFTER = enum.auto()  # it is there, but nobody is told
+    CUT_AFTER = enum.auto()  # the message is stored, but the connection breaks before the response
 
 
 class FakeTelegram:
-    """People and their chats; `heard` takes the requests of the bot."""
+    """People, their chats, and the Bot API; `handle_request` serves the bot's requests."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._updates: deque[tuple[int, bytes]] = deque()
-        self._polling: Connection | None = None  # asks for updates, and there are none
+        self._polling: Connection | None = None  # long poll without updates so far
         self._last_number = 0
-        self._chats: dict[int, dict[int, str]] = defaultdict(dict)  # texts by message
+        self._chats: dict[int, dict[int, str]] = defaultdict(dict)  # chat, message: text
         self._faults: dict[int, ChatFault] = {}
         self._closed_until: dict[int, float] = {}
         self._asked_at: dict[str, float] = {}
-        self.answer_seconds: dict[str, float] = {}  # from a question to its answer
-        self.early_calls = 0  # calls that came before a Retry-After was over
+        self.answer_seconds: dict[str, float] = {}  # time to the answer, by question
+        self.early_calls = 0  # calls before the end of a Retry-After
         self.changed = asyncio.Event()
 
-    # --- what people do and see ---------------------------------------------------------------
+    # --- people -------------------------------------------------------------------------------
 
     def say(self, chat: int, text: str, *, twice: bool = False) -> None:
-        """Let somebody say something; `twice`: it is delivered a second time."""
+        """Send a message as a person; with `twice`, deliver the same message in two updates."""
         self._last_number += 1
         message = {
             "message_id": self._last_number,
@@ -76,15 +76,15 @@ class FakeTelegram:
             self._send_updates(self._polling)
 
     def fail_next_message(self, chat: int, fault: ChatFault) -> None:
-        """Let the next message into a chat go wrong."""
+        """Inject a fault into the next message of a chat."""
         self._faults[chat] = fault
 
     def visible_texts(self, chat: int) -> list[str]:
-        """What somebody sees, the oldest first."""
+        """Return the bot's messages visible in a chat, oldest first."""
         return list(self._chats[chat].values())
 
     def count_answers(self) -> Counter[str]:
-        """How many messages hold the end of the answer to each question, copies that say so apart."""
+        """Count the messages with the end of each answer, without marked duplicates."""
         return Counter(
             found
             for texts in self._chats.values()
@@ -94,7 +94,7 @@ class FakeTelegram:
         )
 
     async def wait_until(self, condition: Callable[[], bool], timeout_seconds: float) -> bool:
-        """Wait until something is so; tells whether it came to be so in time."""
+        """Wait for a condition on the chats; return False after `timeout_seconds`."""
         try:
             async with asyncio.timeout(timeout_seconds):
                 while not condition():
@@ -107,23 +107,25 @@ class FakeTelegram:
     # --- the Bot API --------------------------------------------------------------------------
 
     def handle_request(self, connection: Connection, path: str, body: bytes) -> None:
-        """Take a request of the bot."""
+        """Serve a request of the bot."""
         route, _, query = path.partition("?")
-        given = dict(parse_qsl(query))
-        given.update(parse_qsl(body.decode(), keep_blank_values=True))
+        parameters = dict(parse_qsl(query))
+        parameters.update(parse_qsl(body.decode(), keep_blank_values=True))
         method = route.rpartition("/")[2]
         if method == "getUpdates":
-            self._poll(connection, given)
+            self._poll(connection, parameters)
         elif method in {"sendMessage", "editMessageText"}:
-            self._store_message(connection, method, given)
-        elif method.startswith("sendRich"):  # an older server: the bot falls back
+            self._store_message(connection, method, parameters)
+        elif method.startswith(
+            "sendRich"
+        ):  # as an older server; the bot falls back to plain messages
             _send_error(connection, 404, "Not Found")
         else:
             known = {"getMe": _BOT, "getWebhookInfo": {"url": "", "pending_update_count": 0}}
             _send_result(connection, known.get(method, True))
 
-    def _store_message(self, connection: Connection, method: str, given: Parameters) -> None:
-        chat, now = int(given["chat_id"]), self._clock.monotonic()
+    def _store_message(self, connection: Connection, method: str, parameters: Parameters) -> None:
+        chat, now = int(parameters["chat_id"]), self._clock.monotonic()
         if now < self._closed_until.get(chat, 0.0) - _CLOCK_TOLERANCE_SECONDS:
             self.early_calls += 1
         fault = self._faults.pop(chat, None) if method == "sendMessage" else None
@@ -135,9 +137,9 @@ class FakeTelegram:
             _send_error(connection, 500, "Internal Server Error")
             return
         self._last_number += 1
-        message = int(given.get("message_id", self._last_number))
-        self._chats[chat][message] = given.get("text", "")
-        for found in _ANSWER_END.findall(given.get("text", "")):
+        message = int(parameters.get("message_id", self._last_number))
+        self._chats[chat][message] = parameters.get("text", "")
+        for found in _ANSWER_END.findall(parameters.get("text", "")):
             began = self._asked_at.get(question_text(found))
             if began is not None:
                 self.answer_seconds.setdefault(found, now - began)
@@ -145,14 +147,16 @@ class FakeTelegram:
         if fault is ChatFault.CUT_AFTER:
             connection.abort()
             return
-        place = {"id": chat, "type": "private"}
-        _send_result(connection, {"message_id": message, "date": 1, "chat": place, "from": _BOT})
+        chat_object = {"id": chat, "type": "private"}
+        _send_result(
+            connection, {"message_id": message, "date": 1, "chat": chat_object, "from": _BOT}
+        )
 
-    def _poll(self, connection: Connection, given: Parameters) -> None:
-        before = int(given.get("offset", "0"))
+    def _poll(self, connection: Connection, parameters: Parameters) -> None:
+        before = int(parameters.get("offset", "0"))
         while self._updates and self._updates[0][0] < before:
             self._updates.popleft()
-        seconds = float(given.get("timeout", "0"))
+        seconds = float(parameters.get("timeout", "0"))
         if self._updates or not seconds:
             self._send_updates(connection)
             return
@@ -170,7 +174,7 @@ class FakeTelegram:
 
 
 def question_text(name: str) -> str:
-    """What a person asks; the answer's end names it, so that nothing can be taken for another."""
+    """Return the text of a question; the end of its answer repeats the name."""
     return f"tell me [{name}]"
 
 
@@ -179,7 +183,7 @@ def _send_result(connection: Connection, result: object) -> None:
 
 
 def _send_error(connection: Connection, status: int, words: str, **parameters: int) -> None:
-    said = {"ok": False, "error_code": status, "description": words}
+    error = {"ok": False, "error_code": status, "description": words}
     if parameters:
-        said["parameters"] = parameters
-    connection.answer(msgspec.json.encode(said), status)
+        error["parameters"] = parameters
+    connection.answer(msgspec.json.encode(error), status)

@@ -1,7 +1,7 @@
-"""A model that answers as asked: at once, slowly, never, or breaking off in the middle.
+"""A stand-in for a model service: answers fast, slowly, never, or breaks off midway.
 
-What becomes of a request is in the question, see `gateway.operate.selftest.trials`. It speaks the protocol of
-OpenAI's Chat Completions, streamed.
+The question selects the behaviour, see `gateway.operate.selftest.trials`. The protocol is OpenAI's
+streamed Chat Completions.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import msgspec
 from gateway.operate.selftest.plain_http import Connection
 
 FILE_CONTENT = "one\n" * 400
-"""What the model writes into a file."""
+"""Text the model writes to a file."""
 
 _QUESTION = re.compile(r"\[([a-z]+)-(\d+)\]")
 _RESPONSE_HEAD = (
@@ -25,15 +25,15 @@ _WORD_SECONDS = 0.05
 
 
 class FakeModel:
-    """Answers questions; `heard` takes the requests."""
+    """The model; `handle_request` serves requests."""
 
     def __init__(self) -> None:
-        self.request_counts: Counter[str] = Counter()  # requests, by question
-        self.hanging_connections: dict[str, Connection] = {}  # that are never answered, by question
+        self.request_counts: Counter[str] = Counter()  # number of requests, by question
+        self.hanging_connections: dict[str, Connection] = {}  # unanswered, by question
         self.changed = asyncio.Event()
 
     def handle_request(self, connection: Connection, path: str, body: bytes) -> None:
-        """Take a request."""
+        """Serve a request."""
         if not path.endswith("/chat/completions"):
             connection.answer(b'{"object":"list","data":[{"id":"selftest","object":"model"}]}')
             return
@@ -42,26 +42,26 @@ class FakeModel:
         name = f"{kind}-{number}"
         self.request_counts[name] += 1
         connection.write(_RESPONSE_HEAD)
-        loop, at = asyncio.get_running_loop(), 0.0
+        loop, delay = asyncio.get_running_loop(), 0.0
         for piece in self._script(kind, name, messages):
             match piece:
                 case float():
-                    at += piece
+                    delay += piece
                 case bytes():
-                    loop.call_later(at, connection.write, b"%x\r\n%b\r\n" % (len(piece), piece))
+                    loop.call_later(delay, connection.write, b"%x\r\n%b\r\n" % (len(piece), piece))
                 case "cut":
-                    loop.call_later(at, connection.abort)
+                    loop.call_later(delay, connection.abort)
                     return
                 case _:
                     self.hanging_connections[name] = connection
                     self.changed.set()
                     return
-        loop.call_later(at, connection.write, b"0\r\n\r\n")
+        loop.call_later(delay, connection.write, b"0\r\n\r\n")
 
     def _script(
         self, kind: str, name: str, messages: list[dict[str, Any]]
     ) -> Iterator[bytes | float | str]:
-        """What is sent: events, pauses in seconds, and how it breaks off."""
+        """Yield the response: events, pauses in seconds, and "cut" or "hang"."""
         words = ["Well,", " here", " is", " all", " that", " there", " is", " to", " say:"]
         end, first = f" end-of-{name}.", self.request_counts[name] == 1
         match kind:
@@ -103,7 +103,7 @@ class FakeModel:
 
 
 def _last_question(messages: list[dict[str, Any]]) -> tuple[str, str]:
-    """The last question that a person asked; what recovery adds asks none."""
+    """Return kind and number of the last question of a person; recovery prompts contain none."""
     for message in reversed(messages):
         if message["role"] == "user":
             found = _QUESTION.findall(str(message["content"]))

@@ -1,7 +1,7 @@
-"""Just enough HTTP for services that only our own programs talk to.
+"""A minimal HTTP server for requests from this project's own programs.
 
-Requests come whole, one after the other on a connection; answers have a length, or are written in
-pieces by whoever answers. Its costs are small, so that they are not what a benchmark measures.
+Requests arrive whole, one at a time per connection; a response has a length, or the handler writes
+it in chunks. The server costs little CPU, so that it does not distort benchmarks.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ _REASONS = {
 
 
 class Connection(asyncio.Protocol):
-    """One client's connection."""
+    """The connection of one client."""
 
     _transport: asyncio.Transport
 
     def __init__(self, handle: "RequestHandler") -> None:
         self._handle = handle
         self._received = bytearray()
-        self._request_size = 0  # bytes until the request is whole
+        self._request_size = 0  # bytes of the whole request
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.BaseProtocol`."""
@@ -45,31 +45,31 @@ class Connection(asyncio.Protocol):
             self._request_size = end + 4 + (int(found[1]) if found else 0)
             if len(self._received) < self._request_size:
                 return
-            whole = bytes(self._received[: self._request_size])
+            request = bytes(self._received[: self._request_size])
             del self._received[: self._request_size]
             self._request_size = 0
-            self._handle(self, whole.split(b" ", 2)[1].decode(), whole[end + 4 :])
+            self._handle(self, request.split(b" ", 2)[1].decode(), request[end + 4 :])
 
     @property
     def is_closed(self) -> bool:
-        """The client has gone."""
+        """True if the client has disconnected."""
         return self._transport.is_closing()
 
     def write(self, raw: bytes) -> None:
-        """Write a piece of an answer; nothing when the client has gone."""
+        """Write a part of a response; ignored if the client has disconnected."""
         if not self._transport.is_closing():
             self._transport.write(raw)
 
     def close(self) -> None:
-        """Close it when what was written is sent."""
+        """Close the connection after all written data is sent."""
         self._transport.close()
 
     def abort(self) -> None:
-        """Close it at once, in the middle of whatever was being said."""
+        """Close the connection immediately, dropping unsent data."""
         self._transport.abort()
 
     def answer(self, body: bytes, status: int = 200) -> None:
-        """Answer with JSON."""
+        """Send a JSON response."""
         self.write(
             b"HTTP/1.1 %d %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
             % (status, _REASONS[status], len(body), body)
@@ -77,12 +77,12 @@ class Connection(asyncio.Protocol):
 
 
 RequestHandler = Callable[[Connection, str, bytes], None]
-"""Takes a request: who asks, the path with its query, the body."""
+"""Handles a request: its connection, the path with query, and the body."""
 
 
 @contextlib.asynccontextmanager
 async def serve(handle: RequestHandler) -> AsyncIterator[int]:
-    """Serve on a free port of this machine; gives the port."""
+    """Serve on a free port of the loopback interface; yield the port."""
     server = await asyncio.get_running_loop().create_server(
         lambda: Connection(handle), "127.0.0.1", 0, backlog=4096
     )

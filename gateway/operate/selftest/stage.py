@@ -1,4 +1,4 @@
-"""The daemon as a process of its own, with a state folder and a configuration that are thrown away."""
+"""The daemon as a separate process, with temporary state and configuration."""
 
 import asyncio
 import contextlib
@@ -47,7 +47,7 @@ ui = false
 
 
 class SelfTestGateway:
-    """Two services and a daemon between them that can be killed and started again."""
+    """The stand-in services, and a daemon that can be killed and started again."""
 
     def __init__(
         self, folder: Path, environ: Mapping[str, str], chat: FakeTelegram, model: FakeModel
@@ -60,18 +60,18 @@ class SelfTestGateway:
         self._process: asyncio.subprocess.Process | None = None
 
     def configure(self, chat: int, model: int) -> None:
-        """Write the configuration, for services on these ports."""
+        """Write the configuration for services on these ports."""
         file = self._folder / "holdfast.toml"
         file.write_text(_CONFIGURATION.format(chat=chat, model=model, token=TOKEN))
         file.chmod(0o600)
 
     async def start(self) -> None:
-        """Start the daemon and wait until it says that it is ready, as systemd would."""
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
-            place = self._folder / "notify"
-            place.unlink(missing_ok=True)
-            told.bind(str(place))
-            told.setblocking(False)  # noqa: FBT003 - its only argument
+        """Start the daemon and wait for its READY=1 notification, as systemd would."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifications:
+            notify_path = self._folder / "notify"
+            notify_path.unlink(missing_ok=True)
+            notifications.bind(str(notify_path))
+            notifications.setblocking(False)  # noqa: FBT003 - positional-only
             with (self._folder / "log").open("ab") as log:
                 self._process = await asyncio.create_subprocess_exec(
                     *(sys.executable, "-c", "from gateway.operate.cli import main; main()", "run"),
@@ -80,7 +80,7 @@ class SelfTestGateway:
                     env={
                         **self._environ,
                         "HOLDFAST_HOME": str(self.home),
-                        "NOTIFY_SOCKET": str(place),
+                        "NOTIFY_SOCKET": str(notify_path),
                     },
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=log,
@@ -88,7 +88,7 @@ class SelfTestGateway:
                 )
             try:
                 async with asyncio.timeout(START_SECONDS), asyncio.TaskGroup() as either:
-                    ready = either.create_task(_wait_ready(told))
+                    ready = either.create_task(_wait_ready(notifications))
                     ended = either.create_task(self._process.wait())
                     await asyncio.wait({ready, ended}, return_when=asyncio.FIRST_COMPLETED)
                     started = ready.done()
@@ -98,16 +98,16 @@ class SelfTestGateway:
                 started = False
         if not started:
             await self.kill()
-            said = (self._folder / "log").read_text(errors="replace").splitlines()
-            msg = f"The gateway does not start here: {said[-1] if said else 'it says nothing'}"
+            lines = (self._folder / "log").read_text(errors="replace").splitlines()
+            msg = f"The gateway does not start: {lines[-1] if lines else 'its log is empty'}"
             raise CannotStart(msg)
 
     async def kill(self) -> None:
-        """End it as a power cut would."""
+        """Kill the daemon with SIGKILL."""
         await self._terminate(signal.SIGKILL)
 
     async def stop(self) -> int | None:
-        """End it in order; gives its exit code, None when it did not end in time."""
+        """Stop the daemon with SIGTERM; return its exit code, or None after a timeout."""
         return await self._terminate(signal.SIGTERM)
 
     async def _terminate(self, number: signal.Signals) -> int | None:
@@ -123,9 +123,9 @@ class SelfTestGateway:
         return None
 
 
-async def _wait_ready(told: socket.socket) -> None:
+async def _wait_ready(notifications: socket.socket) -> None:
     loop = asyncio.get_running_loop()
-    while b"READY=1" not in await loop.sock_recv(told, 4096):
+    while b"READY=1" not in await loop.sock_recv(notifications, 4096):
         pass
 
 
@@ -133,11 +133,11 @@ async def _wait_ready(told: socket.socket) -> None:
 async def open_gateway(
     folder: Path, environ: Mapping[str, str], clock: Clock
 ) -> AsyncIterator[SelfTestGateway]:
-    """Open the services, with a daemon that is not started yet."""
+    """Open the stand-in services and a daemon that is not started yet."""
     chat, model = FakeTelegram(clock), FakeModel()
-    async with serve(chat.handle_request) as at_chat, serve(model.handle_request) as at_model:
+    async with serve(chat.handle_request) as chat_port, serve(model.handle_request) as model_port:
         stage = SelfTestGateway(folder, environ, chat, model)
-        stage.configure(at_chat, at_model)
+        stage.configure(chat_port, model_port)
         try:
             yield stage
         finally:

@@ -1,7 +1,7 @@
-"""What is tried, and what must come of it.
+"""The trials of the self-test.
 
-Every trial asks questions whose answers end in the question's own name, so at the end it can be
-counted what is missing and what is there twice.
+Every answer ends with the name of its question, so lost and duplicated answers can be counted at
+the end.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _BURST_SIZE, _KILLED_CHATS = 60, 20
 
 
 class TrialResult(msgspec.Struct, frozen=True):
-    """What came of a trial."""
+    """The result of a trial."""
 
     trial: str
     well: bool
@@ -32,7 +32,7 @@ class TrialResult(msgspec.Struct, frozen=True):
 
 
 class TrialRunner:
-    """All of them, on one stage."""
+    """All trials, run against one gateway."""
 
     def __init__(self, gateway: SelfTestGateway) -> None:
         self._gateway = gateway
@@ -41,28 +41,28 @@ class TrialRunner:
         self._question_numbers = count(1)
         self._chat_ids = count(1001)
         self._questions: list[str] = []
-        self._unanswerable: set[str] = set()  # questions whose answer is not to come
+        self._unanswerable: set[str] = set()  # questions that must stay unanswered
 
     async def run(self) -> AsyncIterator[TrialResult]:
-        """Try one after the other."""
+        """Run the trials; yield their results."""
         await self._gateway.start()
         async with asyncio.TaskGroup() as group:
             together = [
                 group.create_task(trial)
                 for trial in (
                     self._burst(),
-                    self._model_fails("cut", "the model's connection breaks in mid-sentence"),
-                    self._model_fails("limit", "the model's answer meets its limit"),
+                    self._model_fails("cut", "the model's connection breaks mid-sentence"),
+                    self._model_fails("limit", "the model's answer hits the token limit"),
                     self._model_fails("silent", "the model falls silent"),
                     self._truncated_tool_call(),
                     self._duplicate_delivery(),
-                    self._send_fails(ChatFault.TOO_MANY, "the chat service says: too many (429)"),
+                    self._send_fails(ChatFault.TOO_MANY, "the chat service rate-limits (429)"),
                     self._send_fails(ChatFault.BROKEN, "the chat service fails (500)"),
                     self._connection_lost_after_send(),
                 )
             ]
-        for each in together:
-            yield each.result()
+        for task in together:
+            yield task.result()
         yield await self._stop_command()
         yield await self._killed()
         yield await self._graceful_stop()
@@ -78,8 +78,8 @@ class TrialRunner:
             self._chat.answer_seconds[name] for name in asked if name in self._chat.answer_seconds
         ]
         median = 1000 * statistics.median(took) if took else 0.0
-        words = f"{len(took)} of {len(asked)} answered, half of them within {median:.0f} ms"
-        return TrialResult(f"{_BURST_SIZE} people write at once", well, words)
+        words = f"{len(took)} of {len(asked)} answered, median {median:.0f} ms"
+        return TrialResult(f"{_BURST_SIZE} people write at the same time", well, words)
 
     async def _model_fails(self, kind: str, trial: str) -> TrialResult:
         person = next(self._chat_ids)
@@ -88,9 +88,9 @@ class TrialRunner:
         shown = [text for text in self._chat.visible_texts(person) if f"end-of-{name}" in text]
         whole = f"Well, here is all that there is to say: end-of-{name}."
         if kind != "silent" and shown != [whole]:
-            return TrialResult(trial, well=False, words=f"the answer is not whole: {shown}")
+            return TrialResult(trial, well=False, words=f"the answer is incomplete: {shown}")
         tries = self._model.request_counts[name]
-        words = f"answered whole, by {tries} requests to the model" if well else "not answered"
+        words = f"answered completely, with {tries} model requests" if well else "not answered"
         return TrialResult(trial, well and tries > 1, words)
 
     async def _truncated_tool_call(self) -> TrialResult:
@@ -99,14 +99,12 @@ class TrialRunner:
         well = await self._wait_for_answers(name)
         file = self._gateway.home / "workspace" / f"telegram%3A{person}" / f"{name}.txt"
         written = await asyncio.to_thread(lambda: file.read_text() if file.exists() else "")
-        words = "the half call did not run, the whole one did, once"
+        words = "the truncated call did not run, the complete one ran once"
         if not well:
             words = "not answered"
         elif written != FILE_CONTENT:
-            words = f"the file holds {len(written)} of {len(FILE_CONTENT)} characters"
-        return TrialResult(
-            "a tool call breaks off in the middle", well and written == FILE_CONTENT, words
-        )
+            words = f"the file has {len(written)} of {len(FILE_CONTENT)} characters"
+        return TrialResult("a tool call is truncated", well and written == FILE_CONTENT, words)
 
     async def _duplicate_delivery(self) -> TrialResult:
         person = next(self._chat_ids)
@@ -124,7 +122,7 @@ class TrialRunner:
         early = self._chat.early_calls
         words = f"{self._answer_count(name)} answer, after {self._chat.answer_seconds.get(name, 0):.1f} s"
         if early:
-            words = f"{early} calls came before the wait was over"
+            words = f"{early} calls came before the end of Retry-After"
         return TrialResult(trial, well and not early, words)
 
     async def _connection_lost_after_send(self) -> TrialResult:
@@ -138,10 +136,10 @@ class TrialRunner:
         copies = [text for text in self._chat.visible_texts(person) if f"end-of-{name}" in text]
         marked = [text for text in copies if DUPLICATE_MARK in text]
         well = well and len(copies) - len(marked) == 1 and len(marked) <= 1
-        words = "1 answer, unmarked; a copy says that it is one"
+        words = "1 answer; a copy is marked as a duplicate"
         if not well:
-            words = f"{len(copies)} answers, {len(marked)} of them marked as copies"
-        return TrialResult("the line breaks after a message was sent", well, words)
+            words = f"{len(copies)} answers, {len(marked)} of them marked as duplicates"
+        return TrialResult("the connection breaks after a message is sent", well, words)
 
     async def _stop_command(self) -> TrialResult:
         person = next(self._chat_ids)
@@ -163,7 +161,7 @@ class TrialRunner:
         return TrialResult("/stop while the model hangs", stopped and took <= STOP_SECONDS, words)
 
     async def _killed(self) -> TrialResult:
-        trial = "killed in the middle of everything (kill -9)"
+        trial = "the process is killed while busy (kill -9)"
         people = [next(self._chat_ids) for _ in range(_KILLED_CHATS)]
         running = {person: self._ask("slow", person) for person in people}
         waiting = [self._ask("plain", person) for person in people]
@@ -178,16 +176,16 @@ class TrialRunner:
         self._unanswerable.update(interrupted.values())
         down = [self._ask("plain", next(self._chat_ids)) for _ in range(5)]
         await self._gateway.start()
-        told = await self._chat.wait_until(
+        notified = await self._chat.wait_until(
             lambda: all(
                 any("restarted" in text for text in self._chat.visible_texts(person))
                 for person in interrupted
             ),
             ANSWER_SECONDS,
         )
-        well = began and told and await self._wait_for_answers(*waiting, *down)
+        well = began and notified and await self._wait_for_answers(*waiting, *down)
         words = (
-            f"{len(interrupted)} interrupted people were told, "
+            f"{len(interrupted)} interrupted people notified, "
             f"{sum(map(bool, map(self._answer_count, (*waiting, *down))))} of {len(waiting) + len(down)} "
             "waiting messages answered"
         )
@@ -199,8 +197,8 @@ class TrialRunner:
         await self._chat.wait_until(lambda: bool(self._model.request_counts[name]), ANSWER_SECONDS)
         code = await self._gateway.stop()
         well = code == 0 and self._answer_count(name) == 1
-        words = "it finished its answer first" if well else f"exit code {code}"
-        return TrialResult("stopped in order (SIGTERM)", well, words)
+        words = "the running answer was finished first" if well else f"exit code {code}"
+        return TrialResult("graceful stop (SIGTERM)", well, words)
 
     def _answer_totals(self) -> TrialResult:
         copies = self._chat.count_answers()
@@ -208,13 +206,13 @@ class TrialRunner:
         missing = [name for name in asked if not copies[name]]
         twice = [name for name in asked if copies[name] > 1]
         words = f"{len(asked)} questions, {len(missing)} lost, {len(twice)} answered twice"
-        return TrialResult("all together", not missing and not twice, words)
+        return TrialResult("all questions", not missing and not twice, words)
 
     def _database_integrity(self) -> TrialResult:
         file = self._gateway.home / "holdfast.db"
         with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as connection:
-            (said,) = connection.execute("PRAGMA integrity_check").fetchone()
-        return TrialResult("the database afterwards", said == "ok", said)
+            (result,) = connection.execute("PRAGMA integrity_check").fetchone()
+        return TrialResult("the database afterwards", result == "ok", result)
 
     # --- asking ---------------------------------------------------------------------------------
 
@@ -228,7 +226,7 @@ class TrialRunner:
         return self._chat.count_answers()[name]
 
     async def _wait_for_answers(self, *names: str) -> bool:
-        """Wait until all are answered."""
+        """Wait until all the named questions are answered."""
         return await self._chat.wait_until(
             lambda: self._chat.count_answers().keys() >= set(names), ANSWER_SECONDS
         )

@@ -1,15 +1,15 @@
-"""`holdfast setup`: from a token and a key to a gateway that answers.
+"""The set-up behind `holdfast setup`: from a bot token and a model key to a running gateway.
 
-wizard      the whole way: what is asked in which order, then what is done
-asking      what a question is, and who may answer it; yes, numbers and amounts
-terminal    a person answers; flags: the command line does, and nobody else
-bots        asks for the platforms and their tokens, and shows each bot's name
-model       asks which model answers; known: what a key and an address tell of a service
-servers     looks for model servers on this machine
-checks      asks platforms and services whether it all works
-budget      asks what a day may cost
-draft       the configuration as it is to be, what people wrote in it untouched
-places      where the configuration goes, and who may read it; files: all written, or none
-owner       waits for the first message, which makes its sender the owner
-start       the service, or the gateway in this terminal
+wizard         the order of the questions, and writing the result
+asking         Sans-IO: questions, the `Prompter` protocol, yes/no, lists and amounts
+terminal       a prompter for a person; flags: a prompter for the command line
+bots           questions about platforms and their tokens
+model          questions about the model; services: Sans-IO: services by key and URL
+local_servers  model servers on this machine
+checks         live checks of tokens, keys and servers
+budget         the question about the daily limit
+draft          Sans-IO: edits the configuration and keeps its comments
+places         path and mode of the configuration; files: writes all files or none
+owner          waits for the claim that makes its sender the owner
+start          starts the service, or the gateway in this terminal
 """

@@ -1,4 +1,4 @@
-"""Sans-IO: what a question is, and who may answer it; yes, numbers and amounts."""
+"""Sans-IO: questions and the protocol of their prompters; yes/no, lists and amounts."""
 
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Protocol
@@ -10,16 +10,16 @@ from sessions.values.spelling import did_you_mean
 
 
 class AnswerError(HoldfastError):
-    """Something is missing or cannot be meant so; asked by nobody, it ends the set-up."""
+    """An answer is missing or invalid; without a person to ask again, it ends the set-up."""
 
     exit_code: ClassVar[int] = 2
 
 
 class InputEnded(HoldfastError):
-    """The input ended before everything was answered; nothing was changed."""
+    """The input ended before all questions were answered. Nothing was changed."""
 
 
-NO_CHECK_HINT = "To go on without the check give --no-check."
+NO_CHECK_HINT = "To continue without the check, use --no-check."
 
 
 def _always_complete(_: str) -> bool:
@@ -27,43 +27,40 @@ def _always_complete(_: str) -> bool:
 
 
 class SetupQuestion(Struct, frozen=True, kw_only=True):
-    """One short line."""
+    """A question that is answered with one short line."""
 
-    key: str  # by which flags answer it
+    key: str  # identifies the question for flags
     prompt: str
-    default: str | None = None  # what Enter means; None: there is no such thing
-    shown_default: str = ""  # the default as people read it
-    is_secret: bool = False  # the answer is a secret
-    missing_message: str = ""  # a sentence for a command line that does not answer it
-    hint: str = ""  # what a command line can do whose answer was refused
-    must_be_given: bool = (
-        False  # a command line must answer it, although a person may just press Enter
-    )
-    is_complete: Callable[[str], bool] = (
-        _always_complete  # of a hidden answer: whether all of it is there
-    )
+    default: str | None = None  # the answer when Enter is pressed; None: an answer is required
+    shown_default: str = ""  # the default as shown to people
+    is_secret: bool = False
+    missing_message: str = ""  # error for a command line without an answer
+    hint: str = ""  # advice for a command line whose answer was rejected
+    must_be_given: bool = False  # the command line must answer despite the default
+    is_complete: Callable[[str], bool] = _always_complete
+    """Returns True once a hidden answer is complete."""
 
 
 class Prompter(Protocol):
-    """Who answers."""
+    """Source of answers: a person or the command line."""
 
     def say(self, text: str = "") -> None:
-        """Tell something."""
+        """Show a line."""
         ...
 
     def ask(self, question: SetupQuestion) -> str:
-        """Get an answer; "" or the default for none. Raises `AnswerError` and `Ended`."""
+        """Return an answer, or the default. Raises `AnswerError` and `InputEnded`."""
         ...
 
     def reject(self, question: SetupQuestion, error: HoldfastError) -> None:
-        """Tell that the last answer does not do; raises where nobody can give another."""
+        """Report an invalid answer; raise the error if no other answer can be given."""
         ...
 
 
 def confirm(
     prompter: Prompter, key: str, prompt: str, *, default: bool, missing_message: str = ""
 ) -> bool:
-    """Ask for yes or no."""
+    """Ask a yes/no question."""
     usual = "yes" if default else "no"
     question = SetupQuestion(
         key=key,
@@ -87,7 +84,7 @@ def choose(
     *,
     unlisted: Sequence[str] = (),
 ) -> str:
-    """Ask for one of several by number or by name; `more` can be named, and are not shown."""
+    """Ask for one option by number or name; `unlisted` options are accepted but not shown."""
     for number, option in enumerate(options, start=1):
         prompter.say(f"  {number:>2}  {option}")
     names = [*options, *unlisted]
@@ -98,12 +95,12 @@ def choose(
         if answer.isdecimal() and 0 < int(answer) <= len(options):
             return options[int(answer) - 1]
         hint = did_you_mean(answer, names) if answer else ""
-        words = f"Please give a number from 1 to {len(options)}, or a name{hint}."
+        words = f"Please enter a number from 1 to {len(options)}, or a name{hint}."
         prompter.reject(question, AnswerError(words))
 
 
 def parse_dollars(text: str) -> float | None:
-    """Read an amount such as `$2.50`; None for nothing. Raises `ValueError`."""
+    """Parse an amount such as `$2.50`; return None for an empty text. Raises `ValueError`."""
     bare = text.strip().removeprefix("$").removesuffix("$").strip().replace(",", ".")
     if not bare:
         return None

@@ -1,4 +1,4 @@
-"""Asks for the platforms and their tokens, and shows each bot's name."""
+"""Questions about platforms and their tokens; shows the name of each bot."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -26,18 +26,18 @@ from platforms.core.registry import PlatformNotInstalled, UnknownPlatform, find_
 from sessions.values.spelling import closest_match
 
 _NONE = "none"
-_PREFERRED_ORDER = ("telegram", "discord", "slack")  # in this order; others follow
+_PREFERRED_ORDER = ("telegram", "discord", "slack")  # all others follow
 
 
 class ConfiguredBot(Struct, frozen=True):
-    """A platform that is set up."""
+    """A platform that has been set up."""
 
     platform: str
-    probed: ProbeResult | None = None  # None: it was not asked
+    probed: ProbeResult | None = None  # None: not checked
 
 
 class BotSetup:
-    """The platforms of one configuration."""
+    """Set-up of the platforms of one configuration."""
 
     def __init__(
         self,
@@ -48,25 +48,25 @@ class BotSetup:
         specs: PlatformSpecs,
         find: Callable[[str], PlatformSpec] = find_platform,
     ) -> None:
-        self._find = find  # also knows those that are not installed
+        self._find = find  # also finds platforms that are not installed
         self._prompter = prompter
         self._draft = draft
         self._checks = checks
         self._target = target
         self._specs = {name: specs[name] for name in _sort_platforms(specs) if specs[name].secrets}
 
-    # --- which ----------------------------------------------------------------------------------
+    # --- choosing platforms ---------------------------------------------------------------------
 
     def choose_platforms(self) -> tuple[str, ...]:
-        """Ask which platforms to set up."""
-        there = [name for name in self._specs if self._is_configured(name)]
+        """Ask for the platforms to set up."""
+        configured = [name for name in self._specs if self._is_configured(name)]
         question = SetupQuestion(
             key="platforms",
             prompt=f"Platforms ({', '.join(self._specs)}, or {_NONE})",
-            default=", ".join(there or [*self._specs, _NONE][:1]),
-            missing_message="No platform is named: give --platform NAME, one or several times "
-            f"({_NONE}: only the web page and the terminal), or a token.",
-            must_be_given=not there,
+            default=", ".join(configured or [*self._specs, _NONE][:1]),
+            missing_message="No platform is given: use --platform NAME once or more often "
+            f"({_NONE}: only the web page and the terminal), or give a token.",
+            must_be_given=not configured,
         )
         while True:
             try:
@@ -75,7 +75,7 @@ class BotSetup:
                 self._prompter.reject(question, error)
 
     def _is_configured(self, name: str) -> bool:
-        """Whether it is configured already, or a token of it lies in the environment."""
+        """Return True if the file or the environment already has a token of the platform."""
         variables = self._specs[name].secrets.values()
         in_file = self._draft.get(("platforms", name)) is not None
         return in_file or any(map(self._target.environ.get, variables))
@@ -85,8 +85,8 @@ class BotSetup:
         return () if words == [_NONE] else tuple(dict.fromkeys(map(self._match_platform, words)))
 
     def _match_platform(self, word: str) -> str:
-        begun = [name for name in self._specs if name.startswith(word)]
-        found = begun[0] if len(begun) == 1 else closest_match(word, self._specs)
+        matching = [name for name in self._specs if name.startswith(word)]
+        found = matching[0] if len(matching) == 1 else closest_match(word, self._specs)
         if found:
             return found
         try:
@@ -95,20 +95,20 @@ class BotSetup:
             raise AnswerError(str(error)) from error
         except UnknownPlatform:
             pass
-        msg = f"There is no platform {word!r}: name {', '.join(self._specs)}, or {_NONE}."
+        msg = f"There is no platform {word!r}. Choose from {', '.join(self._specs)}, or {_NONE}."
         raise AnswerError(msg)
 
-    # --- one ------------------------------------------------------------------------------------
+    # --- one platform ---------------------------------------------------------------------------
 
     def set_up(self, name: str) -> ConfiguredBot:
-        """Ask for a platform's tokens until they work, or are to be taken as they are."""
+        """Ask for a platform's tokens until they work, or the person keeps them unchecked."""
         return _PlatformSetup(self._prompter, self._draft, self._target, self._specs[name]).run(
             self._checks
         )
 
 
 class _PlatformSetup:
-    """One platform; `said` are the tokens that the file does not have yet."""
+    """Set-up of one platform; `_entered` holds tokens that the file does not have yet."""
 
     def __init__(
         self, prompter: Prompter, draft: ConfigDraft, target: ConfigTarget, spec: PlatformSpec
@@ -121,19 +121,19 @@ class _PlatformSetup:
         self._guide = spec.guide or _default_guide(spec)
         self._table = draft.get(("platforms", spec.name)) or {}
         self._entered: dict[str, str] = {}
-        self._steps_shown = False  # how to come by the tokens
+        self._steps_shown = False  # the steps to get the tokens
 
     def run(self, checks: SetupChecks) -> ConfiguredBot:
         self._take_environment()
-        open_ones = [token for token in self._required_tokens() if token.key not in self._entered]
+        missing = [token for token in self._required_tokens() if token.key not in self._entered]
         while True:
-            for token in open_ones:
+            for token in missing:
                 self._ask(token)
             found = self._check(checks)
             if found is not None:
                 self._save()
                 return found
-            open_ones = list(self._required_tokens())
+            missing = list(self._required_tokens())
 
     def _required_tokens(self) -> Iterator[TokenGuide]:
         for token in self._guide.tokens:
@@ -151,14 +151,14 @@ class _PlatformSetup:
                 self._prompter.say(f"{self._title} {token.label}: taken from {variable}.")
 
     def _build_question(self, token: TokenGuide) -> SetupQuestion:
-        there = token.key in self._entered or token.key in self._table
+        exists = token.key in self._entered or token.key in self._table
         return SetupQuestion(
             key=f"{self._spec.name}.{token.key}",
             prompt=f"{self._title} {token.label}",
-            default="" if there else None,
-            shown_default="keep it" if there else "",
+            default="" if exists else None,
+            shown_default="keep it" if exists else "",
             is_secret=True,
-            missing_message=f"{self._title} needs its {token.label}: give {self._flag_name(token)} env:NAME, "
+            missing_message=f"{self._title} needs its {token.label}: use {self._flag_name(token)} env:NAME, "
             f"file:PATH or -, or set {self._spec.secrets.get(token.key)}.",
             is_complete=lambda text: bool(token.extract(text)),
         )
@@ -167,7 +167,7 @@ class _PlatformSetup:
         return f"--{self._spec.name}-{token.key}".replace("_", "-")
 
     def _ask(self, token: TokenGuide) -> None:
-        """Ask for one token; Enter keeps the one that is there, else tells how to get one."""
+        """Ask for one token; Enter keeps an existing token, or shows how to get one."""
         question = self._build_question(token)
         if question.default is None and not self._steps_shown:
             self._print_lines(token.steps)
@@ -178,7 +178,9 @@ class _PlatformSetup:
                 self._entered[token.key] = found
                 return
             if answer.strip():
-                msg = f"This is no {self._title} {token.label}: such a one looks like {token.example}."
+                msg = (
+                    f"This is not a {self._title} {token.label}, which looks like {token.example}."
+                )
                 self._prompter.reject(question, AnswerError(msg))
             elif question.default is not None:
                 return
@@ -194,13 +196,13 @@ class _PlatformSetup:
     # --- checking
 
     def _check(self, checks: SetupChecks) -> ConfiguredBot | None:
-        """Ask the platform; None when other tokens are needed."""
+        """Check the tokens with the platform; return None if other tokens are needed."""
         *_, last = self._required_tokens()
         question = self._build_question(last)
         table = {**self._table, **self._entered}
-        name, place = self._spec.name, self._target
+        name, target = self._spec.name, self._target
         try:
-            config = read_platform(name, table, place.path, place.environ, {name: self._spec})
+            config = read_platform(name, table, target.path, target.environ, {name: self._spec})
             probed = checks.probe_bot(self._spec, config)
         except ConfigError as error:
             self._prompter.reject(question, error)
@@ -208,7 +210,7 @@ class _PlatformSetup:
         except Unauthorized as error:
             self._prompter.reject(question, ConfigError(f"{error}."))
             tokens = list(self._required_tokens())
-            if len(tokens) == 1:  # else nobody knows here which one it is
+            if len(tokens) == 1:  # with several tokens, the wrong one is unknown
                 self._entered.clear()
             for token in tokens:
                 self._print_lines(token.steps)
@@ -224,8 +226,8 @@ class _PlatformSetup:
         self, question: SetupQuestion, error: PlatformError
     ) -> ConfiguredBot | None:
         refused = replace(question, hint=NO_CHECK_HINT)
-        self._prompter.reject(refused, CannotStart(f"{error}, so nothing is known of the token."))
-        if confirm(self._prompter, "unchecked", "Go on without the check", default=True):
+        self._prompter.reject(refused, CannotStart(f"{error}, so the token could not be checked."))
+        if confirm(self._prompter, "unchecked", "Continue without the check", default=True):
             return ConfiguredBot(self._spec.name)
         return None
 
@@ -238,7 +240,7 @@ class _PlatformSetup:
         if probed.link and self._guide.link:
             self._prompter.say(f"  {self._guide.link} {probed.link}")
 
-    # --- keeping
+    # --- saving
 
     def _save(self) -> None:
         for key, text in self._entered.items():
@@ -255,7 +257,7 @@ def _sort_platforms(names: Iterable[str]) -> list[str]:
 
 
 def _default_guide(spec: PlatformSpec) -> SetupGuide:
-    """What can be asked for a platform that says nothing about it."""
+    """Return the questions for a platform without its own guide."""
     return SetupGuide(
         tuple(
             TokenGuide(
@@ -263,7 +265,7 @@ def _default_guide(spec: PlatformSpec) -> SetupGuide:
                 label=key.replace("_", " "),
                 pattern=r"\S+",
                 example="one word",
-                steps=(f"It may stand in {name}.",),
+                steps=(f"You can also set it in {name}.",),
             )
             for key, name in spec.secrets.items()
         )

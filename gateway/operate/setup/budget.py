@@ -1,4 +1,4 @@
-"""What a day may cost, all people together."""
+"""The question about the daily limit for all people together."""
 
 import re
 from collections.abc import Callable
@@ -20,11 +20,11 @@ _PRICES = "gateway.spending.prices"
 
 
 def is_supported(path: KeyPath = DAILY_LIMIT_KEY) -> bool:
-    """Whether this version has such a key, and obeys it."""
+    """Return True if this version has the setting `path` and enforces it."""
     kind: object = Settings
     for part in path:
         is_table = isinstance(kind, type) and issubclass(kind, Struct)
-        found = {each.encode_name: each.type for each in (fields(kind) if is_table else ())}  # type: ignore[arg-type]  # it is a table
+        found = {field.encode_name: field.type for field in (fields(kind) if is_table else ())}  # type: ignore[arg-type]  # checked by is_table
         if part not in found:
             return False
         kind = unwrap_type(found[str(part)])
@@ -32,9 +32,9 @@ def is_supported(path: KeyPath = DAILY_LIMIT_KEY) -> bool:
 
 
 def has_price(settings: TargetSettings) -> bool:
-    """Whether somebody knows what a model costs, which a limit in dollars needs."""
+    """Return True if the model's price is known, which a limit in dollars requires."""
     if not settings.name or find_spec(_PRICES) is None:
-        return True  # it is looked at when it has a name, or not at all
+        return True  # without a name or price list there is nothing to check
     return import_module(_PRICES).find_price(settings, settings.name) is not None
 
 
@@ -44,20 +44,20 @@ def ask_budget(
     model: TargetSettings,
     is_priced: Callable[[TargetSettings], bool] = has_price,
 ) -> None:
-    """Ask for the limit; what is there already stays when nothing is said."""
-    present = draft.get(DAILY_LIMIT_KEY)
+    """Ask for the limit; an empty answer keeps the current limit."""
+    current = draft.get(DAILY_LIMIT_KEY)
     question = SetupQuestion(
         key="usd",
-        prompt="Spend at most how many dollars a day, all people together",
-        default="" if present is None else str(present),
-        shown_default="no limit" if present is None else f"{present:g}",
+        prompt="Daily limit in dollars for all people together",
+        default="" if current is None else str(current),
+        shown_default="no limit" if current is None else f"{current:g}",
     )
     amount = _ask_amount(prompter, question)
     if amount is not None and not is_priced(model) and not _ask_price(prompter, draft, model):
         amount = None
     if amount is None:
         draft.remove(DAILY_LIMIT_KEY)
-    elif amount != present:
+    elif amount != current:
         draft.put(DAILY_LIMIT_KEY, _without_fraction(amount))
 
 
@@ -67,19 +67,19 @@ def _ask_amount(prompter: Prompter, question: SetupQuestion) -> float | None:
         try:
             return None if answer.strip() in {"none", "no"} else parse_dollars(answer)
         except ValueError:
-            words = "That is no amount: write a number of dollars, such as 5, or “none”."
+            words = "This is not an amount. Enter a number of dollars, such as 5, or “none”."
             prompter.reject(question, AnswerError(words))
 
 
 def _ask_price(prompter: Prompter, draft: ConfigDraft, model: TargetSettings) -> bool:
-    """Ask what the model costs; whether that is known now."""
+    """Ask for the model's price; return True if it is now known."""
     missing = (
-        f"Nobody knows what {model.name} costs, which --daily-usd needs: install holdfast[prices], "
+        f"--daily-usd needs the price of {model.name}, which is unknown: install holdfast[prices], "
         "or set model.price in the configuration."
     )
     question = SetupQuestion(
         key="price",
-        prompt=f"What {model.name} costs, in dollars for a million tokens read and written (as: 0.25 2)",
+        prompt=f"Price of {model.name} in dollars per million input and output tokens (such as 0.25 2)",
         default="",
         shown_default="unknown: no limit",
         missing_message=missing,
@@ -97,9 +97,9 @@ def _ask_price(prompter: Prompter, draft: ConfigDraft, model: TargetSettings) ->
             draft.put(("model", "price", "input"), _without_fraction(read))
             draft.put(("model", "price", "output"), _without_fraction(written))
             return True
-        prompter.reject(question, AnswerError("Please write two amounts, such as 0.25 2."))
+        prompter.reject(question, AnswerError("Please enter two amounts, such as 0.25 2."))
 
 
 def _without_fraction(amount: float) -> float:
-    """Write whole dollars without a point."""
+    """Return whole dollars as an int, so that TOML shows no decimal point."""
     return int(amount) if amount == int(amount) else amount

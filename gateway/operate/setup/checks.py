@@ -1,4 +1,4 @@
-"""Asks platforms and services whether it all works."""
+"""Live checks of tokens, keys and model servers."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -15,23 +15,23 @@ from sessions.values.clock import Clock
 
 
 class SetupChecks(Protocol):
-    """What can be found out at once."""
+    """Checks that the set-up makes right after each answer."""
 
     def probe_bot(self, spec: PlatformSpec, config: Struct) -> ProbeResult | None:
-        """See `Probe`; None when it is not asked."""
+        """See `Probe`; returns None if checks are off or impossible."""
         ...
 
     def probe_model(self, settings: TargetSettings, *, answers: bool) -> ProbedModel | None:
-        """See `probe_model`; None when it is not asked."""
+        """See `probe_model`; returns None if checks are off."""
         ...
 
     def find_servers(self) -> Sequence[LocalModelServer]:
-        """Model servers on this machine."""
+        """Find model servers on this machine."""
         ...
 
 
 class LiveChecks:
-    """Really asks; see `SetupChecks`."""
+    """Checks against the real services; see `SetupChecks`."""
 
     def __init__(self, clock: Clock, ports: Mapping[int, str] = SERVER_PORTS) -> None:
         self._clock = clock
@@ -51,7 +51,7 @@ class LiveChecks:
 
 
 class NoChecks:
-    """Asks nobody; see `SetupChecks`."""
+    """Checks nothing, for `--no-check`; see `SetupChecks`."""
 
     def probe_bot(self, spec: PlatformSpec, config: Struct) -> ProbeResult | None:
         """See `SetupChecks`."""

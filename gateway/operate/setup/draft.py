@@ -1,4 +1,4 @@
-"""Sans-IO: the configuration as it is to be; what people wrote in it stays untouched."""
+"""Sans-IO: edits the configuration while keeping comments and formatting."""
 
 import tomllib
 from collections.abc import Callable, MutableMapping
@@ -13,16 +13,17 @@ from gateway.errors import ConfigError
 from gateway.settings import KeyPath
 
 _HEADER = """\
-# Made by `holdfast setup`. What you add or change stays as it is when that runs again.
-# docs/configuration.md has all keys, and `holdfast config check` says what is wrong.
+# Created by `holdfast setup`, which keeps your changes when it runs again.
+# All keys: docs/configuration.md. To check this file: `holdfast config check`.
 
 """
 
 
 class ConfigDraft:
-    """A document that is edited, and the secrets that it names.
+    """An editable configuration, and the secrets it refers to.
 
-    `reference` tells how it names one; `text` is None where there is no document yet.
+    `reference` maps a secret's name to the value in the document; `text` is None for a new
+    document.
     """
 
     def __init__(self, text: str | None, reference: Callable[[str], str]) -> None:
@@ -31,10 +32,10 @@ class ConfigDraft:
         self._values: dict[str, Any] = tomllib.loads(self._text)
         self._document = tomlkit.parse(self._text)
         self._changed = text is None
-        self.secrets: dict[str, str] = {}  # text by the name of its file
+        self.secrets: dict[str, str] = {}  # content by file name
 
-    def get(self, path: KeyPath) -> Any:  # noqa: ANN401 - whatever stands there
-        """Read a value; None when there is none."""
+    def get(self, path: KeyPath) -> Any:  # noqa: ANN401 - any TOML value
+        """Return a value; None if it is not set."""
         node: Any = self._values
         for part in path:
             if not isinstance(node, dict) or part not in node:
@@ -43,7 +44,7 @@ class ConfigDraft:
         return node
 
     def put(self, path: KeyPath, value: str | float) -> None:
-        """Write a value, where it is another one."""
+        """Set a value if it differs."""
         if self.get(path) == value:
             return
         table: Any = self._document
@@ -65,12 +66,12 @@ class ConfigDraft:
         self._changed = True
 
     def put_secret(self, path: KeyPath, name: str, text: str) -> None:
-        """Keep a secret in a file that is called like its variable, and have the document name it."""
+        """Store a secret in a file named after its variable, and refer to that file."""
         self.put(path, self._reference(name))
         self.secrets[name] = text
 
     def remove(self, path: KeyPath) -> None:
-        """Take a value away, if there is one."""
+        """Remove a value if it is set."""
         if self.get(path) is None:
             return
         table: Any = self._document
@@ -82,7 +83,7 @@ class ConfigDraft:
         self._changed = True
 
     def render(self) -> str:
-        """The document; raises `ConfigError` when it cannot be edited without losing something."""
+        """Return the document; raise `ConfigError` if editing would lose something."""
         if not self._changed:
             return self._text
         try:
@@ -95,5 +96,5 @@ class ConfigDraft:
 
 
 def _not_editable(path: KeyPath) -> str:
-    what = f"{format_path(path)} cannot be set in it" if path else "it cannot be changed"
-    return f"The configuration is written in a form in which {what} by a program; edit it by hand."
+    what = f"set {format_path(path)}" if path else "change it"
+    return f"The configuration is formatted so that a program cannot {what}. Edit it by hand."

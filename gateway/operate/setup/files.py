@@ -1,4 +1,4 @@
-"""Writes several small files: each at once as a whole, and all of them or none."""
+"""Writes several small files atomically, and all of them or none."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ _SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 
 @contextlib.contextmanager
 def block_signals() -> Iterator[None]:
-    """Have Ctrl-C and its like wait until the block is left."""
+    """Delay Ctrl-C and similar signals until the end of the block."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         yield
@@ -25,7 +25,7 @@ def block_signals() -> Iterator[None]:
 
 
 class _Original(Struct, frozen=True):
-    """What was there."""
+    """State of a file before the transaction."""
 
     path: Path
     data: bytes | None
@@ -33,11 +33,11 @@ class _Original(Struct, frozen=True):
 
 
 class FileTransaction:
-    """Inside of its block files are put; left by an error, everything is as it was."""
+    """Transaction over files: leaving the block with an error restores every file."""
 
     def __init__(self) -> None:
         self._originals: list[_Original] = []
-        self._created_folders: list[Path] = []  # folders
+        self._created_folders: list[Path] = []
 
     def __enter__(self) -> Self:
         return self
@@ -49,14 +49,14 @@ class FileTransaction:
             self._roll_back()
 
     def make_folder(self, path: Path, mode: int) -> None:
-        """Have a folder."""
-        missing = [each for each in (path, *path.parents) if not each.exists()]
-        for each in reversed(missing):
-            each.mkdir(mode=mode)
-            self._created_folders.append(each)
+        """Create a folder and its missing parents."""
+        missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+        for folder in reversed(missing):
+            folder.mkdir(mode=mode)
+            self._created_folders.append(folder)
 
     def write(self, path: Path, data: bytes, mode: int) -> None:
-        """Write a file; whose name it takes keeps its rights and its owner."""
+        """Write a file; an existing file keeps its mode and owner."""
         before = _read_original(path)
         with self.temporary_file(path, data, before.mode or mode) as written:
             self._originals.append(before)
@@ -65,16 +65,16 @@ class FileTransaction:
 
     @contextlib.contextmanager
     def temporary_file(self, path: Path, data: bytes, mode: int) -> Iterator[Path]:
-        """Have a file in the same folder; it is gone when the block is left."""
-        number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        """Yield a temporary file in the folder of `path`, deleted at the end of the block."""
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         written = Path(name)
         try:
-            with os.fdopen(number, "wb") as file:
+            with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
-                os.fchmod(number, mode)
-                _copy_owner(number, path)
+                os.fchmod(descriptor, mode)
+                _copy_owner(descriptor, path)
                 file.flush()
-                os.fsync(number)
+                os.fsync(descriptor)
             yield written
         finally:
             written.unlink(missing_ok=True)
@@ -88,7 +88,7 @@ class FileTransaction:
                 with self.temporary_file(before.path, before.data, before.mode) as written:
                     written.replace(before.path)
         for folder in reversed(self._created_folders):
-            with contextlib.suppress(OSError):  # somebody else has put something there
+            with contextlib.suppress(OSError):  # no longer empty
                 folder.rmdir()
 
 
@@ -99,16 +99,16 @@ def _read_original(path: Path) -> _Original:
         return _Original(path, None)
 
 
-def _copy_owner(number: int, path: Path) -> None:
-    """Whoever owned the file before goes on owning it; only root can see to that."""
+def _copy_owner(descriptor: int, path: Path) -> None:
+    """Keep the owner of an existing file, which only root can change."""
     with contextlib.suppress(FileNotFoundError, PermissionError):
-        was = path.stat()
-        os.fchown(number, was.st_uid, was.st_gid)
+        state = path.stat()
+        os.fchown(descriptor, state.st_uid, state.st_gid)
 
 
 def _sync_folder(folder: Path) -> None:
-    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(number)
+        os.fsync(descriptor)
     finally:
-        os.close(number)
+        os.close(descriptor)

@@ -1,4 +1,4 @@
-"""The command line that answers, and nobody else, or a person where it does not."""
+"""Prompter that answers from the command line, with a person as optional fallback."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ _SECRET_SOURCE = re.compile(r"env:.+|file:.+|-", re.DOTALL)
 
 
 class FlagPrompter:
-    """Answers by key; what is not among them `otherwise` answers, if anybody. See `Asker`."""
+    """Answers by question key; other questions go to `fallback`. See `Prompter`."""
 
     def __init__(
         self,
@@ -25,11 +25,11 @@ class FlagPrompter:
         self._fallback = fallback
 
     def say(self, text: str = "") -> None:
-        """See `Asker`."""
+        """See `Prompter`."""
         self._say(text)
 
     def ask(self, question: SetupQuestion) -> str:
-        """See `Asker`."""
+        """See `Prompter`."""
         if question.key in self._answers:
             return self._answers[question.key]
         if self._fallback:
@@ -39,7 +39,7 @@ class FlagPrompter:
         return question.default
 
     def reject(self, question: SetupQuestion, error: HoldfastError) -> None:
-        """See `Asker`; what the command line said cannot be said otherwise."""
+        """See `Prompter`; raise the error if the answer came from the command line."""
         if question.key in self._answers or self._fallback is None:
             raise type(error)(*error.lines, question.hint) if question.hint else error
         self._fallback.reject(question, error)
@@ -48,22 +48,22 @@ class FlagPrompter:
 def read_secret(
     flag: str, source: str, environ: Mapping[str, str], read_stdin: Callable[[], str]
 ) -> str:
-    """Fetch a secret from where a flag says it lies; `read` gives the standard input."""
+    """Read a secret from the source given by a flag."""
     if not _SECRET_SOURCE.fullmatch(source):
         msg = (
-            f"{flag} takes env:NAME, file:PATH or - (the standard input), never the secret "
-            "itself: others can see command lines, and shells keep them."
+            f"{flag} takes env:NAME, file:PATH or - (standard input), never the secret itself: "
+            "other users can see command lines, and shells store them."
         )
         raise AnswerError(msg)
     kind, _, name = source.partition(":")
     match kind:
         case "env":
-            found, otherwise = environ.get(name, ""), f"{name} is not set"
+            found, problem = environ.get(name, ""), f"{name} is not set"
         case "file":
-            found, otherwise = read_text(Path(name).expanduser())
+            found, problem = read_text(Path(name).expanduser())
         case _:
-            found, otherwise = read_stdin(), "nothing came in"
+            found, problem = read_stdin(), "standard input is empty"
     if not found.strip():
-        msg = f"{flag} {source}: {otherwise}."
+        msg = f"{flag} {source}: {problem}."
         raise AnswerError(msg)
     return found

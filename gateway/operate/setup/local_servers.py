@@ -1,4 +1,4 @@
-"""Model servers on this machine, found at their usual ports."""
+"""Model servers on this machine, found on their usual ports."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ _LIST_SECONDS = 2.0
 
 
 class LocalModelServer(Struct, frozen=True):
-    """One that answers."""
+    """A model server that answers."""
 
     name: str
     base_url: str
@@ -35,14 +35,14 @@ class LocalModelServer(Struct, frozen=True):
 async def find_servers(
     clock: Clock, ports: Mapping[int, str] = SERVER_PORTS
 ) -> tuple[LocalModelServer, ...]:
-    """Ask all of them at once; who does not list models is something else."""
+    """Probe all ports at once; a port that lists no models is not a model server."""
     async with asyncio.TaskGroup() as group:
         asked = [group.create_task(_probe_port(port, name, clock)) for port, name in ports.items()]
-    return tuple(filter(None, (each.result() for each in asked)))
+    return tuple(filter(None, (task.result() for task in asked)))
 
 
 async def _probe_port(port: int, name: str, clock: Clock) -> LocalModelServer | None:
-    with contextlib.suppress(OSError):  # nobody is there
+    with contextlib.suppress(OSError):  # no listener
         async with asyncio.timeout(_CONNECT_SECONDS):
             _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.close()

@@ -1,4 +1,4 @@
-"""Asks which model answers: what is found by itself first, else a key or an address."""
+"""Questions about the model: suggests keys and servers it finds, else asks for a key or URL."""
 
 from collections.abc import Sequence
 
@@ -33,18 +33,18 @@ from gateway.operate.setup.services import (
 from sessions.values.finding import Finding
 from sessions.values.secret import Secret
 
-_ANOTHER_OPTION = "another one, by its key or its address"
-_DEMO_OPTION = "none for now: the built-in demo answers"
+_ANOTHER_OPTION = "another model, by key or address"
+_DEMO_OPTION = "none for now: use the built-in demo"
 _MAX_SHOWN = 12
 
 _MISSING_MESSAGE = (
-    "No model is named: give --model-key env:NAME, file:PATH or -, or --base-url URL of a server, "
+    "No model is given: use --model-key env:NAME, file:PATH or -, or --base-url URL of a server, "
     "or --provider demo for the built-in demo."
 )
 
 
 class RequestedModel(Struct, frozen=True):
-    """What the command line says of the model; what is left out is found or asked."""
+    """The model given on the command line; missing parts are found or asked for."""
 
     provider: str = ""
     base_url: str = ""
@@ -53,12 +53,12 @@ class RequestedModel(Struct, frozen=True):
 
     @property
     def names_service(self) -> bool:
-        """Whether it tells which service is meant."""
+        """True if the service is given."""
         return bool(self.provider or self.base_url or self.key)
 
 
 class ChosenModel(Struct, frozen=True):
-    """The model that answers; `present`: the one that was configured before."""
+    """The model to use; `was_configured` if it was already configured."""
 
     settings: TargetSettings
     checked: bool = False
@@ -66,7 +66,7 @@ class ChosenModel(Struct, frozen=True):
 
     @property
     def is_paid(self) -> bool:
-        """Whether its answers may cost money."""
+        """True if answers may cost money."""
         return self.settings.provider != "demo" and not is_local_network(self.settings.base_url)
 
 
@@ -77,7 +77,7 @@ class _Candidate(Struct, frozen=True):
 
 
 class ModelSetup:
-    """The model of one configuration."""
+    """Set-up of the model of one configuration."""
 
     def __init__(
         self, prompter: Prompter, draft: ConfigDraft, checks: SetupChecks, target: ConfigTarget
@@ -88,7 +88,7 @@ class ModelSetup:
         self._environ = target.environ
 
     def choose(self, requested: RequestedModel, present: TargetSettings | None) -> ChosenModel:
-        """Ask until there is a model that answers, or that is to be taken as it is."""
+        """Ask until a model answers, or the person keeps one unchecked."""
         candidate = self._first_candidate(requested, present)
         if requested.name:
             named = replace(candidate.settings, name=requested.name)
@@ -100,7 +100,7 @@ class ModelSetup:
                 return chosen
             candidate = self._ask_service()
 
-    # --- which service --------------------------------------------------------------------------
+    # --- choosing the service -------------------------------------------------------------------
 
     def _first_candidate(
         self, requested: RequestedModel, present: TargetSettings | None
@@ -108,9 +108,9 @@ class ModelSetup:
         if requested.names_service:
             return self._requested_candidate(requested)
         named = [
-            each
-            for each in self._environment_candidates()
-            if not _is_same_service(each.settings, present)
+            candidate
+            for candidate in self._environment_candidates()
+            if not _is_same_service(candidate.settings, present)
         ]
         kept = (
             [_Candidate(f"as it is: {_model_label(present)}", present, was_configured=True)]
@@ -124,18 +124,18 @@ class ModelSetup:
         if not named:
             found += [
                 _Candidate(
-                    f"{each.name} on this machine, {_abbreviate(each.models)}",
-                    TargetSettings(provider="openai", base_url=each.base_url),
+                    f"{server.name} on this machine, {_abbreviate(server.models)}",
+                    TargetSettings(provider="openai", base_url=server.base_url),
                 )
-                for each in self._checks.find_servers()
+                for server in self._checks.find_servers()
             ]
         if not found:
             return self._ask_service()
-        self._prompter.say("Which model answers?")
-        options = [*(each.label for each in found), _ANOTHER_OPTION, _DEMO_OPTION]
+        self._prompter.say("Which model should answer?")
+        options = [*(candidate.label for candidate in found), _ANOTHER_OPTION, _DEMO_OPTION]
         question = SetupQuestion(
             key="model",
-            prompt="Its number",
+            prompt="Number",
             default=options[0],
             shown_default="1",
             missing_message=_MISSING_MESSAGE,
@@ -143,7 +143,7 @@ class ModelSetup:
         answer = choose(self._prompter, question, options)
         if answer == _DEMO_OPTION:
             return _demo_candidate()
-        by_words = {each.label: each for each in found}
+        by_words = {candidate.label: candidate for candidate in found}
         return by_words[answer] if answer in by_words else self._ask_service()
 
     def _requested_candidate(self, requested: RequestedModel) -> _Candidate:
@@ -157,12 +157,12 @@ class ModelSetup:
             variable = SERVICES[provider].key_variable
             key = self._environ.get(variable, "").strip() if variable else ""
             if variable and not key:
-                msg = f"{provider} needs a key: give --model-key env:NAME, file:PATH or -, or set {variable}."
+                msg = f"{provider} needs a key: use --model-key env:NAME, file:PATH or -, or set {variable}."
                 raise AnswerError(msg)
         return _build_candidate(KnownService(provider, provider, base_url), key)
 
     def _environment_candidates(self) -> list[_Candidate]:
-        """Services whose key or address is set."""
+        """Return the services whose key or URL is in the environment."""
         address = self._environ.get("OPENAI_BASE_URL", "").strip()
         found = []
         for known in (OPENAI, ANTHROPIC):
@@ -181,7 +181,7 @@ class ModelSetup:
         return found
 
     def _ask_service(self) -> _Candidate:
-        """Ask for a key, which tells the service, or for an address."""
+        """Ask for a key, which identifies the service, or for a URL."""
         question = SetupQuestion(
             key="model",
             prompt="Key of OpenAI, Anthropic, OpenRouter …, or address of a server (http://…)",
@@ -213,16 +213,16 @@ class ModelSetup:
             answer = self._prompter.ask(question).strip()
             if is_url(answer):
                 return KnownService("the service", "openai", complete_url(answer))
-            words = "This is no address, such as https://openrouter.ai/api/v1."
+            words = "This is not an address such as https://openrouter.ai/api/v1."
             self._prompter.reject(question, AnswerError(words))
 
-    # --- does it work ---------------------------------------------------------------------------
+    # --- checking the model ---------------------------------------------------------------------
 
     def _verify(self, candidate: _Candidate) -> ChosenModel | None:
-        """Find the model's name and have it answer; None when another one is needed."""
+        """Choose the model's name and check that the model answers; None if another is needed."""
         settings, present = candidate.settings, candidate.was_configured
         if settings.provider == "demo":
-            self._prompter.say("  The built-in demo answers until there is a model.")
+            self._prompter.say("  The built-in demo answers until you configure a model.")
             return ChosenModel(settings)
         while True:
             failed, probed = None, None
@@ -245,23 +245,23 @@ class ModelSetup:
             settings, present = replace(settings, api_key=Secret(key)), False
 
     def _choose_name(self, settings: TargetSettings, probed: ProbedModel | None) -> str | None:
-        """Choose among what the service offers."""
-        usual_one = SERVICES[settings.provider].model
+        """Choose one of the models the service offers."""
+        default_model = SERVICES[settings.provider].model
         if settings.base_url is None:
-            return usual_one
+            return default_model
         offered = probed.offered if probed else ()
         if len(offered) == 1:
             return offered[0]
         if not offered:
-            missing = "The server does not list its models: give --model NAME."
+            missing = "The server does not list its models: use --model NAME."
             question = SetupQuestion(
                 key="name", prompt="Name of the model", missing_message=missing
             )
             return self._prompter.ask(question).strip() or None
         best = preferred_model(offered)
-        shown = [best, *(each for each in offered if each != best)][:_MAX_SHOWN]
-        self._prompter.say(f"  It has {len(offered)} models:")
-        missing = f"The server has several models, give --model NAME: {_abbreviate(offered)}."
+        shown = [best, *(name for name in offered if name != best)][:_MAX_SHOWN]
+        self._prompter.say(f"  The server has {len(offered)} models:")
+        missing = f"The server has several models, use --model NAME: {_abbreviate(offered)}."
         more = " or its name" if len(offered) > len(shown) else ""
         question = SetupQuestion(
             key="name",
@@ -274,26 +274,26 @@ class ModelSetup:
         return choose(self._prompter, question, shown, unlisted=offered)
 
     def _ask_other_key(self, failed: Finding) -> str | None:
-        """Ask for a key that works; None: of another service."""
+        """Ask for a working key; return None to choose another service."""
         question = SetupQuestion(
-            key="key", prompt="Its key (Enter: another service)", default="", is_secret=True
+            key="key", prompt="Another key (Enter: another service)", default="", is_secret=True
         )
         self._prompter.reject(question, ConfigError(f"{failed.text}."))
         while True:
             answer = "".join(self._prompter.ask(question).split())
             if looks_like_key(answer) or not answer:
                 return answer or None
-            self._prompter.reject(question, AnswerError("This is no key."))
+            self._prompter.reject(question, AnswerError("This is not a key."))
 
     def _confirm_unchecked(
         self, settings: TargetSettings, failed: Finding, *, was_configured: bool
     ) -> ChosenModel | None:
-        """Something else than the key is in the way."""
+        """Ask whether to keep a model whose check failed for a reason other than the key."""
         unreached = failed.subject == "service"
         who = "" if settings.base_url else f"{settings.provider}: "
         refused = SetupQuestion(key="unchecked", prompt="", hint=NO_CHECK_HINT)
         self._prompter.reject(refused, CannotStart(f"{who}{failed.text}. {failed.fix}"))
-        question = "Go on without the check" if unreached else "Take it all the same"
+        question = "Continue without the check" if unreached else "Use it anyway"
         if confirm(self._prompter, "unchecked", question, default=unreached):
             return ChosenModel(settings, was_configured=was_configured)
         return None
@@ -306,14 +306,14 @@ class ModelSetup:
             if finding.level != "ok":
                 self._prompter.say(f"  ! {finding.text}. {finding.fix}")
 
-    # --- keeping --------------------------------------------------------------------------------
+    # --- saving ---------------------------------------------------------------------------------
 
     def _save(self, chosen: ChosenModel) -> None:
         settings, draft = chosen.settings, self._draft
         if settings.provider == "demo" and draft.get(("model",)) is None:
-            return  # a key in the environment counts, as it does without a configuration
+            return  # leave the choice to the environment, as without a configuration
         if draft.get(("model", "name")) != settings.name:
-            for key in ("price", "context_window"):  # they were those of another model
+            for key in ("price", "context_window"):  # values of another model
                 draft.remove(("model", key))
         if not chosen.was_configured:
             draft.put(("model", "provider"), settings.provider)
@@ -348,17 +348,19 @@ def _demo_candidate() -> _Candidate:
 
 
 def _first_failure(probed: ProbedModel | None) -> Finding | None:
-    """What is in the way, apart from a name that is still to be chosen."""
+    """Return the first failed finding, except the missing name while it is still to be chosen."""
     found = probed.findings if probed else ()
     unnamed = probed is not None and probed.name is None
-    failed = (each for each in found if each.level == "fail")
-    return next((each for each in failed if not (unnamed and each.subject == "model")), None)
+    failed = (finding for finding in found if finding.level == "fail")
+    return next(
+        (finding for finding in failed if not (unnamed and finding.subject == "model")), None
+    )
 
 
 def _is_same_service(one: TargetSettings, other: TargetSettings | None) -> bool:
-    """Whether both mean the same service, with the same key."""
+    """Return True if both are the same service with the same key."""
     parts = ("provider", "base_url", "api_key")
-    return other is not None and all(getattr(one, each) == getattr(other, each) for each in parts)
+    return other is not None and all(getattr(one, part) == getattr(other, part) for part in parts)
 
 
 def _model_label(settings: TargetSettings) -> str:

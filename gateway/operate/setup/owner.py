@@ -1,4 +1,4 @@
-"""Waits for the first message, which makes its sender the owner."""
+"""Waits for the claim that makes its sender the owner."""
 
 import asyncio
 import contextlib
@@ -12,11 +12,11 @@ from msgspec import Struct, convert
 from gateway.access.claim import OwnerClaim, claim_instructions
 from gateway.process.control_socket import Operation, send_request
 
-_POLL_SECONDS = 0.3  # seconds between two looks
+_POLL_SECONDS = 0.3
 
 
 class Owner(Struct, frozen=True):
-    """Who may do everything."""
+    """The newest admin."""
 
     name: str
     principal: str
@@ -26,18 +26,18 @@ class Owner(Struct, frozen=True):
 
 
 def find_owner(people: Iterable[Mapping[str, str]]) -> Owner | None:
-    """Find the newest admin among the people let in."""
-    admins = [each for each in people if each["state"].startswith("admin")]
+    """Return the newest admin among the people with access."""
+    admins = [person for person in people if person["state"].startswith("admin")]
     return Owner(admins[-1]["name"], admins[-1]["principal"]) if admins else None
 
 
 def owner_greeting(owner: Owner) -> str:
-    """What is said when the first message has come."""
+    """Return the line that names the new owner."""
     return f"✓ You are the owner: {owner}."
 
 
 async def watch_for_owner(list_people: Operation, stopping: asyncio.Event) -> Owner | None:
-    """Wait in the gateway's own process; None when it stops first."""
+    """Wait for an owner inside the gateway's own process; None if the gateway stops first."""
     while not stopping.is_set():
         found = find_owner(convert(await list_people(), list[dict[str, str]]))
         if found:
@@ -55,10 +55,10 @@ def wait_for_owner(
     say: Callable[[str], None],
     source: TextIO | None,
 ) -> Owner | None:
-    """Have the running daemon make a claim, tell how to use it, and wait for who does.
+    """Create a claim in the running daemon, print how to use it, and wait for the owner.
 
-    Enter in `source` ends the wait; without one there is none. `name`: by which the person starts
-    this program.
+    Enter on `source` ends the wait; without a source there is no wait. `command` is the name the
+    person types to run this program.
     """
     found = find_owner(send_request(socket, "pair_list"))
     if found:
@@ -69,12 +69,12 @@ def wait_for_owner(
         say(line)
     if source is None:
         return None
-    say("Waiting for that message; Enter ends the wait.")
+    say("Waiting for that message. Press Enter to stop waiting.")
     while found is None and not select.select([source], [], [], _POLL_SECONDS)[0]:
         found = find_owner(send_request(socket, "pair_list"))
     say(
         owner_greeting(found)
         if found
-        else f"Not waiting any more; `{command} pair claim` makes a new code."
+        else f"Stopped waiting. For a new code run `{command} pair claim`."
     )
     return found

@@ -1,4 +1,4 @@
-"""Where the configuration goes, and who may read it."""
+"""Path and mode of the configuration and its secrets."""
 
 import pwd
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ CREDENTIALS_FOLDER = credentials.MACHINE_FOLDER.name
 
 
 class ConfigTarget(Struct, frozen=True):
-    """The file that is written, for whom, and what surrounds them."""
+    """The configuration file to write, and its environment."""
 
     path: Path
     environ: Mapping[str, str]
@@ -23,22 +23,22 @@ class ConfigTarget(Struct, frozen=True):
 
     @property
     def file_mode(self) -> int:
-        """Rights of a new file, in which no secret stands: a user's is theirs alone.
+        """Mode of a new file, which contains no secret; a user's file is private.
 
-        The machine's must be readable to its service, which has a user of its own.
+        The machine's file must be readable by the service, which runs as its own user.
         """
         return 0o644 if self.path.absolute().is_relative_to(SYSTEM_FOLDER) else 0o600
 
     @property
     def credentials_folder(self) -> Path:
-        """The folder in which each secret has a file of its own."""
+        """Folder with one file per secret."""
         return self.path.absolute().parent / CREDENTIALS_FOLDER
 
     def secret_reference(self, name: str) -> str:
-        """How the configuration names a secret of this folder.
+        """Return the value that refers to a secret of this folder in the configuration.
 
-        A credential is also found where systemd has put it for the service, which cannot look into
-        the folder itself.
+        systemd copies credentials for the service, which cannot read the folder itself; the form
+        `credential:` also finds that copy.
         """
         home = self.environ.get("HOME")
         own = Path(home) / credentials.USER_FOLDER if home else None
@@ -50,13 +50,13 @@ class ConfigTarget(Struct, frozen=True):
 
     @property
     def is_default_path(self) -> bool:
-        """Whether commands find it without being told."""
+        """True if commands find the file without `--config`."""
         found = config_file(ConfigOptions(), self.environ)
         return found is not None and found.absolute() == self.path.absolute()
 
 
 def choose_target(options: ConfigOptions, environ: Mapping[str, str], uid: int) -> ConfigTarget:
-    """Choose the file: the one that is read, else the usual one of this user."""
+    """Return the configuration in use, else the default path for this user."""
     found = config_file(options, environ)
     if found is None and uid == 0:
         found = SYSTEM_FOLDER / FILE_NAME

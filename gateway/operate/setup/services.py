@@ -1,4 +1,4 @@
-"""Sans-IO: what a key and an address tell of a model service."""
+"""Sans-IO: recognizes model services by key and URL."""
 
 import ipaddress
 from urllib.parse import urlsplit
@@ -9,7 +9,7 @@ from sessions.values.loopback import is_loopback
 
 
 class KnownService(Struct, frozen=True):
-    """A service."""
+    """A model service."""
 
     name: str
     provider: str = "openai"
@@ -24,34 +24,34 @@ _SERVICE_BY_KEY_PREFIX = (
     ("sk-or-", KnownService("OpenRouter", base_url="https://openrouter.ai/api/v1")),
     ("gsk_", KnownService("Groq", base_url="https://api.groq.com/openai/v1")),
     ("xai-", KnownService("xAI", base_url="https://api.x.ai/v1")),
-    ("sk-", OPENAI),  # others begin so as well; the check tells
+    ("sk-", OPENAI),  # other services use this prefix too; the check decides
 )
 _MIN_KEY_LENGTH = 8
 
 
 def service_of_key(key: str) -> KnownService | None:
-    """Tell whose key it is; None when that cannot be seen."""
+    """Return the service of a key; None if its prefix is unknown."""
     return next((known for start, known in _SERVICE_BY_KEY_PREFIX if key.startswith(start)), None)
 
 
 def looks_like_key(text: str) -> bool:
-    """Whether this can be a key at all."""
+    """Return True if the text can be an API key."""
     plain = text.isascii() and text.isprintable()
-    return plain and len(text) >= _MIN_KEY_LENGTH and not any(each in text for each in (" ", "://"))
+    return plain and len(text) >= _MIN_KEY_LENGTH and not any(part in text for part in (" ", "://"))
 
 
 def is_url(text: str) -> bool:
-    """Whether this is an address of a service."""
+    """Return True for an http or https URL."""
     return text.startswith(("http://", "https://")) and bool(urlsplit(text).hostname)
 
 
 def complete_url(text: str) -> str:
-    """Complete an address; where it names no path, services speak at /v1."""
+    """Complete a URL without a path by /v1."""
     return text.rstrip("/") + ("" if urlsplit(text).path.strip("/") else "/v1")
 
 
 def is_local_network(base_url: str | None) -> bool:
-    """Whether a service is on this machine or in its network: using it costs no money."""
+    """Return True if a service is on this machine or its network, so that using it is free."""
     host = urlsplit(base_url or "").hostname or ""
     try:
         return ipaddress.ip_address(host).is_private
@@ -60,9 +60,11 @@ def is_local_network(base_url: str | None) -> bool:
 
 
 def preferred_model(models: tuple[str, ...]) -> str:
-    """Of several models the one that is meant to talk, as far as names tell."""
-    talking = [each for each in models if not any(word in each.lower() for word in _NON_CHAT_WORDS)]
-    return next((each for each in talking if each in _PREFERRED), (*talking, *models)[0])
+    """Return the best guess, by name, for a model that chats."""
+    chatting = [
+        name for name in models if not any(word in name.lower() for word in _NON_CHAT_WORDS)
+    ]
+    return next((name for name in chatting if name in _PREFERRED), (*chatting, *models)[0])
 
 
 _NON_CHAT_WORDS = (

@@ -1,4 +1,4 @@
-"""How it is started: as a service, or in this terminal; and that its owner shows up."""
+"""Starting the gateway after the set-up: as a service or in this terminal."""
 
 import enum
 from pathlib import Path
@@ -9,7 +9,7 @@ from gateway.operate.setup.asking import InputEnded, Prompter, confirm
 
 
 class StartMode(enum.Enum):
-    """What happens after the configuration is written."""
+    """How the gateway starts after the configuration is written."""
 
     SERVICE = "service"
     FOREGROUND = "here"
@@ -17,49 +17,49 @@ class StartMode(enum.Enum):
 
 
 class SetupActions(Protocol):
-    """What can be done on this machine."""
+    """Actions on this machine."""
 
     def is_running(self) -> bool:
-        """Whether the gateway runs already."""
+        """Return True if the gateway is running."""
         ...
 
     def install_service(self) -> None:
-        """Install the service, and start it."""
+        """Install and start the service."""
         ...
 
     def restart_service(self) -> bool:
-        """Restart the service; False where there is none."""
+        """Restart the service; return False if there is none."""
         ...
 
     def run_gateway(self) -> None:
-        """Be the gateway, until it is stopped."""
+        """Run the gateway in this process until it is stopped."""
         ...
 
     def wait_for_owner(self) -> None:
-        """Tell how to become the owner of the running gateway, and wait for who does."""
+        """Print how to become the owner of the running gateway, and wait for the owner."""
         ...
 
     def run_command(self) -> str:
-        """The command that starts the gateway."""
+        """Return the command that starts the gateway."""
         ...
 
 
 def no_service_reason(systemd: Path) -> str:
-    """Why there can be no service here; "" when there can."""
+    """Return why a service cannot be installed here; empty if it can."""
     if systemd.is_dir():
         return ""
-    return "systemd does not run this machine, so there is no service to install"
+    return "this machine does not run systemd, so no service can be installed"
 
 
 def ask_start_mode(
     prompter: Prompter, no_service: str, *, wanted: bool | None, non_interactive: bool
 ) -> StartMode:
-    """Ask how it is to be started.
+    """Ask how to start the gateway.
 
-    `wanted`: what the command line says of the service; `alone`: nobody looks at this terminal.
+    `wanted` is the command line's `--service`; with `non_interactive` there is no person to ask.
     """
     if wanted and no_service:
-        msg = f"{no_service[0].upper()}{no_service[1:]}; start it with `holdfast run`."
+        msg = f"{no_service[0].upper()}{no_service[1:]}. Start Holdfast with `holdfast run`."
         raise CannotStart(msg)
     if wanted:
         return StartMode.SERVICE
@@ -67,12 +67,12 @@ def ask_start_mode(
         return StartMode.LATER
     try:
         if wanted is None and not no_service:
-            words = "Install it as a service, which starts with the machine"
+            words = "Install Holdfast as a service that starts at boot"
             if confirm(prompter, "service", words, default=True):
                 return StartMode.SERVICE
-        if confirm(prompter, "start", "Start it now, in this terminal", default=True):
+        if confirm(prompter, "start", "Start it now in this terminal", default=True):
             return StartMode.FOREGROUND
-    except InputEnded:  # all that matters is answered
+    except InputEnded:  # all required questions are answered
         pass
     return StartMode.LATER
 
@@ -86,7 +86,7 @@ def start_gateway(
     changed: bool,
     non_interactive: bool,
 ) -> None:
-    """Do what was wished for; `changed`: what runs already has another configuration."""
+    """Start the gateway as chosen; `changed` if a running gateway has an older configuration."""
     match mode:
         case StartMode.SERVICE:
             actions.install_service()
@@ -94,19 +94,19 @@ def start_gateway(
         case StartMode.FOREGROUND:
             actions.run_gateway()
         case _ if not actions.is_running():
-            prompter.say(f"Start it: {actions.run_command()}")
+            prompter.say(f"Start Holdfast with: {actions.run_command()}")
         case _ if changed and (
             non_interactive or no_service or not _offer_restart(prompter, actions)
         ):
-            prompter.say("Holdfast runs with what was configured before, until it is restarted.")
+            prompter.say("Holdfast keeps using the previous configuration until it is restarted.")
         case _:
             actions.wait_for_owner()
 
 
 def _offer_restart(prompter: Prompter, actions: SetupActions) -> bool:
-    """Have the service take over what is configured now, where there is one and it is wished."""
+    """Offer to restart the service; return True if it was restarted."""
     try:
-        words = "Restart the service with it now"
+        words = "Restart the service now to apply the changes"
         return confirm(prompter, "restart", words, default=True) and actions.restart_service()
     except InputEnded:
         return False

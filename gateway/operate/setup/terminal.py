@@ -1,4 +1,4 @@
-"""A person who answers, at a terminal or through a pipe."""
+"""Prompter for a person, at a terminal or through a pipe."""
 
 import contextlib
 import select
@@ -9,23 +9,23 @@ from typing import TextIO
 from gateway.errors import HoldfastError
 from gateway.operate.setup.asking import InputEnded, SetupQuestion
 
-_POLL_SECONDS = 0.2  # seconds in which Ctrl-C is noticed, whatever else happens at that moment
-_PASTE_SECONDS = 0.1  # seconds in which the rest of a pasted text arrives
+_POLL_SECONDS = 0.2  # longest delay until Ctrl-C is noticed
+_PASTE_SECONDS = 0.1  # longest pause inside a pasted text
 
 
 class TerminalPrompter:
-    """Shows questions and reads lines; see `Asker`."""
+    """Shows questions and reads lines; see `Prompter`."""
 
     def __init__(self, source: TextIO, screen: TextIO) -> None:
         self._source = source
         self._screen = screen
 
     def say(self, text: str = "") -> None:
-        """See `Asker`."""
+        """See `Prompter`."""
         self._write(f"{text}\n")
 
     def ask(self, question: SetupQuestion) -> str:
-        """See `Asker`."""
+        """See `Prompter`."""
         shown = question.shown_default or (question.default or "")
         prompt = f"{question.prompt}{f' [{shown}]' if shown else ''}: "
         if question.is_secret and self._source.isatty():
@@ -34,18 +34,18 @@ class TerminalPrompter:
             self._write(prompt)
             answer = self._read_line()
         if not self._source.isatty():
-            self._write("\n")  # nobody has pressed Enter here
+            self._write("\n")  # a pipe echoes no Enter
         return answer if answer.strip() else question.default or ""
 
     def reject(self, question: SetupQuestion, error: HoldfastError) -> None:
-        """See `Asker`; a person can always be asked again."""
+        """See `Prompter`; a person can always be asked again."""
         del question
         for line in error.lines:
             self.say(f"  ✗ {line}")
 
     def _read_secret(self, question: SetupQuestion, prompt: str) -> str:
-        """Read a secret; pasted over several lines it is still one."""
-        with _without_echo(self._source):  # before anybody could begin to type it
+        """Read a hidden secret; a secret pasted over several lines is joined."""
+        with _without_echo(self._source):  # before the prompt, so that no typed key is shown
             self._write(prompt)
             answer = self._read_line()
             while not (answer.strip() and question.is_complete(answer)) and self._has_input(
@@ -59,7 +59,7 @@ class TerminalPrompter:
 
     def _read_line(self) -> str:
         while self._source.isatty() and not self._has_input(_POLL_SECONDS):
-            pass  # a signal that came just before a read would end it only at the next key
+            pass  # a signal just before a blocking read would take effect only at the next key
         line = self._source.readline()
         if not line:
             self._write("\n")
@@ -73,13 +73,13 @@ class TerminalPrompter:
 
 @contextlib.contextmanager
 def _without_echo(source: TextIO) -> Iterator[None]:
-    """Show nothing of what is typed but its end."""
-    number = source.fileno()
-    usual = termios.tcgetattr(number)
+    """Hide typed characters, except the newline."""
+    descriptor = source.fileno()
+    usual = termios.tcgetattr(descriptor)
     hidden = [*usual]
     hidden[3] = (usual[3] & ~termios.ECHO) | termios.ECHONL
-    termios.tcsetattr(number, termios.TCSADRAIN, hidden)
+    termios.tcsetattr(descriptor, termios.TCSADRAIN, hidden)
     try:
         yield
     finally:
-        termios.tcsetattr(number, termios.TCSADRAIN, usual)
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, usual)

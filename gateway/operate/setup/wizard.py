@@ -1,4 +1,4 @@
-"""The whole way: what is asked in which order, then what is written."""
+"""The set-up from the first question to the written files."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,14 +22,14 @@ _BACKUP_SUFFIX = ".bak"
 
 
 class SetupAnswers(Struct, frozen=True):
-    """What was decided, before anything is written."""
+    """All answers, before anything is written."""
 
     bots: tuple[ConfiguredBot, ...]
     model: ChosenModel
 
 
 class WriteResult(Struct, frozen=True):
-    """What became of the files."""
+    """Result of writing the files."""
 
     changed: bool
     backup: str = ""
@@ -37,15 +37,15 @@ class WriteResult(Struct, frozen=True):
 
 
 def read_draft(target: ConfigTarget, specs: PlatformSpecs) -> ConfigDraft:
-    """Begin with what is there; raises `ConfigError` when that cannot be read."""
+    """Load the current configuration; raise `ConfigError` if it cannot be read or edited."""
     try:
         return ConfigDraft(target.path.read_bytes().decode("utf-8-sig"), target.secret_reference)
     except FileNotFoundError:
         return ConfigDraft(None, target.secret_reference)
     except (OSError, ValueError) as error:
         problems = check(ConfigOptions(target.path), target.environ, specs).problems
-        told = problems or (f"{target.path}: cannot be changed by a program: {error}",)
-        raise ConfigError(*told, "Mend it, or move it away; nothing was changed.") from error
+        lines = problems or (f"{target.path}: cannot be edited by a program: {error}",)
+        raise ConfigError(*lines, "Fix or move the file; nothing was changed.") from error
 
 
 def ask_all(
@@ -56,13 +56,13 @@ def ask_all(
     specs: PlatformSpecs,
     requested: RequestedModel,
 ) -> SetupAnswers:
-    """Ask for everything; what is missing on a command line is told all at once."""
+    """Ask all questions; on a command line, raise one error that lists all missing answers."""
     missing: list[str] = []
     bots: list[ConfiguredBot] = []
     chosen: list[ChosenModel] = []
     present = _show_existing(prompter, target, draft, specs)
 
-    def tried(part: Callable[[], None]) -> None:
+    def attempt(part: Callable[[], None]) -> None:
         try:
             part()
         except AnswerError as error:
@@ -70,16 +70,16 @@ def ask_all(
 
     asking = BotSetup(prompter, draft, checks, target, specs)
     names: list[str] = []
-    tried(lambda: names.extend(asking.choose_platforms()))
+    attempt(lambda: names.extend(asking.choose_platforms()))
     for name in names:
-        tried(lambda name=name: bots.append(asking.set_up(name)))  # type: ignore[misc]  # its default is the name
-    tried(
+        attempt(lambda name=name: bots.append(asking.set_up(name)))  # type: ignore[misc]  # binds the loop variable
+    attempt(
         lambda: chosen.append(
             ModelSetup(prompter, draft, checks, target).choose(requested, present)
         )
     )
     if chosen and chosen[0].is_paid and is_supported():
-        tried(lambda: ask_budget(prompter, draft, chosen[0].settings))
+        attempt(lambda: ask_budget(prompter, draft, chosen[0].settings))
     if missing:
         raise AnswerError(*missing)
     return SetupAnswers(tuple(bots), chosen[0])
@@ -88,14 +88,14 @@ def ask_all(
 def _show_existing(
     prompter: Prompter, target: ConfigTarget, draft: ConfigDraft, specs: PlatformSpecs
 ) -> TargetSettings | None:
-    """Show what is there; gives the model that is configured."""
+    """Describe the current configuration; return its model, if it configures one."""
     if not target.path.exists():
-        prompter.say(f"The configuration will be {target.path}.")
+        prompter.say(f"The configuration will be written to {target.path}.")
         _show_environment(prompter, target.environ)
         return None
     platforms = draft.get(("platforms",))
     named = ", ".join(platforms) if isinstance(platforms, dict) and platforms else "no platform"
-    prompter.say(f"There is {target.path} already, with {named}; what you do not change stays.")
+    prompter.say(f"{target.path} exists, with {named}. Settings that you do not change are kept.")
     _show_environment(prompter, target.environ)
     try:
         loaded = load(ConfigOptions(target.path), target.environ, specs)
@@ -111,18 +111,18 @@ def _show_existing(
 def _show_environment(prompter: Prompter, environ: Mapping[str, str]) -> None:
     names = sorted(name for name in environ if name.startswith("HOLDFAST_") and "__" in name)
     if names:
-        prompter.say(f"Also counting, from the environment: {', '.join(names)}.")
+        prompter.say(f"Also in effect, from the environment: {', '.join(names)}.")
 
 
 def write_config(target: ConfigTarget, draft: ConfigDraft, specs: PlatformSpecs) -> WriteResult:
-    """Write the secrets and the configuration, which must work; else all stays as it was."""
+    """Write secrets and configuration and check that they work; on failure restore everything."""
     path = target.path.resolve()
     text = draft.render().encode()
     before = path.read_bytes() if path.exists() else None
     folder = target.credentials_folder
     try:
         with FileTransaction() as files:
-            files.make_folder(path.parent, 0o755 if target.file_mode == 0o644 else 0o700)  # noqa: PLR2004 - what all may read must be reached
+            files.make_folder(path.parent, 0o755 if target.file_mode == 0o644 else 0o700)  # noqa: PLR2004 - a public file needs an accessible folder
             fresh = {
                 name: secret.encode() + b"\n"
                 for name, secret in draft.secrets.items()
@@ -135,12 +135,12 @@ def write_config(target: ConfigTarget, draft: ConfigDraft, specs: PlatformSpecs)
             mode = path.stat().st_mode & 0o777 if before is not None else target.file_mode
             with files.temporary_file(
                 target.path.absolute(), text, mode
-            ) as candidate:  # where it is read
+            ) as candidate:  # beside the target, so that relative paths resolve
                 report = check(ConfigOptions(candidate), target.environ, specs)
-                lines = [each.replace(str(candidate), str(target.path)) for each in report.problems]
+                lines = [line.replace(str(candidate), str(target.path)) for line in report.problems]
             if lines:
                 raise ConfigError(
-                    *lines, "The configuration would not work so; nothing was changed."
+                    *lines, "The new configuration would not work; nothing was changed."
                 )
             backup = ""
             if before is not None and before != text:
@@ -151,7 +151,7 @@ def write_config(target: ConfigTarget, draft: ConfigDraft, specs: PlatformSpecs)
     except OSError as error:
         msg = f"{error.filename or path} cannot be written: {error.strerror}; nothing was changed."
         raise CannotStart(msg) from error
-    warnings = tuple(each.replace(str(candidate), str(target.path)) for each in report.warnings)
+    warnings = tuple(line.replace(str(candidate), str(target.path)) for line in report.warnings)
     return WriteResult(bool(fresh) or before != text, backup, warnings)
 
 

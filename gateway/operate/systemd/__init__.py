@@ -1,8 +1,8 @@
-"""Holdfast as a service of systemd, for `holdfast service`.
+"""The systemd service behind `holdfast service`.
 
-unit        the text of the unit file, from plain values
-scope       the service of the machine, and the service of one user: where their files are
-plan        which files and commands install it and take it away; pure
-program     where the program lies, and what a service can see of it
-manager     carries a plan out, and asks systemd
+unit     Sans-IO: renders the unit file
+scope    Sans-IO: the machine's service or a user's service, and the paths of each
+plan     Sans-IO: the steps to install and uninstall the service
+program  the paths of the program, and which of them a service can read
+manager  runs the steps and queries systemd
 """

@@ -1,4 +1,4 @@
-"""Carries out what `gateway.operate.systemd.plan` says, and asks systemd how the service is."""
+"""Runs the steps of `gateway.operate.systemd.plan` and queries systemd about the service."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from gateway.operate.systemd.unit import MIN_SYSTEMD_VERSION, UNIT_NAME
 
 QUERY_TIMEOUT_SECONDS = 15.0
 SYSTEMD_RUNTIME_FOLDER = Path("/run/systemd/system")
-"""There only while systemd runs the machine."""
+"""Exists only while systemd runs the machine."""
 
 _PROPERTIES = (
     "LoadState,ActiveState,SubState,StatusText,MainPID,NRestarts,ExecMainStatus,UnitFileState,"
@@ -34,15 +34,15 @@ _INHERITED_VARIABLES = (
     "DBUS_",
     "SYSTEMD_",
 )
-"""Variables that its commands may need; what is secret is not among them."""
+"""Names or prefixes of variables passed to systemd's commands; none of them holds a secret."""
 
 
 class StepFailed(CannotStart):
-    """A step of the installation did not work."""
+    """A step of the installation failed."""
 
 
 class ServiceManager:
-    """The service manager of the machine, or of one user."""
+    """systemd's manager of the machine or of one user."""
 
     def __init__(self, scope: ServiceScope, environ: Mapping[str, str]) -> None:
         self._scope = scope
@@ -51,10 +51,10 @@ class ServiceManager:
         }
         runtime = Path(f"/run/user/{os.geteuid()}")
         if scope.is_user and "XDG_RUNTIME_DIR" not in environ and runtime.is_dir():
-            self._environ["XDG_RUNTIME_DIR"] = str(runtime)  # `su` and cron leave it out
+            self._environ["XDG_RUNTIME_DIR"] = str(runtime)  # `su` and cron do not set it
 
     def run_step(self, step: InstallStep) -> None:
-        """Do one step; raises `StepFailed`."""
+        """Run one step; raise `StepFailed` on failure."""
         try:
             match step:
                 case MakeFolder(path, mode):
@@ -74,40 +74,40 @@ class ServiceManager:
     ) -> None:
         done = self._run(arguments, timeout_seconds)
         if done.returncode and not may_fail:
-            said = (done.stderr or done.stdout).strip()
+            output = (done.stderr or done.stdout).strip()
             msg = f"{' '.join(arguments)} failed ({done.returncode})"
-            raise StepFailed(*(f"{msg}: {said}" if said else f"{msg}.").splitlines())
+            raise StepFailed(*(f"{msg}: {output}" if output else f"{msg}.").splitlines())
 
     def show_properties(self) -> dict[str, str]:
-        """What systemd knows about the service."""
+        """Return systemd's properties of the service."""
         words = self._scope.systemctl("show", UNIT_NAME, f"--property={_PROPERTIES}")
-        said = self._run(words, QUERY_TIMEOUT_SECONDS).stdout
-        return dict(line.partition("=")[::2] for line in said.splitlines())
+        output = self._run(words, QUERY_TIMEOUT_SECONDS).stdout
+        return dict(line.partition("=")[::2] for line in output.splitlines())
 
     def systemd_version(self) -> int:
-        """Which systemd this is; the oldest we write for when it does not say."""
+        """Return the version of systemd; the oldest supported one if it cannot be determined."""
         try:
-            said = self._run(("systemctl", "--version"), QUERY_TIMEOUT_SECONDS).stdout
+            output = self._run(("systemctl", "--version"), QUERY_TIMEOUT_SECONDS).stdout
         except StepFailed:
             return MIN_SYSTEMD_VERSION
-        first = said.split()[1:2]
+        first = output.split()[1:2]
         return int(first[0]) if first and first[0].isdecimal() else MIN_SYSTEMD_VERSION
 
     def has_linger(self, user_name: str) -> bool:
-        """Whether the manager of a user goes on when the user has logged out."""
+        """Return True if the user's services keep running after the user logs out."""
         words = ("loginctl", "show-user", user_name, "--property=Linger", "--value")
         return self._run(words, QUERY_TIMEOUT_SECONDS).stdout.strip() != "no"
 
     def log_tail(self, lines: int) -> str:
-        """The end of the service's log."""
+        """Return the last lines of the service's log."""
         words = self._scope.journalctl(lines=lines, follow=False)
         return self._run(words, QUERY_TIMEOUT_SECONDS).stdout.strip()
 
     def show_log(self, *, lines: int, follow: bool) -> int:
-        """Show the log to whoever sits here; gives the exit code."""
+        """Print the log to the terminal; return journalctl's exit code."""
         words = self._scope.journalctl(lines=lines, follow=follow)
         try:
-            return subprocess.call(words, env=self._environ)  # noqa: S603 - a list of words
+            return subprocess.call(words, env=self._environ)  # noqa: S603 - argument list
         except FileNotFoundError as error:
             raise _command_missing(words) from error
 
@@ -115,7 +115,7 @@ class ServiceManager:
         self, arguments: tuple[str, ...], timeout_seconds: float
     ) -> subprocess.CompletedProcess[str]:
         try:
-            return subprocess.run(  # noqa: S603 - a list of words, no shell
+            return subprocess.run(  # noqa: S603 - argument list, no shell
                 arguments,
                 env=self._environ,
                 stdin=subprocess.DEVNULL,
@@ -127,23 +127,23 @@ class ServiceManager:
         except FileNotFoundError as error:
             raise _command_missing(arguments) from error
         except subprocess.TimeoutExpired as error:
-            msg = f"{' '.join(arguments)} did not end within {timeout_seconds:g} s."
+            msg = f"{' '.join(arguments)} did not finish within {timeout_seconds:g} s."
             raise StepFailed(msg) from error
 
 
 def _command_missing(arguments: tuple[str, ...]) -> StepFailed:
-    return StepFailed(f"The command {arguments[0]} is not here; is this a machine with systemd?")
+    return StepFailed(f"The command {arguments[0]} was not found; does this machine use systemd?")
 
 
 def write_atomically(path: Path, text: str, mode: int) -> None:
-    """Write a file so that nobody ever sees half of it, not even after a power cut."""
-    number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    """Write a file atomically and durably: no reader sees half of it, even after a power cut."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with open(number, "w", encoding="utf-8") as file:  # noqa: PTH123 - by its number
+        with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor
             file.write(text)
             file.flush()
-            os.fchmod(number, mode)
-            os.fsync(number)
+            os.fchmod(descriptor, mode)
+            os.fsync(descriptor)
         Path(name).replace(path)
     finally:
-        Path(name).unlink(missing_ok=True)  # there only when something went wrong
+        Path(name).unlink(missing_ok=True)  # left only by a failure

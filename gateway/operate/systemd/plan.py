@@ -1,7 +1,7 @@
-"""Sans-IO: what is done to install the service and to take it away, step by step.
+"""Sans-IO: the steps to install and uninstall the service.
 
-`--dry-run` prints these steps; `gateway.operate.systemd.manager` carries them out. Commands are lists of
-words: no shell ever reads them.
+`--dry-run` prints these steps; `gateway.operate.systemd.manager` runs them. Commands are argument
+lists and never pass through a shell.
 """
 
 import shlex
@@ -14,19 +14,20 @@ from gateway.operate.systemd.scope import ServiceScope
 from gateway.operate.systemd.unit import UNIT_NAME
 
 START_TIMEOUT_SECONDS = 3700.0
-"""Seconds; the manager gives up long before, unless the daemon asks for more time."""
+"""Upper bound for `systemctl start`; systemd itself gives up earlier unless the daemon asks for
+more time."""
 COMMAND_TIMEOUT_SECONDS = 60.0
 
 
 class MakeFolder(Struct, frozen=True):
-    """A folder; one that is there stays as it is."""
+    """A folder to create; an existing one is left unchanged."""
 
     path: Path
     mode: int
 
 
 class WriteFile(Struct, frozen=True):
-    """A file, written whole or not at all."""
+    """A file to write atomically."""
 
     path: Path
     text: str
@@ -35,13 +36,13 @@ class WriteFile(Struct, frozen=True):
 
 
 class RemoveFile(Struct, frozen=True):
-    """A file to take away, if it is there."""
+    """A file to remove if it exists."""
 
     path: Path
 
 
 class RunCommand(Struct, frozen=True):
-    """A command."""
+    """A command to run."""
 
     arguments: tuple[str, ...]
     timeout_seconds: float = COMMAND_TIMEOUT_SECONDS
@@ -54,7 +55,7 @@ InstallStep = MakeFolder | WriteFile | RemoveFile | RunCommand
 def install_steps(
     scope: ServiceScope, unit_text: str, variables: Mapping[str, str]
 ) -> tuple[InstallStep, ...]:
-    """Install and start it; `carried` are variables that only this environment knows so far."""
+    """Return the steps to install and start the service; `variables` become credentials."""
     secrets = tuple(
         WriteFile(scope.credentials_folder / name, f"{value}\n", 0o600, secret=True)
         for name, value in sorted(variables.items())
@@ -72,7 +73,7 @@ def install_steps(
 
 
 def uninstall_steps(scope: ServiceScope, stop_timeout_seconds: float) -> tuple[InstallStep, ...]:
-    """Stop it and take the unit away; state, configuration and credentials stay."""
+    """Return the steps to stop the service and remove its unit; all data stays."""
     return (
         RunCommand(scope.systemctl("stop", UNIT_NAME), stop_timeout_seconds, may_fail=True),
         RunCommand(scope.systemctl("disable", UNIT_NAME), may_fail=True),
@@ -83,7 +84,7 @@ def uninstall_steps(scope: ServiceScope, stop_timeout_seconds: float) -> tuple[I
 
 
 def describe_step(step: InstallStep) -> Iterator[str]:
-    """What a step does, for people; the text of a file too, unless it is a secret."""
+    """Yield a step as shell-like lines; includes the text of a file unless it is secret."""
     match step:
         case MakeFolder(path, mode):
             yield f"mkdir -p -m {mode:o} {shlex.quote(str(path))}"

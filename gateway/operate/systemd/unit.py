@@ -1,7 +1,7 @@
-"""Sans-IO: the text of the unit file that systemd runs Holdfast by.
+"""Sans-IO: the text of the systemd unit file.
 
-Every key is known to systemd 252 (Debian 12); what is newer is written only for a newer one, since
-an unknown key is a warning at each start.
+All keys exist in systemd 252 (Debian 12). Newer keys are written only for newer versions, because
+systemd logs a warning for an unknown key at each start.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,36 +15,37 @@ UNIT_NAME = "holdfast.service"
 
 
 MIN_SYSTEMD_VERSION = 252
-_RESTART_STEPS_VERSION = 254  # knows RestartSteps=
+_RESTART_STEPS_VERSION = 254  # the first version with RestartSteps=
 
 _PRIVILEGED_PORTS = 1024
 _HEADER = """\
-# Written by `holdfast service install`, which writes it anew. Changes of your own belong into a
-# drop-in, which stays: `systemctl {manager}edit holdfast`.
+# Written by `holdfast service install`, which overwrites this file. Keep your own changes in a
+# drop-in: `systemctl {manager}edit holdfast`.
 """
 
 
 class ServiceUnit(Struct, frozen=True, kw_only=True):
-    """What the text depends on."""
+    """The values from which the unit file is rendered."""
 
     program: Path = Path("/opt/holdfast/bin/holdfast")
     config: Path | None = None
-    """A configuration that is not found by itself."""
+    """Configuration file, if not at the default path."""
     home: Path | None = None
-    """A state folder that is not the usual one; only for the service of a user."""
+    """State folder, if not the default; only for a user's service."""
     drain_seconds: float = 60.0
     uses_sandbox: bool = False
-    """Whether commands run in one of bubblewrap, which needs namespaces."""
+    """True if commands run in bubblewrap, which needs namespaces."""
     port: int = 8420
     writable_folders: tuple[Path, ...] = ()
-    """Folders besides the state folder that it writes to."""
+    """Writable folders other than the state folder."""
     hidden_folders: tuple[Path, ...] = ()
-    """Folders of the program that lie where a service of the machine sees nothing: in a home."""
+    """Program folders below a path such as /home that the machine's service cannot see by default.
+    """
     systemd_version: int = MIN_SYSTEMD_VERSION
 
 
 def render_system_unit(unit: ServiceUnit) -> str:
-    """The service of the machine: a user of its own, and hardly anything of the machine in view."""
+    """Render the machine's service: its own user, and access to almost nothing else."""
     return _render(
         _HEADER.format(manager=""),
         {
@@ -66,9 +67,9 @@ def render_system_unit(unit: ServiceUnit) -> str:
 
 
 def render_user_unit(unit: ServiceUnit) -> str:
-    """The service of one user: what a user's manager can enforce without help of the kernel's root.
+    """Render a user's service, limited to what a user manager can enforce without privileges.
 
-    Walls around the file system would need namespaces, which many machines do not give to users.
+    File system isolation would need namespaces, which many machines do not allow to users.
     """
     return _render(
         _HEADER.format(manager="--user "),
@@ -86,13 +87,13 @@ _Lines = Iterable[tuple[str, str]]
 
 _DESCRIPTION = (
     ("Description", "Holdfast: an AI agent in your chats"),
-    ("StartLimitIntervalSec", "0"),  # it never gives up: what stands in the way may be mended
+    ("StartLimitIntervalSec", "0"),  # restart forever: the cause of failures may be temporary
 )
 
 _LIMITS = (
     ("MemoryHigh", "1G"),
     ("MemoryMax", "2G"),
-    ("OOMPolicy", "continue"),  # a tool that takes too much dies alone
+    ("OOMPolicy", "continue"),  # a tool that uses too much memory dies alone
     ("TasksMax", "1024"),
     ("LimitNOFILE", "65536"),
 )
@@ -101,7 +102,10 @@ _LIMITS = (
 def _service_keys(unit: ServiceUnit) -> Iterator[tuple[str, str]]:
     words = [_quote(str(unit.program)), "run"]
     if unit.config:
-        words += ["--config", _quote(str(unit.config).replace("$", "$$"))]  # no variable
+        words += [
+            "--config",
+            _quote(str(unit.config).replace("$", "$$")),
+        ]  # escape systemd's variable expansion
     yield "Type", "notify"
     yield "NotifyAccess", "main"
     yield "ExecStart", " ".join(words)
@@ -120,7 +124,7 @@ def _service_keys(unit: ServiceUnit) -> Iterator[tuple[str, str]]:
     yield "WatchdogSec", "60"
     yield "TimeoutStartSec", "90"
     yield "TimeoutStopSec", str(max_stop_seconds(unit.drain_seconds))
-    yield "KillMode", "mixed"  # it stops its tools by itself; what is left in the end is killed
+    yield "KillMode", "mixed"  # the daemon stops its tools; systemd kills the remaining processes
 
 
 def _user_keys(unit: ServiceUnit) -> Iterator[tuple[str, str]]:
@@ -129,7 +133,7 @@ def _user_keys(unit: ServiceUnit) -> Iterator[tuple[str, str]]:
     yield "StateDirectory", "holdfast"
     yield "StateDirectoryMode", "0700"
     yield "UMask", "0077"
-    # For servers of tools: their caches and files need a place that can be written.
+    # MCP servers need a writable home for their caches and files.
     yield "Environment", _quote("HOME=%S/holdfast", specifiers=True)
     yield "LoadCredential", "holdfast:/etc/holdfast/credentials"
     for folder in unit.writable_folders:
@@ -137,7 +141,7 @@ def _user_keys(unit: ServiceUnit) -> Iterator[tuple[str, str]]:
     port = "CAP_NET_BIND_SERVICE" if 0 < unit.port < _PRIVILEGED_PORTS else ""
     yield "CapabilityBoundingSet", port
     yield "AmbientCapabilities", port
-    if not port:  # or the capability would count for nothing
+    if not port:  # PrivateUsers= would make the capability useless
         yield "PrivateUsers", "yes"
 
 
@@ -157,8 +161,8 @@ def _isolation_keys(unit: ServiceUnit) -> Iterator[tuple[str, str]]:
     yield "ProtectKernelLogs", "yes"
     yield "ProtectProc", "invisible"
     if not unit.uses_sandbox:
-        # These take folders of /proc away, and a kernel gives a sandbox a /proc of its own only
-        # to who could see all of it before.
+        # These hide parts of /proc, and the kernel mounts a new /proc for a sandbox only if the
+        # process can see all of the current one.
         yield "ProcSubset", "pid"
         yield "ProtectKernelTunables", "yes"
     yield "RemoveIPC", "yes"
@@ -172,8 +176,7 @@ def _filter_keys(unit: ServiceUnit) -> Iterator[tuple[str, str]]:
     yield "RestrictAddressFamilies", "AF_UNIX AF_INET AF_INET6 AF_NETLINK"
     if not unit.uses_sandbox:
         yield "RestrictNamespaces", "yes"
-    # Not MemoryDenyWriteExecute=: servers of tools that compile while they run, such as Node,
-    # would die of it.
+    # No MemoryDenyWriteExecute=: it would kill MCP servers with a JIT compiler, such as Node.
     yield "SystemCallArchitectures", "native"
     yield "SystemCallFilter", "@system-service @mount" if unit.uses_sandbox else "@system-service"
     yield "SystemCallFilter", "~@resources" if unit.uses_sandbox else "~@privileged @resources"
@@ -188,7 +191,7 @@ def _render(head: str, sections: dict[str, _Lines]) -> str:
 
 
 def _quote(text: str, *, specifiers: bool = False) -> str:
-    """One word of a value: systemd gives blanks, quotes and `%` a meaning of their own."""
+    """Quote one word of a value: systemd interprets blanks, quotes, backslashes and `%`."""
     plain = text if specifiers else text.replace("%", "%%")
     plain = plain.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{plain}"' if any(each in plain for each in " '\"\\;") else plain
+    return f'"{plain}"' if any(character in plain for character in " '\"\\;") else plain

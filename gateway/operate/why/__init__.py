@@ -1,9 +1,10 @@
-"""A message's way through the gateway, in plain words: `holdfast why`.
+"""The trace of one message in plain words, for `holdfast why`; all modules are Sans-IO.
 
-facts       what is known of it, and how that is written
-story       what happened, and when
-standing    what it waits for now, and what would make it go on
-shown       the same of what answers it
-chats       a chat as a whole, and what was never received
-Every state, decision and state of an answer has its words; a test walks through all of them.
+    facts     the collected data of a message, and its text forms
+    story     the timeline: events with their times
+    standing  the current state: what the message waits for, and what continues it
+    shown     the same for an answer that is not delivered yet
+    chats     the summary of a chat, and the answer for unknown ids
+
+Every state and decision has a text; a test covers all of them.
 """

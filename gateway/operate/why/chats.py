@@ -1,4 +1,4 @@
-"""Sans-IO: a chat as a whole, and what can be said of what was never received."""
+"""Sans-IO: the summary of a chat, and the answer for unknown ids."""
 
 from collections.abc import Iterator, Sequence
 
@@ -17,20 +17,21 @@ from sessions.records import InboxEntry, InboxState, ItemState, OutboxItem
 
 
 def chat_summary(reports: Sequence[MessageReport]) -> str:
-    """Say of a chat whether anything waits there; the ways are the newest of it."""
+    """Return in one line whether a message or answer in a chat still waits."""
     waiting = [
-        way
-        for way in reports
-        if way.entry.state not in _FINAL_STATES and not wait_status(way).is_settled
+        report
+        for report in reports
+        if report.entry.state not in _FINAL_STATES and not wait_status(report).is_settled
     ]
     open_items = [
         item
-        for way in reports
-        for item in way.trace.items
-        if way.entry.state in _FINAL_STATES and item.state not in {ItemState.SENT, ItemState.DEAD}
+        for report in reports
+        for item in report.trace.items
+        if report.entry.state in _FINAL_STATES
+        and item.state not in {ItemState.SENT, ItemState.DEAD}
     ]
     if not waiting and not open_items:
-        return "nothing waits here"
+        return "nothing is waiting"
     words = []
     if waiting:
         words.append(f"{format_message_count(len(waiting))} not answered yet")
@@ -50,25 +51,28 @@ def not_found_lines(
     newest: Sequence[InboxEntry],
     ignored: Sequence[InboxEntry],
 ) -> Iterator[str]:
-    """Say what can be said where nothing was received that is called so."""
-    yield f"Nothing was received that is called {text}: no chat, message, turn, answer or session."
+    """Yield the known facts about a platform when no message matches `text`."""
+    yield f"Nothing is known about {text}: no chat, message, turn, answer or session has this name."
     platform = platform_of(text)
     if platform is None:
         return
-    trouble = platform_trouble(daemon, platform)
-    yield f"{platform}: {trouble}." if trouble else f"{platform} is connected."
+    problem = platform_trouble(daemon, platform)
+    yield f"{platform}: {problem}." if problem else f"{platform} is connected."
     if not newest:
-        yield f"Nothing has come from {platform} yet."
+        yield f"No message from {platform} has been received yet."
         return
-    yield f"The last thing from {platform} came {format_time(newest[0].received_at)}, of {newest[0].key}."
+    yield (
+        f"The last message from {platform} arrived {format_time(newest[0].received_at)} in "
+        f"{newest[0].key}."
+    )
     if ignored:
-        yield "Ignored there of late (what is ignored is forgotten after 7 days):"
+        yield "Recently ignored messages (kept for 7 days):"
     for entry in ignored:
         yield f"  {format_time(entry.received_at)}  {entry.key}: {entry.decision or 'ignored'}"
 
 
 def platform_of(text: str) -> str | None:
-    """Read the platform out of a chat's name; None when it is no such name."""
+    """Return the connection named in a chat's name; None if `text` is not such a name."""
     try:
         key = parse_key(text)
     except ValueError:
@@ -77,12 +81,12 @@ def platform_of(text: str) -> str | None:
 
 
 def unrequested_item_line(item: OutboxItem) -> str:
-    """Say how something stands that was shown without anybody having asked for it."""
+    """Describe the state of an outgoing message that answers no received message."""
     state = f"{item.kind} {item.id} for {_chat_name(item.address)}: {item.state.value}"
     at = f" {format_time(item.settled_at)}" if item.settled_at else ""
     return f"{state}{at}{error_suffix(item)}"
 
 
 def _chat_name(address: str) -> str:
-    place = read_address(address)
-    return f"{connection_name(place.platform, place.account)}:{place.chat}"
+    address_ = read_address(address)
+    return f"{connection_name(address_.platform, address_.account)}:{address_.chat}"

@@ -1,4 +1,4 @@
-"""Sans-IO: what an answer waits for that is not shown yet, and how the platforms stand."""
+"""Sans-IO: the state of an undelivered answer, and of the platforms."""
 
 from typing import assert_never
 
@@ -18,23 +18,22 @@ _CONNECTED = "connected"
 
 
 def delivery_status(report: MessageReport, item: OutboxItem) -> WaitStatus:
-    """Say how something stands that is not sent."""
+    """Return the state of an outgoing message that is not sent yet."""
     what = f"{item.kind} {item.id}"
     match item.state:
         case ItemState.PENDING | ItemState.ATTEMPTING:
             return _pending(report, item, what)
         case ItemState.UNKNOWN:
             return WaitStatus(
-                f"it is not known whether its {what} arrived: a try to send it was cut off"
+                f"its {what} may or may not have arrived: the connection broke while it was sent"
                 f"{error_suffix(item)}",
-                "the platform is asked, or the message sent once more with a mark that it may be a "
-                "duplicate; it is never repeated blindly" + _when_connected(report, item),
+                "the platform confirms it, or the message is sent again, marked as a possible duplicate"
+                + _when_connected(report, item),
             )
         case ItemState.DEAD:
             return WaitStatus(
-                f"its {what} could not be delivered and was given up: "
-                f"{item.error or 'no cause is known'}",
-                "what the platform complains of is mended, and /retry makes a new answer",
+                f"its {what} could not be delivered: {item.error or 'no cause is known'}",
+                "the cause is fixed, and /retry requests a new answer",
             )
         case ItemState.SENT:
             return WaitStatus(f"its {what} is sent")
@@ -43,25 +42,26 @@ def delivery_status(report: MessageReport, item: OutboxItem) -> WaitStatus:
 
 
 def _pending(report: MessageReport, item: OutboxItem, what: str) -> WaitStatus:
-    verb = "is being sent" if item.state is ItemState.ATTEMPTING else "waits to be sent"
+    phase = "is being sent" if item.state is ItemState.ATTEMPTING else "is waiting to be sent"
     tries = f", after {item.tries} tries" if item.tries > 1 else ""
     if report.daemon is None:
         return WaitStatus(
-            f"its {what} waits to be sent{tries}: no gateway runs on this state folder", START_HINT
+            f"its {what} is waiting to be sent{tries}: no gateway is running on this state folder",
+            START_HINT,
         )
-    if trouble := _platform_trouble(report, item.address):
+    if problem := _platform_trouble(report, item.address):
         return WaitStatus(
-            f"its {what} waits to be sent{tries}: {trouble}", "the platform works again"
+            f"its {what} is waiting to be sent{tries}: {problem}", "the platform works again"
         )
     until = max(item.not_before, _paused_until(report, item.address))
     if until > report.now:
         return WaitStatus(
-            f"its {what} waits{tries}: the platform asked us to send nothing before {format_time(until)}",
-            "that moment comes; nothing can be done about it here",
+            f"its {what} is waiting{tries}: the platform accepts no message before {format_time(until)}",
+            "that time is reached",
         )
     if not item.final:
         return WaitStatus(f"its {what} is being written", "its turn ends")
-    return WaitStatus(f"its {what} {verb}{tries}{error_suffix(item)}", "the platform takes it")
+    return WaitStatus(f"its {what} {phase}{tries}{error_suffix(item)}", "the platform accepts it")
 
 
 def _when_connected(report: MessageReport, item: OutboxItem) -> str:
@@ -71,26 +71,26 @@ def _when_connected(report: MessageReport, item: OutboxItem) -> str:
 
 
 def error_suffix(item: OutboxItem) -> str:
-    """What its platform complained of."""
+    """Return the platform's error in parentheses; empty without one."""
     return f" ({item.error})" if item.error else ""
 
 
 def _paused_until(report: MessageReport, address: str) -> int:
-    place = read_address(address)
-    chat = f"{place.platform}@{place.account}:{place.chat}"
-    return max(report.pauses.get(chat, 0), report.pauses.get(f"{chat}:{place.thread}", 0))
+    address_ = read_address(address)
+    chat = f"{address_.platform}@{address_.account}:{address_.chat}"
+    return max(report.pauses.get(chat, 0), report.pauses.get(f"{chat}:{address_.thread}", 0))
 
 
 def _platform_trouble(report: MessageReport, address: str) -> str:
-    place = read_address(address)
-    return platform_trouble(report.daemon, connection_name(place.platform, place.account))
+    address_ = read_address(address)
+    return platform_trouble(report.daemon, connection_name(address_.platform, address_.account))
 
 
 def platform_trouble(daemon: RunningGateway | None, platform: str) -> str:
-    """Say what keeps a platform from working; empty: nothing, as far as is known."""
+    """Return why a platform cannot deliver; empty if no problem is known."""
     if daemon is None:
         return NO_GATEWAY
-    standing = daemon.platforms.get(platform)
-    if standing is None:
+    state = daemon.platforms.get(platform)
+    if state is None:
         return f"{platform} is not configured, or its library is missing"
-    return "" if standing == _CONNECTED else f"{platform} is not connected ({standing})"
+    return "" if state == _CONNECTED else f"{platform} is not connected ({state})"

@@ -1,4 +1,4 @@
-"""Sans-IO: what something received waits for now, and what would make it go on."""
+"""Sans-IO: the current state of a message: what it waits for, and what continues it."""
 
 from typing import assert_never
 
@@ -29,7 +29,7 @@ from sessions.records import (
 
 
 def wait_status(report: MessageReport) -> WaitStatus:
-    """Say how it stands, and what would make it go on."""
+    """Return the current state of a message, and the event that continues it."""
     entry = report.entry
     match entry.state:
         case InboxState.IGNORED:
@@ -54,58 +54,56 @@ def _ignored(entry: InboxEntry) -> WaitStatus:
     match decisions.read_decision(entry.decision):
         case InboxDecision.NOT_ADDRESSED:
             return WaitStatus(
-                "it was ignored: it was said in a room and not to the bot (no mention, no reply to it, "
-                "no command). Its text was not kept",
-                "it must be sent again with a mention; who wants every message of a room answered "
-                "sets require_mention = false for that platform",
+                "it was ignored: in this room the bot was not addressed (no mention, reply or command). Its "
+                "text was not kept",
+                "it is sent again with a mention; to answer every message in rooms, set "
+                "require_mention = false for the platform",
             )
         case InboxDecision.BOT:
             return WaitStatus(
-                "it was ignored: a program wrote it, and programs are let in only by name. Its text "
-                "was not kept",
-                "the program's id is written into access.allow, and it sends another one",
+                "it was ignored: its sender is a bot, and bots need an entry of their own. Its text was "
+                "not kept",
+                "the bot's id is added to access.allow, and the bot sends another message",
             )
         case InboxDecision.NOT_ALLOWED:
             return WaitStatus(
-                "it was ignored: its sender is not let in. Its text was not kept",
-                "its sender is let in, by access.allow or by holdfast pair approve CODE (holdfast "
-                "pair list shows who asks), and sends it again",
+                "it was ignored: its sender has no access. Its text was not kept",
+                "its sender gets access, by access.allow or by holdfast pair approve CODE (see "
+                "holdfast pair list), and sends it again",
             )
         case InboxDecision.EDIT | InboxDecision.DELETE:
             return WaitStatus(
-                "it was ignored: it changes a message that was not meant for the bot. Its text was "
-                "not kept"
+                "it was ignored: it changes a message that was not addressed to the bot. Its text was not "
+                "kept"
             )
         case _:
             return WaitStatus(
-                "it was ignored: when it was to be carried out after a restart, its sender was not "
-                "let in any more"
+                "it was ignored: its sender lost access before the message was processed after a restart"
             )
 
 
 def _refused(entry: InboxEntry) -> WaitStatus:
-    again = "its sender, who was told, sends it again"
+    again = "its sender, who was notified, sends it again"
     match decisions.read_decision(entry.decision):
         case InboxDecision.STALE:
             return WaitStatus(
-                "it was not taken: it was older than gateway.stale_after when it arrived here",
+                "it was not accepted: on arrival it was older than gateway.stale_after",
                 again,
             )
         case InboxDecision.BEFORE_RESTORE:
             return WaitStatus(
-                "it was not taken: it is older than the backup that was restored here, and may have "
-                "been answered before",
+                "it was not accepted: it is older than the restored backup, and may have been answered "
+                "already",
                 again,
             )
         case InboxDecision.TOO_MANY:
             return WaitStatus(
-                "it was not taken: its sender sent more than limits.messages_per_minute allows",
+                "it was not accepted: its sender exceeded limits.messages_per_minute",
                 again,
             )
         case _:
             return WaitStatus(
-                "it was not taken: as many messages as gateway.queue_limit allows were waiting in its "
-                "conversation",
+                "it was not accepted: gateway.queue_limit messages were already waiting in its conversation",
                 again,
             )
 
@@ -113,60 +111,60 @@ def _refused(entry: InboxEntry) -> WaitStatus:
 def _halted_reason(report: MessageReport) -> str:
     if report.daemon is None:
         return NO_GATEWAY
-    return "the gateway is stopping, and begins nothing more" if report.daemon.stopping else ""
+    return "the gateway is stopping and starts no new turn" if report.daemon.stopping else ""
 
 
 def _waiting(report: MessageReport) -> WaitStatus:
     around, running = report.around, report.around.running
     if halted := _halted_reason(report):
-        return WaitStatus(f"it waits for its turn: {halted}", START_HINT)
-    first = f", and {format_message_count(around.ahead)} before it" if around.ahead else ""
+        return WaitStatus(f"it is waiting: {halted}", START_HINT)
+    first = f", with {format_message_count(around.ahead)} before it" if around.ahead else ""
     if running:
         return WaitStatus(
-            f"it waits behind turn {running.id} (“{excerpt(running.request)}”, begun "
+            f"it is waiting for turn {running.id} (“{excerpt(running.request)}”, started "
             f"{format_time(running.started_at)}){first}: {_turn_status(report, running).current}",
-            f"that turn ends by itself, by /stop in the chat, or by holdfast sessions stop "
+            f"that turn ends, or is stopped by /stop in the chat or by holdfast sessions stop "
             f"{running.session_id}",
         )
     if around.ahead:
         return WaitStatus(
-            f"it waits for its turn: {format_message_count(around.ahead)} before it",
+            f"it is waiting: {format_message_count(around.ahead)} before it",
             "they are answered",
         )
     return WaitStatus(
-        "it waits for its turn, and nothing is in its way",
-        "the owner of its conversation takes it, which is a matter of moments; if it stays so, the log "
-        "says what keeps it (such as a store that cannot be written)",
+        "it is about to be processed",
+        "its conversation picks it up within moments; if nothing happens, see the log for the cause, "
+        "such as a database that cannot be written",
     )
 
 
 def _pending_command(report: MessageReport) -> WaitStatus:
     if halted := _halted_reason(report):
-        return WaitStatus(f"it was not carried out yet: {halted}", START_HINT)
+        return WaitStatus(f"it has not been processed yet: {halted}", START_HINT)
     return WaitStatus(
-        "it is being carried out, or its answer is being worked on",
-        "that comes to its end; after a restart it is begun anew",
+        "it is being processed",
+        "it finishes; after a restart it starts again",
     )
 
 
 def _held(report: MessageReport) -> WaitStatus:
     session = report.around.session
     if session is None:
-        return WaitStatus(
-            "it is kept, unanswered, with a conversation that was interrupted", "/resume"
-        )
+        return WaitStatus("it is kept unanswered with an interrupted conversation", "/resume")
     if session.state is SessionState.CLOSED:
         return WaitStatus(
-            f"it was kept with session {session.id}, which is closed now: it is not answered"
+            f"it was kept with session {session.id}, which is now closed, so it will not be answered"
         )
     return WaitStatus(
-        f"it is kept, unanswered, with session {session.id}, which is suspended{_suspended_since(session)}",
+        f"it is kept unanswered with session {session.id}, which is suspended{_suspended_since(session)}",
         _resume_hint(session),
     )
 
 
 def _resume_hint(session: Session) -> str:
-    return f"/resume in the chat, or holdfast sessions resume {session.id}, brings that conversation back"
+    return (
+        f"/resume in the chat, or holdfast sessions resume {session.id}, continues the conversation"
+    )
 
 
 def _suspended_since(session: Session) -> str:
@@ -178,60 +176,63 @@ def _suspended_since(session: Session) -> str:
 
 
 _REASON_TEXTS = {
-    SessionReason.STOP: "somebody stopped it",
+    SessionReason.STOP: "it was stopped",
     SessionReason.RESTART: "a restart interrupted it",
-    SessionReason.CRASH: "the process died in it",
-    SessionReason.STUCK: "it was taken up again too often without coming to an end",
-    SessionReason.SWITCHED: "another one was brought back in its place",
-    SessionReason.NEW: "/new began another one",
-    SessionReason.IDLE: "it was quiet for long",
-    SessionReason.DAILY: "a new one begins every day",
+    SessionReason.CRASH: "the process crashed",
+    SessionReason.STUCK: "it was resumed too often without finishing",
+    SessionReason.SWITCHED: "another session was resumed instead",
+    SessionReason.NEW: "/new started another session",
+    SessionReason.IDLE: "it was idle too long",
+    SessionReason.DAILY: "a new session starts every day",
     SessionReason.DELETED: "it was deleted",
-    SessionReason.ANSWERED: "it was for one request",
+    SessionReason.ANSWERED: "it served a single request",
 }
 
 
 def _running(report: MessageReport) -> WaitStatus:
     turn = report.trace.turn
     if turn is None:
-        return WaitStatus("its turn is under way", "that ends")
+        return WaitStatus("its turn is running", "the turn ends")
     if report.daemon is None:
         return WaitStatus(
-            "its turn was under way when the gateway ended, and no gateway runs on this state folder",
-            f"{START_HINT}: then its sender is told, and the work can be brought back",
+            "its turn was running when the gateway stopped, and no gateway is running now",
+            f"{START_HINT}; then its sender is notified and can resume the work",
         )
     return _turn_status(report, turn)
 
 
 def _turn_status(report: MessageReport, turn: Turn) -> WaitStatus:
-    """What a turn that runs is busy with."""
+    """Return the current activity of a running turn."""
     around = report.around
     for question in around.questions:
         code = approval_code(question.id)
         return WaitStatus(
-            f"its turn asks whether {question.tool} may run, since {format_time(question.asked_at)}",
-            f"somebody who may answers /approve {code} or /deny {code}; at "
-            f"{format_time(question.expires_at)} it counts as denied",
+            f"its turn has been waiting for approval of {question.tool} since "
+            f"{format_time(question.asked_at)}",
+            f"an authorized person answers /approve {code} or /deny {code}; at "
+            f"{format_time(question.expires_at)} the request counts as denied",
         )
     for run in around.runs:
         return WaitStatus(
-            f"its turn runs the tool {run.tool} since {format_time(run.started_at)}",
-            "the tool ends, or agent.tool_timeout ends it",
+            f"its turn has been running the tool {run.tool} since {format_time(run.started_at)}",
+            "the tool ends, or agent.tool_timeout stops it",
         )
     attempt = around.attempt
     if attempt and attempt.finished_at is None:
         return WaitStatus(
-            f"its turn waits for the model ({attempt.target}): request {attempt.number}, sent "
+            f"its turn is waiting for the model ({attempt.target}): request {attempt.number}, sent "
             f"{format_time(attempt.started_at)}",
-            "the model answers, or the clocks of [model.timeouts] end the request",
+            "the model answers, or a timeout of [model.timeouts] ends the request",
         )
     if attempt:
         why = f"; request {attempt.number} ended: {attempt.cause}" if attempt.cause else ""
         return WaitStatus(
-            f"its turn is between two requests to the model{why}",
-            "the next request is sent; after a failure there is a pause before it",
+            f"its turn is between two model requests{why}",
+            "the next request is sent; after a failure, following a pause",
         )
-    return WaitStatus(f"its turn began {format_time(turn.started_at)}", "its first request is sent")
+    return WaitStatus(
+        f"its turn started {format_time(turn.started_at)}", "its first request is sent"
+    )
 
 
 def _done(report: MessageReport) -> WaitStatus:
@@ -246,7 +247,7 @@ def _done(report: MessageReport) -> WaitStatus:
             return WaitStatus(_answered(report))
         case TurnState.FAILED:
             return WaitStatus(
-                f"its turn failed: {turn.cause or 'the log says why'}",
+                f"its turn failed: {turn.cause or 'see the log'}",
                 "/retry in the chat runs it again" + _resume_suffix(report),
             )
         case TurnState.STOPPED:
@@ -260,14 +261,14 @@ def _done(report: MessageReport) -> WaitStatus:
 
 
 _STOP_CAUSES = {
-    "stop": "somebody said /stop",
-    "new": "somebody said /new",
-    "switched": "another conversation was brought back",
+    "stop": "by /stop",
+    "new": "by /new",
+    "switched": "another session was resumed",
     "deleted": "its session was deleted",
-    "left": "whoever asked had left",
-    "crash": "the process died in it",
+    "left": "the client had disconnected",
+    "crash": "the process crashed",
     "restart": "by a restart",
-    "new message": "a newer message took its place",
+    "new message": "replaced by a newer message",
 }
 
 
@@ -279,7 +280,7 @@ def _answered(report: MessageReport) -> str:
     shown = [item for item in report.trace.items if item.kind == "answer" and item.settled_at]
     if not shown:
         return "it was answered"
-    return f"it was answered, and the answer delivered {format_time(max(i.settled_at or 0 for i in shown))}"
+    return f"it was answered; the answer was delivered {format_time(max(i.settled_at or 0 for i in shown))}"
 
 
 def _resume_suffix(report: MessageReport) -> str:
@@ -303,13 +304,13 @@ def _ended_early(report: MessageReport, how: str) -> WaitStatus:
 def _done_without_turn(entry: InboxEntry) -> WaitStatus:
     match decisions.read_decision(entry.decision):
         case InboxDecision.EDIT | InboxDecision.DELETE:
-            return WaitStatus("it was applied to what it changes, if that still waited")
+            return WaitStatus("it was applied to the message it changes, if that was still waiting")
         case InboxDecision.BUTTON | InboxDecision.UNKNOWN_COMMAND:
-            return WaitStatus("it was carried out, and answered")
+            return WaitStatus("it was processed and answered")
         case _:
             if is_command(entry):
-                return WaitStatus("it was carried out")
+                return WaitStatus("it was processed")
             return WaitStatus(
-                "it was taken back before its turn began: its author deleted it, or whoever asked had "
-                "left"
+                "it was withdrawn before its turn started: its author deleted it, or the client had "
+                "disconnected"
             )

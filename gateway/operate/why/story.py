@@ -1,4 +1,4 @@
-"""Sans-IO: what happened to something received, and when."""
+"""Sans-IO: the timeline of a message."""
 
 from collections.abc import Iterator
 from typing import assert_never
@@ -12,9 +12,9 @@ from sessions.records import InboxEntry, ItemState, OutboxItem
 
 
 def headline(report: MessageReport) -> str:
-    """Say which message this is."""
+    """Return the kind, id and conversation of a message."""
     entry = report.entry
-    return f"{_kind(entry)} {entry.event} of {entry.key}"
+    return f"{_kind(entry)} {entry.event} in {entry.key}"
 
 
 def _kind(entry: InboxEntry) -> str:
@@ -39,12 +39,12 @@ def _kind(entry: InboxEntry) -> str:
 
 
 def is_command(entry: InboxEntry) -> bool:
-    """Whether it was a command: its decision is neither a role nor one of the others."""
+    """Return True for a command, whose decision is neither a role nor an `InboxDecision`."""
     return bool(entry.decision) and entry.decision not in {*decisions.ROLE_NAMES, *InboxDecision}
 
 
 def timeline(report: MessageReport) -> list[tuple[int, str]]:
-    """Tell what happened, each with its moment, in order."""
+    """Return the events of a message with their times, in order."""
     return sorted(_timeline(report), key=lambda step: step[0])
 
 
@@ -55,17 +55,17 @@ def _timeline(report: MessageReport) -> Iterator[tuple[int, str]]:
     yield from _corrections(report)
     if turn:
         if turn.started_at < entry.received_at:
-            yield entry.received_at, f"given to turn {turn.id}, which was running, to steer it"
+            yield entry.received_at, f"added to the running turn {turn.id} to steer it"
         else:
             others = around.together - 1
-            with_others = f", with {others} more of what waited" if others else ""
-            yield turn.started_at, f"turn {turn.id} began{with_others}"
+            with_others = f", with {others} more waiting" if others else ""
+            yield turn.started_at, f"turn {turn.id} started{with_others}"
         if turn.resumed:
             times = "once" if turn.resumed == 1 else f"{turn.resumed} times"
-            yield turn.started_at, f"it was taken up again {times} after a restart"
+            yield turn.started_at, f"resumed {times} after a restart"
         if turn.finished_at is not None:
             cause = f": {turn.cause}" if turn.cause else ""
-            tries = f"{turn.attempts} request{'' if turn.attempts == 1 else 's'} to the model"
+            tries = f"{turn.attempts} model request{'' if turn.attempts == 1 else 's'}"
             yield turn.finished_at, f"turn {turn.state.value}, {tries}{cause}"
     for item in report.trace.items:
         yield item.created_at, f"{item.kind} {item.id} written"
@@ -79,11 +79,11 @@ def _delivery_result(item: OutboxItem) -> str:
     tries = f" after {item.tries} tries" if item.tries > 1 else ""
     if item.state is ItemState.SENT:
         return f"sent{tries}"
-    return f"given up{tries}: {item.error or 'no cause is known'}"
+    return f"not delivered{tries}: {item.error or 'no cause is known'}"
 
 
 def _corrections(report: MessageReport) -> Iterator[tuple[int, str]]:
-    """What its author changed of it later, and whether that came in time."""
+    """Yield the author's later edits and deletions, and whether each was in time."""
     entry, turn = report.entry, report.trace.turn
     for row in reversed(report.around.corrections):
         event = read_event(row) if row.payload else None
@@ -91,6 +91,6 @@ def _corrections(report: MessageReport) -> Iterator[tuple[int, str]]:
             continue
         verb = "deleted" if isinstance(event, InboundDelete) else "edited"
         if turn and turn.started_at <= row.received_at:
-            yield row.received_at, f"{verb} by its author; too late, its turn had begun"
+            yield row.received_at, f"{verb} by its author; too late, its turn had started"
         else:
-            yield row.received_at, f"{verb} by its author while it waited"
+            yield row.received_at, f"{verb} by its author while it was waiting"

@@ -1,4 +1,4 @@
-// Puts the page together: which conversation is open, what its buttons do, what its title says.
+// Assembles the page: the open conversation, the actions of its buttons, the title.
 
 import { Attached } from "./attached.js";
 import { Chats } from "./chats.js";
@@ -10,15 +10,15 @@ import { RowView } from "./rows.js";
 import { Scroll } from "./scroll.js";
 import { store } from "./storage.js";
 
-const TAKEN = 5_000; // a message that was taken waits so long for its row
-const UNWATCHED = 5 * 60_000; // after so long in the background a quiet page lets its connection go
+const TAKEN = 5_000; // time for which an accepted message waits for its row
+const UNWATCHED = 5 * 60_000; // time in the background after which an idle page closes its connection
 const THEMES = ["system", "light", "dark"];
 
 const parts = Object.fromEntries([...document.querySelectorAll("[id]")].map((node) => [node.id, node]));
 
 let conversation = null;
 let link = "open"; // or "lost"
-let missed = 0; // answers that came while nobody was looking
+let missed = 0; // answers that arrived while the page was hidden
 const unsentViews = new Map();
 
 const scroll = new Scroll(parts.scroll, parts.column, parts.jump);
@@ -30,7 +30,7 @@ const composer = new Composer(parts.composer, parts["composer-text"], parts.send
   scroll.toBottom();
 });
 
-// --- which conversation ------------------------------------------------------------------------
+// --- the open conversation ------------------------------------------------------------------------
 
 function route() {
   const match = /^#\/c\/([A-Za-z0-9_-]{4,40})$/.exec(location.hash);
@@ -66,7 +66,7 @@ function open(chat) {
   if (matchMedia("(hover: hover)").matches) composer.focus();
 }
 
-// --- what is shown -----------------------------------------------------------------------------
+// --- display -----------------------------------------------------------------------------
 
 function refresh() {
   if (!conversation) return;
@@ -87,7 +87,7 @@ function refresh() {
   document.title = `${sign}${title} · Holdfast`;
 }
 
-/** Only what stands last can be tried again, and not while something is going on. */
+/** Only the last message can be retried, and not while the agent is working. */
 function markLast() {
   const last = conversation.busy ? null : conversation.rows.findLast(({ author }) => author !== "user");
   const before = parts.log.querySelector(".row.last");
@@ -117,7 +117,7 @@ function showUnsent(entry) {
       parts.unsent.append(view.node);
     }
     unsentViews.get(entry.id).pending(entry);
-    // A command may leave no row behind; then there is nothing to wait for.
+    // A command may leave no row; then there is nothing to wait for.
     if (entry.state === "sent") setTimeout(() => outbox.drop(entry.id), TAKEN);
   }
   scroll.follow();
@@ -126,7 +126,7 @@ function showUnsent(entry) {
 
 function linkState(state) {
   if (state === "refused") {
-    location.reload(); // the page that says how to come in again
+    location.reload(); // shows the sign-in instructions
     return;
   }
   const back = state === "open" && link === "lost";
@@ -136,7 +136,7 @@ function linkState(state) {
     outbox.flush();
     chats.soon();
   }
-  if (back) parts.announce.textContent = "Connected again.";
+  if (back) parts.announce.textContent = "Reconnected.";
   refresh();
 }
 
@@ -147,7 +147,7 @@ function toast(text) {
   toast.timer = setTimeout(() => parts.toast.classList.remove("shown"), 6_000);
 }
 
-// --- what buttons do ---------------------------------------------------------------------------
+// --- buttons ---------------------------------------------------------------------------
 
 async function command(text, button) {
   button.disabled = true;
@@ -209,7 +209,7 @@ async function copy(button, row) {
   }, 1_500);
 }
 
-/** Plain http on another machine has no clipboard interface; this older way still works there. */
+/** Plain http from another machine has no clipboard interface; this older way still works there. */
 function copyByHand(text) {
   const box = document.createElement("textarea");
   box.value = text;
@@ -260,7 +260,7 @@ parts.pick.addEventListener("change", () => {
 });
 parts["composer-text"].addEventListener("paste", (event) => {
   const { files } = event.clipboardData;
-  if (!files.length || event.clipboardData.types.includes("text/plain")) return; // words copied with a picture of them
+  if (!files.length || event.clipboardData.types.includes("text/plain")) return; // text that was copied together with a picture of it
   event.preventDefault();
   attach([...files]);
 });
@@ -314,13 +314,13 @@ addEventListener("keydown", (event) => {
   else composer.focus();
 });
 
-// --- coming and going --------------------------------------------------------------------------
+// --- visibility --------------------------------------------------------------------------
 
 let letGo = 0;
 document.addEventListener("visibilitychange", () => {
   clearTimeout(letGo);
   if (document.hidden) {
-    // A browser has only six connections to one place, shared by all its tabs.
+    // A browser allows only six connections per host, shared by all its tabs.
     letGo = setTimeout(() => conversation.busy || conversation.close(), UNWATCHED);
     return;
   }

@@ -1,4 +1,4 @@
-// Files that are chosen for the next message: handed over at once, named by the message that follows.
+// Files chosen for the next message: uploaded at once, referred to by the message that follows.
 
 import { element, icon } from "./markdown.js";
 import { upload } from "./net.js";
@@ -12,7 +12,7 @@ export class Attached {
   #say;
   #files = []; // {name, type, size, ref, state, node}
 
-  /** `changed(failed)` is called when there is something new, `say(sentence)` when something is wrong. */
+  /** `changed(failed)` is called after every change, `say(sentence)` for every problem. */
   constructor(list, changed, say) {
     this.#list = list;
     this.#changed = changed;
@@ -26,7 +26,7 @@ export class Attached {
     });
   }
 
-  /** Whether there is a file, and all of them have arrived. */
+  /** True if there is at least one file and all of them have been uploaded. */
   get ready() {
     return this.#files.length > 0 && !this.busy;
   }
@@ -35,7 +35,7 @@ export class Attached {
     return this.#files.some(({ ref }) => !ref);
   }
 
-  /** Give what was chosen, and begin anew. */
+  /** Return the chosen files and start with none. */
   take() {
     const taken = this.#files.map(({ ref, name, type }) => ({ ref, name, type }));
     this.clear();
@@ -51,10 +51,10 @@ export class Attached {
   add(chat, files) {
     for (const file of files) {
       if (this.#files.length === MOST) {
-        this.#say(`A message takes ${MOST} files.`);
+        this.#say(`A message can have up to ${MOST} files.`);
         break;
       }
-      if (file.size > LARGEST) this.#say(`${file.name} is too large: a file may have ${LARGEST / 1e6} MB here.`);
+      if (file.size > LARGEST) this.#say(`${file.name} is too large: a file can have up to ${LARGEST / 1e6} MB.`);
       else if (file.size === 0) this.#say(`${file.name} is empty.`);
       else this.#begin(chat, file);
     }

@@ -1,10 +1,10 @@
-// Finds the blocks of a Markdown text. Pure: text in, plain objects out.
+// Parses Markdown into blocks. Pure: text in, plain objects out.
 //
 // Block: {type, raw, end} and, by type: heading {level, text} · paragraph {text} · rule ·
 // code {language, text, open} · quote {blocks} · list {ordered, start, loose, items: [{blocks,
-// checked}]} · table {align, head, rows}. `raw` is its part of the text and `end` the offset after it.
+// checked}]} · table {align, head, rows}. `raw` is the source text of the block and `end` the offset after it.
 
-const DEEPEST = 24; // quotes in lists in quotes...: what is deeper stays text
+const DEEPEST = 24; // nesting depth of quotes and lists; deeper ones stay text
 
 const FENCE = /^( {0,3})(`{3,}|~{3,})[ \t]*([^`\n]*?)[ \t]*$/;
 const HEADING = /^ {0,3}(#{1,6})(?:[ \t]+(.*))?$/;
@@ -14,7 +14,7 @@ const ITEM = /^( *)([-+*]|\d{1,9}[.)])(?:([ \t]+)(.*))?$/;
 const DELIMITERS = /^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
 const TASK = /^\[([ xX])\][ \t]+/;
 
-/** Read the blocks of a text from an offset on, which must be the end of a block. */
+/** Parse the blocks of a text, beginning at an offset that must be the end of a block. */
 export function readBlocks(text, from = 0) {
   const lines = text.slice(from).split("\n");
   const offsets = [from];
@@ -85,7 +85,7 @@ function paragraph(lines, at, depth) {
   return { type: "paragraph", text, to: end };
 }
 
-/** Whether the block of this line ends a paragraph without a blank line between them. */
+/** True if the block of this line ends a paragraph without a blank line between them. */
 function interrupts(lines, at, depth) {
   const line = lines[at];
   if (FENCE.test(line) || HEADING.test(line) || RULE.test(line) || startsTable(lines, at)) return true;
@@ -107,10 +107,10 @@ function quote(lines, at, depth) {
   return { type: "quote", blocks: blocksOf(inner.lines, depth + 1), to: end };
 }
 
-/** The lines inside a quote or an item, as they are collected. */
+/** Collects the lines inside a quote or a list item. */
 class Inner {
   lines = [];
-  #close = null; // what would end the code fence that the last line stands in
+  #close = null; // pattern that ends the code fence containing the last line
 
   push(line) {
     this.lines.push(line);
@@ -122,7 +122,7 @@ class Inner {
     if (fence) this.#close = closing(fence[2]);
   }
 
-  /** Whether a line without the mark still belongs to the paragraph that stands last. */
+  /** True if a line without the marker still belongs to the last paragraph. */
   goesOnWith(lines, at, depth) {
     const before = this.lines.at(-1);
     if (before === undefined || isBlank(before) || isBlank(lines[at])) return false;
@@ -160,7 +160,7 @@ function list(lines, at, depth) {
     end = itemLines(lines, end + 1, item, inner, depth);
     const blanks = dropBlanks(inner.lines);
     const next = end < lines.length && !RULE.test(lines[end]) ? itemAt(lines[end]) : null;
-    if (next?.kind !== first.kind) end -= blanks; // they stand between this list and what follows
+    if (next?.kind !== first.kind) end -= blanks; // these blank lines are after the list
     else if (blanks) loose = true;
     items.push(readItem(inner.lines, depth));
     if (hasGap(items.at(-1).blocks)) loose = true;
@@ -168,9 +168,9 @@ function list(lines, at, depth) {
   return { type: "list", ordered: first.ordered, start: first.start, loose, items, to: end };
 }
 
-/** Collect the lines of an item and give the index of the first that is not one of them. */
+/** Collect the lines of an item and return the index of the first line after it. */
 function itemLines(lines, from, item, inner, depth) {
-  // A child may stand less far in than its parent's text: two columns are enough.
+  // A child may be indented less than its parent's text: two columns are enough.
   const needed = Math.min(item.content, item.indent + 2);
   let at = from;
   for (; at < lines.length; at += 1) {
@@ -205,7 +205,7 @@ function readItem(lines, depth) {
   return { checked: task[1] !== " ", blocks: blocksOf(rest, depth + 1) };
 }
 
-/** Two paragraphs in one item: the list needs air. */
+/** True if an item has two paragraphs, so that the list is rendered with space between items. */
 function hasGap(blocks) {
   return blocks.filter((block) => block.type === "paragraph").length > 1;
 }
@@ -227,13 +227,13 @@ function table(lines, at) {
   return { type: "table", align, head: cellsOf(lines[at]), rows, to: end };
 }
 
-/** Cells beyond the head's have no column; their words go into the last one. */
+/** Cells without a column in the header are joined into the last one. */
 function joinRest(cells, count) {
   if (cells.length <= count) return cells;
   return [...cells.slice(0, count - 1), cells.slice(count - 1).join(" | ")];
 }
 
-/** Split a table's line at the bars that are not escaped. */
+/** Split a table row at the bars that are not escaped. */
 function cellsOf(line) {
   const cells = [""];
   for (const [piece] of line.trim().replace(/^\|/, "").matchAll(/\\\||\||[^\\|]+|\\/g)) {
@@ -258,7 +258,7 @@ function indentOf(line) {
   return columns;
 }
 
-/** Take up to so many columns of white space from the front. */
+/** Remove up to this many columns of leading white space. */
 function outdent(line, columns) {
   const whole = line.replace(/^[ \t]+/, (space) => space.replace(/\t/g, "    "));
   return whole.slice(Math.min(columns, indentOf(whole)));

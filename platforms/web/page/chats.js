@@ -1,11 +1,11 @@
-// The list of conversations, and which of them has something new.
+// The list of conversations, with marks on those that have news.
 
 import { get } from "./net.js";
 import { element } from "./markdown.js";
 import { store } from "./storage.js";
 
 const SEEN = "holdfast.seen";
-const PAUSE = 300; // news that come close together are one look at the list
+const PAUSE = 300; // milliseconds for which changes are collected before the list is read
 
 const UNITS = [["year", 31_536_000], ["month", 2_592_000], ["week", 604_800], ["day", 86_400], ["hour", 3_600], ["minute", 60]];
 const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "auto", style: "short" });
@@ -39,7 +39,7 @@ export class Chats {
     this.#show();
   }
 
-  /** Read the list soon; calls close together count once. */
+  /** Read the list soon; close calls count once. */
   soon() {
     this.#timer ||= setTimeout(() => {
       this.#timer = 0;
@@ -51,14 +51,14 @@ export class Chats {
     try {
       this.list = (await get("/web/chats")).chats;
     } catch {
-      return; // the stream says when the connection is back, and then it is read again
+      return; // the stream reports the reconnect, and then the list is read again
     }
     this.#see();
     this.#show();
     this.#changed();
   }
 
-  /** What is on screen has been seen. */
+  /** Mark the open conversation as seen. */
   #see() {
     const entry = this.list.find(({ id }) => id === this.#current);
     if (!entry || document.hidden) return;

@@ -1,4 +1,4 @@
-// The box one writes in. It grows with its text and remembers what was not sent, per conversation.
+// The message box. It grows with its text and remembers unsent text per conversation.
 
 import { store } from "./storage.js";
 
@@ -15,7 +15,7 @@ export class Composer {
   #chat = "";
   #soon = false;
 
-  /** `send(text, files)` is called with what was written and attached. */
+  /** `send(text, files)` is called with the text and the attached files. */
   constructor(form, box, button, files, send) {
     this.#form = form;
     this.#box = box;
@@ -38,7 +38,7 @@ export class Composer {
     });
   }
 
-  /** Whether this can be sent: something is there, and nothing is still on its way. */
+  /** True if there is something to send and no upload is in progress. */
   get #whole() {
     return !this.#files.busy && (this.#files.ready || this.#box.value.trim() !== "");
   }
@@ -55,7 +55,7 @@ export class Composer {
     this.#changed();
   }
 
-  /** What is attached has changed. Whoever sent before all of it had arrived need not do it again. */
+  /** Handle a change of the attached files; a message sent during an upload goes out after it. */
   refresh(failed = false) {
     this.#button.disabled = !this.#whole;
     if (failed) this.#soon = false;

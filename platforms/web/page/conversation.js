@@ -1,13 +1,13 @@
-// One open conversation: its rows, the answers being written, and its live stream.
+// The open conversation: its rows, the answers being written, and its event stream.
 
 import { Draft } from "./draft.js";
 import { Stream, get } from "./net.js";
 import { RowView } from "./rows.js";
 
-const FIRST = 100; // rows that the stream brings at first
-const MOST = 5_000; // rows that the daemon gives in one look back
-const TYPING = 8_000; // a sign of life counts for so long
-const FADE = 600; // a draft that vanishes waits so long for the row that takes its place
+const FIRST = 100; // rows that the stream sends at first
+const MOST = 5_000; // maximum rows per request for older messages
+const TYPING = 8_000; // time for which a typing sign is shown
+const FADE = 600; // time for which a finished draft waits for the row that replaces it
 
 const isRunning = ({ author, row }) => author === "user" && row.state === "running";
 
@@ -19,7 +19,7 @@ export class Conversation {
   #drafts = new Map();
   #typing = 0;
   #asked = FIRST;
-  #whole = false; // there is nothing before the first row shown
+  #whole = false; // the first row shown is the first one there is
   #stream;
 
   /** `parts` are elements of the page; `on` has changed(), grown(), row(row, isNew), chats(), state(word). */
@@ -63,7 +63,7 @@ export class Conversation {
     return this.#typing !== 0 || this.rows.some(isRunning);
   }
 
-  /** Whether the work waits for somebody to answer a question. */
+  /** True if the agent waits for an answer to a question. */
   get asking() {
     const { rows } = this;
     return rows.some((view) => view.asks) && rows.some(isRunning);
@@ -81,13 +81,13 @@ export class Conversation {
     return this.#rows.get(id);
   }
 
-  /** Whether there may be more to look back on. Not all that is stored is shown, so a full page
-      may have fewer rows than were asked for. */
+  /** True if there may be older rows. Some stored rows are not shown, so a full page may have fewer
+      rows than requested. */
   get hasEarlier() {
     return this.loaded && !this.#whole && this.#rows.size >= this.#asked * 0.9;
   }
 
-  /** Look further back; gives a function that shows what was found. */
+  /** Load older rows; return a function that shows them. */
   async earlier() {
     const most = this.#asked * 4;
     const { rows } = await get(`/web/chats/${this.chat}/rows?limit=${most}`);
@@ -124,7 +124,7 @@ export class Conversation {
     this.#on.row(row, this.loaded);
   }
 
-  /** Put a view where its number belongs; nearly always that is the end. */
+  /** Insert a view by its number; almost always at the end. */
   #insert(view) {
     const later = [];
     const views = [...this.#rows.entries()];
@@ -155,7 +155,7 @@ export class Conversation {
         return;
       }
       draft.leave();
-      // What is posted instead comes in a moment; taking the text away before would flicker.
+      // The posted message arrives in a moment; removing the text before would flicker.
       setTimeout(() => {
         if (this.#drafts.get(id) !== draft || !draft.leaving) return;
         this.#dropDraft(id);
@@ -174,7 +174,7 @@ export class Conversation {
     if (news.add || news.text) this.#unfold(id);
   }
 
-  /** What the model thinks stands open as long as it is this that grows. */
+  /** Thoughts are open while they are growing. */
   #unfold(growing) {
     for (const [id, { view }] of this.#drafts) view.unfold(id === growing);
   }

@@ -1,4 +1,4 @@
-// An answer that is being written, shown smoothly although it arrives in pieces.
+// An answer being written, shown smoothly although it arrives in chunks.
 
 import { RowView } from "./rows.js";
 
@@ -7,20 +7,20 @@ const calm = matchMedia("(prefers-reduced-motion: reduce)");
 export class Draft {
   text = "";
   status = "";
-  leaving = false; // it is gone, and only shown until its place is taken
+  leaving = false; // withdrawn, and shown only until its replacement arrives
   #shown = 0;
-  #cost = 0; // milliseconds that the last step took
+  #cost = 0; // duration of the last step in milliseconds
   #waiting = false;
   #settled = false;
   #grown;
 
-  /** `grown()` is called after the view has become larger. */
+  /** `grown()` is called after the view has grown. */
   constructor(id, grown) {
     this.view = new RowView(id, "answer");
     this.#grown = grown;
   }
 
-  /** Take what the stream says: `add` to what is there, or the whole `text`. */
+  /** Apply an event of the stream: append `add`, or replace by `text`. */
   update({ add, text, status }) {
     this.leaving = false;
     const first = !this.text && text !== undefined;
@@ -35,20 +35,20 @@ export class Draft {
     }
   }
 
-  /** It is gone; what it says stays a moment for the row that takes its place, what goes on does not. */
+  /** Withdraw: the text stays for the moment until its row arrives, the status does not. */
   leave() {
     this.leaving = true;
     this.status = "";
     this.#soon();
   }
 
-  /** No more steps: the view goes on as a row of the transcript. */
+  /** Stop animating: the view becomes a row of the transcript. */
   settle() {
     this.#settled = true;
     return this.view;
   }
 
-  /** Take the next step with a coming frame; the dearer a step is, the longer the page rests. */
+  /** Schedule the next step; the longer steps take, the longer the pause between them. */
   #soon() {
     if (this.#waiting) return;
     this.#waiting = true;
@@ -58,7 +58,7 @@ export class Draft {
   #step() {
     this.#waiting = false;
     const missing = this.text.length - this.#shown;
-    // The further behind, the faster: a piece is caught up with in about a sixth of a second.
+    // The further behind, the faster: a chunk is caught up with in about a sixth of a second.
     if (missing > 0) this.#shown = whole(this.text, this.#shown + Math.max(2, Math.ceil(missing / 6)));
     this.#show();
     if (this.#shown < this.text.length) this.#soon();
@@ -73,7 +73,7 @@ export class Draft {
   }
 }
 
-/** Never stop between the two halves of one character. */
+/** Never stop between the two halves of a surrogate pair. */
 function whole(text, end) {
   const code = text.charCodeAt(end - 1);
   return Math.min(code >= 0xd800 && code <= 0xdbff ? end + 1 : end, text.length);

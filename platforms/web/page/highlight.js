@@ -1,4 +1,4 @@
-// Colours code: a small tokenizer, one table of words per language. It only ever makes text nodes.
+// Syntax highlighting: a small tokenizer with a word table per language. Creates only text nodes.
 
 const words = (text) => new Set(text.split(" "));
 
@@ -82,10 +82,10 @@ const PLAIN = words("text txt plain plaintext output log markdown md");
 const TAG = /<!--[\s\S]{0,5000}?(?:-->|$)|<!?\/?[A-Za-z][\w:.-]*(?:[^<>"']|"[^"]{0,2000}"|'[^']{0,2000}'){0,2000}\/?>/g;
 const ATTRIBUTE = /(?<word>[\w:@.-]+)(?=\s*=)|(?<string>"[^"]*"|'[^']*')/g;
 
-/** Beyond this many characters colours are not worth the wait. */
+/** Characters beyond which highlighting would take too long. */
 export const LONGEST = 20_000;
 
-/** Give the code as nodes: text, and spans with a class that says what it is. */
+/** Return the code as nodes: text, and spans with a class for the kind of token. */
 export function highlight(code, name) {
   const lang = name.toLowerCase();
   if (code.length > LONGEST || PLAIN.has(lang)) return [document.createTextNode(code)];
@@ -143,7 +143,7 @@ function diff(code) {
   return out.rest(code);
 }
 
-/** Collects nodes and remembers how far in the code they reach: no character is lost. */
+/** Collects nodes and remembers the position reached in the code, so that no character is lost. */
 class Pieces {
   nodes = [];
   end = 0;

@@ -1,7 +1,7 @@
-// Renders what stands inside a line: emphasis, code, links. Gives nodes and strings, never HTML.
+// Renders inline Markdown: emphasis, code, links. Returns nodes and strings, never HTML.
 //
-// One pass. Marks that may open something (`*`, `_`, `~~`, `[`) are frames on a stack, and what
-// follows goes into the uppermost frame. A closing mark folds the frames down to its partner into an
+// One pass. Marks that may open something (`*`, `_`, `~~`, `[`) are frames on a stack, and content
+// after a mark goes into the top frame. A closing mark folds the frames down to its partner into an
 // element; frames without a partner become text again.
 
 const PLAIN = /[^\\`*_~[\]!<&\nhH]+/y;
@@ -13,7 +13,7 @@ const PUNCTUATION = /[\p{P}\p{S}]/u;
 const UNSPACED = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]/u;
 const ESCAPABLE = /[!-/:-@[-`{-~]/;
 const TARGET = /\(\s{0,20}(?:<([^<>\n]{0,2000})>|((?:[^\s()\\]|\\.|\((?:[^\s()\\]|\\.)*\))*))(?:\s{1,20}(?:"((?:[^"\\]|\\.){0,500})"|'((?:[^'\\]|\\.){0,500})'))?\s{0,20}\)/y;
-const MOST_FRAMES = 60; // emphasis in links in emphasis...: what is deeper stays text
+const MOST_FRAMES = 60; // nesting depth of marks; deeper ones stay text
 const LONGEST_TARGET = 4_000;
 const SCHEMES = new Set(["http:", "https:", "mailto:"]);
 
@@ -22,13 +22,13 @@ export function renderInline(text) {
   return new Line(text).render();
 }
 
-/** Give the address if following it is harmless, else null. */
+/** Return the address if its scheme is safe, else null. */
 export function safeUrl(address) {
   try {
     const url = new URL(address);
     return SCHEMES.has(url.protocol) ? url.href : null;
   } catch {
-    return null; // relative, or nonsense
+    return null; // relative or malformed
   }
 }
 
@@ -37,7 +37,7 @@ class Line {
   #at = 0;
   #frames = [{ mark: "", count: 0, children: [] }];
   #brackets = []; // frames of "[" that may still become a link
-  #unclosed = new Set(); // lengths of backtick runs that have no partner any more
+  #unclosed = new Set(); // lengths of backtick runs without a partner
 
   constructor(text) {
     this.#text = text;
@@ -75,7 +75,7 @@ class Line {
     return match;
   }
 
-  /** Put a string or node into the uppermost frame. */
+  /** Append a string or node to the top frame. */
   #add(piece) {
     const { children } = this.#frames.at(-1);
     if (typeof piece === "string" && typeof children.at(-1) === "string") children[children.length - 1] += piece;
@@ -155,7 +155,7 @@ class Line {
     if (mark.endsWith("[")) this.#brackets.push(frame);
   }
 
-  /** Close as much as possible with a run of marks; gives how many are left over. */
+  /** Close as many marks as possible with a run; return the number of marks left over. */
   #close(mark, count, opens) {
     let left = count;
     while (left) {
@@ -176,7 +176,7 @@ class Line {
     return left;
   }
 
-  /** Turn the frames above this one into text and put what they hold into it. */
+  /** Turn the frames above this one into text and append their content to it. */
   #fold(index) {
     const above = this.#frames.splice(index + 1);
     for (const frame of above) {
@@ -203,8 +203,8 @@ class Line {
     this.#fold(index);
     this.#frames.pop();
     this.#at = target.end;
-    // Pictures of other hosts are not loaded: they would tell those hosts who reads what.
-    if (frame.mark === "[") this.#brackets.length = 0; // a link holds no link
+    // Pictures from other hosts are not loaded: that would tell those hosts who reads this.
+    if (frame.mark === "[") this.#brackets.length = 0; // links do not nest
     const href = safeUrl(target.address);
     if (href) this.#add(link(href, frame.children, target.title));
     else [...frame.children, ` (${target.address})`].forEach((piece) => this.#add(piece));
@@ -266,7 +266,7 @@ function link(href, children, title) {
   return node;
 }
 
-/** Whether a run of marks stands before a word, behind one, or both. */
+/** Return whether a run of marks can open, can close, or both. */
 function flanks(before, after) {
   const spaceBefore = /\s/.test(before);
   const spaceAfter = /\s/.test(after);
@@ -278,7 +278,7 @@ function flanks(before, after) {
   };
 }
 
-/** An address at the end of a sentence does not own the full stop, nor a bracket opened before it. */
+/** Exclude a full stop at the end of a sentence, and a bracket opened before the address. */
 function withoutTail(address) {
   let end = address.length;
   let surplus = (address.match(/\)/g) ?? []).length - (address.match(/\(/g) ?? []).length;

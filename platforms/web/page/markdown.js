@@ -1,23 +1,23 @@
-// Renders Markdown as DOM nodes. It never makes HTML out of text: words can only become text nodes.
-// `blocks.js` finds out where headings, lists, code... are, `inline.js` what stands in a line.
+// Renders Markdown as DOM nodes. It never creates HTML from text: words can only become text nodes.
+// `blocks.js` parses headings, lists, code and other blocks, `inline.js` the text inside a line.
 
 import { readBlocks } from "./blocks.js";
 import { highlight } from "./highlight.js";
 import { renderInline } from "./inline.js";
 
-const GROWING_CODE = 8_000; // characters up to which code is coloured while it is still written
+const GROWING_CODE = 8_000; // characters up to which growing code is highlighted
 
-/** Make an element; children are nodes or strings. */
+/** Create an element; children are nodes or strings. */
 export function element(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
-  node.append(...children); // first: with dir="auto" set, every child would be looked at anew
+  node.append(...children); // first: with dir="auto" set, the browser would check each child again
   for (const [name, value] of Object.entries(attributes)) {
     if (value !== undefined && value !== false) node.setAttribute(name, value === true ? "" : value);
   }
   return node;
 }
 
-/** Make one of the icons that index.html declares. */
+/** Create one of the icons declared in index.html. */
 export function icon(name) {
   const space = "http://www.w3.org/2000/svg";
   const svg = document.createElementNS(space, "svg");
@@ -28,11 +28,11 @@ export function icon(name) {
   return svg;
 }
 
-/** A text that may grow: only blocks that have changed are rendered again. */
+/** A text that may grow: only changed blocks are rendered again. */
 export class MarkdownView {
   #node;
   #text = "";
-  #blocks = []; // as readBlocks gives them, each with the node that shows it
+  #blocks = []; // blocks from readBlocks, each with its node
 
   constructor(node) {
     this.#node = node;
@@ -42,7 +42,7 @@ export class MarkdownView {
     return this.#text;
   }
 
-  /** Show this text; `growing` says that more will follow. */
+  /** Show this text; `growing` means that more will follow. */
   update(text, growing = false) {
     const kept = this.#keep(text);
     const start = kept.length ? kept.at(-1).end : 0;
@@ -64,15 +64,15 @@ export class MarkdownView {
     this.#text = text;
   }
 
-  /** Blocks that stay: of a text that has only grown, all but the last two. The growing line may
-      yet change what it and the line before it are, but nothing further back. */
+  /** Blocks to keep: if the text has only grown, all but the last two. The growing line may still
+      change the meaning of itself and of the line before it, but nothing further back. */
   #keep(text) {
     if (!this.#text || !text.startsWith(this.#text)) return [];
     return this.#blocks.slice(0, -2);
   }
 }
 
-/** Show a whole text at once. */
+/** Render a whole text at once. */
 export function renderMarkdown(node, text) {
   new MarkdownView(node).update(text);
 }

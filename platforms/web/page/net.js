@@ -1,16 +1,16 @@
-// Talks to the daemon: requests with the CSRF token, and the live stream that heals itself.
+// Connection to the daemon: requests with the CSRF token, and an event stream that reconnects.
 
 const SILENCE = 45_000; // longer than three keepalives: the connection is dead
 const LONGEST_WAIT = 8_000;
 
-/** A request that was answered with a refusal, or not at all (status 0). */
+/** A request that was refused, or not answered at all (status 0). */
 export class Refused extends Error {
   constructor(status, message) {
     super(message);
     this.status = status;
   }
 
-  /** Whether the very same request may be taken later. */
+  /** True if the same request may succeed later. */
   get passing() {
     return this.status === 0 || this.status >= 500 || this.status === 429;
   }
@@ -37,7 +37,7 @@ async function call(method, path, body, headers = {}, signal = AbortSignal.timeo
     if (response.status === 204) return null;
     const data = await response.json();
     if (response.ok) return data;
-    throw new Refused(response.status, data.error?.message ?? "Holdfast refused this.");
+    throw new Refused(response.status, data.error?.message ?? "Holdfast refused this request.");
   } catch (error) {
     if (error instanceof Refused) throw error;
     throw new Refused(response && response.status < 500 ? 500 : 0, "Holdfast cannot be reached right now.");
@@ -46,7 +46,7 @@ async function call(method, path, body, headers = {}, signal = AbortSignal.timeo
 
 export const get = (path) => call("GET", path);
 
-/** Change something; a token that has become stale is fetched once more. */
+/** Send a changing request; an outdated CSRF token is fetched again once. */
 export async function change(method, path, body, signal) {
   try {
     return await call(method, path, body, { "x-holdfast-csrf": await token() }, signal);
@@ -58,17 +58,17 @@ export async function change(method, path, body, signal) {
   }
 }
 
-/** Hand over a file; it may take as long as the line needs. */
+/** Upload a file, without a time limit. */
 export const upload = (path, file, signal) => change("POST", path, file, signal);
 
-/** An id that nobody else makes. */
+/** Return a unique id. */
 export function newId(length = 20) {
   const letters = "abcdefghijkmnpqrstuvwxyz23456789";
   return Array.from(crypto.getRandomValues(new Uint8Array(length)), (byte) => letters[byte % 32]).join("");
 }
 
-/** The live stream of one conversation. Calls `on.event(name, data)` and `on.state(word)` with
-    "open", "lost" or "refused"; reconnects by itself and goes on after the last row it was given. */
+/** The event stream of one conversation. Calls `on.event(name, data)` and `on.state(word)` with
+    "open", "lost" or "refused"; reconnects by itself and continues after the last row received. */
 export class Stream {
   #last = 0;
   #waited = 500;
@@ -88,7 +88,7 @@ export class Stream {
     this.#wake();
   }
 
-  /** Try at once instead of waiting. */
+  /** Reconnect at once instead of waiting. */
   hurry() {
     this.#waited = 500;
     this.#wake();
@@ -134,7 +134,7 @@ export class Stream {
     }
   }
 
-  /** Handle the whole events of a piece of the stream and give back what is not whole yet. */
+  /** Handle the complete events of a chunk and return the incomplete rest. */
   #take(text) {
     const events = text.split("\n\n");
     for (const event of events.slice(0, -1)) {
@@ -154,7 +154,7 @@ export class Stream {
   }
 }
 
-/** Barks when nobody has patted it for too long. */
+/** Calls back after too long without a `pat()`. */
 class WatchDog {
   #timer;
 

@@ -1,16 +1,16 @@
-// Messages on their way to the daemon. Each is kept in this browser's storage until it was taken,
-// and keeps its id when it is sent again: so it is stored once, whatever is lost in between.
+// Messages on their way to the daemon. Each stays in the browser's storage until it was accepted, and
+// keeps its id when it is sent again, so that it is stored once, whatever is lost in between.
 
 import { change, newId } from "./net.js";
 import { store } from "./storage.js";
 
 const KEY = "holdfast.unsent.";
-const SHORTEST = 1_500; // milliseconds until a message is tried again by itself
+const SHORTEST = 1_500; // milliseconds until the first automatic retry
 const LONGEST = 30_000;
 
 export class Outbox {
-  /** Entries: {id, chat, text, files, at, state, reason}; `state` is "waiting", "sending", "sent" or "refused",
-      and a `reason` says why it was not taken. */
+  /** Entries: {id, chat, text, files, at, state, reason}; `state` is "waiting", "sending", "sent" or
+      "refused", and `reason` says why the message was refused. */
   entries = new Map();
   #sending = false;
   #pause = SHORTEST;
@@ -37,7 +37,7 @@ export class Outbox {
     this.flush();
   }
 
-  /** The message is in the transcript, or the user gave it up. */
+  /** Remove a message that is in the transcript or was discarded. */
   drop(id) {
     const entry = this.entries.get(id);
     if (!entry) return;
@@ -47,14 +47,14 @@ export class Outbox {
     this.#changed(entry);
   }
 
-  /** Offer a refused message once more. */
+  /** Send a refused message again. */
   again(id) {
     const entry = this.entries.get(id);
     if (entry) this.#set(entry, "waiting");
     this.flush();
   }
 
-  /** Send what waits, one after the other, so that the order stays. */
+  /** Send waiting messages one after the other, to keep their order. */
   async flush() {
     if (this.#sending) return;
     this.#sending = true;
@@ -74,7 +74,7 @@ export class Outbox {
     }
   }
 
-  /** What is behind a message that cannot be sent waits for the same reason. */
+  /** Messages after one that cannot be sent wait for the same reason. */
   #hold(reason) {
     for (const entry of this.entries.values()) if (entry.state === "waiting") this.#set(entry, "waiting", reason);
   }
@@ -91,7 +91,7 @@ export class Outbox {
       if (this.entries.has(entry.id)) this.#set(entry, "sent");
       return true;
     } catch (error) {
-      if (!this.entries.has(entry.id)) return true; // its row has come: it was taken after all
+      if (!this.entries.has(entry.id)) return true; // its row has arrived: it was accepted after all
       const passing = error.passing || error.status === 401;
       this.#set(entry, passing ? "waiting" : "refused", error.message);
       return !passing;

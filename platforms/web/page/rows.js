@@ -1,29 +1,29 @@
-// What one message looks like: the user's words, an answer (whole or being written), what the model
-// thought before it, a notice.
+// The view of one message: a message of the user, an answer (complete or being written), thoughts of
+// the model before it, or a notice.
 
 import { MarkdownView, element, icon } from "./markdown.js";
 
-const LONG = 3_000; // characters of a user's message, and
-const TALL = 30; // lines, from which it is folded
+const LONG = 3_000; // characters from which a user's message is folded
+const TALL = 30; // lines from which a user's message is folded
 const NAMES = { user: "You", answer: "Answer", thoughts: "Thoughts", notice: "Notice" };
 const STATES = {
   waiting: "Waiting for its turn",
   held: "Kept with the stopped conversation",
-  refused: "Not taken: too many messages were waiting",
+  refused: "Not accepted: too many messages were waiting",
 };
 
 const today = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
 const otherDay = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 const whole = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "medium" });
 
-/** Thoughts come as a notice, as on every platform; their id begins with a letter of their own. */
+/** Thoughts arrive as notices, as on every platform; their ids begin with a different letter. */
 const authorOf = (id, author) => (id.startsWith("r_") ? "thoughts" : author);
 
-/** Thoughts are a quotation under a heading, as on every platform; here a fold of their own says so. */
+/** Thoughts are a quote under a heading, as on every platform; the page shows them in a fold. */
 const bare = (text) => text.replace(/^💭[^\n]*\n?/u, "").replace(/^> ?/gm, "");
 
 export class RowView {
-  seq = Infinity; // a draft has no place in the row of messages yet
+  seq = Infinity; // a draft has no number yet
   row = null;
   #body;
   #files;
@@ -43,7 +43,7 @@ export class RowView {
     if (this.author === "thoughts") this.#foldUp();
   }
 
-  /** Let the reader open and close it; until they do, it is open while it grows. */
+  /** Let the reader open and close the fold; until then it is open while it grows. */
   #foldUp() {
     const summary = element("summary", {}, "💭 Thinking");
     summary.addEventListener("click", () => this.node.classList.add("chosen"));
@@ -51,17 +51,17 @@ export class RowView {
     this.node.prepend(this.#fold);
   }
 
-  /** Open or close the fold, unless the reader has done it. */
+  /** Open or close the fold, unless the reader has done so. */
   unfold(isOpen) {
     if (this.#fold && !this.node.classList.contains("chosen")) this.#fold.open = isOpen;
   }
 
-  /** Whether somebody has to answer this before the work goes on. */
+  /** True if the agent waits for an answer to this message. */
   get asks() {
     return this.row?.buttons.some(({ action }) => action.startsWith("approve:")) ?? false;
   }
 
-  /** The files of a message of the user, as a new message names them. */
+  /** Files of a user's message, in the form a new message refers to them. */
   get attached() {
     return (this.row?.files ?? []).map(({ ref, name, type }) => ({ ref, name, type }));
   }
@@ -70,7 +70,7 @@ export class RowView {
     return this.row?.text ?? this.#markdown?.text ?? "";
   }
 
-  /** Show a row of the transcript; says whether anything is new about it. */
+  /** Show a row of the transcript; return true if anything has changed. */
   show(row) {
     if (this.row && JSON.stringify(this.row) === JSON.stringify(row)) return false;
     this.row = row;
@@ -84,14 +84,14 @@ export class RowView {
     return true;
   }
 
-  /** Show as much of an answer as is written. */
+  /** Show the answer as written so far. */
   grow(text, status) {
     this.node.classList.add("draft");
     this.#markdown.update(this.#fold ? bare(text) : text, true);
     this.#foot.replaceChildren(...(status ? [element("span", { class: "status", dir: "auto" }, status)] : []));
   }
 
-  /** Show a message that is still on its way. */
+  /** Show a message that is still being sent. */
   pending(entry) {
     this.#showWords(entry.text);
     this.#showFiles(entry.files ?? []);
@@ -108,14 +108,14 @@ export class RowView {
   }
 
   #showWords(text) {
-    // One line that begins with a slash is a command, not something said.
+    // A single line that begins with a slash is a command.
     this.node.classList.toggle("command", /^\/[a-z]+[^\n]{0,60}$/.test(text));
     const words = element("div", { class: "words", dir: "auto" });
     words.textContent = text;
     this.#body.replaceChildren(words);
     if (text.length > LONG || text.split("\n").length > TALL) {
       words.classList.add("folded");
-      this.#body.append(element("button", { type: "button", class: "unfold", "data-do": "unfold" }, "Show all of it"));
+      this.#body.append(element("button", { type: "button", class: "unfold", "data-do": "unfold" }, "Show all"));
     }
   }
 

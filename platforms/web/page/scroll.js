@@ -1,10 +1,10 @@
-// Keeps the newest words in view as long as the reader is at the bottom, and lets go otherwise.
+// Keeps the newest text in view while the reader is at the bottom, and stops when they scroll up.
 
 const NEAR = 48; // pixels that still count as the bottom
 
 export class Scroll {
   #pinned = true;
-  #at = 0; // where the box stood when it was last looked at
+  #at = 0; // scroll position at the last check
   #box;
   #jump;
 
@@ -18,7 +18,7 @@ export class Scroll {
     watcher.observe(box);
   }
 
-  /** Something was added. */
+  /** Handle added content. */
   follow() {
     if (this.#pinned) this.#box.scrollTop = this.#box.scrollHeight;
     this.#look();
@@ -29,7 +29,7 @@ export class Scroll {
     this.follow();
   }
 
-  /** Add content above what is in view without moving it. */
+  /** Add content above the view without moving the view. */
   keeping(work) {
     const below = this.#box.scrollHeight - this.#box.scrollTop;
     this.#pinned = false;
@@ -38,7 +38,7 @@ export class Scroll {
     this.#look();
   }
 
-  /** A reader who goes up lets go. Text that grew since the box moved puts the end far away, too. */
+  /** Scrolling up stops following. Text that has grown since also moves the end away. */
   #look() {
     const { scrollTop, scrollHeight, clientHeight } = this.#box;
     const near = scrollHeight - scrollTop - clientHeight < NEAR;

@@ -1,4 +1,4 @@
-// This browser's storage, where there is one; without it the page works, but forgets.
+// The browser's storage, if available; without it the page works, but forgets.
 
 function quietly(work, otherwise) {
   try {

@@ -1,4 +1,4 @@
-// Runs before the page is painted, so that a chosen theme does not flash up in the other one.
+// Runs before the first paint, so that the chosen theme is shown from the start.
 try {
   const theme = localStorage.getItem("holdfast.theme")?.replaceAll("\"", "");
   if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;

@@ -1,4 +1,4 @@
-"""Alembic's way in: the connection comes from whoever started it (`sessions.store.prepare`)."""
+"""Alembic environment; the connection is passed in by `sessions.store.prepare`."""
 
 from alembic import context
 
@@ -10,8 +10,8 @@ context.configure(
     connection=connection,
     target_metadata=metadata,
     render_as_batch=connection.dialect.name == "sqlite",
-    # All steps or none, also where Alembic does not expect that of a database: after one that
-    # fails, the version that wrote the database can go on with it.
+    # All migrations or none, even where Alembic does not expect a database to support that: after a
+    # failure, the version that wrote the database can still use the database.
     transaction_per_migration=False,
     transactional_ddl=True,
 )

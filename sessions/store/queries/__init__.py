@@ -1,6 +1,6 @@
-"""Reads the store, one file for each thing it holds, and `together` for what joins them.
+"""The reading half of the store: one module per kind of record, and `together` for joins.
 
-Each statement finds its rows by an index, so that it takes as long with ten thousand sessions as
-with ten; where a person asks for everything, it may take longer. All of this runs in the readers'
-threads.
+Every query uses an index, and so takes as long with ten thousand sessions as with ten; only
+listings that a person asks for may take longer. Everything runs in the reader threads. `rows` turns
+rows into records; `census`, `costs` and `budgets` sum up; `values` reads small values.
 """

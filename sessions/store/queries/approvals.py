@@ -1,4 +1,4 @@
-"""Questions whether a tool may run."""
+"""Queries for approvals."""
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam as given
@@ -29,23 +29,23 @@ _ALLOWED = (
 
 
 def find_approval(connection: Connection, id_: str) -> Approval | None:
-    """Find a question."""
+    """Return an approval by id."""
     row = connection.execute(_BY_ID, {"approval": id_}).first()
     return read_approval(row) if row else None
 
 
 def open_approvals(connection: Connection, key: str | None) -> tuple[Approval, ...]:
-    """List the open questions, all or those of a conversation, the oldest first."""
+    """Return the open approvals, oldest first: all, or those of a conversation."""
     if key is not None:
         return tuple(map(read_approval, connection.execute(_OPEN_OF_KEY, {"key": key})))
-    found = map(read_approval, connection.execute(_OPEN))  # the index has them by conversation
-    return tuple(sorted(found, key=lambda each: (each.asked_at, each.id)))
+    found = map(read_approval, connection.execute(_OPEN))  # the index orders them by conversation
+    return tuple(sorted(found, key=lambda approval: (approval.asked_at, approval.id)))
 
 
 def allowed_approval(
     connection: Connection, session_id: str, tool: str, arguments: str, since: int
 ) -> Approval | None:
-    """Find the newest permission for exactly this call that was not used."""
+    """Return the newest unused permission for exactly this call."""
     found = {"session": session_id, "tool": tool, "arguments": arguments, "since": since}
     row = connection.execute(_ALLOWED, found).first()
     return read_approval(row) if row else None

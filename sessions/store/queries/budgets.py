@@ -1,4 +1,4 @@
-"""What was spent on a day, of whatever has a limit."""
+"""Queries for spending per day and budget."""
 
 from collections.abc import Collection
 
@@ -15,7 +15,7 @@ _USAGE = sa.select(
 
 
 def read_usage(connection: Connection, day: str, scopes: Collection[str]) -> dict[str, BudgetUsage]:
-    """Look at a few budgets, one by one along the key."""
+    """Return the spending of a few budgets, each looked up by primary key."""
     found = {}
     for scope in scopes:
         row = connection.execute(_USAGE, {"day": day, "scope": scope}).first()

@@ -1,4 +1,4 @@
-"""How much there is of what, for those who watch over the daemon."""
+"""Counts of records, for monitoring."""
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -13,7 +13,7 @@ def _count_rows(table: sa.Table, *states: str) -> sa.Select[int]:
     return found.where(state_is(table.c.state, *states)) if states else found
 
 
-# All but the first are counted along an index that holds only such rows.
+# All but the first are counted along a partial index.
 _COUNTS = sa.select(
     _count_rows(sessions).scalar_subquery(),
     _count_rows(sessions, SessionState.ACTIVE).scalar_subquery(),
@@ -27,7 +27,7 @@ _COUNTS = sa.select(
 
 
 def count_records(connection: Connection) -> StoreCounts:
-    """Count everything at one moment."""
+    """Count all records in one snapshot."""
     everything, active, suspended, waiting, held, to_show = connection.execute(_COUNTS).one()
     return StoreCounts(
         active=active,

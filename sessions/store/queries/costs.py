@@ -1,4 +1,4 @@
-"""What requests to models used."""
+"""Sums of the usage of model requests."""
 
 import functools
 from typing import Any
@@ -10,7 +10,7 @@ from sqlalchemy.engine import Connection
 from sessions.records import UsageTotals
 from sessions.store.schema import attempts, sessions, turns
 
-# A turn has the key of its session, and by that there is an index.
+# A turn has the key of its session, and sessions have an index on the key.
 _of_key = sa.select(sessions.c.id).where(sessions.c.key == given("key"))
 _FILTERS: dict[str, sa.ColumnElement[bool]] = {
     "turn_id": turns.c.id == given("turn_id"),
@@ -24,7 +24,7 @@ _IS_UNPRICED = attempts.c.cost.is_(None) & (attempts.c.input_tokens + attempts.c
 
 @functools.cache
 def usage_query(filters: frozenset[str]) -> sa.Select[Any]:
-    """Ask for the sums over all requests that fit what these names will be given."""
+    """Return the query for the sums over all requests that match the named filters."""
     numbers = (attempts.c.input_tokens, attempts.c.output_tokens, attempts.c.cached_tokens)
     return (
         sa.select(
@@ -40,7 +40,7 @@ def usage_query(filters: frozenset[str]) -> sa.Select[Any]:
 
 
 def sum_usage(connection: Connection, filters: dict[str, str | int]) -> UsageTotals:
-    """Sum up what was used; `only`: by names of the filters."""
+    """Return the total usage; `filters` maps filter names to values."""
     row = connection.execute(usage_query(frozenset(filters)), filters).one()
     used, made, cached, cost, requests, unpriced = row
     return UsageTotals(

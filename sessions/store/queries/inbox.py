@@ -1,4 +1,4 @@
-"""What was received."""
+"""Queries for received messages, commands and reactions."""
 
 from collections.abc import Collection
 
@@ -47,7 +47,7 @@ _ENTRIES_ABOUT = (
             schema.inbox.c.id == _text,
             schema.inbox.c.turn_id == _text,
             schema.inbox.c.session_id == _text,
-            # all conversations of a room
+            # all conversations in a room
             sa.and_(schema.inbox.c.key > given("inside"), schema.inbox.c.key < given("behind")),
         )
     )
@@ -64,7 +64,7 @@ _OPEN_ENTRIES_ABOUT = _ENTRIES_ABOUT.where(
     )
 )
 MAX_OPEN_ENTRIES = 100
-"""What waits is told of however much came after it, up to this number."""
+"""Number of open entries that are listed even if many newer entries match."""
 _NEWEST = (
     sa.select(*ENTRY_COLUMNS)
     .where(
@@ -89,73 +89,73 @@ _CORRECTIONS = (
 
 
 def waiting_entries(connection: Connection, key: str) -> tuple[InboxEntry, ...]:
-    """List what waits to be answered in a conversation."""
+    """Return the waiting messages of a conversation."""
     return tuple(map(read_entry, connection.execute(_WAITING, {"key": key})))
 
 
 def count_held(connection: Connection, session_id: str) -> int:
-    """Count what a suspended session keeps."""
+    """Count the messages held with a suspended session."""
     return connection.scalar(_COUNT_HELD, {"session": session_id}) or 0
 
 
 def messages_of_chat(
     connection: Connection, address: str, after: int, limit: int
 ) -> tuple[InboxEntry, ...]:
-    """List what was said in a chat after a number, the first of it; after 0, the newest."""
+    """Return the first messages of a chat after a number; after 0, the newest."""
     found = {"address": address, "after": after, "limit": limit}
     return tuple(map(read_entry, connection.execute(_MESSAGES_OF_CHAT[after == 0], found)))
 
 
 def message_seqs(connection: Connection, address: str, after: int, limit: int) -> tuple[int, ...]:
-    """List the numbers of what `said` gives, without a look at the texts."""
+    """Return the numbers that `messages_of_chat` would find, without reading the content."""
     found = {"address": address, "after": after, "limit": limit}
     return tuple(connection.scalars(_MESSAGE_SEQS[after == 0], found))
 
 
 def entry_at(connection: Connection, seq: int) -> tuple[InboxEntry, ...]:
-    """Read what has this number."""
+    """Return the entry with this number, if there is one."""
     return tuple(map(read_entry, connection.execute(_ENTRY_AT, {"seq": seq})))
 
 
 def entries_about(connection: Connection, text: str, limit: int) -> tuple[InboxEntry, ...]:
-    """List what was received lately by a key, an address or an id, and all of it that is open."""
+    """Return recent entries that match a key, an address or an id, and all open ones."""
     found = {"text": text, "inside": f"{text}:", "behind": f"{text};"}
-    lately = connection.execute(_ENTRIES_ABOUT, found | {"limit": limit})
-    rows = {entry.seq: entry for entry in map(read_entry, lately)}
+    recent = connection.execute(_ENTRIES_ABOUT, found | {"limit": limit})
+    rows = {entry.seq: entry for entry in map(read_entry, recent)}
     if len(rows) == limit:
-        still = connection.execute(_OPEN_ENTRIES_ABOUT, found | {"limit": MAX_OPEN_ENTRIES})
-        rows |= {entry.seq: entry for entry in map(read_entry, still)}
+        still_open = connection.execute(_OPEN_ENTRIES_ABOUT, found | {"limit": MAX_OPEN_ENTRIES})
+        rows |= {entry.seq: entry for entry in map(read_entry, still_open)}
     return tuple(rows[seq] for seq in sorted(rows, reverse=True))
 
 
 def waiting_keys(connection: Connection) -> tuple[str, ...]:
-    """List the conversations in which something waits to be answered."""
+    """Return the keys of conversations with waiting messages."""
     return tuple(connection.scalars(_WAITING_KEYS))
 
 
 def pending_commands(connection: Connection) -> tuple[InboxEntry, ...]:
-    """List what waits to be carried out."""
+    """Return the commands that have not run yet."""
     return tuple(map(read_entry, connection.execute(_COMMANDS)))
 
 
 def held_entries(connection: Connection, session_id: str) -> tuple[InboxEntry, ...]:
-    """List what a suspended session keeps."""
+    """Return the messages held with a suspended session."""
     return tuple(map(read_entry, connection.execute(_HELD, {"session": session_id})))
 
 
 def entries_of_turn(connection: Connection, turn_id: str) -> tuple[InboxEntry, ...]:
-    """List what a turn answers."""
+    """Return the entries that a turn answers."""
     return tuple(map(read_entry, connection.execute(_TURN_INBOX, {"turn": turn_id})))
 
 
 def find_entry(connection: Connection, source: str, event: str) -> InboxEntry | None:
-    """Find something received."""
+    """Return an entry by the two fields that a redelivery repeats."""
     row = connection.execute(_ENTRY_BY_EVENT, {"source": source, "event": event}).first()
     return read_entry(row) if row else None
 
 
 def find_entry_by_id(connection: Connection, id_: str) -> InboxEntry | None:
-    """Find something received by its id here."""
+    """Return an entry by id."""
     row = connection.execute(_ENTRY_BY_ID, {"entry": id_}).first()
     return read_entry(row) if row else None
 
@@ -163,7 +163,7 @@ def find_entry_by_id(connection: Connection, id_: str) -> InboxEntry | None:
 def newest_entries(
     connection: Connection, platform: str, limit: int, *, ignored_only: bool
 ) -> tuple[InboxEntry, ...]:
-    """List what came from a platform last; `ignored`: only what was."""
+    """Return the newest entries of a platform; optionally only ignored ones."""
     found = {"plain": f"{platform}:", "of_account": f"{platform}@", "every": not ignored_only}
     return tuple(map(read_entry, connection.execute(_NEWEST, found | {"limit": limit})))
 
@@ -171,7 +171,7 @@ def newest_entries(
 def find_corrections(
     connection: Connection, entry: InboxEntry, decisions: Collection[str], limit: int
 ) -> tuple[InboxEntry, ...]:
-    """List what came from the same source later and was decided so, the newest first."""
+    """Return later entries of the same source with one of these decisions, newest first."""
     found = {"source": entry.source, "after": entry.seq, "limit": limit}
     rows = connection.execute(_CORRECTIONS, found | {"decisions": list(decisions)})
     return tuple(map(read_entry, rows))

@@ -1,4 +1,4 @@
-"""What is to be shown."""
+"""Queries for items to be shown."""
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam as given
@@ -17,7 +17,7 @@ _ITEMS_OF_TURN = _ITEMS.where(
     schema.outbox.c.seq > given("after"), schema.outbox.c.turn_id == given("turn")
 )
 _ITEM_BY_ID = sa.select(*ITEM_COLUMNS).where(schema.outbox.c.id == given("item"))
-# Names that `gateway` makes of what something answers: the answer itself, its notices.
+# Ids that `gateway` derives from the answered message: answer and notices.
 _ITEMS_BY_ORIGIN = _ITEMS.where(
     sa.or_(
         schema.outbox.c.id.in_([given("answer"), given("aside")]),
@@ -35,24 +35,24 @@ _ITEM_AT = sa.select(*ITEM_COLUMNS).where(schema.outbox.c.seq == given("seq"))
 
 
 def undelivered_items(connection: Connection) -> tuple[OutboxItem, ...]:
-    """List what is not delivered yet, in the order in which it was put."""
+    """Return the undelivered items, in order of creation."""
     return tuple(map(read_item, connection.execute(_OPEN_ITEMS)))
 
 
 def items_of_turn(connection: Connection, turn_id: str, after: int) -> tuple[OutboxItem, ...]:
-    """List what a turn wants to be shown; `after`: the number of what it answers."""
+    """Return the items of a turn after the number of the answered entry."""
     found = {"turn": turn_id, "after": after}
     return tuple(map(read_item, connection.execute(_ITEMS_OF_TURN, found)))
 
 
 def find_item(connection: Connection, id_: str) -> OutboxItem | None:
-    """Find an item."""
+    """Return an item by id."""
     row = connection.execute(_ITEM_BY_ID, {"item": id_}).first()
     return read_item(row) if row else None
 
 
 def items_answering(connection: Connection, origin: str) -> tuple[OutboxItem, ...]:
-    """List what is named after something received, see `sessions.values.ids.stable_id`."""
+    """Return the items whose ids are derived from an inbox entry, see `stable_id`."""
     found = {
         "answer": f"a_{origin}",
         "aside": f"b_{origin}",
@@ -65,17 +65,17 @@ def items_answering(connection: Connection, origin: str) -> tuple[OutboxItem, ..
 def items_of_chat(
     connection: Connection, address: str, after: int, limit: int
 ) -> tuple[OutboxItem, ...]:
-    """List what a chat shows after a number, the first of it; after 0, the newest."""
+    """Return the first items of a chat after a number; after 0, the newest."""
     found = {"address": address, "after": after, "limit": limit}
     return tuple(map(read_item, connection.execute(_ITEMS_OF_CHAT[after == 0], found)))
 
 
 def item_seqs(connection: Connection, address: str, after: int, limit: int) -> tuple[int, ...]:
-    """List the numbers of what `shown` gives, without a look at the texts."""
+    """Return the numbers that `items_of_chat` would find, without reading the content."""
     found = {"address": address, "after": after, "limit": limit}
     return tuple(connection.scalars(_ITEM_SEQS[after == 0], found))
 
 
 def item_at(connection: Connection, seq: int) -> tuple[OutboxItem, ...]:
-    """Read what has this number."""
+    """Return the item with this number, if there is one."""
     return tuple(map(read_item, connection.execute(_ITEM_AT, {"seq": seq})))

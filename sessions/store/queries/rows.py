@@ -1,4 +1,4 @@
-"""How rows become records."""
+"""Conversion of rows into records."""
 
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,12 +38,12 @@ _ITEM_STATES = {state.value: state for state in ItemState}
 R = TypeVar("R", bound=msgspec.Struct)
 
 NO_LIMIT = 2**62
-"""A limit that limits nothing; then one statement serves both."""
+"""A limit without effect, so that one statement serves both cases."""
 LIMIT = given("limit", type_=sa.BigInteger())
 
 
 def _columns(table: sa.Table, record: type[msgspec.Struct]) -> list[sa.Column[Any]]:
-    """The columns of a record, in the order of its fields."""
+    """Return the columns of a record, in field order."""
     return [table.c[name] for name in record.__struct_fields__]
 
 
@@ -59,7 +59,7 @@ ITEM_COLUMNS = _columns(schema.outbox, OutboxItem)
 def _record_reader(
     record: type[R], states: Mapping[str, enum.StrEnum]
 ) -> Callable[[Sequence[Any]], R]:
-    """Return a function that makes a record with a `state` from a row of the record's columns."""
+    """Return a function that makes a record from a row, converting `state`."""
     names = record.__struct_fields__
 
     def read(row: Sequence[Any]) -> R:
@@ -71,7 +71,7 @@ def _record_reader(
 
 
 def read_session(row: Sequence[Any]) -> Session:
-    """Make a session of a row."""
+    """Convert a row into a session."""
     id_, key, address, state, reason, title, count, created_at, updated_at = row
     return Session(
         id=id_,
@@ -95,6 +95,6 @@ read_item = _record_reader(OutboxItem, _ITEM_STATES)
 def forward_and_newest(
     columns: Iterable[sa.Column[Any]], where: Iterable[Any], seq: sa.Column[int]
 ) -> tuple[sa.Select[Any], sa.Select[Any]]:
-    """Write a question for the first rows after a number, and one for the newest rows."""
+    """Return a query for the first rows after a number, and one for the newest rows."""
     found = sa.select(*columns).where(*where, seq > given("after")).limit(LIMIT)
     return found.order_by(seq), found.order_by(seq.desc())

@@ -1,4 +1,4 @@
-"""Sessions and their history."""
+"""Queries for sessions and their history."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -64,25 +64,28 @@ _CHATS = (
 
 
 def find_session(connection: Connection, id_: str) -> Session | None:
-    """Find a session."""
+    """Return a session by id."""
     row = connection.execute(_SESSION_BY_ID, {"session": id_}).first()
     return read_session(row) if row else None
 
 
 def find_by_prefix(connection: Connection, prefix: str, key: str | None) -> tuple[Session, ...]:
-    """Find a session by its id, or those whose ids begin so; two are too many already."""
+    """Return the session with this id, or those whose ids begin with it.
+
+    At most two without a key.
+    """
     exact = find_session(connection, prefix)
     if exact:
         return (exact,) if key in {None, exact.key} else ()
     bounds = {"start": prefix, "end": f"{prefix}\U0010ffff", "limit": NO_LIMIT if key else 2}
     found = tuple(map(read_session, connection.execute(_SESSIONS_BY_PREFIX, bounds)))
-    return tuple(each for each in found if key in {None, each.key})
+    return tuple(session for session in found if key in {None, session.key})
 
 
 def list_sessions(
     connection: Connection, key: str | None, platform: str | None, limit: int | None
 ) -> tuple[Session, ...]:
-    """List sessions, the newest first."""
+    """Return sessions, newest first."""
     most: dict[str, Any] = {"limit": NO_LIMIT if limit is None else limit}
     if key is not None:
         found = connection.execute(_SESSIONS_OF_KEY, most | {"key": key})
@@ -108,19 +111,19 @@ def _platform_bounds(name: str) -> dict[str, str]:
 def list_chats(
     connection: Connection, platform: str, limit: int
 ) -> tuple[tuple[str, str | None, int], ...]:
-    """List the chats of a platform, the last used first: address, title, when."""
+    """Return (address, title, last use) of a platform's chats, the last used first."""
     found = connection.execute(_CHATS, {"limit": limit, **_platform_bounds(platform)})
     return tuple((address, title, updated_at) for address, title, updated_at in found)
 
 
 def active_session(connection: Connection, key: str) -> Session | None:
-    """Find the active session of a conversation."""
+    """Return the active session of a conversation."""
     row = connection.execute(_ACTIVE, {"key": key}).first()
     return read_session(row) if row else None
 
 
 def last_suspended_session(connection: Connection, key: str) -> Session | None:
-    """Find the session of a conversation that was suspended last."""
+    """Return the session of a conversation that was suspended last."""
     row = connection.execute(_SUSPENDED, {"key": key}).first()
     return read_session(row) if row else None
 
@@ -161,15 +164,15 @@ _BEHIND_SUMMARY = (
     )
     .order_by(schema.messages.c.id)
 )
-# SQLite joins them in a fraction of the time in which a thousand rows become a thousand objects. It
-# keeps the order of what an aggregate is made of; PostgreSQL does not promise that, and hands out
-# rows more quickly.
+# SQLite joins a thousand rows in a fraction of the time needed to turn them into a thousand
+# objects, and keeps their order inside an aggregate. PostgreSQL does not promise that order, and
+# returns rows faster.
 _BEHIND_SUMMARY_AS_JSON = sa.select(sa.func.group_concat(_BEHIND_SUMMARY.subquery().c.body, ","))
 _decoder = msgspec.json.Decoder(tuple[Message, ...])
 
 
 def read_history(connection: Connection, session_id: str, limit: int | None) -> tuple[Message, ...]:
-    """Read the newest rows of a session's history, in order."""
+    """Return the newest rows of a session's history, in order."""
     most = NO_LIMIT if limit is None else limit
     rows = connection.scalars(_HISTORY, {"session": session_id, "limit": most}).all()
     return _decode(reversed(rows))
@@ -178,19 +181,19 @@ def read_history(connection: Connection, session_id: str, limit: int | None) -> 
 def read_history_up_to(
     connection: Connection, session_id: str, turn_id: str
 ) -> tuple[Message, ...]:
-    """Read a session's history as it stood at the end of a turn, in order."""
+    """Return a session's history up to the end of a turn, in order."""
     rows = connection.scalars(_UP_TO_TURN, {"session": session_id, "turn": turn_id})
     return _decode(rows.all())
 
 
 def read_context(connection: Connection, session_id: str) -> tuple[str, tuple[Message, ...]]:
-    """Read what a model is to see: the summary of the oldest rows, and the rows behind it."""
+    """Return the summary of the oldest rows and the later rows."""
     summary, mark = connection.execute(_SUMMARY, {"session": session_id}).first() or ("", 0)
     found = {"session": session_id, "mark": mark}
     if connection.dialect.name == "sqlite":
         return summary, _decode((connection.scalar(_BEHIND_SUMMARY_AS_JSON, found) or "",))
     rows = connection.scalars(_BEHIND_SUMMARY, found)
-    return summary, _decode(rows.all())  # all at once: one by one takes three times as long
+    return summary, _decode(rows.all())  # fetching one by one takes three times as long
 
 
 def _decode(rows: Iterable[str]) -> tuple[Message, ...]:

@@ -1,4 +1,4 @@
-"""Answers that take several questions."""
+"""Queries that combine several kinds of records."""
 
 from collections.abc import Collection
 
@@ -17,11 +17,11 @@ from sessions.store.queries import approvals, inbox, outbox, sessions, turns
 from sessions.values.ids import stable_id
 
 _MAX_CORRECTIONS = 100
-"""As many later edits and deletions in a chat are looked through for those of one message."""
+"""Number of later edits and deletions in a chat that are searched for those of one message."""
 
 
 def read_conversation(connection: Connection, key: str) -> ConversationSnapshot:
-    """Gather what the owner of a conversation must know."""
+    """Return everything an actor needs to load a conversation."""
     waiting = inbox.waiting_entries(connection, key)
     newest = next(iter(sessions.list_sessions(connection, key, None, 1)), None)
     if newest is None:
@@ -45,7 +45,7 @@ def read_conversation(connection: Connection, key: str) -> ConversationSnapshot:
 def read_timeline(
     connection: Connection, address: str, after: int, limit: int
 ) -> tuple[InboxEntry | OutboxItem, ...]:
-    """Read what a chat shows: the first rows after a number, or the newest, in order."""
+    """Return the first rows of a chat after a number, or the newest, in order."""
     rows: list[InboxEntry | OutboxItem] = [
         *inbox.messages_of_chat(connection, address, after, limit),
         *outbox.items_of_chat(connection, address, after, limit),
@@ -55,7 +55,7 @@ def read_timeline(
 
 
 def timeline_seqs(connection: Connection, address: str, after: int, limit: int) -> tuple[int, ...]:
-    """List the numbers of what `timeline` gives, in order."""
+    """Return the numbers of the rows that `read_timeline` would return, in order."""
     found = sorted(
         (
             *inbox.message_seqs(connection, address, after, limit),
@@ -66,12 +66,12 @@ def timeline_seqs(connection: Connection, address: str, after: int, limit: int) 
 
 
 def rows_at(connection: Connection, seq: int) -> tuple[InboxEntry | OutboxItem, ...]:
-    """Read what has this number."""
+    """Return the row with this number, if there is one."""
     return (*inbox.entry_at(connection, seq), *outbox.item_at(connection, seq))
 
 
 def find_traces(connection: Connection, text: str, limit: int) -> tuple[MessageTrace, ...]:
-    """Find what was received lately by a key, an address or an id, with what came of it."""
+    """Return recent entries that match a key, an address or an id, with turns and items."""
     found = inbox.entries_about(connection, text, limit)
     if not found and (item := outbox.find_item(connection, text)) and item.turn_id:
         found = inbox.entries_about(connection, item.turn_id, limit)
@@ -91,7 +91,7 @@ def _trace(connection: Connection, entry: InboxEntry) -> MessageTrace:
 def entry_context(
     connection: Connection, entry: InboxEntry, decisions: Collection[str]
 ) -> EntryContext:
-    """Find what something received may wait for; `corrected`: decisions on edits and deletions."""
+    """Return why an entry may be waiting; `decisions`: decisions on edits and deletions."""
     running = next(iter(turns.running_turns_of(connection, entry.key)), None)
     turn_id = entry.turn_id or (running.id if running else "")
     waiting = inbox.waiting_entries(connection, entry.key)
@@ -100,7 +100,7 @@ def entry_context(
         session=sessions.find_session(connection, entry.session_id) if entry.session_id else None,
         attempt=turns.last_attempt(connection, turn_id),
         runs=tuple(run for run in turns.tool_runs(connection, turn_id) if run.finished_at is None),
-        questions=tuple(each for each in asked if each.turn_id == turn_id),
+        questions=tuple(approval for approval in asked if approval.turn_id == turn_id),
         running=running,
         ahead=sum(other.seq < entry.seq for other in waiting),
         together=len(inbox.entries_of_turn(connection, entry.turn_id)) if entry.turn_id else 1,

@@ -1,4 +1,4 @@
-"""Turns and the tools they ran."""
+"""Queries for turns, attempts and tool runs."""
 
 from collections.abc import Collection
 
@@ -51,40 +51,40 @@ _RUNS_OF_CALL = (
 
 
 def find_turn(connection: Connection, id_: str) -> Turn | None:
-    """Find a turn."""
+    """Return a turn by id."""
     row = connection.execute(_TURN_BY_ID, {"turn": id_}).first()
     return read_turn(row) if row else None
 
 
 def turns_of_session(connection: Connection, session_id: str) -> tuple[Turn, ...]:
-    """List the turns of a session, the oldest first, also those taken back."""
+    """Return the turns of a session, oldest first, including retracted ones."""
     return tuple(map(read_turn, connection.execute(_TURNS, {"session": session_id})))
 
 
 def last_turn(connection: Connection, session_id: str) -> Turn | None:
-    """Find the newest turn of a session that was not taken back."""
+    """Return the newest turn of a session that was not retracted."""
     row = connection.execute(_LAST_TURN, {"session": session_id}).first()
     return read_turn(row) if row else None
 
 
 def running_turns_of(connection: Connection, key: str) -> tuple[Turn, ...]:
-    """List those of a conversation; it should be one at most."""
+    """Return the running turns of a conversation; there should be one at most."""
     return tuple(map(read_turn, connection.execute(_RUNNING_OF_KEY, {"key": key})))
 
 
 def running_turns(connection: Connection) -> tuple[Turn, ...]:
-    """List the turns that are under way, or were when the process died."""
+    """Return the running turns, including those that were running when the process died."""
     return tuple(map(read_turn, connection.execute(_RUNNING)))
 
 
 def last_attempt(connection: Connection, turn_id: str) -> Attempt | None:
-    """Find the newest request of a turn."""
+    """Return the newest attempt of a turn."""
     row = connection.execute(_LAST_ATTEMPT, {"turn": turn_id}).mappings().first()
     return Attempt(**row) if row else None
 
 
 def tool_runs(connection: Connection, turn_id: str) -> tuple[ToolRun, ...]:
-    """List the tools a turn has started."""
+    """Return the tool runs of a turn in order of their start."""
     rows = connection.execute(_TOOL_RUNS, {"turn": turn_id}).mappings()
     return tuple(ToolRun(**row) for row in rows)
 
@@ -92,7 +92,7 @@ def tool_runs(connection: Connection, turn_id: str) -> tuple[ToolRun, ...]:
 def tool_runs_of_calls(
     connection: Connection, session_id: str, calls: Collection[str]
 ) -> tuple[ToolRun, ...]:
-    """List what was started of these calls, whichever turns of the session did."""
+    """Return the tool runs of these calls, from any turn of the session."""
     found = [
         ToolRun(**row)
         for call in calls

@@ -1,4 +1,4 @@
-"""Small values."""
+"""Queries for small values."""
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam as given
@@ -15,12 +15,12 @@ _VALUES = sa.select(schema.shelves.c.name, schema.shelves.c.value).where(
 
 
 def read_value(connection: Connection, shelf: str, name: str) -> str | None:
-    """Read a value."""
+    """Return a value."""
     found: str | None = connection.scalar(_VALUE, {"shelf": shelf, "name": name})
     return found
 
 
 def read_values(connection: Connection, shelf: str) -> dict[str, str]:
-    """Read all values of a shelf."""
+    """Return all values of a shelf."""
     found = connection.execute(_VALUES, {"shelf": shelf})
-    return {name: value for name, value in found}  # noqa: C416 - rows are not quite pairs
+    return {name: value for name, value in found}  # noqa: C416 - rows are not plain pairs

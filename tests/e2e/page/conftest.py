@@ -1,4 +1,4 @@
-"""A browser, something that serves the page, and a visitor who is signed in."""
+"""A browser, a server of the page, and a signed-in visitor."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
-from tests.e2e.page.hands import Complaints, opened
+from tests.e2e.page.actions import BrowserProblems, opened
 from tests.e2e.stage import Place, Stage, staged
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -43,15 +43,15 @@ async def stage() -> AsyncIterator[Stage]:
 
 @pytest.fixture
 def place(stage: Stage) -> Place:
-    """What serves the page; a whole daemon can stand here as well."""
+    """The server of the page: the adapter alone, or a whole daemon."""
     return stage
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def context(browser: Browser, place: Place) -> AsyncIterator[BrowserContext]:
-    """A browser that is signed in, and that finds nothing wrong with the page."""
+    """A signed-in browser context; fails the test if the browser reports a problem."""
     context = await browser.new_context(viewport={"width": 1100, "height": 760}, locale="en-GB")
-    complaints = Complaints(context, place.url)
+    complaints = BrowserProblems(context, place.url)
     await context.request.get(await place.link())
     yield context
     await context.close()

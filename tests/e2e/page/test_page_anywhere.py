@@ -1,4 +1,4 @@
-"""What holds for every Holdfast: the stage of these tests, and a daemon with its demo model."""
+"""Behaviour of the page that needs only the demo model: on the stage and on a whole daemon."""
 
 import asyncio
 import os
@@ -12,14 +12,14 @@ import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
 from tests.e2e.daemon import Daemon
-from tests.e2e.page.hands import opened, ready, rows, send
+from tests.e2e.page.actions import opened, ready, rows, send
 from tests.e2e.stage import Place, staged
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 class DaemonPlace:
-    """A whole daemon as a place."""
+    """A whole daemon as the server of the page."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
@@ -33,7 +33,7 @@ class DaemonPlace:
         asked = await asyncio.create_subprocess_exec(
             Path(sys.executable).with_name("holdfast"),
             "link",
-            env={**os.environ, "HOLDFAST_HOME": home},  # noqa: TID251 - handed on, not read
+            env={**os.environ, "HOLDFAST_HOME": home},  # noqa: TID251 - passed on to the program
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
         )
@@ -58,7 +58,7 @@ async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             yield DaemonPlace(daemon)
 
 
-async def test_a_stranger_is_told_how_to_come_in_and_a_link_lets_in(
+async def test_a_stranger_sees_instructions_and_a_link_signs_in(
     browser: Browser, place: Place
 ) -> None:
     async with await browser.new_context() as context:
@@ -72,16 +72,18 @@ async def test_a_stranger_is_told_how_to_come_in_and_a_link_lets_in(
         assert "/enter/" not in page.url
 
 
-async def test_a_used_link_says_so(browser: Browser, context: BrowserContext, place: Place) -> None:
+async def test_a_used_link_explains_itself(
+    browser: Browser, context: BrowserContext, place: Place
+) -> None:
     link = await place.link()
     await (await context.new_page()).goto(link)
     async with await browser.new_context() as stranger:
         late = await stranger.new_page()
         await late.goto(link)
-        await expect(late.get_by_role("heading")).to_have_text("This link does not work any more")
+        await expect(late.get_by_role("heading")).to_have_text("This link no longer works")
 
 
-async def test_who_signs_out_is_outside(page: Page) -> None:
+async def test_signing_out_shows_the_instructions(page: Page) -> None:
     await page.get_by_role("button", name="Sign out").click()
     await expect(page.locator("code")).to_have_text("holdfast link")
 
@@ -96,7 +98,7 @@ async def test_a_message_is_answered_once(page: Page) -> None:
     await expect(rows(page, "user")).to_contain_text(["hello there"])
 
 
-async def test_history_and_the_sign_in_survive_a_restart(place: Place, page: Page) -> None:
+async def test_history_and_sign_in_survive_a_restart(place: Place, page: Page) -> None:
     await send(page, "before the restart")
     await expect(rows(page, "answer")).to_have_count(1, timeout=15_000)
     await place.restart()
@@ -119,7 +121,7 @@ async def test_two_tabs_show_the_same(context: BrowserContext, page: Page) -> No
         await expect(rows(tab)).to_have_count(4)
 
 
-async def test_conversations_are_listed_opened_and_linked_to(
+async def test_conversations_can_be_listed_opened_and_linked(
     context: BrowserContext, page: Page
 ) -> None:
     await send(page, "about apples")
@@ -142,7 +144,7 @@ async def test_conversations_are_listed_opened_and_linked_to(
     await expect(rows(other, "user")).to_contain_text(["apples"])
 
 
-async def test_words_not_yet_sent_wait_in_their_conversation(page: Page) -> None:
+async def test_unsent_text_stays_with_its_conversation(page: Page) -> None:
     box = page.get_by_label("Message", exact=True)
     await box.fill("half a thought")
     await page.get_by_role("link", name="New conversation").click()

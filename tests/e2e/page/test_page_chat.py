@@ -1,4 +1,4 @@
-"""Talking through the page, with an agent that does as the message says (see stage.py)."""
+"""Chatting on the page, with an agent scripted by the message (see stage.py)."""
 
 import asyncio
 
@@ -6,13 +6,13 @@ import pytest
 from playwright.async_api import Page, Route, expect
 
 from platforms.core.contract import Address, Button, Draft
-from tests.e2e.page.hands import chat_of, rows, send, words
+from tests.e2e.page.actions import chat_of, rows, send, words
 from tests.e2e.stage import Stage
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def test_an_answer_grows_before_ones_eyes(stage: Stage, page: Page) -> None:
+async def test_an_answer_grows_visibly(stage: Stage, page: Page) -> None:
     await send(page, "half The first words of it, and then the **second** part")
     draft = page.locator("#live .row.draft")
     await expect(draft).to_contain_text("The first words")
@@ -24,7 +24,7 @@ async def test_an_answer_grows_before_ones_eyes(stage: Stage, page: Page) -> Non
     await expect(answer).to_contain_text("and then the second part")
     await expect(answer.locator("strong")).to_have_text("second")
     await expect(draft).to_have_count(0)
-    # The draft became the answer: nothing vanished and came again in between.
+    # The draft turned into the answer; nothing disappeared in between.
     assert await answer.evaluate("(node) => node.mark") == "the same element"
     await expect(page.locator("#announce")).to_contain_text("and then the")
     await expect(page).to_have_title(
@@ -32,7 +32,9 @@ async def test_an_answer_grows_before_ones_eyes(stage: Stage, page: Page) -> Non
     )
 
 
-async def test_a_reload_in_the_middle_loses_and_doubles_nothing(stage: Stage, page: Page) -> None:
+async def test_a_reload_during_an_answer_loses_and_duplicates_nothing(
+    stage: Stage, page: Page
+) -> None:
     await send(page, "half one two three four five six seven eight")
     await expect(page.locator("#live .row")).to_contain_text("one two")
     await page.reload()
@@ -43,7 +45,9 @@ async def test_a_reload_in_the_middle_loses_and_doubles_nothing(stage: Stage, pa
     await expect(page.locator("#live .row")).to_have_count(0)
 
 
-async def test_a_restart_in_the_middle_loses_and_doubles_nothing(stage: Stage, page: Page) -> None:
+async def test_a_restart_during_an_answer_loses_and_duplicates_nothing(
+    stage: Stage, page: Page
+) -> None:
     await send(page, "half one two three four five six seven eight")
     await expect(page.locator("#live .row")).to_contain_text("one two")
     await stage.stop()
@@ -67,7 +71,7 @@ async def test_a_message_whose_receipt_was_lost_is_stored_once(stage: Stage, pag
     async def lose_first(route: Route) -> None:
         tries.append(route.request.post_data or "")
         if len(tries) == 1:
-            await route.fetch()  # it arrives, but the page never hears of it
+            await route.fetch()  # the request arrives, but the page gets no response
             await route.abort()
         else:
             await route.continue_()
@@ -87,14 +91,12 @@ async def test_a_message_whose_receipt_was_lost_is_stored_once(stage: Stage, pag
     await expect(words(page, "answer")).to_have_text(["only once"])
 
 
-async def test_what_could_not_be_stored_stays_and_can_be_sent_again(
-    stage: Stage, page: Page
-) -> None:
+async def test_a_message_that_was_not_stored_can_be_sent_again(stage: Stage, page: Page) -> None:
     stage.broken = True
     await send(page, "say important words")
     unsent = page.locator("#unsent .row")
     await expect(unsent).to_contain_text("could not be stored just now")
-    await page.reload()  # even now nothing is forgotten
+    await page.reload()  # the message survives a reload, too
     await expect(unsent).to_contain_text("important words")
     await expect(unsent).to_contain_text("could not be stored just now")
     stage.broken = False
@@ -105,7 +107,7 @@ async def test_what_could_not_be_stored_stays_and_can_be_sent_again(
     assert await page.evaluate(kept) == []
 
 
-async def test_a_message_that_is_too_long_says_so_and_can_be_given_up(page: Page) -> None:
+async def test_a_message_that_is_too_long_can_be_discarded(page: Page) -> None:
     await send(page, "too long " * 120_000)
     unsent = page.locator("#unsent .row")
     await expect(unsent).to_contain_text("too long")
@@ -113,7 +115,7 @@ async def test_a_message_that_is_too_long_says_so_and_can_be_given_up(page: Page
     await expect(unsent).to_have_count(0)
 
 
-async def test_what_stands_behind_a_message_on_its_way_is_no_failure(page: Page) -> None:
+async def test_a_message_behind_a_slow_one_is_not_shown_as_failed(page: Page) -> None:
     taken = asyncio.Event()
 
     async def slowly(route: Route) -> None:
@@ -130,7 +132,7 @@ async def test_what_stands_behind_a_message_on_its_way_is_no_failure(page: Page)
     await expect(unsent).to_have_count(0)
 
 
-async def test_every_message_that_could_not_be_sent_says_why(page: Page) -> None:
+async def test_every_unsent_message_shows_a_reason(page: Page) -> None:
     await page.route("**/messages", lambda route: route.abort())
     await send(page, "say one")
     await send(page, "say two")
@@ -141,7 +143,7 @@ async def test_every_message_that_could_not_be_sent_says_why(page: Page) -> None
     await expect(words(page, "answer")).to_have_text(["one", "two"])
 
 
-async def test_a_status_without_words_goes_away_at_once(stage: Stage, page: Page) -> None:
+async def test_a_status_without_text_disappears_at_once(stage: Stage, page: Page) -> None:
     await send(page, "say one")
     await expect(rows(page, "answer")).to_have_count(1)
     await page.clock.install(time="2030-01-01T00:00:00Z")
@@ -151,10 +153,10 @@ async def test_a_status_without_words_goes_away_at_once(stage: Stage, page: Page
     await page.clock.run_for(200)
     await expect(page.locator("#live .status")).to_have_text("⏳ no output")
     await stage.adapter.deliver(Draft("op", place, draft="i_2", text="", status=""))
-    await expect(page.locator("#live .row")).to_have_count(0)  # and no time has gone by
+    await expect(page.locator("#live .row")).to_have_count(0)  # immediately
 
 
-async def test_thoughts_without_an_answer_are_folded_up_and_not_read_out(
+async def test_thoughts_without_an_answer_are_folded_and_not_announced(
     stage: Stage, page: Page
 ) -> None:
     await send(page, "say one")
@@ -191,12 +193,12 @@ async def test_edits_and_deletions_are_shown(stage: Stage, page: Page) -> None:
     await expect(rows(page)).to_have_count(0)
 
 
-async def test_states_of_messages_are_told(stage: Stage, page: Page) -> None:
+async def test_states_of_messages_are_shown(stage: Stage, page: Page) -> None:
     await send(page, "hang")
     await send(page, "say waiting")
     await expect(rows(page, "user").last).to_contain_text("Waiting for its turn")
     waiting = stage.archive.of(chat_of(page))[-1]
-    for state, sentence in (("held", "Kept with the stopped"), ("refused", "Not taken")):
+    for state, sentence in (("held", "Kept with the stopped"), ("refused", "Not accepted")):
         stage.archive.change(chat_of(page), waiting.id, state=state)
         stage.adapter._hub.on_user_message(chat_of(page))
         await expect(rows(page, "user").last).to_contain_text(sentence)
@@ -214,9 +216,7 @@ async def test_the_stop_button_ends_an_answer(page: Page) -> None:
     await expect(words(page, "user")).to_have_text(["hang", "/stop"])
 
 
-async def test_an_answer_on_the_side_does_not_hide_the_one_that_is_awaited(
-    stage: Stage, page: Page
-) -> None:
+async def test_a_side_answer_does_not_hide_the_pending_one(stage: Stage, page: Page) -> None:
     await send(page, "hang")
     await expect(page.locator("#thinking")).to_be_visible()
     await stage.post(chat_of(page), "💬 by the way")
@@ -226,14 +226,14 @@ async def test_an_answer_on_the_side_does_not_hide_the_one_that_is_awaited(
     await expect(page.get_by_role("button", name="Stop the answer")).to_be_visible()
 
 
-async def test_the_draft_of_a_stopped_answer_goes_away(page: Page) -> None:
+async def test_the_draft_of_a_stopped_answer_disappears(page: Page) -> None:
     await send(page, "half this will never be finished, whatever happens")
     await expect(page.locator("#live .row")).to_be_visible()
     await page.get_by_role("button", name="Stop the answer").click()
     await expect(page.locator("#live .row")).to_have_count(0)
 
 
-async def test_only_the_last_answer_can_be_tried_again(page: Page) -> None:
+async def test_only_the_last_answer_can_be_retried(page: Page) -> None:
     await send(page, "say one")
     await expect(rows(page, "answer")).to_have_count(1)
     await send(page, "say two")
@@ -244,14 +244,14 @@ async def test_only_the_last_answer_can_be_tried_again(page: Page) -> None:
     await expect(words(page, "user")).to_have_text(["say one", "say two", "/retry"])
 
 
-async def test_buttons_of_a_notice_are_pressed_once(page: Page) -> None:
+async def test_notice_buttons_can_be_pressed_once(page: Page) -> None:
     await send(page, "notice I was restarted.")
     await page.get_by_role("button", name="Continue").click()
     await expect(rows(page, "notice")).to_contain_text(["restarted", "You pressed /resume."])
     await expect(page.get_by_role("button", name="Start over")).to_be_disabled()
 
 
-async def test_a_question_that_nothing_waits_for_holds_nothing_up(stage: Stage, page: Page) -> None:
+async def test_an_outdated_question_does_not_block_the_page(stage: Stage, page: Page) -> None:
     await send(page, "say one")
     await expect(rows(page, "answer")).to_have_count(1)
     allow = Button("Allow", "approve:p_1")

@@ -1,9 +1,9 @@
-"""What an answer may contain: nothing that is more than words, and all of the words."""
+"""Content of answers: text is never more than text, and all of it is shown."""
 
 import pytest
 from playwright.async_api import BrowserContext, Page, expect
 
-from tests.e2e.page.hands import chat_of, overflow, rows, send, words
+from tests.e2e.page.actions import chat_of, overflow, rows, send, words
 from tests.e2e.stage import Stage
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -55,7 +55,7 @@ ELEMENTS = """() => [...document.querySelectorAll("#log .body *")].map((node) =>
 }))"""
 
 
-async def test_no_words_become_more_than_words(stage: Stage, page: Page) -> None:
+async def test_text_never_becomes_active_content(stage: Stage, page: Page) -> None:
     for attack in ATTACKS:
         await send(page, f"say {attack}")
         await stage.post(chat_of(page), attack, "notice")
@@ -69,7 +69,7 @@ async def test_no_words_become_more_than_words(stage: Stage, page: Page) -> None
         if node["tag"] == "use":
             assert node["href"].startswith("#i-"), node
     assert links
-    # Pressing every link runs nothing either.
+    # Clicking every link runs nothing either.
     await page.evaluate("""() => document.querySelectorAll("#log a").forEach((link) => {
         link.addEventListener("click", (event) => event.preventDefault());
         link.click();
@@ -97,16 +97,16 @@ async def test_code_is_coloured_and_can_be_copied(context: BrowserContext, page:
     assert "```python" in await page.evaluate("navigator.clipboard.readText()")
 
 
-async def test_a_long_message_and_a_long_answer_are_whole(page: Page) -> None:
+async def test_long_messages_and_answers_are_shown_completely(page: Page) -> None:
     many = " ".join(f"word{number}" for number in range(6_000))  # about 55 KB
     await send(page, f"say {many}")
     await expect(words(page, "answer")).to_have_text([many])
-    await rows(page, "user").get_by_role("button", name="Show all of it").click()
+    await rows(page, "user").get_by_role("button", name="Show all").click()
     await expect(rows(page, "user").locator(".words")).to_have_text(f"say {many}")
     assert await overflow(page) == 0
 
 
-async def test_a_thousand_rows_can_be_looked_back_on(stage: Stage, page: Page) -> None:
+async def test_a_thousand_older_rows_can_be_loaded(stage: Stage, page: Page) -> None:
     for number in range(1_000):
         stage.archive.put(chat_of(page), f"old{number}", f"**row** `{number}`")
     await page.reload()
@@ -124,7 +124,7 @@ async def test_a_thousand_rows_can_be_looked_back_on(stage: Stage, page: Page) -
     await expect(rows(page, "answer").last).to_be_in_viewport()
 
 
-async def test_right_to_left_words_run_right_to_left(page: Page) -> None:
+async def test_right_to_left_text_is_shown_right_to_left(page: Page) -> None:
     await send(page, "say שלום עולם\n\nand English")
     paragraphs = rows(page, "answer").locator("p")
     await expect(paragraphs).to_have_count(2)

@@ -1,4 +1,4 @@
-"""Attaching files on the page, and getting some."""
+"""Attaching files and receiving files."""
 
 import base64
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 from playwright.async_api import FilePayload, Page, Route, expect
 
 from platforms.core.contract import File, InboundMessage
-from tests.e2e.page.hands import chat_of, rows, send
+from tests.e2e.page.actions import chat_of, rows, send
 from tests.e2e.stage import Stage
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -46,7 +46,7 @@ async def test_chosen_files_go_with_the_next_message(stage: Stage, page: Page) -
     assert path.read_bytes() == b"words"
 
 
-async def test_files_can_be_sent_without_words_and_removed_again(stage: Stage, page: Page) -> None:
+async def test_files_can_be_sent_without_text_and_removed(stage: Stage, page: Page) -> None:
     await expect(page.locator("#send")).to_be_disabled()
     await page.locator("#pick").set_input_files([NOTES, PICTURE])
     await page.get_by_label("Remove dot.png").click()
@@ -59,7 +59,7 @@ async def test_files_can_be_sent_without_words_and_removed_again(stage: Stage, p
     assert len(event.parts) == 1
 
 
-async def test_a_message_waits_for_its_files(stage: Stage, page: Page) -> None:
+async def test_a_message_waits_for_its_uploads(stage: Stage, page: Page) -> None:
     held: list[Route] = []
 
     async def hold(route: Route) -> None:
@@ -76,9 +76,7 @@ async def test_a_message_waits_for_its_files(stage: Stage, page: Page) -> None:
     assert len(said(stage)) == 1
 
 
-async def test_a_file_that_does_not_arrive_is_said_and_the_words_stay(
-    stage: Stage, page: Page
-) -> None:
+async def test_a_failed_upload_is_reported_and_the_text_stays(stage: Stage, page: Page) -> None:
     await page.route("**/files", lambda route: route.abort())
     await page.get_by_label("Message", exact=True).fill("say hello")
     await page.locator("#pick").set_input_files(NOTES)
@@ -89,9 +87,9 @@ async def test_a_file_that_does_not_arrive_is_said_and_the_words_stay(
 
 
 @pytest.mark.parametrize(
-    ("size", "words"), [(0, "is empty"), (15_000_001, "a file may have 15 MB here")]
+    ("size", "words"), [(0, "is empty"), (15_000_001, "a file can have up to 15 MB")]
 )
-async def test_a_file_that_cannot_be_taken_is_refused_at_once(
+async def test_an_unacceptable_file_is_refused_at_once(
     page: Page, tmp_path: Path, size: int, words: str
 ) -> None:
     file = tmp_path / "odd.bin"
@@ -122,7 +120,7 @@ async def test_files_can_be_pasted_and_dropped(page: Page, how: str, name: str) 
     await expect(page.locator("#files .chip:not(.busy)")).to_have_text([name])
 
 
-async def test_what_the_agent_sends_is_shown_or_offered(stage: Stage, page: Page) -> None:
+async def test_files_from_the_agent_are_shown_or_offered(stage: Stage, page: Page) -> None:
     await send(page, "say hello")
     await expect(rows(page, "answer")).to_have_count(1)
     picture, report = stage.folder / "dot.png", stage.folder / "report.html"

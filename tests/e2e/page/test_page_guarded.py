@@ -1,9 +1,9 @@
-"""What a real browser lets happen: nothing foreign runs, and the link leaves no trace."""
+"""Security in a real browser: no foreign code runs, and the sign-in link leaves no trace."""
 
 import pytest
 from playwright.async_api import Browser, BrowserContext, Page, Request, Route, expect
 
-from tests.e2e.page.hands import opened, ready
+from tests.e2e.page.actions import opened, ready
 from tests.e2e.stage import Stage
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
@@ -37,13 +37,11 @@ TRIES = {
 }
 
 
-async def test_what_is_put_into_the_page_on_its_way_does_not_run(
-    browser: Browser, stage: Stage
-) -> None:
+async def test_injected_scripts_do_not_run(browser: Browser, stage: Stage) -> None:
     async with await browser.new_context() as context:
         await context.request.get(await stage.link())
         asked: list[Request] = []
-        context.on("request", lambda request: asked.append(request))  # noqa: PLW0108 - the library wants a function
+        context.on("request", lambda request: asked.append(request))  # noqa: PLW0108 - the library needs a function
         page = await context.new_page()
 
         async def inject(route: Route) -> None:
@@ -60,19 +58,19 @@ async def test_what_is_put_into_the_page_on_its_way_does_not_run(
         assert await page.evaluate("window.hacked") is None
         assert await page.evaluate("document.baseURI") == stage.url
         assert page.url.startswith(stage.url)
-        # What the policy stops is told as a request that failed for its sake.
+        # A request stopped by the policy is reported as a failed request.
         assert [each.url for each in asked if ":9/" in each.url and each.failure != "csp"] == []
 
 
 @pytest.mark.parametrize("what", TRIES)
-async def test_what_a_foothold_in_the_page_would_try_is_refused(
+async def test_the_policy_blocks_a_script_that_got_into_the_page(
     browser: Browser, stage: Stage, what: str
 ) -> None:
-    """Even if words did become a script, it could neither make more of them nor send them away."""
+    """Even a script in the page could neither add more scripts nor send data away."""
     async with await browser.new_context() as context:
         await context.request.get(await stage.link())
         page = await opened(context, stage.url)
-        # A debugger may do what the page may not, so a timer of the page tries it.
+        # The debugger may bypass the policy, so a timer of the page runs the attempts.
         refused = await page.evaluate(
             """() => new Promise((resolve) => {
                 document.addEventListener("securitypolicyviolation", (event) => {
@@ -91,15 +89,13 @@ async def test_what_a_foothold_in_the_page_would_try_is_refused(
         assert await page.evaluate("window.hacked") is None
 
 
-async def test_the_link_is_in_no_address_history_storage_or_request(
-    browser: Browser, stage: Stage
-) -> None:
+async def test_the_sign_in_link_leaves_no_trace(browser: Browser, stage: Stage) -> None:
     async with await browser.new_context() as context:
-        told: list[str] = []
+        requests: list[str] = []
 
         async def note(request: Request) -> None:
             if "/enter/" not in request.url:
-                told.append(f"{request.url} {await request.all_headers()}")
+                requests.append(f"{request.url} {await request.all_headers()}")
 
         context.on("request", note)
         page = await context.new_page()
@@ -114,13 +110,13 @@ async def test_the_link_is_in_no_address_history_storage_or_request(
             " {...sessionStorage}, document.cookie, document.documentElement.outerHTML])"
         )
         assert token not in kept
-        assert told
-        assert not [each for each in told if token in each]
+        assert requests
+        assert not [each for each in requests if token in each]
         await page.go_back()
         assert page.url == "about:blank"
 
 
-async def test_the_cookie_is_for_the_browser_alone(context: BrowserContext, page: Page) -> None:
+async def test_scripts_cannot_read_the_cookie(context: BrowserContext, page: Page) -> None:
     (cookie,) = await context.cookies()
     assert cookie["name"].startswith("holdfast_")
     assert cookie["httpOnly"]
@@ -128,9 +124,7 @@ async def test_the_cookie_is_for_the_browser_alone(context: BrowserContext, page
     assert await page.evaluate("document.cookie") == ""
 
 
-async def test_who_signs_out_in_one_tab_is_outside_in_all(
-    context: BrowserContext, page: Page
-) -> None:
+async def test_signing_out_in_one_tab_affects_all_tabs(context: BrowserContext, page: Page) -> None:
     other = await opened(context, page.url)
     await page.get_by_role("button", name="Sign out").click()
     for tab in (page, other):

@@ -1,11 +1,11 @@
-"""Keyboard, phone, colours: whether a person can see and reach everything."""
+"""Keyboard, phone and colours: everything is visible and reachable."""
 
 from typing import Literal
 
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.e2e.page.hands import chat_of, overflow, rows, send
+from tests.e2e.page.actions import chat_of, overflow, rows, send
 from tests.e2e.stage import Stage
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -19,7 +19,7 @@ NAMELESS = """() => [...document.querySelectorAll("button, a, textarea, input")]
     !(node.getAttribute("aria-label") || node.textContent.trim() || node.labels?.length)
 ).map((node) => node.outerHTML)"""
 
-# Every element that holds words of its own: the contrast to what it stands on.
+# The contrast between the text of every element and its background.
 CONTRAST = """() => {
     const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
     const parse = (color) => {
@@ -61,7 +61,7 @@ CONTRAST = """() => {
 }"""
 
 
-async def test_the_reader_who_scrolls_up_is_left_in_peace(stage: Stage, page: Page) -> None:
+async def test_scrolling_up_stops_following(stage: Stage, page: Page) -> None:
     for number in range(60):
         stage.archive.put(chat_of(page), f"old{number}", f"row {number}")
     await page.reload()
@@ -77,9 +77,7 @@ async def test_the_reader_who_scrolls_up_is_left_in_peace(stage: Stage, page: Pa
     await expect(newest).to_be_hidden()
 
 
-async def test_text_that_grows_while_the_page_moves_does_not_look_like_a_reader_who_goes_up(
-    stage: Stage, page: Page
-) -> None:
+async def test_growing_text_is_not_mistaken_for_scrolling_up(stage: Stage, page: Page) -> None:
     for number in range(60):
         stage.archive.put(chat_of(page), f"old{number}", f"row {number}")
     await page.reload()
@@ -98,7 +96,7 @@ async def test_text_that_grows_while_the_page_moves_does_not_look_like_a_reader_
     await expect(page.get_by_role("button", name="Newest")).to_be_hidden()
 
 
-async def test_writing_and_stopping_need_no_mouse(page: Page) -> None:
+async def test_writing_and_stopping_work_with_the_keyboard(page: Page) -> None:
     box = page.get_by_label("Message", exact=True)
     await expect(box).to_be_focused()
     await page.keyboard.type("first line")
@@ -142,7 +140,7 @@ async def test_every_button_and_link_has_a_name(page: Page) -> None:
     assert await page.evaluate(NAMELESS) == []
 
 
-async def test_on_a_phone_the_list_is_a_drawer_and_nothing_sticks_out(page: Page) -> None:
+async def test_on_a_phone_the_list_is_a_drawer_and_nothing_overflows(page: Page) -> None:
     wide = "| " + " | ".join(["column"] * 12) + " |\n" + "|---" * 12 + "|\n"
     await page.set_viewport_size({"width": 360, "height": 740})
     await send(page, f"say {'x' * 400}\n\n{wide}\n```\n{'y' * 400}\n```\n`{'z' * 300}`")
@@ -181,7 +179,7 @@ async def test_the_theme_follows_the_system_or_the_choice(page: Page) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_every_text_can_be_read(page: Page, scheme: Literal["light", "dark"]) -> None:
+async def test_every_text_has_enough_contrast(page: Page, scheme: Literal["light", "dark"]) -> None:
     await page.emulate_media(color_scheme=scheme)
     code = '# note\n@mark\ndef f(x: Int) -> str:\n    return g("text" + 12)\n'
     diff = "```diff\n+ new\n- old\n@@ place\n```"
@@ -194,7 +192,7 @@ async def test_every_text_can_be_read(page: Page, scheme: Literal["light", "dark
     assert found["weak"] == []
 
 
-async def test_nothing_of_a_question_is_out_of_sight_on_a_phone(stage: Stage, page: Page) -> None:
+async def test_a_question_is_completely_visible_on_a_phone(stage: Stage, page: Page) -> None:
     await page.set_viewport_size({"width": 360, "height": 700})
     command = "make tea --strong " * 8 + "x" * 200 + "; rm -rf /"
     await stage.post(chat_of(page), f"🔐 run wants to run:\n```\n{command}\n```", "notice")

@@ -1,4 +1,4 @@
-"""The Markdown renderer, in the browser that runs it, over samples that are unkind to it."""
+"""The Markdown renderer of the page, in a real browser, with difficult samples."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from tests.e2e.stage import staged
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-# All letters of these must be seen: nothing in them is only for the machine.
+# Every letter of these samples must be visible.
 SAMPLES = {
     "plain": "Hello, world.\nSecond line.\n\nNew paragraph",
     "emphasis": "*a* **b** ***c*** ~~d~~ _e_ __f__ **g *h* i** *j **k** l* **m*n**o*",
@@ -46,7 +46,7 @@ SAMPLES = {
     "carriage returns": "a\r\nb\r\n\r\n- c\r\n- d\r\n",
 }
 
-# In these some letters are addresses or names of languages, shown elsewhere or not at all.
+# In these samples some letters are addresses or language names, shown elsewhere or not at all.
 MORE = {
     "links": "[a](https://b.example/c_(d)) <https://e.example> https://f.example/g?h=1&i=2. (https://j.example/k) [l](<https://m.example/n o> 'p') **https://q.example** www.r.example",
     "languages": "".join(
@@ -70,7 +70,7 @@ MORE = {
     "answer": "Sure! Here is **how**:\n\n1. Install it:\n   ```bash\n   pip install x\n   ```\n2. Use it:\n\n   | a | b |\n   |---|---|\n   | `c` | [d](https://e.example) |\n\n> Note: _careful_.\n\n---\n\n### Next\n- [x] done\n- [ ] open",
 }
 
-# Grows a text letter by letter and compares each state with one made from nothing.
+# Grows a text letter by letter and compares each state with a fresh rendering.
 GROW = """async (samples) => {
     const { MarkdownView, renderMarkdown } = await import("/web/static/markdown.js");
     const different = [];
@@ -122,14 +122,14 @@ RENDER = """async (text) => {
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def sheet(browser: Browser) -> AsyncIterator[Page]:
-    """A page of our own origin on which to render; one for all, since nothing on it changes."""
+    """An empty page of the same origin for rendering; shared, because tests do not change it."""
     async with staged() as stage, await browser.new_context() as context:
         page = await context.new_page()
         await page.goto(stage.url)
         yield page
 
 
-async def test_a_growing_text_looks_at_every_letter_like_a_whole_one(sheet: Page) -> None:
+async def test_a_growing_text_renders_like_a_complete_one_at_every_step(sheet: Page) -> None:
     assert await sheet.evaluate(GROW, {**SAMPLES, **MORE}) == []
 
 
@@ -166,7 +166,7 @@ async def test_no_letter_is_lost_at_any_length(sheet: Page) -> None:
         ("\\*a\\*", ["*a*"]),
     ],
 )
-async def test_markdown_becomes_what_it_means(sheet: Page, text: str, parts: list[str]) -> None:
+async def test_markdown_renders_as_expected(sheet: Page, text: str, parts: list[str]) -> None:
     html = str(await sheet.evaluate(RENDER, text))
     for part in parts:
         assert part in html
@@ -204,6 +204,6 @@ async def test_markdown_becomes_what_it_means(sheet: Page, text: str, parts: lis
     ],
     ids=lambda text: json.dumps(text[:12]),
 )
-async def test_no_text_of_50_kb_keeps_the_page_busy(sheet: Page, text: str) -> None:
+async def test_a_text_of_50_kb_renders_quickly(sheet: Page, text: str) -> None:
     async with asyncio.timeout(5):
         assert await sheet.evaluate(RENDER, text)

@@ -1,5 +1,7 @@
-"""What the page shows of work under way: questions, the status line, thoughts. Behind it stands the
-whole gateway with a scripted model."""
+"""The page while the agent works: questions, status line, thoughts.
+
+With a whole gateway and a scripted model.
+"""
 
 import asyncio
 import contextlib
@@ -19,7 +21,7 @@ from gateway.runner import GatewayRunner
 from gateway.settings import GatewaySettings, HttpSettings, Settings
 from platforms.core.registry import load_specs
 from sessions.values.secret import Secret
-from tests.e2e.page.hands import rows, send, words
+from tests.e2e.page.actions import rows, send, words
 from tests.fakes.dialects.requests import last_user_text
 from tests.fakes.model_script import Script
 from tests.fakes.model_server import ModelServer
@@ -29,8 +31,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 QUICK = Timeouts(backoff=0.01, notice_after=0.3, first_token=1.5)
 
 
-class Workshop:
-    """A gateway that serves its page, its model, and tools that wait to be let go."""
+class GatewayPlace:
+    """A gateway with its page, a scripted model, and tools that wait for a signal."""
 
     def __init__(self) -> None:
         self.paid: list[int] = []
@@ -90,8 +92,8 @@ class Workshop:
 
 
 @contextlib.asynccontextmanager
-async def working(home: Path, agent: AgentSettings) -> AsyncIterator[Workshop]:
-    shop = Workshop()
+async def working(home: Path, agent: AgentSettings) -> AsyncIterator[GatewayPlace]:
+    shop = GatewayPlace()
     async with shop.model as model, asyncio.TaskGroup() as group:
         settings = Settings(
             gateway=GatewaySettings(drain_seconds=0),
@@ -118,7 +120,7 @@ async def working(home: Path, agent: AgentSettings) -> AsyncIterator[Workshop]:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Workshop]:
+async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[GatewayPlace]:
     agent = getattr(request, "param", AgentSettings())
     async with working(tmp_path, agent) as shop:
         yield shop
@@ -128,7 +130,7 @@ def status(page: Page) -> Locator:
     return page.locator("#live .status")
 
 
-async def test_a_question_is_answered_by_its_button(place: Workshop, page: Page) -> None:
+async def test_a_question_is_answered_by_its_button(place: GatewayPlace, page: Page) -> None:
     await send(page, "pay")
     question = rows(page, "notice")
     await expect(question).to_contain_text(["pay wants to run"])
@@ -136,7 +138,7 @@ async def test_a_question_is_answered_by_its_button(place: Workshop, page: Page)
     await expect(page.locator("#thinking")).to_have_text("Waiting for your answer")
     await expect(page).to_have_title("🔐 pay · Holdfast")
     await expect(status(page)).to_have_text("🔐 Waiting for an answer")
-    await expect(status(page)).to_be_hidden()  # said once
+    await expect(status(page)).to_be_hidden()  # the status is sent once
     assert place.paid == []
     await page.get_by_role("button", name="Allow").click()
     await expect(question).to_contain_text(["✅ Allowed by web:owner."])
@@ -147,8 +149,8 @@ async def test_a_question_is_answered_by_its_button(place: Workshop, page: Page)
     assert place.paid == [12]
 
 
-async def test_a_question_before_the_first_word_leaves_no_empty_answer(
-    place: Workshop, page: Page
+async def test_a_question_before_any_text_leaves_no_empty_answer(
+    place: GatewayPlace, page: Page
 ) -> None:
     await send(page, "pay silently")
     await expect(page.locator("#thinking")).to_have_text("Waiting for your answer")
@@ -159,7 +161,9 @@ async def test_a_question_before_the_first_word_leaves_no_empty_answer(
     assert place.paid == [12]
 
 
-async def test_a_question_outlasts_a_reload_and_can_be_denied(place: Workshop, page: Page) -> None:
+async def test_a_question_survives_a_reload_and_can_be_denied(
+    place: GatewayPlace, page: Page
+) -> None:
     await send(page, "pay")
     await expect(page.get_by_role("button", name="Deny")).to_be_visible()
     await page.reload()
@@ -170,7 +174,7 @@ async def test_a_question_outlasts_a_reload_and_can_be_denied(place: Workshop, p
     assert place.paid == []
 
 
-async def test_a_question_of_a_stopped_answer_waits_for_nobody(place: Workshop, page: Page) -> None:
+async def test_a_question_of_a_stopped_answer_is_closed(place: GatewayPlace, page: Page) -> None:
     await send(page, "pay")
     await expect(page.get_by_role("button", name="Allow")).to_be_visible()
     await page.get_by_role("button", name="Stop the answer").click()
@@ -180,7 +184,7 @@ async def test_a_question_of_a_stopped_answer_waits_for_nobody(place: Workshop, 
     assert place.paid == []
 
 
-async def test_the_silence_of_a_model_is_told_until_it_speaks(page: Page) -> None:
+async def test_the_silence_of_the_model_is_shown_until_it_answers(page: Page) -> None:
     await send(page, "quiet")
     await expect(status(page)).to_have_text(
         re.compile(r"^⏳ scripted: no output for \d+s, reconnecting at \d+s$")
@@ -189,7 +193,7 @@ async def test_the_silence_of_a_model_is_told_until_it_speaks(page: Page) -> Non
     await expect(page.locator(".status")).to_have_count(0)
 
 
-async def test_a_running_tool_is_shown_with_its_time(place: Workshop, page: Page) -> None:
+async def test_a_running_tool_is_shown_with_its_duration(place: GatewayPlace, page: Page) -> None:
     await send(page, "look")
     await expect(status(page)).to_have_text("🐌 snails")
     await expect(page.locator("#live .body")).to_have_text("I look.")
@@ -202,7 +206,7 @@ async def test_a_running_tool_is_shown_with_its_time(place: Workshop, page: Page
 @pytest.mark.parametrize(
     "place", [AgentSettings(show_reasoning=True)], indirect=True, ids=["shown"]
 )
-async def test_thoughts_stand_open_until_the_answer_begins(page: Page) -> None:
+async def test_thoughts_are_open_until_the_answer_begins(page: Page) -> None:
     await send(page, "think")
     thoughts = page.locator("#live .row.thoughts")
     await expect(thoughts.locator(".body")).to_have_text("First this. Then that.")
@@ -220,7 +224,7 @@ async def test_thoughts_stand_open_until_the_answer_begins(page: Page) -> None:
     await expect(rows(page, "thoughts").locator(".body")).to_have_text("First this. Then that.")
 
 
-async def test_thoughts_are_not_shown_unless_asked_for(page: Page) -> None:
+async def test_thoughts_are_hidden_by_default(page: Page) -> None:
     await send(page, "think fast")
     await expect(words(page, "answer")).to_have_text(["It is 42."])
     await expect(page.locator(".row.thoughts")).to_have_count(0)

@@ -1,4 +1,4 @@
-"""In a scenario gateway, model and platform live in one process, so nothing is waited for in vain."""
+"""Event loop for scenarios: everything runs in one process, so waits can be skipped."""
 
 from collections.abc import Mapping
 
@@ -8,5 +8,5 @@ from tests.fakes.quick_time import QuickLoop
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, LoopFactory]:
-    """See `QuickLoop`."""
+    """Run the scenarios on `QuickLoop`."""
     return {"quick": QuickLoop}

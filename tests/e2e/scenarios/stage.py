@@ -1,8 +1,8 @@
-"""A scenario: a scripted model, the whole gateway, one message, and what came of it.
+"""Test kit for scenarios: a scripted model, the whole gateway, and queries about the result.
 
-Every scenario also asserts what must always hold (AGENT: I1 to I7 in `check`): nothing ran on half
-an argument or twice, the history holds only what was said, every call has one result, no text is
-shown twice, and the turn ended with words.
+Every scenario also asserts the invariants of the agent loop in `Stage.check`: no tool ran twice or
+on partial arguments, the history holds only real messages, every call has one result, no text is
+shown twice, and the turn ended with a visible text.
 """
 
 import asyncio
@@ -49,13 +49,13 @@ SCALED = Timeouts(
     min_rate_window=2.0,
     backoff=0.01,
 )
-"""The clocks of a model request, made short."""
+"""Timeouts of a model request, scaled down."""
 
 AT_ONCE = 0.3
-"""Seconds for `/stop`."""
+"""Seconds within which `/stop` must take effect."""
 
 UNHURRIED = msgspec.structs.replace(SCALED, notice_after=30.0, first_token_soft=30.0)
-"""The same, where a busy machine must not make us tell of a recovery that is quick."""
+"""Scaled timeouts with late notices, so that quick recoveries stay silent on a busy machine."""
 
 PROMPTS = (
     "[Your answer above",
@@ -68,29 +68,29 @@ PROMPTS = (
     "reconnecting",
     "Fresh conversation",
 )
-"""What is said to the model, or to the user about the machinery, and never belongs into a history."""
+"""Fragments of prompts and notices, which must never appear in a history."""
 
 
 TOOL_SIGNS = ("🔧", "📝", "✏️", "📖")
-"""What the status line begins with while a tool runs."""
+"""Prefixes of the status line while a tool runs."""
 
 
 def now() -> float:
-    """Seconds by the clock that the timers of a scenario go by."""
+    """Return the loop time, which the timers of a scenario use."""
     return asyncio.get_running_loop().time()
 
 
 class Desk:
-    """The tools of the scenarios, and what they did."""
+    """Tools of the scenarios, with a record of their effects."""
 
     def __init__(self) -> None:
         self.ran: list[str] = []
-        self.at: list[float] = []  # loop time of each
+        self.at: list[float] = []  # loop time of each effect
         self.begun = asyncio.Event()
         self.cancelled = 0
 
     def does(self, what: str) -> None:
-        """Something took effect."""
+        """Record an effect."""
         self.ran.append(what)
         self.at.append(now())
 
@@ -146,28 +146,28 @@ class Desk:
 
 
 class Told(logging.Handler):
-    """Collects the notices that a turn's status line was given."""
+    """Log handler that collects the notices of a turn's status line."""
 
     def __init__(self) -> None:
-        super().__init__(logging.DEBUG)  # a line that is edited in place is told of so
+        super().__init__(logging.DEBUG)  # edited status lines are logged at this level
         self.notices: list[tuple[str, str]] = []
         self.news = asyncio.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
         if isinstance(record.msg, str) and record.msg.startswith("told:"):
             assert isinstance(record.args, tuple)
-            notice, words = record.args  # as gateway.turns.run logs it
+            notice, words = record.args  # logged by gateway.turns.run
             self.notices.append((str(notice), str(words)))
             self.news.set()
 
     @property
     def ids(self) -> list[str]:
-        """Each notice once, in the order in which it was first told."""
+        """Ids of the notices, without repetition, in order of first appearance."""
         return list(dict.fromkeys(notice for notice, _ in self.notices))
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """What the journal says of one request."""
+    """Journal record of one request."""
 
     verdict: str
     phase: str
@@ -176,7 +176,7 @@ class Judged(msgspec.Struct, frozen=True):
 
 
 class Stage:
-    """A gateway on a scripted model, and the questions that a scenario asks afterwards."""
+    """Running gateway with a scripted model, and the queries of a scenario."""
 
     def __init__(self, house: House, desk: Desk, told: Told, home: Path) -> None:
         self.house = house
@@ -186,12 +186,12 @@ class Stage:
 
     @property
     def requests(self) -> list[Received]:
-        """What the model was asked, in order."""
+        """Requests that the model received, in order."""
         return self.house.model.requests
 
     @property
     def workspace(self) -> Path:
-        """Where the file tools work for the person of the scenarios."""
+        """Folder of the file tools for the user of the scenarios."""
         return self.home / "workspace" / "memory%3A1001"
 
     @property
@@ -201,18 +201,18 @@ class Stage:
         return store
 
     async def say(self, text: str = "go", chat: str = CHAT) -> None:
-        """A message from the user."""
+        """Send a message from the user."""
         await self.house.screen.say(chat, text)
 
     async def stop(self) -> float:
-        """Say /stop, and wait for the answer; gives the seconds that it took."""
+        """Send /stop and wait for the answer; return the seconds until then."""
         began = now()
         await self.say("/stop")
         await self.house.screen.shows(CHAT, "⏹ Stopped")
         return now() - began
 
     async def told_of(self, notice: str, seconds: float = PATIENCE) -> str:
-        """Wait until the status line was given this notice; gives its words."""
+        """Wait for a notice and return its text."""
         async with asyncio.timeout(seconds):
             while notice not in self.told.ids:
                 self.told.news.clear()
@@ -220,7 +220,7 @@ class Stage:
         return next(words for known, words in self.told.notices if known == notice)
 
     async def ends(self, turns: int = 1, seconds: float = PATIENCE, chat: str = CHAT) -> Turn:
-        """Wait until that many turns have ended, and their words are shown; gives the last."""
+        """Wait until this many turns have ended and are delivered; return the last one."""
         async with asyncio.timeout(seconds):
             while True:
                 ended = [turn for turn in await self.turns(chat) if turn.state != TurnState.RUNNING]
@@ -229,24 +229,24 @@ class Stage:
                 await asyncio.sleep(0.1)
 
     async def go(self, text: str = "go", seconds: float = PATIENCE) -> Turn:
-        """Say it, and wait for the end of the turn."""
+        """Send a message and wait for the end of its turn."""
         before = len([t for t in await self.turns() if t.state != TurnState.RUNNING])
         await self.say(text)
         return await self.ends(before + 1, seconds)
 
     async def turns(self, chat: str = CHAT) -> list[Turn]:
-        """All turns of the chat, the oldest first."""
+        """Return all turns of the chat, oldest first."""
         found: list[Turn] = []
         for session in reversed(await self._store.sessions(key=f"memory:{chat}")):
             found += await self._store.turns(session.id)
         return found
 
     async def tool_runs(self, turn: Turn) -> tuple[ToolRun, ...]:
-        """What the journal holds about the tools of a turn."""
+        """Return the journal's records of a turn's tool calls."""
         return await self._store.tool_runs(turn.id)
 
     async def judged(self) -> list[Judged]:
-        """What the journal holds about the requests of all turns, in order."""
+        """Return the journal's records of all requests, in order."""
 
         def read(connection: Connection) -> list[Judged]:
             kept = attempts.c
@@ -257,31 +257,31 @@ class Stage:
         return await self._store.database.read(read)
 
     async def sessions(self, chat: str = CHAT) -> list[str]:
-        """The ids of the chat's sessions, the newest first."""
+        """Return the ids of the chat's sessions, newest first."""
         return [session.id for session in await self._store.sessions(key=f"memory:{chat}")]
 
     async def rows(self, chat: str = CHAT, back: int = 0) -> list[Message]:
-        """The history of the newest session, or of one that many before it."""
+        """Return the history of the newest session, or of the one `back` sessions earlier."""
         sessions = await self.sessions(chat)
         return list(await self._store.history(sessions[back])) if sessions else []
 
     async def history(self, chat: str = CHAT, back: int = 0) -> list[str]:
-        """The same in short: `U:go`, `A:text`, `A{read,pay}`, `T:result`, and a `!` where cut."""
+        """Return the history in short form: `U:go`, `A!:cut`, `A{read,pay}`, `T:result`."""
         return [_short(row) for row in await self.rows(chat, back)]
 
     def shown(self, chat: str = CHAT) -> list[str]:
-        """What the chat shows that is not the user's."""
+        """Return the visible texts of the chat, without the user's messages."""
         return [each.text for each in self.house.screen.messages(chat)]
 
     def asked(self, number: int) -> list[dict[str, Any]]:
-        """The messages of the n-th request, whatever its protocol."""
+        """Return the messages of the n-th request in a common format."""
         return self.requests[number - 1].messages
 
     async def check(self, *, readable: bool = True, taken_back: bool = False) -> None:
-        """What must hold after every turn.
+        """Assert the invariants that hold after every turn.
 
-        `readable` unless the model was scripted to send arguments that are not; `taken_back` where
-        text that was shown has to go again.
+        Pass `readable=False` if the scripted arguments are not JSON objects, and `taken_back=True` if
+        visible text must be removed again.
         """
         everything: list[Message] = []
         for session in await self._store.sessions():
@@ -297,7 +297,7 @@ class Stage:
             self._check_growth()
 
     def _check_growth(self) -> None:
-        """I5: what was shown of an answer only ever grows."""
+        """I5: the visible text of an answer only grows."""
         before: dict[str, str] = {}
         for op in self.house.screen.ops:
             if not isinstance(op, Post | Edit) or op.notice or op.text.startswith("💭"):
@@ -343,7 +343,7 @@ def _short(row: Message) -> str:
 
 
 def _check_rows(rows: Sequence[Message], *, readable: bool) -> None:
-    """I3 and I4: rows alternate, every call has one result, nothing of ours is among them."""
+    """I3 and I4: rows alternate, every call has one result, and no prompt or notice is stored."""
     open_calls: list[str] = []
     ids: set[str] = set()
     before = "assistant"
@@ -381,7 +381,7 @@ async def stage(
     model: dict[str, Any] | None = None,
     **changes: Any,
 ) -> AsyncIterator[Stage]:
-    """A gateway whose model follows the scripts; its parts end with the block."""
+    """Run a gateway whose model follows the scripts, until the block ends."""
     told = Told()
     logger = logging.getLogger("gateway.turns.run")
     logger.addHandler(told)

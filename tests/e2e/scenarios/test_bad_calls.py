@@ -1,4 +1,4 @@
-"""Calls that arrive whole but cannot be carried out as they are, and how tools are run."""
+"""Complete calls that cannot run unchanged, and the execution of tools."""
 
 import asyncio
 import json
@@ -28,9 +28,7 @@ def results(rows: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["raed", "reed", "reads", "Read"])
-async def test_a_name_that_is_a_slip_away_runs_under_the_right_one(
-    tmp_path: Path, name: str
-) -> None:
+async def test_a_misspelt_tool_name_runs_under_the_real_name(tmp_path: Path, name: str) -> None:
     async with stage(tmp_path, "chat", calls(("c1", name, '{"path":"a"}')), OK) as scene:
         await scene.go()
         assert scene.desk.ran == ["read a"]
@@ -40,7 +38,7 @@ async def test_a_name_that_is_a_slip_away_runs_under_the_right_one(
 
 
 @each_protocol
-async def test_a_name_that_nobody_knows_gets_the_nearest_ones_for_an_answer(
+async def test_an_unknown_tool_name_is_answered_with_the_nearest_names(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     script = calls(("c1", "zzz", '{"path":"a"}'), ("c2", "read", '{"path":"b"}'))
@@ -55,7 +53,7 @@ async def test_a_name_that_nobody_knows_gets_the_nearest_ones_for_an_answer(
         await scene.check()
 
 
-async def test_a_call_without_a_name_gets_no_catalogue(tmp_path: Path) -> None:
+async def test_a_call_without_a_name_is_answered_without_a_list_of_tools(tmp_path: Path) -> None:
     async with stage(tmp_path, "chat", calls(("c1", "", '{"path":"a"}')), OK) as scene:
         await scene.go()
         (result,) = results(await scene.history())
@@ -76,7 +74,7 @@ REPAIRED = {
 
 
 @pytest.mark.parametrize(("arguments", "effect"), REPAIRED.values(), ids=REPAIRED)
-async def test_slips_that_leave_no_doubt_are_put_right(
+async def test_unambiguous_json_mistakes_are_repaired(
     tmp_path: Path, arguments: str, effect: str
 ) -> None:
     async with stage(tmp_path, "chat", calls(("c1", "read", arguments)), OK) as scene:
@@ -90,7 +88,7 @@ async def test_slips_that_leave_no_doubt_are_put_right(
 
 @pytest.mark.parametrize("arguments", ['{"amount": 5, "x}', '{"amount": }', '["amount", 5]'])
 @each_protocol
-async def test_arguments_that_cannot_be_read_are_answered_with_the_place(
+async def test_unreadable_arguments_are_answered_with_the_error_position(
     tmp_path: Path, protocol: ProtocolName, arguments: str
 ) -> None:
     script = calls(("c1", "pay", arguments))
@@ -110,9 +108,7 @@ UNFIT = ['{"amount": "much"}', "{}", '{"amount": 1, "other": 2}', '{"amount": 1.
 
 
 @pytest.mark.parametrize("arguments", UNFIT)
-async def test_arguments_that_do_not_fit_are_answered_and_nothing_runs(
-    tmp_path: Path, arguments: str
-) -> None:
+async def test_arguments_that_violate_the_schema_do_not_run(tmp_path: Path, arguments: str) -> None:
     async with stage(tmp_path, "chat", calls(("c1", "pay", arguments)), OK) as scene:
         await scene.go()
         assert scene.desk.ran == []
@@ -121,7 +117,7 @@ async def test_arguments_that_do_not_fit_are_answered_and_nothing_runs(
         await scene.check()
 
 
-async def test_three_answers_in_a_row_with_nothing_that_can_run_end_the_turn(
+async def test_three_answers_in_a_row_without_a_runnable_call_end_the_turn(
     tmp_path: Path,
 ) -> None:
     bad = [calls((f"c{number}", "pay", '{"amount": }')) for number in range(4)]
@@ -129,12 +125,12 @@ async def test_three_answers_in_a_row_with_nothing_that_can_run_end_the_turn(
         turn = await scene.go()
         assert turn.state is TurnState.FAILED
         assert len(scene.requests) == 3
-        assert "cannot be carried out" in scene.shown()[-1]
+        assert "cannot be run" in scene.shown()[-1]
         assert scene.desk.ran == []
         await scene.check(readable=False)
 
 
-async def test_a_call_that_runs_gives_the_model_new_tries(tmp_path: Path) -> None:
+async def test_a_runnable_call_resets_the_count_of_refused_answers(tmp_path: Path) -> None:
     bad = [calls((f"c{number}", "pay", '{"amount": }')) for number in range(4)]
     async with stage(tmp_path, "chat", *bad[:2], READ, *bad[2:], OK) as scene:
         turn = await scene.go()
@@ -143,11 +139,11 @@ async def test_a_call_that_runs_gives_the_model_new_tries(tmp_path: Path) -> Non
         await scene.check(readable=False)
 
 
-# --- over and over -------------------------------------------------------------------------------
+# --- repeated calls ------------------------------------------------------------------------------
 
 
 @each_protocol
-async def test_the_same_call_twice_in_one_answer_runs_once(
+async def test_duplicate_calls_in_one_answer_run_once(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     script = calls(("c1", "pay", '{"amount":5}'), ("c2", "pay", '{ "amount": 5 }'))
@@ -159,7 +155,7 @@ async def test_the_same_call_twice_in_one_answer_runs_once(
         await scene.check()
 
 
-async def test_the_same_call_with_the_same_result_is_refused_after_five_times(
+async def test_the_same_call_with_the_same_result_is_refused_after_five_runs(
     tmp_path: Path,
 ) -> None:
     again = [calls((f"c{number}", "read", '{"path":"a"}')) for number in range(6)]
@@ -188,7 +184,7 @@ def failing() -> tuple[Tool, list[int]]:
     return flaky, tried
 
 
-async def test_a_tool_that_raises_gives_its_reason_and_the_turn_goes_on(tmp_path: Path) -> None:
+async def test_a_tool_error_becomes_the_result_and_the_turn_continues(tmp_path: Path) -> None:
     flaky, tried = failing()
     async with stage(
         tmp_path, "chat", calls(("c1", "flaky", '{"n":1}')), OK, tools=(flaky,)
@@ -202,7 +198,7 @@ async def test_a_tool_that_raises_gives_its_reason_and_the_turn_goes_on(tmp_path
         await scene.check()
 
 
-async def test_a_tool_that_keeps_failing_is_warned_of_and_then_halted(tmp_path: Path) -> None:
+async def test_a_tool_that_keeps_failing_is_warned_about_and_then_halted(tmp_path: Path) -> None:
     flaky, tried = failing()
     again = [calls((f"c{n}", "flaky", json.dumps({"n": n}))) for n in range(9)]
     async with stage(tmp_path, "chat", *again, OK, tools=(flaky,)) as scene:
@@ -214,11 +210,11 @@ async def test_a_tool_that_keeps_failing_is_warned_of_and_then_halted(tmp_path: 
         await scene.check()
 
 
-# --- how far a turn may go -----------------------------------------------------------------------
+# --- the step limit ------------------------------------------------------------------------------
 
 
 @each_protocol
-async def test_a_turn_that_used_all_its_steps_says_what_it_has(
+async def test_a_turn_that_used_all_its_steps_ends_with_a_summary(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     more = calls(("c2", "read", '{"path":"b"}'))
@@ -228,7 +224,7 @@ async def test_a_turn_that_used_all_its_steps_says_what_it_has(
         turn = await scene.go()
         assert turn.state is TurnState.DONE
         assert scene.desk.ran == ["read a", "read b"]
-        if protocol == "anthropic":  # which wants a tool described where calls are in the history
+        if protocol == "anthropic":  # requires tool definitions if the history has calls
             assert scene.requests[2].body["tool_choice"] == {"type": "none"}
         else:
             assert scene.requests[2].tools == {}
@@ -238,7 +234,7 @@ async def test_a_turn_that_used_all_its_steps_says_what_it_has(
         await scene.check()
 
 
-async def test_a_turn_without_steps_and_without_words_ends_with_its_cause(tmp_path: Path) -> None:
+async def test_a_turn_out_of_steps_without_a_summary_ends_with_its_cause(tmp_path: Path) -> None:
     agent = AgentSettings(max_steps=1)
     script = calls(("c2", "read", '{"path":"b"}'))
     async with stage(tmp_path, "chat", READ, script, script, agent=agent) as scene:
@@ -254,12 +250,12 @@ async def test_a_turn_without_steps_and_without_words_ends_with_its_cause(tmp_pa
 
 
 def meeting(parties: int) -> Tool:
-    """A tool that ends only when it runs beside others."""
+    """Return a tool that completes only if it runs concurrently with others."""
     barrier = asyncio.Barrier(parties)
 
     @tool(risk=Risk.READ, parallel=True)
     async def meet(_context: ToolContext, who: str) -> str:
-        """Meet somebody."""
+        """Wait for the other calls."""
         async with asyncio.timeout(2):
             await barrier.wait()
         return f"met {who}"
@@ -267,7 +263,7 @@ def meeting(parties: int) -> Tool:
     return meet
 
 
-async def test_calls_that_may_run_side_by_side_do_and_answer_in_order(tmp_path: Path) -> None:
+async def test_parallel_calls_run_concurrently_with_results_in_order(tmp_path: Path) -> None:
     script = calls(*((f"c{n}", "meet", json.dumps({"who": str(n)})) for n in range(3)))
     async with stage(tmp_path, "chat", script, OK, tools=(meeting(3),)) as scene:
         await scene.go()
@@ -275,7 +271,7 @@ async def test_calls_that_may_run_side_by_side_do_and_answer_in_order(tmp_path: 
         await scene.check()
 
 
-async def test_one_failure_does_not_end_the_calls_beside_it(tmp_path: Path) -> None:
+async def test_one_failing_call_does_not_cancel_its_siblings(tmp_path: Path) -> None:
     flaky, _ = failing()
     script = calls(("c1", "flaky", '{"n":1}'), ("c2", "read", '{"path":"a"}'))
     async with stage(tmp_path, "chat", script, OK, tools=(flaky,)) as scene:
@@ -287,7 +283,7 @@ async def test_one_failure_does_not_end_the_calls_beside_it(tmp_path: Path) -> N
 
 
 @each_protocol
-async def test_a_tool_that_takes_too_long_is_cancelled_and_its_effect_is_unknown(
+async def test_a_tool_timeout_cancels_the_call_and_reports_an_unknown_effect(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     script = calls(("c1", "sleepy", '{"s":30}'), ("c2", "pay", '{"amount":5}'))
@@ -312,7 +308,7 @@ def talking() -> Tool:
     return talk
 
 
-async def test_a_result_that_is_too_long_is_kept_in_a_file_that_can_be_read(tmp_path: Path) -> None:
+async def test_a_long_result_is_spilled_to_a_readable_file(tmp_path: Path) -> None:
     scene_calls = calls(("c1", "talk", '{"size":20000}'))
     options = {"context_window": 10_000}
     async with stage(tmp_path, "chat", scene_calls, OK, tools=(talking(),), model=options) as scene:
@@ -328,7 +324,7 @@ async def test_a_result_that_is_too_long_is_kept_in_a_file_that_can_be_read(tmp_
         await scene.check()
 
 
-async def test_the_kept_result_can_be_read_on_in(tmp_path: Path) -> None:
+async def test_a_spilled_result_can_be_read_further(tmp_path: Path) -> None:
     more = calls(("c2", "read_file", '{"path":".holdfast/results/c1.txt","limit":5}'))
     options = {"context_window": 10_000}
     first = calls(("c1", "talk", '{"size":20000}'))
@@ -351,7 +347,7 @@ def keyed() -> tuple[Tool, list[str]]:
     return post, keys
 
 
-async def test_every_call_has_a_key_of_its_own(tmp_path: Path) -> None:
+async def test_every_call_has_its_own_idempotency_key(tmp_path: Path) -> None:
     post, keys = keyed()
     script = calls(("c1", "post", '{"text":"x"}'), ("c2", "post", '{"text":"y"}'))
     async with stage(tmp_path, "chat", script, OK, script, OK, tools=(post,)) as scene:
@@ -374,8 +370,8 @@ def journal_of(order: list[str], look: Callable[[], list[str]]) -> Tool:
     return witness
 
 
-async def test_a_call_is_written_down_before_it_takes_effect(tmp_path: Path) -> None:
-    import sqlite3  # noqa: PLC0415 - to look at the file from outside
+async def test_a_call_is_journalled_before_it_takes_effect(tmp_path: Path) -> None:
+    import sqlite3  # noqa: PLC0415 - reads the database file directly
 
     seen: list[str] = []
 
@@ -395,7 +391,7 @@ TOOL_RUNS = "SELECT call_id, finished_at FROM tool_runs"
 
 
 @each_protocol
-async def test_a_service_that_wants_its_thoughts_back_gets_them_with_the_results(
+async def test_reasoning_is_replayed_with_the_tool_results(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     thinking: Script = (
@@ -413,7 +409,7 @@ async def test_a_service_that_wants_its_thoughts_back_gets_them_with_the_results
         await scene.check()
 
 
-async def test_a_result_that_comes_late_is_told_and_journalled_but_not_said_to_the_model(
+async def test_a_late_result_is_reported_and_journalled_but_not_sent_to_the_model(
     tmp_path: Path,
 ) -> None:
     @tool(risk=Risk.WRITE, timeout=0.05)

@@ -1,4 +1,4 @@
-"""A turn that an error of ours ends: what it had done is neither denied nor done again."""
+"""Turns that an internal error ends: completed calls are neither denied nor repeated."""
 
 import sqlite3
 from pathlib import Path
@@ -16,7 +16,7 @@ WHEN NEW.call_id = 'c1' BEGIN SELECT RAISE(FAIL, 'the disk is full'); END"""
 def _tools(database: Path, ran: list[str]) -> tuple[Tool, ...]:
     @tool(risk=Risk.WRITE, parallel=True)
     async def spoil(_context: ToolContext) -> str:
-        """Make the journal refuse the end of this call."""
+        """Make the journal reject the end of this call."""
         with sqlite3.connect(database) as connection:
             connection.execute(_REFUSE)
         connection.close()
@@ -31,7 +31,7 @@ def _tools(database: Path, ran: list[str]) -> tuple[Tool, ...]:
     return spoil, send
 
 
-async def test_a_call_that_ran_is_not_said_to_have_not(tmp_path: Path) -> None:
+async def test_a_completed_call_is_not_reported_as_not_run(tmp_path: Path) -> None:
     script = calls(("c1", "spoil", "{}"), ("c2", "send", "{}"), ("c3", "pay", '{"amount":5}'))
     ran: list[str] = []
     tools = _tools(tmp_path / "holdfast.db", ran)
@@ -44,11 +44,11 @@ async def test_a_call_that_ran_is_not_said_to_have_not(tmp_path: Path) -> None:
         assert results["c2"].startswith("UNKNOWN")
         assert "may have taken effect" in results["c2"]
         assert results["c3"].startswith("Not run")
-        assert "user" not in results["c3"]  # nobody stopped it
+        assert "user" not in results["c3"]  # not stopped by the user
         assert any("I could not finish" in text for text in scene.shown())
 
 
-async def test_a_call_that_was_running_when_it_was_stopped_counts_as_unknown(
+async def test_a_call_running_at_the_stop_has_an_unknown_outcome(
     tmp_path: Path,
 ) -> None:
     script = calls(("c1", "sleepy", '{"s":30}'))

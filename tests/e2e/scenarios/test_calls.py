@@ -1,4 +1,4 @@
-"""Tool calls that break off, on three protocols: what may run, what must not, and what is asked."""
+"""Tool calls that are cut off, on three protocols: which ones run and which are requested again."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
 def cut_call(call_id: str, name: str, arguments: str, ending: str, index: int = 0) -> Script:
-    """An answer that breaks off inside the arguments of a call."""
+    """Return a script that is cut off inside the arguments of a call."""
     return (*steps("H"), call_delta(index, call_id, name, arguments), *steps(ending))
 
 
@@ -30,7 +30,7 @@ def written(path: str, content: str) -> str:
 
 
 def files(scene: Stage) -> dict[str, str]:
-    """What stands in the workspace, without what we keep there ourselves."""
+    """Return the files in the workspace, without internal ones."""
     if not scene.workspace.exists():
         return {}
     found = (path for path in scene.workspace.rglob("*") if path.is_file())
@@ -42,7 +42,7 @@ def files(scene: Stage) -> dict[str, str]:
 
 
 def made(scene: Stage, number: int) -> list[tuple[str, str]]:
-    """The calls in the history that a request shows: name and arguments."""
+    """Return the calls in the history of a request as (name, arguments)."""
     return [
         (call["name"], call["arguments"])
         for message in scene.asked(number)
@@ -50,12 +50,12 @@ def made(scene: Stage, number: int) -> list[tuple[str, str]]:
     ]
 
 
-# --- only a name arrived -----------------------------------------------------------------------
+# --- calls with only a name --------------------------------------------------------------------
 
 
 @each_protocol
 @pytest.mark.parametrize("name", ["write_file", "noop"])
-async def test_a_call_of_which_only_the_name_arrived_does_not_run(
+async def test_a_call_with_only_a_name_does_not_run(
     tmp_path: Path, protocol: ProtocolName, name: str
 ) -> None:
     script = f"H C(0,c1,{name},-) EOF"
@@ -71,7 +71,7 @@ async def test_a_call_of_which_only_the_name_arrived_does_not_run(
 
 
 @each_protocol
-async def test_a_call_without_arguments_runs_where_none_are_needed_and_the_end_came(
+async def test_a_sealed_call_without_arguments_runs_if_none_are_required(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     async with stage(tmp_path, protocol, "H C(0,c1,noop,-) F tool_calls U D", OK) as scene:
@@ -83,7 +83,7 @@ async def test_a_call_without_arguments_runs_where_none_are_needed_and_the_end_c
 
 
 @each_protocol
-async def test_a_call_without_arguments_does_not_run_where_some_are_needed(
+async def test_a_call_without_required_arguments_does_not_run(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     async with stage(tmp_path, protocol, "H C(0,c1,pay,-) F tool_calls U D", OK, OK) as scene:
@@ -93,7 +93,7 @@ async def test_a_call_without_arguments_does_not_run_where_some_are_needed(
         await scene.check(readable=False)
 
 
-async def test_the_journal_names_the_request_that_brought_a_call(tmp_path: Path) -> None:
+async def test_the_journal_records_the_attempt_of_each_call(tmp_path: Path) -> None:
     def asked(connection: Connection) -> list[tuple[int, str]]:
         found = sa.select(attempts.c.number, attempts.c.request_hash).order_by(attempts.c.number)
         return [(number, mark) for number, mark in connection.execute(found)]
@@ -109,14 +109,14 @@ async def test_the_journal_names_the_request_that_brought_a_call(tmp_path: Path)
         await scene.check()
 
 
-# --- arguments that stop coming ------------------------------------------------------------------
+# --- stalled arguments ---------------------------------------------------------------------------
 
 
 CONTENT = "".join(f"line {number} of the file; " for number in range(150))[:3000]
 
 
 @each_protocol
-async def test_a_long_call_that_stops_coming_is_asked_for_in_smaller_parts(
+async def test_a_stalled_long_call_is_requested_in_smaller_parts(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     arguments = written("a", CONTENT).removesuffix('"}')
@@ -160,7 +160,7 @@ async def test_a_long_call_that_stops_coming_is_asked_for_in_smaller_parts(
 
 
 def publishing() -> tuple[Tool, list[str]]:
-    """A tool whose calls may become long, and of which no draft is kept."""
+    """Return a tool with a long parameter and without drafts."""
     published: list[str] = []
 
     @tool(risk=Risk.WRITE, grows="text")
@@ -192,7 +192,7 @@ async def test_without_a_draft_the_model_is_told_not_to_make_the_same_call_again
         await scene.check()
 
 
-async def test_a_tool_whose_calls_keep_breaking_off_is_asked_for_in_ever_smaller_parts(
+async def test_repeated_losses_of_a_tool_halve_the_requested_size(
     tmp_path: Path,
 ) -> None:
     publish, published = publishing()
@@ -216,7 +216,9 @@ async def test_a_tool_whose_calls_keep_breaking_off_is_asked_for_in_ever_smaller
         await scene.check()
 
 
-async def test_a_tool_whose_calls_never_arrive_ends_the_turn_with_its_cause(tmp_path: Path) -> None:
+async def test_a_tool_whose_calls_are_always_lost_ends_the_turn_with_its_cause(
+    tmp_path: Path,
+) -> None:
     publish, published = publishing()
     arguments = json.dumps({"place": "blog", "text": CONTENT})[:-2]
     cuts = [cut_call(f"c{number}", "publish", arguments, "RST") for number in range(9)]
@@ -231,7 +233,7 @@ async def test_a_tool_whose_calls_never_arrive_ends_the_turn_with_its_cause(tmp_
         await scene.check()
 
 
-async def test_a_turn_that_does_not_come_on_ends_after_twelve_recoveries(tmp_path: Path) -> None:
+async def test_a_turn_without_progress_ends_after_twelve_recoveries(tmp_path: Path) -> None:
     cuts = [cut_call("c1", f"tool_{number}", '{"x": "', "RST") for number in range(20)]
     async with stage(tmp_path, "chat", *cuts) as scene:
         turn = await scene.go()
@@ -242,7 +244,7 @@ async def test_a_turn_that_does_not_come_on_ends_after_twelve_recoveries(tmp_pat
         await scene.check()
 
 
-async def test_tools_that_run_in_between_give_all_recoveries_back(tmp_path: Path) -> None:
+async def test_completed_tools_reset_the_recovery_budget(tmp_path: Path) -> None:
     cuts = [cut_call("c1", f"tool_{number}", '{"x": "', "RST") for number in range(16)]
     read = calls(("c1", "read", '{"path":"a"}'))
     async with stage(tmp_path, "chat", *cuts[:8], read, *cuts[8:], OK) as scene:
@@ -254,7 +256,7 @@ async def test_tools_that_run_in_between_give_all_recoveries_back(tmp_path: Path
 
 
 @each_protocol
-async def test_a_text_before_the_cut_call_is_kept_and_not_said_again(
+async def test_text_before_a_cut_call_is_kept_and_not_repeated(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     first = (
@@ -270,7 +272,7 @@ async def test_a_text_before_the_cut_call_is_kept_and_not_said_again(
         assert shown["tool_calls"] == []
         assert "`write_file`" in asked["content"]
         assert "network error" not in asked["content"]
-        assert "repeating its last words, «Writing it now.»" in asked["content"]
+        assert "repeating these last words verbatim, «Writing it now.»" in asked["content"]
         rows = await scene.rows()
         assert rows[1].content == "Writing it now."
         assert [call.id for call in rows[1].tool_calls] == ["c2"]
@@ -279,8 +281,8 @@ async def test_a_text_before_the_cut_call_is_kept_and_not_said_again(
         await scene.check()
 
 
-async def test_at_most_three_lost_calls_are_named(tmp_path: Path) -> None:
-    # Calls without a proof of their end are lost together when the answer is cut at the limit.
+async def test_at_most_three_lost_calls_are_listed(tmp_path: Path) -> None:
+    # All unsealed calls are lost together when the answer is capped.
     names = ("pay", "noop", "sleepy", "write_file", "edit_file")
     begun = [call_delta(n, f"c{n}", name, '{"x": "') for n, name in enumerate(names)]
     first = (*steps("H"), *begun, *steps("F length U D"))
@@ -292,7 +294,7 @@ async def test_at_most_three_lost_calls_are_named(tmp_path: Path) -> None:
         await scene.check()
 
 
-# --- a beginning that looks whole ----------------------------------------------------------------
+# --- truncated calls that look complete ----------------------------------------------------------
 
 
 REPAIRABLE = ["EOF", "RST", "F tool_calls U(64) D EOF"]
@@ -300,7 +302,7 @@ REPAIRABLE = ["EOF", "RST", "F tool_calls U(64) D EOF"]
 
 @each_protocol
 @pytest.mark.parametrize("ending", REPAIRABLE, ids=["end", "reset", "limit"])
-async def test_no_brace_is_added_to_a_call_that_was_cut(
+async def test_no_brace_is_added_to_a_truncated_call(
     tmp_path: Path, protocol: ProtocolName, ending: str
 ) -> None:
     first = cut_call("c1", "pay", '{"amount": 1', ending)
@@ -317,7 +319,7 @@ async def test_no_brace_is_added_to_a_call_that_was_cut(
 
 @each_protocol
 @pytest.mark.parametrize("ending", ["EOF", "RST", "HANG"])
-async def test_a_whole_call_with_an_effect_is_asked_for_again_when_nothing_proves_its_end(
+async def test_an_unsealed_side_effecting_call_is_requested_again(
     tmp_path: Path, protocol: ProtocolName, ending: str
 ) -> None:
     first = cut_call("c1", "pay", '{"amount": 7}', ending)
@@ -333,9 +335,7 @@ async def test_a_whole_call_with_an_effect_is_asked_for_again_when_nothing_prove
 
 
 @each_protocol
-async def test_a_whole_call_that_only_reads_runs_without_a_proof_of_its_end(
-    tmp_path: Path, protocol: ProtocolName
-) -> None:
+async def test_an_unsealed_read_only_call_runs(tmp_path: Path, protocol: ProtocolName) -> None:
     async with stage(tmp_path, protocol, 'H C(0,c1,read,{"path":"a"}) RST', OK) as scene:
         await scene.go()
         assert scene.desk.ran == ["read a"]
@@ -359,7 +359,7 @@ def _siblings() -> tuple[Step, ...]:
 
 
 @each_protocol
-async def test_the_calls_before_a_cut_one_run_and_only_the_cut_one_is_redone(
+async def test_calls_before_a_cut_one_run_and_only_the_cut_one_is_redone(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     second = calls(("c4", "write_file", written("n.txt", "the first part")))
@@ -402,7 +402,7 @@ async def test_the_calls_before_a_cut_one_run_and_only_the_cut_one_is_redone(
 
 
 @each_protocol
-async def test_a_payment_that_is_asked_for_again_after_a_cut_is_answered_from_the_journal(
+async def test_a_payment_repeated_after_a_cut_is_answered_from_the_journal(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     second = calls(
@@ -417,7 +417,7 @@ async def test_a_payment_that_is_asked_for_again_after_a_cut_is_answered_from_th
         await scene.check()
 
 
-async def test_the_same_payment_later_in_the_turn_is_an_ordinary_one(tmp_path: Path) -> None:
+async def test_the_same_payment_later_in_the_turn_runs_normally(tmp_path: Path) -> None:
     write = calls(("c4", "write_file", written("n.txt", "whole")))
     pay = calls(("c9", "pay", '{"amount":5}'))
     async with stage(tmp_path, "chat", _siblings(), write, pay, OK) as scene:
@@ -427,7 +427,7 @@ async def test_the_same_payment_later_in_the_turn_is_an_ordinary_one(tmp_path: P
 
 
 @each_protocol
-async def test_a_payment_is_not_repeated_when_the_answer_behind_it_breaks_off(
+async def test_a_payment_is_not_repeated_when_the_following_answer_is_cut(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     pay = calls(("c1", "pay", '{"amount":5}'))
@@ -440,13 +440,13 @@ async def test_a_payment_is_not_repeated_when_the_answer_behind_it_breaks_off(
         await scene.check()
 
 
-# --- the output limit under another name ---------------------------------------------------------
+# --- relabelled output limit ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("reason", ["tool_calls", "stop", "length"])
-@pytest.mark.parametrize("streams", [True, False], ids=["stream", "one piece"])
+@pytest.mark.parametrize("streams", [True, False], ids=["streamed", "unstreamed"])
 @each_protocol
-async def test_a_call_that_met_the_output_limit_is_asked_for_smaller_and_with_more_room(
+async def test_a_capped_call_is_requested_smaller_and_with_a_higher_limit(
     tmp_path: Path, protocol: ProtocolName, streams: bool, reason: str
 ) -> None:
     first = cut_call("c1", "write_file", '{"path":"a","content":"the first', f"F {reason} U(64) D")
@@ -469,7 +469,7 @@ async def test_a_call_that_met_the_output_limit_is_asked_for_smaller_and_with_mo
         await scene.check()
 
 
-# --- whose call is it ----------------------------------------------------------------------------
+# --- call assembly -------------------------------------------------------------------------------
 
 
 def _chunk(delta: dict[str, Any]) -> Event:
@@ -501,9 +501,7 @@ INDEX_ZERO: dict[str, Script] = {
 
 
 @pytest.mark.parametrize("said", INDEX_ZERO.values(), ids=INDEX_ZERO)
-async def test_two_calls_are_two_calls_however_they_are_numbered(
-    tmp_path: Path, said: Script
-) -> None:
+async def test_two_calls_are_separated_for_any_index_scheme(tmp_path: Path, said: Script) -> None:
     async with stage(tmp_path, "chat", _called(said), OK) as scene:
         await scene.go()
         assert sorted(scene.desk.ran) == ["read a", "read b"]
@@ -538,7 +536,7 @@ ONE_CALL: dict[str, Script] = {
 
 
 @pytest.mark.parametrize("said", ONE_CALL.values(), ids=ONE_CALL)
-async def test_one_call_is_one_call_however_it_is_cut_up(tmp_path: Path, said: Script) -> None:
+async def test_one_call_is_assembled_from_any_split(tmp_path: Path, said: Script) -> None:
     async with stage(tmp_path, "chat", _called(said), OK) as scene:
         await scene.go()
         assert scene.desk.ran == ["read a"]
@@ -546,7 +544,7 @@ async def test_one_call_is_one_call_however_it_is_cut_up(tmp_path: Path, said: S
         await scene.check()
 
 
-async def test_an_id_of_an_earlier_turn_is_not_used_twice(tmp_path: Path) -> None:
+async def test_a_call_id_of_an_earlier_turn_is_not_reused(tmp_path: Path) -> None:
     call = calls(("c1", "read", '{"path":"a"}'))
     async with stage(tmp_path, "chat", call, OK, call, OK) as scene:
         await scene.go()
@@ -558,7 +556,7 @@ async def test_an_id_of_an_earlier_turn_is_not_used_twice(tmp_path: Path) -> Non
         await scene.check()
 
 
-async def test_what_a_service_hangs_on_a_call_is_given_back_to_it(tmp_path: Path) -> None:
+async def test_extra_content_of_a_call_is_replayed_to_the_service(tmp_path: Path) -> None:
     extra = {"google": {"thought_signature": "c2lnbmVk"}}
     entry = {"index": 0, "id": "c1", **_entry("a"), "extra_content": extra}
     async with stage(tmp_path, "chat", _called(_at_once(entry)), OK) as scene:
@@ -568,7 +566,7 @@ async def test_what_a_service_hangs_on_a_call_is_given_back_to_it(tmp_path: Path
         await scene.check()
 
 
-async def test_what_is_hung_on_a_call_may_come_by_itself(tmp_path: Path) -> None:
+async def test_extra_content_of_a_call_may_arrive_separately(tmp_path: Path) -> None:
     extra = {"google": {"thought_signature": "c2lnbmVk"}}
     alone = _at_once({"index": 0, "extra_content": extra})
     whole = (*steps('C(0,c1,read,{"path":"a"})'), *alone)
@@ -581,7 +579,9 @@ async def test_what_is_hung_on_a_call_may_come_by_itself(tmp_path: Path) -> None
 
 
 @each_protocol
-async def test_a_text_before_a_call_is_kept_with_it(tmp_path: Path, protocol: ProtocolName) -> None:
+async def test_text_before_a_call_is_kept_in_the_same_row(
+    tmp_path: Path, protocol: ProtocolName
+) -> None:
     script = 'H T"Let me see." C(0,c1,read,{"path":"a"}) F tool_calls U D'
     async with stage(tmp_path, protocol, script, OK) as scene:
         await scene.go()
@@ -597,7 +597,7 @@ async def test_a_text_before_a_call_is_kept_with_it(tmp_path: Path, protocol: Pr
         await scene.check()
 
 
-async def test_a_text_behind_a_call_is_shown_too(tmp_path: Path) -> None:
+async def test_text_after_a_call_is_shown(tmp_path: Path) -> None:
     script = 'H C(0,c1,read,{"path":"a"}) T"Looking." F tool_calls U D'
     async with stage(tmp_path, "chat", script, OK) as scene:
         await scene.go()
@@ -607,7 +607,7 @@ async def test_a_text_behind_a_call_is_shown_too(tmp_path: Path) -> None:
 
 
 @each_protocol
-async def test_a_call_without_a_text_shows_none(tmp_path: Path, protocol: ProtocolName) -> None:
+async def test_a_call_without_text_shows_no_text(tmp_path: Path, protocol: ProtocolName) -> None:
     script = 'H C(0,c1,read,{"path":"a"}) F tool_calls U D'
     async with stage(tmp_path, protocol, script, OK) as scene:
         await scene.go()

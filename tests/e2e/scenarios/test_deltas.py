@@ -1,4 +1,4 @@
-"""How the pieces of an answer arrive: what each of them shows, counts and keeps alive."""
+"""Deltas of an answer: display, progress and timeouts."""
 
 import asyncio
 from pathlib import Path
@@ -18,13 +18,13 @@ each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
 def begun(scene: Stage) -> int:
-    """How often a turn of this gateway was noted to have its first text."""
+    """Return how often the gateway recorded the first text of a turn."""
     figure = scene.house.runner._metrics.first_text_seconds
     return sum(sum(counts) for _, counts, _ in figure.read())
 
 
 @each_protocol
-async def test_pieces_are_shown_in_their_order_and_only_the_first_begins_the_answer(
+async def test_deltas_are_shown_in_order_and_the_first_one_starts_the_answer(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     pieces = [f"{number} and " for number in range(6)]
@@ -40,7 +40,7 @@ async def test_pieces_are_shown_in_their_order_and_only_the_first_begins_the_ans
         await scene.check()
 
 
-async def test_a_second_request_does_not_begin_the_answer_again(tmp_path: Path) -> None:
+async def test_a_second_request_does_not_start_the_answer_again(tmp_path: Path) -> None:
     scripts = ('H T"The quick brown " RST', 'H T"fox jumps." F stop D')
     async with stage(tmp_path, "chat", *scripts) as scene:
         await scene.go()
@@ -58,10 +58,10 @@ ALIVE: dict[str, Script] = {
 
 @each_protocol
 @pytest.mark.parametrize("script", ALIVE.values(), ids=ALIVE)
-async def test_every_piece_keeps_the_request_alive(
+async def test_every_delta_resets_the_gap_timeout(
     tmp_path: Path, protocol: ProtocolName, script: Script
 ) -> None:
-    """A gap may last 0.6 s in a text and 0.8 s in thoughts; the whole takes longer."""
+    """Gaps may last 0.6 s in text and 0.8 s in reasoning; the whole answer takes longer."""
     async with stage(tmp_path, protocol, script) as scene:
         turn = await scene.go()
         assert turn.attempts == 1
@@ -70,7 +70,7 @@ async def test_every_piece_keeps_the_request_alive(
 
 
 @each_protocol
-async def test_every_piece_of_a_call_keeps_the_request_alive(
+async def test_every_delta_of_a_call_resets_the_gap_timeout(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     script = "H C(0,c1,pay,-) W.7 C(0,-,-,'{\"amo') W.7 C(0,-,-,'unt\": 5}') W.7 F tool_calls D"
@@ -81,7 +81,7 @@ async def test_every_piece_of_a_call_keeps_the_request_alive(
         await scene.check()
 
 
-async def test_an_answer_is_read_in_pieces_although_the_chat_shows_only_the_whole(
+async def test_an_answer_is_streamed_even_if_the_chat_shows_only_the_final_text(
     tmp_path: Path,
 ) -> None:
     screen = Screen(live=Live.NONE, repeat=Repeat.ALWAYS)
@@ -101,7 +101,7 @@ BROKEN: list[tuple[ProtocolName, str]] = [
 
 
 @pytest.mark.parametrize(("protocol", "broken"), BROKEN)
-async def test_a_network_that_fails_each_time_is_tried_three_times(
+async def test_a_failing_network_is_tried_three_times(
     tmp_path: Path, protocol: ProtocolName, broken: str
 ) -> None:
     async with stage(tmp_path, protocol, *[broken] * 3) as scene:
@@ -117,7 +117,7 @@ async def test_a_network_that_fails_each_time_is_tried_three_times(
 
 
 @each_protocol
-async def test_a_stop_that_overtakes_the_first_request_ends_the_turn(
+async def test_a_stop_before_the_first_request_ends_the_turn(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     async with stage(tmp_path, protocol, "HANG", OK) as scene:
@@ -139,7 +139,7 @@ PATIENT = msgspec.structs.replace(SCALED, gap_text=60.0, lifetime=60.0, notice_a
 @pytest.mark.parametrize(
     ("size", "least", "most"), [(100, 1.0, 2.5), (1023, 1.0, 2.5), (1024, 0.0, 0.9)]
 )
-async def test_what_is_shown_is_written_down_after_two_seconds_or_a_kilobyte(
+async def test_visible_text_is_checkpointed_after_two_seconds_or_a_kilobyte(
     tmp_path: Path, size: int, least: float, most: float
 ) -> None:
     async with stage(tmp_path, "chat", f'W.5 H T"{"x" * size}" HANG', timeouts=PATIENT) as scene:
@@ -147,7 +147,7 @@ async def test_what_is_shown_is_written_down_after_two_seconds_or_a_kilobyte(
         await scene.house.screen.shows(CHAT, "xxx")
         began = now()
         async with asyncio.timeout(10):
-            while not (await scene.turns())[0].partial:  # noqa: ASYNC110 - the store tells nobody
+            while not (await scene.turns())[0].partial:  # noqa: ASYNC110 - the store sends no notification
                 await asyncio.sleep(0.1)
         assert least <= now() - began <= most
         assert (await scene.turns())[0].partial == "x" * size

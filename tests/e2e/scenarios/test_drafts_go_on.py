@@ -1,4 +1,4 @@
-"""Files whose writing breaks off, again and again: they are finished without a word from the user."""
+"""Files whose calls are cut off repeatedly: drafts complete them without the user's help."""
 
 import json
 import re
@@ -19,7 +19,7 @@ TEXT = "".join(f"{number}: a line of some length, with «quotes» and 👋\n" fo
 
 
 class Author:
-    """A model whose answers are all cut off after so many characters of a file."""
+    """Model whose answers are all cut off after a fixed number of characters of a file."""
 
     def __init__(self, size: int, ending: str) -> None:
         self.target: Path | None = None
@@ -35,7 +35,7 @@ class Author:
         draft = re.search(r"kept as draft (d[0-9a-f]{6})", said)
         if draft is None:
             return self._cut("write_file", {"path": "long.txt"}, TEXT)
-        tail = said.partition("It ends with:\n«")[2].partition("»\nContinue with")[0]
+        tail = said.partition("The draft ends with:\n«")[2].partition("»\nContinue with")[0]
         at = TEXT.index(tail) + len(tail)
         rest = TEXT[at:]
         given = {"draft_id": draft[1], "final": len(rest) <= self._size}
@@ -52,7 +52,7 @@ class Author:
 
 
 class Finishing:
-    """The same author, who says that it is done once the file is there."""
+    """Author that reports completion once the file exists."""
 
     def __init__(self, author: Author) -> None:
         self._author = author
@@ -68,7 +68,7 @@ def short(rows: list[str]) -> list[str]:
 
 @each_protocol
 @pytest.mark.parametrize("ending", ["EOF", "RST", "F length U D"], ids=["end", "reset", "limit"])
-async def test_a_long_file_is_written_from_many_cut_answers(
+async def test_a_long_file_is_assembled_from_many_cut_answers(
     tmp_path: Path, protocol: ProtocolName, ending: str
 ) -> None:
     author = Author(1800, ending)
@@ -88,7 +88,7 @@ async def test_a_long_file_is_written_from_many_cut_answers(
         await scene.check()
 
 
-async def test_a_draft_that_is_never_finished_is_named_when_the_turn_ends(tmp_path: Path) -> None:
+async def test_an_unfinished_draft_is_named_when_the_turn_ends(tmp_path: Path) -> None:
     begun = '{"path":"long.txt","content":"' + "some words of the file. " * 100
     cut = (*steps("H"), call_delta(0, "c1", "write_file", begun), *steps("RST"))
     async with stage(tmp_path, "chat", cut, "S401") as scene:
@@ -103,12 +103,12 @@ async def test_a_draft_that_is_never_finished_is_named_when_the_turn_ends(tmp_pa
 
 
 async def _again(scene: Stage) -> str:
-    """The user says the word that used to loop for ever."""
+    """Send the word `continue`, which must not loop."""
     await scene.go("continue")
     return scene.shown()[-1]
 
 
-async def test_a_continue_after_a_failed_turn_goes_on_from_what_is_known(tmp_path: Path) -> None:
+async def test_continue_after_a_failed_turn_includes_the_failed_request(tmp_path: Path) -> None:
     begun = '{"path":"long.txt","content":"' + "some words of the file. " * 100
     cut = (*steps("H"), call_delta(0, "c1", "write_file", begun), *steps("RST"))
     small = calls(("c2", "write_file", '{"path":"long.txt","content":"short"}'))

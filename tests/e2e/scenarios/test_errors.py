@@ -1,4 +1,4 @@
-"""Errors that a service reports: inside an answer, as a status, and conversations that are too long."""
+"""Errors reported inside an answer or as a status, overflow, repetition and exhausted reasoning."""
 
 import json
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ WRAPPED = Event(b'{"error":{"message":"Network connection lost."}}')
 INVALID = Event(b'{"error_type":"invalid_request","error_message":"tools: bad schema"}')
 
 
-async def test_an_error_in_plain_words_before_the_answer_is_recovered_from(tmp_path: Path) -> None:
+async def test_a_plain_text_error_before_the_answer_is_retried(tmp_path: Path) -> None:
     async with stage(tmp_path, "chat", PLAIN, OK) as scene:
         await scene.go()
         assert await scene.history() == ["U:go", "A:done"]
@@ -50,7 +50,7 @@ RECOVERABLE: dict[str, Script] = {
 
 
 @pytest.mark.parametrize("script", RECOVERABLE.values(), ids=RECOVERABLE)
-async def test_an_error_behind_a_text_is_gone_on_from(tmp_path: Path, script: Script) -> None:
+async def test_a_text_followed_by_an_error_is_continued(tmp_path: Path, script: Script) -> None:
     rest = 'H T"The quick brown fox jumps." F stop D'
     async with stage(tmp_path, "chat", script, rest) as scene:
         await scene.go()
@@ -63,7 +63,7 @@ async def test_an_error_behind_a_text_is_gone_on_from(tmp_path: Path, script: Sc
 
 
 @each_protocol
-async def test_an_overload_inside_an_answer_is_gone_on_from(
+async def test_an_overload_error_inside_an_answer_is_recovered(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     script = f'H T"{BEGUN}" E529"Overloaded"'
@@ -73,7 +73,9 @@ async def test_an_overload_inside_an_answer_is_gone_on_from(
         await scene.check()
 
 
-async def test_a_refused_request_is_not_sent_again_and_its_words_are_told(tmp_path: Path) -> None:
+async def test_a_rejected_request_is_not_retried_and_its_message_is_reported(
+    tmp_path: Path,
+) -> None:
     async with stage(tmp_path, "chat", (*steps("H"), INVALID)) as scene:
         turn = await scene.go()
         assert turn.state is TurnState.FAILED
@@ -83,7 +85,7 @@ async def test_a_refused_request_is_not_sent_again_and_its_words_are_told(tmp_pa
         await scene.check()
 
 
-async def test_a_refused_request_goes_to_the_next_model(tmp_path: Path) -> None:
+async def test_a_rejected_request_switches_to_the_fallback(tmp_path: Path) -> None:
     async with (
         ModelServer(OK) as f1,
         stage(tmp_path, "chat", (*steps("H"), INVALID), fallbacks=[f1]) as scene,
@@ -95,7 +97,7 @@ async def test_a_refused_request_goes_to_the_next_model(tmp_path: Path) -> None:
 
 
 @each_protocol
-async def test_an_error_of_no_known_kind_is_tried_once_and_told(
+async def test_an_unknown_error_is_tried_once_and_reported(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     script = 'H E400"The moon is in the wrong house."'
@@ -108,7 +110,7 @@ async def test_an_error_of_no_known_kind_is_tried_once_and_told(
 
 
 @each_protocol
-async def test_a_filter_that_speaks_up_in_the_middle_keeps_the_text_and_ends_the_turn(
+async def test_a_filter_error_inside_an_answer_keeps_the_text_and_ends_the_turn(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     script = f'H T"{BEGUN}" E400"Flagged: this violates our content policy."'
@@ -123,7 +125,7 @@ async def test_a_filter_that_speaks_up_in_the_middle_keeps_the_text_and_ends_the
         await scene.check()
 
 
-async def test_an_error_behind_the_end_of_an_answer_is_ignored(tmp_path: Path) -> None:
+async def test_an_error_after_the_end_of_an_answer_is_ignored(tmp_path: Path) -> None:
     script = (*steps('H T"all" F stop'), WRAPPED)
     async with stage(tmp_path, "chat", script) as scene:
         await scene.go()
@@ -132,7 +134,7 @@ async def test_an_error_behind_the_end_of_an_answer_is_ignored(tmp_path: Path) -
         await scene.check()
 
 
-async def test_an_upstream_error_that_is_passed_on_as_text_is_no_answer(tmp_path: Path) -> None:
+async def test_an_upstream_error_relayed_as_text_is_not_an_answer(tmp_path: Path) -> None:
     said = '{"error":{"message":"upstream connect error"}}'
     chunk = {"choices": [{"delta": {"content": said}, "finish_reason": "error"}]}
     script = (*steps("H"), Event(msgspec.json.encode(chunk)))
@@ -143,7 +145,7 @@ async def test_an_upstream_error_that_is_passed_on_as_text_is_no_answer(tmp_path
         await scene.check()
 
 
-# --- how long to wait ----------------------------------------------------------------------------
+# --- waits ---------------------------------------------------------------------------------------
 
 
 DATE = "Wed, 18 Nov 2026 16:00:0"
@@ -156,9 +158,7 @@ WAITS = {
 
 
 @pytest.mark.parametrize(("script", "wait"), WAITS.values(), ids=WAITS)
-async def test_a_rate_limit_is_waited_for_as_long_as_it_says(
-    tmp_path: Path, script: str, wait: float
-) -> None:
+async def test_retry_after_is_honored(tmp_path: Path, script: str, wait: float) -> None:
     async with stage(tmp_path, "chat", script, OK) as scene:
         await scene.go()
         waited = scene.requests[1].at - scene.requests[0].at
@@ -171,7 +171,7 @@ async def test_a_rate_limit_is_waited_for_as_long_as_it_says(
 
 @each_protocol
 @pytest.mark.parametrize("status", ["429", "503", "529"])
-async def test_every_status_may_say_when_to_come_again(
+async def test_retry_after_is_honored_for_every_status(
     tmp_path: Path, protocol: ProtocolName, status: str
 ) -> None:
     script = f'S{status}:{{"retry-after-ms":"300"}}'
@@ -183,26 +183,26 @@ async def test_every_status_may_say_when_to_come_again(
         await scene.check()
 
 
-async def test_a_wait_of_more_than_ten_minutes_is_not_waited(tmp_path: Path) -> None:
+async def test_a_retry_after_of_more_than_ten_minutes_ends_the_turn(tmp_path: Path) -> None:
     async with stage(tmp_path, "chat", 'S429:{"retry-after":"601"}') as scene:
         turn = await scene.go()
         assert turn.state is TurnState.FAILED
-        assert "slow down" in scene.shown()[0]
+        assert "limits the rate" in scene.shown()[0]
         assert len(scene.requests) == 1
         await scene.check()
 
 
-async def test_a_rate_limit_that_does_not_end_ends_the_turn(tmp_path: Path) -> None:
+async def test_a_persistent_rate_limit_ends_the_turn(tmp_path: Path) -> None:
     async with stage(tmp_path, "chat", *['S429:{"retry-after-ms":"20"}'] * 3) as scene:
         await scene.go()
         assert len(scene.requests) == 3
-        assert "slow down" in scene.shown()[0]
+        assert "limits the rate" in scene.shown()[0]
         assert await scene.history() == ["U:go"]
         await scene.check()
 
 
 @pytest.mark.parametrize("status", ["408", "500", "502", "503", "504", "520", "529"])
-async def test_a_short_outage_is_waited_out_in_silence(tmp_path: Path, status: str) -> None:
+async def test_a_short_outage_is_retried_without_a_notice(tmp_path: Path, status: str) -> None:
     scripts = (f"S{status}", f"S{status}", OK)
     async with stage(tmp_path, "chat", *scripts, timeouts=UNHURRIED) as scene:
         turn = await scene.go()
@@ -213,7 +213,7 @@ async def test_a_short_outage_is_waited_out_in_silence(tmp_path: Path, status: s
         await scene.check()
 
 
-# --- too long ------------------------------------------------------------------------------------
+# --- overflow ------------------------------------------------------------------------------------
 
 
 FULL = "This model's maximum context length is 1500 tokens. Your messages have 2600 tokens."
@@ -221,7 +221,7 @@ OLD = "words of an old answer that nobody needs any more. " * 40
 
 
 def _talk(*then: Script) -> Sequence[Script]:
-    """Two turns that fill the conversation, and what comes then."""
+    """Run two turns that fill the context window, then the turn under test."""
     long = f'H T"{OLD}" F stop U D'
     return (long, long, *then)
 
@@ -230,7 +230,7 @@ SUMMARY = 'H T"They talked about words." F stop U D'
 
 
 @each_protocol
-async def test_a_conversation_that_is_too_long_is_shortened_and_goes_on(
+async def test_a_conversation_that_is_too_long_is_compacted_and_continues(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     scripts = _talk(f'S400"{FULL}"', SUMMARY, OK)
@@ -253,7 +253,7 @@ async def test_a_conversation_that_is_too_long_is_shortened_and_goes_on(
         await scene.check()
 
 
-async def test_a_summary_that_was_made_is_used_in_the_turns_that_follow(tmp_path: Path) -> None:
+async def test_a_summary_is_used_in_later_turns(tmp_path: Path) -> None:
     scripts = _talk(f'S400"{FULL}"', SUMMARY, OK, OK)
     async with stage(tmp_path, "chat", *scripts) as scene:
         await scene.go("one")
@@ -267,7 +267,7 @@ async def test_a_summary_that_was_made_is_used_in_the_turns_that_follow(tmp_path
         await scene.check()
 
 
-async def test_a_conversation_that_fills_up_inside_an_answer_keeps_the_text(tmp_path: Path) -> None:
+async def test_an_overflow_inside_an_answer_keeps_the_text(tmp_path: Path) -> None:
     script = f'H T"{BEGUN}" E400"{FULL}"'
     scripts = _talk(script, SUMMARY, 'H T"The quick brown fox jumps." F stop D')
     async with stage(tmp_path, "chat", *scripts) as scene:
@@ -281,7 +281,7 @@ async def test_a_conversation_that_fills_up_inside_an_answer_keeps_the_text(tmp_
         await scene.check()
 
 
-async def test_a_summary_that_cannot_be_had_is_done_without(tmp_path: Path) -> None:
+async def test_compaction_works_without_a_summary_from_the_model(tmp_path: Path) -> None:
     scripts = _talk(f'S400"{FULL}"', "S500", OK)
     async with stage(tmp_path, "chat", *scripts) as scene:
         await scene.go("one")
@@ -293,7 +293,7 @@ async def test_a_summary_that_cannot_be_had_is_done_without(tmp_path: Path) -> N
         await scene.check()
 
 
-async def test_one_message_that_is_too_long_by_itself_ends_the_turn_with_its_cause(
+async def test_a_single_message_that_is_too_long_ends_the_turn_with_its_cause(
     tmp_path: Path,
 ) -> None:
     async with stage(tmp_path, "chat", f'S400"{FULL}"') as scene:
@@ -305,7 +305,7 @@ async def test_one_message_that_is_too_long_by_itself_ends_the_turn_with_its_cau
         await scene.check()
 
 
-async def test_a_conversation_is_shortened_three_times_at_the_most(tmp_path: Path) -> None:
+async def test_a_conversation_is_compacted_at_most_three_times(tmp_path: Path) -> None:
     summaries = 0
 
     def model(body: dict[str, Any]) -> Script:
@@ -328,7 +328,7 @@ async def test_a_conversation_is_shortened_three_times_at_the_most(tmp_path: Pat
         await scene.check()
 
 
-async def test_an_output_limit_that_is_too_high_is_lowered_and_nothing_is_shortened(
+async def test_a_rejected_output_limit_is_lowered_without_compaction(
     tmp_path: Path,
 ) -> None:
     refused = (
@@ -342,13 +342,13 @@ async def test_an_output_limit_that_is_too_high_is_lowered_and_nothing_is_shorte
         await scene.check()
 
 
-# --- going round in circles ----------------------------------------------------------------------
+# --- repetition ----------------------------------------------------------------------------------
 
 
 PARAGRAPH = "The committee met again and, once more, came to the very same conclusion as before. "
 
 
-async def test_a_text_that_repeats_itself_is_stopped_and_what_is_repeated_is_taken_back(
+async def test_a_repeating_text_is_stopped_and_the_repetition_removed(
     tmp_path: Path,
 ) -> None:
     loop = (*steps('H T"Dear all, here is the report. "'), Text(PARAGRAPH * 250), *steps("HANG"))
@@ -365,7 +365,7 @@ async def test_a_text_that_repeats_itself_is_stopped_and_what_is_repeated_is_tak
         await scene.check()
 
 
-async def test_a_model_that_cannot_but_repeat_itself_is_given_up_after_one_more_try(
+async def test_a_model_that_keeps_repeating_itself_is_given_up_after_one_retry(
     tmp_path: Path,
 ) -> None:
     loop = (*steps("H"), Text(PARAGRAPH * 250), *steps("HANG"))
@@ -379,7 +379,7 @@ async def test_a_model_that_cannot_but_repeat_itself_is_given_up_after_one_more_
         await scene.check()
 
 
-async def test_thoughts_that_repeat_themselves_are_stopped(tmp_path: Path) -> None:
+async def test_repeating_reasoning_is_stopped(tmp_path: Path) -> None:
     thought = f"R{json.dumps(PARAGRAPH * 250)}"
     agent = AgentSettings(show_reasoning=True)
     async with stage(tmp_path, "chat", f"H {thought} HANG", OK, agent=agent) as scene:
@@ -390,7 +390,7 @@ async def test_thoughts_that_repeat_themselves_are_stopped(tmp_path: Path) -> No
         await scene.check()
 
 
-async def test_arguments_that_repeat_themselves_are_stopped_and_not_kept(tmp_path: Path) -> None:
+async def test_repeating_arguments_are_stopped_and_not_kept(tmp_path: Path) -> None:
     begun = '{"path":"a","content":"' + PARAGRAPH * 250
     loop = (*steps("H"), call_delta(0, "c1", "write_file", begun), *steps("HANG"))
     small = calls(("c2", "write_file", '{"path":"a","content":"short"}'))
@@ -404,11 +404,11 @@ async def test_arguments_that_repeat_themselves_are_stopped_and_not_kept(tmp_pat
         await scene.check()
 
 
-# --- thinking too much ---------------------------------------------------------------------------
+# --- reasoning -----------------------------------------------------------------------------------
 
 
 @each_protocol
-async def test_thoughts_that_break_off_twice_are_asked_for_with_less_effort(
+async def test_reasoning_cut_twice_is_retried_with_less_effort(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     broken = 'H R"hmm" RST'
@@ -429,7 +429,7 @@ async def test_thoughts_that_break_off_twice_are_asked_for_with_less_effort(
 
 
 def _effort(body: dict[str, Any]) -> object:
-    """How long the model may think, in the words of its protocol."""
+    """Return the requested reasoning effort in the format of the protocol."""
     return (
         body.get("reasoning_effort")
         or body.get("reasoning")
@@ -437,7 +437,7 @@ def _effort(body: dict[str, Any]) -> object:
     )
 
 
-async def test_tags_around_thoughts_are_not_shown(tmp_path: Path) -> None:
+async def test_think_tags_are_not_shown(tmp_path: Path) -> None:
     script = 'H T"<th" T"ink>it is 6 x 7</thi" T"nk>The answer is 42." F stop U D'
     async with stage(tmp_path, "chat", script, agent=AgentSettings(show_reasoning=True)) as scene:
         await scene.go()
@@ -448,7 +448,7 @@ async def test_tags_around_thoughts_are_not_shown(tmp_path: Path) -> None:
         await scene.check()
 
 
-async def test_a_tag_that_is_open_at_a_cut_was_a_thought(tmp_path: Path) -> None:
+async def test_an_unclosed_think_tag_at_a_cut_is_reasoning(tmp_path: Path) -> None:
     async with stage(tmp_path, "chat", 'H T"<think>it is 6 x" RST', OK) as scene:
         await scene.go()
         assert await scene.history() == ["U:go", "A:done"]

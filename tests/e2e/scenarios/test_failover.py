@@ -1,4 +1,4 @@
-"""What happens when the model that is asked first does not answer, or not as it should."""
+"""Fallback to other models when the primary fails."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
 def within_two_gaps() -> float:
-    """How long a model that hangs may keep somebody, with a little for our own work."""
+    """Return the longest acceptable delay of a stalled model, with some tolerance."""
     assert QUICK.first_token is not None
     return 2 * QUICK.first_token + 0.2
 
@@ -33,7 +33,7 @@ def answers(_: object) -> Script:
 
 
 @each_protocol
-async def test_a_model_that_hangs_is_left_for_the_next_one(
+async def test_a_stalled_model_is_replaced_by_the_fallback(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     async with (
@@ -91,7 +91,7 @@ FAILURES = [
         "empty",
     ],
 )
-async def test_a_model_that_cannot_is_left_for_the_next_one(
+async def test_a_failing_model_is_replaced_by_the_fallback(
     tmp_path: Path, protocol: ProtocolName, scripts: list[Script], asked: int
 ) -> None:
     async with (
@@ -108,7 +108,7 @@ async def test_a_model_that_cannot_is_left_for_the_next_one(
         await scene.check()
 
 
-async def test_two_conversations_at_once_both_reach_the_next_model(tmp_path: Path) -> None:
+async def test_two_concurrent_conversations_both_reach_the_fallback(tmp_path: Path) -> None:
     async with (
         ModelServer(answers) as f1,
         stage(tmp_path, "chat", hangs, fallbacks=[f1], timeouts=QUICK) as scene,
@@ -125,7 +125,7 @@ async def test_two_conversations_at_once_both_reach_the_next_model(tmp_path: Pat
         await scene.check()
 
 
-async def test_a_model_that_is_known_to_hang_is_not_asked_by_the_next_conversation(
+async def test_a_model_with_an_open_breaker_is_skipped_by_the_next_conversation(
     tmp_path: Path,
 ) -> None:
     async with (
@@ -144,7 +144,7 @@ async def test_a_model_that_is_known_to_hang_is_not_asked_by_the_next_conversati
         await scene.check()
 
 
-async def test_the_first_model_is_asked_again_in_the_next_turn_where_it_did_not_hang(
+async def test_the_primary_is_tried_again_in_the_turn_after_a_rejected_request(
     tmp_path: Path,
 ) -> None:
     async with (
@@ -159,7 +159,7 @@ async def test_the_first_model_is_asked_again_in_the_next_turn_where_it_did_not_
 
 @each_protocol
 @pytest.mark.parametrize("other", ["chat", "anthropic", "responses"])
-async def test_the_next_model_knows_what_was_done_and_does_not_do_it_again(
+async def test_the_fallback_sees_completed_calls_and_does_not_repeat_them(
     tmp_path: Path, protocol: ProtocolName, other: ProtocolName
 ) -> None:
     pay: Script = 'H R"let me think" T"Paying." C(0,c1,pay,{"amount":5}) F tool_calls U D EOF'
@@ -190,7 +190,7 @@ async def test_the_next_model_knows_what_was_done_and_does_not_do_it_again(
 
 
 @each_protocol
-async def test_a_text_that_is_shown_is_carried_on_by_the_next_model(
+async def test_visible_text_is_continued_by_the_fallback(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     text = "It was a bright cold day in April, and the clocks "
@@ -207,7 +207,7 @@ async def test_a_text_that_is_shown_is_carried_on_by_the_next_model(
         await scene.check()
 
 
-async def test_the_second_of_two_fallbacks_is_asked_when_the_first_fails_too(
+async def test_the_second_fallback_is_used_when_the_first_fails(
     tmp_path: Path,
 ) -> None:
     async with (
@@ -222,7 +222,7 @@ async def test_the_second_of_two_fallbacks_is_asked_when_the_first_fails_too(
         await scene.check()
 
 
-async def test_the_same_model_under_another_entry_is_not_another_model(tmp_path: Path) -> None:
+async def test_a_duplicate_entry_of_the_same_model_is_not_a_fallback(tmp_path: Path) -> None:
     async with (
         ModelServer(OK) as f1,
         stage(tmp_path, "chat", fallbacks=[f1], model={"base_url": f1.url, "name": "f1"}) as scene,
@@ -230,13 +230,13 @@ async def test_the_same_model_under_another_entry_is_not_another_model(tmp_path:
         await scene.go()
         assert scene.shown() == ["done"]
         await scene.go()
-        assert len(f1.requests) == 4  # three tries of the second turn, and no fourth
+        assert len(f1.requests) == 4  # three attempts in the second turn
         assert "N5" not in scene.told.ids
         assert "❌" in scene.shown()[-1]
         await scene.check()
 
 
-async def test_the_same_patience_is_had_with_each_model(tmp_path: Path) -> None:
+async def test_each_model_gets_the_same_retry_budget(tmp_path: Path) -> None:
     async with (
         ModelServer("S500", "S500", OK) as f1,
         stage(tmp_path, "chat", "S500", "S500", "S500", fallbacks=[f1]) as scene,
@@ -247,7 +247,7 @@ async def test_the_same_patience_is_had_with_each_model(tmp_path: Path) -> None:
         await scene.check()
 
 
-async def test_limits_of_one_model_do_not_hold_for_the_next(tmp_path: Path) -> None:
+async def test_adjusted_limits_do_not_carry_over_to_the_fallback(tmp_path: Path) -> None:
     capped = 'H T"half of it" F length U D'
     async with (
         ModelServer(OK) as f1,
@@ -261,7 +261,7 @@ async def test_limits_of_one_model_do_not_hold_for_the_next(tmp_path: Path) -> N
         await scene.check()
 
 
-# --- nobody answers ------------------------------------------------------------------------------
+# --- no model answers ----------------------------------------------------------------------------
 
 
 OPERATORS = ["S401", "S402"]
@@ -269,7 +269,7 @@ OPERATORS = ["S401", "S402"]
 
 @each_protocol
 @pytest.mark.parametrize("script", OPERATORS, ids=["key", "payment"])
-async def test_what_only_the_operator_can_mend_is_told_to_the_admins_once(
+async def test_a_failure_only_an_administrator_can_fix_is_reported_to_the_admins_once(
     tmp_path: Path, protocol: ProtocolName, script: str
 ) -> None:
     access = AccessSettings(allow=("memory:1001",), admins=("memory:2002",))
@@ -289,7 +289,7 @@ async def test_what_only_the_operator_can_mend_is_told_to_the_admins_once(
         await scene.check()
 
 
-async def test_an_outage_is_told_to_the_admins_too(tmp_path: Path) -> None:
+async def test_an_outage_is_reported_to_the_admins(tmp_path: Path) -> None:
     access = AccessSettings(allow=("memory:1001",), admins=("memory:2002",))
     async with stage(tmp_path, "chat", *["S503"] * 3, access=access) as scene:
         await scene.go()
@@ -299,7 +299,7 @@ async def test_an_outage_is_told_to_the_admins_too(tmp_path: Path) -> None:
         await scene.check()
 
 
-async def test_a_service_that_nobody_listens_for_is_tried_three_times(tmp_path: Path) -> None:
+async def test_a_service_that_refuses_connections_is_tried_three_times(tmp_path: Path) -> None:
     async with ModelServer() as gone:
         url = gone.url
     async with stage(tmp_path, "chat", OK, model={"base_url": url}) as scene:
@@ -315,7 +315,7 @@ async def test_a_service_that_nobody_listens_for_is_tried_three_times(tmp_path: 
 
 @each_protocol
 @pytest.mark.parametrize("status", ["S400", "S422", "S404"])
-async def test_the_same_refused_request_is_never_sent_a_third_time(
+async def test_the_same_rejected_request_is_never_sent_a_third_time(
     tmp_path: Path, protocol: ProtocolName, status: str
 ) -> None:
     async with (
@@ -332,9 +332,9 @@ async def test_the_same_refused_request_is_never_sent_a_third_time(
 
 @each_protocol
 @pytest.mark.parametrize(
-    "fallback", [False, True], ids=["alone", "with another model that declines as well"]
+    "fallback", [False, True], ids=["no fallback", "fallback that declines as well"]
 )
-async def test_a_refusal_is_told_with_what_was_said_until_then(
+async def test_a_refusal_is_reported_with_the_text_so_far(
     tmp_path: Path, protocol: ProtocolName, fallback: bool
 ) -> None:
     declined = 'H T"I would rather not." F content_filter U D'
@@ -353,7 +353,7 @@ async def test_a_refusal_is_told_with_what_was_said_until_then(
         await scene.check()
 
 
-async def test_a_model_that_only_stops_is_asked_once_more_and_then_given_up(
+async def test_an_empty_answer_is_retried_once_before_giving_up(
     tmp_path: Path,
 ) -> None:
     async with stage(tmp_path, "chat", *["H F stop U D"] * 2) as scene:
@@ -367,7 +367,7 @@ async def test_a_model_that_only_stops_is_asked_once_more_and_then_given_up(
 
 
 @each_protocol
-async def test_after_tools_an_empty_answer_is_asked_about_once(
+async def test_an_empty_answer_after_tools_is_nudged_once(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     call = calls(("c1", "read", '{"path":"a"}'))

@@ -1,4 +1,4 @@
-"""Keys that are exchanged while the gateway runs: a real file, on three protocols."""
+"""Key rotation through a key file while the gateway runs, on three protocols."""
 
 import asyncio
 from pathlib import Path
@@ -26,7 +26,7 @@ def ok(_: object) -> Script:
 
 
 class KeyFile:
-    """A key in a file, as the configuration reads it."""
+    """API key in a file that the configuration refers to."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "key"
@@ -35,7 +35,7 @@ class KeyFile:
         self.secret = values.read_secret("file:key", ("model", "api_key"))
 
     def becomes(self, scene: Stage, key: str, *, known: bool = True) -> None:
-        """From now on the service takes this key only, and the file holds it, if it is `known`."""
+        """Rotate the key at the service, and in the file if `known`."""
         scene.house.model.key = key
         if known:
             self.path.write_text(f"{key}\n")
@@ -47,7 +47,7 @@ def key(tmp_path: Path) -> KeyFile:
 
 
 def shown(scene: Stage) -> list[str]:
-    """The keys that the service was shown, in order."""
+    """Return the keys that the service received, in order."""
     headers = [each.headers for each in scene.requests]
     return [
         (h.get("x-api-key") or h.get("authorization", "")).removeprefix("Bearer ") for h in headers
@@ -56,7 +56,7 @@ def shown(scene: Stage) -> list[str]:
 
 @each_protocol
 @pytest.mark.parametrize("status", [401, 403])
-async def test_a_key_that_was_exchanged_is_used_without_a_word_and_from_then_on(
+async def test_a_rotated_key_is_picked_up_silently(
     tmp_path: Path, key: KeyFile, protocol: ProtocolName, status: int
 ) -> None:
     redactor = Redactor([key.secret])
@@ -80,7 +80,7 @@ async def test_a_key_that_was_exchanged_is_used_without_a_word_and_from_then_on(
 
 
 @each_protocol
-async def test_a_key_that_is_refused_as_it_is_goes_to_the_next_model(
+async def test_a_rejected_unchanged_key_switches_to_the_fallback(
     tmp_path: Path, key: KeyFile, protocol: ProtocolName
 ) -> None:
     async with (
@@ -97,7 +97,7 @@ async def test_a_key_that_is_refused_as_it_is_goes_to_the_next_model(
 
 
 @each_protocol
-async def test_a_new_key_that_is_refused_as_well_is_not_tried_again(
+async def test_a_rejected_new_key_is_not_retried(
     tmp_path: Path, key: KeyFile, protocol: ProtocolName
 ) -> None:
     async with stage(tmp_path, protocol, ok, model={"api_key": key.secret}) as scene:
@@ -107,7 +107,7 @@ async def test_a_new_key_that_is_refused_as_well_is_not_tried_again(
         assert turn.state is TurnState.FAILED
         assert shown(scene) == ["sk-first", "sk-second"]
         (said,) = scene.shown()
-        assert "does not accept our key" in said
+        assert "rejected the API key" in said
         assert "model.api_key" in said
         assert "sk-" not in said
         assert await scene.history() == ["U:go"]
@@ -116,7 +116,7 @@ async def test_a_new_key_that_is_refused_as_well_is_not_tried_again(
 
 @each_protocol
 @pytest.mark.parametrize("left", ["", "\n", None], ids=["empty", "blank", "no file"])
-async def test_a_key_file_that_holds_nothing_changes_nothing(
+async def test_an_empty_key_file_keeps_the_old_key(
     tmp_path: Path, key: KeyFile, protocol: ProtocolName, left: str | None
 ) -> None:
     async with stage(tmp_path, protocol, ok, model={"api_key": key.secret}) as scene:
@@ -133,7 +133,7 @@ async def test_a_key_file_that_holds_nothing_changes_nothing(
 
 
 @each_protocol
-async def test_a_key_is_exchanged_in_the_middle_of_a_turn(
+async def test_a_key_can_be_rotated_in_the_middle_of_a_turn(
     tmp_path: Path, key: KeyFile, protocol: ProtocolName
 ) -> None:
     asked: list[object] = []
@@ -156,7 +156,7 @@ async def test_a_key_is_exchanged_in_the_middle_of_a_turn(
 
 
 @each_protocol
-async def test_conversations_at_once_all_find_the_new_key(
+async def test_concurrent_conversations_all_pick_up_the_new_key(
     tmp_path: Path, key: KeyFile, protocol: ProtocolName
 ) -> None:
     async with stage(tmp_path, protocol, ok, model={"api_key": key.secret}) as scene:
@@ -172,9 +172,7 @@ async def test_conversations_at_once_all_find_the_new_key(
 
 
 @each_protocol
-async def test_a_list_of_models_is_asked_for_with_the_new_key(
-    key: KeyFile, protocol: ProtocolName
-) -> None:
+async def test_models_are_listed_with_the_new_key(key: KeyFile, protocol: ProtocolName) -> None:
     async with ModelServer(ok, models=("one", "two")) as server:
         settings = msgspec.structs.replace(settings_for(protocol, server.url), api_key=key.secret)
         provider = build_provider(settings)
@@ -185,7 +183,7 @@ async def test_a_list_of_models_is_asked_for_with_the_new_key(
         await provider.aclose()
 
 
-async def test_a_key_that_stands_in_the_configuration_is_shown_once(tmp_path: Path) -> None:
+async def test_a_key_from_the_configuration_is_sent_once(tmp_path: Path) -> None:
     async with stage(tmp_path, "chat", ok, model={"api_key": Secret("sk-first")}) as scene:
         scene.house.model.key = "sk-second"
         assert (await scene.go()).state is TurnState.FAILED

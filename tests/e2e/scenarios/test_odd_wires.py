@@ -1,4 +1,4 @@
-"""Services that say it in their own way: odd streams, odd words, odd ends; the answer is the same."""
+"""Unusual streams, field names and finish reasons of services."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
 def raw(*pieces: bytes) -> Script:
-    """A body of exactly these bytes, in pieces that arrive one by one."""
+    """Return a script that sends exactly these bytes, one piece at a time."""
     said: list[Step] = [Head(bare=True)]
     for piece in pieces:
         said += [Raw(piece), Wait(0.005)]
@@ -57,7 +57,7 @@ BODIES: dict[ProtocolName, bytes] = {
 }
 SHAPES = {
     "carriage returns": lambda body: body.replace(b"\n", b"\r\n"),
-    "no space behind the colon": lambda body: body.replace(b"data: ", b"data:"),
+    "no space after the colon": lambda body: body.replace(b"data: ", b"data:"),
     "a byte order mark": lambda body: b"\xef\xbb\xbf" + body,
     "comments everywhere": lambda body: b": hi\n\n" + body.replace(b"\n\n", b"\n\n:\n\n"),
     "null in between": lambda body: body.replace(b"\n\n", b"\n\ndata: null\n\n", 1),
@@ -68,7 +68,7 @@ SHAPES = {
 
 @each_protocol
 @pytest.mark.parametrize("shape", SHAPES)
-async def test_the_same_answer_in_other_bytes_is_the_same_answer(
+async def test_equivalent_sse_encodings_give_the_same_answer(
     tmp_path: Path, protocol: ProtocolName, shape: str
 ) -> None:
     async with stage(tmp_path, protocol, raw(SHAPES[shape](BODIES[protocol]))) as scene:
@@ -80,7 +80,7 @@ async def test_the_same_answer_in_other_bytes_is_the_same_answer(
 
 
 @each_protocol
-async def test_characters_may_be_torn_apart_on_the_way(
+async def test_multibyte_characters_may_be_split_between_reads(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     body = BODIES[protocol].replace(
@@ -95,7 +95,7 @@ async def test_characters_may_be_torn_apart_on_the_way(
         await scene.check()
 
 
-async def test_the_last_event_counts_although_the_line_behind_it_is_missing(tmp_path: Path) -> None:
+async def test_the_last_event_counts_without_its_blank_line(tmp_path: Path) -> None:
     body = body_of('H T"all" F stop').rstrip(b"\n")
     async with stage(tmp_path, "chat", raw(body)) as scene:
         await scene.go()
@@ -104,7 +104,7 @@ async def test_the_last_event_counts_although_the_line_behind_it_is_missing(tmp_
         await scene.check()
 
 
-async def test_an_event_may_be_as_long_as_a_book(tmp_path: Path) -> None:
+async def test_an_event_may_be_very_long(tmp_path: Path) -> None:
     book = "".join(f"line {number}\n" for number in range(90_000))
     script = (
         *steps("H"),
@@ -118,7 +118,7 @@ async def test_an_event_may_be_as_long_as_a_book(tmp_path: Path) -> None:
         await scene.check()
 
 
-async def test_data_in_several_lines_is_one_event(tmp_path: Path) -> None:
+async def test_multi_line_data_is_one_event(tmp_path: Path) -> None:
     said = json.dumps(chunk({"content": "Hello"}), indent=1)
     lines = "".join(f"data: {line}\n" for line in said.splitlines())
     end = body_of("F stop D")
@@ -129,7 +129,7 @@ async def test_data_in_several_lines_is_one_event(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["chat", "anthropic"])
-async def test_nothing_is_waited_for_behind_the_end_mark(
+async def test_nothing_is_awaited_after_the_end_marker(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     async with stage(tmp_path, protocol, 'H T"all" F stop U D HANG', OK) as scene:
@@ -143,23 +143,21 @@ async def test_nothing_is_waited_for_behind_the_end_mark(
         await scene.check()
 
 
-async def test_what_comes_behind_the_end_mark_is_not_read(tmp_path: Path) -> None:
+async def test_data_after_the_end_marker_is_ignored(tmp_path: Path) -> None:
     async with stage(tmp_path, "chat", 'H T"all" F stop U D T" and more" EOF') as scene:
         await scene.go()
         assert scene.shown() == ["all"]
         await scene.check()
 
 
-# --- words ---------------------------------------------------------------------------------------
+# --- field values --------------------------------------------------------------------------------
 
 
 STOPS = ["stop", "STOP", "end_turn", "eos", "COMPLETED", "stop_sequence", "banana", 7, 1]
 
 
 @pytest.mark.parametrize("reason", STOPS)
-async def test_an_answer_is_over_whatever_word_there_is_for_it(
-    tmp_path: Path, reason: str | int
-) -> None:
+async def test_all_spellings_of_stop_end_the_answer(tmp_path: Path, reason: str | int) -> None:
     script = (*steps('H T"all"'), event(chunk({}, reason)), *steps("EOF"))
     async with stage(tmp_path, "chat", script) as scene:
         turn = await scene.go()
@@ -170,7 +168,7 @@ async def test_an_answer_is_over_whatever_word_there_is_for_it(
 
 
 @pytest.mark.parametrize("reason", ["length", "MAX_TOKENS", "max_output_tokens", "incomplete"])
-async def test_the_output_limit_is_met_whatever_word_there_is_for_it(
+async def test_all_spellings_of_the_output_limit_continue_the_answer(
     tmp_path: Path, reason: str
 ) -> None:
     script = (*steps('H T"half of "'), event(chunk({}, reason)), *steps("EOF"))
@@ -182,9 +180,7 @@ async def test_the_output_limit_is_met_whatever_word_there_is_for_it(
 
 
 @pytest.mark.parametrize("reason", ["tool_call", "TOOL_CALLS", "function_call", "tool_use"])
-async def test_tools_are_asked_for_whatever_word_there_is_for_it(
-    tmp_path: Path, reason: str
-) -> None:
+async def test_all_spellings_of_tool_calls_run_the_tools(tmp_path: Path, reason: str) -> None:
     script = (*steps('H C(0,c1,pay,{"amount":3})'), event(chunk({}, reason)), *steps("EOF"))
     async with stage(tmp_path, "chat", script, OK) as scene:
         await scene.go()
@@ -192,7 +188,7 @@ async def test_tools_are_asked_for_whatever_word_there_is_for_it(
         await scene.check()
 
 
-async def test_the_reason_may_come_with_the_last_words(tmp_path: Path) -> None:
+async def test_the_finish_reason_may_arrive_with_the_last_text(tmp_path: Path) -> None:
     usage = {"prompt_tokens": 11, "completion_tokens": 3}
     script = (*steps("H"), event(chunk({"content": "all"}, "stop", usage=usage)), *steps("EOF"))
     async with stage(tmp_path, "chat", script) as scene:
@@ -203,7 +199,7 @@ async def test_the_reason_may_come_with_the_last_words(tmp_path: Path) -> None:
         await scene.check()
 
 
-async def test_several_choices_are_one_answer(tmp_path: Path) -> None:
+async def test_several_choices_are_merged_into_one_answer(tmp_path: Path) -> None:
     call = {"index": 0, "id": "c1", "function": {"name": "read", "arguments": '{"path":"a"}'}}
     both = {
         "choices": [
@@ -239,7 +235,7 @@ NOTHING: list[object] = [
 
 
 @pytest.mark.parametrize("nothing", NOTHING, ids=json.dumps)
-async def test_events_without_anything_in_them_do_no_harm(tmp_path: Path, nothing: object) -> None:
+async def test_empty_events_are_ignored(tmp_path: Path, nothing: object) -> None:
     script = (
         *steps("H"),
         event(nothing),
@@ -259,7 +255,7 @@ async def test_events_without_anything_in_them_do_no_harm(tmp_path: Path, nothin
 @pytest.mark.parametrize(
     "content", [[{"type": "text", "text": "Hello"}], {"type": "text", "text": "Hello"}, ["Hello"]]
 )
-async def test_a_text_may_come_in_parts(tmp_path: Path, content: object) -> None:
+async def test_content_may_be_a_list_of_parts(tmp_path: Path, content: object) -> None:
     script = (*steps("H"), event(chunk({"content": content})), *steps("F stop D"))
     async with stage(tmp_path, "chat", script) as scene:
         await scene.go()
@@ -268,7 +264,7 @@ async def test_a_text_may_come_in_parts(tmp_path: Path, content: object) -> None
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning", "reasoning_text", "thinking"])
-async def test_thoughts_are_thoughts_whatever_they_are_called(tmp_path: Path, field: str) -> None:
+async def test_all_reasoning_fields_are_recognized(tmp_path: Path, field: str) -> None:
     script = (*steps("H"), event(chunk({field: "6 x 7"})), *steps('T"42" F stop D'))
     agent = AgentSettings(show_reasoning=True)
     async with stage(tmp_path, "chat", script, agent=agent) as scene:
@@ -280,7 +276,7 @@ async def test_thoughts_are_thoughts_whatever_they_are_called(tmp_path: Path, fi
         await scene.check()
 
 
-async def test_details_of_thoughts_are_put_together_and_given_back(tmp_path: Path) -> None:
+async def test_reasoning_details_are_merged_and_replayed(tmp_path: Path) -> None:
     pieces = [
         {"type": "reasoning.text", "index": 0, "text": "6 x "},
         {"type": "reasoning.text", "index": 0, "text": "7", "signature": "signed"},
@@ -297,14 +293,14 @@ async def test_details_of_thoughts_are_put_together_and_given_back(tmp_path: Pat
         await scene.check()
 
 
-# --- without a stream ----------------------------------------------------------------------------
+# --- without streaming ---------------------------------------------------------------------------
 
 
 NO_STREAM = 'S400"Streaming is not supported for this model."'
 
 
 @each_protocol
-async def test_a_service_that_cannot_stream_is_asked_for_the_whole_and_remembered(
+async def test_a_service_that_cannot_stream_is_remembered(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     call = 'H C(0,c1,pay,{"amount":3}) F tool_calls U D'
@@ -321,9 +317,7 @@ async def test_a_service_that_cannot_stream_is_asked_for_the_whole_and_remembere
 
 
 @each_protocol
-async def test_a_whole_answer_in_place_of_a_stream_is_an_answer(
-    tmp_path: Path, protocol: ProtocolName
-) -> None:
+async def test_an_unstreamed_answer_is_accepted(tmp_path: Path, protocol: ProtocolName) -> None:
     body = body_of('H T"done" F stop U D', protocol, stream=False)
     async with stage(tmp_path, protocol, raw(body), OK) as scene:
         await scene.go()
@@ -333,7 +327,7 @@ async def test_a_whole_answer_in_place_of_a_stream_is_an_answer(
 
 
 @each_protocol
-async def test_a_service_that_did_not_stream_is_not_asked_for_a_stream_next_time(
+async def test_streaming_is_not_requested_again_after_an_unstreamed_answer(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     body = body_of('H T"done" F stop U D', protocol, stream=False)
@@ -345,7 +339,9 @@ async def test_a_service_that_did_not_stream_is_not_asked_for_a_stream_next_time
 
 
 @each_protocol
-async def test_half_of_a_whole_answer_is_no_answer(tmp_path: Path, protocol: ProtocolName) -> None:
+async def test_a_truncated_unstreamed_answer_is_rejected(
+    tmp_path: Path, protocol: ProtocolName
+) -> None:
     body = body_of('H T"done" F stop U D', protocol, stream=False)
     async with stage(tmp_path, protocol, raw(body[: len(body) // 2]), OK) as scene:
         await scene.go()
@@ -355,7 +351,7 @@ async def test_half_of_a_whole_answer_is_no_answer(tmp_path: Path, protocol: Pro
         await scene.check()
 
 
-async def test_a_service_that_does_not_know_stream_options_is_asked_without_them(
+async def test_a_service_without_stream_options_is_retried_without_them(
     tmp_path: Path,
 ) -> None:
     refused = 'S400"Unrecognized request argument supplied: stream_options"'
@@ -370,7 +366,7 @@ async def test_a_service_that_does_not_know_stream_options_is_asked_without_them
 
 
 def strict() -> Tool:
-    """A tool whose schema says more than its shape, as tools of other people do."""
+    """Return a tool whose schema has a pattern, as MCP tools may have."""
 
     @tool(risk=Risk.READ)
     async def find(_context: ToolContext, code: Annotated[str, Meta(pattern="^[a-z]+$")]) -> str:
@@ -381,7 +377,7 @@ def strict() -> Tool:
 
 
 @each_protocol
-async def test_a_service_whose_grammar_cannot_say_a_schema_gets_its_shape_alone(
+async def test_a_schema_that_the_service_rejects_is_simplified(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     refused = 'S400"Failed to initialize samplers: failed to parse grammar"'
@@ -398,11 +394,11 @@ async def test_a_service_whose_grammar_cannot_say_a_schema_gets_its_shape_alone(
         await scene.check()
 
 
-# --- who knows that a call is over ---------------------------------------------------------------
+# --- sealed calls --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("protocol", ["anthropic", "responses"])
-async def test_a_call_whose_end_was_said_runs_although_the_rest_breaks_off(
+async def test_a_call_with_an_end_marker_runs_although_the_answer_is_cut(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     script = 'H C(0,c1,pay,{"amount":3}) T"And " RST'
@@ -414,7 +410,7 @@ async def test_a_call_whose_end_was_said_runs_although_the_rest_breaks_off(
         await scene.check()
 
 
-async def test_a_text_behind_a_call_does_not_prove_its_end(tmp_path: Path) -> None:
+async def test_text_after_a_call_does_not_seal_it(tmp_path: Path) -> None:
     again = 'H C(0,c2,pay,{"amount":3}) F tool_calls U D'
     script = 'H C(0,c1,pay,{"amount":3}) T"And " RST'
     async with stage(tmp_path, "chat", script, again, OK) as scene:
@@ -426,7 +422,7 @@ async def test_a_text_behind_a_call_does_not_prove_its_end(tmp_path: Path) -> No
 
 
 def _stated(pieces: str, stated: str) -> Script:
-    """A call whose pieces and whose statement of the whole may differ."""
+    """Return a script whose argument deltas and final arguments may differ."""
     item = {"id": "fc_0", "type": "function_call", "call_id": "c1", "name": "pay"}
     place = {"item_id": "fc_0", "output_index": 0}
     whole = {**item, "arguments": stated, "status": "completed"}
@@ -455,9 +451,9 @@ def _stated(pieces: str, stated: str) -> Script:
         ('{"amount": 100}', '{"amount": 1', ["pay 100"]),
         ('{"amount": 1}', '{"amount": 2}', []),
     ],
-    ids=["statement goes on", "statement is a beginning", "they contradict"],
+    ids=["final is longer", "final is a prefix", "contradiction"],
 )
-async def test_a_call_that_is_stated_twice_must_say_the_same(
+async def test_both_statements_of_a_call_must_agree(
     tmp_path: Path, pieces: str, stated: str, ran: list[str]
 ) -> None:
     async with stage(tmp_path, "responses", _stated(pieces, stated), OK, OK) as scene:
@@ -467,10 +463,10 @@ async def test_a_call_that_is_stated_twice_must_say_the_same(
         await scene.check(readable=bool(ran))
 
 
-# --- going on ------------------------------------------------------------------------------------
+# --- continuation --------------------------------------------------------------------------------
 
 
-async def test_a_model_that_can_go_on_from_a_beginning_is_given_just_that(tmp_path: Path) -> None:
+async def test_a_model_with_prefill_support_is_given_only_the_text(tmp_path: Path) -> None:
     cut, rest = 'H T"The quick brown" RST', 'H T" fox jumps." F stop U D'
     options = {"name": "claude-3-5-sonnet-20241022"}
     async with stage(tmp_path, "anthropic", cut, rest, model=options) as scene:
@@ -482,7 +478,7 @@ async def test_a_model_that_can_go_on_from_a_beginning_is_given_just_that(tmp_pa
         await scene.check()
 
 
-async def test_a_stream_that_is_slow_but_alive_is_left_alone(tmp_path: Path) -> None:
+async def test_a_slow_stream_with_progress_does_not_time_out(tmp_path: Path) -> None:
     slow = 'H [R"x" W.2]*4 [T"y" W.3]*4 F stop U D'
     timeouts = msgspec.structs.replace(SCALED, first_token=0.5, gap_text=0.5, gap_reasoning=0.5)
     async with stage(tmp_path, "chat", slow, timeouts=timeouts) as scene:

@@ -1,4 +1,4 @@
-"""Models that say what they will do, and stop: on three protocols."""
+"""Models that announce an action without making the call, on three protocols."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
 @each_protocol
-async def test_a_promise_is_asked_for_and_kept_in_one_row(
+async def test_an_announced_call_is_requested_and_the_answer_is_one_row(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     async with stage(
@@ -49,9 +49,9 @@ async def test_a_promise_is_asked_for_and_kept_in_one_row(
         (PROMISE, PROMISE),
         ("Checking it now…", f"{PROMISE}\n\nChecking it now…"),
     ],
-    ids=["an answer", "the same promise", "another promise"],
+    ids=["answer", "same announcement", "other announcement"],
 )
-async def test_the_second_answer_ends_the_turn_whatever_it_says(
+async def test_a_second_announcement_ends_the_turn(
     tmp_path: Path, protocol: ProtocolName, second: str, text: str
 ) -> None:
     then = f'H T"{second}" F stop U D EOF'
@@ -64,7 +64,7 @@ async def test_the_second_answer_ends_the_turn_whatever_it_says(
         await scene.check()
 
 
-async def test_it_is_asked_for_once_in_a_turn_and_anew_in_the_next(tmp_path: Path) -> None:
+async def test_an_announced_call_is_requested_once_per_turn(tmp_path: Path) -> None:
     scripts = (PROMISED, READ, PROMISED, PROMISED, OK)
     async with stage(tmp_path, "chat", *scripts, model=KNOWN) as scene:
         await scene.go()
@@ -85,7 +85,7 @@ ANSWERS: dict[str, tuple[Script, dict[str, str]]] = {
 
 @each_protocol
 @pytest.mark.parametrize(("script", "model"), ANSWERS.values(), ids=ANSWERS)
-async def test_what_is_no_promise_is_the_answer(
+async def test_an_ordinary_text_is_the_answer(
     tmp_path: Path, protocol: ProtocolName, script: Script, model: dict[str, str]
 ) -> None:
     async with stage(tmp_path, protocol, script, model=model) as scene:
@@ -96,10 +96,10 @@ async def test_what_is_no_promise_is_the_answer(
 
 
 @each_protocol
-async def test_where_nothing_can_be_called_a_promise_is_the_answer(
+async def test_an_announcement_is_the_answer_when_no_tools_are_offered(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
-    # All steps are used up: the last request asks for words and offers no tools.
+    # All steps are used up: the last request asks for a summary and offers no tools.
     async with stage(
         tmp_path, protocol, READ, PROMISED, model=KNOWN, agent=AgentSettings(max_steps=1)
     ) as scene:
@@ -110,7 +110,7 @@ async def test_where_nothing_can_be_called_a_promise_is_the_answer(
 
 
 @each_protocol
-async def test_a_break_after_the_promise_is_recovered_from(
+async def test_a_cut_after_the_announcement_is_recovered(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     scripts = (PROMISED, "H RST", READ, OK)
@@ -122,8 +122,8 @@ async def test_a_break_after_the_promise_is_recovered_from(
         await scene.check()
 
 
-async def test_the_same_call_behind_a_promise_is_no_repetition(tmp_path: Path) -> None:
-    """Nothing was lost on the way, so a call that was made before is meant once more."""
+async def test_a_call_repeated_after_an_announcement_runs_again(tmp_path: Path) -> None:
+    """No call was lost, so an identical call is intended."""
     again = calls(("c3", "pay", '{"amount":5}'))
     async with stage(tmp_path, "chat", PAY, PROMISED, again, OK, model=KNOWN) as scene:
         await scene.go()
@@ -131,7 +131,7 @@ async def test_the_same_call_behind_a_promise_is_no_repetition(tmp_path: Path) -
         await scene.check()
 
 
-async def test_what_is_shown_for_good_is_only_added_to(tmp_path: Path) -> None:
+async def test_text_on_an_append_only_platform_only_grows(tmp_path: Path) -> None:
     pieces = " ".join(f'T"{piece} "' for piece in PROMISE.split())
     promised = f"H {pieces} F stop U D EOF"
     said = f'H {pieces} T"It" T" says 4." F stop U D EOF'

@@ -1,4 +1,4 @@
-"""Answers cut at sixty places of each protocol, through one gateway that answers all of them."""
+"""Answers cut at sixty positions per protocol, all served by one gateway."""
 
 import asyncio
 import random
@@ -30,11 +30,11 @@ QUICK = msgspec.structs.replace(
 
 
 class Model:
-    """Breaks off the first answer to each question somewhere, and then goes on with it."""
+    """Model that cuts the first answer to each question and then continues it."""
 
     def __init__(self, protocol: ProtocolName, seed: int) -> None:
         self._protocol = protocol
-        self._chance = random.Random(f"{protocol} {seed}")  # noqa: S311 - to be repeated
+        self._chance = random.Random(f"{protocol} {seed}")  # noqa: S311 - deterministic
         self.cuts = {number: self._somewhere(number) for number in range(CUTS)}
         self.asked: Counter[int] = Counter()
 
@@ -64,7 +64,7 @@ def number_in(text: str) -> int:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_sixty_cut_answers_are_all_answered_whole_and_once(
+async def test_sixty_cut_answers_are_all_completed_exactly_once(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     model = Model(protocol, seed=1)
@@ -81,7 +81,7 @@ async def test_sixty_cut_answers_are_all_answered_whole_and_once(
                 try:
                     turn = await scene.ends(chat=f"chat-{number}")
                     assert turn.state is TurnState.DONE, turn.cause
-                    assert turn.attempts <= 4  # with one to spare for a machine that is busy
+                    assert turn.attempts <= 4  # one to spare on a busy machine
                     await check(scene, number)
                 except (AssertionError, TimeoutError) as error:
                     error.add_note(f"{protocol}, seed 1, cut {number}: {model.cuts[number]}")
@@ -93,7 +93,7 @@ async def test_sixty_cut_answers_are_all_answered_whole_and_once(
 
 
 async def check(scene: Stage, number: int) -> None:
-    """The text once, the history as if nothing had happened."""
+    """Assert that the text is shown once and the history is as if nothing had been cut."""
     chat, subject = f"chat-{number}", subject_of(number)
     answers = plan(subject, number)
     assert scene.shown(chat) == [join_step_texts(each.text for each in answers)]

@@ -1,4 +1,4 @@
-"""Stop, wherever a turn happens to be, on three protocols; and words that come while it runs."""
+"""/stop in every phase of a turn, on three protocols, and steering."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
 async def stopped_then_fresh(scene: Stage, requests: int) -> None:
-    """Stop, and see that nothing goes on, and that the next message begins a new conversation."""
+    """Send /stop; assert that all work ends and that the next message starts a new session."""
     assert await scene.stop() <= AT_ONCE
     turn = await scene.ends()
     assert turn.state not in {TurnState.DONE, TurnState.RUNNING}
@@ -37,7 +37,7 @@ async def stopped_then_fresh(scene: Stage, requests: int) -> None:
 
 
 @each_protocol
-async def test_a_stop_while_a_text_hangs_keeps_the_text(
+async def test_stop_during_a_stalled_text_keeps_the_text(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     async with stage(tmp_path, protocol, 'H T"abc" HANG', OK) as scene:
@@ -50,7 +50,7 @@ async def test_a_stop_while_a_text_hangs_keeps_the_text(
 
 
 @each_protocol
-async def test_a_stop_before_a_repeated_request_prevents_it(
+async def test_stop_during_a_backoff_prevents_the_retry(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     async with stage(tmp_path, protocol, "S500", OK, timeouts=PATIENT) as scene:
@@ -61,7 +61,7 @@ async def test_a_stop_before_a_repeated_request_prevents_it(
 
 
 @each_protocol
-async def test_a_stop_ends_a_running_tool_and_says_so(
+async def test_stop_cancels_a_running_tool_and_reports_it(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     async with stage(tmp_path, protocol, SLEEP, OK) as scene:
@@ -78,7 +78,7 @@ async def test_a_stop_ends_a_running_tool_and_says_so(
 
 @each_protocol
 @pytest.mark.parametrize("silence", ["HANG", "H HANG"], ids=["no headers", "headers only"])
-async def test_a_stop_before_the_first_word_leaves_nothing_behind(
+async def test_stop_before_the_first_token_leaves_no_history(
     tmp_path: Path, protocol: ProtocolName, silence: str
 ) -> None:
     async with stage(tmp_path, protocol, silence, OK) as scene:
@@ -88,7 +88,7 @@ async def test_a_stop_before_the_first_word_leaves_nothing_behind(
         assert await scene.history(back=1) == ["U:go"]
 
 
-async def test_calls_that_had_not_begun_when_it_was_stopped_never_run(tmp_path: Path) -> None:
+async def test_calls_not_started_at_the_stop_never_run(tmp_path: Path) -> None:
     script = calls(("c1", "sleepy", '{"s":30}'), ("c2", "pay", '{"amount":9}'))
     async with stage(tmp_path, "chat", script, OK) as scene:
         await scene.say()
@@ -102,14 +102,14 @@ async def test_calls_that_had_not_begun_when_it_was_stopped_never_run(tmp_path: 
         await scene.check()
 
 
-async def test_a_stop_while_a_rate_limit_is_waited_for_takes_effect_at_once(tmp_path: Path) -> None:
+async def test_stop_during_a_rate_limit_wait_takes_effect_at_once(tmp_path: Path) -> None:
     async with stage(tmp_path, "chat", 'S429:{"retry-after":"90"}', OK) as scene:
         await scene.say()
         assert "90s" in await scene.told_of("N6")
         await stopped_then_fresh(scene, 1)
 
 
-async def test_a_stop_while_the_conversation_is_being_compacted_takes_effect(
+async def test_stop_during_compaction_takes_effect(
     tmp_path: Path,
 ) -> None:
     long = 'H T"' + "words of an old answer. " * 100 + '" F stop U D'
@@ -125,7 +125,7 @@ async def test_a_stop_while_the_conversation_is_being_compacted_takes_effect(
         await scene.check()
 
 
-async def test_a_second_stop_has_nothing_to_end(tmp_path: Path) -> None:
+async def test_a_second_stop_finds_no_active_task(tmp_path: Path) -> None:
     async with stage(tmp_path, "chat", 'H T"abc" HANG', OK) as scene:
         await scene.say()
         await scene.house.screen.shows(CHAT, "abc")
@@ -137,7 +137,7 @@ async def test_a_second_stop_has_nothing_to_end(tmp_path: Path) -> None:
         await scene.check()
 
 
-async def test_what_is_steered_in_between_stays_when_the_next_answer_breaks_off(
+async def test_a_steer_is_kept_when_the_next_answer_is_cut(
     tmp_path: Path,
 ) -> None:
     scripts = (NAP, 'H T"The answer is " RST', 'H T"The answer is 42." F stop D')
@@ -160,7 +160,7 @@ async def test_what_is_steered_in_between_stays_when_the_next_answer_breaks_off(
         await scene.check()
 
 
-async def test_stopping_does_not_wait_for_a_service_that_keeps_sending(tmp_path: Path) -> None:
+async def test_stop_does_not_wait_for_a_service_that_keeps_sending(tmp_path: Path) -> None:
     async with stage(tmp_path, "chat", 'H [T"x" W.005]*', OK) as scene:
         await scene.say()
         await scene.house.screen.shows(CHAT, "xxx")

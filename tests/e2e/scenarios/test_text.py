@@ -1,4 +1,4 @@
-"""Answers of text that stall, break off, run on or end oddly, on three protocols."""
+"""Text answers that stall, are cut, never end or end unusually, on three protocols."""
 
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -20,7 +20,7 @@ each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
 @each_protocol
-async def test_a_clean_answer_is_shown_as_it_is(tmp_path: Path, protocol: ProtocolName) -> None:
+async def test_a_complete_answer_is_shown_unchanged(tmp_path: Path, protocol: ProtocolName) -> None:
     async with stage(tmp_path, protocol, 'H T"Hel" T"lo" F stop U D') as scene:
         turn = await scene.go()
         assert turn.state is TurnState.DONE
@@ -35,7 +35,7 @@ async def test_a_clean_answer_is_shown_as_it_is(tmp_path: Path, protocol: Protoc
 
 @each_protocol
 @pytest.mark.parametrize("silence", ["HANG", "H HANG"], ids=["no headers", "headers only"])
-async def test_a_model_that_does_not_begin_is_asked_again(
+async def test_a_model_without_a_first_token_is_asked_again(
     tmp_path: Path, protocol: ProtocolName, silence: str
 ) -> None:
     async with stage(tmp_path, protocol, silence, OK) as scene:
@@ -51,8 +51,8 @@ async def test_a_model_that_does_not_begin_is_asked_again(
 
 
 @each_protocol
-@pytest.mark.parametrize("sign", ["P", "B"], ids=["pings", "empty pieces"])
-async def test_signs_of_life_without_content_do_not_keep_a_dead_answer_alive(
+@pytest.mark.parametrize("sign", ["P", "B"], ids=["pings", "empty deltas"])
+async def test_pings_and_empty_events_do_not_keep_a_dead_answer_alive(
     tmp_path: Path, protocol: ProtocolName, sign: str
 ) -> None:
     async with stage(tmp_path, protocol, f"H [{sign} W.05]*", OK) as scene:
@@ -73,7 +73,7 @@ DRIPS = [
 @pytest.mark.parametrize(
     ("script", "clocks", "ends"), DRIPS, ids=["lifetime", "too slow", "endless"]
 )
-async def test_an_answer_that_drips_or_never_ends_is_cut_and_gone_on_with(
+async def test_a_dripping_or_endless_answer_is_cut_and_continued(
     tmp_path: Path, script: str, clocks: dict[str, float], ends: float
 ) -> None:
     timeouts = msgspec.structs.replace(SCALED, **clocks)
@@ -93,7 +93,7 @@ async def test_an_answer_that_drips_or_never_ends_is_cut_and_gone_on_with(
 
 @each_protocol
 @pytest.mark.parametrize(
-    "rest", ["fox jumps.", "The quick brown fox jumps."], ids=["goes on", "repeats the anchor"]
+    "rest", ["fox jumps.", "The quick brown fox jumps."], ids=["no overlap", "overlap"]
 )
 @pytest.mark.parametrize("ending", ["RST", "EOF"])
 async def test_a_cut_text_is_joined_exactly(
@@ -125,9 +125,7 @@ async def test_a_cut_text_is_joined_exactly(
 
 
 @each_protocol
-async def test_what_all_requests_of_an_answer_cost_is_summed(
-    tmp_path: Path, protocol: ProtocolName
-) -> None:
+async def test_the_usage_of_all_requests_is_summed(tmp_path: Path, protocol: ProtocolName) -> None:
     scripts = ('H T"The quick brown " F length U(3) D', 'H T"fox jumps." F stop U(4) D')
     async with stage(tmp_path, protocol, *scripts) as scene:
         turn = await scene.go()
@@ -144,7 +142,7 @@ LONG = (
 
 
 @each_protocol
-async def test_what_the_model_repeats_at_the_seam_is_not_shown_twice(
+async def test_an_overlap_at_the_seam_is_not_shown_twice(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     whole = LONG + "nation is X."
@@ -157,7 +155,7 @@ async def test_what_the_model_repeats_at_the_seam_is_not_shown_twice(
 
 
 @each_protocol
-async def test_an_answer_that_begins_anew_is_not_shown_twice(
+async def test_a_restarted_answer_is_not_shown_twice(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     whole = LONG + "nation is X."
@@ -178,7 +176,7 @@ SOFT = [
 @pytest.mark.parametrize(
     ("script", "protocol"), SOFT, ids=["done", "usage", "lastOne", "message_stop"]
 )
-async def test_an_answer_may_end_without_a_reason(
+async def test_an_answer_may_end_without_a_finish_reason(
     tmp_path: Path, script: Script, protocol: ProtocolName
 ) -> None:
     async with stage(tmp_path, protocol, script) as scene:
@@ -189,14 +187,14 @@ async def test_an_answer_may_end_without_a_reason(
         await scene.check()
 
 
-async def test_calls_may_end_without_a_reason_too(tmp_path: Path) -> None:
+async def test_calls_may_end_without_a_finish_reason(tmp_path: Path) -> None:
     async with stage(tmp_path, "chat", 'H C(0,c1,read,{"path":"a"}) D', OK) as scene:
         await scene.go()
         assert await scene.history() == ["U:go", "A{read}", "T:content of a", "A:done"]
         await scene.check()
 
 
-async def test_a_service_that_never_ends_its_answers_properly_is_learned(tmp_path: Path) -> None:
+async def test_a_service_that_omits_end_markers_is_learned(tmp_path: Path) -> None:
     def repeats(_: object) -> Script:
         return 'H T"all of it" EOF'
 
@@ -211,7 +209,7 @@ async def test_a_service_that_never_ends_its_answers_properly_is_learned(tmp_pat
 
 @each_protocol
 @pytest.mark.parametrize("ending", ["RST", "EOF", "HANG"])
-async def test_what_breaks_behind_the_end_of_an_answer_is_nobodys_business(
+async def test_a_failure_after_the_finish_reason_is_ignored(
     tmp_path: Path, protocol: ProtocolName, ending: str
 ) -> None:
     async with stage(tmp_path, protocol, f'H T"all" F stop W.01 {ending}') as scene:
@@ -222,7 +220,7 @@ async def test_what_breaks_behind_the_end_of_an_answer_is_nobodys_business(
 
 
 @each_protocol
-async def test_a_call_whose_reason_came_runs_whatever_breaks_behind_it(
+async def test_a_call_with_a_finish_reason_runs_despite_a_later_failure(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     script = 'H C(0,c1,pay,{"amount":3}) F tool_calls W.01 RST'
@@ -234,9 +232,7 @@ async def test_a_call_whose_reason_came_runs_whatever_breaks_behind_it(
 
 
 @each_protocol
-async def test_cuts_that_bring_nothing_new_come_to_an_end(
-    tmp_path: Path, protocol: ProtocolName
-) -> None:
+async def test_cuts_without_progress_end_the_turn(tmp_path: Path, protocol: ProtocolName) -> None:
     async with stage(tmp_path, protocol, 'H T"half" RST', "H RST", "H RST") as scene:
         turn = await scene.go()
         assert turn.state is TurnState.FAILED
@@ -254,12 +250,12 @@ OTHERWISE = "Once upon a time there was a king who had three sons, but not for l
 
 
 def fixed() -> Screen:
-    """A platform on which nothing that was shown can be changed."""
+    """Return a screen on which sent text cannot be edited."""
     return Screen(live=Live.STREAM, repeat=Repeat.ALWAYS, live_interval=0.01, burst=1000)
 
 
 @each_protocol
-async def test_what_cannot_be_changed_is_gone_on_with_when_the_model_first_begins_anew(
+async def test_an_ignored_restart_is_followed_by_another_continuation(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     old = ANEW + "the youngest of them was very old and very wise. " * 3
@@ -274,7 +270,7 @@ async def test_what_cannot_be_changed_is_gone_on_with_when_the_model_first_begin
 
 
 @each_protocol
-async def test_a_half_of_an_answer_is_not_passed_off_as_a_whole_one(
+async def test_an_incomplete_answer_is_not_reported_as_complete(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     old = ANEW + "the youngest of them was very old and very wise. " * 3
@@ -285,7 +281,7 @@ async def test_a_half_of_an_answer_is_not_passed_off_as_a_whole_one(
         assert len(scene.requests) == 3
         text, notice = scene.shown()
         assert text == old.strip()
-        assert "began its answer anew" in notice
+        assert "started its answer over" in notice
         assert await scene.history() == ["U:go", f"A!:{old}"]
         await scene.check()
 
@@ -303,7 +299,7 @@ async def test_eight_cuts_with_progress_still_give_the_whole_answer(tmp_path: Pa
 
 
 @each_protocol
-async def test_reasoning_that_is_cut_begins_anew_and_is_shown_once(
+async def test_cut_reasoning_restarts_and_is_shown_once(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     scripts = ('H R"think one" RST', 'H R"think two" T"42" F stop D')
@@ -328,7 +324,7 @@ def show_reasoning(
 
 
 @each_protocol
-async def test_an_output_limit_is_met_twice_and_the_text_is_whole(
+async def test_a_text_that_hits_the_output_limit_twice_is_complete(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     text = "".join(f"{number} apples, " for number in range(120))
@@ -350,7 +346,7 @@ async def test_an_output_limit_is_met_twice_and_the_text_is_whole(
         await scene.check()
 
 
-async def test_a_limit_met_without_any_text_is_not_taken_for_exhausted_thinking(
+async def test_a_capped_empty_answer_is_not_treated_as_exhausted_reasoning(
     tmp_path: Path,
 ) -> None:
     async with stage(tmp_path, "chat", *["H F length U D"] * 3) as scene:
@@ -376,7 +372,7 @@ THOUGHTS = [
     ['H R"so" F length U D', *(f'H T"{text}" F length U D' for text in THOUGHTS)],
     ids=["reasoning", "think", "thinking", "reasoning tag", "scratchpad"],
 )
-async def test_thinking_that_uses_up_the_limit_gets_one_more_try_with_less(
+async def test_exhausted_reasoning_is_retried_once_with_less_effort(
     tmp_path: Path, script: str
 ) -> None:
     async with stage(tmp_path, "chat", script, script, model={"max_output_tokens": 64}) as scene:
@@ -391,7 +387,7 @@ async def test_thinking_that_uses_up_the_limit_gets_one_more_try_with_less(
         await scene.check()
 
 
-async def test_a_model_that_goes_on_from_its_own_text_needs_no_words_about_it(
+async def test_a_model_with_prefill_support_continues_without_a_prompt(
     tmp_path: Path,
 ) -> None:
     scripts = ('H T"The quick brown " RST', 'H T" fox jumps." F stop D')

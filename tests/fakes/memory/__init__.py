@@ -1,8 +1,8 @@
-"""A platform inside this process: part of the test kit, and the contract's plainest reading.
+"""An in-memory platform: a part of the test kit, and the simplest implementation of the contract.
 
-`MemoryAdapter` keeps every chat as a person would see it, lets tests say and press things, fails as
-it is told to, and notes what a real platform would punish or a person would notice. A test ends by
-asserting that `violations()` is empty.
+`MemoryAdapter` shows every chat as a person would see it, lets tests send messages and press
+buttons, fails on demand, and records violations: anything a real platform would punish or a person
+would notice. A test ends by asserting that `violations()` is empty.
 """
 
 from tests.fakes.memory.adapter import DEFAULT_SENDER, DRAFT_LIFETIME_SECONDS, MemoryAdapter

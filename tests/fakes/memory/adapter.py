@@ -1,4 +1,4 @@
-"""The adapter: chats as lists of messages, and the means to play with them."""
+"""The adapter, with chats as lists of messages."""
 
 import asyncio
 import math
@@ -40,20 +40,20 @@ from tests.fakes.memory.screen import VisibleMessage, find_violations, visible_m
 DEFAULT_SENDER = Sender(id="1001", name="Somebody")
 
 DRAFT_LIFETIME_SECONDS = 30.0
-"""Seconds after which a draft that was not shown again vanishes."""
+"""Seconds after which a draft expires unless it is shown again."""
 
 _ROUNDING = 1e-6
 
 
 class _PendingEvent(msgspec.Struct):
-    """Something that comes in, and who waits to hear that it is stored."""
+    """An inbound event, and the future for its acceptance."""
 
     inbound: Inbound
     accepted: asyncio.Future[Accepted]
 
 
 class _MemoryChat:
-    """One chat's screen, and what its budget knows."""
+    """The screen of one chat, and its rate allowance."""
 
     def __init__(self, burst: float, now: float) -> None:
         self.messages: list[VisibleMessage] = []
@@ -68,7 +68,7 @@ class _MemoryChat:
 
 
 class MemoryAdapter:
-    """See the package; further capabilities are given by name, such as `text_limit=200`."""
+    """In-memory adapter; keyword arguments override capabilities, such as `text_limit=200`."""
 
     def __init__(
         self,
@@ -94,8 +94,8 @@ class MemoryAdapter:
             repeat_seconds=120.0,
         )
         self.capabilities = msgspec.structs.replace(usual, **limits)
-        self.ops: list[Op] = []  # all that arrived, carried out or not
-        self.files: dict[str, bytes] = {}  # by `File.ref`
+        self.ops: list[Op] = []  # all ops, including failed ones
+        self.files: dict[str, bytes] = {}  # content by `File.ref`
         self._clock: Clock = clock or SystemClock()
         self._chats: dict[str, _MemoryChat] = {}
         self._done: dict[str, tuple[Receipt, float]] = {}
@@ -104,10 +104,10 @@ class MemoryAdapter:
         self._events: asyncio.Queue[_PendingEvent | PlatformError] = asyncio.Queue()
         self._last_id = 0
 
-    # --- the contract ------------------------------------------------------------------------
+    # --- adapter contract --------------------------------------------------------------------
 
     async def run(self, inbox: Inbox, ready: Callable[[], None]) -> None:
-        """See `Adapter`."""
+        """Hand injected events to the inbox until cancelled or broken."""
         ready()
         while True:
             event = await self._events.get()
@@ -120,7 +120,7 @@ class MemoryAdapter:
                     event.accepted.cancel()  # not stored, so not acknowledged
 
     async def deliver(self, op: Op) -> Receipt:
-        """See `Adapter`."""
+        """Carry out an op, or let it fail as ordered."""
         self.ops.append(op)
         chat = self._chat(op.address.chat)
         if chat.gone:
@@ -143,7 +143,7 @@ class MemoryAdapter:
         return receipt
 
     async def fetch(self, file: File) -> AsyncIterator[bytes]:
-        """See `Adapter`."""
+        """Yield a file in chunks."""
         if file.ref not in self.files:
             msg = f"There is no file {file.ref}."
             raise Rejected(msg)
@@ -151,28 +151,28 @@ class MemoryAdapter:
         for start in range(0, len(content), 4096):
             yield content[start : start + 4096]
 
-    # --- what a test sees --------------------------------------------------------------------
+    # --- observation -------------------------------------------------------------------------
 
     def messages(self, chat: str) -> list[VisibleMessage]:
-        """Give our messages in a chat as they look now, oldest first."""
+        """Return the bot's messages in a chat as they look now, oldest first."""
         return list(self._chat(chat).messages)
 
     def screen(self, chat: str) -> list[str]:
-        """Give the texts a person sees in a chat: messages, then drafts with their status."""
+        """Return the texts a person sees in a chat: messages, then drafts with their status."""
         shown = self._chat(chat)
         drafts = [f"{draft.text} {draft.status}".strip() for draft in self._drafts(shown)]
         return [message.text for message in shown.messages] + drafts
 
     def typing(self, chat: str) -> bool:
-        """Tell whether the chat says that somebody is writing."""
+        """Return True if the chat shows a typing indicator."""
         return self._chat(chat).typing_until > self._clock.monotonic()
 
     def reactions(self, chat: str) -> dict[str, str]:
-        """Give the signs we put on people's messages, by message."""
+        """Return the bot's reactions, by message."""
         return dict(self._chat(chat).reactions)
 
     def violations(self) -> list[str]:
-        """Say what a real platform would punish, or a person would notice."""
+        """Return everything a real platform would punish or a person would notice."""
         left = [
             f"{name}: {message.op} still says that it is being written"
             for name, chat in self._chats.items()
@@ -185,10 +185,10 @@ class MemoryAdapter:
                 left.append(f"{name}: typing is shown although nothing follows")
         return self._violations + left
 
-    # --- what a test does --------------------------------------------------------------------
+    # --- control -----------------------------------------------------------------------------
 
     async def inject(self, event: Inbound) -> Accepted:
-        """Let something come in; returns when it is stored. Needs somebody in `run`."""
+        """Let an event arrive; return once it is stored. `run` must be running."""
         accepted: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
         self._events.put_nowait(_PendingEvent(event, accepted))
         return await accepted
@@ -202,7 +202,7 @@ class MemoryAdapter:
         event: str = "",
         thread: str = "",
     ) -> Accepted:
-        """Let somebody say something to us in private; a redelivery has the same `event`."""
+        """Send a private message to the bot; a redelivery has the same `event`."""
         return await self.inject(
             InboundMessage(
                 id=event or self._new_id(),
@@ -218,7 +218,7 @@ class MemoryAdapter:
     async def press(
         self, chat: str, action: str, *, sender: Sender = DEFAULT_SENDER, message: str = ""
     ) -> Accepted:
-        """Let somebody press a button of ours."""
+        """Press a button of the bot."""
         return await self.inject(
             InboundAction(
                 id=self._new_id(),
@@ -234,28 +234,28 @@ class MemoryAdapter:
     def fail(
         self, fault: DeliveryFault, kind: type = object, *, chat: str | None = None, times: int = 1
     ) -> None:
-        """Let the next ops of a kind (such as `PostEvent`) go wrong; told faults happen in order."""
+        """Let the next matching op (of a type such as `Post`) fail; faults occur in order."""
         self._faults += [(kind, chat, fault)] * times
 
     def break_connection(self, error: PlatformError) -> None:
-        """Let `run` end with an error."""
+        """Make `run` raise an error."""
         self._events.put_nowait(error)
 
     def lose_chat(self, chat: str) -> None:
-        """Let a chat be gone, as when somebody blocks us."""
+        """Make a chat unavailable, as when a person blocks the bot."""
         self._chat(chat).gone = True
 
     def restore_chat(self, chat: str) -> None:
-        """Let a chat be there again."""
+        """Make a lost chat available again."""
         found = self._chat(chat)
         found.gone = found.reported_gone = False
 
     def erase(self, chat: str, message: str) -> None:
-        """Let a person delete a message of ours."""
+        """Delete a message of the bot, as a person would."""
         shown = self._chat(chat)
         shown.messages = [each for each in shown.messages if each.id != message]
 
-    # --- inside ------------------------------------------------------------------------------
+    # --- private -----------------------------------------------------------------------------
 
     def _chat(self, chat: str) -> _MemoryChat:
         if chat not in self._chats:
@@ -300,13 +300,13 @@ class MemoryAdapter:
                 chat.reactions[op.message] = op.emoji
             case Typing():
                 interval = self.capabilities.typing_interval or 0.0
-                if self.capabilities.typing_ends:  # it stays until it is said to be over
+                if self.capabilities.typing_ends:  # the indicator stays until it is ended
                     interval = 0.0 if op.over else math.inf
                 chat.typing_until = self._clock.monotonic() + interval
         return Receipt()
 
     def _show_once(self, chat: _MemoryChat, op: Post | Ask | Upload) -> Receipt:
-        """Show a new message, unless this platform can know that it shows it already."""
+        """Show a new message, unless the platform recognises a duplicate."""
         now = self._clock.monotonic()
         known = self._done.get(op.op)
         if known and self._is_duplicate(op, now - known[1]):
@@ -336,7 +336,7 @@ class MemoryAdapter:
         msg = f"There is no message {message}."
         raise Rejected(msg)
 
-    # --- what a platform would mind ----------------------------------------------------------
+    # --- violations --------------------------------------------------------------------------
 
     def _add_violation(self, op: Op, complaint: str) -> None:
         self._violations.append(f"{op.address.chat}: {type(op).__name__} {op.op}: {complaint}")

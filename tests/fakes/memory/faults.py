@@ -1,4 +1,4 @@
-"""What can go wrong with an op, as tests order it."""
+"""Faults that tests can order for an op."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,43 +9,43 @@ from platforms.core.errors import PlatformError, Rejected, Unavailable, Unconfir
 
 
 class DeliveryFault(msgspec.Struct, frozen=True):
-    """What happens to an op instead of going well."""
+    """The outcome of an op instead of success."""
 
     error: Callable[[], PlatformError] | None = None
-    carried_out: bool = False  # before the error
-    gate: asyncio.Event | None = None  # what it waits for
+    carried_out: bool = False  # before the error is raised
+    gate: asyncio.Event | None = None  # delays the op until set
 
 
 def rate_limited(retry_after: float) -> DeliveryFault:
-    """A 429."""
+    """Fail with status 429."""
     return DeliveryFault(lambda: Unavailable("Too many requests.", retry_after))
 
 
 def unavailable() -> DeliveryFault:
-    """The platform is down, and says so."""
+    """Fail because the platform reports that it is down."""
     return DeliveryFault(Unavailable)
 
 
 def rejected() -> DeliveryFault:
-    """The platform understood and refused."""
+    """Fail because the platform refuses."""
     return DeliveryFault(Rejected)
 
 
 def connection_lost_before() -> DeliveryFault:
-    """The connection broke before the op arrived."""
+    """Break the connection before the op arrives."""
     return DeliveryFault(Unconfirmed)
 
 
 def connection_lost_after() -> DeliveryFault:
-    """The connection broke after the op was carried out."""
+    """Break the connection after the op was carried out."""
     return DeliveryFault(Unconfirmed, carried_out=True)
 
 
 def delayed(gate: asyncio.Event) -> DeliveryFault:
-    """The op is carried out once the gate opens."""
+    """Carry out the op once the gate opens."""
     return DeliveryFault(gate=gate)
 
 
 def hanging(*, carried_out: bool = False) -> DeliveryFault:
-    """No answer ever comes."""
+    """Never answer."""
     return DeliveryFault(carried_out=carried_out, gate=asyncio.Event())

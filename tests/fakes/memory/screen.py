@@ -1,4 +1,4 @@
-"""What a person sees of our messages, and what a platform would mind about an op."""
+"""The visible state of messages, and the rules for ops."""
 
 import msgspec
 
@@ -23,7 +23,7 @@ from platforms.core.split import text_length
 
 
 class VisibleMessage(msgspec.Struct):
-    """A message of ours, as it looks now."""
+    """A message of the bot as it looks now."""
 
     id: str
     op: str
@@ -38,7 +38,7 @@ class VisibleMessage(msgspec.Struct):
 
 
 def visible_message(message: str, op: Post | Ask | Upload) -> VisibleMessage:
-    """Show a message for the first time."""
+    """Create the visible message of an op."""
     match op:
         case Post():
             return VisibleMessage(
@@ -59,7 +59,7 @@ def visible_message(message: str, op: Post | Ask | Upload) -> VisibleMessage:
 
 
 def find_violations(op: Op, capabilities: Capabilities) -> list[str]:
-    """Say what is wrong with an op, whatever the chat looks like."""
+    """Return what is wrong with an op in any chat."""
     text = op.text if isinstance(op, Post | Ask | Edit | Draft) else ""
     streaming = isinstance(op, Post | Edit) and op.streaming
     buttons = op.buttons if isinstance(op, Post | Ask | Edit) else ()

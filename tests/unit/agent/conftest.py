@@ -1,4 +1,4 @@
-"""What tests of whole turns are given."""
+"""Fixtures for tests of whole turns."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -38,7 +38,7 @@ def collect(*chunks: Chunk) -> tuple[StepResult, list[TextDelta | ReasoningDelta
     return accumulator.result(), shown
 
 
-def test_a_whole_answer_is_collected_and_shown_piece_by_piece() -> None:
+def test_a_complete_answer_is_accumulated_and_emitted_piece_by_piece() -> None:
     step, shown = collect(
         OpenedChunk("req_1"),
         ReasoningChunk("hm"),
@@ -62,19 +62,19 @@ def test_a_whole_answer_is_collected_and_shown_piece_by_piece() -> None:
     assert shown == [ReasoningDelta("hm"), TextDelta("Hel"), TextDelta("lo")]
 
 
-def test_thinking_inside_the_text_becomes_reasoning() -> None:
+def test_think_tags_in_the_text_become_reasoning() -> None:
     step, shown = collect(TextChunk("<thi"), TextChunk("nk>a</think>"), TextChunk("b"))
     assert (step.text, step.reasoning) == ("b", "a")
     assert shown == [ReasoningDelta("a"), TextDelta("b")]
 
 
-def test_text_that_was_held_back_is_shown_at_the_end() -> None:
+def test_held_text_is_emitted_on_close() -> None:
     step, shown = collect(TextChunk("<th"))
     assert step.text == "<th"
     assert shown == [TextDelta("<th")]
 
 
-def test_text_and_a_call_are_both_kept() -> None:
+def test_text_and_a_tool_call_are_both_kept() -> None:
     step, shown = collect(
         TextChunk("Let me see. "),
         CallChunk(0, "c1", name="read", arguments='{"path":'),
@@ -93,7 +93,7 @@ def test_text_and_a_call_are_both_kept() -> None:
     assert shown == [TextDelta("Let me see. "), TextDelta("ok")]
 
 
-def test_only_what_says_something_is_progress() -> None:
+def test_only_chunks_with_content_count_as_progress() -> None:
     accumulator = Accumulator(TOOLS, "p")
     silent: list[Chunk] = [
         OpenedChunk(),
@@ -123,7 +123,7 @@ def test_only_what_says_something_is_progress() -> None:
         (CallChunk(0, arguments="{"), ProgressKind.TOOL),
     ],
 )
-def test_progress_has_a_kind(chunk: Chunk, kind: ProgressKind) -> None:
+def test_progress_records_the_kind_of_output(chunk: Chunk, kind: ProgressKind) -> None:
     accumulator = Accumulator(TOOLS, "p")
     accumulator.feed(chunk)
     assert accumulator.progress is kind
@@ -160,11 +160,11 @@ def test_progress_has_a_kind(chunk: Chunk, kind: ProgressKind) -> None:
         ("whatever", FinishReason.STOP),
     ],
 )
-def test_every_service_s_word_for_the_end_is_understood(raw: str, finish: FinishReason) -> None:
+def test_finish_reasons_of_all_services_are_normalized(raw: str, finish: FinishReason) -> None:
     assert normalize_finish_reason(raw) is finish
 
 
-def test_a_refusal_stays_one_whatever_follows() -> None:
+def test_a_refusal_is_not_overwritten_by_a_later_finish_reason() -> None:
     step, _ = collect(FinishChunk("refusal"), FinishChunk("stop"))
     assert step.finish_reason is FinishReason.REFUSED
 
@@ -174,18 +174,18 @@ def test_a_refusal_stays_one_whatever_follows() -> None:
     [
         (DoneChunk(), True),
         (UsageChunk(1, 1, alone=True), True),
-        (UsageChunk(1, 1), False),  # some services count in every piece
+        (UsageChunk(1, 1), False),  # some services send usage in every chunk
         (FinishChunk("stop"), True),
         (PingChunk(), False),
     ],
 )
-def test_knows_whether_the_service_said_that_it_is_over(last: Chunk, ended: bool) -> None:
+def test_ended_is_true_after_terminal_evidence(last: Chunk, ended: bool) -> None:
     step, _ = collect(CallChunk(0, "c1", name="read", arguments='{"path":"a"}'), last)
     assert step.ended is ended
     assert step.calls[0].sealed is ended
 
 
-def test_the_length_limit_proves_nothing_about_the_last_call() -> None:
+def test_finish_reason_length_does_not_seal_the_last_call() -> None:
     step, _ = collect(
         CallChunk(0, "c1", name="read", arguments='{"path":"a"}'),
         CallChunk(1, "c2", name="read", arguments='{"path":"a"}'),
@@ -195,7 +195,7 @@ def test_the_length_limit_proves_nothing_about_the_last_call() -> None:
     assert [call.sealed for call in step.calls] == [True, False]
 
 
-def test_what_the_service_wants_back_is_put_together_by_index() -> None:
+def test_opaque_parts_are_merged_by_index() -> None:
     step, shown = collect(
         OpaqueChunk(3, {"type": "thinking", "signature": "s1"}),
         OpaqueChunk(1, {"type": "redacted"}),
@@ -205,7 +205,7 @@ def test_what_the_service_wants_back_is_put_together_by_index() -> None:
     assert shown == []
 
 
-def test_a_call_that_the_wire_says_is_over_is_sealed_although_the_answer_is_not() -> None:
+def test_a_call_with_an_end_marker_is_sealed_in_an_unfinished_answer() -> None:
     step, _ = collect(
         CallChunk(0, "c1", name="read", arguments='{"path":"a"}'),
         CallChunk(0, ended=True),
@@ -215,17 +215,17 @@ def test_a_call_that_the_wire_says_is_over_is_sealed_although_the_answer_is_not(
     assert not step.ended
 
 
-def test_an_answer_in_one_piece_is_marked() -> None:
+def test_an_unstreamed_answer_is_marked() -> None:
     assert collect(TextChunk("x"))[0].unstreamed is False
     assert collect(WholeChunk(), TextChunk("x"))[0].unstreamed is True
 
 
-def test_the_latest_count_is_the_one_that_holds() -> None:
+def test_the_latest_usage_wins() -> None:
     step, _ = collect(UsageChunk(10, 1), UsageChunk(10, 7, cached_tokens=4, cost=0.5))
     assert step.usage == UsageChunk(10, 7, cached_tokens=4, cost=0.5)
 
 
-def test_what_was_received_can_be_asked_for_at_any_moment() -> None:
+def test_the_result_is_available_at_any_time() -> None:
     accumulator = Accumulator(TOOLS, "p")
     accumulator.feed(TextChunk("a"))
     first = accumulator.result()
@@ -234,7 +234,7 @@ def test_what_was_received_can_be_asked_for_at_any_moment() -> None:
 
 
 @given(st.text(max_size=40), st.lists(st.integers(0, 40), max_size=6))
-def test_however_the_text_is_split_it_is_the_same(text: str, cuts: list[int]) -> None:
+def test_the_result_does_not_depend_on_how_the_text_is_split(text: str, cuts: list[int]) -> None:
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     pieces = [TextChunk(text[a:b]) for a, b in itertools.pairwise(edges)]
     step, shown = collect(*pieces)

@@ -1,4 +1,4 @@
-"""What the tests of the agent are given to reach a scripted server with."""
+"""Settings that connect the agent's tests to a scripted server."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from tests.fakes.model_server import ModelServer
         ("responses", "openai-responses", "http://127.0.0.1:1/v1"),
     ],
 )
-def test_settings_name_the_provider_of_a_protocol(
+def test_settings_contain_the_provider_of_the_protocol(
     protocol: ProtocolName, provider: str, base_url: str
 ) -> None:
     settings = settings_for(protocol, ModelServer(port=1).url)
@@ -23,5 +23,5 @@ def test_settings_name_the_provider_of_a_protocol(
     assert settings.timeouts == SCALED
 
 
-def test_the_first_protocol_has_settings_of_its_own_name() -> None:
+def test_openai_settings_equal_the_settings_of_the_chat_protocol() -> None:
     assert openai_settings("http://x/v1") == settings_for("chat", "http://x/v1")

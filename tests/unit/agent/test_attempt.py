@@ -1,4 +1,4 @@
-"""One request against a real server that fails in every way; real, scaled clocks."""
+"""One request to a real server that fails in every way, with scaled timeouts."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -35,12 +35,12 @@ class Seen(AttemptResult, frozen=True, kw_only=True):
     shown: str
     thought: str
     took: float
-    silences: list[tuple[float, float]]  # how long, and how much longer
+    silences: list[tuple[float, float]]  # (seconds of silence, seconds until the timeout)
     requests: int
 
 
 def never(_seconds: float, _remaining: float) -> None:
-    """For answers that come in time."""
+    """Fail the test: the answer must arrive in time."""
     raise AssertionError
 
 
@@ -51,7 +51,7 @@ async def attempt(
     learned: LearnedTarget | None = None,
     price: PriceSettings | None = None,
 ) -> Seen:
-    """One request; afterwards the server must have seen the connection close or be free again."""
+    """Send one request; for an endless script, wait until the server sees the connection close."""
     shown: list[TextDelta | ReasoningDelta] = []
     silences: list[tuple[float, float]] = []
     loop = asyncio.get_running_loop()
@@ -92,88 +92,90 @@ async def attempt(
 @pytest.mark.parametrize(
     ("script", "verdict", "phase", "shown"),
     [
-        pytest.param('H T"Hel" T"lo" F stop U D', "complete", "", "Hello", id="whole"),
+        pytest.param('H T"Hel" T"lo" F stop U D', "complete", "", "Hello", id="complete"),
         pytest.param('H T"all" F stop RST', "complete", "", "all", id="reset after the end"),
-        pytest.param('H T"ok" D', "soft-complete", "", "ok", id="only the end mark"),
-        pytest.param('H T"ok" U EOF', "soft-complete", "", "ok", id="only the count"),
+        pytest.param('H T"ok" D', "soft-complete", "", "ok", id="end marker only"),
+        pytest.param('H T"ok" U EOF', "soft-complete", "", "ok", id="usage only"),
         pytest.param('H T"ok" J{"choices":[],"lastOne":true} EOF', "soft-complete", "", "ok", id="lastOne"),
         pytest.param('H T"ok" D HANG', "soft-complete", "", "ok", id="the socket stays open"),
         pytest.param('H T"half" RST', "cut", "text", "half", id="reset in the text"),
         pytest.param('H T"half" FIN', "cut", "text", "half", id="closed in the text"),
-        pytest.param('H T"half" EOF', "cut", "text", "half", id="the text just ends"),
+        pytest.param('H T"half" EOF', "cut", "text", "half", id="end of stream in the text"),
         pytest.param("RST", "cut", "before-first", "", id="reset before the headers"),
         pytest.param("H RST", "cut", "before-first", "", id="reset after the headers"),
         pytest.param("H EOF", "cut", "before-first", "", id="an empty body"),
-        pytest.param('H R"hm" RST', "cut", "reasoning", "", id="reset while thinking"),
+        pytest.param('H R"hm" RST', "cut", "reasoning", "", id="reset in the reasoning"),
         pytest.param("H C(0,c1,pay,-) EOF", "cut", "tool-name", "", id="only a name"),
         pytest.param('H C(0,c1,pay,\'{"amount": 1\') EOF', "cut", "tool-args", "", id="half a call"),
-        pytest.param('H C(0,c1,pay,{"amount":1}) EOF', "cut", "call-whole-unsealed", "", id="unproven"),
-        pytest.param('H C(0,c1,pay,{"amount":1}) F tool_calls RST', "complete", "", "", id="call"),
-        pytest.param('H C(0,c1,pay,\'{"amount": 1\') F tool_calls U D', "capped", "", "", id="relabelled"),
-        pytest.param('H T"x" F length U D', "capped", "", "x", id="limit"),
+        pytest.param('H C(0,c1,pay,{"amount":1}) EOF', "cut", "call-whole-unsealed", "", id="unsealed call"),
+        pytest.param('H C(0,c1,pay,{"amount":1}) F tool_calls RST', "complete", "", "", id="complete call"),
+        pytest.param('H C(0,c1,pay,\'{"amount": 1\') F tool_calls U D', "capped", "", "", id="output limit relabelled as tool_calls"),
+        pytest.param('H T"x" F length U D', "capped", "", "x", id="output limit"),
         pytest.param('H T"no" F content_filter D', "refused", "", "no", id="refused"),
-        pytest.param("H F stop U D", "empty", "", "", id="nothing"),
-        pytest.param('H T"<th" D', "soft-complete", "", "<th", id="held back until the end"),
+        pytest.param("H F stop U D", "empty", "", "", id="empty"),
+        pytest.param('H T"<th" D', "soft-complete", "", "<th", id="held text released at the end"),
         pytest.param("S500", "cut", "before-first", "", id="server error"),
         pytest.param("S401", "cut", "before-first", "", id="key refused"),
     ],
 )  # fmt: skip
-async def test_judges(script: str, verdict: str, phase: str, shown: str) -> None:
+async def test_an_attempt_is_judged(script: str, verdict: str, phase: str, shown: str) -> None:
     seen = await attempt(script)
     assert (seen.verdict_name, seen.phase, seen.shown) == (verdict, phase, shown)
     assert seen.requests == 1
 
 
-async def test_silence_after_the_end_is_no_fault() -> None:
+async def test_silence_after_the_finish_reason_is_not_an_error() -> None:
     seen = await attempt('H T"all" F stop HANG')
     assert (seen.verdict_name, seen.shown, seen.cause) == ("complete", "all", "")
 
 
-# Windows: the clock of the table, and a little for a machine that is busy.
+# Each window is the timeout plus some tolerance for a busy machine.
 @pytest.mark.parametrize(
     ("script", "cause", "after"),
     [
         pytest.param("HANG", "first_token", CLOCKS.first_token, id="no headers"),
         pytest.param("H HANG", "first_token", CLOCKS.first_token, id="headers and silence"),
         pytest.param("H [P W.05]*", "first_token", CLOCKS.first_token, id="pings only"),
-        pytest.param("H [B W.05]*", "first_token", CLOCKS.first_token, id="empty pieces only"),
+        pytest.param("H [B W.05]*", "first_token", CLOCKS.first_token, id="empty deltas only"),
         pytest.param('H T"a" HANG', "gap_text", CLOCKS.gap_text, id="silence in the text"),
         pytest.param('H T"a" [P W.05]*', "gap_text", CLOCKS.gap_text, id="pings in the text"),
-        pytest.param('H R"a" HANG', "gap_reasoning", CLOCKS.gap_reasoning, id="silence in thought"),
+        pytest.param(
+            'H R"a" HANG', "gap_reasoning", CLOCKS.gap_reasoning, id="silence in the reasoning"
+        ),
         pytest.param("H C(0,c,pay,'{') HANG", "gap_tool", CLOCKS.gap_tool, id="silence in a call"),
-        pytest.param("H W.05 P HANG", "wire_dead", CLOCKS.wire_dead, id="the pings end"),
+        pytest.param("H W.05 P HANG", "wire_dead", CLOCKS.wire_dead, id="pings stop"),
     ],
 )
-async def test_gives_up_on_silence(script: str, cause: str, after: float) -> None:
+async def test_a_silent_request_times_out(script: str, cause: str, after: float) -> None:
     seen = await attempt(script)
     assert seen.verdict_name == "cut"
-    assert seen.cause == f"Stalled: given up: {cause}"
+    assert seen.cause == f"Stalled: timeout: {cause}"
     assert after - 0.02 <= seen.took < after + 1.0
 
 
-async def test_gives_up_on_an_answer_that_never_ends() -> None:
+async def test_an_endless_answer_hits_the_lifetime_limit() -> None:
     seen = await attempt('H [T"a" W.1]*', msgspec.structs.replace(CLOCKS, lifetime=0.7))
-    assert (seen.verdict_name, seen.cause) == ("cut", "Stalled: given up: lifetime")
+    assert (seen.verdict_name, seen.cause) == ("cut", "Stalled: timeout: lifetime")
     assert 0.68 <= seen.took < 1.7
     assert set(seen.shown) == {"a"}
 
 
-async def test_a_slow_but_living_stream_is_left_alone() -> None:
+async def test_a_slow_stream_with_progress_does_not_time_out() -> None:
     seen = await attempt('H [T"a " W.2]*5 F stop D')
     assert (seen.verdict_name, seen.shown) == ("complete", "a " * 5)
 
 
-async def test_gives_up_on_an_answer_that_drips() -> None:
+async def test_an_answer_below_the_minimum_rate_times_out() -> None:
     slow = msgspec.structs.replace(CLOCKS, min_rate=10.0, min_rate_window=0.6)
     seen = await attempt('H [T"a" W.15]*', slow)
-    assert (seen.verdict_name, seen.cause) == ("cut", "Stalled: given up: min_rate")
+    assert (seen.verdict_name, seen.cause) == ("cut", "Stalled: timeout: min_rate")
     assert 0.58 <= seen.took < 1.5
 
 
-# --- what it learns, costs and tells ---------------------------------------------------------------
+# --- learned facts, cost and notices ---------------------------------------------------------------
 
 
-async def test_how_soon_a_model_begins_is_learned() -> None:
+async def test_the_time_to_the_first_token_is_learned() -> None:
     learned = LearnedTarget()
     for _ in range(4):
         learned.record_first_token(0.001)
@@ -192,9 +194,7 @@ async def test_how_soon_a_model_begins_is_learned() -> None:
         ('H T"a" W.1 T"b" F stop D', None),
     ],
 )
-async def test_only_long_silences_inside_an_answer_are_learned(
-    script: str, kind: str | None
-) -> None:
+async def test_only_long_gaps_are_learned(script: str, kind: str | None) -> None:
     learned = LearnedTarget()
     for each in ("text", "reasoning"):
         for _ in range(49):
@@ -205,7 +205,7 @@ async def test_only_long_silences_inside_an_answer_are_learned(
     assert all(gap is None or gap >= 2.4 for gap in gaps.values())
 
 
-async def test_a_model_that_always_begins_late_is_not_said_to_be_silent() -> None:
+async def test_a_slow_start_learned_earlier_delays_the_silence_notice() -> None:
     learned = LearnedTarget()
     early = msgspec.structs.replace(CLOCKS, notice_after=0.1)
     script = 'W.2 H T"x" F stop D'
@@ -215,7 +215,7 @@ async def test_a_model_that_always_begins_late_is_not_said_to_be_silent() -> Non
     assert (await attempt(script, early, learned=learned)).silences == []
 
 
-def test_the_clocks_follow_the_model_the_request_and_what_was_learned() -> None:
+def test_timeouts_depend_on_the_model_the_request_and_learned_gaps() -> None:
     learned = LearnedTarget()
     settings = TargetSettings(provider="openai", name="o1")
     target = Target(Tired(), "o1", settings)
@@ -234,7 +234,7 @@ def test_the_clocks_follow_the_model_the_request_and_what_was_learned() -> None:
     assert gaps[ProgressKind.TOOL] == 150
 
 
-async def test_a_service_that_never_says_its_texts_are_over_is_believed() -> None:
+async def test_text_without_an_end_marker_is_complete_for_a_service_known_to_omit_it() -> None:
     learned = LearnedTarget()
     assert (await attempt('H T"ok" EOF', learned=learned)).verdict_name == "cut"
     learned.record_unmarked_end()
@@ -243,25 +243,25 @@ async def test_a_service_that_never_says_its_texts_are_over_is_believed() -> Non
     assert (await attempt('H T"ok" RST', learned=learned)).verdict_name == "cut"
 
 
-async def test_says_what_it_cost_and_what_the_service_calls_it() -> None:
+async def test_the_result_contains_usage_and_request_id() -> None:
     seen = await attempt('H T"Hel" R"x" F stop U(7) D')
     assert seen.usage == Usage(10, 7)
     assert (seen.received_characters, seen.request_id, seen.cause) == (4, "req_scripted", "")
 
 
-async def test_a_listed_price_makes_it_money() -> None:
+async def test_a_configured_price_sets_the_cost() -> None:
     seen = await attempt(
         'H T"x" F stop U(7,100,60) D', price=PriceSettings(input=1.0, output=10.0, cached=0.5)
     )
     assert seen.usage == Usage(100, 7, 60, (40 * 1.0 + 60 * 0.5 + 7 * 10.0) / 1_000_000)
 
 
-async def test_what_was_not_counted_cost_nothing_that_is_known() -> None:
+async def test_the_cost_is_unknown_without_reported_usage() -> None:
     seen = await attempt('H T"x" D', price=PriceSettings(input=1.0, output=10.0))
     assert seen.usage == Usage()
 
 
-async def test_thoughts_are_kept_for_the_target_that_had_them() -> None:
+async def test_stored_reasoning_carries_the_targets_label() -> None:
     seen = await attempt('H R"hm " R"well" T"x" F stop D')
     row = seen.stored_reasoning("openai/m")
     assert decode_reasoning(row, "openai/m") == ReasoningBlocks("openai/m", "hm well")
@@ -269,7 +269,7 @@ async def test_thoughts_are_kept_for_the_target_that_had_them() -> None:
     assert (await attempt('H T"x" F stop D')).stored_reasoning("openai/m") is None
 
 
-async def test_only_a_cut_has_an_error() -> None:
+async def test_only_a_cut_verdict_has_an_error() -> None:
     assert isinstance((await attempt('H T"x" HANG')).error, Stalled)
     assert (await attempt('H T"x" EOF')).error is None
     assert (await attempt('H T"x" F stop D')).error is None
@@ -281,27 +281,29 @@ SOON = msgspec.structs.replace(CLOCKS, first_token_soft=0.2, notice_after=0.15, 
 @pytest.mark.parametrize(
     ("script", "expected"),
     [
-        # The first at its own time, then one each third of `notice_after` later.
-        pytest.param('W.33 H T"x" F stop D', [0.2, 0.25, 0.3], id="before the first sign"),
+        # The first notice has its own delay; more follow every third of `notice_after`.
+        pytest.param('W.33 H T"x" F stop D', [0.2, 0.25, 0.3], id="before the first token"),
         pytest.param('H T"x" W.22 T"y" F stop D', [0.15, 0.2], id="inside the text"),
-        pytest.param('H T"x" W.1 T"y" W.1 T"z" F stop D', [], id="never for long"),
-        pytest.param('H T"x" W.18 T"y" W.18 F stop D', [0.15, 0.15], id="each silence by itself"),
+        pytest.param('H T"x" W.1 T"y" W.1 T"z" F stop D', [], id="only short gaps"),
+        pytest.param('H T"x" W.18 T"y" W.18 F stop D', [0.15, 0.15], id="each gap on its own"),
         pytest.param('H T"x" [P W.05]*4 F stop D', [0.15, 0.2], id="pings are silence"),
-        pytest.param('H T"x" F stop W.3 D', [], id="nothing more is waited for"),
+        pytest.param('H T"x" F stop W.3 D', [], id="after the finish reason"),
     ],
 )
-async def test_long_silence_is_told(script: str, expected: list[float]) -> None:
+async def test_long_silence_triggers_the_silence_callback(
+    script: str, expected: list[float]
+) -> None:
     seen = await attempt(script, SOON)
     assert [seconds for seconds, _ in seen.silences] == pytest.approx(expected, abs=0.04)
 
 
-async def test_a_silence_is_told_with_the_time_that_is_left() -> None:
+async def test_the_silence_callback_receives_the_remaining_time() -> None:
     seen = await attempt('H T"x" W.18 F stop D', SOON)
     ((seconds, remaining),) = seen.silences
     assert seconds + remaining == pytest.approx(0.8, abs=0.02)
 
 
-async def test_news_that_cannot_be_told_leaves_the_request_its_clocks() -> None:
+async def test_a_failing_silence_callback_leaves_the_timeouts_running() -> None:
     reported: list[str] = []
     asyncio.get_running_loop().set_exception_handler(
         lambda _loop, context: reported.append(str(context.get("exception")))
@@ -327,27 +329,27 @@ async def test_news_that_cannot_be_told_leaves_the_request_its_clocks() -> None:
     assert set(reported) == {"no words for it"}
 
 
-# --- answers that repeat themselves ----------------------------------------------------------------
+# --- repetition ------------------------------------------------------------------------------------
 
 BLOCK = "".join(chr(97 + at * 7 % 26) for at in range(120)) + " end. "
 LOOP = BLOCK * 200
 
 
-async def test_a_text_that_repeats_itself_is_ended_and_the_repetition_is_not_kept() -> None:
+async def test_a_repeating_text_is_stopped_and_its_repetition_dropped() -> None:
     seen = await attempt((*steps("H"), text("Well then: "), text(LOOP), *steps("HANG")))
     assert isinstance(seen.error, Looping)
     assert (seen.verdict_name, seen.step.text, seen.step.calls) == ("cut", "Well then: ", ())
 
 
-async def test_what_was_shown_before_a_loop_was_noticed_is_no_part_of_the_answer() -> None:
+async def test_text_emitted_inside_a_loop_is_not_part_of_the_result() -> None:
     pieces = [text(LOOP[at : at + 500]) for at in range(0, len(LOOP), 500)]
     seen = await attempt((*steps('H C(0,c1,pay,{"amount":1}) T"So. "'), *pieces, *steps("HANG")))
-    assert len(seen.shown) > 4000  # the loop itself did not tell from the start
+    assert len(seen.shown) > 4000  # shown until the loop was detected
     assert (seen.step.text, seen.step.calls) == ("So. ", ())
     assert seen.took < (CLOCKS.gap_text or 0)
 
 
-async def test_thoughts_that_repeat_themselves_are_ended_and_not_kept() -> None:
+async def test_repeating_reasoning_is_stopped_and_dropped() -> None:
     script = f'H R"First. " R"{LOOP}" HANG'
     seen = await attempt(script)
     assert isinstance(seen.error, Looping)
@@ -355,13 +357,13 @@ async def test_thoughts_that_repeat_themselves_are_ended_and_not_kept() -> None:
     assert seen.phase == "reasoning"
 
 
-async def test_arguments_that_repeat_themselves_are_ended() -> None:
+async def test_repeating_arguments_are_stopped() -> None:
     seen = await attempt(f'H C(0,c1,pay,\'{{"amount":"{LOOP}\') HANG')
     assert isinstance(seen.error, Looping)
     assert (seen.verdict_name, seen.phase) == ("cut", "tool-args")
 
 
-# --- how it ends from outside ----------------------------------------------------------------------
+# --- cancellation ----------------------------------------------------------------------------------
 
 
 async def test_cancelling_closes_the_connection_at_once() -> None:
@@ -394,7 +396,7 @@ async def test_cancelling_closes_the_connection_at_once() -> None:
 
 
 class Tired:
-    """A service whose own code ran out of time."""
+    """Provider whose own code raises `TimeoutError`."""
 
     name = "tired"
 
@@ -410,7 +412,7 @@ class Tired:
         pass
 
 
-async def test_a_time_limit_of_somebody_else_is_not_taken_for_ours() -> None:
+async def test_a_foreign_timeout_error_is_not_treated_as_a_watchdog_timeout() -> None:
     target = Target(Tired(), "m", TargetSettings(timeouts=SCALED))
     with pytest.raises(TimeoutError):
         await run_attempt(

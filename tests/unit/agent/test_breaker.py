@@ -14,20 +14,20 @@ def opened(at: float = 100.0) -> CircuitBreaker:
     return breaker
 
 
-def test_a_fresh_breaker_lets_everybody_pass() -> None:
+def test_a_new_breaker_allows_all_requests() -> None:
     breaker = CircuitBreaker()
     assert all(breaker.allows_request(now) for now in (0.0, 0.0, 5.0))
     assert breaker.open_until is None
 
 
-def test_one_hanging_request_changes_nothing() -> None:
+def test_one_stall_does_not_open_the_breaker() -> None:
     breaker = CircuitBreaker()
     breaker.record_stall(10.0)
     assert breaker.allows_request(10.0)
     assert breaker.open_until is None
 
 
-def test_two_hanging_requests_close_the_way_for_a_minute() -> None:
+def test_two_stalls_open_the_breaker_for_one_minute() -> None:
     breaker = opened(100.0)
     assert breaker.open_until == 160.0
     assert not breaker.allows_request(100.0)
@@ -42,14 +42,14 @@ def test_two_hanging_requests_close_the_way_for_a_minute() -> None:
         pytest.param(600.1, False, id="just after ten minutes"),
     ],
 )
-def test_two_kills_count_together_for_ten_minutes(second: float, opens: bool) -> None:
+def test_two_stalls_count_only_within_ten_minutes(second: float, opens: bool) -> None:
     breaker = CircuitBreaker()
     breaker.record_stall(0.0)
     breaker.record_stall(second)
     assert (breaker.open_until is not None) is opens
 
 
-def test_a_success_between_two_kills_forgives_the_first() -> None:
+def test_a_success_between_two_stalls_resets_the_count() -> None:
     breaker = CircuitBreaker()
     breaker.record_stall(0.0)
     breaker.record_success(1.0)
@@ -57,14 +57,14 @@ def test_a_success_between_two_kills_forgives_the_first() -> None:
     assert breaker.allows_request(2.0)
 
 
-def test_after_the_pause_exactly_one_request_may_look() -> None:
+def test_exactly_one_probe_is_allowed_after_the_pause() -> None:
     breaker = opened(100.0)
     assert breaker.allows_request(160.0)
     assert not breaker.allows_request(160.0)
     assert not breaker.allows_request(1000.0)
 
 
-def test_a_probe_that_succeeds_opens_the_way_for_everybody() -> None:
+def test_a_successful_probe_closes_the_breaker() -> None:
     breaker = opened(100.0)
     assert breaker.allows_request(160.0)
     breaker.record_success(161.0)
@@ -73,7 +73,7 @@ def test_a_probe_that_succeeds_opens_the_way_for_everybody() -> None:
     assert breaker.allows_request(161.0)
 
 
-def test_each_probe_that_fails_doubles_the_pause_up_to_ten_minutes() -> None:
+def test_each_stalled_probe_doubles_the_pause_up_to_ten_minutes() -> None:
     breaker, now, pauses = opened(100.0), 100.0, []
     for _ in range(6):
         assert breaker.open_until is not None
@@ -84,7 +84,7 @@ def test_each_probe_that_fails_doubles_the_pause_up_to_ten_minutes() -> None:
     assert pauses == [60.0, 120.0, 240.0, 480.0, 600.0, 600.0]
 
 
-def test_after_a_success_the_next_pause_is_short_again() -> None:
+def test_a_success_resets_the_length_of_the_pause() -> None:
     breaker = opened(100.0)
     assert breaker.allows_request(160.0)
     breaker.record_stall(160.0)
@@ -96,7 +96,7 @@ def test_after_a_success_the_next_pause_is_short_again() -> None:
     assert breaker.open_until == 361.0
 
 
-def test_a_probe_that_was_stopped_lets_another_one_look() -> None:
+def test_an_abandoned_probe_allows_another_one() -> None:
     breaker = opened(100.0)
     assert breaker.allows_request(160.0)
     breaker.record_abandoned(165.0)
@@ -105,7 +105,7 @@ def test_a_probe_that_was_stopped_lets_another_one_look() -> None:
     assert not breaker.allows_request(165.0)
 
 
-def test_a_stopped_request_tells_nothing_while_the_way_is_free() -> None:
+def test_an_abandoned_request_does_not_reset_the_stall_count() -> None:
     breaker = CircuitBreaker()
     breaker.record_stall(0.0)
     breaker.record_abandoned(1.0)
@@ -113,26 +113,26 @@ def test_a_stopped_request_tells_nothing_while_the_way_is_free() -> None:
     assert not breaker.allows_request(2.0)
 
 
-def test_requests_that_were_under_way_do_not_lengthen_the_pause() -> None:
+def test_stalls_of_earlier_requests_do_not_extend_the_pause() -> None:
     breaker = opened(100.0)
     for now in (101.0, 110.0, 159.0):
         breaker.record_stall(now)
     assert breaker.open_until == 160.0
 
 
-def test_a_kill_after_the_pause_counts_as_a_look_that_failed() -> None:
+def test_a_stall_after_the_pause_counts_as_a_failed_probe() -> None:
     breaker = opened(100.0)
     breaker.record_stall(200.0)
     assert breaker.open_until == 320.0
 
 
-def test_a_late_success_of_a_request_from_before_opens_the_way() -> None:
+def test_a_late_success_of_an_earlier_request_closes_the_breaker() -> None:
     breaker = opened(100.0)
     breaker.record_success(110.0)
     assert breaker.allows_request(110.0)
 
 
-def test_a_probe_that_nobody_ever_settles_does_not_close_the_way_for_ever() -> None:
+def test_a_probe_without_a_result_expires() -> None:
     breaker = opened(100.0)
     assert breaker.allows_request(160.0)
     assert not breaker.allows_request(160.0 + 3599.0)
@@ -149,7 +149,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_whatever_happens_the_pause_is_bounded_and_one_probe_looks(
+def test_the_pause_is_bounded_and_only_one_probe_runs_in_any_sequence(
     steps: Sequence[tuple[float, str]],
 ) -> None:
     breaker, now, probing = CircuitBreaker(), 0.0, False

@@ -1,4 +1,4 @@
-"""Rows of a conversation give way to a summary; who writes it is a function here."""
+"""Compaction of a conversation with a fake author for the summaries."""
 
 import pytest
 
@@ -22,7 +22,7 @@ ROWS = (U, A, U, A, GO)
 
 
 class Author:
-    """Writes what it was told to, and keeps what it was shown."""
+    """Fake model that returns a fixed summary and records its requests."""
 
     def __init__(self, said: str = "A story.", verdict: Verdict | None = None) -> None:
         self.requests: list[ModelRequest] = []
@@ -41,7 +41,7 @@ async def shortened(
     )
 
 
-async def test_the_oldest_rows_give_way_to_a_summary() -> None:
+async def test_the_oldest_rows_are_replaced_by_a_summary() -> None:
     author = Author()
     done = await shortened(author, *ROWS, record=10_000)
     assert done is not None
@@ -55,14 +55,14 @@ async def test_the_oldest_rows_give_way_to_a_summary() -> None:
     assert request.messages[0].content.count(STORY.strip()) == 4
 
 
-async def test_no_more_leaves_than_has_to() -> None:
+async def test_no_more_rows_than_necessary_are_summarized() -> None:
     room = sum(map(estimate_message, ROWS[2:])) + 10
     done = await shortened(Author(), *ROWS, room=room)
     assert done is not None
     assert (done.kept_rows, done.rows) == (3, ROWS[2:])
 
 
-async def test_an_earlier_summary_goes_into_the_new_one() -> None:
+async def test_an_earlier_summary_is_part_of_the_record() -> None:
     author = Author()
     done = await shortened(author, *ROWS, earlier="They like tea.", record=10_000)
     assert done is not None
@@ -73,7 +73,7 @@ async def test_an_earlier_summary_goes_into_the_new_one() -> None:
     )
 
 
-async def test_the_author_is_shown_as_much_as_there_is_room_for() -> None:
+async def test_the_record_is_limited_to_the_available_room() -> None:
     author = Author()
     await shortened(author, *ROWS, room=200)
     shown = author.requests[0].messages[0].content
@@ -81,7 +81,7 @@ async def test_the_author_is_shown_as_much_as_there_is_room_for() -> None:
     assert estimate_tokens(shown) < 400
 
 
-async def test_a_request_whose_calls_fill_the_room_stays_in_view() -> None:
+async def test_the_current_request_stays_visible_when_its_calls_are_summarized() -> None:
     call = ToolCall("c1", "read", "{}")
     calls = (Message("assistant", "", (call,)), Message("tool", STORY * 3, tool_call_id="c1"))
     done = await shortened(Author(), GO, *calls, A)
@@ -92,21 +92,21 @@ async def test_a_request_whose_calls_fill_the_room_stays_in_view() -> None:
 @pytest.mark.parametrize(
     "author",
     [
-        pytest.param(Author("", Complete()), id="nothing was written"),
-        pytest.param(Author(" \n", SoftComplete()), id="blanks were written"),
-        pytest.param(Author("A st", Cut(CutPhase.TEXT)), id="it broke off"),
-        pytest.param(Author("A st", Capped()), id="it met the limit"),
+        pytest.param(Author("", Complete()), id="empty summary"),
+        pytest.param(Author(" \n", SoftComplete()), id="blank summary"),
+        pytest.param(Author("A st", Cut(CutPhase.TEXT)), id="cut summary"),
+        pytest.param(Author("A st", Capped()), id="capped summary"),
     ],
 )
-async def test_without_a_whole_summary_the_requests_are_listed(author: Author) -> None:
+async def test_requests_are_listed_when_the_model_gives_no_complete_summary(author: Author) -> None:
     done = await shortened(author, *ROWS)
     assert done is not None
-    assert done.summary.startswith("Earlier messages are not in view")
+    assert done.summary.startswith("Earlier messages are no longer visible")
     assert "Tell me." in done.summary
     assert done.kept_rows == 1
 
 
-async def test_a_summary_that_ends_without_a_word_is_as_good() -> None:
+async def test_a_soft_complete_summary_is_accepted() -> None:
     done = await shortened(Author("A story.", SoftComplete()), *ROWS)
     assert done is not None
     assert done.summary == "A story."
@@ -115,12 +115,12 @@ async def test_a_summary_that_ends_without_a_word_is_as_good() -> None:
 @pytest.mark.parametrize(
     ("rows", "room"),
     [
-        pytest.param((), 10, id="nothing at all"),
+        pytest.param((), 10, id="empty conversation"),
         pytest.param((GO,), 10, id="only a request"),
         pytest.param((Message("user", STORY * 9),), 10, id="one long request"),
     ],
 )
-async def test_where_nothing_can_leave_nobody_is_asked(
+async def test_no_summary_is_requested_when_nothing_can_be_removed(
     rows: tuple[Message, ...], room: int
 ) -> None:
     author = Author()
@@ -128,5 +128,5 @@ async def test_where_nothing_can_leave_nobody_is_asked(
     assert author.requests == []
 
 
-async def test_a_summary_as_long_as_what_it_stands_for_is_not_taken() -> None:
+async def test_a_summary_that_saves_nothing_is_rejected() -> None:
     assert await shortened(Author(STORY * 9), *ROWS) is None

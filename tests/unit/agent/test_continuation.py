@@ -1,4 +1,4 @@
-"""What follows a judged request: one table for each verdict, and what holds for every sequence."""
+"""Recovery actions: tables by verdict, and properties of every sequence."""
 
 from typing import Any
 
@@ -71,28 +71,30 @@ def last(*story: RequestOutcome) -> RecoveryAction:
 
 DONE: list[tuple[str, RequestOutcome, type[RecoveryAction]]] = [
     ("an answer", seen(Complete(), has_text=True), FinishTurn),
-    ("an answer without a reason to stop", seen(SoftComplete(), has_text=True), FinishTurn),
+    ("an answer without a finish reason", seen(SoftComplete(), has_text=True), FinishTurn),
     ("calls", seen(Complete(), ready_calls=2), RunTools),
     (
-        "calls of an answer that was cut behind them",
+        "calls of an answer that was cut after them",
         cut(ARGS, ready_calls=1, lost_tools=("pay",)),
         RunTools,
     ),
-    ("a whole call that only reads", cut(WHOLE, ready_calls=1), RunTools),
+    ("a complete read-only call", cut(WHOLE, ready_calls=1), RunTools),
     (
-        "calls of a capped answer that had ended",
+        "sealed calls of a capped answer",
         seen(Capped(), ready_calls=1, lost_tools=("x",)),
         RunTools,
     ),
     ("stopped by us", seen(Interrupted()), GiveUp),
-    ("nothing to add to what is shown", seen(Empty(), text_visible=True), FinishTurn),
+    ("empty continuation of visible text", seen(Empty(), text_visible=True), FinishTurn),
 ]
 
 
 @pytest.mark.parametrize(
     ("what", "action"), [row[1:] for row in DONE], ids=[row[0] for row in DONE]
 )
-def test_what_ends_a_step(what: RequestOutcome, action: type[RecoveryAction]) -> None:
+def test_verdicts_that_end_a_step_map_to_their_actions(
+    what: RequestOutcome, action: type[RecoveryAction]
+) -> None:
     assert isinstance(last(what), action)
 
 
@@ -101,7 +103,7 @@ class TestOnlyAnnounced:
         Complete(), has_text=True, text_visible=True, new_characters=30, only_announced=True
     )
 
-    def test_what_was_announced_is_asked_for_once_in_a_turn(self) -> None:
+    def test_an_announced_call_is_requested_once_per_turn(self) -> None:
         budget = RecoveryBudget(0.0)
         assert play(self.ANNOUNCED, self.ANNOUNCED, budget=budget) == [
             RequestAnnouncedCall(),
@@ -111,38 +113,40 @@ class TestOnlyAnnounced:
         budget.reset_on_progress(1.0, ["pay"])
         assert play(self.ANNOUNCED, budget=budget) == [FinishTurn()]
 
-    def test_it_is_no_recovery(self) -> None:
+    def test_requesting_an_announced_call_is_not_a_recovery(self) -> None:
         budget = RecoveryBudget(0.0)
         play(self.ANNOUNCED, budget=budget)
         assert budget.recoveries == 0
 
-    def test_calls_are_run_whatever_the_text_says(self) -> None:
+    def test_calls_run_even_if_the_text_announces_something(self) -> None:
         assert play(seen(Complete(), ready_calls=1, only_announced=True)) == [RunTools()]
 
     @pytest.mark.parametrize(
         "verdict", [Capped(), ModelRefused(), Cut(TEXT, DROP), Empty()], ids=str
     )
-    def test_what_is_not_whole_is_recovered_as_ever(self, verdict: Verdict) -> None:
+    def test_an_incomplete_announcement_is_recovered_like_any_answer(
+        self, verdict: Verdict
+    ) -> None:
         assert not isinstance(
             last(seen(verdict, text_visible=True, only_announced=True)), RequestAnnouncedCall
         )
 
 
-class TestBeforeAnythingCame:
-    def test_a_stall_is_tried_again_at_once_and_then_somebody_else_is_asked(self) -> None:
+class TestBeforeFirstToken:
+    def test_a_stall_is_retried_at_once_and_then_switches_the_target(self) -> None:
         first, second = play(
             cut(BEFORE, STALL, has_other_target=True), cut(BEFORE, STALL, has_other_target=True)
         )
         assert first == RetryRequest(wait_seconds=0.0)
         assert isinstance(second, SwitchTarget)
 
-    def test_without_others_a_stall_is_tried_once_more_and_then_given_up(self) -> None:
+    def test_without_a_fallback_a_stall_is_retried_twice_before_giving_up(self) -> None:
         actions = play(*[cut(BEFORE, STALL)] * 3)
         assert actions[:2] == [RetryRequest(), RetryRequest()]
         assert isinstance(actions[2], GiveUp)
         assert actions[2].tell_operator  # an outage
 
-    def test_a_first_wait_that_is_configured_to_be_long_is_kept(self) -> None:
+    def test_a_long_configured_backoff_is_honored(self) -> None:
         waits = [
             each.wait_seconds
             for each in play(*[cut(BEFORE)] * 2, backoff=45.0)
@@ -156,12 +160,14 @@ class TestBeforeAnythingCame:
         ]
         assert waits == [20.0, 30.0]
 
-    def test_a_drop_waits_longer_each_time_and_goes_on_to_others_at_the_third(self) -> None:
+    def test_a_dropped_connection_backs_off_and_switches_the_target_at_the_third_failure(
+        self,
+    ) -> None:
         actions = play(*[cut(BEFORE, DROP, has_other_target=True)] * 3)
         assert actions[:2] == [RetryRequest(wait_seconds=1.0), RetryRequest(wait_seconds=2.0)]
         assert isinstance(actions[2], SwitchTarget)
 
-    def test_another_target_gets_the_same_patience(self) -> None:
+    def test_a_new_target_gets_the_full_retry_budget(self) -> None:
         recovery = Recovery(RecoveryBudget(0.0))
         for _ in range(3):
             recovery.next_action(cut(BEFORE, DROP, has_other_target=True), 0.0)
@@ -169,17 +175,17 @@ class TestBeforeAnythingCame:
         assert recovery.next_action(cut(BEFORE, DROP), 0.0) == RetryRequest(wait_seconds=1.0)
 
     @pytest.mark.parametrize("kind", [errors.RateLimited, errors.Overloaded])
-    def test_a_service_that_names_its_time_is_obeyed(self, kind: Any) -> None:
+    def test_retry_after_is_honored_without_jitter(self, kind: Any) -> None:
         assert last(cut(BEFORE, kind("", 7.5))) == RetryRequest(
             wait_seconds=7.5, without_jitter=True
         )
 
-    def test_a_limit_of_a_service_behind_the_service_is_for_another_model(self) -> None:
+    def test_an_upstream_rate_limit_switches_the_target(self) -> None:
         limit = errors.RateLimited("", 1.0, behind=True)
         assert isinstance(last(cut(BEFORE, limit, has_other_target=True)), SwitchTarget)
         assert last(cut(BEFORE, limit)) == RetryRequest(wait_seconds=1.0, without_jitter=True)
 
-    def test_a_long_pause_is_for_others_to_fill(self) -> None:
+    def test_a_long_retry_after_switches_the_target(self) -> None:
         asked_to_wait = errors.RateLimited("", 61.0)
         assert isinstance(last(cut(BEFORE, asked_to_wait, has_other_target=True)), SwitchTarget)
         assert last(cut(BEFORE, asked_to_wait)) == RetryRequest(
@@ -196,14 +202,14 @@ WRONG: list[tuple[ProviderError, bool]] = [
 
 
 @pytest.mark.parametrize(("error", "operator"), WRONG, ids=lambda each: type(each).__name__)
-def test_what_cannot_change_is_not_tried_again(error: ProviderError, operator: bool) -> None:
+def test_permanent_errors_are_not_retried(error: ProviderError, operator: bool) -> None:
     assert isinstance(last(cut(BEFORE, error, has_other_target=True)), SwitchTarget)
     alone = last(cut(BEFORE, error))
     assert isinstance(alone, GiveUp)
     assert alone.tell_operator is operator
 
 
-def test_a_service_that_cannot_stream_is_asked_for_the_whole_once() -> None:
+def test_a_service_that_cannot_stream_is_retried_once_without_streaming() -> None:
     error = errors.CannotStream("no")
     first, second = play(cut(BEFORE, error), cut(BEFORE, error))
     assert first == RetryRequest(without_streaming=True)
@@ -216,14 +222,14 @@ def test_an_output_limit_that_is_too_high_is_lowered() -> None:
     assert isinstance(last(*[cut(BEFORE, errors.OutputTooLong())] * 4), GiveUp)
 
 
-def test_a_conversation_that_is_too_long_is_shortened_three_times_at_most() -> None:
+def test_a_conversation_that_is_too_long_is_compacted_at_most_three_times() -> None:
     actions = play(*[cut(BEFORE, errors.ContextTooLong("", 8192))] * 4)
     assert actions[:3] == [CompactHistory(8192)] * 3
     assert isinstance(actions[3], GiveUp)
 
 
 class TestCutText:
-    def test_it_is_gone_on_with(self) -> None:
+    def test_a_cut_text_is_continued(self) -> None:
         assert last(cut(TEXT, text_visible=True, has_text=True, new_characters=50)) == RetryRequest(
             wait_seconds=1.0
         )
@@ -231,7 +237,7 @@ class TestCutText:
             cut(TEXT, STALL, text_visible=True, has_text=True, new_characters=50)
         ) == RetryRequest(wait_seconds=0.0)
 
-    def test_three_requests_in_a_row_without_progress_are_enough(self) -> None:
+    def test_three_requests_without_progress_end_the_turn(self) -> None:
         story = [
             cut(TEXT, text_visible=True, new_characters=4),
             cut(BEFORE, text_visible=True),
@@ -242,23 +248,23 @@ class TestCutText:
         assert "connection drops" in actions[2].cause
         assert not actions[2].tell_operator
 
-    def test_eight_cuts_with_progress_still_come_to_an_end(self) -> None:
+    def test_eight_cuts_with_progress_still_finish(self) -> None:
         story = [cut(TEXT, text_visible=True, new_characters=300)] * 8
         actions = play(*story, seen(Complete(), text_visible=True, has_text=True))
         assert all(isinstance(action, RetryRequest) for action in actions[:-1])
         assert actions[-1] == FinishTurn()
 
-    def test_only_a_text_that_just_ended_may_have_been_whole(self) -> None:
+    def test_only_a_text_that_ended_without_an_error_may_have_been_complete(self) -> None:
         again = cut(TEXT, None, repeated_ending=True, text_visible=True)
         assert isinstance(last(cut(TEXT, None, text_visible=True), again), FinishTurn)
         assert isinstance(last(cut(REASONING, None, text_visible=True), again), RetryRequest)
 
-    def test_a_text_that_stalls_is_gone_on_with_by_the_same_model_first(self) -> None:
+    def test_a_stalled_text_is_first_continued_by_the_same_model(self) -> None:
         stalled = cut(TEXT, STALL, text_visible=True, has_other_target=True)
         assert play(stalled, stalled) == [RetryRequest(), RetryRequest()]
         assert isinstance(last(stalled, stalled, stalled), SwitchTarget)
 
-    def test_a_bare_end_that_proves_whole_is_remembered(self) -> None:
+    def test_a_confirmed_unmarked_end_is_recorded(self) -> None:
         recovery = Recovery(RecoveryBudget(0.0))
         assert isinstance(
             recovery.next_action(cut(TEXT, None, text_visible=True, new_characters=9), 0.0),
@@ -270,7 +276,7 @@ class TestCutText:
         )
         assert recovery.confirmed_unmarked_end
 
-    def test_behind_a_drop_the_end_has_to_be_repeated_twice_to_be_believed(self) -> None:
+    def test_after_a_drop_the_ending_must_be_repeated_twice_to_finish(self) -> None:
         recovery = Recovery(RecoveryBudget(0.0))
         again = cut(TEXT, None, text_visible=True, repeated_ending=True)
         assert isinstance(
@@ -282,13 +288,13 @@ class TestCutText:
         assert recovery.next_action(again, 2.0) == FinishTurn()
 
 
-def test_reasoning_is_restarted_then_with_less_effort_then_elsewhere() -> None:
+def test_cut_reasoning_is_retried_then_with_less_effort_then_elsewhere() -> None:
     actions = play(*[cut(REASONING, has_reasoning=True, has_other_target=True)] * 3)
     assert [getattr(action, "lower_effort", None) for action in actions[:2]] == [False, True]
     assert isinstance(actions[2], SwitchTarget)
 
 
-def test_the_numbers_are_those_that_were_agreed() -> None:
+def test_the_recovery_limits_match_the_specification() -> None:
     assert (MAX_RECOVERIES, MAX_SECONDS_WITHOUT_PROGRESS, PROGRESS_CHARACTERS) == (12, 20 * 60, 200)
 
 
@@ -296,10 +302,12 @@ class TestLostCalls:
     @pytest.mark.parametrize(
         ("size", "action"), [(2047, RetryRequest), (2048, RequestSmallerCalls)]
     )
-    def test_two_kilobytes_are_no_small_one(self, size: int, action: type[RecoveryAction]) -> None:
+    def test_a_lost_call_of_two_kilobytes_counts_as_large(
+        self, size: int, action: type[RecoveryAction]
+    ) -> None:
         assert isinstance(last(lost(size=size)), action)
 
-    def test_a_small_one_is_simply_asked_for_again_the_first_time(self) -> None:
+    def test_a_small_lost_call_is_retried_once_without_a_report(self) -> None:
         assert last(lost(size=12)) == RetryRequest(wait_seconds=1.0)
         assert isinstance(last(lost(size=12), lost(size=12)), RequestSmallerCalls)
 
@@ -307,10 +315,12 @@ class TestLostCalls:
         "facts",
         [{"size": 3000}, {"size": 12, "text_visible": True}, {"size": 12, "drafted_characters": 9}],
     )
-    def test_a_large_one_is_asked_for_in_parts_at_once(self, facts: dict[str, Any]) -> None:
+    def test_a_large_lost_call_is_requested_in_parts_at_once(self, facts: dict[str, Any]) -> None:
         assert isinstance(last(lost(**facts)), RequestSmallerCalls)
 
-    def test_the_limit_halves_then_the_schema_holds_then_the_tool_is_withheld(self) -> None:
+    def test_repeated_losses_halve_the_limit_then_limit_the_schema_then_withhold_the_tool(
+        self,
+    ) -> None:
         actions = play(*[lost()] * 5)
         forms = [action for action in actions if isinstance(action, RequestSmallerCalls)]
         assert [form.limit_kilotokens for form in forms] == [8, 4, 2, 1]
@@ -318,28 +328,28 @@ class TestLostCalls:
         assert [form.withheld_tool for form in forms] == ["", "", "", "write_file"]
         assert isinstance(actions[4], GiveUp)
 
-    def test_others_are_asked_before_a_tool_is_withheld(self) -> None:
+    def test_the_target_is_switched_before_a_tool_is_withheld(self) -> None:
         assert isinstance(last(*[lost(has_other_target=True)] * 3), SwitchTarget)
 
-    def test_a_draft_that_grows_gives_every_limit_back(self) -> None:
+    def test_a_growing_draft_resets_all_limits(self) -> None:
         actions = play(*[lost("write_file_continue", drafted_characters=8000)] * 10)
         assert all(
             isinstance(each, RequestSmallerCalls) and each.limit_kilotokens == 8 for each in actions
         )
 
-    def test_tools_are_counted_apart(self) -> None:
+    def test_losses_are_counted_per_tool(self) -> None:
         assert last(lost("a"), lost("b")) == RequestSmallerCalls(wait_seconds=1.0)
 
-    def test_a_stall_needs_no_wait(self) -> None:
+    def test_a_stalled_call_is_requested_again_without_a_wait(self) -> None:
         stalled = cut(ARGS, STALL, lost_tools=("write_file",), lost_characters=3000)
         assert last(stalled) == RequestSmallerCalls(wait_seconds=0.0)
 
-    def test_a_whole_call_that_nothing_proves_ended_is_asked_for_again(self) -> None:
+    def test_an_unsealed_call_is_requested_again(self) -> None:
         actions = play(*[cut(WHOLE, unsealed_tools=("pay",))] * 2)
         assert actions == [ReissueCalls(), ReissueCalls()]
 
     @pytest.mark.parametrize("verdict", [Cut(WHOLE, DROP), Capped()], ids=["cut", "capped"])
-    def test_then_it_is_taken_for_lost_and_goes_the_way_of_the_lost(self, verdict: Verdict) -> None:
+    def test_a_call_that_stays_unsealed_is_treated_as_lost(self, verdict: Verdict) -> None:
         actions = play(*[seen(verdict, unsealed_tools=("pay",))] * 7)
         forms = [action for action in actions if isinstance(action, RequestSmallerCalls)]
         assert [form.limit_kilotokens for form in forms] == [8, 4, 2, 1]
@@ -349,16 +359,16 @@ class TestLostCalls:
 
 
 class TestOutputLimit:
-    def test_text_goes_on_with_a_higher_limit(self) -> None:
+    def test_a_capped_text_is_continued_with_a_higher_limit(self) -> None:
         action = last(seen(Capped(), has_text=True, text_visible=True, new_characters=500))
         assert action == RetryRequest(reason=ContinuationReason.CAP, raise_cap=True)
 
-    def test_a_cut_call_is_asked_for_in_parts_at_once_however_small(self) -> None:
+    def test_a_capped_call_of_any_size_is_requested_in_parts_at_once(self) -> None:
         action = last(seen(Capped(), lost_tools=("pay",), lost_characters=9))
         assert isinstance(action, RequestSmallerCalls)
         assert action.raise_cap
 
-    def test_only_reasoning_is_tried_once_more_with_less_effort(self) -> None:
+    def test_capped_reasoning_without_text_is_retried_once_with_less_effort(self) -> None:
         story = [seen(Capped(), has_reasoning=True)] * 2
         first, second = play(*story)
         assert first == RetryRequest(
@@ -367,41 +377,41 @@ class TestOutputLimit:
         assert isinstance(second, GiveUp)
         assert second.notice == "N8"
 
-    def test_nothing_at_all_is_not_exhausted_thinking(self) -> None:
+    def test_a_capped_empty_answer_is_not_treated_as_exhausted_reasoning(self) -> None:
         actions = play(*[seen(Capped())] * 3)
         assert [type(each) for each in actions] == [RetryRequest, RetryRequest, GiveUp]
 
-    def test_a_conversation_that_stays_too_long_says_that_it_is_that(self) -> None:
+    def test_giving_up_on_a_long_conversation_sets_too_long(self) -> None:
         *_, end = play(*[cut(BEFORE, errors.ContextTooLong())] * 4)
         assert isinstance(end, GiveUp)
         assert end.too_long
 
-    def test_with_progress_it_goes_on_twelve_times(self) -> None:
+    def test_a_capped_text_with_progress_is_continued_twelve_times(self) -> None:
         actions = play(*[seen(Capped(), has_text=True, text_visible=True, new_characters=300)] * 13)
         assert all(isinstance(each, RetryRequest) for each in actions[:12])
         assert isinstance(actions[12], GiveUp)
 
 
-class TestAnswersThatBeginAnew:
-    """Where what is shown cannot be changed, nobody sees what the model says instead."""
+class TestRestartedAnswers:
+    """Restarts on a platform where the visible text cannot be replaced."""
 
     ANEW = seen(Complete(), has_text=True, text_visible=True, ignored_rewrite=True)
 
-    def test_it_is_asked_once_more_to_go_on(self) -> None:
+    def test_an_ignored_restart_is_retried_once(self) -> None:
         assert play(self.ANEW) == [RetryRequest()]
 
-    def test_the_end_of_the_old_one_is_then_the_answer(self) -> None:
+    def test_a_continuation_after_an_ignored_restart_finishes_the_turn(self) -> None:
         assert (
             play(self.ANEW, seen(Complete(), has_text=True, text_visible=True, new_characters=9))[1]
             == FinishTurn()
         )
 
-    def test_a_half_of_an_answer_is_not_passed_off_as_a_whole_one(self) -> None:
+    def test_an_incomplete_answer_is_not_reported_as_complete(self) -> None:
         end = play(self.ANEW, self.ANEW)[1]
         assert isinstance(end, GiveUp)
-        assert "anew" in end.cause
+        assert "started its answer over" in end.cause
 
-    def test_others_may_know_how_to_go_on(self) -> None:
+    def test_a_second_ignored_restart_switches_the_target(self) -> None:
         other = seen(
             Complete(),
             has_text=True,
@@ -411,14 +421,14 @@ class TestAnswersThatBeginAnew:
         )
         assert isinstance(play(other, other)[1], SwitchTarget)
 
-    def test_the_reason_to_go_on_stays_the_same(self) -> None:
+    def test_the_continuation_reason_is_kept_after_an_ignored_restart(self) -> None:
         capped = seen(Capped(), has_text=True, text_visible=True, new_characters=500)
         assert play(capped, self.ANEW)[1] == RetryRequest(reason=ContinuationReason.CAP)
         assert play(cut(TEXT, new_characters=500), self.ANEW)[1] == RetryRequest(
             reason=ContinuationReason.NETWORK
         )
 
-    def test_calls_in_it_are_run(self) -> None:
+    def test_calls_in_a_restarted_answer_are_run(self) -> None:
         assert play(seen(Complete(), ready_calls=1, text_visible=True, ignored_rewrite=True)) == [
             RunTools()
         ]
@@ -432,7 +442,7 @@ class TestRefusals:
             cut(TEXT, errors.Declined(), has_other_target=True),
         ],
     )
-    def test_another_model_is_asked_once(self, refusal: RequestOutcome) -> None:
+    def test_a_refusal_switches_the_target_once(self, refusal: RequestOutcome) -> None:
         first, second = play(refusal, refusal)
         assert isinstance(first, SwitchTarget)
         assert isinstance(second, GiveUp)
@@ -440,51 +450,51 @@ class TestRefusals:
 
 
 class TestEmptyAnswers:
-    def test_one_plain_retry(self) -> None:
+    def test_an_empty_answer_is_retried_once(self) -> None:
         actions = play(*[seen(Empty())] * 2)
         assert [type(each) for each in actions] == [RetryRequest, GiveUp]
 
-    def test_behind_tools_the_model_is_nudged_before_others_are_asked(self) -> None:
+    def test_an_empty_answer_after_tools_is_nudged_before_switching_the_target(self) -> None:
         actions = play(*[seen(Empty(), after_tools=True, has_other_target=True)] * 3)
         assert actions[:2] == [RetryRequest(), RetryRequest(nudge=True)]
         assert isinstance(actions[2], SwitchTarget)
 
 
 class TestLoops:
-    def test_a_loop_is_broken_once(self) -> None:
+    def test_a_repeating_answer_is_retried_once(self) -> None:
         actions = play(*[cut(TEXT, errors.Looping(), has_text=True)] * 2)
         assert [type(each) for each in actions] == [RetryRequest, GiveUp]
 
-    def test_looping_arguments_are_asked_for_smaller(self) -> None:
+    def test_repeating_arguments_are_requested_in_smaller_calls(self) -> None:
         loop = cut(ARGS, errors.Looping(), lost_tools=("write_file",), lost_characters=20_000)
         assert isinstance(last(loop), RequestSmallerCalls)
 
-    def test_looping_thoughts_get_less_effort(self) -> None:
+    def test_repeating_reasoning_lowers_the_effort(self) -> None:
         looping = errors.Looping(thinking=True)
         assert last(cut(REASONING, looping)) == RetryRequest(lower_effort=True)
 
 
-class TestTheWholeTurn:
-    def test_it_gives_up_after_twelve_recoveries_without_progress(self) -> None:
+class TestTurnBudget:
+    def test_the_turn_ends_after_twelve_recoveries_without_progress(self) -> None:
         budget = RecoveryBudget(0.0)
         for _ in range(MAX_RECOVERIES // 2):
             for action in play(cut(BEFORE), cut(BEFORE), budget=budget):
                 assert isinstance(action, RetryRequest)
         assert isinstance(play(cut(BEFORE), budget=budget)[0], GiveUp)
 
-    def test_it_gives_up_after_twenty_minutes_without_progress(self) -> None:
+    def test_the_turn_ends_after_twenty_minutes_without_progress(self) -> None:
         recovery = Recovery(RecoveryBudget(0.0))
         assert isinstance(
             recovery.next_action(cut(BEFORE), MAX_SECONDS_WITHOUT_PROGRESS + 1), GiveUp
         )
 
-    def test_a_tool_that_ran_gives_everything_back(self) -> None:
+    def test_a_completed_tool_resets_the_budget(self) -> None:
         budget = RecoveryBudget(0.0)
         play(lost("pay"), lost("pay"), budget=budget)
         budget.reset_on_progress(9.0, ["pay"])
         assert (budget.recoveries, budget.losses_by_tool, budget.last_progress_at) == (0, {}, 9.0)
 
-    def test_only_a_tool_that_ran_excuses_loops_refusals_and_summaries(self) -> None:
+    def test_only_a_completed_tool_resets_loops_refusals_and_compactions(self) -> None:
         budget = RecoveryBudget(0.0)
         budget.compactions = budget.loops = budget.refusals = 2
         budget.reset_on_progress(1.0)
@@ -492,19 +502,19 @@ class TestTheWholeTurn:
         budget.reset_on_progress(2.0, ["read"])
         assert (budget.compactions, budget.loops, budget.refusals) == (0, 0, 0)
 
-    def test_a_pause_is_not_counted(self) -> None:
+    def test_excluded_waits_do_not_count_as_time_without_progress(self) -> None:
         budget = RecoveryBudget(0.0)
         budget.exclude_wait(100.0)
         assert not budget.is_exhausted(MAX_SECONDS_WITHOUT_PROGRESS + 100.0)
         assert budget.is_exhausted(MAX_SECONDS_WITHOUT_PROGRESS + 101.0)
 
-    def test_a_tool_that_ran_does_not_excuse_the_loss_of_another(self) -> None:
+    def test_a_completed_tool_does_not_reset_losses_of_another_tool(self) -> None:
         budget = RecoveryBudget(0.0)
         budget.record_lost_calls(["write_file"])
         budget.reset_on_progress(1.0, ["read"])
         assert budget.record_lost_calls(["write_file"]) == 2
 
-    def test_little_by_little_is_progress_too(self) -> None:
+    def test_small_increments_add_up_to_progress(self) -> None:
         budget = RecoveryBudget(0.0)
         budget.recoveries = 5
         assert not budget.record_growth(PROGRESS_CHARACTERS - 1, 0, 1.0)
@@ -543,7 +553,7 @@ STORIES = st.lists(
 
 
 @given(STORIES)
-def test_no_story_goes_on_for_ever_waits_are_bounded_and_a_cause_is_always_told(
+def test_every_sequence_terminates_with_bounded_waits_and_a_cause(
     story: list[RequestOutcome],
 ) -> None:
     actions = play(*story)
@@ -551,7 +561,7 @@ def test_no_story_goes_on_for_ever_waits_are_bounded_and_a_cause_is_always_told(
         at for at, each in enumerate(actions) if isinstance(each, FinishTurn | RunTools | GiveUp)
     ]
     assert ends
-    assert ends[0] <= MAX_RECOVERIES + 3  # compactions beside
+    assert ends[0] <= MAX_RECOVERIES + 3  # plus compactions
     for action in actions:
         if isinstance(action, RetryRequest | RequestSmallerCalls):
             assert 0 <= action.wait_seconds <= 600
@@ -563,5 +573,5 @@ def test_no_story_goes_on_for_ever_waits_are_bounded_and_a_cause_is_always_told(
 @pytest.mark.parametrize(
     "error", ERRORS, ids=[f"{at} {type(each).__name__}" for at, each in enumerate(ERRORS)]
 )
-def test_every_error_has_words(error: ProviderError | None) -> None:
+def test_every_error_has_a_description(error: ProviderError | None) -> None:
     assert describe_error(error).strip()

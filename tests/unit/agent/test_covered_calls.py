@@ -1,4 +1,4 @@
-"""What is still known of calls that a summary stands for."""
+"""Call ids of rows that a summary has replaced."""
 
 from agent.answer.accumulate import StepResult
 from agent.attempt import AttemptResult
@@ -25,7 +25,7 @@ def _read(number: int) -> tuple[Message, Message]:
     )
 
 
-async def test_ids_of_calls_that_left_the_view_stay_taken() -> None:
+async def test_ids_of_summarized_calls_stay_reserved() -> None:
     rows = [Message("user", "go"), *_read(0), *_read(1), *_read(2)]
     transcript = Transcript(rows, "")
     target = Target(DemoProvider(), "demo", TargetSettings())

@@ -1,4 +1,4 @@
-"""Answers cut anywhere, in a world whose clock jumps; see `tests.faults.cuts`."""
+"""Answers cut at any point, with simulated time; see `tests.faults.cuts`."""
 
 import itertools
 import random
@@ -31,7 +31,7 @@ from tests.faults.cuts import (
     tools_of,
 )
 
-SOME = 220  # of the cuts of an answer, three at each byte; `make every-byte` plays them all
+SOME = 220  # cuts per answer; `make every-byte` runs all of them, three at each byte
 TWICE = 50
 
 each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -41,12 +41,10 @@ each_subject = pytest.mark.parametrize("subject", SUBJECTS)
 @pytest.mark.timeout(120)
 @each_protocol
 @each_subject
-def test_an_answer_cut_anywhere_still_comes_to_its_end(
-    protocol: ProtocolName, subject: Subject
-) -> None:
+def test_an_answer_cut_at_any_point_is_completed(protocol: ProtocolName, subject: Subject) -> None:
     cuts = list(every_cut(protocol, subject))
     step = len(cuts) // SOME
-    step += step % len(HOW) == 0  # so that the ways take turns
+    step += step % len(HOW) == 0  # alternate between the kinds of cut
     some = cuts[PROTOCOLS.index(protocol) * 5 + SUBJECTS.index(subject) * 2 :: step]
     assert {cut.how for cut in some} == {*HOW}
     assert play_all(protocol, subject, ((cut,) for cut in some)) > SOME * 0.9
@@ -55,8 +53,10 @@ def test_an_answer_cut_anywhere_still_comes_to_its_end(
 @pytest.mark.timeout(120)
 @each_protocol
 @each_subject
-def test_two_answers_in_a_row_may_be_cut(protocol: ProtocolName, subject: Subject) -> None:
-    chance = random.Random(f"{protocol} {subject}")  # noqa: S311 - to be repeated
+def test_two_consecutive_cut_answers_are_completed(
+    protocol: ProtocolName, subject: Subject
+) -> None:
+    chance = random.Random(f"{protocol} {subject}")  # noqa: S311 - deterministic
     size = len(recorded(protocol, subject))
 
     def pairs() -> Iterator[tuple[Cut, ...]]:
@@ -83,7 +83,7 @@ TOOLS = ToolRegistry(tools_of(lambda _: None))
 
 
 def collected(protocol: ProtocolName, pieces: Sequence[bytes]) -> tuple[StepResult, str, str]:
-    """What an answer comes to, and what of it was shown."""
+    """Return the result of an answer and the text shown of it."""
     reader, accumulator = READERS[protocol](), Accumulator(TOOLS.schemas, "call")
     shown: list[TextDelta | ReasoningDelta] = []
     for piece in pieces:
@@ -112,7 +112,7 @@ RECORDED = {
 @example(("chat", "calls"), list(range(20_000)), None)
 @example(("anthropic", "calls"), list(range(20_000)), None)
 @example(("responses", "calls"), list(range(20_000)), None)
-def test_however_an_answer_is_split_it_comes_to_the_same(
+def test_the_result_does_not_depend_on_how_the_answer_is_split(
     which: tuple[ProtocolName, Subject], places: list[int], end: int | None
 ) -> None:
     protocol, _ = which
@@ -124,7 +124,7 @@ def test_however_an_answer_is_split_it_comes_to_the_same(
 
 @each_protocol
 @each_subject
-def test_what_was_recorded_is_what_was_meant(protocol: ProtocolName, subject: Subject) -> None:
+def test_the_recorded_answers_match_the_plan(protocol: ProtocolName, subject: Subject) -> None:
     step, text, thoughts = collected(protocol, [RECORDED[protocol, subject]])
     meant = plan(subject)[0]
     assert (text, thoughts) == (meant.text, meant.reasoning)
@@ -145,19 +145,19 @@ def asked(*messages: tuple[str, str]) -> Asked:
     )
 
 
-def test_the_model_goes_on_where_a_text_was_quoted() -> None:
+def test_the_cooperative_model_continues_after_a_quoted_text() -> None:
     told = (
-        "[Your answer above was cut. What arrived of it ends with:\n«Dear rea»\nGo on exactly "
-        "there: start by repeating its last words, «rea», to the letter, and go on.]"
+        "[Your answer above was cut. The part that arrived ends with:\n«Dear rea»\nContinue "
+        "exactly there: start by repeating these last words verbatim, «rea», and then go on.]"
     )
     rest = rest_of([LETTER], asked(("assistant", "Dear rea"), ("user", told)))
     assert rest == Answer("reader, this is a letter.", calls=LETTER.calls)
 
 
-def test_the_model_goes_on_behind_the_draft() -> None:
+def test_the_cooperative_model_continues_after_a_draft() -> None:
     told = (
-        "[The beginning of a was kept as draft d0a1b2c (4 characters, 1 line). Nothing of it "
-        "stands in the file yet. It ends with:\n«one»\nContinue with `write_file_continue`]"
+        "[The beginning of a was kept as draft d0a1b2c (4 characters, 1 line). The file "
+        "itself has not been written yet. The draft ends with:\n«one»\nContinue with `write_file_continue`]"
     )
     (call,) = rest_of([FILE], asked(("user", told))).calls
     assert call.name == "write_file_continue"
@@ -165,13 +165,13 @@ def test_the_model_goes_on_behind_the_draft() -> None:
     assert '"d0a1b2c"' in call.arguments
 
 
-def test_the_model_says_all_of_it_when_nothing_arrived() -> None:
+def test_the_cooperative_model_sends_everything_when_nothing_arrived() -> None:
     assert rest_of([LETTER], asked()) == LETTER
     assert rest_of([FILE], asked()) == FILE
     assert len(cooperative([LETTER], asked(), pieces_of(10))) > 6
 
 
-def test_what_is_quoted_wrongly_is_noticed() -> None:
+def test_a_wrong_quotation_is_detected() -> None:
     for wrong in ("dear", "e", ""):
         with pytest.raises(AssertionError):
             place_behind(LETTER.text, wrong)

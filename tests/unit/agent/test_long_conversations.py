@@ -1,4 +1,4 @@
-"""Turns of conversations that are too long for their model."""
+"""Turns of conversations that exceed their model's context window."""
 
 import json
 from typing import Any
@@ -22,11 +22,11 @@ from tests.unit.agent.turn_kit import (
 pytestmark = pytest.mark.quick
 
 
-async def test_a_conversation_that_is_too_long_is_summarised_and_asked_again(play: Play) -> None:
+async def test_a_conversation_that_is_too_long_is_compacted_and_sent_again(play: Play) -> None:
     stage = await play(TOO_LONG, ok("An old story."), ok("done"))
     done = await stage.run(*OLD)
     assert (done.text, done.attempts) == ("done", 3)
-    assert done.usage == Usage(20, 10)  # the summary was paid for as well
+    assert done.usage == Usage(20, 10)  # includes the summary request
     assert stage.journal.summaries == [(1, "An old story.")]
     assert stage.journal.log == [
         "attempt 1 openai/scripted",
@@ -44,15 +44,15 @@ async def test_a_conversation_that_is_too_long_is_summarised_and_asked_again(pla
     assert stage.learned().context_window == 3000
 
 
-async def test_without_a_summary_what_was_asked_for_is_listed(play: Play) -> None:
+async def test_requests_are_listed_when_the_summary_request_fails(play: Play) -> None:
     stage = await play(TOO_LONG, "S500", ok("done"))
     assert (await stage.run(*OLD)).text == "done"
     ((keep, summary),) = stage.journal.summaries
     assert keep == 1
-    assert "Earlier messages are not in view" in summary
+    assert "Earlier messages are no longer visible" in summary
 
 
-async def test_what_is_known_to_be_too_long_is_not_even_sent(play: Play) -> None:
+async def test_a_conversation_known_to_be_too_long_is_compacted_before_sending(play: Play) -> None:
     stage = await play(ok("An old story."), calls(READ_A), ok("done"))
     stage.settings = {"context_window": 4000}
     done = await stage.run(*OLD)
@@ -61,7 +61,7 @@ async def test_what_is_known_to_be_too_long_is_not_even_sent(play: Play) -> None
     assert len(stage.journal.summaries) == 1
 
 
-async def test_a_text_that_grows_beyond_the_window_is_made_room_for(play: Play) -> None:
+async def test_a_continued_text_that_outgrows_the_window_triggers_compaction(play: Play) -> None:
     parts = [" ".join(f"w{part}x{word}" for word in range(300)) for part in range(2)]
     capped = [f'H T" {part}" F length U(100) D' for part in parts]
     stage = await play(*capped, ok("An old story."), ok("And so it ends."))
@@ -74,16 +74,16 @@ async def test_a_text_that_grows_beyond_the_window_is_made_room_for(play: Play) 
     assert stage.journal.verdicts == ["capped", "capped", "complete", "complete"]
 
 
-async def test_what_cannot_be_shortened_ends_the_turn(play: Play) -> None:
+async def test_a_conversation_that_cannot_be_compacted_ends_the_turn(play: Play) -> None:
     stage = await play(*[TOO_LONG] * 9)
     done = await stage.run(Message("user", LONG * 3))
     assert (done.ending, done.attempts) == (TurnEnding.FAILED, 1)
     assert "too long for the model" in done.cause
-    assert stage.notices == []  # nobody was kept waiting for a summary
+    assert stage.notices == []  # no summary was requested
 
 
-async def test_a_conversation_is_measured_once_for_each_model(play: Play) -> None:
-    """What cannot be made short enough is sent all the same: the estimate may be wrong."""
+async def test_a_conversation_is_checked_against_the_window_once_per_target(play: Play) -> None:
+    """A conversation that stays too long is sent anyway, because the estimate may be wrong."""
     stage = await play(ok("An old story."), "H RST", "H RST", ok("done"))
     stage.settings = {"context_window": 1200}
     done = await stage.run(*OLD[:2], Message("user", LONG))
@@ -91,7 +91,9 @@ async def test_a_conversation_is_measured_once_for_each_model(play: Play) -> Non
     assert len(stage.journal.summaries) == 1
 
 
-async def test_a_model_with_a_smaller_window_is_given_less(play: Play) -> None:
+async def test_switching_to_a_model_with_a_smaller_window_compacts_the_conversation(
+    play: Play,
+) -> None:
     stage = await play("S401")
     second = await stage.fallback(ok("An old story."), ok("done"))
     stage.target()
@@ -103,14 +105,14 @@ async def test_a_model_with_a_smaller_window_is_given_less(play: Play) -> None:
     assert LONG not in second.requests[1].raw.decode()
 
 
-async def test_the_size_of_a_request_is_held_against_what_the_service_counted(play: Play) -> None:
+async def test_reported_token_counts_correct_the_estimate(play: Play) -> None:
     stage = await play("H F stop U(1,9000) D", ok("done"))
     stage.settings = {"context_window": 8000}
     await stage.run(*OLD)
     assert 1.5 < stage.learned().token_correction <= 2.0
 
 
-async def test_the_size_before_a_summary_says_nothing_about_the_request_after_it(
+async def test_an_estimate_from_before_a_compaction_is_not_compared_with_reported_tokens(
     play: Play,
 ) -> None:
     stage = await play(ok("An old story."), ok("done"))
@@ -120,7 +122,7 @@ async def test_the_size_before_a_summary_says_nothing_about_the_request_after_it
     assert stage.learned().token_correction == 1.0
 
 
-async def test_a_service_that_is_never_satisfied_is_given_up(play: Play) -> None:
+async def test_a_service_that_always_reports_overflow_ends_the_turn(play: Play) -> None:
     def complain(body: dict[str, Any]) -> Script:
         return ok("short") if "tools" not in body else TOO_LONG
 

@@ -1,4 +1,4 @@
-"""Whole turns, against scripted model servers: their steps, their news, their end."""
+"""Whole turns against scripted model servers: steps, notices and endings."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ from tests.unit.agent.turn_kit import (
 
 pytestmark = pytest.mark.quick
 
-# --- turns in which nothing goes wrong --------------------------------------------------------
+# --- turns without failures -------------------------------------------------------------------
 
 
 async def test_a_plain_answer_ends_the_turn(play: Play) -> None:
@@ -62,7 +62,7 @@ async def test_a_plain_answer_ends_the_turn(play: Play) -> None:
     assert set(stage.offered(1)) == {tool.name for tool in (*stage.shop.tools(), note)}
 
 
-async def test_the_target_s_settings_go_with_the_request(play: Play) -> None:
+async def test_target_settings_are_sent_with_the_request(play: Play) -> None:
     stage = await play(ok("done"))
     stage.settings = {"max_output_tokens": 50, "temperature": 0.1, "reasoning_effort": "low"}
     await stage.run()
@@ -72,7 +72,7 @@ async def test_the_target_s_settings_go_with_the_request(play: Play) -> None:
     assert body["reasoning_effort"] == "low"
 
 
-async def test_a_summary_of_what_came_before_stands_in_front(play: Play) -> None:
+async def test_the_summary_precedes_the_history(play: Play) -> None:
     stage = await play(ok("done"))
     stage.task = {"summary": "They like tea."}
     await stage.run(Message("user", "a"), Message("assistant", "b"), GO)
@@ -80,7 +80,7 @@ async def test_a_summary_of_what_came_before_stands_in_front(play: Play) -> None
     assert "They like tea." in stage.sent(1)[1]["content"]
 
 
-async def test_tools_run_between_steps_and_their_rows_go_back_exactly(play: Play) -> None:
+async def test_tools_run_between_steps_and_their_rows_are_replayed_unchanged(play: Play) -> None:
     stage = await play(
         'H T"Let me see." C(0,c1,read,{"path": "a"}) C(1,c2,pay,{"amount":5}) F tool_calls U D',
         ok("done"),
@@ -113,20 +113,20 @@ async def test_tools_run_between_steps_and_their_rows_go_back_exactly(play: Play
     assert kinds.index(StepDone) < kinds.index(ToolStarted)
 
 
-async def test_the_journal_hears_which_request_brought_a_call_and_which_say_the_same(
+async def test_the_journal_records_the_attempt_of_each_call_and_request_hashes(
     play: Play,
 ) -> None:
     stage = await play("S500", calls(READ_A), "H RST", calls(PAY), ok("done"))
     await stage.run()
     assert stage.journal.brought == {"c1": 2, "c2": 4}
     hashes = [each.request_hash for each in stage.journal.attempts if each]
-    assert hashes[0] == hashes[1]  # the very same, once more
+    assert hashes[0] == hashes[1]  # identical requests
     assert hashes[2] == hashes[3]
     assert len(set(hashes)) == 3
     assert {len(each) for each in hashes} == {32}
 
 
-async def test_what_the_model_thought_goes_into_the_row_of_its_answer(play: Play) -> None:
+async def test_reasoning_is_stored_with_the_answer(play: Play) -> None:
     stage = await play(
         'H R"look first" C(0,c1,read,{"path":"a"}) F tool_calls D', 'H R"seen" T"done" F stop D'
     )
@@ -142,14 +142,14 @@ async def test_what_the_model_thought_goes_into_the_row_of_its_answer(play: Play
     ]
 
 
-async def test_a_price_makes_the_turn_s_cost(play: Play) -> None:
+async def test_a_configured_price_sets_the_cost_of_the_turn(play: Play) -> None:
     stage = await play(calls(READ_A), ok("done"))
     stage.settings = {"price": PriceSettings(input=1.0, output=2.0)}
     done = await stage.run()
     assert done.usage.cost == pytest.approx((20 * 1.0 + 10 * 2.0) / 1_000_000)
 
 
-async def test_steering_reaches_the_model_after_the_next_tool_result(play: Play) -> None:
+async def test_steers_reach_the_model_after_the_next_tool_result(play: Play) -> None:
     stage = await play(calls(READ_A), ok("done"))
     stage.steered = [(Message("user", "and hurry"),)]
     await stage.run()
@@ -157,7 +157,7 @@ async def test_steering_reaches_the_model_after_the_next_tool_result(play: Play)
     assert stage.asked(2) == "and hurry"
 
 
-async def test_calls_without_an_id_get_one_that_no_other_call_has(play: Play) -> None:
+async def test_calls_without_an_id_get_a_unique_id(play: Play) -> None:
     stage = await play(
         'H C(0,-,read,{"path":"a"}) F tool_calls D',
         'H C(0,-,read,{"path":"b"}) F tool_calls D',
@@ -168,31 +168,31 @@ async def test_calls_without_an_id_get_one_that_no_other_call_has(play: Play) ->
     assert ids == ["call_t1_1_0", "call_t1_2_0"]
 
 
-async def test_an_id_that_the_history_holds_is_not_used_again(play: Play) -> None:
+async def test_a_call_id_from_the_history_is_not_reused(play: Play) -> None:
     stage = await play(calls(READ_A), calls(READ_A), ok("done"))
     await stage.run()
     ids = [row.tool_call_id for row in stage.journal.rows if row.role == "tool"]
     assert ids == ["c1", "c1_2"]
 
 
-async def test_a_model_that_only_makes_calls_which_cannot_run_is_stopped(play: Play) -> None:
+async def test_three_steps_without_a_runnable_call_end_the_turn(play: Play) -> None:
     stage = await play(always(calls(("", "zzz", "{}"))))
     done = await stage.run()
     assert (done.ending, done.attempts) == (TurnEnding.FAILED, 3)
-    assert "tool calls that cannot be carried out" in done.cause
+    assert "tool calls that cannot be run" in done.cause
     assert done.message is None
 
 
-async def test_one_call_that_runs_gives_the_model_all_its_patience_back(play: Play) -> None:
+async def test_a_runnable_call_resets_the_count_of_refused_steps(play: Play) -> None:
     wrong = calls(("", "zzz", "{}"))
     stage = await play(wrong, wrong, calls(READ_A), wrong, ok("done"))
     assert (await stage.run()).text == "done"
 
 
-# --- the end of the steps ---------------------------------------------------------------------
+# --- the step limit ---------------------------------------------------------------------------
 
 
-async def test_the_last_step_asks_for_a_summary_without_tools(play: Play) -> None:
+async def test_the_last_step_requests_a_summary_without_tools(play: Play) -> None:
     def insatiable(body: dict[str, Any]) -> Script:
         if "tools" not in body:
             return ok("this is how far I came")
@@ -213,12 +213,12 @@ async def test_the_last_step_asks_for_a_summary_without_tools(play: Play) -> Non
 @pytest.mark.parametrize(
     ("last", "ending", "words"),
     [
-        (calls(READ_A), TurnEnding.FAILED, "used up all its steps"),
+        (calls(READ_A), TurnEnding.FAILED, "used all its steps"),
         ('H T"so far" C(0,c9,read,{"path":"z"}) F tool_calls D', TurnEnding.ANSWERED, ""),
         ("S400", TurnEnding.FAILED, "refused"),
     ],
 )
-async def test_calls_in_the_summary_do_not_count(
+async def test_calls_in_the_final_summary_are_ignored(
     play: Play, last: Script, ending: TurnEnding, words: str
 ) -> None:
     stage = await play(calls(READ_A), last)
@@ -229,11 +229,11 @@ async def test_calls_in_the_summary_do_not_count(
     assert stage.shop.effects == ["read a"]
 
 
-# --- news -------------------------------------------------------------------------------------
+# --- notices ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shown", ["", 'T"abc "'])
-async def test_a_short_recovery_is_not_worth_a_word(play: Play, shown: str) -> None:
+async def test_a_short_recovery_emits_no_notice(play: Play, shown: str) -> None:
     stage = await play(f"H {shown} RST", ok("done"))
     await stage.run()
     assert stage.notices == []
@@ -246,38 +246,36 @@ async def test_a_short_recovery_is_not_worth_a_word(play: Play, shown: str) -> N
         ('T"abc "', Notice(NoticeId.ANSWER_CONTINUES, {})),
     ],
 )
-async def test_a_recovery_that_takes_long_is_told_once(
-    play: Play, shown: str, told: Notice
-) -> None:
+async def test_a_long_recovery_emits_one_notice(play: Play, shown: str, told: Notice) -> None:
     stage = await play(f"H {shown} RST", 'W.3 H T"done" F stop D')
     stage.settings = {"timeouts": msgspec.structs.replace(CLOCKS, notice_after=0.6)}
     done = await stage.run()
     assert done.text.endswith("done")
     assert [event for event in stage.events if isinstance(event, Notice)] == [told]
-    assert stage.events.index(told) == (1 if shown else 0)  # before the rest came
+    assert stage.events.index(told) == (1 if shown else 0)  # before the rest of the text
 
 
-async def test_silence_is_told_with_the_time_that_is_left(play: Play) -> None:
+async def test_a_silence_notice_contains_the_remaining_time(play: Play) -> None:
     stage = await play('W.25 H T"done" F stop D')
     stage.settings = {"timeouts": msgspec.structs.replace(CLOCKS, notice_after=0.2)}
     await stage.run()
     assert stage.events[0] == Notice(NoticeId.NO_OUTPUT, {"model": "scripted", "n": 0, "d": 0})
 
 
-async def test_a_wait_that_the_service_asked_for_is_told(play: Play) -> None:
+async def test_a_rate_limit_wait_emits_a_notice(play: Play) -> None:
     stage = await play('S429:{"retry-after":"0.01"}', ok("done"))
     await stage.run()
     assert stage.events[0] == Notice(NoticeId.RATE_LIMITED, {"provider": "openai", "n": 0})
 
 
-async def test_compacting_is_not_called_a_dropped_connection(play: Play) -> None:
+async def test_a_slow_compaction_emits_no_retry_notice(play: Play) -> None:
     stage = await play(TOO_LONG, 'W.3 H T"An old story." F stop D', 'W.3 H T"done" F stop D')
     stage.settings = {"timeouts": msgspec.structs.replace(CLOCKS, notice_after=1.2)}
     await stage.run(*OLD)
     assert stage.notices == ["N12"]
 
 
-async def test_the_model_before_is_no_news_once_another_was_asked(play: Play) -> None:
+async def test_a_target_switch_cancels_the_retry_notice(play: Play) -> None:
     stage = await play("S401")
     await stage.fallback('W.4 H T"done" F stop D')
     stage.settings = {"timeouts": msgspec.structs.replace(CLOCKS, notice_after=0.6)}
@@ -285,7 +283,7 @@ async def test_the_model_before_is_no_news_once_another_was_asked(play: Play) ->
     assert stage.notices == ["N5"]
 
 
-# --- patience ---------------------------------------------------------------------------------
+# --- budgets ----------------------------------------------------------------------------------
 
 
 @tool(risk=Risk.EXEC)
@@ -294,7 +292,7 @@ async def launch(_context: ToolContext) -> str:
     return "gone"
 
 
-async def test_the_time_that_people_take_is_not_the_model_s(play: Play) -> None:
+async def test_time_spent_on_approval_does_not_count_as_time_without_progress(play: Play) -> None:
     stage = await play(calls(("c1", "launch", "{}")), "H RST", ok("done"))
     stage.more_tools = (launch,)
 
@@ -307,7 +305,7 @@ async def test_the_time_that_people_take_is_not_the_model_s(play: Play) -> None:
     assert (done.ending, done.text) == (TurnEnding.ANSWERED, "done")
 
 
-async def test_a_conversation_may_be_shortened_again_after_each_tool_that_ran(play: Play) -> None:
+async def test_completed_tools_reset_the_compaction_limit(play: Play) -> None:
     full = 'S400"This model\'s maximum context length is 100000 tokens."'
     rounds = [
         script
@@ -328,10 +326,10 @@ async def test_a_conversation_may_be_shortened_again_after_each_tool_that_ran(pl
     assert len(stage.journal.summaries) == 4
 
 
-# --- stopping ---------------------------------------------------------------------------------
+# --- cancellation -----------------------------------------------------------------------------
 
 
-async def test_stopping_closes_the_connection(play: Play) -> None:
+async def test_cancelling_the_turn_closes_the_connection(play: Play) -> None:
     stage = await play('H T"abc" T"def" HANG')
     loop = asyncio.get_running_loop()
     async with asyncio.TaskGroup() as group:
@@ -351,7 +349,7 @@ async def test_stopping_closes_the_connection(play: Play) -> None:
     assert len(stage.server.requests) == 1
 
 
-async def test_stopping_while_a_tool_runs_cancels_it(play: Play) -> None:
+async def test_cancelling_the_turn_cancels_the_running_tool(play: Play) -> None:
     stage = await play(calls(("c1", "sleepy", "{}")))
     async with asyncio.TaskGroup() as group:
         task = group.create_task(stage.run())
@@ -376,7 +374,7 @@ async def test_stopping_while_a_tool_runs_cancels_it(play: Play) -> None:
         ),
     ],
 )
-async def test_a_long_wait_is_told_and_can_be_stopped(
+async def test_a_long_wait_emits_a_notice_and_can_be_cancelled(
     play: Play, script: str, notice: Notice
 ) -> None:
     stage = await play(script)
@@ -390,7 +388,7 @@ async def test_a_long_wait_is_told_and_can_be_stopped(
     assert len(stage.server.requests) == 1
 
 
-async def test_a_turn_that_was_stopped_while_it_waited_tells_nothing_more(play: Play) -> None:
+async def test_a_turn_cancelled_during_a_wait_emits_no_further_events(play: Play) -> None:
     stage = await play("S500")
     stage.settings = {"timeouts": msgspec.structs.replace(CLOCKS, backoff=0.1, notice_after=0.9)}
     loop = asyncio.get_running_loop()

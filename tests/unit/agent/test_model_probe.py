@@ -1,4 +1,4 @@
-"""What is found out about a model before anybody talks to it."""
+"""Probe of a configured model."""
 
 import asyncio
 import socket
@@ -37,7 +37,7 @@ def of(probed: ProbedModel, subject: str) -> Finding:
 
 
 @pytest.mark.parametrize("provider", PROTOCOLS)
-async def test_a_model_that_works_is_reached_listed_answers_and_calls(
+async def test_a_working_model_passes_all_checks(
     provider: ProviderName,
 ) -> None:
     async with ModelServer(ok("ready"), CALLED) as server:
@@ -50,7 +50,7 @@ async def test_a_model_that_works_is_reached_listed_answers_and_calls(
     assert timed == ["service", "answer", "tool call"]
 
 
-async def test_what_it_asks_is_small_and_only_what_was_wanted() -> None:
+async def test_requests_are_small_and_limited_to_the_wanted_checks() -> None:
     async with ModelServer(ok("ready"), CALLED) as server:
         await asked(settings(server), request_answers=False)
         assert server.requests == []
@@ -61,7 +61,7 @@ async def test_what_it_asks_is_small_and_only_what_was_wanted() -> None:
     assert len(first.raw) < 1000
 
 
-async def test_a_refused_key_is_told_by_its_names() -> None:
+async def test_a_rejected_key_is_reported_with_its_settings() -> None:
     async with ModelServer() as server:
         server.key = "another"
         found = await asked(settings(server))
@@ -71,13 +71,13 @@ async def test_a_refused_key_is_told_by_its_names() -> None:
     assert not found.works
 
 
-async def test_a_key_that_only_the_answer_needs_is_told_as_well() -> None:
+async def test_a_key_rejected_only_by_the_answer_request_is_reported() -> None:
     async with ModelServer((status(401, message="no such key"),)) as server:
         found = await asked(settings(server))
     assert (found.findings[-1].subject, found.findings[-1].level) == ("key", "fail")
 
 
-async def test_a_model_that_is_not_listed_gets_the_list_the_nearest_first() -> None:
+async def test_an_unlisted_model_is_reported_with_the_nearest_names_first() -> None:
     models = ("alpha", "scripted-2", "zeta", *(f"more-{number}" for number in range(20)))
     async with ModelServer((status(404, message="no such model"),), models=models) as server:
         found = await asked(settings(server))
@@ -88,13 +88,13 @@ async def test_a_model_that_is_not_listed_gets_the_list_the_nearest_first() -> N
     assert of(found, "answer").level == "fail"
 
 
-async def test_without_a_name_the_only_model_that_is_listed_is_meant() -> None:
+async def test_without_a_name_the_only_listed_model_is_used() -> None:
     async with ModelServer(ok("ready"), CALLED) as server:
         found = await asked(settings(server, name=None))
     assert (found.name, found.works) == ("scripted", True)
 
 
-async def test_without_a_name_and_with_several_models_one_must_be_chosen() -> None:
+async def test_without_a_name_several_listed_models_require_a_choice() -> None:
     async with ModelServer(models=("one", "two")) as server:
         found = await asked(settings(server, name=None))
     assert (found.name, found.offered) == (None, ("one", "two"))
@@ -102,29 +102,29 @@ async def test_without_a_name_and_with_several_models_one_must_be_chosen() -> No
     assert "one, two" in of(found, "model").fix
 
 
-async def test_a_service_without_a_list_is_asked_all_the_same() -> None:
+async def test_a_service_without_a_model_list_is_still_probed() -> None:
     async with ModelServer(ok("ready"), CALLED) as server:
         url = server.url.replace("/v1", "/other/v1")
         found = await asked(settings(server, base_url=url))
-    assert "gives no list" in of(found, "service").text
+    assert "does not list its models" in of(found, "service").text
     assert found.works
 
 
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        pytest.param(ok("I cannot."), "does not call tools", id="words instead"),
+        pytest.param(ok("I cannot."), "does not call tools", id="text instead"),
         pytest.param(
             (status(400, message="this model does not support tools"),),
             "support tools",
-            id="refusal",
+            id="tools not supported",
         ),
-        pytest.param(calls(("c", "report_word", '{"word"')), "not whole JSON", id="half a call"),
+        pytest.param(
+            calls(("c", "report_word", '{"word"')), "incomplete JSON", id="truncated call"
+        ),
     ],
 )
-async def test_a_model_that_does_not_call_tools_answers_all_the_same(
-    script: Any, words: str
-) -> None:
+async def test_missing_tool_calls_are_only_a_warning(script: Any, words: str) -> None:
     async with ModelServer(ok("ready"), script) as server:
         found = await asked(settings(server))
     tool = of(found, "tool call")
@@ -136,16 +136,18 @@ async def test_a_model_that_does_not_call_tools_answers_all_the_same(
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        pytest.param("H EOF", "ended without an answer", id="nothing"),
+        pytest.param("H EOF", "ended without an answer", id="no answer"),
         pytest.param(ok(" "), "the answer was empty", id="empty"),
-        pytest.param("H F content_filter U D EOF", "declined", id="a filter"),
-        pytest.param((status(500, message="oops"),), "has failed", id="an error"),
-        pytest.param((status(402, message="insufficient_quota"),), "account is empty", id="money"),
-        pytest.param((status(429, message="rate limit"),), "slow down", id="too fast"),
+        pytest.param("H F content_filter U D EOF", "declined", id="content filter"),
+        pytest.param((status(500, message="oops"),), "service failed", id="server error"),
+        pytest.param(
+            (status(402, message="insufficient_quota"),), "no credit left", id="no_credit"
+        ),
+        pytest.param((status(429, message="rate limit"),), "limits the rate", id="rate_limited"),
         pytest.param("H HANG", "no answer within", id="silence"),
     ],
 )
-async def test_an_answer_that_does_not_come_is_told_and_no_tool_is_tried(
+async def test_a_failed_answer_is_reported_and_skips_the_tool_check(
     script: Any, words: str
 ) -> None:
     async with ModelServer(script) as server:
@@ -157,7 +159,7 @@ async def test_an_answer_that_does_not_come_is_told_and_no_tool_is_tried(
     assert answer.fix
 
 
-async def test_an_answer_in_one_piece_is_told_of() -> None:
+async def test_an_unstreamed_answer_is_reported() -> None:
     whole = status(200, {"content-type": "application/json"}, "")
     body = b'{"id":"1","choices":[{"message":{"role":"assistant","content":"ready"},"finish_reason":"stop"}]}'
     async with ModelServer((type(whole)(200, whole.headers, body),), CALLED) as server:
@@ -165,22 +167,22 @@ async def test_an_answer_in_one_piece_is_told_of() -> None:
     assert "in one piece" in of(found, "answer").text
 
 
-async def test_where_nothing_listens_the_reason_is_told() -> None:
+async def test_a_refused_connection_is_reported() -> None:
     async with ModelServer() as server:
         gone = settings(server)
     found = await asked(gone)
     (service,) = found.findings
     assert (service.subject, service.level) == ("service", "fail")
-    assert "connection is refused" in service.text
+    assert "connection was refused" in service.text
 
 
-async def test_a_name_that_is_not_found_is_told() -> None:
+async def test_an_unknown_host_name_is_reported() -> None:
     async with ModelServer() as server:
         found = await asked(settings(server, base_url="http://nowhere.invalid/v1"))
     assert "(DNS)" in of(found, "service").text
 
 
-async def test_a_certificate_that_is_not_trusted_is_told(tmp_path: Path) -> None:
+async def test_an_untrusted_certificate_is_reported(tmp_path: Path) -> None:
     theirs, _ = certified(tmp_path, "127.0.0.1")
     listening = await asyncio.start_server(
         lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=theirs
@@ -191,20 +193,20 @@ async def test_a_certificate_that_is_not_trusted_is_told(tmp_path: Path) -> None
     assert "certificate is not trusted" in of(found, "service").text
 
 
-async def test_a_service_that_hangs_is_given_up() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, and no more
+async def test_a_silent_service_times_out() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections and never answers
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
         given = TargetSettings(provider="openai", name="m", base_url=url)
         found = await asked(given, timeouts=ProbeTimeouts(list=0.2))
     assert "no answer within 0.2 s" in of(found, "service").text
 
 
-async def test_the_demo_needs_no_question() -> None:
+async def test_the_demo_model_needs_no_request() -> None:
     found = await asked(TargetSettings())
     assert (found.label, found.works) == ("demo", True)
 
 
-async def test_a_provider_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unknown_or_missing_provider_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     unknown = TargetSettings(provider="elsewhere")
     found = await asked(unknown)
     assert "no model provider 'elsewhere'" in of(found, "service").text

@@ -1,4 +1,4 @@
-"""Arguments that are nested deeper than any decoder follows."""
+"""Arguments nested too deeply for JSON decoders."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def test_arguments_nested_too_deeply_are_not_complete(
     assert classify_arguments(arguments) is shape
 
 
-def test_a_call_nested_too_deeply_gets_an_error_and_does_not_run() -> None:
+def test_a_call_nested_too_deeply_gets_an_error_result_and_does_not_run() -> None:
     arguments = '{"path":' + "[" * _DEEP + "]" * _DEEP + "}"
     call = StepCall(
         id="c1",

@@ -13,11 +13,11 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 @pytest.mark.parametrize(
     ("prefix", "found"),
     [
-        pytest.param("", {}, id="nothing"),
+        pytest.param("", {}, id="empty"),
         pytest.param(" {", {}, id="only the brace"),
-        pytest.param("[1]", {}, id="no object"),
+        pytest.param("[1]", {}, id="not an object"),
         pytest.param('{"pa', {}, id="inside a key"),
-        pytest.param('{"path"', {}, id="behind a key"),
+        pytest.param('{"path"', {}, id="after a key"),
         pytest.param('{"path":', {}, id="before a value"),
         pytest.param('{"path" : "', {"path": PartialString("", complete=False)}, id="empty so far"),
         pytest.param(
@@ -27,7 +27,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
             '{"path":"a"', {"path": PartialString("a", complete=True)}, id="a whole value"
         ),
         pytest.param(
-            '{"a":"b\\', {"a": PartialString("b", complete=False)}, id="behind a backslash"
+            '{"a":"b\\', {"a": PartialString("b", complete=False)}, id="after a backslash"
         ),
         pytest.param(
             '{"a":"b\\n', {"a": PartialString("b\n", complete=False)}, id="a whole escape"
@@ -42,13 +42,15 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
             '{"a":"\\ud83d\\', {"a": PartialString("", complete=False)}, id="half and a backslash"
         ),
         pytest.param(
-            '{"a":"\\uD83d\\uDe0', {"a": PartialString("", complete=False)}, id="half and a bit"
+            '{"a":"\\uD83d\\uDe0',
+            {"a": PartialString("", complete=False)},
+            id="half and a truncated escape",
         ),
         pytest.param(
             '{"a":"\\ud83d\\ude00', {"a": PartialString("😀", complete=False)}, id="both halves"
         ),
         pytest.param(
-            '{"a":"x\\ude00y"', {"a": PartialString("x", complete=False)}, id="a second half alone"
+            '{"a":"x\\ude00y"', {"a": PartialString("x", complete=False)}, id="a lone second half"
         ),
         pytest.param(
             '{"a":"x\\qy"', {"a": PartialString("x", complete=False)}, id="no such escape"
@@ -58,7 +60,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
         ),
         pytest.param('{"n":12', {}, id="inside a number"),
         pytest.param(
-            '{"n":-1.5e3,"a":"b"}', {"a": PartialString("b", complete=True)}, id="past a number"
+            '{"n":-1.5e3,"a":"b"}', {"a": PartialString("b", complete=True)}, id="after a number"
         ),
         pytest.param(
             '{"n":[{"a":"]}"},"{"],"a":"b"', {"a": PartialString("b", complete=True)}, id="nested"
@@ -71,7 +73,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
         pytest.param('{"a":"b","a":"c', {"a": PartialString("c", complete=False)}, id="twice"),
     ],
 )
-def test_what_is_there_is_read(prefix: str, found: dict[str, PartialString]) -> None:
+def test_received_string_members_are_read(prefix: str, found: dict[str, PartialString]) -> None:
     assert read_string_members(prefix) == found
 
 
@@ -83,7 +85,7 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(TEXT, VALUES, max_size=5), st.booleans(), st.booleans(), st.data())
-def test_a_cut_anywhere_gives_beginnings_of_the_truth(
+def test_any_truncation_yields_prefixes_of_the_real_values(
     true: dict[str, Any], ascii_only: bool, spaced: bool, data: st.DataObject
 ) -> None:
     written = json.dumps(true, ensure_ascii=ascii_only, indent=2 if spaced else None)
@@ -119,7 +121,7 @@ STYLES = {
     ),
     st.floats(0, 1),
 )
-def test_exactly_the_characters_that_were_wholly_written_are_read(
+def test_only_completely_written_characters_are_read(
     written: list[tuple[str, str]], share: float
 ) -> None:
     head = '{"content":"'
@@ -136,7 +138,7 @@ def test_exactly_the_characters_that_were_wholly_written_are_read(
     }
 
 
-def test_a_very_long_text_is_read_in_one_go() -> None:
+def test_a_very_long_string_is_read_in_linear_time() -> None:
     text = 'a"\\\n😀' * 400_000
     written = json.dumps({"content": text})
     assert read_string_members(written[:-2])["content"] == PartialString(text, complete=False)

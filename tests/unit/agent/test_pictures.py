@@ -1,4 +1,4 @@
-"""Which files a model is shown, and how they are read."""
+"""Selection and loading of the pictures that a model is shown."""
 
 import base64
 from pathlib import Path
@@ -46,7 +46,9 @@ def picture(path: str, size: int = 1000, media_type: str = "image/png") -> Attac
         (b"", None),
     ],
 )
-def test_what_a_picture_is_shows_in_its_first_bytes(beginning: bytes, kind: str | None) -> None:
+def test_the_media_type_is_detected_from_the_first_bytes(
+    beginning: bytes, kind: str | None
+) -> None:
     assert detect_media_type(beginning[:12]) == kind
 
 
@@ -60,14 +62,14 @@ def test_what_a_picture_is_shows_in_its_first_bytes(beginning: bytes, kind: str 
         (picture("a", media_type="application/pdf"), False),
         (Attachment(name="a", media_type="image/png", path="a", size=10), False),
     ],
-    ids=["small", "as large as can be", "too large", "another format", "no picture", "not there"],
+    ids=["small", "largest", "too large", "other format", "not a picture", "not downloaded"],
 )
-def test_only_some_files_are_shown(file: Attachment, shown: bool) -> None:
+def test_only_small_pictures_in_supported_formats_are_shown(file: Attachment, shown: bool) -> None:
     assert is_picture(file) is shown
     assert count_pictures(Message("user", files=(file, file))) == 2 * shown
 
 
-def test_the_newest_are_shown_as_many_as_a_request_carries() -> None:
+def test_the_newest_pictures_are_selected_up_to_the_limit() -> None:
     rows = [
         Message("user", files=(picture(f"{n}a"), picture(f"{n}b"))) for n in range(MAX_PICTURES)
     ]
@@ -75,14 +77,14 @@ def test_the_newest_are_shown_as_many_as_a_request_carries() -> None:
     assert shown == [f"{n}{part}" for n in range(MAX_PICTURES - 1, 3, -1) for part in "ba"]
 
 
-def test_large_pictures_leave_no_room_for_older_ones() -> None:
+def test_large_pictures_displace_older_ones() -> None:
     rows = [Message("user", files=(picture(str(n), MAX_PICTURE_BYTES),)) for n in range(6)]
     assert [file.path for file in select_pictures(rows)] == ["5", "4", "3", "2"]
     assert 4 * MAX_PICTURE_BYTES <= MAX_TOTAL_BYTES < 5 * MAX_PICTURE_BYTES
 
 
 @given(st.lists(st.lists(st.integers(0, MAX_PICTURE_BYTES), max_size=4), max_size=12))
-def test_a_request_is_never_more_than_services_take(sizes: list[list[int]]) -> None:
+def test_the_selection_never_exceeds_the_limits(sizes: list[list[int]]) -> None:
     rows = [
         Message("user", files=tuple(picture(f"{at}.{n}", size) for n, size in enumerate(each)))
         for at, each in enumerate(sizes)
@@ -93,7 +95,7 @@ def test_a_request_is_never_more_than_services_take(sizes: list[list[int]]) -> N
     assert len({file.path for file in shown}) == len(shown)
 
 
-def test_a_picture_counts_as_what_it_costs() -> None:
+def test_pictures_count_towards_the_token_estimate() -> None:
     words = Message("user", "look")
     with_picture = Message("user", "look", files=(picture("a"),))
     assert estimate_message(with_picture) > estimate_message(words) + 1000
@@ -102,7 +104,7 @@ def test_a_picture_counts_as_what_it_costs() -> None:
     assert estimate_message(words) < estimate_message(too_large) < estimate_message(words) + 50
 
 
-def test_a_request_that_stays_in_view_keeps_its_pictures() -> None:
+def test_a_pinned_request_keeps_its_pictures() -> None:
     asked = [Message("user", "one", files=(picture("a"),)), Message("user", "two")]
     rest = [Message("assistant", "x" * 200), Message("user", "go"), Message("assistant", "y")]
     rows = [*asked, *rest[:1], Message("assistant", "z")]
@@ -112,14 +114,14 @@ def test_a_request_that_stays_in_view_keeps_its_pictures() -> None:
     assert [file.path for file in planned.pinned.files] == ["a"]
 
 
-# --- reading them ---------------------------------------------------------------------------------
+# --- loading --------------------------------------------------------------------------------------
 
 
 def rows_of(*paths: str) -> list[Message]:
     return [Message("user", files=tuple(map(picture, paths)))]
 
 
-async def test_a_picture_is_given_as_what_it_is(tmp_path: Path) -> None:
+async def test_a_loaded_picture_has_its_detected_media_type(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(JPEG)
     album = PictureLoader(tmp_path)
     shown = await album.load(rows_of("a.png"))
@@ -127,7 +129,7 @@ async def test_a_picture_is_given_as_what_it_is(tmp_path: Path) -> None:
     assert base64.b64decode(shown["a.png"].data) == JPEG
 
 
-async def test_a_picture_is_read_once_in_a_turn(tmp_path: Path) -> None:
+async def test_a_picture_is_read_once_per_turn(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
     album = PictureLoader(tmp_path)
     first = await album.load(rows_of("a.png"))
@@ -138,7 +140,7 @@ async def test_a_picture_is_read_once_in_a_turn(tmp_path: Path) -> None:
     assert second["b.png"].media_type == "image/gif"
 
 
-async def test_what_is_no_picture_any_more_is_left_out(tmp_path: Path) -> None:
+async def test_unreadable_pictures_are_left_out(tmp_path: Path) -> None:
     outside = tmp_path / "outside.png"
     outside.write_bytes(PNG)
     workspace = tmp_path / "workspace"
@@ -150,5 +152,5 @@ async def test_what_is_no_picture_any_more_is_left_out(tmp_path: Path) -> None:
     assert await album.load(rows_of("link.png", "text.png", "grown.png", "gone.png")) == {}
 
 
-async def test_without_pictures_nothing_is_looked_at(tmp_path: Path) -> None:
+async def test_rows_without_pictures_do_not_open_the_workspace(tmp_path: Path) -> None:
     assert await PictureLoader(tmp_path / "not there").load([Message("user", "hello")]) == {}

@@ -47,29 +47,31 @@ CUT_NOTE = "[Your answer above was cut short: stop.]"
         pytest.param([U, CALLS, R1, R1, R2], [U, CALLS, R1, R2], id="a result twice"),
         pytest.param([U, R1, A], [U, A], id="a result without its call"),
         pytest.param([U, A, R1, U], [U, A, U], id="a result after an answer without calls"),
-        pytest.param([U, user("more")], [user("go\n\nmore")], id="two user rows are one"),
+        pytest.param([U, user("more")], [user("go\n\nmore")], id="two user rows are merged"),
         pytest.param([U, Message("assistant", " "), U], [user("go\n\ngo")], id="an empty answer"),
         pytest.param(
-            [U, CUT, user("and?")], [U, CUT, user(f"{CUT_NOTE}\n\nand?")], id="cut short is said"
+            [U, CUT, user("and?")], [U, CUT, user(f"{CUT_NOTE}\n\nand?")], id="interrupted answer"
         ),
         pytest.param(
             [U, CUT],
-            [U, CUT, user(f"{CUT_NOTE} Go on exactly where it ends.")],
-            id="cut short and taken up again",
+            [U, CUT, user(f"{CUT_NOTE} Continue exactly where it ends.")],
+            id="interrupted answer at the end",
         ),
-        pytest.param([U, CUT, A], [U, CUT, user(CUT_NOTE), A], id="two answers, one cut short"),
         pytest.param(
-            [U, A, A], [U, A, user("[The conversation goes on.]"), A], id="two answers in a row"
+            [U, CUT, A], [U, CUT, user(CUT_NOTE), A], id="two answers, the first interrupted"
+        ),
+        pytest.param(
+            [U, A, A], [U, A, user("[The conversation continues.]"), A], id="two answers in a row"
         ),
         pytest.param(
             [Message("user", "hi", sender="Ann [x]\n(telegram:1)")],
             [user("[Ann (x) (telegram:1)] hi")],
-            id="who speaks, and no way to forge it",
+            id="sender names cannot be forged",
         ),
-        pytest.param([], [], id="nothing"),
+        pytest.param([], [], id="empty"),
     ],
 )
-def test_shows_a_history_to_the_model(history: list[Message], seen: list[Message]) -> None:
+def test_a_history_is_normalized(history: list[Message], seen: list[Message]) -> None:
     assert list(normalize_history(history)) == seen
 
 
@@ -79,7 +81,9 @@ ROWS = st.sampled_from(
 
 
 @given(st.lists(ROWS, max_size=12))
-def test_whatever_the_history_rows_alternate_and_calls_have_one_result(rows: list[Message]) -> None:
+def test_any_history_is_normalized_to_alternating_rows_with_one_result_per_call(
+    rows: list[Message],
+) -> None:
     seen = normalize_history(rows)
     at = 0
     before = ""
@@ -98,7 +102,7 @@ def test_an_interrupted_request_is_quoted_up_to_a_limit() -> None:
     assert len(describe_interrupted_request("x" * 5000)) < 1100
 
 
-# --- what is asked for in one request only --------------------------------------------------------
+# --- request-only messages ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -108,7 +112,7 @@ def test_an_interrupted_request_is_quoted_up_to_a_limit() -> None:
         (ContinuationReason.NETWORK, "network error", "length limit"),
     ],
 )
-def test_a_text_is_carried_on_with_its_real_cause(
+def test_a_continuation_prompt_names_the_real_cause(
     kind: ContinuationReason, said: str, unsaid: str
 ) -> None:
     answer, asked = continuation_messages("The quick brown ", kind)
@@ -119,7 +123,7 @@ def test_a_text_is_carried_on_with_its_real_cause(
     assert asked.content.count("«The quick brown »") == 2
 
 
-def test_of_a_long_text_only_the_end_is_quoted() -> None:
+def test_only_the_end_of_a_long_text_is_quoted() -> None:
     text = "".join(f"{number:04} " for number in range(200))
     answer, asked = continuation_messages(text, ContinuationReason.CAP)
     assert answer.content == text
@@ -128,24 +132,24 @@ def test_of_a_long_text_only_the_end_is_quoted() -> None:
     assert text[-201:] not in asked.content
 
 
-def test_what_else_is_to_be_said_follows() -> None:
+def test_extra_text_follows_the_continuation_prompt() -> None:
     _, asked = continuation_messages("x", ContinuationReason.CAP, "[And this.]")
     assert asked.content.endswith("\n\n[And this.]")
 
 
-def test_a_lost_call_is_named_with_what_was_received_of_it() -> None:
+def test_a_lost_call_is_reported_with_its_received_bytes() -> None:
     told = describe_lost_calls(
         LostCallReport(lost_calls=(LostCall("write_file", 12345),), limit_kilotokens=4)
     )
     assert told == (
-        "[This call was too large, timed out on the way and has not run: `write_file` (cut off "
+        "[This call was too large, timed out in transit and has not run: `write_file` (cut off "
         "after 12,345 bytes received). Do not make the same call with the same content again. "
         "Split the work into several smaller calls, each with less than about 4K tokens of "
         "arguments.]"
     )
 
 
-def test_of_many_lost_calls_three_are_named() -> None:
+def test_at_most_three_lost_calls_are_listed() -> None:
     told = describe_lost_calls(
         LostCallReport(lost_calls=tuple(LostCall(f"tool{number}", number) for number in range(5)))
     )
@@ -153,13 +157,13 @@ def test_of_many_lost_calls_three_are_named() -> None:
     assert [f"`tool{number}`" in told for number in range(5)] == [True, True, True, False, False]
 
 
-def test_a_lost_call_without_a_name_is_named_somehow() -> None:
+def test_a_lost_call_without_a_name_is_called_a_tool() -> None:
     assert "`a tool` (cut off after 0 bytes" in describe_lost_calls(
         LostCallReport(lost_calls=(LostCall("", 0),))
     )
 
 
-def test_what_was_done_is_not_to_be_repeated() -> None:
+def test_completed_calls_are_listed_as_not_to_be_repeated() -> None:
     told = describe_lost_calls(
         LostCallReport(
             lost_calls=(LostCall("write_file", 1),), done_calls=("read (c1)", "pay (c2)")
@@ -168,33 +172,33 @@ def test_what_was_done_is_not_to_be_repeated() -> None:
     assert "read (c1), pay (c2). Do not repeat these." in told
 
 
-def test_a_call_that_nothing_proves_is_asked_for_as_it_was() -> None:
+def test_an_unsealed_call_is_requested_unchanged() -> None:
     told = describe_lost_calls(LostCallReport(unsealed_tools=("pay", "pay", "pay", "pay", "drop")))
     assert "your call of `pay`, `pay`, `pay`; it has not run" in told
     assert "make the same call again" in told
     assert "smaller" not in told
 
 
-def test_a_file_whose_beginning_was_kept_is_gone_on_with() -> None:
+def test_a_kept_draft_is_continued_instead_of_repeated() -> None:
     note = describe_draft("d1", "a.txt", 1234, 1, "the end")
     told = describe_lost_calls(LostCallReport(lost_calls=(LostCall("write_file", 9, note),)))
     assert "draft d1 (1,234 characters, 1 line)" in told
     assert "«the end»" in told
     assert '(draft_id "d1")' in told
-    assert "same content again" not in told  # the rest of it is just what is wanted
+    assert "same content again" not in told  # the draft is to be continued
     assert "2 lines)" in describe_draft("d1", "a.txt", 5, 2, "x")
 
 
-def test_a_second_call_without_a_draft_is_still_not_to_be_repeated() -> None:
+def test_a_lost_call_without_a_draft_must_not_be_repeated() -> None:
     lost = (LostCall("write_file", 9, describe_draft("d1", "a", 5, 1, "x")), LostCall("pay", 3))
     assert "same content again" in describe_lost_calls(LostCallReport(lost_calls=lost))
 
 
-def test_a_tool_that_is_withheld_is_not_asked_for() -> None:
+def test_a_withheld_tool_is_not_requested() -> None:
     told = describe_lost_calls(
         LostCallReport(lost_calls=(LostCall("write_file", 9),), withheld_tool="write_file")
     )
-    assert "`write_file` cannot be used for your next answer" in told
+    assert "`write_file` is not available for your next answer" in told
     assert "smaller" not in told
 
 
@@ -213,7 +217,7 @@ TEXTS = st.text(max_size=20)
         withheld_tool=TEXTS,
     )
 )
-def test_whatever_is_reported_stands_in_one_pair_of_brackets(report: LostCallReport) -> None:
+def test_any_report_is_one_bracketed_text(report: LostCallReport) -> None:
     told = describe_lost_calls(report)
     assert told[0] == "["
     assert told[-1] == "]"

@@ -739,7 +739,11 @@ def test_a_call_cut_off_by_the_output_limit_is_incomplete() -> None:
             errors.ContextTooLong,
             "long",
         ),
-        (event("error", error={"type": "insufficient_quota"}), errors.OutOfCredit, "is empty"),
+        (
+            event("error", error={"type": "insufficient_quota"}),
+            errors.OutOfCredit,
+            "no credit left",
+        ),
         (b'data: {"error":{"message":"odd"}}\n\n', errors.BadRequest, "odd"),
         (b"event: error\ndata: went away\n\n", errors.ConnectionLost, "went away"),
         (b"event: error\ndata: torn of", errors.ConnectionLost, "torn of"),

@@ -1,4 +1,4 @@
-"""Whom a turn asks, and what it learns of them for all others."""
+"""Target selection of a turn, and the facts it records about targets."""
 
 from typing import Any
 
@@ -32,14 +32,14 @@ def two(experience: LearnedTargets) -> Route:
 
 
 def hung_twice(experience: LearnedTargets) -> Route:
-    """A turn in which the first of two models was given up twice, after two seconds."""
+    """Return a route whose first target stalled twice."""
     route = two(experience)
     for now in (1.0, 2.0):
         route.record_result(result(STALLED), now, unmarked_end=False)
     return route
 
 
-def test_the_first_is_asked_until_it_is_left() -> None:
+def test_the_primary_is_used_until_it_is_marked_failed() -> None:
     route = Route([target("a"), target("b")], LearnedTargets())
     assert route.choose_target(0.0) is None
     assert route.target.model == "a"
@@ -50,14 +50,14 @@ def test_the_first_is_asked_until_it_is_left() -> None:
     assert not route.has_fallback
 
 
-def test_one_that_hung_twice_is_left_alone_by_all_turns() -> None:
+def test_a_target_that_stalled_twice_is_skipped_by_all_turns() -> None:
     experience = LearnedTargets()
     hung_twice(experience)
     second = two(experience)
     assert second.choose_target(3.0) == "demo/a"
     assert second.target.model == "b"
     later = two(experience)
-    assert later.choose_target(70.0) is None  # one may look whether it is well again
+    assert later.choose_target(70.0) is None  # the probe
     other = two(experience)
     assert other.choose_target(70.0) == "demo/a"
     later.record_result(
@@ -66,7 +66,7 @@ def test_one_that_hung_twice_is_left_alone_by_all_turns() -> None:
     assert two(experience).choose_target(72.0) is None
 
 
-def test_a_look_that_was_stopped_lets_another_one_look() -> None:
+def test_releasing_a_route_frees_its_breaker_probe() -> None:
     experience = LearnedTargets()
     hung_twice(experience)
     probe = two(experience)
@@ -75,7 +75,7 @@ def test_a_look_that_was_stopped_lets_another_one_look() -> None:
     assert two(experience).choose_target(72.0) is None
 
 
-def test_who_was_not_looking_does_not_end_the_look_of_somebody_else() -> None:
+def test_releasing_a_route_does_not_free_another_routes_probe() -> None:
     experience = LearnedTargets()
     first = hung_twice(experience)
     probe = two(experience)
@@ -84,7 +84,7 @@ def test_who_was_not_looking_does_not_end_the_look_of_somebody_else() -> None:
     assert two(experience).choose_target(72.0) == "demo/a"
 
 
-def test_what_services_say_of_their_limits_is_kept() -> None:
+def test_a_context_window_reported_by_the_service_is_remembered() -> None:
     route = Route([target("a")], LearnedTargets())
     route.record_result(
         result(Cut(CutPhase.TEXT, errors.ContextTooLong("", 8192))), 0.0, unmarked_end=False
@@ -99,9 +99,9 @@ def test_what_services_say_of_their_limits_is_kept() -> None:
         result(Cut(CutPhase.BEFORE_FIRST, errors.CannotStream("no"))),
         result(Complete(), unstreamed=True, finish_reason=FinishReason.STOP),
     ],
-    ids=["it says so", "it answers in one piece"],
+    ids=["error", "unstreamed answer"],
 )
-def test_a_service_that_does_not_stream_is_asked_again_after_ten_minutes(
+def test_streaming_is_tried_again_after_ten_minutes(
     shown: AttemptResult,
 ) -> None:
     route = Route([target("a")], LearnedTargets())
@@ -109,11 +109,11 @@ def test_a_service_that_does_not_stream_is_asked_again_after_ten_minutes(
     assert not route.should_stream(600.0)
     route.record_result(
         result(Complete(), unstreamed=True), 600.0, unmarked_end=False
-    )  # as it was asked for
+    )  # streaming was not requested
     assert route.should_stream(605.0)
 
 
-def test_ends_without_a_word_are_counted_until_one_comes() -> None:
+def test_unmarked_ends_are_counted_until_an_end_marker_is_seen() -> None:
     route = Route([target("a")], LearnedTargets())
     for _ in range(2):
         route.record_result(result(Cut(CutPhase.TEXT)), 0.0, unmarked_end=True)
@@ -125,25 +125,25 @@ def test_ends_without_a_word_are_counted_until_one_comes() -> None:
 
 
 CAPS = [
-    ("what was used doubles", {}, None, 5000, 10_000),
-    ("a small answer has room", {}, None, 10, 4096),
-    ("what was configured doubles", {"max_output_tokens": 900}, None, 900, 1800),
-    ("what was raised doubles again", {"max_output_tokens": 900}, 1800, 1800, 3600),
+    ("used tokens are doubled", {}, None, 5000, 10_000),
+    ("minimum after a small answer", {}, None, 10, 4096),
+    ("configured limit is doubled", {"max_output_tokens": 900}, None, 900, 1800),
+    ("raised limit is doubled again", {"max_output_tokens": 900}, 1800, 1800, 3600),
 ]
 
 
 @pytest.mark.parametrize(
     ("settings", "cap", "used", "raised"), [c[1:] for c in CAPS], ids=[c[0] for c in CAPS]
 )
-def test_an_output_limit_is_raised(
+def test_an_output_limit_that_was_hit_is_doubled(
     settings: dict[str, Any], cap: int | None, used: int, raised: int
 ) -> None:
-    route = Route([target("nobody knows", **settings)], LearnedTargets())
+    route = Route([target("unknown", **settings)], LearnedTargets())
     seen = result(Complete(), Usage(output_tokens=used))
     assert route.raised_cap(cap, seen) == raised
 
 
-def test_an_output_limit_is_never_raised_beyond_the_model_nor_lowered() -> None:
+def test_a_raised_output_limit_stays_within_the_models_maximum_and_is_never_lowered() -> None:
     route = Route([target("a", max_output_tokens=900)], LearnedTargets())
     route.record_result(
         result(Cut(CutPhase.TEXT, errors.OutputTooLong("", 1000))), 0.0, unmarked_end=False
@@ -153,7 +153,7 @@ def test_an_output_limit_is_never_raised_beyond_the_model_nor_lowered() -> None:
     assert route.raised_cap(5000, seen) == 5000
 
 
-def test_an_output_limit_that_was_refused_is_not_asked_for_again_in_this_turn() -> None:
+def test_a_rejected_output_limit_is_not_used_again_in_this_turn() -> None:
     experience = LearnedTargets()
     route = Route([target("a", max_output_tokens=9000), target("b")], experience)
     route.record_result(
@@ -170,13 +170,13 @@ def test_an_output_limit_that_was_refused_is_not_asked_for_again_in_this_turn() 
     ("settings", "cap", "lowered"),
     [({}, 8000, 4000), ({"max_output_tokens": 6000}, None, 3000), ({}, None, 4096), ({}, 9, 1024)],
 )
-def test_an_output_limit_without_a_number_is_halved(
+def test_a_rejected_output_limit_without_a_named_maximum_is_halved(
     settings: dict[str, Any], cap: int | None, lowered: int
 ) -> None:
-    assert Route([target("nobody knows", **settings)], LearnedTargets()).lowered_cap(cap) == lowered
+    assert Route([target("unknown", **settings)], LearnedTargets()).lowered_cap(cap) == lowered
 
 
-def test_a_route_with_the_same_model_twice_has_no_other() -> None:
+def test_a_duplicate_target_is_not_a_fallback() -> None:
     twin = target("a")
     route = Route([twin, replace(twin, settings=TargetSettings(temperature=1.0))], LearnedTargets())
     assert not route.has_fallback

@@ -1,4 +1,4 @@
-"""Which calls of an answer may run."""
+"""Sorting of an answer's calls into ready, unsealed and lost ones."""
 
 import pytest
 from hypothesis import given
@@ -28,19 +28,19 @@ def call(
 
 
 SORTED = [
-    ("sealed, reads", call("look"), "ready"),
-    ("sealed, changes", call("transfer"), "ready"),
+    ("sealed, read-only", call("look"), "ready"),
+    ("sealed, side-effecting", call("transfer"), "ready"),
     ("sealed, unreadable", call("transfer", ArgumentsState.INVALID), "ready"),
     ("sealed, unknown", call("who"), "ready"),
-    ("unsealed, reads", call("look", sealed=False), "ready"),
-    ("unsealed, changes", call("transfer", sealed=False), "unsealed"),
+    ("unsealed, read-only", call("look", sealed=False), "ready"),
+    ("unsealed, side-effecting", call("transfer", sealed=False), "unsealed"),
     ("unsealed, unknown", call("who", sealed=False), "unsealed"),
-    ("unsealed, a file", call("write_file", sealed=False), "lost"),
-    ("unsealed, the rest of a file", call("write_file_continue", sealed=False), "lost"),
-    ("unsealed, a change of a file", call("edit_file", sealed=False), "unsealed"),
+    ("unsealed, file", call("write_file", sealed=False), "lost"),
+    ("unsealed, continued file", call("write_file_continue", sealed=False), "lost"),
+    ("unsealed, file edit", call("edit_file", sealed=False), "unsealed"),
     ("unsealed, unreadable", call("look", ArgumentsState.INVALID, sealed=False), "lost"),
-    ("cut", call("look", ArgumentsState.TRUNCATED, sealed=False), "lost"),
-    ("cut, sealed", call("transfer", ArgumentsState.TRUNCATED), "lost"),
+    ("truncated", call("look", ArgumentsState.TRUNCATED, sealed=False), "lost"),
+    ("truncated, sealed", call("transfer", ArgumentsState.TRUNCATED), "lost"),
     ("only a name", call("look", ArgumentsState.NONE, sealed=False), "lost"),
 ]
 
@@ -51,7 +51,7 @@ SORTED = [
 @pytest.mark.parametrize(
     ("made", "kind"), [row[1:] for row in SORTED], ids=[row[0] for row in SORTED]
 )
-def test_a_call_of_a_broken_answer_runs_only_if_it_may(
+def test_calls_of_an_incomplete_answer_are_sorted_by_safety(
     made: StepCall, kind: str, verdict: Verdict
 ) -> None:
     salvage = sort_calls([made], verdict, TOOLS)
@@ -60,12 +60,12 @@ def test_a_call_of_a_broken_answer_runs_only_if_it_may(
 
 
 @pytest.mark.parametrize("verdict", [Complete(), SoftComplete()], ids=["complete", "soft"])
-def test_all_calls_of_a_whole_answer_go_to_the_gate(verdict: Verdict) -> None:
+def test_all_calls_of_a_complete_answer_go_to_the_gate(verdict: Verdict) -> None:
     calls = tuple(made for _, made, _ in SORTED)
     assert sort_calls(calls, verdict, TOOLS) == Salvage(ready=calls)
 
 
-def test_each_kind_keeps_its_order() -> None:
+def test_calls_keep_their_order_within_each_group() -> None:
     calls = [
         call("look"),
         call("transfer", ArgumentsState.TRUNCATED),
@@ -83,7 +83,7 @@ CALLS = st.lists(
 
 
 @given(CALLS)
-def test_no_call_is_left_out_or_counted_twice(calls: list[StepCall]) -> None:
+def test_every_call_is_sorted_into_exactly_one_group(calls: list[StepCall]) -> None:
     salvage = sort_calls(calls, DROP, TOOLS)
     sorted_out = [*salvage.ready, *salvage.unsealed, *salvage.lost]
     assert sorted(map(id, sorted_out)) == sorted(map(id, calls))

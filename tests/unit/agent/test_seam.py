@@ -45,7 +45,7 @@ It was seen first on Tuesday, then every day after that, but never again since t
 
 
 def joined(old: str, *pieces: str, may_replace: bool = True) -> tuple[str, Seam]:
-    """Give what is shown in the end."""
+    """Return the final visible text, and the seam."""
     seam = Seam(old, may_replace=may_replace)
     shown = old
     for joint in [*map(seam.feed, pieces), seam.close()]:
@@ -54,7 +54,7 @@ def joined(old: str, *pieces: str, may_replace: bool = True) -> tuple[str, Seam]
 
 
 def follow(old: str, *pieces: str) -> str:
-    """Give what is shown when something is said after a text that was whole."""
+    """Return the visible text when new text follows a complete one."""
     seam = Seam(old, new_paragraph=True)
     return old + "".join(joint.text for joint in [*map(seam.feed, pieces), seam.close()])
 
@@ -64,7 +64,7 @@ def result(old: str, new: str, *, may_replace: bool = True) -> str:
 
 
 def overlap_of(old: str, new: str) -> int:
-    """By the letter of the rule: the longest end of the old text that the new one begins with."""
+    """Reference implementation: the longest old suffix that is a prefix of the new text."""
     if new.startswith(old):
         return len(old)
     sizes = range(min(len(old), len(new), 4000), 0, -1)
@@ -75,11 +75,11 @@ def overlap_of(old: str, new: str) -> int:
     )
 
 
-# --- the model repeats, begins anew, or simply goes on ------------------------------------------
+# --- overlap, restart, or plain continuation ----------------------------------------------------
 
 
 @pytest.mark.parametrize("extra", [1, 13, 300], ids=["letters", "words", "lines"])
-def test_repeated_words_are_dropped_wherever_the_text_was_cut(extra: int) -> None:
+def test_the_overlap_is_trimmed_at_any_cut(extra: int) -> None:
     for cut in range(1, len(MARKDOWN)):
         new = MARKDOWN[max(0, cut - REPEATED) :]
         pieces = [new[at : at + extra] for at in range(0, len(new), extra)]
@@ -87,7 +87,7 @@ def test_repeated_words_are_dropped_wherever_the_text_was_cut(extra: int) -> Non
 
 
 @pytest.mark.parametrize("may_replace", [True, False])
-def test_an_answer_begun_anew_is_shown_once_wherever_it_was_cut(may_replace: bool) -> None:
+def test_a_restarted_answer_is_shown_once_at_any_cut(may_replace: bool) -> None:
     for cut in range(1, len(MARKDOWN)):
         shown, seam = joined(MARKDOWN[:cut], MARKDOWN, may_replace=may_replace)
         assert shown == MARKDOWN, cut
@@ -95,15 +95,17 @@ def test_an_answer_begun_anew_is_shown_once_wherever_it_was_cut(may_replace: boo
         assert not seam.added_nothing or not MARKDOWN[cut:].strip()
 
 
-@pytest.mark.parametrize(("said", "anew"), [(47, False), (48, True)])
-def test_forty_eight_characters_of_the_beginning_are_a_new_beginning(said: int, anew: bool) -> None:
+@pytest.mark.parametrize(("said", "restarted"), [(47, False), (48, True)])
+def test_forty_eight_repeated_leading_characters_count_as_a_restart(
+    said: int, restarted: bool
+) -> None:
     new = MARKDOWN[:said] + "\u2026 and something else"
     shown, seam = joined(MARKDOWN, new)
-    assert seam.restarted is anew
-    assert shown == (new if anew else MARKDOWN + new)
+    assert seam.restarted is restarted
+    assert shown == (new if restarted else MARKDOWN + new)
 
 
-def test_an_answer_that_simply_goes_on_is_whole_wherever_that_can_be_told() -> None:
+def test_a_continuation_without_overlap_is_joined_exactly_at_unambiguous_cuts() -> None:
     told = 0
     for cut in range(1, len(MARKDOWN)):
         old, new = MARKDOWN[:cut], MARKDOWN[cut:]
@@ -114,8 +116,8 @@ def test_an_answer_that_simply_goes_on_is_whole_wherever_that_can_be_told() -> N
     assert told > 800
 
 
-def test_a_text_longer_than_the_window_is_joined_and_recognised_as_well() -> None:
-    chance = random.Random(5)  # noqa: S311 - the same text each time
+def test_a_text_longer_than_the_overlap_window_is_joined() -> None:
+    chance = random.Random(5)  # noqa: S311 - deterministic
     text = " ".join(str(chance.randrange(10**6)) for _ in range(3000))
     assert result(text[:15_000], text[15_000 - REPEATED :]) == text
     assert result(text[:15_000], text[15_000 - 4000 :]) == text
@@ -134,17 +136,17 @@ TEXTS = st.lists(st.sampled_from(PHRASES), min_size=1, max_size=60).map("".join)
 
 
 @given(TEXTS, st.data())
-def test_repeated_words_are_dropped_from_any_text(text: str, data: st.DataObject) -> None:
+def test_the_overlap_is_trimmed_in_any_text(text: str, data: st.DataObject) -> None:
     cut = data.draw(st.integers(1, len(text)))
     old, new = text[:cut], text[max(0, cut - REPEATED) :]
-    # In a text of equal pieces more than was repeated may look repeated; it is dropped, too.
+    # In a text of equal pieces the apparent overlap may be longer; all of it is trimmed.
     assert result(old, new) == old + new[overlap_of(old, new) :]
     if overlap_of(old, new) == min(cut, REPEATED):
         assert result(old, new) == text
 
 
 @given(TEXTS, st.data())
-def test_any_text_begun_anew_is_shown_once(text: str, data: st.DataObject) -> None:
+def test_any_restarted_text_is_shown_once(text: str, data: st.DataObject) -> None:
     cut = data.draw(st.integers(1, len(text)))
     assert result(text[:cut], text) == text
 
@@ -156,7 +158,7 @@ def test_any_text_begun_anew_is_shown_once(text: str, data: st.DataObject) -> No
     st.lists(st.integers(0, 600), max_size=12),
     st.booleans(),
 )
-def test_every_way_to_cut_the_continuation_gives_the_same(
+def test_the_result_does_not_depend_on_how_the_continuation_is_split(
     old: str, new: str, repeated: int, cuts: list[int], may_replace: bool
 ) -> None:
     new = old[repeated:] + new
@@ -170,7 +172,7 @@ def test_every_way_to_cut_the_continuation_gives_the_same(
 
 
 @given(TEXTS, TEXTS, st.booleans())
-def test_what_is_shown_only_grows_unless_it_is_replaced(
+def test_the_visible_text_only_grows_unless_it_is_replaced(
     old: str, new: str, may_replace: bool
 ) -> None:
     seam = Seam(old, may_replace=may_replace)
@@ -181,29 +183,29 @@ def test_what_is_shown_only_grows_unless_it_is_replaced(
     if replaced:
         assert added == new
     assert seam.added_nothing is not bool(added.strip())
-    assert new.endswith(added.lstrip())  # nothing but a blank is invented
+    assert new.endswith(added.lstrip())  # at most a separator is added
     overlap = overlap_of(old, new)
     if overlap:
         assert added == new[overlap:]
 
 
-# --- how long a start is held back --------------------------------------------------------------
+# --- holding back -------------------------------------------------------------------------------
 
 
-def test_what_cannot_be_a_repetition_is_shown_at_once() -> None:
+def test_text_that_cannot_be_an_overlap_is_shown_at_once() -> None:
     seam = Seam("The quick brown ")
     assert seam.feed("fox") == TextUpdate("fox")
     assert seam.feed(" jumps.") == TextUpdate(" jumps.")
     assert seam.close() == TextUpdate()
 
 
-def test_a_repetition_is_held_back_until_it_is_over() -> None:
+def test_an_overlap_is_held_back_until_it_ends() -> None:
     seam = Seam("The quick brown ")
     assert [seam.feed(piece) for piece in ("The", " quick", " brown ")] == [TextUpdate()] * 3
     assert seam.feed("fox") == TextUpdate("fox")
 
 
-def test_without_old_text_everything_passes_at_once() -> None:
+def test_without_old_text_everything_is_shown_at_once() -> None:
     seam = Seam("")
     assert seam.feed("The") == TextUpdate("The")
     assert seam.close() == TextUpdate()
@@ -211,7 +213,7 @@ def test_without_old_text_everything_passes_at_once() -> None:
     assert not seam.restarted
 
 
-def test_a_repetition_may_be_longer_than_a_line() -> None:
+def test_an_overlap_may_be_longer_than_a_line() -> None:
     text = "".join(f"line {number} of a long answer\n" for number in range(200))
     cut = len(text) - 1000
     seam = Seam(text[:cut])
@@ -220,7 +222,7 @@ def test_a_repetition_may_be_longer_than_a_line() -> None:
     assert seam.feed(text[cut : cut + 20]) == TextUpdate(text[cut : cut + 20])
 
 
-def test_what_is_held_back_comes_when_the_continuation_breaks_off_too() -> None:
+def test_held_text_is_released_on_close() -> None:
     seam = Seam("It was cold, and it was dark, and")
     assert seam.feed(" it was") == TextUpdate()
     assert seam.close() == TextUpdate(" it was")
@@ -236,57 +238,67 @@ def test_what_is_held_back_comes_when_the_continuation_breaks_off_too() -> None:
         pytest.param("one two three four", "o three four five", "one two three four five", id="12"),
         pytest.param("a four", " four five", "a four four five", id="too short"),
         pytest.param("one two three", "three", "one two three", id="short, but all there is"),
-        pytest.param("I", "I think", "I think", id="all of a short text"),
-        pytest.param("Is", "It", "Is It", id="not all of a short text"),
+        pytest.param("I", "I think", "I think", id="repeats all of a short text"),
+        pytest.param("Is", "It", "Is It", id="repeats part of a short text"),
         pytest.param(
-            "say: abababababab", "abababababababab!", "say: abababababababab!", id="equal"
+            "say: abababababab", "abababababababab!", "say: abababababababab!", id="equal pieces"
         ),
-        pytest.param("a " + "xy" * 10, "xy" * 8 + "!", "a " + "xy" * 10 + "!", id="of several"),
-        pytest.param("=" * 20, "=" * 30, "=" * 30, id="a rule, as if it were said anew"),
-        pytest.param("x" + "=" * 20, "=" * 15, "x" + "=" * 20, id="a rule is never made longer"),
+        pytest.param(
+            "a " + "xy" * 10, "xy" * 8 + "!", "a " + "xy" * 10 + "!", id="longest of several"
+        ),
+        pytest.param("=" * 20, "=" * 30, "=" * 30, id="horizontal rule that looks like a restart"),
+        pytest.param(
+            "x" + "=" * 20, "=" * 15, "x" + "=" * 20, id="horizontal rule is never extended"
+        ),
         pytest.param("the end.", "", "the end.", id="nothing"),
     ],
 )
-def test_the_longest_overlap_is_dropped(old: str, new: str, shown: str) -> None:
+def test_the_longest_overlap_is_trimmed(old: str, new: str, shown: str) -> None:
     assert result(old, new) == shown
 
 
-def test_an_overlap_farther_back_than_the_window_does_not_count() -> None:
+def test_an_overlap_beyond_the_window_is_not_trimmed() -> None:
     old = "".join(f"{number:05}," for number in range(1000))
     assert result(old, old[-4000:] + "end") == old + "end"
     assert result(old, old[-4001:] + "end") == f"{old} {old[-4001:]}end"
 
 
-# --- an answer begun anew -----------------------------------------------------------------------
+# --- restarts -----------------------------------------------------------------------------------
 
 OLD = "The answer has five parts, and each of them matters. The first is that nothing is lost."
 
 
 @pytest.mark.parametrize(
-    ("new", "shown", "no_op", "anew"),
+    ("new", "shown", "no_op", "restarted"),
     [
         pytest.param(OLD[:60], OLD, True, True, id="ends within the old text"),
         pytest.param(OLD[:12], OLD, True, True, id="ends early within it"),
-        pytest.param(OLD[:11], OLD + " " + OLD[:11], False, False, id="too early to tell"),
+        pytest.param(OLD[:11], OLD + " " + OLD[:11], False, False, id="too short to tell"),
         pytest.param(OLD, OLD, True, True, id="ends with it"),
-        pytest.param(OLD + " More.", OLD + " More.", False, True, id="goes on behind it"),
+        pytest.param(
+            OLD + " More.", OLD + " More.", False, True, id="continues after the old text"
+        ),
         pytest.param(
             OLD[:75] + "; more.", OLD + "; more.", False, True, id="other words near the end"
         ),
         pytest.param(OLD[:75] + "So", OLD + " So", False, True, id="other words, and a blank"),
         pytest.param(OLD[:60] + "XYZ", OLD[:60] + "XYZ", False, True, id="other words before"),
         pytest.param(
-            OLD[:47] + "#", OLD + " " + OLD[:47] + "#", False, False, id="too little to tell"
+            OLD[:47] + "#",
+            OLD + " " + OLD[:47] + "#",
+            False,
+            False,
+            id="shorter than the restart threshold",
         ),
     ],
 )
-def test_an_answer_begun_anew(new: str, shown: str, no_op: bool, anew: bool) -> None:
+def test_a_restarted_answer_is_joined(new: str, shown: str, no_op: bool, restarted: bool) -> None:
     found, seam = joined(OLD, new)
     assert found == shown
-    assert (seam.added_nothing, seam.restarted) == (no_op, anew)
+    assert (seam.added_nothing, seam.restarted) == (no_op, restarted)
 
 
-def test_where_nothing_can_be_replaced_an_answer_that_says_something_else_is_not_shown() -> None:
+def test_a_different_restart_is_ignored_when_text_cannot_be_replaced() -> None:
     seam = Seam(OLD, may_replace=False)
     assert [seam.feed(OLD[:60]), seam.feed("XYZ"), seam.feed(" and more")] == [TextUpdate()] * 3
     assert seam.close() == TextUpdate()
@@ -294,7 +306,7 @@ def test_where_nothing_can_be_replaced_an_answer_that_says_something_else_is_not
     assert seam.restarted
 
 
-def test_after_it_was_replaced_the_text_grows() -> None:
+def test_text_is_appended_after_a_replacement() -> None:
     seam = Seam(OLD)
     assert seam.feed(OLD[:60]) == TextUpdate()
     assert seam.feed("XYZ") == TextUpdate(OLD[:60] + "XYZ", replaces=True)
@@ -302,7 +314,7 @@ def test_after_it_was_replaced_the_text_grows() -> None:
     assert not seam.added_nothing
 
 
-def test_most_of_a_short_text_said_again_is_a_new_beginning() -> None:
+def test_repeating_most_of_a_short_text_counts_as_a_restart() -> None:
     assert result("Let me have a look at it", "Let me have a look at that") == (
         "Let me have a look at itthat"
     )
@@ -311,7 +323,7 @@ def test_most_of_a_short_text_said_again_is_a_new_beginning() -> None:
     )
 
 
-def test_an_overlap_counts_before_a_new_beginning() -> None:
+def test_an_overlap_takes_precedence_over_a_restart() -> None:
     line = "- name: value of the setting, unit of the setting, default\n"
     old = line + "- other\n" + line[:50]
     new = line[:50] + " and more of it than there was before"
@@ -320,34 +332,34 @@ def test_an_overlap_counts_before_a_new_beginning() -> None:
     assert not seam.restarted
 
 
-def test_blanks_only_count_as_nothing() -> None:
+def test_a_continuation_of_blanks_adds_nothing() -> None:
     shown, seam = joined(OLD, OLD[-REPEATED:] + "\n")
     assert shown == OLD + "\n"
     assert seam.added_nothing
 
 
-# --- without a repetition -----------------------------------------------------------------------
+# --- without an overlap -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("old", "new", "between"),
     [
         pytest.param("Update DC ", "Bugs", "", id="blank before"),
-        pytest.param("Update DC", " Bugs", "", id="blank behind"),
-        pytest.param("Update DC\n", "Bugs", "", id="line before"),
-        pytest.param("Update DC", "\n\nBugs", "", id="line behind"),
+        pytest.param("Update DC", " Bugs", "", id="blank after"),
+        pytest.param("Update DC\n", "Bugs", "", id="line feed before"),
+        pytest.param("Update DC", "\n\nBugs", "", id="line feeds after"),
         pytest.param("Update DC", "Bugs", " ", id="a new word"),
         pytest.param("the expla", "nation", "", id="inside a word"),
         pytest.param("the end", ". Then", "", id="closing mark"),
         pytest.param("he said", "” Then", "", id="closing quote"),
-        pytest.param("in brackets (", "As here)", "", id="behind an opening mark"),
+        pytest.param("in brackets (", "As here)", "", id="after an opening mark"),
         pytest.param("about 3.1", "4159", "", id="inside a number"),
-        pytest.param("version", "2", " ", id="a number behind a word"),
+        pytest.param("version", "2", " ", id="number after a word"),
         pytest.param("缓存从", "未被清除", "", id="letters without case"),
-        pytest.param("Уже зн", "ает", "", id="small letters of any script"),
+        pytest.param("Уже зн", "ает", "", id="lower-case letters of any script"),
         pytest.param("👩", "\u200d👧", "", id="inside an emoji"),
-        pytest.param("👩\u200d", "👧", "", id="inside an emoji, behind the joiner"),
-        pytest.param("👍", "🏽", "", id="the colour of an emoji"),
+        pytest.param("👩\u200d", "👧", "", id="inside an emoji, after the joiner"),
+        pytest.param("👍", "🏽", "", id="skin tone of an emoji"),
         pytest.param("It is **bold", "** and", "", id="closing marks of bold words"),
         pytest.param("It is", "**bold**", " ", id="opening marks of bold words"),
         pytest.param("the `code", "` is", "", id="closing mark of code"),
@@ -356,7 +368,7 @@ def test_blanks_only_count_as_nothing() -> None:
         pytest.param("text\n## Update DC", "Bugs", "\n", id="heading"),
         pytest.param("> Update DC", "Bugs", "\n", id="quote"),
         pytest.param("| a | b |", "Bugs", "\n", id="table row"),
-        pytest.param("- Update\n\nThen", "Bugs", " ", id="behind a list"),
+        pytest.param("- Update\n\nThen", "Bugs", " ", id="after a list"),
         pytest.param("- Update the expla", "nation", "", id="inside a word of a list item"),
         pytest.param("#hashtag", "Bugs", " ", id="no heading"),
         pytest.param("```py\nprint(X", "Y)", "", id="code"),
@@ -366,13 +378,15 @@ def test_blanks_only_count_as_nothing() -> None:
         pytest.param("```\n~~~\nprint(X", "Y)", "", id="code with another fence in it"),
         pytest.param("```\n```py\nprint(X", "Y)", "", id="code with an opening fence in it"),
         pytest.param("1. a\n   ```\n   print(X", "Y)", "", id="code in a list"),
-        pytest.param("```\nx\n```\nUpdate DC", "Bugs", " ", id="behind code"),
-        pytest.param("```\nx\n```", "Then", "\n", id="right behind code"),
-        pytest.param("```\nx\n```", "then", "\n", id="small letters right behind code"),
+        pytest.param("```\nx\n```\nUpdate DC", "Bugs", " ", id="after code"),
+        pytest.param("```\nx\n```", "Then", "\n", id="directly after code"),
+        pytest.param("```\nx\n```", "then", "\n", id="lower-case letters directly after code"),
         pytest.param("```x``` is DC", "Bugs", " ", id="code in a line"),
     ],
 )
-def test_what_comes_between_two_texts_that_repeat_nothing(old: str, new: str, between: str) -> None:
+def test_texts_without_an_overlap_are_joined_with_the_right_separator(
+    old: str, new: str, between: str
+) -> None:
     assert result(old, new) == old + between + new
     assert joined(old, *new)[0] == old + between + new
 
@@ -386,10 +400,10 @@ def test_what_comes_between_two_texts_that_repeat_nothing(old: str, new: str, be
         pytest.param("=" * 20_000, "=" * 20_000, id="one character"),
         pytest.param("ab" * 10_000, "ab" * 1999 + "c" + "ab" * 9000, id="one period"),
         pytest.param(("=" * 99 + "\n") * 200, ("=" * 99 + "\n") * 200, id="rules"),
-        pytest.param(MARKDOWN * 15, MARKDOWN * 16, id="an answer begun anew"),
+        pytest.param(MARKDOWN * 15, MARKDOWN * 16, id="restarted answer"),
     ],
 )
-def test_texts_full_of_repetition_are_joined_letter_by_letter(old: str, new: str) -> None:
+def test_repetitive_texts_can_be_fed_character_by_character(old: str, new: str) -> None:
     assert joined(old, *new)[0] == result(old, new)
 
 
@@ -397,7 +411,7 @@ def test_texts_full_of_repetition_are_joined_letter_by_letter(old: str, new: str
 
 
 @given(st.integers(50, len(MARKDOWN) - 1), st.integers(1, 200), st.integers(12, 60))
-def test_a_repetition_that_is_cut_off_adds_nothing(cut: int, said: int, repeated: int) -> None:
+def test_a_cut_off_overlap_adds_nothing(cut: int, said: int, repeated: int) -> None:
     old, rest = MARKDOWN[:cut], MARKDOWN[max(0, cut - repeated) :][:said]
     seam = Seam(old)
     shown = old + seam.feed(rest).text + seam.close(cut=True).text
@@ -417,14 +431,14 @@ def test_a_repetition_that_is_cut_off_adds_nothing(cut: int, said: int, repeated
         pytest.param("", False, id="nothing"),
     ],
 )
-def test_tells_whether_only_the_end_was_said_again(new: str, alike: bool) -> None:
+def test_repeated_ending_is_true_if_only_the_end_was_repeated(new: str, alike: bool) -> None:
     seam = Seam("The text begins and ends here.")
     seam.feed(new)
     seam.close(cut=True)
     assert seam.repeated_ending is alike
 
 
-# --- what is said after a text that was whole ---------------------------------------------------------
+# --- text after a complete text -----------------------------------------------------------------------
 
 CHECK = "Sure. Let me check the file."
 
@@ -433,10 +447,12 @@ CHECK = "Sure. Let me check the file."
     ("old", "pieces", "shown"),
     [
         pytest.param(CHECK, ["It says 4."], f"{CHECK}\n\nIt says 4.", id="something else"),
-        pytest.param(CHECK, ["it says 4."], f"{CHECK}\n\nit says 4.", id="a small letter"),
-        pytest.param(CHECK, ["\n", "It says 4."], f"{CHECK}\n\nIt says 4.", id="behind blanks"),
-        pytest.param(f"{CHECK}\n", ["It says 4."], f"{CHECK}\n\nIt says 4.", id="behind a line"),
-        pytest.param(f"{CHECK}\n\n", ["It is 4."], f"{CHECK}\n\nIt is 4.", id="behind a paragraph"),
+        pytest.param(CHECK, ["it says 4."], f"{CHECK}\n\nit says 4.", id="lower-case letter"),
+        pytest.param(CHECK, ["\n", "It says 4."], f"{CHECK}\n\nIt says 4.", id="after blanks"),
+        pytest.param(
+            f"{CHECK}\n", ["It says 4."], f"{CHECK}\n\nIt says 4.", id="after a line feed"
+        ),
+        pytest.param(f"{CHECK}\n\n", ["It is 4."], f"{CHECK}\n\nIt is 4.", id="after a blank line"),
         pytest.param(CHECK, [CHECK], CHECK, id="the same again"),
         pytest.param(CHECK, ["\n\n", CHECK, "\n"], CHECK, id="the same again between blanks"),
         pytest.param(CHECK, [f"{CHECK} It is 4."], f"{CHECK} It is 4.", id="the same, and more"),
@@ -447,7 +463,7 @@ CHECK = "Sure. Let me check the file."
             CHECK, [CHECK, "\n\n", "It is 4."], f"{CHECK}\n\nIt is 4.", id="the same, a blank, more"
         ),
         pytest.param(f"{CHECK}\n", [CHECK], f"{CHECK}\n", id="the same without the line's end"),
-        pytest.param(CHECK, ["Let me check the file."], CHECK, id="its last sentence again"),
+        pytest.param(CHECK, ["Let me check the file."], CHECK, id="last sentence again"),
         pytest.param(
             CHECK,
             ["Sure. Let me check the file now."],
@@ -458,7 +474,7 @@ CHECK = "Sure. Let me check the file."
         pytest.param(CHECK, [], CHECK, id="nothing"),
     ],
 )
-def test_what_follows_a_whole_text_stands_apart_and_repeats_nothing(
+def test_text_after_a_complete_text_starts_a_new_paragraph(
     old: str, pieces: list[str], shown: str
 ) -> None:
     assert follow(old, *pieces) == shown
@@ -468,7 +484,9 @@ def test_what_follows_a_whole_text_stands_apart_and_repeats_nothing(
     st.sampled_from([CHECK, f"{CHECK}\n", "Let me look:"]),
     st.lists(st.sampled_from(["\n", " ", "Let me ", "check the file.", CHECK, "It", " says 4."])),
 )
-def test_how_it_comes_in_pieces_does_not_matter(old: str, pieces: list[str]) -> None:
+def test_a_new_paragraph_does_not_depend_on_how_the_text_is_split(
+    old: str, pieces: list[str]
+) -> None:
     whole = "".join(pieces)
     shown = follow(old, *pieces)
     assert shown.rstrip() == follow(old, whole).rstrip()

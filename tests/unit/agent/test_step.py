@@ -1,4 +1,4 @@
-"""What one answer shows over all requests that it takes, and what each of them asks for."""
+"""State of one step: visible text, request-only messages and notices."""
 
 import asyncio
 from typing import Any
@@ -69,7 +69,7 @@ class SetClock(LoopClock):
 
 
 class Shown:
-    """A step, and what it tells."""
+    """A step with its emitted events."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Shown:
     def answer(
         self, *pieces: str, cut: bool = False, prefill: bool = False, error: Looping | None = None
     ) -> AttemptResult:
-        """One request, and the text that came of it."""
+        """Play one request whose answer consists of these pieces."""
         self.step.request_messages(prefill=prefill)
         self.step.on_request()
         for piece in pieces:
@@ -119,7 +119,7 @@ def seen(shown: Shown, result: AttemptResult) -> Any:
 # --- the request ----------------------------------------------------------------------------------------
 
 
-def test_the_first_request_asks_for_nothing_beside_the_conversation() -> None:
+def test_the_first_request_has_no_extra_messages() -> None:
     assert Shown().asks() == []
     assert Shown(LAST).asks() == [LAST]
 
@@ -128,9 +128,7 @@ def test_the_first_request_asks_for_nothing_beside_the_conversation() -> None:
     ("kind", "words"),
     [(ContinuationReason.CAP, "output length limit"), (ContinuationReason.NETWORK, "network")],
 )
-def test_text_is_carried_on_in_the_kind_that_was_asked_for(
-    kind: ContinuationReason, words: str
-) -> None:
+def test_a_continuation_uses_the_given_reason(kind: ContinuationReason, words: str) -> None:
     shown = Shown(LAST)
     shown.answer(FOX, cut=True)
     shown.step.prepare_retry(RetryRequest(reason=kind), 0, 0)
@@ -140,7 +138,7 @@ def test_text_is_carried_on_in_the_kind_that_was_asked_for(
     assert last is LAST
 
 
-def test_blanks_alone_are_not_carried_on() -> None:
+def test_blank_text_is_not_continued() -> None:
     shown = Shown()
     result = shown.answer("\n", " ", cut=True)
     assert not seen(shown, result).text_visible
@@ -148,7 +146,7 @@ def test_blanks_alone_are_not_carried_on() -> None:
     assert shown.asks() == []
 
 
-def test_an_answer_that_is_missing_is_asked_for() -> None:
+def test_a_nudge_asks_for_the_missing_answer() -> None:
     shown = Shown()
     shown.step.prepare_retry(RetryRequest(nudge=True), 0, 0)
     assert shown.asks() == [EMPTY_ANSWER_MESSAGE]
@@ -173,7 +171,7 @@ UNSEALED = StepCall(
 DRAFT = FileDraft(id="d1", path="a.txt", size=9, lines=1, tail="the end", added_characters=9)
 
 
-def test_a_report_counts_bytes_and_knows_what_was_kept() -> None:
+def test_a_report_contains_received_bytes_and_drafts() -> None:
     report = StepState.build_report(
         Salvage(lost=(LOST,), unsealed=(UNSEALED,)),
         [DRAFT],
@@ -197,10 +195,10 @@ def test_a_report_counts_bytes_and_knows_what_was_kept() -> None:
     )
     assert ["draft d2" in each for each in both.draft_notes] == [
         True
-    ]  # the first is told of anyway
+    ]  # d1 is reported with the lost call
 
 
-def test_lost_calls_are_told_alone_or_behind_the_text() -> None:
+def test_lost_calls_are_reported_with_and_without_visible_text() -> None:
     report = StepState.build_report(Salvage(lost=(LOST,)), [None], None)
     shown = Shown()
     shown.step.request_smaller_calls(RequestSmallerCalls(), report, 0)
@@ -210,7 +208,7 @@ def test_lost_calls_are_told_alone_or_behind_the_text() -> None:
     shown.step.on_delta(TextDelta("I write."))
     answer, told = shown.asks()
     assert answer == Message("assistant", "I write.")
-    assert "repeating its last words, «I write.»" in told.content
+    assert "repeating these last words verbatim, «I write.»" in told.content
     assert "`write`" in told.content
 
 
@@ -224,7 +222,7 @@ def test_lost_calls_are_told_alone_or_behind_the_text() -> None:
         (RequestSmallerCalls(limit_schema=True, withheld_tool="write"), ["odd", "pay"], []),
     ],
 )
-def test_tools_are_offered_in_the_form_that_the_losses_call_for(
+def test_offered_tools_are_restricted_after_losses(
     form: RequestSmallerCalls | None, offered: list[str], limited: list[str]
 ) -> None:
     lost = tuple(
@@ -240,7 +238,7 @@ def test_tools_are_offered_in_the_form_that_the_losses_call_for(
     if limited:
         content = tools[0].parameters["properties"]["content"]
         assert content == {"type": "string", "maxLength": 6000}
-    assert "maxLength" not in str(TOOLS["write"].schema)  # the tool itself stays as it is
+    assert "maxLength" not in str(TOOLS["write"].schema)  # the tool itself is not modified
 
 
 @pytest.mark.parametrize(
@@ -251,11 +249,11 @@ def test_tools_are_offered_in_the_form_that_the_losses_call_for(
         ("high", 1, "medium"),
         ("high", 2, "low"),
         ("minimal", 3, "none"),
-        (None, 1, "low"),  # of what services take for usual
+        (None, 1, "low"),  # one below the usual default of services
         ("odd", 1, "low"),
     ],
 )
-def test_less_thought_is_asked_for_step_by_step(
+def test_the_reasoning_effort_is_lowered_one_level_at_a_time(
     configured: str | None, times: int, effort: str | None
 ) -> None:
     shown = Shown()
@@ -274,13 +272,15 @@ def test_less_thought_is_asked_for_step_by_step(
         (RetryRequest(lower_cap=0), 50),
     ],
 )
-def test_the_output_limit_follows_the_decision(action: RetryRequest, cap: int | None) -> None:
+def test_the_output_limit_follows_the_recovery_action(
+    action: RetryRequest, cap: int | None
+) -> None:
     shown = Shown()
     shown.step.prepare_retry(action, 200, 50)
     assert shown.step.cap == cap
 
 
-def test_another_target_begins_with_its_own_limits() -> None:
+def test_a_target_switch_resets_the_adjusted_limits() -> None:
     shown = Shown()
     shown.step.prepare_retry(
         RetryRequest(raise_cap=True, lower_effort=True, without_streaming=True), 200, 0
@@ -292,35 +292,35 @@ def test_another_target_begins_with_its_own_limits() -> None:
     assert shown.step.reasoning_effort("high") == "high"
 
 
-def test_once_a_service_cannot_stream_the_step_does_not_ask_it_to() -> None:
+def test_streaming_stays_off_for_the_rest_of_the_step() -> None:
     shown = Shown()
     shown.step.prepare_retry(RetryRequest(without_streaming=True), 0, 0)
     shown.step.prepare_retry(RetryRequest(), 0, 0)
     assert shown.step.without_streaming
 
 
-def test_text_that_broke_off_behind_reported_losses_is_carried_on_with_the_report() -> None:
+def test_a_text_cut_after_a_report_is_continued_with_the_report() -> None:
     shown = Shown()
     shown.step.reissue_calls(LostCallReport(unsealed_tools=("pay",)))
     shown.answer(FOX, cut=True)
     shown.step.prepare_retry(RetryRequest(), 0, 0)
     answer, asked = shown.asks()
     assert answer == Message("assistant", FOX)
-    assert "repeating its last words" in asked.content
+    assert "repeating these last words" in asked.content
     assert "`pay`" in asked.content
 
 
-# --- while the answer comes ----------------------------------------------------------------------------
+# --- receiving the answer ------------------------------------------------------------------------------
 
 
-def test_a_first_answer_is_shown_as_it_comes() -> None:
+def test_a_first_answer_is_shown_as_it_arrives() -> None:
     shown = Shown()
     shown.answer("a", "", "b")
     assert shown.events == [TextDelta("a"), TextDelta(""), TextDelta("b")]
     assert shown.step.text == "ab"
 
 
-def test_a_continuation_shows_only_what_is_new() -> None:
+def test_a_continuation_shows_only_new_text() -> None:
     shown = Shown()
     first = shown.answer(FOX, cut=True)
     assert (seen(shown, first).new_characters, seen(shown, first).repeated_ending) == (16, False)
@@ -329,7 +329,7 @@ def test_a_continuation_shows_only_what_is_new() -> None:
     assert (seen(shown, second).new_characters, seen(shown, second).repeated_ending) == (4, False)
 
 
-def test_a_continuation_that_only_repeats_is_seen() -> None:
+def test_a_continuation_that_only_repeats_is_detected() -> None:
     shown = Shown()
     shown.answer("All is well and nothing is missing.", cut=True)
     again = shown.answer("and nothing is missing.", cut=True)
@@ -340,7 +340,7 @@ def test_a_continuation_that_only_repeats_is_seen() -> None:
 ANEW = "Once upon a time there was a king who had three daughters, and "
 
 
-def test_a_model_that_says_something_else_replaces_what_was_shown() -> None:
+def test_a_different_restart_replaces_the_visible_text() -> None:
     shown = Shown()
     shown.answer(f"{ANEW}one of them was very old and very wise. " * 3, cut=True)
     shown.answer(f"{ANEW}they all lived happily.")
@@ -348,7 +348,7 @@ def test_a_model_that_says_something_else_replaces_what_was_shown() -> None:
     assert shown.step.text == f"{ANEW}they all lived happily."
 
 
-def test_where_text_cannot_be_replaced_it_stays() -> None:
+def test_text_that_cannot_be_replaced_stays() -> None:
     old = f"{ANEW}one of them was very old and very wise. " * 3
     shown = Shown(may_replace=False)
     shown.answer(old, cut=True)
@@ -357,7 +357,7 @@ def test_where_text_cannot_be_replaced_it_stays() -> None:
     assert not [event for event in shown.events if isinstance(event, TextReplaced)]
 
 
-def test_thoughts_of_a_request_are_taken_back_by_the_next_one() -> None:
+def test_reasoning_of_a_request_is_cleared_by_the_next_one() -> None:
     shown = Shown()
     shown.step.on_request()
     shown.step.on_delta(ReasoningDelta("hm"))
@@ -366,7 +366,7 @@ def test_thoughts_of_a_request_are_taken_back_by_the_next_one() -> None:
     assert shown.events == [ReasoningDelta("hm"), ReasoningReplaced()]
 
 
-def test_what_was_repeated_without_end_is_taken_back() -> None:
+def test_endless_repetition_is_removed_from_the_visible_text() -> None:
     shown = Shown()
     shown.step.on_request()
     shown.step.on_delta(TextDelta("Well: la la la la"))
@@ -377,10 +377,10 @@ def test_what_was_repeated_without_end_is_taken_back() -> None:
     )
     assert shown.events[-1] == TextReplaced("Well: ")
     shown.step.prepare_retry(RetryRequest(), 0, 0)
-    assert "repeat the same words" in shown.asks()[-1].content
+    assert "repeating the same words" in shown.asks()[-1].content
 
 
-def test_a_loop_in_a_continuation_leaves_what_was_there_before() -> None:
+def test_a_loop_in_a_continuation_keeps_the_text_before_it() -> None:
     shown = Shown()
     shown.answer(FOX, cut=True)
     shown.step.on_request()
@@ -391,16 +391,16 @@ def test_a_loop_in_a_continuation_leaves_what_was_there_before() -> None:
     assert shown.step.text == f"{FOX}fox. "
 
 
-def test_a_loop_of_which_nothing_was_shown_replaces_nothing() -> None:
+def test_a_loop_that_was_never_shown_replaces_nothing() -> None:
     shown = Shown()
     shown.answer("Well.", error=Looping())
     assert shown.events == [TextDelta("Well.")]
 
 
-# --- models that go on from a text by themselves ---------------------------------------------------------
+# --- models with prefill support --------------------------------------------------------------------------
 
 
-def test_a_model_that_goes_on_by_itself_is_given_the_text_and_no_words() -> None:
+def test_a_prefilled_request_contains_the_text_without_a_prompt() -> None:
     shown = Shown(LAST)
     shown.answer("The quick \n", cut=True)
     assert shown.asks(prefill=True) == [Message("assistant", "The quick"), LAST]
@@ -417,7 +417,9 @@ def test_a_model_that_goes_on_by_itself_is_given_the_text_and_no_words() -> None
         ("The quick ", [" ", " x"], "The quick  x"),
     ],
 )
-def test_its_continuation_follows_directly(text: str, pieces: list[str], whole: str) -> None:
+def test_a_prefilled_continuation_is_appended_directly(
+    text: str, pieces: list[str], whole: str
+) -> None:
     shown = Shown()
     shown.answer(text, cut=True)
     shown.answer(*pieces, prefill=True)
@@ -426,22 +428,22 @@ def test_its_continuation_follows_directly(text: str, pieces: list[str], whole: 
     assert said == whole
 
 
-def test_with_lost_calls_it_is_told_of_them_all_the_same() -> None:
+def test_lost_calls_are_reported_instead_of_prefilling() -> None:
     shown = Shown(text="I write.", report=LostCallReport(unsealed_tools=("pay",)))
     answer, told = shown.asks(prefill=True)
     assert answer.content == "I write."
     assert "`pay`" in told.content
 
 
-def test_without_a_text_there_is_nothing_to_go_on_from() -> None:
+def test_nothing_is_prefilled_without_visible_text() -> None:
     assert Shown().asks(prefill=True) == []
     assert Shown(text=" ").asks(prefill=True) == []
 
 
-# --- what it came to -----------------------------------------------------------------------------------
+# --- the outcome ---------------------------------------------------------------------------------------
 
 
-def test_a_request_is_summed_up() -> None:
+def test_the_outcome_summarizes_the_request() -> None:
     shown = Shown()
     shown.step.on_request()
     shown.step.on_delta(TextDelta("ab"))
@@ -473,7 +475,9 @@ def test_a_request_is_summed_up() -> None:
 
 
 @given(st.lists(st.text("ab \n", max_size=30), min_size=1, max_size=5), st.booleans())
-def test_what_was_told_is_what_the_step_holds(pieces: list[str], may_replace: bool) -> None:
+def test_emitted_events_reproduce_the_text_of_the_step(
+    pieces: list[str], may_replace: bool
+) -> None:
     shown = Shown(may_replace=may_replace)
     for piece in pieces:
         shown.answer(piece, cut=True)
@@ -486,7 +490,7 @@ def test_what_was_told_is_what_the_step_holds(pieces: list[str], may_replace: bo
     assert told == shown.step.text
 
 
-# --- news ----------------------------------------------------------------------------------------------
+# --- notices -------------------------------------------------------------------------------------------
 
 NEWS = Notice(NoticeId.ANSWER_CONTINUES, {})
 
@@ -499,14 +503,14 @@ async def passed(seconds: float) -> None:
 
 
 @pytest.mark.parametrize(("silent", "wait"), [(1.1, 0.0), (0.5, 0.6), (0.0, 1.1)])
-async def test_a_recovery_that_is_late_already_is_told_at_once(silent: float, wait: float) -> None:
+async def test_a_notice_is_emitted_at_once_if_already_late(silent: float, wait: float) -> None:
     shown = Shown()
     shown.clock.at = silent
     shown.step.schedule_notice(NEWS, wait, 1.0)
     assert shown.events == [NEWS]
 
 
-async def test_a_recovery_is_told_when_it_becomes_late() -> None:
+async def test_a_notice_is_emitted_when_the_recovery_becomes_late() -> None:
     shown = Shown()
     shown.clock.at = 0.95
     shown.step.schedule_notice(NEWS, 0.0, 1.0)
@@ -515,7 +519,7 @@ async def test_a_recovery_is_told_when_it_becomes_late() -> None:
     assert shown.events == [NEWS]
 
 
-async def test_a_sign_of_life_makes_news_unnecessary() -> None:
+async def test_new_output_cancels_the_notice() -> None:
     shown = Shown()
     shown.step.on_request()
     shown.clock.at = 0.97
@@ -525,7 +529,7 @@ async def test_a_sign_of_life_makes_news_unnecessary() -> None:
     assert shown.events == [TextDelta("x")]
 
 
-async def test_time_is_counted_from_the_last_sign_of_life() -> None:
+async def test_the_notice_delay_counts_from_the_last_output() -> None:
     shown = Shown()
     shown.clock.at = 5.0
     shown.step.on_delta(TextDelta("x"))
@@ -534,7 +538,7 @@ async def test_time_is_counted_from_the_last_sign_of_life() -> None:
     shown.step.cancel_notice()
 
 
-async def test_newer_news_take_the_place_of_older_ones() -> None:
+async def test_a_newer_notice_replaces_an_older_one() -> None:
     shown = Shown()
     shown.clock.at = 0.97
     shown.step.schedule_notice(Notice(NoticeId.RECONNECTING, {}), 0.0, 1.0)
@@ -543,7 +547,7 @@ async def test_newer_news_take_the_place_of_older_ones() -> None:
     assert shown.events == [NEWS]
 
 
-# --- a promise without the deed -------------------------------------------------------------------------
+# --- announced calls ------------------------------------------------------------------------------------
 
 PROMISE = "I'll now read the file:"
 
@@ -556,7 +560,7 @@ def urged(**options: Any) -> Shown:
 
 
 @pytest.mark.parametrize("announces", [True, False], ids=["known for it", "not known for it"])
-def test_a_promise_is_seen_of_models_that_are_known_for_it(announces: bool) -> None:
+def test_an_announcement_is_detected_only_for_models_known_for_it(announces: bool) -> None:
     shown = Shown()
     result = shown.answer(PROMISE)
     seen_ = shown.step.build_outcome(
@@ -570,7 +574,7 @@ def test_a_promise_is_seen_of_models_that_are_known_for_it(announces: bool) -> N
     assert seen_.only_announced is announces
 
 
-def test_a_promise_with_its_call_is_none() -> None:
+def test_an_announcement_with_its_call_is_an_ordinary_answer() -> None:
     shown = Shown()
     shown.answer(PROMISE)
     made_ = StepCall(
@@ -588,7 +592,7 @@ def test_a_promise_with_its_call_is_none() -> None:
     assert not seen_.only_announced
 
 
-def test_what_was_promised_is_asked_for_behind_the_promise() -> None:
+def test_the_announced_call_is_requested_after_the_announcement() -> None:
     assert urged().asks() == [Message("assistant", PROMISE), Message("user", ANNOUNCED_CALL_PROMPT)]
     assert urged().asks(prefill=True) == [
         Message("assistant", PROMISE),
@@ -596,7 +600,7 @@ def test_what_was_promised_is_asked_for_behind_the_promise() -> None:
     ]
 
 
-def test_what_follows_a_promise_stands_apart() -> None:
+def test_text_after_an_announcement_starts_a_new_paragraph() -> None:
     shown = urged()
     shown.answer("It says", " 4.")
     assert shown.step.text == f"{PROMISE}\n\nIt says 4."
@@ -604,13 +608,13 @@ def test_what_follows_a_promise_stands_apart() -> None:
     assert "".join(e.text for e in shown.events if isinstance(e, TextDelta)) == shown.step.text
 
 
-def test_a_promise_that_is_said_again_is_shown_once() -> None:
+def test_a_repeated_announcement_is_shown_once() -> None:
     shown = urged()
     shown.answer(PROMISE)
     assert shown.step.text == PROMISE
 
 
-def test_until_something_follows_it_is_asked_for_again_after_a_break() -> None:
+def test_the_announced_call_is_requested_again_until_new_text_arrives() -> None:
     shown = urged()
     shown.answer(cut=True)
     shown.step.prepare_retry(RetryRequest(), 0, 0)
@@ -622,14 +626,14 @@ def test_until_something_follows_it_is_asked_for_again_after_a_break() -> None:
     assert shown.step.text == f"{PROMISE}\n\nIt says that there is nothing."
 
 
-def test_losses_are_told_with_it() -> None:
+def test_lost_calls_are_reported_with_the_request_for_the_announced_call() -> None:
     shown = urged()
     shown.step.reissue_calls(LostCallReport(unsealed_tools=("pay",)))
     assert shown.asks()[-1].content.startswith(ANNOUNCED_CALL_PROMPT)
     assert "`pay`" in shown.asks()[-1].content
 
 
-def test_a_loop_behind_a_promise_leaves_the_promise() -> None:
+def test_a_loop_after_an_announcement_keeps_the_announcement() -> None:
     shown = urged()
     shown.answer("again and again and again", error=Looping())
     assert shown.step.text.startswith(PROMISE)

@@ -1,4 +1,4 @@
-"""The conversation as a turn goes on with it."""
+"""Conversation of a turn and its compaction."""
 
 from agent.answer.accumulate import StepResult
 from agent.attempt import AttemptResult
@@ -18,7 +18,7 @@ async def summarised(_: ModelRequest) -> AttemptResult:
     return AttemptResult(verdict=Complete(), step=StepResult(text="They spoke of ships."))
 
 
-def test_the_summary_stands_in_front() -> None:
+def test_the_summary_comes_first() -> None:
     rows = (Message("user", "go on"),)
     assert Transcript(rows, "").messages == list(rows)
     first, second = Transcript(rows, "They spoke of ships.").messages
@@ -27,7 +27,7 @@ def test_the_summary_stands_in_front() -> None:
     assert second == rows[0]
 
 
-def test_it_knows_its_calls() -> None:
+def test_call_ids_of_all_rows_are_known() -> None:
     said = Transcript((Message("user", "one"), Message("assistant", "1"), Message("user", "2")), "")
     said.rows += [CALLED, Message("tool", "text", tool_call_id="c1")]
     assert said.ends_with_tool_result
@@ -35,14 +35,14 @@ def test_it_knows_its_calls() -> None:
     assert not Transcript((), "").ends_with_tool_result
 
 
-def test_a_short_one_surely_fits() -> None:
+def test_a_short_conversation_certainly_fits() -> None:
     said = Transcript((Message("user", "x" * 400),), "")
     assert said.certainly_fits(None)
     assert said.certainly_fits(8192)
     assert not said.certainly_fits(700)
 
 
-async def test_the_oldest_rows_make_room() -> None:
+async def test_compaction_replaces_the_oldest_rows() -> None:
     rows = [
         Message(role, f"{role} {number} " + "many words about ships " * 40)
         for number in range(10)
@@ -59,13 +59,13 @@ async def test_the_oldest_rows_make_room() -> None:
     assert said.messages[-1].content == "and now?"
 
 
-async def test_nothing_leaves_when_there_is_only_the_request() -> None:
+async def test_a_single_request_is_not_compacted() -> None:
     said = Transcript((Message("user", "go"),), "")
     assert await said.compact(10, TARGET, summarised) is None
     assert said.rows == [Message("user", "go")]
 
 
-def test_its_size_is_that_of_the_whole_request() -> None:
+def test_the_estimate_equals_that_of_the_whole_request() -> None:
     request = ModelRequest("m", "Be kind.", ())
     said = Transcript((Message("user", "hi"),), "")
     small = said.estimate_with(request, ())

@@ -68,7 +68,7 @@ WHOLE, BAD, CUT, NONE = (
             StepResult(calls=(BAD,), finish_reason=FinishReason.TOOL_CALLS),
             None,
             Complete(),
-            id="a closed call that makes no sense is for the gate",
+            id="a closed call with invalid JSON is left to the gate",
         ),
         pytest.param(
             StepResult(calls=(NONE,), finish_reason=FinishReason.TOOL_CALLS),
@@ -83,7 +83,7 @@ WHOLE, BAD, CUT, NONE = (
             StepResult(text=" \n", reasoning="hm", finish_reason=FinishReason.STOP),
             None,
             Empty(),
-            id="only thinking",
+            id="reasoning only",
         ),
         pytest.param(StepResult(end_marker_seen=True), None, Empty(), id="done and nothing"),
         pytest.param(
@@ -105,19 +105,19 @@ WHOLE, BAD, CUT, NONE = (
             StepResult(calls=(WHOLE, CUT), finish_reason=FinishReason.TOOL_CALLS),
             None,
             Capped(),
-            id="the end is called ordinary, but a call is cut",
+            id="finish tool_calls with a truncated call",
         ),
         pytest.param(
             StepResult(calls=(NONE,), finish_reason=FinishReason.TOOL_CALLS, usage=COUNTED),
             None,
             Capped(),
-            id="the token count gives the limit away",
+            id="token count reveals the output limit",
         ),
         pytest.param(
             StepResult(text="hi", finish_reason=FinishReason.STOP, usage=COUNTED),
             None,
             Complete(),
-            id="just enough",
+            id="text at the output limit",
         ),
         pytest.param(
             StepResult(calls=(CUT,), finish_reason=FinishReason.STOP),
@@ -131,7 +131,7 @@ WHOLE, BAD, CUT, NONE = (
             ),
             None,
             Capped(),
-            id="the token count makes a bad end suspicious",
+            id="invalid JSON at the output limit",
         ),
         pytest.param(
             StepResult(
@@ -139,13 +139,13 @@ WHOLE, BAD, CUT, NONE = (
             ),
             None,
             Complete(),
-            id="the limit was not reached",
+            id="no arguments below the output limit",
         ),
         pytest.param(
             StepResult(reasoning="hm", finish_reason=FinishReason.LENGTH),
             None,
             Capped(),
-            id="length, thinking",
+            id="length, reasoning",
         ),
         pytest.param(
             StepResult(finish_reason=FinishReason.LENGTH), RESET, Capped(), id="length, nothing"
@@ -160,7 +160,7 @@ WHOLE, BAD, CUT, NONE = (
             StepResult(end_marker_seen=True),
             RESET,
             Cut(CutPhase.BEFORE_FIRST, RESET),
-            id="an error and nothing",
+            id="error and nothing",
         ),
         pytest.param(
             StepResult(text="x", calls=(WHOLE, NONE)),
@@ -182,7 +182,7 @@ WHOLE, BAD, CUT, NONE = (
             StepResult(text="hi", usage=UsageChunk(1, 1)),
             None,
             Cut(CutPhase.TEXT),
-            id="counted on the way",
+            id="usage in a content chunk",
         ),
         pytest.param(
             StepResult(calls=(BAD,), end_marker_seen=True),
@@ -190,20 +190,22 @@ WHOLE, BAD, CUT, NONE = (
             Cut(CutPhase.TOOL_ARGS),
             id="[DONE], bad call",
         ),
-        pytest.param(StepResult(), None, Cut(CutPhase.BEFORE_FIRST), id="nothing at all"),
+        pytest.param(StepResult(), None, Cut(CutPhase.BEFORE_FIRST), id="empty"),
         pytest.param(
             StepResult(),
             ApiKeyRejected(),
             Cut(CutPhase.BEFORE_FIRST, ApiKeyRejected()),
-            id="refused key",
+            id="rejected key",
         ),
         pytest.param(
-            StepResult(reasoning="hm"), None, Cut(CutPhase.REASONING), id="cut while thinking"
+            StepResult(reasoning="hm"), None, Cut(CutPhase.REASONING), id="cut in the reasoning"
         ),
         pytest.param(
             StepResult(text="half"), RESET, Cut(CutPhase.TEXT, RESET), id="cut in the text"
         ),
-        pytest.param(StepResult(text="half"), None, Cut(CutPhase.TEXT), id="the body just ended"),
+        pytest.param(
+            StepResult(text="half"), None, Cut(CutPhase.TEXT), id="end of stream in the text"
+        ),
         pytest.param(
             StepResult(text="x", calls=(NONE,)),
             None,
@@ -217,11 +219,14 @@ WHOLE, BAD, CUT, NONE = (
             id="cut in the arguments",
         ),
         pytest.param(
-            StepResult(calls=(WHOLE,)), None, Cut(CutPhase.CALL_UNSEALED), id="whole, but unproven"
+            StepResult(calls=(WHOLE,)),
+            None,
+            Cut(CutPhase.CALL_UNSEALED),
+            id="complete but unsealed call",
         ),
     ],
 )
-def test_judges(step: StepResult, error: ProviderError | None, verdict: Verdict) -> None:
+def test_a_step_is_judged(step: StepResult, error: ProviderError | None, verdict: Verdict) -> None:
     judged = judge_attempt(step, error=error, cap=50)
     assert type(judged) is type(verdict)
     if isinstance(judged, Cut) and isinstance(verdict, Cut):
@@ -229,14 +234,14 @@ def test_judges(step: StepResult, error: ProviderError | None, verdict: Verdict)
         assert type(judged.error) is type(verdict.error)
 
 
-def test_our_own_stop_comes_before_everything_else() -> None:
+def test_our_own_cancellation_takes_precedence() -> None:
     assert (
         judge_attempt(StepResult(text="hi", finish_reason=FinishReason.STOP), stopped=True)
         == Interrupted()
     )
 
 
-def test_a_service_known_to_end_without_a_word_is_believed_for_text_only() -> None:
+def test_unmarked_ends_are_trusted_for_text_only() -> None:
     assert judge_attempt(StepResult(text="hi"), omits_end_marker=True) == SoftComplete()
     assert isinstance(judge_attempt(StepResult(calls=(WHOLE,)), omits_end_marker=True), Cut)
     assert isinstance(judge_attempt(StepResult(text="hi"), omits_end_marker=True, error=RESET), Cut)
@@ -246,7 +251,7 @@ def test_a_service_known_to_end_without_a_word_is_believed_for_text_only() -> No
     )
 
 
-def test_every_verdict_has_a_word_for_the_journal() -> None:
+def test_every_verdict_has_a_journal_name() -> None:
     verdicts: list[Verdict] = [
         Interrupted(),
         Complete(),

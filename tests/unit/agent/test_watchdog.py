@@ -24,7 +24,7 @@ LIMITS = WatchdogLimits(
     first_notice=4.0,
     notice_after=3.0,
 )
-# As the scenarios of slow answers have them: five characters a second over two seconds.
+# As in the scenarios of slow answers: five characters per second over two seconds.
 RATED = replace(
     LIMITS,
     gaps={ProgressKind.TEXT: 0.6, ProgressKind.TOOL: 0.8, ProgressKind.REASONING: 3.0},
@@ -36,11 +36,11 @@ def started(limits: WatchdogLimits = LIMITS) -> Watchdog:
     return Watchdog(limits, 100.0)
 
 
-def test_silence_from_the_start_is_given_the_time_of_the_first_token() -> None:
+def test_the_first_token_timeout_applies_from_the_start() -> None:
     assert started().deadline() == Deadline(110.0, TimeoutCause.FIRST_TOKEN)
 
 
-def test_headers_and_empty_pieces_do_not_stretch_the_first_token() -> None:
+def test_headers_do_not_extend_the_first_token_timeout() -> None:
     dog = started()
     dog.on_bytes(104.0, ping=False)
     assert dog.deadline() == Deadline(110.0, TimeoutCause.FIRST_TOKEN)
@@ -54,7 +54,7 @@ def test_headers_and_empty_pieces_do_not_stretch_the_first_token() -> None:
         (ProgressKind.REASONING, Deadline(114.0, TimeoutCause.GAP_REASONING)),
     ],
 )
-def test_the_gap_counts_from_the_last_progress_by_its_kind(
+def test_the_gap_timeout_depends_on_the_kind_of_the_last_progress(
     kind: ProgressKind, deadline: Deadline
 ) -> None:
     dog = started()
@@ -63,7 +63,7 @@ def test_the_gap_counts_from_the_last_progress_by_its_kind(
     assert dog.deadline() == deadline
 
 
-def test_pings_do_not_keep_a_dead_answer_alive() -> None:
+def test_pings_do_not_extend_the_gap_timeout() -> None:
     dog = started()
     dog.on_progress(101.0, ProgressKind.TEXT)
     for now in (102.0, 104.0, 106.0):
@@ -71,7 +71,7 @@ def test_pings_do_not_keep_a_dead_answer_alive() -> None:
     assert dog.deadline() == Deadline(107.0, TimeoutCause.GAP_TEXT)
 
 
-def test_where_pings_came_their_absence_counts() -> None:
+def test_missing_pings_end_a_request_that_had_them() -> None:
     dog = started()
     assert dog.on_bytes(101.0, ping=True, heartbeat=True)
     assert dog.deadline() == Deadline(106.0, TimeoutCause.WIRE_DEAD)
@@ -79,7 +79,7 @@ def test_where_pings_came_their_absence_counts() -> None:
     assert dog.deadline() == Deadline(110.0, TimeoutCause.FIRST_TOKEN)
 
 
-def test_empty_pieces_in_one_go_are_no_regular_signs_of_life() -> None:
+def test_a_burst_of_empty_events_does_not_count_as_regular_pings() -> None:
     dog = started()
     assert [dog.on_bytes(100.0 + at, ping=True, heartbeat=True) for at in (0.0, 0.1, 0.2)] == [
         False
@@ -92,8 +92,8 @@ def test_empty_pieces_in_one_go_are_no_regular_signs_of_life() -> None:
     assert dog.deadline() == Deadline(107.0, TimeoutCause.WIRE_DEAD)
 
 
-def test_events_that_only_tell_of_the_parts_of_an_answer_are_none_until_they_are_regular() -> None:
-    """Between the thoughts of a model that are not shown, a service says when each one ended."""
+def test_structural_events_count_as_pings_only_after_several_pauses() -> None:
+    """While a model reasons invisibly, a service may send an event at the end of each thought."""
     dog = started()
     assert [dog.on_bytes(101.0 + at, ping=True) for at in (0.0, 1.0)] == [False, False]
     assert dog.deadline() == Deadline(110.0, TimeoutCause.FIRST_TOKEN)
@@ -101,13 +101,13 @@ def test_events_that_only_tell_of_the_parts_of_an_answer_are_none_until_they_are
     assert dog.deadline() == Deadline(108.0, TimeoutCause.WIRE_DEAD)
 
 
-def test_a_request_has_a_longest_life_whatever_it_says() -> None:
+def test_the_lifetime_limits_a_request_with_progress() -> None:
     dog = started()
     dog.on_progress(149.0, ProgressKind.TEXT)
     assert dog.deadline() == Deadline(150.0, TimeoutCause.LIFETIME)
 
 
-def test_after_the_reason_to_stop_the_wire_gets_little_time_to_close() -> None:
+def test_after_the_finish_reason_the_connection_has_two_seconds_to_close() -> None:
     dog = started()
     dog.on_progress(101.0, ProgressKind.TEXT)
     dog.on_finish(102.0)
@@ -115,13 +115,13 @@ def test_after_the_reason_to_stop_the_wire_gets_little_time_to_close() -> None:
     assert dog.deadline() == Deadline(104.0, TimeoutCause.LINGER)
 
 
-Pieces = list[tuple[float, int]]  # when, and how many characters
+Pieces = list[tuple[float, int]]  # (time, characters)
 
 
 def killed(
     pieces: Pieces, limits: WatchdogLimits, kind: ProgressKind = ProgressKind.TEXT
 ) -> Deadline:
-    """Feed pieces that come at times from the sending on, with one timer as an attempt has it."""
+    """Feed timed pieces, with a single timer as in an attempt; return the deadline that ends it."""
     dog = Watchdog(limits, 0.0)
     timer = dog.deadline().when
     for now, size in pieces:
@@ -142,14 +142,14 @@ def drip(interval: float, size: int, until: float) -> Pieces:
 @pytest.mark.parametrize(
     ("interval", "size", "window"),
     [
-        pytest.param(0.45, 1, 2.0, id="one character now and then"),
-        pytest.param(0.1, 1, 2.0, id="one missing in a hundred"),
-        pytest.param(0.45, 1, 0.5, id="hardly two of them in a span"),
-        pytest.param(0.3, 1, 0.5, id="more than half a span between two"),
-        pytest.param(0.01, 0, 2.0, id="names that count for nothing"),
+        pytest.param(0.45, 1, 2.0, id="single characters"),
+        pytest.param(0.1, 1, 2.0, id="just below the rate"),
+        pytest.param(0.45, 1, 0.5, id="two characters per window"),
+        pytest.param(0.3, 1, 0.5, id="gaps longer than half a window"),
+        pytest.param(0.01, 0, 2.0, id="pieces without characters"),
     ],
 )
-def test_an_answer_that_drips_is_given_up_after_one_span(
+def test_a_dripping_answer_times_out_after_one_rate_window(
     interval: float, size: int, window: float
 ) -> None:
     rate = 5.0 if interval > 0.2 else 12.0
@@ -159,7 +159,7 @@ def test_an_answer_that_drips_is_given_up_after_one_span(
     assert end.when == pytest.approx(interval + window)
 
 
-def test_an_answer_that_begins_to_drip_is_given_up_within_the_span_and_a_third() -> None:
+def test_an_answer_that_starts_to_drip_times_out_within_four_thirds_of_the_window() -> None:
     quick = drip(0.05, 10, 6.0)
     slow = [(quick[-1][0] + at, size) for at, size in drip(0.45, 1, 40.0)]
     end = killed(quick + slow, RATED)
@@ -167,22 +167,22 @@ def test_an_answer_that_begins_to_drip_is_given_up_within_the_span_and_a_third()
     assert 1.9 <= end.when - quick[-1][0] <= 2.6
 
 
-def test_an_answer_above_the_rate_lives_to_its_end() -> None:
+def test_an_answer_above_the_minimum_rate_does_not_time_out() -> None:
     assert killed(drip(0.1, 1, 60.0), RATED) == Deadline(50.0, TimeoutCause.LIFETIME)
 
 
-def test_without_a_rate_an_answer_may_drip() -> None:
+def test_without_a_minimum_rate_an_answer_may_drip() -> None:
     end = killed(drip(0.45, 1, 60.0), replace(RATED, min_rate=0.0))
     assert end == Deadline(50.0, TimeoutCause.LIFETIME)
 
 
-def test_silence_is_judged_by_the_gap_though_the_rate_is_missed_in_it() -> None:
+def test_silence_is_left_to_the_gap_timeout() -> None:
     pieces = drip(0.05, 10, 4.0)
     end = killed(pieces, RATED, ProgressKind.REASONING)
     assert end == Deadline(pieces[-1][0] + 3.0, TimeoutCause.GAP_REASONING)
 
 
-def test_after_a_long_silence_the_rate_is_taken_anew() -> None:
+def test_the_rate_measurement_restarts_after_a_long_silence() -> None:
     before, pause = drip(0.05, 10, 4.0), 2.3
     begun = before[-1][0] + pause
     after = [(begun + at, size) for at, size in drip(0.1, 1, 60.0)]
@@ -194,7 +194,7 @@ def test_after_a_long_silence_the_rate_is_taken_anew() -> None:
     assert end.when == pytest.approx(begun + 0.45 + 2.0)
 
 
-def test_a_drip_is_not_forgiven_because_the_timer_rang_late() -> None:
+def test_a_late_timer_does_not_hide_a_drip() -> None:
     dog = started(RATED)
     for now, size in drip(0.45, 1, 4.0):
         dog.on_progress(100.0 + now, ProgressKind.REASONING, size)
@@ -202,7 +202,7 @@ def test_a_drip_is_not_forgiven_because_the_timer_rang_late() -> None:
     assert dog.deadline().when == pytest.approx(102.45)
 
 
-def test_before_the_first_sign_and_after_the_end_the_rate_does_not_count() -> None:
+def test_the_rate_applies_only_between_first_token_and_finish() -> None:
     dog = started(RATED)
     assert dog.deadline() == Deadline(110.0, TimeoutCause.FIRST_TOKEN)
     dog.on_progress(105.0, ProgressKind.REASONING, 1)
@@ -216,7 +216,7 @@ def test_before_the_first_sign_and_after_the_end_the_rate_does_not_count() -> No
     st.lists(st.tuples(st.floats(0.01, 2.5), st.integers(0, 40)), max_size=60),
     st.sampled_from(ProgressKind),
 )
-def test_the_rate_ends_no_answer_that_keeps_it(
+def test_the_rate_never_ends_an_answer_above_the_minimum(
     steps: list[tuple[float, int]], kind: ProgressKind
 ) -> None:
     pieces: Pieces = []
@@ -225,13 +225,13 @@ def test_the_rate_ends_no_answer_that_keeps_it(
     end = killed(pieces, RATED, kind)
     if end.cause is TimeoutCause.MIN_RATE:
         assert end.when >= pieces[0][0] + 2.0 - 1e-6
-        # The pieces that came until then, less those that had left the span.
+        # The pieces inside the window at the deadline.
         span = [size for at, size in pieces if end.when - 2.0 + 1e-6 < at <= end.when]
         assert sum(span) < 10
 
 
 @given(st.lists(st.tuples(st.floats(0.01, 0.99), st.integers(0, 4)), min_size=3, max_size=80))
-def test_no_answer_stays_below_the_rate_for_long(steps: list[tuple[float, int]]) -> None:
+def test_no_answer_stays_below_the_minimum_rate_for_long(steps: list[tuple[float, int]]) -> None:
     pieces: Pieces = []
     for wait, size in steps:
         pieces.append(((pieces[-1][0] if pieces else 0.0) + wait, size))
@@ -252,7 +252,7 @@ def test_no_answer_stays_below_the_rate_for_long(steps: list[tuple[float, int]])
         max_size=40,
     )
 )
-def test_a_timer_set_anew_only_when_told_rings_as_one_that_is_always_set(
+def test_rescheduling_only_on_request_never_misses_a_deadline(
     steps: list[tuple[float, int, ProgressKind]],
 ) -> None:
     dog = Watchdog(RATED, 0.0)
@@ -270,7 +270,7 @@ def test_a_timer_set_anew_only_when_told_rings_as_one_that_is_always_set(
             timer = dog.deadline().when
 
 
-def test_the_user_is_told_of_silence_before_the_first_sign_and_inside_an_answer() -> None:
+def test_the_user_is_notified_of_silence_before_the_first_token_and_inside_an_answer() -> None:
     dog = started()
     assert dog.notice_at() == 104.0
     assert dog.silent_seconds(104.0) == 4.0
@@ -285,7 +285,7 @@ def test_the_user_is_told_of_silence_before_the_first_sign_and_inside_an_answer(
     assert dog.notice_at() is None
 
 
-def test_progress_says_when_the_deadline_may_have_come_nearer() -> None:
+def test_progress_reports_when_the_deadline_may_be_closer() -> None:
     dog = started()
     said = [ProgressKind.TEXT, ProgressKind.TEXT, ProgressKind.TOOL, ProgressKind.TOOL]
     told = [dog.on_progress(100.0 + at, kind, 5) for at, kind in enumerate(said)]
@@ -302,20 +302,22 @@ def limits(
     ("tokens", "effort", "url", "first"),
     [
         pytest.param(0, None, "", 90.0, id="short request"),
-        pytest.param(10_000, None, "", 90.0, id="as long as is free"),
+        pytest.param(10_000, None, "", 90.0, id="longest without extra time"),
         pytest.param(30_000, None, "", 120.0, id="longer request"),
-        pytest.param(1_000_000, None, "", 300.0, id="never more"),
-        pytest.param(0, "low", "", 90.0, id="thinks little"),
-        pytest.param(0, "high", "", 300.0, id="thinks long"),
-        pytest.param(0, "xhigh", "", 600.0, id="thinks very long"),
-        pytest.param(0, None, "http://127.0.0.1:11434/v1", 900.0, id="a machine of one's own"),
+        pytest.param(1_000_000, None, "", 300.0, id="maximum"),
+        pytest.param(0, "low", "", 90.0, id="low effort"),
+        pytest.param(0, "high", "", 300.0, id="high effort"),
+        pytest.param(0, "xhigh", "", 600.0, id="xhigh effort"),
+        pytest.param(0, None, "http://127.0.0.1:11434/v1", 900.0, id="local service"),
     ],
 )
-def test_the_first_token_adapts(tokens: int, effort: str | None, url: str, first: float) -> None:
+def test_the_first_token_timeout_adapts_to_the_request(
+    tokens: int, effort: str | None, url: str, first: float
+) -> None:
     assert limits(Timeouts(), tokens, effort, url).first_token == first
 
 
-def test_gaps_are_longer_on_a_machine_of_one_s_own() -> None:
+def test_gaps_are_longer_for_local_services() -> None:
     assert limits(Timeouts()).gaps == {
         ProgressKind.TEXT: 90.0,
         ProgressKind.TOOL: 150.0,
@@ -332,7 +334,7 @@ def test_gaps_are_longer_on_a_machine_of_one_s_own() -> None:
         pytest.param(600.0, 600.0, 600.0, 600.0, id="above all"),
     ],
 )
-def test_a_model_known_to_be_slow_is_given_its_time(
+def test_known_pauses_of_a_model_extend_the_timeouts(
     floor: float, first: float, text: float, reasoning: float
 ) -> None:
     found = compute_limits(
@@ -346,14 +348,14 @@ def test_a_model_known_to_be_slow_is_given_its_time(
 @pytest.mark.parametrize(
     ("url", "learned", "gap"),
     [
-        pytest.param("", 10.0, 90.0, id="quicker than usual"),
-        pytest.param("", 200.0, 200.0, id="slower than usual"),
-        pytest.param("", 1000.0, 300.0, id="never more"),
-        pytest.param("http://localhost", 280.0, 280.0, id="a machine of one's own"),
-        pytest.param("http://localhost", 10.0, 270.0, id="which keeps its time"),
+        pytest.param("", 10.0, 90.0, id="faster than the default"),
+        pytest.param("", 200.0, 200.0, id="slower than the default"),
+        pytest.param("", 1000.0, 300.0, id="maximum"),
+        pytest.param("http://localhost", 280.0, 280.0, id="local service"),
+        pytest.param("http://localhost", 10.0, 270.0, id="fast local service"),
     ],
 )
-def test_a_gap_adapts_to_what_was_learned(url: str, learned: float, gap: float) -> None:
+def test_learned_gaps_extend_the_gap_timeout(url: str, learned: float, gap: float) -> None:
     found = compute_limits(
         Timeouts(),
         input_tokens=0,
@@ -369,15 +371,15 @@ def test_a_gap_adapts_to_what_was_learned(url: str, learned: float, gap: float) 
     ("timeouts", "soft", "notice"),
     [
         pytest.param(Timeouts(), None, 30.0, id="nothing learned"),
-        pytest.param(Timeouts(), 20.0, 30.0, id="quick"),
+        pytest.param(Timeouts(), 20.0, 30.0, id="fast"),
         pytest.param(Timeouts(), 45.0, 45.0, id="slow"),
         pytest.param(Timeouts(), 500.0, 60.0, id="very slow"),
-        pytest.param(Timeouts(notice_after=100.0), 500.0, 100.0, id="told late"),
-        pytest.param(Timeouts(notice_after=0.3), 0.1, 0.3, id="told early"),
+        pytest.param(Timeouts(notice_after=100.0), 500.0, 100.0, id="late notice configured"),
+        pytest.param(Timeouts(notice_after=0.3), 0.1, 0.3, id="early notice configured"),
         pytest.param(Timeouts(first_token_soft=2.0), 45.0, 2.0, id="configured"),
     ],
 )
-def test_the_first_notice_waits_for_a_model_that_is_usually_late(
+def test_a_learned_slow_start_delays_the_first_notice(
     timeouts: Timeouts, soft: float | None, notice: float
 ) -> None:
     found = compute_limits(
@@ -387,12 +389,12 @@ def test_the_first_notice_waits_for_a_model_that_is_usually_late(
     assert found.notice_after == timeouts.notice_after
 
 
-def test_a_clock_that_adapts_does_not_outlive_the_request() -> None:
+def test_an_adaptive_timeout_does_not_exceed_the_lifetime() -> None:
     assert limits(Timeouts(lifetime=20.0)).first_token == 20.0
     assert limits(Timeouts(lifetime=20.0)).lifetime == 20.0
 
 
-def test_a_configured_clock_is_taken_as_it_is() -> None:
+def test_configured_timeouts_are_used_unchanged() -> None:
     configured = Timeouts(
         first_token=1,
         first_token_soft=0.3,
@@ -443,5 +445,5 @@ def test_a_configured_clock_is_taken_as_it_is() -> None:
         ("nonsense", False),
     ],
 )
-def test_tells_what_is_local(url: str, local: bool) -> None:
+def test_local_addresses_are_recognized(url: str, local: bool) -> None:
     assert is_local(url) is local

@@ -1,4 +1,4 @@
-"""A turn on a stage: scripted models, a workshop of tools, and a journal in memory."""
+"""Test kit for whole turns: scripted models, fake tools and an in-memory journal."""
 
 import asyncio
 import json
@@ -41,14 +41,14 @@ CLOCKS = msgspec.structs.replace(
     gap_text=0.3,
     gap_tool=0.3,
     gap_reasoning=0.3,
-    notice_after=12.0,  # a recovery is told of after a sixth of this
+    notice_after=12.0,  # a recovery notice is due after a sixth of this
     backoff=0.01,
 )
 GO = Message("user", "go")
 
 
 class Clock(LoopClock):
-    """The loop's time, and as much more as a test wants."""
+    """Clock of the event loop that a test can advance."""
 
     def __init__(self) -> None:
         self.ahead = 0.0
@@ -69,12 +69,12 @@ async def note(_context: ToolContext, text: str) -> str:
 
 
 class Stage:
-    """One turn: what it was given, what it told, what it wrote down."""
+    """One turn with its input, its events and its journal."""
 
     def __init__(self, folder: Path, *scripts: Script | Handler) -> None:
         self.servers = [ModelServer(*scripts)]
-        self.settings: dict[str, Any] = {}  # of the first target, over the usual ones
-        self.task: dict[str, Any] = {}  # the same of the task
+        self.settings: dict[str, Any] = {}  # overrides for the primary target
+        self.task: dict[str, Any] = {}  # overrides for the task
         self.folder = folder
         self.shop = Workshop()
         self.more_tools: tuple[Tool, ...] = (note,)
@@ -96,7 +96,7 @@ class Stage:
         return self.servers[0]
 
     async def fallback(self, *scripts: Script | Handler) -> ModelServer:
-        """Another model that takes over."""
+        """Add a fallback model."""
         server = ModelServer(*scripts)
         await server.__aenter__()
         self.servers.append(server)
@@ -155,7 +155,7 @@ class Stage:
 
     @property
     def shown(self) -> str:
-        """The text as a person sees it, steps without a mark between them."""
+        """Visible text of all steps, joined."""
         shown = ""
         for event in self.events:
             if isinstance(event, TextDelta):
@@ -169,28 +169,28 @@ class Stage:
         return [event.id for event in self.events if isinstance(event, Notice)]
 
     def notice(self, notice: str) -> dict[str, str | int]:
-        """The fields of the one notice of this kind."""
+        """Return the fields of the only notice with this id."""
         (fields,) = [e.fields for e in self.events if isinstance(e, Notice) and e.id == notice]
         return fields
 
     def sent(self, number: int) -> list[dict[str, Any]]:
-        """The messages of a request to the first model."""
+        """Return the messages of a request to the primary model."""
         messages: list[dict[str, Any]] = self.server.requests[number - 1].body["messages"]
         return messages
 
     def asked(self, number: int) -> str:
-        """The last message of that request."""
+        """Return the last message of a request."""
         said: str = self.sent(number)[-1]["content"]
         return said
 
     def offered(self, number: int) -> dict[str, Any]:
-        """The tools of that request, by name."""
+        """Return the tools of a request, by name."""
         tools = self.server.requests[number - 1].body.get("tools", [])
         return {each["function"]["name"]: each["function"]["parameters"] for each in tools}
 
 
 class Play:
-    """Makes stages, and closes what they opened."""
+    """Factory of stages; the fixture closes their connections."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -209,12 +209,12 @@ LOST_PAY = "C(0,c1,pay,'{\"amount\": 1')"
 
 
 def lost_note(size: int, call_id: str = "c1") -> Script:
-    """A long call that breaks off."""
+    """Return a script of a long call that is cut off."""
     return (*steps("H"), call_delta(0, call_id, "note", '{"text":"' + "x" * size), *steps("RST"))
 
 
 def lost_file(content: str, *, path: str = "a.txt", after: str = "RST") -> Script:
-    """The beginning of a file; the rest does not arrive."""
+    """Return a script of a file write that is cut off."""
     arguments = json.dumps({"path": path, "content": content})[:-2]
     return (*steps("H"), call_delta(0, "c1", "write_file", arguments), *steps(after))
 

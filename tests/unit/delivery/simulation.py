@@ -33,7 +33,7 @@ CHAT = "1001"
 
 
 class _Selector(selectors.DefaultSelector):
-    """Instead of waiting for a timer it turns the clock forward."""
+    """Selector that advances the clock instead of waiting for a timer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class World(asyncio.SelectorEventLoop):
-    """The loop, and the clock of everything in it."""
+    """The event loop and its clock."""
 
     def __init__(self) -> None:
         self.timers = _Selector()
@@ -65,7 +65,7 @@ class World(asyncio.SelectorEventLoop):
 
     @contextlib.contextmanager
     def busy(self) -> Iterator[None]:
-        """A thread works for us: time stands still."""
+        """Stop the clock while a thread works."""
         self.timers.busy += 1
         try:
             yield
@@ -82,7 +82,7 @@ class World(asyncio.SelectorEventLoop):
 
 
 class Crash:
-    """Counts the places at which the process may die, and dies at the chosen one."""
+    """Counts the points at which the process may die, and dies at the chosen one."""
 
     def __init__(self, at: int | None = None) -> None:
         self.at = at
@@ -94,7 +94,7 @@ class Crash:
         if self.passed == self.at:
             self.happened.set()
         if self.happened.is_set():
-            await asyncio.Event().wait()  # a dead process does nothing any more
+            await asyncio.Event().wait()  # a dead process does nothing
 
 
 class Store(SessionStore):
@@ -105,9 +105,9 @@ class Store(SessionStore):
         self.world = clock
         self.crash = Crash()
         self.commits = 0
-        self.forgot = False  # died before a Retry-After was kept
-        self.slow = 0.0  # seconds that a commit takes
-        self.errors: list[StoreError] = []  # of the next commits
+        self.forgot = False  # died before a Retry-After was stored
+        self.slow = 0.0  # seconds per commit
+        self.errors: list[StoreError] = []  # errors of the next commits
 
     async def apply(self, *changes: Change) -> None:
         await self.crash.point()
@@ -153,8 +153,8 @@ class Platform(MemoryAdapter):
 
 
 def simulate(scene: Callable[["World", Store], Coroutine[Any, Any, T]]) -> T:
-    """Play a scene in a world of its own."""
-    memory = Path("/dev/shm")  # noqa: S108 - only to be fast; a disk would do
+    """Run a scene in a new world."""
+    memory = Path("/dev/shm")  # noqa: S108 - only for speed
     parent = memory if memory.is_dir() else None
     with tempfile.TemporaryDirectory(dir=parent) as folder:
         world = World()
@@ -163,7 +163,7 @@ def simulate(scene: Callable[["World", Store], Coroutine[Any, Any, T]]) -> T:
 
 
 def simulated(scene: Callable[["World", Store], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    """Make a test of a scene."""
+    """Turn a scene into a test."""
 
     def test() -> None:
         simulate(scene)
@@ -181,7 +181,7 @@ async def _play(
         async with asyncio.timeout(1_000_000):
             return await scene(world, store)
     finally:
-        world.timers.busy += 1  # from here on threads are ended, which the clock cannot see
+        world.timers.busy += 1  # threads end now, which the clock cannot see
         await store.close()
 
 
@@ -189,7 +189,7 @@ async def _play(
 async def running(
     store: Store, *adapters: MemoryAdapter, **options: Any
 ) -> AsyncIterator[Delivery]:
-    """Delivery at work, with everything connected."""
+    """Run delivery with all platforms connected."""
     delivery = Delivery(store, store.world, **options)
     for adapter in adapters:
         delivery.attach(adapter)
@@ -214,7 +214,7 @@ def item(
     buttons: tuple[Button, ...] = (),
     urgent: bool = False,
 ) -> OutboxItem:
-    """Something to show; an upload is always the same file."""
+    """Return an item; an upload always has the same file."""
     body = ItemBody(text=text, buttons=buttons, urgent=urgent)
     if kind == "upload":
         body = msgspec.structs.replace(body, path="/x.png", name="x.png", media_type="image/png")
@@ -230,13 +230,13 @@ def item(
 
 
 async def put(store: Store, delivery: Delivery, *items: OutboxItem) -> None:
-    """Commit items and hand them over, as the gateway does."""
+    """Commit items and enqueue them, as the gateway does."""
     await store.apply(*map(PutItem, items))
     delivery.enqueue(items)
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Let time pass until something is so."""
+    """Advance the clock until a condition holds."""
     for _ in range(100_000):
         if condition():
             return
@@ -246,7 +246,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 class Row(msgspec.Struct, frozen=True):
-    """What the store says of an item's delivery."""
+    """Return an item's delivery state from the store."""
 
     state: str
     error: str
@@ -254,7 +254,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 async def row_of(store: Store, item_id: str) -> Row:
-    """Read what became of an item."""
+    """Return the stored row of an item."""
     query = sa.select(outbox.c.state, outbox.c.error, outbox.c.not_before)
     with store.world.busy():
         found = await store.database.read(
@@ -264,12 +264,12 @@ async def row_of(store: Store, item_id: str) -> Row:
 
 
 def kinds(platform: Platform) -> list[str]:
-    """The ops that were carried out, in order."""
+    """Return the ops carried out, in order."""
     return [type(op).__name__ for op in platform.ops]
 
 
 async def write(delivery: Delivery, text: str, pause: float = 0.05) -> None:
-    """Let an answer grow by ten characters at a time."""
+    """Grow an answer by ten characters at a time."""
     answer = delivery.start_live(item("a_1", final=False))
     for end in range(0, len(text), 10):
         answer.update(text[:end])

@@ -1,4 +1,4 @@
-"""The process dies, and the platform fails, at every place where an answer could be lost or doubled."""
+"""Crashes and platform failures at every point where an answer could be lost or duplicated."""
 
 import asyncio
 import random
@@ -30,7 +30,7 @@ SAFE = [Repeat.ALWAYS, Repeat.NONCE, Repeat.LOOKUP]
 
 
 class Conversation:
-    """One turn and its answer, and what the gateway finds of it after its death."""
+    """One turn with its answer, and the recovery after a crash."""
 
     def __init__(
         self, world: World, store: Store, platform: Platform, number: int, text: str
@@ -41,12 +41,12 @@ class Conversation:
         self.store = store
         self.platform = platform
         self.text = text
-        self.doubts = 0  # creating ops of which nobody knows what became of them
+        self.doubts = 0  # creating ops with an unknown outcome
         self._begun = False
         self._committed = False
 
     async def live_and_die(self, at: int | None) -> bool:
-        """Die at a place, start again, finish; False when there are fewer places than that."""
+        """Die at a point, start again and finish; return False if there are fewer points."""
         self.store.crash = self.platform.crash = Crash(at)
         died = await self._life()
         if died:
@@ -59,7 +59,7 @@ class Conversation:
         return died
 
     async def _life(self) -> bool:
-        """Let the gateway live until its work is done, or until it dies; whether it died."""
+        """Run the gateway until its work is done or it dies; return True if it died."""
         async with asyncio.TaskGroup() as group, running(self.store, self.platform) as delivery:
             work = group.create_task(self._turn(delivery))
             death = group.create_task(self.store.crash.happened.wait())
@@ -70,7 +70,7 @@ class Conversation:
         return died
 
     async def _turn(self, delivery: Delivery) -> None:
-        """Write an answer, commit it, and wait until it is delivered."""
+        """Write an answer, commit it, and wait for its delivery."""
         if not self._begun:
             self._begun = True
             answer = delivery.start_live(self._item("", final=False))
@@ -83,7 +83,7 @@ class Conversation:
         await delivery.flush(1_000_000)
 
     async def _look(self) -> None:
-        """See what the dead process left in the store."""
+        """Recover the state that the dead process left in the store."""
         with self.world.busy():
             rows = await self.store.timeline(self._item("").address, 0, 10)
         finals = [row for row in rows if isinstance(row, OutboxItem)]
@@ -97,12 +97,12 @@ class Conversation:
         return item(self.id, text, chat=self.chat, final=final)
 
     def assert_shown_once(self) -> None:
-        """A platform that can tell a repeat shows every message exactly once."""
+        """Assert that an idempotent platform shows every message exactly once."""
         assert self.platform.screen(self.chat) == self._expected()
         assert self._violations() == []
 
     def assert_marked_when_in_doubt(self) -> None:
-        """Every message is there, at most once without a mark; marks only for doubts."""
+        """Assert that every message is shown, once without a mark, and marked only if in doubt."""
         screen = self.platform.screen(self.chat)
         marks = [text for text in screen if text.startswith(DUPLICATE_MARK)]
         plain = [text for text in screen if not text.startswith(DUPLICATE_MARK)]
@@ -111,7 +111,7 @@ class Conversation:
         assert len(marks) <= self.doubts
         unmarked = [text.removeprefix(DUPLICATE_MARK).strip() for text in screen]
         assert set(self._expected()) <= set(unmarked)
-        # What else is there is the beginning of a live answer whose message was lost from sight.
+        # Other messages are the beginnings of a live answer whose message id was lost.
         torn = [text for text in plain if text not in self._expected()]
         assert len(torn) <= self.doubts
         assert all(any(each.startswith(text) for each in self._expected()) for text in torn)
@@ -136,7 +136,7 @@ def _platform(world: World, live: Live, repeat: Repeat) -> Platform:
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("repeat", SAFE)
 @pytest.mark.parametrize("live", Live)
-def test_wherever_the_process_dies_the_answer_is_shown_exactly_once(
+def test_after_a_crash_at_any_point_the_answer_is_shown_exactly_once(
     live: Live, repeat: Repeat, text: str
 ) -> None:
     async def scene(world: World, store: Store) -> None:
@@ -153,7 +153,7 @@ def test_wherever_the_process_dies_the_answer_is_shown_exactly_once(
 
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("live", Live)
-def test_where_a_repeat_cannot_be_told_it_is_marked_and_only_when_an_op_was_in_doubt(
+def test_without_idempotent_sends_only_an_op_in_doubt_is_repeated_with_a_mark(
     live: Live, text: str
 ) -> None:
     async def scene(world: World, store: Store) -> None:
@@ -184,12 +184,12 @@ def _faults(dice: random.Random) -> list[memory.DeliveryFault]:
 
 @pytest.mark.parametrize("repeat", Repeat)
 @pytest.mark.parametrize("live", Live)
-def test_whatever_the_platform_does_and_whenever_the_process_dies_one_answer_is_shown(
+def test_with_random_failures_and_crashes_exactly_one_answer_is_shown(
     live: Live, repeat: Repeat
 ) -> None:
     async def scene(world: World, store: Store) -> None:
         for seed in range(25):
-            dice = random.Random(f"{live}{repeat}{seed}")  # noqa: S311 - the same every time
+            dice = random.Random(f"{live}{repeat}{seed}")  # noqa: S311 - repeatable
             platform = _platform(world, live, repeat)
             text = TEXTS[dice.choice(list(TEXTS))]
             talk = Conversation(world, store, platform, seed, text)

@@ -1,4 +1,4 @@
-"""What a person sees of answers, notices and questions; the start and the end."""
+"""Delivery of answers, notices and questions; start and end."""
 
 import asyncio
 import gc
@@ -35,9 +35,7 @@ from tests.unit.delivery.simulation import (
 
 
 @simulated
-async def test_an_answer_is_posted_and_then_written_down_as_sent(
-    world: World, store: Store
-) -> None:
+async def test_an_answer_is_posted_and_then_stored_as_sent(world: World, store: Store) -> None:
     platform = Platform(clock=world)
     async with running(store, platform) as delivery:
         await put(store, delivery, item("a_1", "Hello *you*"))
@@ -48,7 +46,7 @@ async def test_an_answer_is_posted_and_then_written_down_as_sent(
 
 
 @simulated
-async def test_a_long_answer_is_several_messages_with_the_buttons_under_the_last(
+async def test_a_long_answer_is_split_with_the_buttons_under_the_last_message(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world, text_limit=100, buttons=1)
@@ -91,7 +89,7 @@ async def test_an_answer_that_is_ready_at_once_costs_one_op_and_one_commit(
         (Live.NONE, Repeat.MARK, 2),
         (Live.DRAFT, Repeat.MARK, 2),
         (Live.NONE, Repeat.NONCE, 2),
-        (Live.EDIT, Repeat.ALWAYS, 2),  # the first live message is on record before it is tried
+        (Live.EDIT, Repeat.ALWAYS, 2),  # the first live message is stored before the attempt
         (Live.EDIT, Repeat.NONCE, 2),
         (Live.EDIT, Repeat.MARK, 3),
     ],
@@ -108,14 +106,14 @@ def test_an_answer_costs_few_commits(live: Live, repeat: Repeat, commits: int) -
             answer.close()
             await put(store, delivery, item("a_1", "word " * 40))
             await delivery.flush(10)
-        assert store.commits == commits + 1  # and the turn's own
+        assert store.commits == commits + 1  # including the turn's own
         assert platform.screen(CHAT) == [("word " * 40).strip()]
 
     scene()
 
 
 @simulated
-async def test_a_question_and_a_file_are_shown_as_what_they_are(world: World, store: Store) -> None:
+async def test_questions_and_files_use_their_own_ops(world: World, store: Store) -> None:
     platform = Platform(clock=world)
     yes = (Button("Yes", "approve"),)
     async with running(store, platform) as delivery:
@@ -134,7 +132,7 @@ async def test_a_question_and_a_file_are_shown_as_what_they_are(world: World, st
     assert shown == [
         ("", "Run it?", yes),
         ("x.png", "A picture", ()),
-        ("", "text text", ()),  # too long to stand under a file
+        ("", "text text", ()),  # too long for a caption
         ("x.png", "", ()),
         ("x.png", "", ()),
     ]
@@ -142,7 +140,7 @@ async def test_a_question_and_a_file_are_shown_as_what_they_are(world: World, st
 
 
 @simulated
-async def test_a_reply_is_one_only_with_its_first_message(world: World, store: Store) -> None:
+async def test_only_the_first_message_of_an_answer_is_a_reply(world: World, store: Store) -> None:
     platform = Platform(clock=world, text_limit=60)
     deaf = Platform("deaf", clock=world, reply=False)
     async with running(store, platform, deaf) as delivery:
@@ -155,7 +153,7 @@ async def test_a_reply_is_one_only_with_its_first_message(world: World, store: S
 
 
 @simulated
-async def test_everything_that_leaves_is_cleaned(world: World, store: Store) -> None:
+async def test_every_outgoing_text_is_redacted(world: World, store: Store) -> None:
     platform = Platform(clock=world, live=Live.DRAFT)
     async with running(
         store, platform, redact=lambda text: text.replace("sk-123", "***")
@@ -172,7 +170,7 @@ async def test_everything_that_leaves_is_cleaned(world: World, store: Store) -> 
 
 
 @simulated
-async def test_a_notice_put_again_changes_its_message(world: World, store: Store) -> None:
+async def test_a_notice_put_again_edits_its_message(world: World, store: Store) -> None:
     platform = Platform(clock=world)
     rigid = Platform("rigid", clock=world, edit=False)
     async with running(store, platform, rigid) as delivery:
@@ -188,7 +186,7 @@ async def test_a_notice_put_again_changes_its_message(world: World, store: Store
 
 
 @simulated
-async def test_a_notice_that_is_put_again_before_it_was_shown_is_shown_once(
+async def test_a_notice_put_again_before_it_was_shown_is_shown_once(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world)
@@ -202,7 +200,7 @@ async def test_a_notice_that_is_put_again_before_it_was_shown_is_shown_once(
 
 
 @simulated
-async def test_an_item_with_nothing_to_show_is_done_at_once(world: World, store: Store) -> None:
+async def test_an_item_without_content_is_done_at_once(world: World, store: Store) -> None:
     platform = Platform(clock=world)
     async with running(store, platform) as delivery:
         await put(store, delivery, item("a_1", " \n "))
@@ -214,7 +212,7 @@ async def test_an_item_with_nothing_to_show_is_done_at_once(world: World, store:
 
 
 @simulated
-async def test_what_an_earlier_process_left_is_counted_and_delivered(
+async def test_items_of_an_earlier_process_are_counted_and_delivered(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world)
@@ -229,7 +227,7 @@ async def test_what_an_earlier_process_left_is_counted_and_delivered(
 
 
 @simulated
-async def test_nothing_is_delivered_before_the_platform_is_connected_and_somebody_owns_the_tasks(
+async def test_nothing_is_delivered_before_the_platform_connects_and_run_starts(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world)
@@ -238,14 +236,12 @@ async def test_nothing_is_delivered_before_the_platform_is_connected_and_somebod
         await put(store, delivery, item("a_1", "Answer"))
         await asyncio.sleep(10)
         assert platform.ops == []
-        await delivery.flush(10)  # what cannot be delivered is not waited for
+        await delivery.flush(10)  # undeliverable items are not awaited
         assert world.monotonic() == 10
 
 
 @simulated
-async def test_settling_waits_until_what_was_delivered_is_written_down(
-    world: World, store: Store
-) -> None:
+async def test_flush_waits_until_the_results_are_stored(world: World, store: Store) -> None:
     platform = Platform(clock=world)
     async with running(store, platform) as delivery:
         store.slow = 1.0
@@ -256,7 +252,7 @@ async def test_settling_waits_until_what_was_delivered_is_written_down(
 
 
 @simulated
-async def test_settling_ends_when_its_time_is_over(world: World, store: Store) -> None:
+async def test_flush_ends_after_its_timeout(world: World, store: Store) -> None:
     platform = Platform(clock=world)
     platform.fail(memory.unavailable(), times=1000)
     async with running(store, platform) as delivery:
@@ -268,9 +264,7 @@ async def test_settling_ends_when_its_time_is_over(world: World, store: Store) -
 
 @pytest.mark.parametrize("live", [Live.EDIT, Live.STREAM])
 @pytest.mark.parametrize("repeat", [Repeat.ALWAYS, Repeat.MARK])
-def test_an_answer_whose_writer_died_and_that_nobody_ends_is_left_as_it_looks_but_closed(
-    live: Live, repeat: Repeat
-) -> None:
+def test_an_abandoned_answer_keeps_its_text_and_is_closed(live: Live, repeat: Repeat) -> None:
     @simulated
     async def scene(world: World, store: Store) -> None:
         platform = Platform(clock=world, live=live, repeat=repeat, text_limit=200)
@@ -293,9 +287,7 @@ def test_an_answer_whose_writer_died_and_that_nobody_ends_is_left_as_it_looks_bu
 
 
 @simulated
-async def test_an_answer_that_is_taken_up_again_goes_on_in_its_message(
-    world: World, store: Store
-) -> None:
+async def test_a_resumed_answer_continues_in_its_message(world: World, store: Store) -> None:
     platform = Platform(clock=world, live=Live.EDIT)
     for text in ("The begin", "The beginning, and more"):
         async with running(store, platform) as delivery:
@@ -311,7 +303,7 @@ async def test_an_answer_that_is_taken_up_again_goes_on_in_its_message(
 
 
 @simulated
-async def test_the_final_form_of_an_answer_whose_writer_died_is_shown_at_once(
+async def test_the_final_form_of_an_abandoned_answer_is_shown_at_once(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world, live=Live.EDIT)
@@ -327,13 +319,15 @@ async def test_the_final_form_of_an_answer_whose_writer_died_is_shown_at_once(
 
 
 @simulated
-async def test_the_memory_of_idle_chats_is_bounded(world: World, store: Store) -> None:
+async def test_only_a_limited_number_of_idle_chats_is_remembered(
+    world: World, store: Store
+) -> None:
     platform = Platform(clock=world)
     async with running(store, platform) as delivery:
         for number in range(300):
             await put(store, delivery, item(f"a_{number}", "text", chat=str(number)))
         await delivery.flush(10)
-        assert len(delivery._lanes) == 300  # all of them are still within their budgets' memory
+        assert len(delivery._lanes) == 300  # none has a rested budget yet
         await asyncio.sleep(100)
         await put(store, delivery, item("a_x", "text", chat="1"))
         await delivery.flush(10)
@@ -344,7 +338,7 @@ async def test_the_memory_of_idle_chats_is_bounded(world: World, store: Store) -
     assert platform.violations() == []
 
 
-def test_what_cannot_be_shown_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_item_without_an_adapter_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     @simulated
     async def scene(world: World, store: Store) -> None:
         platform = Platform(clock=world)
@@ -360,7 +354,7 @@ def test_what_cannot_be_shown_is_logged(caplog: pytest.LogCaptureFixture) -> Non
 
 
 class Writer:
-    """Writes an answer, and holds what shows it, as a turn does."""
+    """Writes an answer and holds its live item, as a turn does."""
 
     def __init__(self, delivery: Delivery) -> None:
         self.live = delivery.start_live(item("a_1", final=False))
@@ -371,7 +365,7 @@ class Writer:
 
 
 @simulated
-async def test_whoever_wrote_an_answer_is_freed_with_it_and_not_by_the_collector(
+async def test_the_writer_of_a_finished_answer_is_freed_without_the_garbage_collector(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world)

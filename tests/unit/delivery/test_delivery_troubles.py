@@ -1,4 +1,4 @@
-"""What a person sees when platforms and stores fail."""
+"""Delivery when platforms and stores fail."""
 
 import asyncio
 
@@ -37,9 +37,7 @@ from tests.unit.delivery.simulation import (
 
 
 @simulated
-async def test_a_retry_after_is_waited_out_in_full_also_over_a_restart(
-    world: World, store: Store
-) -> None:
+async def test_a_retry_after_is_waited_out_also_after_a_restart(world: World, store: Store) -> None:
     platform = Platform(clock=world)
     platform.fail(memory.rate_limited(300.0), Post)
     async with running(store, platform) as delivery:
@@ -55,7 +53,7 @@ async def test_a_retry_after_is_waited_out_in_full_also_over_a_restart(
 
 
 @simulated
-async def test_no_fraction_of_a_retry_after_is_lost_over_a_restart(
+async def test_a_restart_does_not_shorten_a_fractional_retry_after(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world)
@@ -71,7 +69,7 @@ async def test_no_fraction_of_a_retry_after_is_lost_over_a_restart(
 
 
 @simulated
-async def test_a_retry_after_for_a_live_update_holds_over_a_restart_too(
+async def test_a_retry_after_for_a_live_update_survives_a_restart(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world, live=Live.DRAFT)
@@ -87,7 +85,7 @@ async def test_a_retry_after_for_a_live_update_holds_over_a_restart_too(
 
 
 @simulated
-async def test_while_a_platform_is_down_it_is_tried_less_and_less_but_never_given_up(
+async def test_an_unavailable_platform_is_retried_with_growing_pauses_and_never_given_up(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world)
@@ -102,7 +100,7 @@ async def test_while_a_platform_is_down_it_is_tried_less_and_less_but_never_give
 
 
 @simulated
-async def test_what_waits_goes_out_as_soon_as_the_platform_is_connected_again(
+async def test_queued_items_are_sent_as_soon_as_the_platform_reconnects(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world)
@@ -122,9 +120,7 @@ async def test_what_waits_goes_out_as_soon_as_the_platform_is_connected_again(
 
 
 @simulated
-async def test_what_the_platform_refuses_is_dead_and_the_rest_goes_on(
-    world: World, store: Store
-) -> None:
+async def test_a_rejected_item_is_dead_and_the_next_one_is_sent(world: World, store: Store) -> None:
     platform = Platform(clock=world)
     platform.fail(memory.rejected(), Post)
     async with running(store, platform) as delivery:
@@ -141,7 +137,7 @@ async def test_what_the_platform_refuses_is_dead_and_the_rest_goes_on(
 
 
 @simulated
-async def test_in_a_chat_that_is_gone_nothing_more_is_tried_until_something_new_is_said(
+async def test_after_a_chat_is_gone_nothing_is_sent_until_a_new_item_arrives(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world)
@@ -162,7 +158,7 @@ async def test_in_a_chat_that_is_gone_nothing_more_is_tried_until_something_new_
 
 
 @simulated
-async def test_an_op_that_ends_after_its_chat_was_gone_changes_nothing(
+async def test_an_op_that_ends_after_its_chat_is_gone_changes_nothing(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world)
@@ -191,7 +187,7 @@ class _Locked(Platform):
 
 
 @simulated
-async def test_without_credentials_an_answer_waits_and_the_gateway_is_told(
+async def test_with_refused_credentials_an_answer_waits_and_the_gateway_is_informed(
     world: World, store: Store
 ) -> None:
     platform = _Locked(clock=world)
@@ -207,9 +203,7 @@ async def test_without_credentials_an_answer_waits_and_the_gateway_is_told(
 
 
 @simulated
-async def test_a_platform_that_never_answers_is_given_up_after_the_deadline_and_tried_again(
-    world: World, store: Store
-) -> None:
+async def test_an_op_is_retried_after_its_deadline(world: World, store: Store) -> None:
     platform = Platform(clock=world)
     platform.fail(memory.hanging(carried_out=True), Post)
     async with running(store, platform, deadline_seconds=7.0) as delivery:
@@ -222,7 +216,7 @@ async def test_a_platform_that_never_answers_is_given_up_after_the_deadline_and_
 
 
 @simulated
-async def test_a_file_may_take_longer_than_a_message(world: World, store: Store) -> None:
+async def test_a_file_has_a_longer_deadline_than_a_message(world: World, store: Store) -> None:
     platform = Platform(clock=world)
     gate = asyncio.Event()
     platform.fail(memory.delayed(gate), Upload)
@@ -241,7 +235,7 @@ async def test_a_file_may_take_longer_than_a_message(world: World, store: Store)
 
 
 @simulated
-async def test_typing_and_drafts_that_hang_do_not_hold_up_the_answer_for_long(
+async def test_hanging_typing_and_drafts_delay_an_answer_only_briefly(
     world: World, store: Store
 ) -> None:
     for live, kind, longest in ((Live.NONE, Typing, 2.1), (Live.DRAFT, Draft, 10.1)):
@@ -261,7 +255,7 @@ async def test_typing_and_drafts_that_hang_do_not_hold_up_the_answer_for_long(
 
 
 @simulated
-async def test_where_a_repeat_cannot_be_told_a_cut_answer_question_or_file_is_marked_but_no_notice_is_repeated(
+async def test_without_idempotent_sends_answers_questions_and_files_are_repeated_with_a_mark_and_notices_are_not(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world, repeat=Repeat.MARK)
@@ -272,7 +266,7 @@ async def test_where_a_repeat_cannot_be_told_a_cut_answer_question_or_file_is_ma
             await put(store, delivery, item(f"x_{number}", kind, kind=kind))
             await delivery.flush(100)
         assert (await row_of(store, "x_3")).state == "dead"
-        assert "not known" in (await row_of(store, "x_3")).error
+        assert "did not confirm" in (await row_of(store, "x_3")).error
         assert (await row_of(store, "x_0")).state == "sent"
     assert platform.screen(CHAT) == [
         "answer",
@@ -286,7 +280,7 @@ async def test_where_a_repeat_cannot_be_told_a_cut_answer_question_or_file_is_ma
 
 
 @simulated
-async def test_before_a_marked_copy_is_sent_the_platform_must_have_answered_something_harmless(
+async def test_a_marked_copy_is_sent_only_after_the_platform_answered_a_harmless_op(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world, repeat=Repeat.MARK)
@@ -300,9 +294,7 @@ async def test_before_a_marked_copy_is_sent_the_platform_must_have_answered_some
 
 
 @simulated
-async def test_an_op_stays_in_doubt_while_its_repeat_does_not_get_through(
-    world: World, store: Store
-) -> None:
+async def test_an_op_stays_in_doubt_until_its_repeat_succeeds(world: World, store: Store) -> None:
     platform = Platform(clock=world, repeat=Repeat.LOOKUP)
     platform.fail(memory.connection_lost_after(), Post)
     platform.fail(memory.unavailable(), Post, times=100)
@@ -315,7 +307,7 @@ async def test_an_op_stays_in_doubt_while_its_repeat_does_not_get_through(
 
 
 @simulated
-async def test_marked_copies_are_not_sent_for_ever(world: World, store: Store) -> None:
+async def test_marked_copies_are_limited(world: World, store: Store) -> None:
     platform = Platform(clock=world, repeat=Repeat.MARK)
     platform.fail(memory.connection_lost_before(), Post, times=100)
     async with running(store, platform) as delivery:
@@ -325,9 +317,7 @@ async def test_marked_copies_are_not_sent_for_ever(world: World, store: Store) -
 
 
 @simulated
-async def test_a_copy_that_is_marked_stays_marked_when_it_changes(
-    world: World, store: Store
-) -> None:
+async def test_a_marked_copy_keeps_its_mark_when_edited(world: World, store: Store) -> None:
     platform = Platform(clock=world, repeat=Repeat.MARK)
     platform.fail(memory.connection_lost_before(), Post)
     async with running(store, platform) as delivery:
@@ -347,7 +337,7 @@ async def _begun_and_erased(delivery: Delivery, platform: Platform) -> LiveItem:
 
 
 @simulated
-async def test_an_answer_whose_message_cannot_be_edited_any_more_is_posted_anew(
+async def test_an_answer_whose_message_cannot_be_edited_is_posted_again(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world, live=Live.EDIT)
@@ -360,9 +350,7 @@ async def test_an_answer_whose_message_cannot_be_edited_any_more_is_posted_anew(
 
 
 @simulated
-async def test_a_message_that_somebody_deleted_need_not_be_taken_away(
-    world: World, store: Store
-) -> None:
+async def test_an_already_deleted_message_need_not_be_deleted(world: World, store: Store) -> None:
     platform = Platform(clock=world, live=Live.EDIT)
     async with running(store, platform) as delivery:
         answer = await _begun_and_erased(delivery, platform)
@@ -373,7 +361,7 @@ async def test_a_message_that_somebody_deleted_need_not_be_taken_away(
 
 
 class _Broken(Platform):
-    """An adapter with a mistake in it."""
+    """An adapter with a bug."""
 
     async def deliver(self, op: Op) -> Receipt:
         if op.address.chat == "broken":
@@ -383,9 +371,7 @@ class _Broken(Platform):
 
 
 @simulated
-async def test_a_mistake_in_an_adapter_harms_one_item_and_nothing_else(
-    world: World, store: Store
-) -> None:
+async def test_an_adapter_error_affects_one_item_only(world: World, store: Store) -> None:
     platform = _Broken(clock=world)
     async with running(store, platform) as delivery:
         await put(store, delivery, item("a_1", "Answer", chat="broken"), item("a_2", "Other"))
@@ -397,7 +383,7 @@ async def test_a_mistake_in_an_adapter_harms_one_item_and_nothing_else(
 
 
 @simulated
-async def test_nothing_is_tried_before_it_is_on_record_and_a_locked_database_is_waited_for(
+async def test_an_attempt_is_stored_before_it_is_made_and_a_locked_database_is_retried(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world, repeat=Repeat.MARK)
@@ -413,7 +399,7 @@ async def test_nothing_is_tried_before_it_is_on_record_and_a_locked_database_is_
 
 
 @simulated
-async def test_an_item_that_is_not_in_the_store_any_more_harms_no_other(
+async def test_an_item_missing_from_the_store_does_not_affect_others(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world)
@@ -426,7 +412,7 @@ async def test_an_item_that_is_not_in_the_store_any_more_harms_no_other(
 
 
 @simulated
-async def test_a_retry_after_that_cannot_be_kept_is_honoured_all_the_same(
+async def test_a_retry_after_that_cannot_be_stored_is_still_honoured(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world)

@@ -1,4 +1,4 @@
-"""What a person sees while an answer is written."""
+"""Live updates of an answer being written."""
 
 import asyncio
 from typing import Any
@@ -36,7 +36,7 @@ from tests.unit.delivery.simulation import (
 
 
 @simulated
-async def test_an_edited_answer_grows_at_the_interval_and_ends_as_it_should(
+async def test_an_edited_answer_grows_at_the_interval_and_ends_complete(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world, live=Live.EDIT, live_interval=1.0)
@@ -56,7 +56,9 @@ async def test_an_edited_answer_grows_at_the_interval_and_ends_as_it_should(
 
 
 @simulated
-async def test_the_last_edit_waits_until_the_message_has_rested(world: World, store: Store) -> None:
+async def test_the_last_edit_waits_for_the_minimum_time_after_a_live_update(
+    world: World, store: Store
+) -> None:
     platform = Platform(clock=world, live=Live.EDIT, live_interval=1.0, rest=1.0)
     async with running(store, platform) as delivery:
         answer = delivery.start_live(item("a_1", ""))
@@ -87,7 +89,7 @@ async def test_a_stream_only_grows_and_is_closed(world: World, store: Store) -> 
 
 
 @simulated
-async def test_a_draft_is_shown_with_its_status_kept_alive_and_replaced_by_the_answer(
+async def test_a_draft_is_shown_with_its_status_refreshed_and_replaced_by_the_answer(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world, live=Live.DRAFT)
@@ -110,7 +112,7 @@ async def test_a_draft_is_shown_with_its_status_kept_alive_and_replaced_by_the_a
 
 
 @simulated
-async def test_a_draft_that_did_not_get_through_is_shown_later(world: World, store: Store) -> None:
+async def test_a_failed_draft_is_shown_later(world: World, store: Store) -> None:
     platform = Platform(clock=world, live=Live.DRAFT)
     platform.fail(memory.unavailable(), Draft)
     platform.fail(memory.connection_lost_before(), Draft)
@@ -121,7 +123,7 @@ async def test_a_draft_that_did_not_get_through_is_shown_later(world: World, sto
 
 
 @pytest.mark.parametrize("live", Live)
-def test_what_is_dropped_vanishes(live: Live) -> None:
+def test_a_dropped_answer_is_deleted(live: Live) -> None:
     @simulated
     async def scene(world: World, store: Store) -> None:
         platform = Platform(clock=world, live=live)
@@ -141,7 +143,7 @@ def test_what_is_dropped_vanishes(live: Live) -> None:
 
 
 @simulated
-async def test_what_is_dropped_where_nothing_can_be_deleted_says_nothing_any_more(
+async def test_a_dropped_answer_is_emptied_where_nothing_can_be_deleted(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world, live=Live.STREAM, delete=False)
@@ -156,7 +158,7 @@ async def test_what_is_dropped_where_nothing_can_be_deleted_says_nothing_any_mor
 
 
 @simulated
-async def test_typing_is_shown_until_there_is_something_to_read(world: World, store: Store) -> None:
+async def test_typing_is_shown_until_there_is_text(world: World, store: Store) -> None:
     platform = Platform(clock=world, live=Live.EDIT, typing_interval=5.0)
     async with running(store, platform) as delivery:
         answer = delivery.start_live(item("a_1", final=False))
@@ -178,14 +180,12 @@ def _statuses(platform: Platform) -> list[str]:
 
 
 def _apart(clock: World, **more: Any) -> Platform:
-    """A platform with a line for the status apart from its messages."""
+    """A platform with a status line outside the messages."""
     return Platform(clock=clock, live=Live.STREAM, typing_interval=None, status=True, **more)
 
 
 @simulated
-async def test_a_status_apart_from_the_messages_is_told_when_its_words_change(
-    world: World, store: Store
-) -> None:
+async def test_a_separate_status_is_updated_when_it_changes(world: World, store: Store) -> None:
     platform = _apart(world)
     async with running(store, platform) as delivery:
         answer = delivery.start_live(item("a_1", final=False))
@@ -202,7 +202,7 @@ async def test_a_status_apart_from_the_messages_is_told_when_its_words_change(
 
 
 @simulated
-async def test_a_status_is_taken_away_once_before_the_answer_is_whole(
+async def test_a_separate_status_is_cleared_once_before_the_final_answer(
     world: World, store: Store
 ) -> None:
     platform = _apart(world)
@@ -224,7 +224,7 @@ async def test_a_status_is_taken_away_once_before_the_answer_is_whole(
 
 
 @simulated
-async def test_a_status_that_cannot_be_taken_away_holds_up_no_answer(
+async def test_a_status_that_cannot_be_cleared_does_not_delay_the_answer(
     world: World, store: Store
 ) -> None:
     for fault in (memory.rejected(), memory.hanging(), memory.connection_lost_before()):
@@ -244,7 +244,7 @@ async def test_a_status_that_cannot_be_taken_away_holds_up_no_answer(
 
 
 @simulated
-async def test_a_status_leaves_out_secrets_and_platforms_that_show_none(
+async def test_a_status_is_redacted_and_shown_only_where_supported(
     world: World, store: Store
 ) -> None:
     seen, blind = _apart(world), Platform("blind", clock=world, live=Live.STREAM)
@@ -259,7 +259,7 @@ async def test_a_status_leaves_out_secrets_and_platforms_that_show_none(
     assert _statuses(blind) == [""]
 
 
-# --- tasks, and the end of typing -------------------------------------------------------------
+# --- tasks and the end of typing --------------------------------------------------------------
 
 
 READING = Task("c1", "📖 key", TaskState.RUNNING)
@@ -280,7 +280,7 @@ def _tasks(platform: Platform) -> list[tuple[Task, ...]]:
 
 
 @simulated
-async def test_tasks_are_shown_before_the_first_word_and_change_without_one(
+async def test_tasks_are_shown_before_the_first_text_and_updated_without_text(
     world: World, store: Store
 ) -> None:
     platform = _with_cards(world)
@@ -301,7 +301,7 @@ async def test_tasks_are_shown_before_the_first_word_and_change_without_one(
 
 
 @simulated
-async def test_a_task_stays_in_the_message_that_was_being_written_when_it_began(
+async def test_a_task_stays_in_the_message_that_was_last_when_it_started(
     world: World, store: Store
 ) -> None:
     platform = _with_cards(world, text_limit=200)
@@ -320,7 +320,7 @@ async def test_a_task_stays_in_the_message_that_was_being_written_when_it_began(
 
 
 @simulated
-async def test_a_task_too_quick_to_be_shown_while_it_ran_is_shown_in_the_end(
+async def test_a_task_too_fast_for_live_updates_is_shown_at_the_end(
     world: World, store: Store
 ) -> None:
     platform = _with_cards(world)
@@ -338,7 +338,7 @@ async def test_a_task_too_quick_to_be_shown_while_it_ran_is_shown_in_the_end(
 
 
 @simulated
-async def test_what_is_shown_without_a_word_is_known_after_a_crash_and_taken_away(
+async def test_a_message_without_text_is_known_after_a_crash_and_deleted(
     world: World, store: Store
 ) -> None:
     platform = _with_cards(world, repeat=Repeat.LOOKUP)
@@ -354,9 +354,7 @@ async def test_what_is_shown_without_a_word_is_known_after_a_crash_and_taken_awa
 
 
 @simulated
-async def test_where_tasks_have_no_form_of_their_own_nothing_is_said_of_them(
-    world: World, store: Store
-) -> None:
+async def test_without_task_support_tasks_are_not_shown(world: World, store: Store) -> None:
     platform = Platform(clock=world, live=Live.EDIT)
     async with running(store, platform) as delivery:
         answer = delivery.start_live(item("a_1", final=False))
@@ -369,7 +367,7 @@ async def test_where_tasks_have_no_form_of_their_own_nothing_is_said_of_them(
 
 
 @simulated
-async def test_that_nothing_is_written_any_more_is_said_once_where_it_must_be(
+async def test_typing_is_ended_once_where_the_platform_requires_it(
     world: World, store: Store
 ) -> None:
     platform = _with_cards(world, typing_interval=60.0)
@@ -393,9 +391,7 @@ async def test_that_nothing_is_written_any_more_is_said_once_where_it_must_be(
 
 
 @simulated
-async def test_an_end_of_typing_that_cannot_be_said_holds_up_nothing(
-    world: World, store: Store
-) -> None:
+async def test_a_failure_to_end_typing_delays_nothing(world: World, store: Store) -> None:
     for fault in (memory.rejected(), memory.hanging(), memory.connection_lost_before()):
         platform = _with_cards(world)
         async with running(store, platform) as delivery:
@@ -411,9 +407,7 @@ async def test_an_end_of_typing_that_cannot_be_said_holds_up_nothing(
 
 
 @simulated
-async def test_a_live_update_that_the_platform_refuses_is_the_last_one(
-    world: World, store: Store
-) -> None:
+async def test_a_refused_live_update_is_the_last_one(world: World, store: Store) -> None:
     for live in (Live.EDIT, Live.DRAFT):
         platform = Platform(live.value, clock=world, live=live)
         platform.fail(memory.rejected(), Edit if live is Live.EDIT else Draft)

@@ -1,4 +1,4 @@
-"""A text that grows with every token is put together only when there is room to show it."""
+"""A text that grows with every token is assembled only when it can be shown."""
 
 import asyncio
 
@@ -39,7 +39,7 @@ async def test_a_growing_text_is_read_only_when_it_can_be_shown(world: World, st
 
 
 @simulated
-async def test_what_is_shown_is_the_newest_text_not_that_of_the_last_call(
+async def test_the_newest_text_is_shown_instead_of_the_one_of_the_last_call(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world, live=Live.EDIT, live_interval=1.0)

@@ -1,4 +1,4 @@
-"""Which of a chat's items is shown when."""
+"""Order and timing of a chat's items."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ from tests.unit.delivery.simulation import (
 
 
 @simulated
-async def test_an_urgent_notice_waits_neither_for_others_nor_for_an_op_that_hangs(
+async def test_an_urgent_notice_waits_for_neither_other_items_nor_a_hanging_op(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world)
@@ -39,7 +39,7 @@ async def test_an_urgent_notice_waits_neither_for_others_nor_for_an_op_that_hang
 
 
 @simulated
-async def test_an_urgent_notice_has_room_although_the_budget_is_used_up(
+async def test_an_urgent_notice_is_sent_although_the_budget_is_used_up(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world, live=Live.EDIT, live_interval=0.01, burst=5, per_second=0.2)
@@ -88,9 +88,7 @@ async def test_after_a_429_a_chat_is_updated_less_often(world: World, store: Sto
 
 
 @simulated
-async def test_a_final_answer_that_must_wait_holds_back_what_came_after_it(
-    world: World, store: Store
-) -> None:
+async def test_a_waiting_final_answer_holds_back_later_items(world: World, store: Store) -> None:
     platform = Platform(clock=world, live=Live.EDIT)
     platform.fail(memory.unavailable(), Post, times=3)
     async with running(store, platform) as delivery:
@@ -104,7 +102,7 @@ async def test_a_final_answer_that_must_wait_holds_back_what_came_after_it(
 
 
 @simulated
-async def test_twenty_chats_stream_at_once_within_their_budgets_and_all_answers_arrive(
+async def test_twenty_streaming_chats_stay_within_their_budgets_and_get_all_answers(
     world: World, store: Store
 ) -> None:
     platforms = [

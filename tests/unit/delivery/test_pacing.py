@@ -11,7 +11,7 @@ waits = st.lists(
 
 
 def _assert_within(moments: list[float], burst: int, per_second: float) -> None:
-    """No stretch of time holds more ops than the documented budget allows."""
+    """Assert that no period contains more ops than the documented budget allows."""
     for first, start in enumerate(moments):
         for last in range(first, len(moments)):
             assert last - first + 1 <= burst + (moments[last] - start) * per_second + 1e-6
@@ -19,7 +19,7 @@ def _assert_within(moments: list[float], burst: int, per_second: float) -> None:
 
 @given(budgets, waits)
 @settings(max_examples=200, deadline=None)
-def test_the_budget_is_never_exceeded_whatever_is_asked_for(
+def test_the_budget_is_never_exceeded(
     budget: tuple[int, float], asked: list[tuple[OpPriority, float]]
 ) -> None:
     burst, per_second = budget
@@ -36,7 +36,7 @@ def test_the_budget_is_never_exceeded_whatever_is_asked_for(
 
 @given(budgets, st.floats(0.0, 30.0))
 @settings(max_examples=200, deadline=None)
-def test_a_final_op_gets_through_soon_while_live_updates_take_all_they_can(
+def test_a_final_op_is_sent_soon_despite_constant_live_updates(
     budget: tuple[int, float], arrives: float
 ) -> None:
     burst, per_second = budget
@@ -52,7 +52,7 @@ def test_a_final_op_gets_through_soon_while_live_updates_take_all_they_can(
     assert at - arrives <= 1.0 / per_second + 1e-6
 
 
-def test_live_updates_leave_room_for_a_final_and_a_final_leaves_room_for_an_urgent_op() -> None:
+def test_live_updates_reserve_budget_for_final_ops_and_those_for_urgent_ops() -> None:
     pace = Pace(5, 0.001, 0.0)
     counts = {}
     for weight in (OpPriority.COSMETIC, OpPriority.FINAL, OpPriority.URGENT):
@@ -63,7 +63,7 @@ def test_live_updates_leave_room_for_a_final_and_a_final_leaves_room_for_an_urge
     assert counts == {OpPriority.COSMETIC: 3, OpPriority.FINAL: 1, OpPriority.URGENT: 1}
 
 
-def test_a_retry_after_is_waited_out_in_full_by_everything() -> None:
+def test_a_retry_after_delays_every_priority() -> None:
     pace = Pace(20, 1.0, 0.0)
     pace.on_rate_limited(10.0, 137.0)
     for weight in OpPriority:
@@ -80,7 +80,7 @@ def test_a_shorter_retry_after_does_not_shorten_a_longer_one() -> None:
 
 @given(st.integers(1, 30), st.integers(1, 40), waits)
 @settings(max_examples=200, deadline=None)
-def test_a_minute_never_holds_more_ops_than_it_may(
+def test_the_per_minute_limit_is_never_exceeded(
     burst: int, per_minute: int, asked: list[tuple[OpPriority, float]]
 ) -> None:
     pace = Pace(burst, 1.0, 0.0, per_minute=per_minute)
@@ -95,7 +95,7 @@ def test_a_minute_never_holds_more_ops_than_it_may(
         assert sum(start <= at < start + 60.0 for at in moments[number:]) <= per_minute
 
 
-def test_live_updates_leave_room_in_a_minute_and_use_the_rest_of_it() -> None:
+def test_live_updates_reserve_a_part_of_the_minute_and_use_the_rest() -> None:
     pace = Pace(5, 20 / 60, 0.0, per_minute=20)
     now, moments = 0.0, []
     while now < 180.0:
@@ -123,7 +123,7 @@ def _chats(number: int, account: AccountBudget) -> list[Pace]:
     ),
 )
 @settings(max_examples=200, deadline=None)
-def test_once_a_platform_minds_all_chats_together_keep_within_the_accounts_budget(
+def test_after_a_429_all_chats_together_stay_within_the_account_budget(
     burst: int, per_second: float, asked: list[tuple[int, OpPriority, float]]
 ) -> None:
     account = AccountBudget(burst, per_second, 0.0)
@@ -137,10 +137,10 @@ def test_once_a_platform_minds_all_chats_together_keep_within_the_accounts_budge
     _assert_within(sorted(moments), burst, per_second)
 
 
-def test_chats_take_turns_at_live_updates_and_use_the_accounts_budget() -> None:
+def test_chats_take_turns_with_live_updates_and_use_the_account_budget() -> None:
     chats = _chats(100, AccountBudget(4, 25.0, 0.0))
     times = [0] * 100
-    for tick in range(2_000):  # 20 seconds; every chat asks all the time
+    for tick in range(2_000):  # 20 seconds; every chat asks constantly
         now = tick / 100
         for number, chat in enumerate(chats):
             if chat.ready_at(OpPriority.COSMETIC, now) <= now:
@@ -150,8 +150,8 @@ def test_chats_take_turns_at_live_updates_and_use_the_accounts_budget() -> None:
     assert max(times) - min(times) <= 1
 
 
-def test_those_who_asked_and_left_keep_nobody_waiting() -> None:
-    """Answers that end give back no moment: after a rush the line would be a minute long."""
+def test_chats_that_asked_and_left_delay_no_others() -> None:
+    """Ended answers do not return their turns, so the queue could be a minute long."""
     *rush, late = _chats(2_001, AccountBudget(4, 25.0, 0.0))
     for chat in rush:
         if chat.ready_at(OpPriority.COSMETIC, 0.0) <= 0.0:
@@ -162,11 +162,11 @@ def test_those_who_asked_and_left_keep_nobody_waiting() -> None:
 
 
 @pytest.mark.parametrize("count", [200, 1_000])
-def test_many_more_than_there_is_room_for_still_use_the_accounts_budget(count: int) -> None:
+def test_far_too_many_chats_still_use_the_whole_account_budget(count: int) -> None:
     chats = _chats(count, AccountBudget(4, 25.0, 0.0))
     asks = dict.fromkeys(range(count), 0.0)
     taken = 0
-    for tick in range(3_000):  # 30 seconds; every chat asks when it was told to
+    for tick in range(3_000):  # 30 seconds; every chat asks at its assigned turn
         now = tick / 100
         for number in [number for number, at in asks.items() if at <= now]:
             asks[number] = chats[number].ready_at(OpPriority.COSMETIC, now)
@@ -176,7 +176,7 @@ def test_many_more_than_there_is_room_for_still_use_the_accounts_budget(count: i
     assert taken >= 0.95 * 25 * 30
 
 
-def test_who_comes_later_does_not_go_before_those_who_wait() -> None:
+def test_a_later_chat_does_not_overtake_waiting_ones() -> None:
     account = AccountBudget(4, 10.0, 0.0)
     first, second, waits, late = _chats(4, account)
     for chat in (first, second):
@@ -194,7 +194,7 @@ def test_who_comes_later_does_not_go_before_those_who_wait() -> None:
     st.lists(st.tuples(st.integers(0, 5), st.floats(0.0, 0.5)), max_size=120),
 )
 @settings(max_examples=200, deadline=None)
-def test_live_updates_always_keep_within_the_accounts_budget(
+def test_live_updates_always_stay_within_the_account_budget(
     burst: int, per_second: float, asked: list[tuple[int, float]]
 ) -> None:
     chats = _chats(6, AccountBudget(burst, per_second, 0.0))
@@ -207,12 +207,12 @@ def test_live_updates_always_keep_within_the_accounts_budget(
     _assert_within(moments, burst, per_second)
 
 
-def test_many_final_ops_wait_for_nothing_while_nothing_else_is_shown() -> None:
+def test_many_final_ops_wait_for_nothing_without_live_updates() -> None:
     finals = _chats(500, AccountBudget(4, 25.0, 0.0))
     assert {final.take(10.0) for final in finals} == {10.0}
 
 
-def test_final_ops_after_live_updates_are_spread_over_a_moment_and_no_more() -> None:
+def test_final_ops_after_live_updates_are_delayed_only_briefly() -> None:
     chats = _chats(500, AccountBudget(4, 25.0, 0.0))
     live = 0
     for tick in range(300):
@@ -226,7 +226,7 @@ def test_final_ops_after_live_updates_are_spread_over_a_moment_and_no_more() -> 
     assert {chat.take(5.0) for chat in chats[:100]} == {5.0}
 
 
-def test_after_a_429_final_ops_stand_in_line_for_a_while() -> None:
+def test_after_a_429_final_ops_queue_for_a_while() -> None:
     account = AccountBudget(4, 10.0, 0.0)
     (first, *others) = _chats(7, account)
     first.on_rate_limited(0.0, 1.0)
@@ -235,11 +235,11 @@ def test_after_a_429_final_ops_stand_in_line_for_a_while() -> None:
     assert {chat.take(700.0) for chat in others} == {700.0}
 
 
-def test_what_must_be_shown_goes_before_live_updates_and_those_before_trifles() -> None:
+def test_final_ops_precede_live_updates_and_those_precede_trivial_ops() -> None:
     final, live, typing = _chats(3, AccountBudget(4, 10.0, 0.0))
     for _ in range(6):
         final.take(0.0)
-    assert live.ready_at(OpPriority.COSMETIC, 0.1) > 0.1  # a lot has just been said
+    assert live.ready_at(OpPriority.COSMETIC, 0.1) > 0.1  # many ops were just sent
     assert typing.ready_at(OpPriority.TRIVIAL, 0.5) > 0.5
     assert final.ready_at(OpPriority.FINAL, 0.5) == 0.5
     assert live.ready_at(OpPriority.COSMETIC, 0.7) == 0.7
@@ -249,13 +249,13 @@ def test_what_must_be_shown_goes_before_live_updates_and_those_before_trifles() 
 
 
 def _sustained(pace: Pace, start: float) -> float:
-    """Seconds from one op to the next once the burst is spent."""
+    """Return the seconds between ops after the burst."""
     while pace.ready_at(OpPriority.URGENT, start) <= start:
         pace.take(start)
     return pace.ready_at(OpPriority.URGENT, start) - start
 
 
-def test_a_429_halves_the_pace_and_it_comes_back_slowly() -> None:
+def test_a_429_halves_the_pace_which_recovers_slowly() -> None:
     pace = Pace(4, 1.0, 0.0)
     assert _sustained(pace, 0.0) == 1.0
     pace.on_rate_limited(0.0, 1.0)
@@ -265,7 +265,7 @@ def test_a_429_halves_the_pace_and_it_comes_back_slowly() -> None:
     assert _sustained(pace, 1000.0) == 1.0
 
 
-def test_many_429s_never_stop_a_chat_for_good() -> None:
+def test_many_429s_never_block_a_chat_permanently() -> None:
     pace = Pace(4, 1.0, 0.0)
     for now in range(50):
         pace.on_rate_limited(float(now), 1.0)
@@ -273,7 +273,7 @@ def test_many_429s_never_stop_a_chat_for_good() -> None:
     assert at - 51.0 <= 16.0
 
 
-def test_a_budget_is_rested_when_it_remembers_nothing() -> None:
+def test_a_rested_budget_equals_a_new_one() -> None:
     pace = Pace(3, 1.0, 0.0)
     assert pace.is_rested(0.0)
     pace.take(0.0)
@@ -286,7 +286,7 @@ def test_a_budget_is_rested_when_it_remembers_nothing() -> None:
     assert pace.is_rested(700.0)
 
 
-def test_a_clock_that_stands_still_or_goes_back_gives_nothing_away() -> None:
+def test_a_stopped_or_reversed_clock_adds_no_budget() -> None:
     pace = Pace(1, 1.0, 10.0)
     pace.take(10.0)
     assert pace.ready_at(OpPriority.URGENT, 5.0) >= 6.0

@@ -1,4 +1,4 @@
-"""One item, what is shown of it, and the op that follows."""
+"""The next op for an item and its shown state."""
 
 import msgspec
 import pytest
@@ -97,14 +97,14 @@ LOOKING = msgspec.structs.replace(CAN, repeat=Repeat.LOOKUP)
 UNKNOWN = _part(0, "one", ShownState.UNKNOWN)
 
 
-def test_messages_are_posted_one_by_one_then_the_item_is_sent() -> None:
+def test_messages_are_posted_one_by_one_before_the_item_is_sent() -> None:
     assert _op(_next("one", "two")) == Post("a.0", HERE, "one", reply_to="5")
     shown = (_part(0, "one"),)
     assert _op(_next("one", "two", shown=shown)) == Post("a.1", HERE, "two")
     assert _next("one", "two", shown=(*shown, _part(1, "two"))) == ItemResult(ItemState.SENT)
 
 
-def test_every_message_of_a_question_says_that_it_is_not_the_models() -> None:
+def test_every_message_of_a_question_is_marked_as_a_notice() -> None:
     post = _op(_next("a long", "question", kind="ask"))
     assert isinstance(post, Post)
     assert post.notice
@@ -118,15 +118,13 @@ def test_every_message_of_a_question_says_that_it_is_not_the_models() -> None:
     assert gone.notice
 
 
-def test_a_notice_says_that_it_is_one_in_posts_and_edits() -> None:
+def test_notices_are_marked_in_posts_and_edits() -> None:
     assert _op(_next("one", kind="notice", can=RIGID)) == Post("a.0", HERE, "one", notice=True)
     edit = Edit("a.0.e", HERE, message="0", text="new", notice=True)
     assert _op(_next("new", kind="notice", shown=(_part(0, "one"),))) == edit
 
 
-def test_a_live_message_is_edited_and_the_edit_that_ends_it_comes_even_when_the_text_is_the_same() -> (
-    None
-):
+def test_the_final_edit_is_made_even_if_the_text_is_unchanged() -> None:
     live = _part(0, "one", streaming=True)
     assert _next("one", shown=(live,), phase=ItemPhase.LIVE) is None
     edit = _next("one two", shown=(live,), phase=ItemPhase.LIVE)
@@ -134,7 +132,7 @@ def test_a_live_message_is_edited_and_the_edit_that_ends_it_comes_even_when_the_
     assert _op(_next("one", shown=(live,))) == Edit("a.0.e", HERE, message="0", text="one")
 
 
-def test_a_live_message_that_is_full_ends_before_the_next_one_begins() -> None:
+def test_a_full_live_message_is_finished_before_the_next_one_starts() -> None:
     live = _part(0, "one", streaming=True)
     step = _next("one", "two", shown=(live,), phase=ItemPhase.LIVE)
     assert _op(step) == Edit("a.0.e", HERE, message="0", text="one")
@@ -142,7 +140,7 @@ def test_a_live_message_that_is_full_ends_before_the_next_one_begins() -> None:
     assert _op(step) == Post("a.1", HERE, "two", streaming=True)
 
 
-def test_a_stream_is_changed_only_by_growing_until_its_last_edit() -> None:
+def test_a_stream_is_only_appended_to_until_its_last_edit() -> None:
     live = _part(0, "one", streaming=True)
     grown = _next(
         "one two", shown=(live,), phase=ItemPhase.LIVE, can=STREAMING, before={"a.0": "one"}
@@ -156,7 +154,7 @@ def test_a_stream_is_changed_only_by_growing_until_its_last_edit() -> None:
     )
 
 
-def test_what_should_not_be_there_is_deleted_the_last_first() -> None:
+def test_surplus_messages_are_deleted_last_first() -> None:
     shown = (_part(0, "one"), _part(1, "two"), _part(2, "three"))
     assert _op(_next("one", shown=shown)) == Delete("a.2.d", HERE, "2")
     assert _op(_next("one", shown=shown[:2])) == Delete("a.1.d", HERE, "1")
@@ -164,7 +162,7 @@ def test_what_should_not_be_there_is_deleted_the_last_first() -> None:
     assert isinstance(_next(phase=ItemPhase.WITHDRAWN), ItemResult)
 
 
-def test_what_can_be_neither_deleted_nor_edited_stays() -> None:
+def test_a_message_that_can_be_neither_deleted_nor_edited_stays() -> None:
     assert _next("one", shown=(_part(0, "one"), _part(1, "two")), can=RIGID) == ItemResult(
         ItemState.SENT
     )
@@ -172,7 +170,7 @@ def test_what_can_be_neither_deleted_nor_edited_stays() -> None:
 
 @pytest.mark.parametrize("repeat", [Repeat.ALWAYS, Repeat.NONCE, Repeat.LOOKUP])
 @pytest.mark.parametrize("phase", [ItemPhase.FINAL, ItemPhase.LIVE])
-def test_an_op_in_doubt_is_repeated_where_that_can_be_told(
+def test_an_op_in_doubt_is_repeated_where_repeats_are_recognized(
     repeat: Repeat, phase: ItemPhase
 ) -> None:
     can = msgspec.structs.replace(CAN, repeat=repeat)
@@ -181,18 +179,18 @@ def test_an_op_in_doubt_is_repeated_where_that_can_be_told(
     assert (op.op, op.again, op.since, op.text) == ("a.0", True, 9, "one")
 
 
-def test_where_it_cannot_be_told_only_what_must_be_said_is_repeated_with_a_mark() -> None:
+def test_elsewhere_only_important_items_are_repeated_with_a_mark() -> None:
     op = _op(_next("one", shown=(UNKNOWN,), can=MARKING))
     assert isinstance(op, Post)
     assert op.text == f"{DUPLICATE_MARK}\n\none"
     assert _next("one", shown=(UNKNOWN,), can=MARKING, phase=ItemPhase.LIVE) is None
     dead = _next("one", shown=(UNKNOWN,), can=MARKING, kind="notice")
-    assert dead == ItemResult(ItemState.DEAD, "it is not known whether this arrived")
+    assert dead == ItemResult(ItemState.DEAD, "the platform did not confirm whether it arrived")
     tired = msgspec.structs.replace(UNKNOWN, repeats=plan.MAX_REPEATS)
     assert isinstance(_next("one", shown=(tired,), can=MARKING), ItemResult)
 
 
-def test_a_message_that_cannot_be_changed_any_more_is_shown_anew() -> None:
+def test_a_message_that_cannot_be_changed_is_sent_again() -> None:
     lost = _part(0, "one", ShownState.LOST)
     assert _op(_next("new", shown=(lost,))) == Post("a.0n", HERE, "new", reply_to="5")
     assert _next("new", shown=(lost,), phase=ItemPhase.LIVE) is None
@@ -202,7 +200,7 @@ def test_a_message_that_cannot_be_changed_any_more_is_shown_anew() -> None:
     assert _next("new", shown=(unsure,), can=RIGID) == ItemResult(ItemState.SENT)
 
 
-def test_an_answer_whose_writer_died_is_left_but_a_stream_is_closed() -> None:
+def test_an_abandoned_answer_is_left_but_a_stream_is_closed() -> None:
     live = (_part(0, "one", streaming=True),)
     assert _next("o", shown=live, phase=ItemPhase.ABANDONED) == ItemResult(ItemState.SENT)
     assert _next("o", "two", phase=ItemPhase.ABANDONED) == ItemResult(ItemState.SENT)
@@ -214,13 +212,13 @@ def test_an_answer_whose_writer_died_is_left_but_a_stream_is_closed() -> None:
     assert isinstance(lost, ItemResult)
 
 
-def test_an_abandoned_answer_without_a_word_is_taken_away() -> None:
+def test_an_abandoned_answer_without_text_is_deleted() -> None:
     cards = (_part(0, "", streaming=True),)
     assert _op(_next(shown=cards, phase=ItemPhase.ABANDONED)) == Delete("a.0.d", HERE, "0")
     assert _next(phase=ItemPhase.ABANDONED) == ItemResult(ItemState.SENT)
 
 
-def test_only_the_last_message_of_a_question_asks_and_a_file_comes_after_its_words() -> None:
+def test_only_the_last_message_of_a_question_asks_and_a_file_follows_its_text() -> None:
     yes = (Button("Yes", "y"),)
     ask = wanted_messages(_item("ask"), ItemBody(buttons=yes), ("one", "two"), CAN, streaming=False)
     assert ask == (
@@ -254,7 +252,7 @@ def test_only_the_last_message_of_a_question_asks_and_a_file_comes_after_its_wor
         ("a" * 33, Unit.UTF16, Repeat.MARK, False),
     ],
 )
-def test_a_caption_is_measured_as_the_platform_does_with_room_for_a_mark(
+def test_a_caption_is_measured_in_platform_units_with_space_for_a_mark(
     text: str, unit: Unit, repeat: Repeat, fits: bool
 ) -> None:
     can = msgspec.structs.replace(CAN, unit=unit, repeat=repeat, caption_limit=100)
@@ -265,7 +263,7 @@ def test_a_caption_is_measured_as_the_platform_does_with_room_for_a_mark(
     assert more == ([] if fits else [WantedMessage(text="", kind=MessageKind.UPLOAD)])
 
 
-# --- what is shown afterwards ----------------------------------------------------------------
+# --- the shown state after an op -------------------------------------------------------------
 
 
 def _step(step: DeliveryStep | ItemResult | None) -> DeliveryStep:
@@ -273,7 +271,7 @@ def _step(step: DeliveryStep | ItemResult | None) -> DeliveryStep:
     return step
 
 
-def test_a_try_is_on_record_before_its_outcome() -> None:
+def test_an_attempt_is_recorded_before_its_outcome() -> None:
     step = _step(_next("one"))
     trying = plan.record_attempt(ShownItem(), step, 100)
     assert trying.parts == (
@@ -286,7 +284,7 @@ def test_a_try_is_on_record_before_its_outcome() -> None:
     assert plan.record_restart(done) == done
 
 
-def test_after_a_clock_was_set_back_a_repeat_looks_through_a_whole_day() -> None:
+def test_after_the_clock_was_set_back_a_repeat_searches_a_whole_day() -> None:
     step = _step(_next("one", shown=(UNKNOWN,)))
     assert plan.fix_future_start(step.op, 9) == step.op
     looked = plan.fix_future_start(step.op, 8)
@@ -296,17 +294,17 @@ def test_after_a_clock_was_set_back_a_repeat_looks_through_a_whole_day() -> None
     assert plan.fix_future_start(edit, 0) == edit
 
 
-def test_after_a_repeat_with_another_text_it_is_not_sure_what_is_shown() -> None:
+def test_after_a_repeat_with_another_text_the_shown_content_is_uncertain() -> None:
     shown = ShownItem((UNKNOWN,))
     for text, known in (("one", _looks("one")), ("more", "")):
         part = plan.record_attempt(shown, _step(_next(text, shown=shown.parts)), 100).parts[0]
         assert (part.looks, part.since, part.repeats) == (known, 9, 1)
     copy = _step(_next("more", shown=shown.parts, can=MARKING))
     part = plan.record_attempt(shown, copy, 100).parts[0]
-    assert (part.looks, part.marked) == (_looks("more"), True)  # a message of its own
+    assert (part.looks, part.marked) == (_looks("more"), True)  # a separate message
 
 
-def test_edits_and_deletes_change_what_is_shown() -> None:
+def test_edits_and_deletes_change_the_shown_state() -> None:
     shown = ShownItem((_part(0, "one"), _part(1, "two")))
     edit = _step(_next("new", "two", shown=shown.parts))
     assert plan.record_success(shown, edit, Receipt()).parts[0].looks == _looks("new")

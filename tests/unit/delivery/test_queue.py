@@ -1,4 +1,4 @@
-"""One item's place in its chat's queue."""
+"""The order of a chat's items."""
 
 import msgspec
 
@@ -25,21 +25,21 @@ def item(text: str, *, final: bool) -> OutboxItem:
     )
 
 
-def test_an_abandoned_answer_that_somebody_finishes_waits_no_longer() -> None:
+def test_a_finished_abandoned_answer_waits_no_longer() -> None:
     entry = QueueEntry(item("so far", final=False), ItemPhase.ABANDONED, stored=True)
     entry.not_before = 100.0
     entry.finish(item("whole", final=True))
     assert (entry.phase, entry.not_before, entry.body.text) == (ItemPhase.FINAL, 0.0, "whole")
 
 
-def test_a_pause_that_the_platform_asked_for_is_kept_when_the_text_changes() -> None:
+def test_a_pause_of_the_platform_survives_a_change_of_the_text() -> None:
     entry = QueueEntry(item("first", final=True), ItemPhase.FINAL, stored=True)
     entry.not_before = 100.0
     entry.finish(item("second", final=True))
     assert entry.not_before == 100.0
 
 
-def test_answers_that_share_a_chat_take_turns() -> None:
+def test_answers_in_one_chat_take_turns() -> None:
     can = Capabilities(
         4096, Unit.CHARACTERS, live=Live.EDIT, repeat=Repeat.ALWAYS, live_interval=0.0
     )
@@ -57,5 +57,5 @@ def test_answers_that_share_a_chat_take_turns() -> None:
         move = queue.next_move(urgent=False, now=now, pace=pace)
         assert isinstance(move, CarryOut)
         shown.append(move.entry.item.id)
-        move.entry.next_live_at = now  # as the lane sets it; there is always more to be shown
+        move.entry.next_live_at = now  # as the lane sets it; there is always new text
     assert shown == ["a_0", "a_1", "a_2"]

@@ -1,4 +1,4 @@
-"""Signs on people's messages: what a chat shows of them, and that nothing waits for them."""
+"""Reactions on people's messages, which never delay anything else."""
 
 import asyncio
 import contextlib
@@ -39,19 +39,19 @@ def signs(platform: Platform) -> list[tuple[str, str]]:
 
 @contextlib.asynccontextmanager
 async def signing(store: Store, *adapters: Platform, **options: Any) -> AsyncIterator[Delivery]:
-    """Delivery at work, and its own task begun."""
+    """Run delivery and wait until its task has started."""
     async with running(store, *adapters, **options) as delivery:
         await asyncio.sleep(0)
         yield delivery
 
 
 async def _quiet() -> None:
-    """Let everything that is under way come to its end."""
+    """Wait until all running work has ended."""
     await asyncio.sleep(MAX_WAIT_SECONDS * 2)
 
 
 @simulated
-async def test_a_sign_is_shown_on_its_message_and_nothing_is_stored(
+async def test_a_reaction_is_added_to_its_message_and_not_stored(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world)
@@ -67,7 +67,7 @@ async def test_a_sign_is_shown_on_its_message_and_nothing_is_stored(
 
 
 @simulated
-async def test_a_newer_sign_takes_the_place_of_one_that_waits(world: World, store: Store) -> None:
+async def test_a_newer_reaction_replaces_a_waiting_one(world: World, store: Store) -> None:
     platform = Platform(clock=world)
     async with signing(store, platform) as delivery:
         delivery.react(HERE, "m1", "👀")
@@ -78,21 +78,19 @@ async def test_a_newer_sign_takes_the_place_of_one_that_waits(world: World, stor
 
 
 @simulated
-async def test_without_a_platform_that_has_signs_nothing_happens(
-    world: World, store: Store
-) -> None:
+async def test_without_reaction_support_nothing_happens(world: World, store: Store) -> None:
     plain, idle = Platform("plain", clock=world, reactions=False), Platform("idle", clock=world)
     async with signing(store, plain, idle) as delivery:
         for name in ("plain", "nowhere"):
             delivery.react(Address(name, CHAT), "m1", "👀")
         await _quiet()
         assert not delivery._lanes
-    delivery.react(Address("idle", CHAT), "m1", "👀")  # nobody owns tasks any more
+    delivery.react(Address("idle", CHAT), "m1", "👀")  # no task group is open any more
     assert [*plain.ops, *idle.ops] == []
 
 
 @simulated
-async def test_a_sign_waits_a_little_for_a_platform_that_is_away(
+async def test_a_reaction_waits_a_while_for_a_disconnected_platform(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world)
@@ -109,7 +107,7 @@ async def test_a_sign_waits_a_little_for_a_platform_that_is_away(
 
 
 @simulated
-async def test_a_sign_that_hangs_holds_up_no_answer(world: World, store: Store) -> None:
+async def test_a_hanging_reaction_does_not_delay_an_answer(world: World, store: Store) -> None:
     platform = Platform(clock=world)
     platform.fail(memory.hanging(), React)
     async with signing(store, platform) as delivery:
@@ -125,9 +123,7 @@ async def test_a_sign_that_hangs_holds_up_no_answer(world: World, store: Store) 
 
 
 @simulated
-async def test_an_answer_is_shown_before_the_sign_that_it_is_done(
-    world: World, store: Store
-) -> None:
+async def test_an_answer_is_shown_before_its_done_reaction(world: World, store: Store) -> None:
     platform = Platform(clock=world, text_limit=50, burst=3, per_second=0.5)
     async with signing(store, platform) as delivery:
         await put(store, delivery, item("a_1", "word " * 50))
@@ -139,7 +135,7 @@ async def test_an_answer_is_shown_before_the_sign_that_it_is_done(
 
 
 @pytest.mark.parametrize("budget", [2, 3, 5, 20])
-def test_many_signs_leave_room_for_an_answer_at_any_moment(budget: int) -> None:
+def test_many_reactions_always_leave_budget_for_an_answer(budget: int) -> None:
     @simulated
     async def scene(world: World, store: Store) -> None:
         platform = Platform(clock=world, burst=budget, per_second=0.2)
@@ -160,9 +156,7 @@ def test_many_signs_leave_room_for_an_answer_at_any_moment(budget: int) -> None:
 
 
 @simulated
-async def test_where_each_op_makes_the_next_one_wait_there_are_no_signs(
-    world: World, store: Store
-) -> None:
+async def test_with_a_tiny_budget_there_are_no_reactions(world: World, store: Store) -> None:
     platform = Platform(clock=world, burst=1, per_second=0.2)
     async with signing(store, platform) as delivery:
         delivery.react(HERE, "m1", "👀")
@@ -171,7 +165,9 @@ async def test_where_each_op_makes_the_next_one_wait_there_are_no_signs(
 
 
 @simulated
-async def test_under_pressure_the_oldest_signs_are_dropped(world: World, store: Store) -> None:
+async def test_beyond_the_limit_the_oldest_reactions_are_dropped(
+    world: World, store: Store
+) -> None:
     platform = Platform(clock=world, burst=1000)
     gate = asyncio.Event()
     platform.fail(memory.delayed(gate), React)
@@ -189,7 +185,9 @@ async def test_under_pressure_the_oldest_signs_are_dropped(world: World, store: 
 
 
 @simulated
-async def test_a_sign_that_finds_no_room_for_long_is_dropped(world: World, store: Store) -> None:
+async def test_a_reaction_without_budget_is_dropped_after_a_while(
+    world: World, store: Store
+) -> None:
     platform = Platform(clock=world)
     platform.fail(memory.rate_limited(MAX_WAIT_SECONDS * 3), React)
     async with signing(store, platform) as delivery:
@@ -204,7 +202,7 @@ async def test_a_sign_that_finds_no_room_for_long_is_dropped(world: World, store
 
 
 @simulated
-async def test_a_sign_waits_while_an_answer_cannot_be_shown(world: World, store: Store) -> None:
+async def test_a_reaction_waits_while_an_answer_cannot_be_shown(world: World, store: Store) -> None:
     platform = Platform(clock=world)
     platform.fail(memory.unavailable(), Post, times=3)
     async with signing(store, platform) as delivery:
@@ -222,7 +220,7 @@ async def test_a_sign_waits_while_an_answer_cannot_be_shown(world: World, store:
         pytest.param(memory.unavailable(), 10.0, id="not there"),
     ],
 )
-def test_what_goes_wrong_with_a_sign_is_not_tried_again_and_harms_no_other(
+def test_a_failed_reaction_is_not_retried_and_affects_no_other(
     fault: DeliveryFault, pause: float
 ) -> None:
     @simulated
@@ -242,7 +240,7 @@ def test_what_goes_wrong_with_a_sign_is_not_tried_again_and_harms_no_other(
 
 
 @simulated
-async def test_refused_credentials_stop_the_platform_and_what_waits_is_dropped(
+async def test_refused_credentials_stop_the_platform_and_drop_waiting_reactions(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world)
@@ -260,9 +258,7 @@ async def test_refused_credentials_stop_the_platform_and_what_waits_is_dropped(
 
 
 @simulated
-async def test_chats_in_which_only_signs_were_shown_are_forgotten_too(
-    world: World, store: Store
-) -> None:
+async def test_chats_with_reactions_only_are_forgotten(world: World, store: Store) -> None:
     platform = Platform(clock=world)
     async with signing(store, platform) as delivery:
         await _many_chats(delivery)
@@ -276,7 +272,7 @@ async def _many_chats(delivery: Delivery) -> None:
 
 
 @simulated
-async def test_a_chat_whose_sign_is_under_way_is_not_forgotten(world: World, store: Store) -> None:
+async def test_a_chat_with_a_running_reaction_is_not_forgotten(world: World, store: Store) -> None:
     slow, other = Platform(clock=world), Platform("other", clock=world)
     async with signing(store, slow, other) as delivery:
         delivery.react(HERE, "m0", "👀")
@@ -299,7 +295,7 @@ async def test_a_chat_whose_sign_is_under_way_is_not_forgotten(world: World, sto
 
 
 @simulated
-async def test_signs_that_wait_in_many_chats_take_no_tasks(world: World, store: Store) -> None:
+async def test_waiting_reactions_in_many_chats_use_no_tasks(world: World, store: Store) -> None:
     platform = Platform(clock=world)
     async with signing(store, platform) as delivery:
         delivery.on_disconnected("memory")
@@ -314,7 +310,7 @@ async def test_signs_that_wait_in_many_chats_take_no_tasks(world: World, store: 
 
 
 @simulated
-async def test_when_signs_wait_in_too_many_chats_the_longest_waiting_are_dropped(
+async def test_with_reactions_waiting_in_too_many_chats_the_oldest_are_dropped(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world)
@@ -323,7 +319,7 @@ async def test_when_signs_wait_in_too_many_chats_the_longest_waiting_are_dropped
         delivery.on_disconnected("memory")
         for chat in chats:
             delivery.react(Address("memory", chat), "m1", "👀")
-        assert len(delivery._idle_lanes) == 20  # nothing waits in them any more
+        assert len(delivery._idle_lanes) == 20  # nothing is queued in them
         delivery.on_connected("memory")
         await _quiet()
         assert [op.address.chat for op in platform.ops if isinstance(op, React)] == chats[20:]
@@ -331,7 +327,7 @@ async def test_when_signs_wait_in_too_many_chats_the_longest_waiting_are_dropped
 
 
 @simulated
-async def test_a_sign_that_is_under_way_is_not_taken_back_when_others_are_dropped(
+async def test_a_running_reaction_is_not_cancelled_when_others_are_dropped(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world)

@@ -34,7 +34,7 @@ def _can(
     return Capabilities(text_limit=limit, unit=unit, live=live, repeat=repeat)
 
 
-def test_what_is_stored_is_read_back() -> None:
+def test_stored_bodies_and_states_are_decoded_unchanged() -> None:
     body = ItemBody(
         text="text",
         buttons=(Button("Yes", "yes"),),
@@ -71,7 +71,7 @@ def test_what_is_stored_is_read_back() -> None:
     assert read_address(item.address) == address
 
 
-def test_an_item_without_memory_has_shown_nothing() -> None:
+def test_an_item_without_stored_state_has_shown_nothing() -> None:
     item = OutboxItem(
         id="a",
         address="",
@@ -83,7 +83,7 @@ def test_an_item_without_memory_has_shown_nothing() -> None:
     assert read_shown(item) == ShownItem()
 
 
-def test_messages_look_the_same_only_with_equal_text_buttons_and_state() -> None:
+def test_digests_are_equal_only_for_equal_text_buttons_and_state() -> None:
     yes, no = (Button("Yes", "y"),), (Button("No", "n"),)
     variants = [
         message_digest(text, buttons, streaming=streaming)
@@ -102,7 +102,7 @@ def test_a_message_may_be_streaming_unless_it_is_known_to_have_ended(
     assert may_be_streaming(ShownMessage(op="a.0", fate=ShownState.SHOWN, looks=digest)) is may
 
 
-def test_a_mark_never_makes_a_message_too_long() -> None:
+def test_a_duplicate_mark_never_makes_a_message_too_long() -> None:
     can = _can(repeat=Repeat.MARK)
     parts = render_final("word " * 200, can)
     assert all(text_length(mark_duplicate(part), can.unit) <= can.text_limit for part in parts)
@@ -117,28 +117,28 @@ def test_a_mark_never_makes_a_message_too_long() -> None:
         (Live.EDIT, "**bold", "reading", ("**bold**\n\nreading",)),
         (Live.EDIT, "```py\nx", "reading", ("```py\nx\n```\n\nreading",)),
         (Live.EDIT, "word " * 38, "x" * 50, (("word " * 38).strip(),)),  # no room for the status
-        (Live.DRAFT, "**bold", "reading", ("**bold**",)),  # a draft has a place of its own for it
+        (Live.DRAFT, "**bold", "reading", ("**bold**",)),  # a draft shows the status separately
         (Live.STREAM, "**bold", "reading", ("**bold",)),
         (Live.STREAM, "```py\nx", "", ("```py\nx",)),
         (Live.EDIT, " \n", "reading", ("reading",)),
-        (Live.STREAM, " \n", "reading", ()),  # what was said there stays
+        (Live.STREAM, " \n", "reading", ()),  # streamed text cannot be removed
         (Live.EDIT, "**", "", ()),
     ],
 )
-def test_an_answer_being_written_is_closed_where_it_may_change(
+def test_open_marks_of_a_live_answer_are_closed_where_it_can_be_edited(
     live: Live, text: str, status: str, expected: tuple[str, ...]
 ) -> None:
     assert render_live(text, _can(live), status) == expected
 
 
-def test_marks_that_leave_no_room_to_be_closed_stay_open() -> None:
+def test_marks_without_space_to_close_them_stay_open() -> None:
     text = "**" + "x" * 198
     assert render_live(text, _can()) == (text,)
 
 
 @given(markdown, st.sampled_from(Live), st.sampled_from(Unit), st.sampled_from(["", "⏳ busy"]))
 @settings(max_examples=200, deadline=None)
-def test_whatever_is_being_written_fits_and_has_no_open_code_block(
+def test_every_live_text_fits_without_an_open_code_block(
     md: str, live: Live, unit: Unit, status: str
 ) -> None:
     can = _can(live, limit=80, unit=unit)

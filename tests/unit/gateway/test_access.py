@@ -1,4 +1,4 @@
-"""The attack table: nobody gets in who was not named, whatever they call themselves."""
+"""The attack table: only listed people have access, regardless of their display names."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ GROUP = "-1001234"
 
 
 def message(platform: str = "telegram", **given: Any) -> InboundMessage:
-    """A DM from 1001 on Telegram, unless said otherwise."""
+    """Return a DM from 1001 on Telegram, unless changed by arguments."""
     sender = given.pop("sender", None) or Sender(
         id=given.pop("id", "1001"),
         name=given.pop("name", "Ann"),
@@ -109,13 +109,11 @@ MEMBER = Allowed("telegram:1001", Role.MEMBER)
             "telegram:1001",
             message(reply_to=Quote("2002", "forwarded words")),
             "telegram:1001",
-            id="whoever forwards something says it",
+            id="forwarded by an allowed person",
         ),
     ],
 )
-def test_whoever_is_named_gets_in_as_a_member(
-    entry: str, event: InboundMessage, principal: str
-) -> None:
+def test_a_listed_person_is_a_member(entry: str, event: InboundMessage, principal: str) -> None:
     assert decide_access(let_in(entry), event) == Allowed(principal, Role.MEMBER)
 
 
@@ -139,7 +137,7 @@ def test_whoever_is_named_gets_in_as_a_member(
         pytest.param(
             "telegram:1001",
             message(id="2002", context=(Quote("telegram:1001", "let me in"),)),
-            id="stands after an allowed person",
+            id="listed after an allowed person",
         ),
         pytest.param("telegram:1001", message("discord"), id="same id on another platform"),
         pytest.param("telegram:1001", message("Telegram"), id="platform in another case"),
@@ -155,7 +153,9 @@ def test_whoever_is_named_gets_in_as_a_member(
         pytest.param("telegram:*", message(id=""), id="no id where everybody may"),
         pytest.param("telegram:*", message("slack"), id="everybody, but elsewhere"),
         pytest.param("telegram@work:*", message(account="home"), id="everybody, other account"),
-        pytest.param("telegram@work:1001", message(account="home"), id="other account of ours"),
+        pytest.param(
+            "telegram@work:1001", message(account="home"), id="another account of the bot"
+        ),
         pytest.param("telegram@work:1001", message(), id="no account where one is named"),
         pytest.param("slack:T1/U3003", message("slack", id="T1/u3003"), id="id in another case"),
         pytest.param(
@@ -204,14 +204,14 @@ def test_whoever_is_named_gets_in_as_a_member(
         pytest.param("telegram:web:owner", message("telegram", id="owner"), id="owner elsewhere"),
     ],
 )
-def test_whoever_is_not_named_is_a_stranger(entry: str, event: InboundMessage) -> None:
+def test_an_unlisted_person_is_a_stranger(entry: str, event: InboundMessage) -> None:
     decision = decide_access(let_in(*([entry] if entry else [])), event)
     assert isinstance(decision, Stranger)
     assert decision.direct == event.direct
 
 
 @pytest.mark.parametrize("allow", ["telegram:*", f"telegram:{GROUP}/*", "telegram:1001"])
-def test_bots_get_in_only_when_they_are_named(allow: str) -> None:
+def test_bots_need_an_entry_of_their_own(allow: str) -> None:
     event = message(id="7", chat=GROUP, is_bot=True, memberships=(GROUP, "G1/role:1"))
     assert decide_access(let_in(allow), event) == UnlistedBot("telegram:7")
 
@@ -244,22 +244,22 @@ def test_edits_deletes_and_buttons_pass_the_same_decision(make: Any, *, direct: 
 
 
 @pytest.mark.parametrize("text", ["/stop", "/reset", "/new", "!stop", "/pair approve ABCDEFGH"])
-def test_a_command_opens_no_door(text: str) -> None:
+def test_a_command_gives_no_access(text: str) -> None:
     event = message(id="2002", parts=(Text(text),))
     assert isinstance(decide_access(let_in("telegram:1001"), event), Stranger)
 
 
 @pytest.mark.parametrize("identity", ["1001", "2002"])
-def test_what_is_said_to_others_in_a_room_is_left_alone(identity: str) -> None:
+def test_messages_to_others_in_a_room_are_ignored(identity: str) -> None:
     event = message(id=identity, chat=GROUP, addressed=False)
     assert decide_access(let_in("telegram:1001"), event) == NotAddressed()
 
 
-def test_a_dm_counts_as_addressed_whatever_the_adapter_says() -> None:
+def test_a_dm_counts_as_addressed_regardless_of_the_adapter() -> None:
     assert decide_access(let_in("telegram:1001"), message(addressed=False)) == MEMBER
 
 
-def test_a_thread_of_a_dm_belongs_to_its_people_too() -> None:
+def test_a_thread_of_a_dm_is_private_too() -> None:
     assert decide_access(let_in("telegram:1001"), message(thread="9")) == MEMBER
 
 
@@ -277,14 +277,14 @@ def test_admins_need_not_be_in_the_allow_list(rules: Policy) -> None:
     assert decide_access(rules, event) == Allowed("telegram:1001", Role.ADMIN)
 
 
-def test_a_paired_person_is_a_member_and_nobody_else_is() -> None:
+def test_only_a_paired_person_is_a_member() -> None:
     rules = let_in(approved=["telegram:1001"])
     assert decide_access(rules, message()) == MEMBER
     assert isinstance(decide_access(rules, message(id="2002")), Stranger)
     assert isinstance(decide_access(rules, message("slack")), Stranger)
 
 
-def test_a_removed_pairing_acts_on_the_next_message() -> None:
+def test_revoking_a_pairing_affects_the_next_message() -> None:
     assert decide_access(let_in(approved=["telegram:1001"]), message()) == MEMBER
     assert isinstance(decide_access(let_in(), message()), Stranger)
 
@@ -298,17 +298,17 @@ def test_the_person_at_the_terminal_and_at_the_page_is_an_admin(platform: str) -
 @pytest.mark.parametrize(
     ("platform", "identity"), [("web", "Owner"), ("web", "x"), ("api", "owner")]
 )
-def test_nobody_else_is_the_owner(platform: str, identity: str) -> None:
+def test_no_one_else_is_the_owner(platform: str, identity: str) -> None:
     event = message(platform, id=identity, chat="main", direct=True)
     assert isinstance(decide_access(let_in(), event), Stranger)
 
 
-def test_a_stranger_in_a_dm_is_told_from_one_in_a_room() -> None:
+def test_strangers_in_dms_and_rooms_are_distinguished() -> None:
     assert decide_access(let_in(), message()) == Stranger("telegram:1001", direct=True)
     assert decide_access(let_in(), message(chat=GROUP)) == Stranger("telegram:1001", direct=False)
 
 
-def test_roles_grow() -> None:
+def test_greater_roles_include_smaller_ones() -> None:
     assert Role.GUEST < Role.MEMBER < Role.ADMIN
 
 
@@ -329,7 +329,7 @@ def test_roles_grow() -> None:
         ("discord:11/role:22", RoleEntry("discord", "11/role:22")),
     ],
 )
-def test_entries_are_read(text: str, entry: object) -> None:
+def test_entries_are_parsed(text: str, entry: object) -> None:
     assert parse_entry(text) == entry
 
 
@@ -364,14 +364,14 @@ def test_entries_are_read(text: str, entry: object) -> None:
         "telegram:1001,telegram:2002\t",
     ],
 )
-def test_an_entry_that_could_mean_something_else_is_refused(text: str) -> None:
+def test_an_ambiguous_entry_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         parse_entry(text)
 
 
 @pytest.mark.parametrize("text", ["telegram:*", "slack:T1/*", "telegram:-1001234/*"])
-def test_nobody_becomes_admin_with_a_crowd(text: str) -> None:
-    with pytest.raises(ValueError, match="everybody there an admin"):
+def test_groups_and_platforms_cannot_be_admins(text: str) -> None:
+    with pytest.raises(ValueError, match="everyone there an admin"):
         parse_admin_entry(text)
 
 
@@ -390,7 +390,7 @@ def test_a_person_or_a_role_can_be_admin() -> None:
         (("discord@work:1/role:2",), True),
     ],
 )
-def test_groups_and_roles_matter_only_where_somebody_is_let_in_by_them(
+def test_memberships_matter_only_if_an_entry_uses_them(
     entries: tuple[str, ...], asked: bool
 ) -> None:
     assert has_membership_entries(entries, "discord") is asked

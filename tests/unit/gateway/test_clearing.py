@@ -14,7 +14,7 @@ OURS = "0123456789"
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """A workspace whose folder of received files is ours."""
+    """A workspace whose folder of received files has the marker."""
     folder = tmp_path / "w"
     with open_workspace(folder, create=True, opener=open_by_steps) as opened:
         opened.make_marked_folder(RECEIVED_FOLDER, MARKER_FILE)
@@ -32,7 +32,7 @@ def cleared(workspace: Path, before: float | None = NOW, begun: float = NOW) -> 
     return remove_old_files(workspace, older_than=before, unfinished_before=begun)
 
 
-def test_old_files_go_with_their_folders_and_new_ones_stay(workspace: Path) -> None:
+def test_old_files_are_removed_with_their_folders_and_new_ones_stay(workspace: Path) -> None:
     old = put(workspace / "received" / OURS / "a.pdf")
     new = put(workspace / "received" / "abcdefghjk" / "a.pdf", NEW)
     assert cleared(workspace) == 1
@@ -40,14 +40,14 @@ def test_old_files_go_with_their_folders_and_new_ones_stay(workspace: Path) -> N
     assert new.exists()
 
 
-def test_a_folder_in_which_something_is_new_stays(workspace: Path) -> None:
+def test_a_folder_with_a_new_file_stays(workspace: Path) -> None:
     put(workspace / "received" / OURS / "a.pdf")
     new = put(workspace / "received" / OURS / "b.pdf", NEW)
     assert cleared(workspace) == 1
     assert [each.name for each in new.parent.iterdir()] == ["b.pdf"]
 
 
-def test_nothing_else_of_a_workspace_is_touched(workspace: Path) -> None:
+def test_other_files_of_a_workspace_stay(workspace: Path) -> None:
     kept = [
         put(workspace / "notes.txt"),
         put(workspace / OURS / "a.pdf"),
@@ -59,7 +59,7 @@ def test_nothing_else_of_a_workspace_is_touched(workspace: Path) -> None:
     assert all(each.exists() for each in kept)
 
 
-def test_a_folder_of_that_name_that_is_not_ours_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_without_the_marker_is_left_alone(tmp_path: Path) -> None:
     theirs = put(tmp_path / "received" / OURS / "a.pdf")
     with open_workspace(tmp_path, opener=open_by_steps) as opened:
         opened.make_marked_folder(RECEIVED_FOLDER, MARKER_FILE)
@@ -82,9 +82,7 @@ def test_links_are_not_followed(tmp_path: Path, workspace: Path, where: str) -> 
     assert (tmp_path / "outside" / "b.pdf").exists()
 
 
-def test_a_link_that_lies_there_goes_and_not_what_it_leads_to(
-    tmp_path: Path, workspace: Path
-) -> None:
+def test_a_link_is_removed_and_its_target_stays(tmp_path: Path, workspace: Path) -> None:
     target = put(tmp_path / "target")
     link = workspace / "received" / OURS / "a.pdf"
     link.parent.mkdir()
@@ -94,7 +92,7 @@ def test_a_link_that_lies_there_goes_and_not_what_it_leads_to(
     assert target.exists()
 
 
-def test_what_a_dead_process_left_half_way_goes_and_what_is_coming_stays(workspace: Path) -> None:
+def test_stale_partial_files_are_removed_and_active_ones_stay(workspace: Path) -> None:
     left = put(workspace / "received" / OURS / ".holdfast-1.tmp")
     coming = put(workspace / "received" / "abcdefghjk" / ".holdfast-2.tmp", NEW)
     whole = put(workspace / "received" / "abcdefghjk" / "a.pdf")
@@ -104,7 +102,7 @@ def test_what_a_dead_process_left_half_way_goes_and_what_is_coming_stays(workspa
     assert whole.exists()
 
 
-def test_an_empty_folder_goes_unless_it_is_new(workspace: Path) -> None:
+def test_an_empty_folder_is_removed_unless_it_is_new(workspace: Path) -> None:
     old, new = workspace / "received" / OURS, workspace / "received" / "abcdefghjk"
     for folder, at in ((old, OLD), (new, NEW)):
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""What the command line prints for setting up Discord and Slack."""
+"""The commands that prepare Discord and Slack."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ PATIENCE = 10.0
 
 
 def ask(folder: Path, *words: str, **environ: str) -> Any:
-    """Give a command as somebody does who has set nothing but `environ`."""
+    """Run a command with no other variables than `environ`."""
     given: dict[str, str | None] = {
         "HOME": str(folder),
         "HOLDFAST_HOME": str(folder / "state"),
@@ -46,14 +46,14 @@ async def invited(server: DiscordServer, folder: Path, token: str = TOKEN) -> An
 # --- Discord ---------------------------------------------------------------------------------
 
 
-async def test_the_invitation_is_for_the_application_of_the_token(tmp_path: Path) -> None:
+async def test_the_invite_link_belongs_to_the_tokens_application(tmp_path: Path) -> None:
     async with discord_server() as server:
         found = await invited(server, tmp_path)
         assert found.output == invite_link(server.world.bot["id"]) + "\n"
         assert server.called() == ["GET app"]
 
 
-async def test_a_token_that_does_not_work_is_a_matter_of_the_configuration(tmp_path: Path) -> None:
+async def test_an_invalid_token_is_a_configuration_error(tmp_path: Path) -> None:
     async with discord_server() as server:
         found = await invited(server, tmp_path, "another-token")
     assert isinstance(found.exception, ConfigError)
@@ -69,18 +69,18 @@ async def test_a_token_that_does_not_work_is_a_matter_of_the_configuration(tmp_p
         pytest.param(Fault(cut_before=True), "connection to Discord broke", id="it hangs up"),
     ],
 )
-async def test_when_discord_does_not_answer_well_one_sentence_says_so(
+async def test_an_error_of_discord_is_reported_in_one_sentence(
     tmp_path: Path, fault: Fault, words: str
 ) -> None:
     async with discord_server() as server:
-        # A connection that breaks is tried again once by the library: what is asked changes nothing.
+        # The library retries a broken connection once, because the request changes nothing.
         server.fail("GET app", fault, times=2)
         found = await invited(server, tmp_path)
     assert isinstance(found.exception, CannotStart)
     assert words in str(found.exception)
 
 
-async def test_discord_may_not_keep_somebody_waiting() -> None:
+async def test_a_hanging_discord_is_aborted() -> None:
     async with discord_server() as server:
         server.fail("GET app", Fault(gate=asyncio.Event()))
         async with asyncio.timeout(PATIENCE):
@@ -93,7 +93,7 @@ async def test_discord_may_not_keep_somebody_waiting() -> None:
     [{}, {"id": None}, {"id": 12}, {"id": "1&scope=all"}, ["12"]],
     ids=["nothing", "null", "a number", "more than a number", "a list"],
 )
-async def test_what_is_no_application_makes_no_link(answer: Any) -> None:
+async def test_an_invalid_application_gives_no_link(answer: Any) -> None:
     class Odd(DiscordServer):
         async def _application(self, *_: Any) -> Any:
             return answer
@@ -103,7 +103,7 @@ async def test_what_is_no_application_makes_no_link(answer: Any) -> None:
             await fetch_invite_link(TOKEN, server.url)
 
 
-def test_without_a_token_it_is_said_which_one_is_missing(tmp_path: Path) -> None:
+def test_a_missing_token_is_named(tmp_path: Path) -> None:
     found = ask(tmp_path, "discord-invite")
     assert isinstance(found.exception, ConfigError)
     assert "DISCORD_BOT_TOKEN" in str(found.exception)
@@ -112,14 +112,14 @@ def test_without_a_token_it_is_said_which_one_is_missing(tmp_path: Path) -> None
 # --- Slack -----------------------------------------------------------------------------------
 
 
-def test_the_manifest_of_an_app_with_a_socket_names_no_address(tmp_path: Path) -> None:
+def test_a_socket_mode_manifest_contains_no_url(tmp_path: Path) -> None:
     made = json.loads(ask(tmp_path, "slack-manifest").output)
     assert made["display_information"]["name"] == "Holdfast"
     assert made["settings"]["socket_mode_enabled"] is True
     assert "https://" not in json.dumps(made)
 
 
-def test_the_manifest_takes_a_name_and_an_address(tmp_path: Path) -> None:
+def test_a_manifest_accepts_a_name_and_a_url(tmp_path: Path) -> None:
     url = "https://bot.example.org/slack/events"
     made = json.loads(ask(tmp_path, "slack-manifest", "--name", "Bob", "--url", url).output)
     assert made["features"]["bot_user"]["display_name"] == "Bob"
@@ -127,7 +127,7 @@ def test_the_manifest_takes_a_name_and_an_address(tmp_path: Path) -> None:
     assert made["settings"]["socket_mode_enabled"] is False
 
 
-def test_slack_sends_to_no_unprotected_address(tmp_path: Path) -> None:
+def test_an_unencrypted_url_is_refused(tmp_path: Path) -> None:
     found = ask(tmp_path, "slack-manifest", "--url", "http://bot.example.org/slack/events")
     assert found.exit_code == 2
     assert "https://" in found.output
@@ -136,11 +136,11 @@ def test_slack_sends_to_no_unprotected_address(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "library"), [("discord-invite", "discord"), ("slack-manifest", "slack_sdk")]
 )
-def test_what_is_not_installed_is_named(
+def test_a_missing_platform_package_is_named(
     tmp_path: Path, command: str, library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     platform = command.partition("-")[0]
-    monkeypatch.setitem(sys.modules, library, None)  # as if it were not there
+    monkeypatch.setitem(sys.modules, library, None)  # as if it were not installed
     monkeypatch.delitem(sys.modules, f"platforms.{platform}")
     found = ask(tmp_path, command)
     assert isinstance(found.exception, CannotStart)

@@ -1,4 +1,4 @@
-"""What a chat does when the daemon on the other side is gone."""
+"""A chat whose daemon ends and comes back."""
 
 import asyncio
 import contextlib
@@ -15,12 +15,12 @@ from platforms.console import AnswerFrame, StatusFrame, TerminalFrame
 
 
 class Other:
-    """The daemon's side of the connections that a chat opens, one after another."""
+    """The daemon's side of a chat's successive connections."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._met: asyncio.Queue[ControlConnection] = asyncio.Queue()
-        self._wires: list[ControlConnection] = []  # of both sides
+        self._wires: list[ControlConnection] = []  # both ends
 
     def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._met.put_nowait(self._kept(ControlConnection(reader, writer)))
@@ -59,19 +59,19 @@ async def hears(wire: ControlConnection) -> TerminalInput:
 
 @contextlib.asynccontextmanager
 async def reading(remote: RemoteChat) -> AsyncIterator[list[TerminalFrame]]:
-    """Read what the remote shows while the block runs, and then to the end."""
+    """Collect frames while the block runs, and then to the end."""
     shown: list[TerminalFrame] = []
 
     async def read() -> None:
         async for frame in remote.frames():
-            shown.append(frame)  # noqa: PERF401 - the list is looked at meanwhile
+            shown.append(frame)  # noqa: PERF401 - the list is read meanwhile
 
     async with asyncio.timeout(10), asyncio.TaskGroup() as group:
         group.create_task(read())
         yield shown
 
 
-async def test_what_was_confirmed_is_not_said_again_and_the_rest_keeps_its_order(
+async def test_only_unconfirmed_messages_are_sent_again_in_order(
     other: Other,
 ) -> None:
     remote = RemoteChat(await other.join(), other.join)
@@ -92,7 +92,7 @@ async def test_what_was_confirmed_is_not_said_again_and_the_rest_keeps_its_order
     assert said[3].of == tuple(each.id for each in said[:3])
 
 
-async def test_a_daemon_that_dies_at_once_again_is_waited_for_again(other: Other) -> None:
+async def test_a_daemon_that_dies_right_after_reconnecting_is_awaited_again(other: Other) -> None:
     remote = RemoteChat(await other.join(), other.join)
     async with reading(remote) as shown:
         await remote.finish()
@@ -104,7 +104,7 @@ async def test_a_daemon_that_dies_at_once_again_is_waited_for_again(other: Other
     assert shown.count(ENDED_NOTE) == 2
 
 
-async def test_one_that_ends_before_it_answers_is_no_reason_to_leave(other: Other) -> None:
+async def test_a_daemon_that_ends_before_answering_does_not_end_the_chat(other: Other) -> None:
     ways = iter((NotAnswering, NotRunning))
 
     async def join() -> ControlConnection:
@@ -121,7 +121,7 @@ async def test_one_that_ends_before_it_answers_is_no_reason_to_leave(other: Othe
         await last.write(ChatFinished())
 
 
-async def test_nobody_waits_for_ever_for_a_script(other: Other) -> None:
+async def test_a_script_does_not_wait_forever(other: Other) -> None:
     async def join() -> ControlConnection:
         raise NotRunning
 

@@ -1,4 +1,4 @@
-"""`holdfast service restart` at the terminal: what it shows, asks, and waits for."""
+"""`holdfast service restart` at the terminal: output, questions and waiting."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -34,7 +34,7 @@ Row = dict[str, Any]
 
 
 class Played:
-    """A daemon's side of the socket that plays what it is told to, the last of it for ever."""
+    """A daemon stand-in that plays scripted states, repeating the last one."""
 
     def __init__(self, *states: Row, running: Sequence[list[Row]] = ([],)) -> None:
         self.states = list(states)
@@ -101,7 +101,7 @@ async def at_terminal(work: Callable[[], None]) -> HoldfastError | None:
     return None
 
 
-async def test_it_shows_what_it_interrupts_and_how_it_ended(
+async def test_it_lists_interrupted_tasks_and_the_result(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     over = {
@@ -117,20 +117,20 @@ async def test_it_shows_what_it_interrupts_and_how_it_ended(
         assert await asyncio.to_thread(running_pid) == 4711
     assert played.asked == [{"when_idle": None}]
     assert capsys.readouterr().out.splitlines() == [
-        "Running now, and interrupted unless finished in time: 1 task.",
+        "Running now, interrupted unless finished in time: 1 task.",
         "  · pigeon:1001: “write a report” (3 min)",
-        "Restarting; 1 task finishing.",
+        "Restarting; waiting for 1 task.",
         "Restarting.",
         "Back after 4 s.",
-        "Version 1.1 now, 1.0 before.",
+        "Updated from version 1.0 to 1.1.",
         "Interrupted: 1 task.",
         "  · pigeon:1001: “write a report” (3 min)",
-        "It ended before all was finished in order; its log says why.",
-        "It is in safe mode; see `holdfast status`.",
+        "The shutdown was not clean. See the log.",
+        "Holdfast is in safe mode; see: holdfast status",
     ]
 
 
-async def test_it_waits_for_a_quiet_moment_and_says_how_long_still(
+async def test_when_idle_waits_and_shows_the_remaining_time(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     states = waiting(TASK), waiting(TASK, seconds=1790), waiting(TASK, seconds=60), draining(), BACK
@@ -139,8 +139,8 @@ async def test_it_waits_for_a_quiet_moment_and_says_how_long_still(
         assert await at_terminal(lambda: restart_daemon(30)) is None
     assert played.asked == [{"when_idle": 30}]
     assert capsys.readouterr().out.splitlines() == [
-        "Waiting until nothing runs: 1 task, 30 min left.",
-        "Waiting until nothing runs: 1 task, 1 min left.",
+        "Waiting for 1 task to finish, 30 min left.",
+        "Waiting for 1 task to finish, 1 min left.",
         "Restarting.",
         "Back after 4 s.",
     ]
@@ -151,16 +151,14 @@ async def test_it_waits_for_a_quiet_moment_and_says_how_long_still(
     [
         (
             {**waiting(TASK), "state": "gave_up"},
-            "there was no moment without a running task (1 task now)",
+            "tasks were running all the time (1 task now)",
         ),
         ({**waiting(), "state": "refused", "cause": "The disk is full."}, "The disk is full."),
-        ({**waiting(), "state": "cancelled"}, "somebody called it off"),
-        ({**draining(), "state": "stopping"}, "stops instead"),
+        ({**waiting(), "state": "cancelled"}, "the restart was cancelled"),
+        ({**draining(), "state": "stopping"}, "and is stopping"),
     ],
 )
-async def test_what_keeps_it_from_happening_is_an_error(
-    tmp_path: Path, end: Row, words: str
-) -> None:
+async def test_a_refused_restart_is_an_error(tmp_path: Path, end: Row, words: str) -> None:
     async with daemon(tmp_path, Played(waiting(TASK), end)):
         error = await at_terminal(lambda: restart_daemon(30))
     assert words in str(error)
@@ -168,7 +166,7 @@ async def test_what_keeps_it_from_happening_is_an_error(
     assert error.exit_code == 1
 
 
-async def test_it_waits_while_nobody_is_there_and_not_for_ever(
+async def test_it_waits_for_the_new_daemon_but_not_forever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = asyncio.Event()
@@ -184,7 +182,7 @@ async def test_it_waits_while_nobody_is_there_and_not_for_ever(
         async with serve_control_socket(tmp_path / "control.sock", table):
             waits = group.create_task(at_terminal(restart_daemon))
             await gone.wait()
-        await asyncio.sleep(0.05)  # nobody answers for a while
+        await asyncio.sleep(0.05)  # no daemon answers for a while
         async with daemon(tmp_path, Played(BACK)):
             assert await waits is None
         monkeypatch.setattr(restarting, "RESTART_TIMEOUT_SECONDS", -10.0)
@@ -192,7 +190,7 @@ async def test_it_waits_while_nobody_is_there_and_not_for_ever(
             assert isinstance(await at_terminal(restart_daemon), RestartNotFinished)
 
 
-async def test_one_that_ends_while_it_waits_for_a_quiet_moment_is_not_waited_for(
+async def test_a_daemon_that_ends_while_waiting_is_not_awaited(
     tmp_path: Path,
 ) -> None:
     asked = asyncio.Event()
@@ -219,7 +217,9 @@ async def test_without_a_daemon_there_is_nothing_to_restart() -> None:
 # --- a person at the terminal -----------------------------------------------------------------
 
 
-async def test_who_sits_there_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_person_at_the_terminal_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Terminal:
         def isatty(self) -> bool:
             return True
@@ -242,9 +242,9 @@ async def test_who_sits_there_is_asked(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(
     ("state", "words"),
-    [("cancelled", "Called off; nothing was restarted."), ("draining", "The restart goes on.")],
+    [("cancelled", "Cancelled; nothing was restarted."), ("draining", "The restart continues.")],
 )
-async def test_ctrl_c_calls_off_what_only_waits(
+async def test_ctrl_c_cancels_a_waiting_restart_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     state: str, words: str,
 ) -> None:  # fmt: skip
@@ -268,11 +268,11 @@ async def test_ctrl_c_calls_off_what_only_waits(
     assert capsys.readouterr().out.splitlines()[-1] == words
 
 
-async def test_before_systemd_restarts_it_a_quiet_moment_is_waited_for_here(
+async def test_before_a_systemd_restart_the_command_waits_until_idle(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with daemon(tmp_path, Played(BACK, running=[[TASK], [TASK], []])):
         assert await at_terminal(lambda: wait_until_idle(30)) is None
-    assert capsys.readouterr().out == "Waiting until nothing runs: 1 task, 30 min left.\n"
+    assert capsys.readouterr().out == "Waiting for 1 task to finish, 30 min left.\n"
     async with daemon(tmp_path, Played(BACK, running=[[TASK]])):
         assert isinstance(await at_terminal(lambda: wait_until_idle(0)), RestartRefused)

@@ -1,4 +1,4 @@
-"""What `holdfast status` shows a person."""
+"""The text output of `holdfast status`."""
 
 from typing import Any
 
@@ -14,30 +14,30 @@ FOUND: dict[str, Any] = {
     "url": "http://127.0.0.1:8420/",
     "platforms": {"telegram": "connected", "slack": "Slack did not answer\nin time"},
     "running": 1,
-    "today": [{"for": "everybody here", "used": "$1.20", "limit": "$5.00"}],
+    "today": [{"for": "everyone", "used": "$1.20", "limit": "$5.00"}],
 }
 
 
-def test_it_is_read_at_a_glance() -> None:
+def test_the_status_is_readable_at_a_glance() -> None:
     assert format_status(FOUND, NOW) == [
         "Running for 2 h 5 min (since 2026-09-21 12:08:20), version 1.2.3, pid 7.",
-        "1 turn under way.",
-        "  page                   http://127.0.0.1:8420/",
-        "  telegram               connected",
-        "  slack                  NOT WELL: Slack did not answer in time",
-        "  today, everybody here  $1.20 of $5.00",
+        "1 turn running.",
+        "  page             http://127.0.0.1:8420/",
+        "  telegram         connected",
+        "  slack            PROBLEM: Slack did not answer in time",
+        "  today, everyone  $1.20 of $5.00",
     ]
 
 
-def test_what_an_older_daemon_does_not_say_is_left_out() -> None:
+def test_fields_missing_from_an_older_daemon_are_left_out() -> None:
     old = {"state": "stopping", "started_at": NOW, "url": None, "running": 0}
     assert format_status(old, NOW) == [
         "Stopping for less than a minute (since 2026-09-21 14:13:20), pid unknown.",
-        "No turns under way.",
+        "No turns running.",
     ]
 
 
-def test_safe_mode_stands_above_all_else() -> None:
+def test_safe_mode_is_shown_first() -> None:
     assert (
         format_status({**FOUND, "safe_mode": "Safe mode: it crashed."}, NOW)[2]
         == "Safe mode: it crashed."

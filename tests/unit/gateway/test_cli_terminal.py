@@ -1,4 +1,4 @@
-"""What is read and printed in `holdfast chat`."""
+"""Input and output of `holdfast chat`."""
 
 import asyncio
 import io
@@ -130,7 +130,7 @@ def test_frames_become_lines(frames: list[AnswerFrame | NoteFrame | UserFrame], 
     assert _printed(*frames) == text
 
 
-def test_words_that_are_not_the_models_are_dim_on_a_terminal() -> None:
+def test_notices_are_dim_on_a_terminal() -> None:
     assert _printed(NoteFrame("Stopped."), dim=True) == "\x1b[2mStopped.\x1b[0m\n"
     assert _printed(AnswerFrame(item="a", text="Hello."), dim=True) == "Hello.\n"
 
@@ -145,14 +145,14 @@ def test_words_that_are_not_the_models_are_dim_on_a_terminal() -> None:
         (["hello", "/new ", "there", "you"], ["hello", "/new", "there\nyou"]),
     ],
 )
-def test_lines_that_come_together_are_one_message_but_commands_stand_alone(
+def test_lines_that_arrive_together_are_one_message_and_commands_are_separate(
     lines: list[str], found: list[str]
 ) -> None:
     assert list(group_messages(lines)) == found
 
 
 class Echo:
-    """A gateway that repeats what it hears, until it ends or all is said."""
+    """A gateway that echoes messages until it ends or the input does."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -178,7 +178,7 @@ class Echo:
         self._frames.put_nowait(None)
 
 
-async def test_a_pipe_is_answered_and_then_it_is_over() -> None:
+async def test_piped_input_is_answered_and_ends_the_chat() -> None:
     echo, out = Echo(), io.StringIO()
     terminal = ChatTerminal(io.StringIO("hello\nthere\n/help\n"), out)
     async with asyncio.timeout(5):
@@ -188,7 +188,7 @@ async def test_a_pipe_is_answered_and_then_it_is_over() -> None:
     assert not terminal.left_early
 
 
-async def test_the_end_of_the_gateway_is_noticed_while_nothing_is_typed() -> None:
+async def test_the_end_of_the_gateway_is_noticed_without_typing() -> None:
     echo = Echo()
     reading, writing = os.pipe()
     with os.fdopen(reading) as stdin, os.fdopen(writing, "w") as keyboard:
@@ -200,7 +200,7 @@ async def test_the_end_of_the_gateway_is_noticed_while_nothing_is_typed() -> Non
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_a_pipe_is_left_at_the_first_signal(number: signal.Signals) -> None:
+async def test_with_piped_input_the_first_signal_leaves(number: signal.Signals) -> None:
     echo = Echo()
     reading, writing = os.pipe()
     with os.fdopen(reading) as stdin, os.fdopen(writing, "w") as keyboard:
@@ -217,7 +217,7 @@ async def test_a_pipe_is_left_at_the_first_signal(number: signal.Signals) -> Non
         _wait_for_keyboards()
 
 
-async def test_when_nobody_reads_the_answers_any_more_it_is_over() -> None:
+async def test_a_closed_output_pipe_ends_the_chat() -> None:
     echo = Echo()
     unread, writing = os.pipe()
     os.close(unread)
@@ -229,11 +229,11 @@ async def test_when_nobody_reads_the_answers_any_more_it_is_over() -> None:
     assert echo.said == ["hello"]
 
 
-# --- the line below -----------------------------------------------------------------------------
+# --- the status line ----------------------------------------------------------------------------
 
 
 class Glass:
-    """What somebody sees of what is written to a terminal, with all that has gone out above."""
+    """Return the visible text of a terminal, including the scrollback."""
 
     _SIGN = re.compile(r"\x1b(?:\[[0-9;]*[A-Za-z]|.)|.", re.DOTALL)
 
@@ -288,7 +288,7 @@ class Glass:
 
 
 async def _on_a_terminal(*frames: TerminalFrame, rows: int = 4) -> list[str]:
-    """Show frames on a real terminal, and look at it."""
+    """Show frames on a pseudo-terminal and return its screen."""
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (rows, 40))
     echo, glass = Echo(), Glass(rows)
@@ -345,13 +345,13 @@ async def _on_a_terminal(*frames: TerminalFrame, rows: int = 4) -> list[str]:
         ),
     ],
 )
-async def test_what_is_going_on_stands_below_the_last_line(
+async def test_the_status_is_shown_below_the_last_line(
     frames: list[TerminalFrame], seen: list[str], rows: int
 ) -> None:
     assert await _on_a_terminal(*frames, rows=rows) == seen
 
 
-async def test_a_status_is_one_line_and_cannot_control_the_terminal() -> None:
+async def test_a_status_is_one_line_without_control_characters() -> None:
     shown = await _on_a_terminal(StatusFrame("\x1b[2J" + "too\nlong " * 20), NoteFrame("Next."))
     assert shown[:2] == ["Next.", ">"]
     assert shown[2].startswith("[2Jtoo long too long")
@@ -360,13 +360,13 @@ async def test_a_status_is_one_line_and_cannot_control_the_terminal() -> None:
 
 
 @given(st.text(), st.integers(-1, 200))
-def test_a_status_is_never_longer_than_its_line(text: str, columns: int) -> None:
+def test_a_status_never_exceeds_its_line(text: str, columns: int) -> None:
     glass = Glass(2)
     glass.write(render_status_below("".join(each for each in text if each.isprintable()), columns))
     assert max(map(len, glass.seen())) < max(columns, 1)
 
 
-async def test_nothing_is_going_on_in_a_pipe() -> None:
+async def test_a_pipe_gets_no_status() -> None:
     echo, out = Echo(), io.StringIO()
     for frame in (StatusFrame("slow"), NoteFrame("One."), StatusFrame("slower")):
         echo.show(frame)
@@ -377,7 +377,7 @@ async def test_nothing_is_going_on_in_a_pipe() -> None:
 
 
 def _wait_for_keyboards() -> None:
-    """The reading threads end with their input; they must not outlast the test."""
+    """Wait for the reading threads, which end with their input."""
     for thread in threading.enumerate():
         if thread.name == "keyboard":
             thread.join(5)

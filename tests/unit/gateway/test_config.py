@@ -470,7 +470,7 @@ def test_what_is_wrong_in_a_file_is_named_with_line_and_key(
         ),
         (
             "[agent]\nsystem_prompt='x'\nsystem_prompt_file='y'",
-            "F:3: agent.system_prompt_file cannot stand beside agent.system_prompt; keep one",
+            "F:3: agent.system_prompt_file cannot be combined with agent.system_prompt; keep one",
         ),
         (
             "[model]\nname = 'gpt'",
@@ -499,11 +499,11 @@ def test_what_is_wrong_in_a_file_is_named_with_line_and_key(
         ),
         (
             "[access]\nallow = ['telegram:*', 'telegram:@ann']",
-            'F:2: access.allow[1] "telegram:@ann" names somebody by a name that can be changed; use the id that /whoami shows',
+            'F:2: access.allow[1] "telegram:@ann" contains a name, which can change; use the id that /whoami shows',
         ),
         (
             "[access]\nadmins = ['telegram:*']",
-            'F:2: access.admins[0] "telegram:*" would make everybody there an admin; name each person, or a role',
+            'F:2: access.admins[0] "telegram:*" would make everyone there an admin; list each person, or a role',
         ),
         (
             "[limits.users.ann]\nusd_per_day=1",

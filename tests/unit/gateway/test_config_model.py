@@ -230,4 +230,4 @@ def test_a_provider_of_another_package_can_be_named_once_it_is_installed(
 
 def test_a_provider_s_name_that_is_none_is_refused_before_it_is_looked_up() -> None:
     (found,) = problems("model.provider='A b'")
-    assert "or one that another distribution brings" in found
+    assert "or the name of an installed provider plug-in" in found

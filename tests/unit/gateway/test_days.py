@@ -19,12 +19,12 @@ BERLIN = ZoneInfo("Europe/Berlin")
     ],
     ids=["winter", "midnight", "just before", "clocks go on", "clocks go back"],
 )
-def test_a_day_ends_at_midnight_where_the_machine_is(now: str, day: str, left: int) -> None:
+def test_a_day_ends_at_midnight_in_the_local_time_zone(now: str, day: str, left: int) -> None:
     assert day_of(moment(now), BERLIN) == day
     assert seconds_until_midnight(moment(now), BERLIN) == left
 
 
-def test_days_before_and_after_have_names_too() -> None:
+def test_days_before_and_after_are_named() -> None:
     assert day_of(moment("2026-03-01T10:00:00Z"), BERLIN, days=-1) == "2026-02-28"
     assert day_of(moment("2026-12-31T10:00:00Z"), BERLIN, days=1) == "2027-01-01"
 
@@ -40,5 +40,5 @@ def test_days_before_and_after_have_names_too() -> None:
         (86_399, "23 h 59 min"),
     ],
 )
-def test_a_span_is_told_in_hours_and_minutes(seconds: int, words: str) -> None:
+def test_a_span_is_formatted_in_hours_and_minutes(seconds: int, words: str) -> None:
     assert format_span(seconds) == words

@@ -5,14 +5,14 @@ from gateway.inbound.rate_limit import MessageRateLimit
 
 
 @given(st.lists(st.integers(0, 200_000), max_size=80), st.integers(1, 10))
-def test_no_minute_ever_holds_more_than_the_limit(moments: list[int], limit: int) -> None:
+def test_no_minute_has_more_messages_than_the_limit(moments: list[int], limit: int) -> None:
     counter = MessageRateLimit()
     taken = [now for now in sorted(moments) if counter.try_acquire("a", limit, now)]
     for start in taken:
         assert sum(start <= now < start + 60_000 for now in taken) <= limit
 
 
-def test_people_are_counted_apart() -> None:
+def test_people_are_counted_separately() -> None:
     counter = MessageRateLimit()
     assert counter.try_acquire("a", 1, 0)
     assert not counter.try_acquire("a", 1, 59_999)

@@ -1,4 +1,4 @@
-"""What can be configured about attached files and speech, and how that can be wrong."""
+"""Settings of attachments and voice, and their errors."""
 
 import pytest
 
@@ -14,18 +14,18 @@ def problems(*sets: str) -> tuple[str, ...]:
     return tuple(check(ConfigOptions(None, sets), {"HOME": "/nowhere"}, {}).problems)
 
 
-def test_the_defaults_of_files_and_speech() -> None:
+def test_files_and_voice_have_defaults() -> None:
     found = settings()
     assert (found.media.largest, float(found.media.keep)) == (20_000_000, 30 * 86400)
     assert found.voice.transcription_url is None
 
 
-def test_a_size_and_a_time_are_written_as_people_do() -> None:
+def test_sizes_and_times_can_be_written_with_units() -> None:
     found = settings("media.largest=5 MB", "media.keep=1w")
     assert (found.media.largest, float(found.media.keep)) == (5_000_000, 604_800)
 
 
-def test_speech_needs_no_more_than_an_address() -> None:
+def test_transcription_needs_only_a_url() -> None:
     found = settings("voice.transcription_url=http://127.0.0.1:9/v1")
     assert found.voice.transcription_url == "http://127.0.0.1:9/v1"
     assert found.voice.transcription_model is None
@@ -42,6 +42,6 @@ def test_speech_needs_no_more_than_an_address() -> None:
         ("voice.speech_url=http://h/", "voice.speech_url"),
     ],
 )
-def test_what_cannot_work_is_named(written: str, said: str) -> None:
+def test_invalid_values_are_named(written: str, said: str) -> None:
     (problem,) = problems(written)
     assert said in problem

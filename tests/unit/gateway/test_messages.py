@@ -41,14 +41,14 @@ def entry(event: Inbound, key: str = "telegram:-100") -> InboxEntry:
     )
 
 
-def test_a_message_in_a_dm_is_its_words() -> None:
+def test_a_message_in_a_dm_consists_of_its_text() -> None:
     pending = InboxReader(lambda: BusyPolicy.QUEUE).read_pending(entry(message()))
     assert pending.person == "telegram:7"
     assert (pending.message.content, pending.message.sender) == ("hello", None)
     assert pending.mode is BusyPolicy.QUEUE
 
 
-def test_all_that_answers_a_message_is_named_after_where_and_what_it_is_and_nothing_else() -> None:
+def test_ids_of_replies_depend_only_on_the_place_and_id_of_the_message() -> None:
     def origin(**changes: Any) -> str:
         return (
             InboxReader(lambda: BusyPolicy.QUEUE)
@@ -63,7 +63,7 @@ def test_all_that_answers_a_message_is_named_after_where_and_what_it_is_and_noth
     assert len({here, *names}) == 5
 
 
-def test_in_a_shared_session_everybody_is_named_with_name_and_id() -> None:
+def test_in_a_shared_session_senders_have_name_and_id() -> None:
     reader = InboxReader(lambda: BusyPolicy.QUEUE)
     shared = reader.read_pending(entry(message(direct=False)))
     assert shared.message.sender == "Ada (7)"
@@ -77,7 +77,7 @@ def test_only_in_a_room_an_answer_is_a_reply() -> None:
     assert reader.read_pending(entry(message(direct=True, id="55"))).reply_to == ""
 
 
-def test_words_in_front_say_how_one_message_is_handled() -> None:
+def test_a_busy_mode_command_applies_to_its_message() -> None:
     reader = InboxReader(lambda: BusyPolicy.COLLECT)
     for text, mode, content in [
         ("/queue and then this", BusyPolicy.QUEUE, "and then this"),
@@ -89,7 +89,7 @@ def test_words_in_front_say_how_one_message_is_handled() -> None:
         assert (pending.mode, pending.message.content) == (mode, content)
 
 
-def test_quotes_and_rooms_are_words_and_files_stand_beside_them() -> None:
+def test_quotes_and_room_context_become_text_and_files_are_listed() -> None:
     event = message(
         "look",
         parts=(Text("look"), File("a.pdf", "application/pdf", ref="ref", size=7)),
@@ -107,7 +107,7 @@ def test_quotes_and_rooms_are_words_and_files_stand_beside_them() -> None:
     )
 
 
-def test_an_edit_replaces_words_and_files_and_nothing_else() -> None:
+def test_an_edit_replaces_only_text_and_files() -> None:
     reader = InboxReader(lambda: BusyPolicy.QUEUE)
     photo = File("b.png", "image/png", "r2")
     edit = InboundEdit(
@@ -122,6 +122,6 @@ def test_an_edit_replaces_words_and_files_and_nothing_else() -> None:
     assert again.sender == Sender("7", "Ada")
 
 
-def test_a_button_is_nothing_for_a_model() -> None:
+def test_a_button_is_not_a_message_for_the_model() -> None:
     pressed = InboundAction("2", 0, address=PLACE, sender=Sender("7"), action="stop")
     assert InboxReader(lambda: BusyPolicy.QUEUE).read_pending(entry(pressed)).message.content == ""

@@ -1,4 +1,4 @@
-"""Codes: shown once, kept as hashes, good for an hour and one use."""
+"""Codes: shown once, stored as hashes, valid for an hour and one use."""
 
 import itertools
 import secrets
@@ -42,7 +42,7 @@ def code(text: str = "ABCDEFGH", person: int = 1, **given: object) -> PairingCod
     return PairingCode(**fields)  # type: ignore[arg-type]  # a dict has one type for all its values
 
 
-def test_a_code_has_eight_signs_that_nobody_mixes_up() -> None:
+def test_a_code_has_eight_unambiguous_characters() -> None:
     made = {new_code(secrets.choice) for _ in range(200)}
     assert len(made) == 200
     assert {len(each) for each in made} == {8}
@@ -50,7 +50,7 @@ def test_a_code_has_eight_signs_that_nobody_mixes_up() -> None:
     assert not set("01IO") & set(CODE_ALPHABET)
 
 
-def test_every_sign_of_a_code_is_chosen_anew() -> None:
+def test_every_character_of_a_code_is_chosen_separately() -> None:
     turn = itertools.count()
 
     def choose(signs: Sequence[str]) -> str:
@@ -60,12 +60,12 @@ def test_every_sign_of_a_code_is_chosen_anew() -> None:
 
 
 @pytest.mark.parametrize("typed", ["ABCDEFGH", "abcdefgh", "abcd-efgh", "ABCD EFGH", " abcdefgh\n"])
-def test_a_code_is_recognised_however_it_is_typed(typed: str) -> None:
+def test_a_code_is_recognized_however_it_is_typed(typed: str) -> None:
     assert normalize_code(typed) == "ABCDEFGH"
     assert redeem_code([code()], typed, KEY, "pair", now=1) == CodeRedeemed(code())
 
 
-def test_what_is_kept_does_not_show_the_code_and_needs_the_key() -> None:
+def test_the_stored_hash_does_not_reveal_the_code_and_needs_the_key() -> None:
     assert "ABCDEFGH" not in repr(code())
     assert hash_code("ABCDEFGH", KEY) != hash_code("ABCDEFGH", b"of another")
     assert redeem_code([code()], "ABCDEFGH", b"of another", "pair", now=1) == CodeInvalid()
@@ -80,21 +80,21 @@ def test_what_is_kept_does_not_show_the_code_and_needs_the_key() -> None:
         (CODE_LIFETIME_MS * 30, CodeExpired()),
     ],
 )
-def test_a_code_is_good_for_an_hour(now: int, outcome: object) -> None:
+def test_a_code_is_valid_for_an_hour(now: int, outcome: object) -> None:
     assert redeem_code([code()], "ABCDEFGH", KEY, "pair", now) == outcome
 
 
-def test_a_used_code_is_gone_from_the_open_ones_and_wrong() -> None:
+def test_a_used_code_is_invalid() -> None:
     assert redeem_code([], "ABCDEFGH", KEY, "pair", now=1) == CodeInvalid()
 
 
-def test_the_right_one_of_several_is_found() -> None:
+def test_the_matching_one_of_several_codes_is_found() -> None:
     codes = [code("AAAAAAAA", 1), code("BBBBBBBB", 2), code("CCCCCCCC", 3)]
     assert redeem_code(codes, "BBBBBBBB", KEY, "pair", now=1) == CodeRedeemed(codes[1])
 
 
 @pytest.mark.parametrize(("has", "wants"), [("pair", "claim"), ("claim", "pair")])
-def test_a_pairing_code_makes_no_admin_and_a_claim_code_no_pairing(
+def test_pairing_and_claim_codes_are_not_interchangeable(
     has: str, wants: Literal["pair", "claim"]
 ) -> None:
     assert redeem_code([code(kind=has)], "ABCDEFGH", KEY, wants, now=1) == CodeInvalid()
@@ -109,7 +109,7 @@ def test_a_person_gets_one_code_at_a_time() -> None:
     assert decide_offer([code()], "telegram", "telegram:1", now=CODE_LIFETIME_MS) == OfferCode()
 
 
-def test_twenty_strangers_may_wait_on_a_platform() -> None:
+def test_twenty_people_may_wait_on_a_platform() -> None:
     full = [code(person=number) for number in range(20)]
     assert decide_offer(full[:19], "telegram", "telegram:99", now=5) == OfferCode()
     assert decide_offer(full, "telegram", "telegram:99", now=5) == PairingFull()
@@ -120,7 +120,7 @@ def test_twenty_strangers_may_wait_on_a_platform() -> None:
     assert decide_offer(full, "telegram", "telegram:99", now=CODE_LIFETIME_MS) == OfferCode()
 
 
-def test_a_claim_code_takes_no_strangers_place() -> None:
+def test_a_claim_code_does_not_count_as_waiting() -> None:
     claims = [code(person=number, kind="claim") for number in range(20)]
     assert decide_offer(claims, "telegram", "telegram:3", now=5) == OfferCode()
 
@@ -139,11 +139,11 @@ def test_a_claim_code_takes_no_strangers_place() -> None:
         (10_000, MAX_WAIT_MS),
     ],
 )
-def test_wrong_codes_cost_more_and_more_waiting(failures: int, wait: int) -> None:
+def test_wrong_codes_cause_growing_waits(failures: int, wait: int) -> None:
     assert next_allowed_attempt(failures, last_failed_at=7) == 7 + wait
 
 
-def test_guessing_is_hopeless_within_the_life_of_a_code() -> None:
+def test_guessing_a_code_within_its_lifetime_is_hopeless() -> None:
     now = tries = 0
     while now < CODE_LIFETIME_MS:
         tries += 1
@@ -171,5 +171,5 @@ def test_guessing_is_hopeless_within_the_life_of_a_code() -> None:
         ("claim ABCDEFGH now", None),
     ],
 )
-def test_a_claim_is_found_in_what_a_stranger_says(text: str, found: str | None) -> None:
+def test_a_claim_code_is_found_in_a_message(text: str, found: str | None) -> None:
     assert find_claim_code(text) == found

@@ -54,7 +54,7 @@ def said(text: str, sender: str = "7", *, direct: bool = True) -> InboundMessage
 
 
 @pytest.mark.parametrize("direct", [True, False])
-async def test_whoever_has_no_id_is_met_with_silence(
+async def test_a_sender_without_an_id_gets_no_reply(
     store: SessionStore, clock: SetClock, *, direct: bool
 ) -> None:
     known = await people(store, clock)
@@ -64,9 +64,7 @@ async def test_whoever_has_no_id_is_met_with_silence(
     assert known.list_people() == []
 
 
-async def test_a_stranger_gets_one_code_that_is_shown_once(
-    store: SessionStore, clock: SetClock
-) -> None:
+async def test_a_stranger_gets_one_code_shown_once(store: SessionStore, clock: SetClock) -> None:
     known = await people(store, clock)
     first = await known.handle_stranger(said("hi"), "telegram:7", direct=True)
     assert (first.notice, first.admin_notice) == ("pairing_code", "pair_request")
@@ -75,7 +73,7 @@ async def test_a_stranger_gets_one_code_that_is_shown_once(
     assert str(first.fields["code"]) not in (await store.get_value("people", "book") or "")
 
 
-async def test_an_approved_code_lets_in_over_restarts_until_it_is_revoked(
+async def test_an_approved_code_gives_access_until_it_is_revoked(
     store: SessionStore, clock: SetClock
 ) -> None:
     known = await people(store, clock)
@@ -90,7 +88,7 @@ async def test_an_approved_code_lets_in_over_restarts_until_it_is_revoked(
     assert not await later.revoke("telegram:7")
 
 
-async def test_a_code_is_good_for_an_hour(store: SessionStore, clock: SetClock) -> None:
+async def test_a_code_is_valid_for_an_hour(store: SessionStore, clock: SetClock) -> None:
     known = await people(store, clock)
     code = str((await known.handle_stranger(said("hi"), "telegram:7", direct=True)).fields["code"])
     clock.time += CODE_LIFETIME_MS
@@ -98,9 +96,7 @@ async def test_a_code_is_good_for_an_hour(store: SessionStore, clock: SetClock) 
     assert known.list_people() == []
 
 
-async def test_a_crowd_of_strangers_gets_no_more_codes(
-    store: SessionStore, clock: SetClock
-) -> None:
+async def test_too_many_strangers_get_no_more_codes(store: SessionStore, clock: SetClock) -> None:
     known = await people(store, clock)
     for number in range(MAX_OPEN_PER_PLATFORM):
         await known.handle_stranger(said("hi", str(number)), f"telegram:{number}", direct=True)
@@ -108,13 +104,15 @@ async def test_a_crowd_of_strangers_gets_no_more_codes(
     assert (late.notice, late.admin_notice) == (None, "refused_mention")
 
 
-async def test_without_pairing_strangers_get_silence(store: SessionStore, clock: SetClock) -> None:
+async def test_without_pairing_strangers_get_no_reply(store: SessionStore, clock: SetClock) -> None:
     known = await people(store, clock, pairing=False)
     greeting = await known.handle_stranger(said("hi"), "telegram:7", direct=True)
     assert (greeting.notice, greeting.admin_notice) == (None, None)
 
 
-async def test_admins_hear_of_a_mention_once_a_day(store: SessionStore, clock: SetClock) -> None:
+async def test_admins_are_notified_of_a_mention_once_a_day(
+    store: SessionStore, clock: SetClock
+) -> None:
     known = await people(store, clock)
     mention = said("bot?", direct=False)
     assert (
@@ -127,7 +125,7 @@ async def test_admins_hear_of_a_mention_once_a_day(store: SessionStore, clock: S
     ).admin_notice == "refused_mention"
 
 
-async def test_the_claim_code_makes_one_admin_and_guessing_is_slowed(
+async def test_a_claim_code_makes_one_admin_and_guessing_is_slowed(
     store: SessionStore, clock: SetClock
 ) -> None:
     known = await people(store, clock, admins=("discord:5", "discord:G/role:1", "slack:T1/U3"))
@@ -145,7 +143,9 @@ async def test_the_claim_code_makes_one_admin_and_guessing_is_slowed(
     ).notice == ("claim_refused")
 
 
-async def test_a_new_claim_code_voids_the_older_one(store: SessionStore, clock: SetClock) -> None:
+async def test_a_new_claim_code_invalidates_the_older_one(
+    store: SessionStore, clock: SetClock
+) -> None:
     known = await people(store, clock)
     old, new = await known.create_claim_code(), await known.create_claim_code()
     assert not await known.claim("telegram:7", "Eve", old)

@@ -1,4 +1,4 @@
-"""What models cost, and what is said where nobody knows."""
+"""Prices of models, and the message for unknown ones."""
 
 import builtins
 import sys
@@ -35,7 +35,7 @@ def target(provider: Any = "openai", **more: Any) -> TargetSettings:
     return TargetSettings(provider=provider, **more)
 
 
-def test_the_configuration_knows_best() -> None:
+def test_a_configured_price_takes_precedence() -> None:
     assert find_price(target(price=OWN, base_url="http://127.0.0.1:1/v1"), "m") == OWN
 
 
@@ -49,7 +49,7 @@ def test_the_configuration_knows_best() -> None:
     ],
     ids=["demo", "this machine", "by its name", "IPv6"],
 )
-def test_a_server_on_this_machine_costs_nothing(settings: TargetSettings) -> None:
+def test_a_server_on_this_machine_is_free(settings: TargetSettings) -> None:
     assert find_price(settings, "gpt-5.5") == FREE
 
 
@@ -64,7 +64,7 @@ def test_a_server_on_this_machine_costs_nothing(settings: TargetSettings) -> Non
     ],
     ids=["openai", "responses", "anthropic", "by its address", "a service of services"],
 )
-def test_usual_models_are_listed(settings: TargetSettings, model: str) -> None:
+def test_common_models_are_in_the_price_list(settings: TargetSettings, model: str) -> None:
     found = find_price(settings, model)
     assert found
     assert found.cached is not None
@@ -80,13 +80,13 @@ def test_usual_models_are_listed(settings: TargetSettings, model: str) -> None:
     ],
     ids=["no such model", "a server nearby", "another service"],
 )
-def test_what_others_charge_is_not_known(settings: TargetSettings, model: str) -> None:
+def test_prices_of_unknown_services_are_unknown(settings: TargetSettings, model: str) -> None:
     assert find_price(settings, model) is None
 
 
 @pytest.fixture
 def without_list(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The extra is not installed."""
+    """Hide the extra, as if it were not installed."""
     real = builtins.__import__
 
     def importing(name: str, *more: Any) -> Any:
@@ -115,24 +115,24 @@ def test_a_limit_in_dollars_needs_the_price_of_every_model() -> None:
     assert problems("model.name=own-7b", MONEY, "model.price={input=1, output=2}") == ()
     (problem,) = problems("model.name=own-7b", MONEY)
     assert problem.endswith(
-        "model.price: nobody knows what own-7b costs, so limits.usd_per_day could not be kept; set "
+        "model.price: the price of own-7b is unknown, so limits.usd_per_day cannot be enforced; set "
         "model.price, or use tokens_per_day instead"
     )
     (problem,) = problems("model.name=own-7b", 'limits.chats={"telegram:-1"={usd_per_day=1}}')
-    assert 'so limits.chats."telegram:-1".usd_per_day could not be kept' in problem
+    assert 'so limits.chats."telegram:-1".usd_per_day cannot be enforced' in problem
     (problem,) = problems("model.name=own-7b", "limits.all.usd_per_day=1")
-    assert "so limits.all.usd_per_day could not be kept" in problem
+    assert "so limits.all.usd_per_day cannot be enforced" in problem
     fallback = (
         "model.fallback=[{name='own-7b', api_key='x', base_url='https://models.example.org'}]"
     )
     (problem,) = problems(MONEY, fallback)
-    assert "model.fallback[0].price: nobody knows what own-7b costs" in problem
+    assert "model.fallback[0].price: the price of own-7b is unknown" in problem
     assert "; set its price, or use tokens_per_day" in problem
 
 
-def test_a_route_to_a_model_is_looked_at_too() -> None:
+def test_models_of_routes_are_checked_too() -> None:
     (problem,) = problems(MONEY, "route=[{match='telegram:*', model='own-7b'}]")
-    assert "route[0].model: nobody knows what own-7b costs" in problem
+    assert "route[0].model: the price of own-7b is unknown" in problem
     assert "; set its price in a [[model.fallback]] of that name, or" in problem
     assert problems(MONEY, "route=[{match='telegram:*', model='gpt-5.5'}]") == ()
     priced = "model.fallback=[{name='own-7b', price={input=1, output=1}}]"
@@ -140,9 +140,9 @@ def test_a_route_to_a_model_is_looked_at_too() -> None:
 
 
 @pytest.mark.usefixtures("without_list")
-def test_without_the_list_it_is_said_where_prices_are() -> None:
+def test_without_the_price_list_the_message_names_the_extra() -> None:
     (problem,) = problems(MONEY)
-    assert f"nobody knows what {OPENAI_MODEL} costs" in problem
+    assert f"the price of {OPENAI_MODEL} is unknown" in problem
     assert problem.endswith("(the extra holdfast[prices] knows the usual models)")
     assert problems(MONEY, "model.provider=demo") == ()
 
@@ -156,7 +156,7 @@ def settings(server: ModelServer, limit: float | None, **model: Any) -> Settings
     )
 
 
-async def test_what_is_asked_has_a_price_wherever_money_is_limited(tmp_path: Path) -> None:
+async def test_with_a_limit_in_dollars_every_requested_model_has_a_price(tmp_path: Path) -> None:
     async with ModelServer(models=("scripted",)) as server:
         for limit, own, other in ((None, OWN, None), (1.0, OWN, FREE)):
             models = await open_models(
@@ -170,12 +170,12 @@ async def test_what_is_asked_has_a_price_wherever_money_is_limited(tmp_path: Pat
                 await models.aclose()
 
 
-async def test_the_only_model_of_a_server_is_looked_at_once_it_has_a_name(
+async def test_a_servers_only_model_is_checked_once_it_has_a_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prices, "_is_local_service", lambda _: False)
     async with ModelServer(models=("own-7b",)) as server:
-        with pytest.raises(ConfigError, match=r"Nobody knows what own-7b costs, so limits\.usd"):
+        with pytest.raises(ConfigError, match=r"he price of own-7b is unknown, so limits\.usd"):
             await open_models(settings(server, 1.0), tmp_path, clock=SystemClock())
         models = await open_models(settings(server, None), tmp_path, clock=SystemClock())
         await models.aclose()

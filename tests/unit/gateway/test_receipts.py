@@ -1,4 +1,4 @@
-"""The signs on people's messages, without a platform."""
+"""The reactions on people's messages, without a platform."""
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +14,7 @@ HERE = Address("memory", "7", thread="3")
 
 
 class Board:
-    """What stands on which message."""
+    """The reaction shown on each message."""
 
     def __init__(self) -> None:
         self.shown: list[tuple[str, str]] = []
@@ -25,7 +25,7 @@ class Board:
 
 
 def entry(name: str, state: InboxState = InboxState.WAITING, turn: str | None = None) -> InboxEntry:
-    """A stored message; the platform's id of it is another than ours."""
+    """Return a stored message; the platform's id differs from the row's."""
     where = write_address(HERE)
     return InboxEntry(
         id=f"i_{name}",
@@ -63,7 +63,7 @@ def moved(name: str, state: InboxState, turn: str | None = None) -> SetInbox:
 
 
 def played(*changes: Change, names: str = "a") -> list[tuple[str, str]]:
-    """The signs that follow from changes, once these messages are taken in."""
+    """Return the reactions caused by changes after these messages were accepted."""
     board = Board()
     receipts = MessageReactions(board.react)
     for name in names:
@@ -116,18 +116,18 @@ def played(*changes: Change, names: str = "a") -> list[tuple[str, str]]:
         pytest.param((start("t"), end("u")), [ACCEPTED_EMOJI], id="the turn of another"),
     ],
 )
-def test_the_sign_says_what_became_of_a_message(
+def test_reactions_show_the_progress_of_a_message(
     changes: tuple[Change, ...], signs: list[str]
 ) -> None:
     assert played(*changes) == [("a", sign) for sign in signs]
 
 
-def test_all_messages_of_a_turn_are_signed() -> None:
+def test_all_messages_of_a_turn_get_reactions() -> None:
     shown = played(start("t", "a", "b"), end("t"), names="abc")
     assert shown[3:] == [("a", DONE_EMOJI), ("b", DONE_EMOJI)]
 
 
-def test_other_changes_and_messages_of_unknown_origin_do_nothing() -> None:
+def test_other_changes_and_unknown_messages_are_ignored() -> None:
     item = OutboxItem(
         id="a_1", address="there", kind="answer", state=ItemState.PENDING, body=b"", created_at=0
     )
@@ -135,7 +135,7 @@ def test_other_changes_and_messages_of_unknown_origin_do_nothing() -> None:
 
 
 @pytest.mark.parametrize("state", list(InboxState))
-def test_after_a_restart_what_was_not_done_gets_its_last_sign_only(state: InboxState) -> None:
+def test_after_a_restart_open_messages_get_only_the_last_reaction(state: InboxState) -> None:
     board = Board()
     receipts = MessageReactions(board.react)
     for _ in range(2):
@@ -147,7 +147,7 @@ def test_after_a_restart_what_was_not_done_gets_its_last_sign_only(state: InboxS
     assert board.shown == ([("a", DONE_EMOJI)] if open_ else [])
 
 
-def test_where_no_signs_are_wanted_nothing_is_kept() -> None:
+def test_without_reactions_nothing_is_remembered() -> None:
     receipts = MessageReactions(None)
     receipts.on_accepted(entry("a"))
     receipts.on_recovered(entry("b"))
@@ -156,7 +156,7 @@ def test_where_no_signs_are_wanted_nothing_is_kept() -> None:
     assert not receipts._messages_by_turn
 
 
-def test_only_so_many_messages_are_remembered() -> None:
+def test_only_a_limited_number_of_messages_is_remembered() -> None:
     board = Board()
     receipts = MessageReactions(board.react)
     for number in range(5_000):
@@ -176,7 +176,7 @@ _changes = st.one_of(
 
 @settings(deadline=None)
 @given(st.lists(_changes, max_size=30))
-def test_no_message_ever_gets_more_than_two_signs(changes: list[Change]) -> None:
+def test_no_message_gets_more_than_two_reactions(changes: list[Change]) -> None:
     shown = played(*changes, names="abc")
     for name in "abc":
         signs = [sign for message, sign in shown if message == name]

@@ -43,12 +43,12 @@ INBOX = "i_01m5x2k9qa7v3tz8hr"
         pytest.param(".holdfast-0.tmp", "holdfast-0.tmp", id="like one being written"),
     ],
 )
-def test_a_name_becomes_one_that_is_a_files_name_everywhere(said: str, clean: str) -> None:
+def test_a_name_is_cleaned_for_every_file_system(said: str, clean: str) -> None:
     assert clean_name(said, "application/pdf") == clean
 
 
 @given(st.text(st.characters(), max_size=300))
-def test_no_name_leads_anywhere_or_hides_anything(said: str) -> None:
+def test_no_name_escapes_its_folder_or_hides_characters(said: str) -> None:
     name = clean_name(said)
     assert PurePosixPath(f"a/{name}").parent == PurePosixPath("a")
     assert not name.startswith(".")
@@ -62,7 +62,7 @@ FILES = st.builds(File, st.text(max_size=120), st.text(max_size=20), st.just("re
 
 
 @given(st.lists(FILES, max_size=30))
-def test_each_file_has_a_place_of_its_own_which_is_always_the_same(parts: list[File]) -> None:
+def test_each_file_has_its_own_stable_path(parts: list[File]) -> None:
     found = plan_attachments(INBOX, parts)
     assert found == plan_attachments(INBOX, parts)
     assert len({file.path.casefold() for file in found}) == len(parts)
@@ -73,20 +73,20 @@ def test_each_file_has_a_place_of_its_own_which_is_always_the_same(parts: list[F
         assert MESSAGE_FOLDER_PATTERN.fullmatch(folder)
 
 
-def test_files_of_one_name_get_numbers() -> None:
+def test_files_of_the_same_name_get_numbers() -> None:
     parts = [File(name, "image/png", "r") for name in ("a.png", "A.PNG", "b/a.png", "a-2.png")]
     names = [file.path.rpartition("/")[2] for file in plan_attachments(INBOX, parts)]
     assert names == ["a.png", "A-2.PNG", "a-3.png", "a-2-2.png"]
 
 
-def test_words_are_no_files_and_what_the_adapter_said_is_kept() -> None:
+def test_text_parts_are_skipped_and_the_adapters_data_is_kept() -> None:
     voice = File("v.ogg", "audio/ogg", ref="ref 1", size=12, voice=True)
     (file,) = plan_attachments(INBOX, [Text("hello"), voice])
     assert (file.ref, file.size, file.voice, file.trouble) == ("ref 1", 12, True, "")
     assert to_file_part(file) == voice
 
 
-def test_only_so_many_files_are_taken() -> None:
+def test_only_a_limited_number_of_files_is_accepted() -> None:
     found = plan_attachments(INBOX, [File("a", "x/y", "r")] * (MAX_FILES + 2))
     assert [file.trouble for file in found] == [""] * MAX_FILES + [TOO_MANY_FILES] * 2
 
@@ -101,10 +101,10 @@ def test_only_so_many_files_are_taken() -> None:
         ("pdf", "application/octet-stream"),
     ],
 )
-def test_a_kind_is_a_word_with_a_slash(said: str, kind: str) -> None:
+def test_a_malformed_media_type_is_replaced(said: str, kind: str) -> None:
     assert clean_media_type(said) == kind
 
 
-def test_too_large_names_both_numbers() -> None:
+def test_the_too_large_message_names_both_sizes() -> None:
     assert too_large_message(20_000_000, 35_200_000) == "too large (35.2 MB, at most 20 MB)"
     assert too_large_message(20_000_000) == "too large (more than 20 MB, at most 20 MB)"

@@ -1,4 +1,4 @@
-"""Which conversation a message belongs to, and what counts as a command."""
+"""Conversations of messages, routes and command parsing."""
 
 from typing import Literal
 
@@ -67,7 +67,7 @@ def message(address: Address, *, direct: bool = False, sender: Sender = ANN) -> 
         ),
     ],
 )
-def test_a_message_finds_its_conversation(
+def test_an_event_is_routed_to_its_conversation(
     event: Inbound, scope: Literal["user", "shared"], key: str
 ) -> None:
     assert str(session_key_for(event, scope)) == key
@@ -76,7 +76,7 @@ def test_a_message_finds_its_conversation(
 @pytest.mark.parametrize("direct", [True, False])
 @pytest.mark.parametrize("thread", ["", "7"])
 @pytest.mark.parametrize("scope", ["user", "shared"])
-def test_edits_deletes_and_buttons_find_the_same_conversation_as_the_message(
+def test_edits_deletes_and_buttons_belong_to_the_conversation_of_the_message(
     *, direct: bool, thread: str, scope: Literal["user", "shared"]
 ) -> None:
     place = Address("telegram", "5", thread=thread)
@@ -89,7 +89,7 @@ def test_edits_deletes_and_buttons_find_the_same_conversation_as_the_message(
     assert [session_key_for(event, scope) for event in others] == [expected] * 3
 
 
-def test_a_name_does_not_change_the_conversation() -> None:
+def test_a_changed_display_name_keeps_the_conversation() -> None:
     place = Address("telegram", "-5")
     first = session_key_for(message(place, sender=Sender("1001", "Ann")), "user")
     assert session_key_for(message(place, sender=Sender("1001", "Bea")), "user") == first
@@ -137,7 +137,7 @@ def test_a_route_matches_chats_by_their_key(match: str, key: SessionKey, *, hit:
     assert find_route([route], key) == (route if hit else None)
 
 
-def test_the_first_route_that_matches_counts() -> None:
+def test_the_first_matching_route_is_used() -> None:
     special, general = RouteSettings(match="telegram:5"), RouteSettings(match="telegram:*")
     assert find_route([special, general], SessionKey(platform="telegram", chat="5")) is special
     assert find_route([special, general], SessionKey(platform="telegram", chat="6")) is general
@@ -186,7 +186,7 @@ KNOWN = ("stop", "new", "reset", "pair", "help")
         ("/é", None),
     ],
 )
-def test_commands_are_told_from_ordinary_texts(
+def test_commands_are_distinguished_from_other_texts(
     text: str, command: ParsedCommand | UnknownCommand | None
 ) -> None:
     assert parse_command(text, KNOWN) == command

@@ -16,7 +16,7 @@ from tests.fakes.memory import MemoryAdapter
 
 
 class Moody(MemoryAdapter):
-    """Does at each start what a list says: fails, or connects and then fails."""
+    """An adapter that fails, or connects and then fails, as scripted."""
 
     def __init__(self, *moods: Exception | str) -> None:
         super().__init__("moody")
@@ -43,7 +43,7 @@ async def inbox(_: Inbound) -> Accepted:
 async def supervise(
     adapter: Moody, chance: float = 0.5
 ) -> tuple[SupervisedAdapter, list[float], list[str]]:
-    """Run until it stays connected or gives up; what it did meanwhile."""
+    """Run until the adapter stays connected or gives up; return the recorded events."""
     pauses: list[float] = []
     seen: list[str] = []
 
@@ -74,7 +74,7 @@ async def supervise(
     return supervised, pauses, seen
 
 
-async def test_a_failing_platform_is_started_again_with_growing_pauses() -> None:
+async def test_a_failing_adapter_is_restarted_with_growing_pauses() -> None:
     found, pauses, seen = await supervise(Moody(*[Unavailable() for _ in range(9)], "stay"))
     assert pauses[:3] == [FIRST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2, FIRST_PAUSE_SECONDS * 4]
     assert max(pauses) == MAX_PAUSE_SECONDS
@@ -83,24 +83,24 @@ async def test_a_failing_platform_is_started_again_with_growing_pauses() -> None
 
 
 @pytest.mark.parametrize("chance", [0.0, 1.0])
-async def test_what_a_platform_asks_us_to_wait_is_waited_in_full(chance: float) -> None:
+async def test_a_retry_after_of_the_platform_is_waited_out(chance: float) -> None:
     moods = (Unavailable("slower", 7.0), Unavailable(), "stay")
     _, pauses, _ = await supervise(Moody(*moods), chance)
     assert pauses == [7.0, 2.0 * (0.75 + chance / 2)]
 
 
-async def test_after_a_time_connected_the_pauses_begin_anew() -> None:
+async def test_a_successful_connection_resets_the_pause() -> None:
     moods = (Unavailable(), Unavailable(), "connect, then break", Unavailable(), "stay")
     _, pauses, _ = await supervise(Moody(*moods))
     assert pauses == [1.0, 2.0, 1.0, 2.0]
 
 
-async def test_a_platform_that_names_a_pause_gets_it() -> None:
+async def test_a_pause_requested_by_the_platform_is_used() -> None:
     _, pauses, _ = await supervise(Moody(Unavailable("slow down", retry_after=30), "stay"))
     assert pauses == [30.0]
 
 
-async def test_credentials_that_do_not_work_end_it_with_a_sentence(
+async def test_refused_credentials_end_the_supervision_with_a_message(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     found, pauses, _ = await supervise(Moody(Unauthorized("The token was revoked.")))
@@ -110,7 +110,7 @@ async def test_credentials_that_do_not_work_end_it_with_a_sentence(
     assert "The token was revoked." in caplog.text
 
 
-async def test_an_error_in_an_adapter_or_its_quiet_end_is_survived(
+async def test_an_adapter_error_or_silent_end_is_survived(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -122,7 +122,7 @@ async def test_an_error_in_an_adapter_or_its_quiet_end_is_survived(
 
 
 class Silent(Moody):
-    """Does not connect at first, and never says why."""
+    """An adapter that hangs at first without an error."""
 
     async def run(self, inbox: Inbox, ready: Callable[[], None]) -> None:
         if self._moods[0] == "hang":
@@ -131,7 +131,7 @@ class Silent(Moody):
         await super().run(inbox, ready)
 
 
-async def test_a_platform_that_never_answers_is_named_and_asked_again() -> None:
+async def test_a_platform_that_does_not_answer_is_reported_and_retried() -> None:
     adapter = Silent("hang", TimeoutError("its own"), "stay")
     told: list[str] = []
     supervised = SupervisedAdapter(
@@ -145,14 +145,14 @@ async def test_a_platform_that_never_answers_is_named_and_asked_again() -> None:
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
         task = group.create_task(supervised.run(inbox))
         await adapter.over.wait()
-        await asyncio.sleep(0.05)  # longer than it may take to connect
+        await asyncio.sleep(0.05)  # longer than the time limit for connecting
         assert supervised.status_text == "connected"
         task.cancel()
     assert told[:2] == ["no answer within 0.02 s", "an error in its adapter (TimeoutError)"]
 
 
 class Stubborn(MemoryAdapter):
-    """Ends with an error of its own when it is cancelled, as a group of tasks may do."""
+    """An adapter that raises its own error when cancelled, as a task group may do."""
 
     def __init__(self) -> None:
         super().__init__("stubborn")
@@ -168,7 +168,7 @@ class Stubborn(MemoryAdapter):
             raise Unavailable from None
 
 
-async def test_a_platform_that_fails_while_it_is_ended_does_not_start_again() -> None:
+async def test_a_platform_that_fails_during_the_stop_is_not_restarted() -> None:
     adapter = Stubborn()
     supervised = SupervisedAdapter(
         adapter, on_connected=lambda _: None, on_disconnected=lambda _: None
@@ -180,7 +180,7 @@ async def test_a_platform_that_fails_while_it_is_ended_does_not_start_again() ->
     assert adapter.starts == 1
 
 
-async def test_a_complaint_is_named_once_until_it_is_over_and_not_kept_over_a_break(
+async def test_a_warning_is_logged_once_and_cleared_by_a_disconnect(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -200,7 +200,7 @@ async def test_a_complaint_is_named_once_until_it_is_over_and_not_kept_over_a_br
             supervised.set_warning(text)
         assert changes == ["", "two of us", "", "three of us"]
         assert caplog.messages.count("moody: two of us") == 1
-        assert "moody: this is over: two of us" in caplog.messages
+        assert "moody: resolved: two of us" in caplog.messages
         task.cancel()
     assert supervised.state is ConnectionState.CONNECTING
     assert supervised.problem == "connecting, no answer so far"

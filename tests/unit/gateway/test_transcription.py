@@ -46,11 +46,11 @@ async def heard(
         ("http://h/openai/deployments/w", "http://h/openai/deployments/w/audio/transcriptions"),
     ],
 )
-def test_the_address_may_be_that_of_the_service_or_of_the_method(url: str, asked: str) -> None:
+def test_the_url_may_be_the_service_or_the_endpoint(url: str, asked: str) -> None:
     assert transcription_endpoint(url) == asked
 
 
-async def test_speech_becomes_words(server: TranscriptionServer) -> None:
+async def test_speech_is_transcribed(server: TranscriptionServer) -> None:
     assert await heard(server.url) == "Buy milk and bread."
     (asked,) = server.asked
     assert (asked.key, asked.content) == ("Bearer sk-voice", b"Ogg")
@@ -58,24 +58,26 @@ async def test_speech_becomes_words(server: TranscriptionServer) -> None:
     assert asked.form == {"model": "whisper-1", "response_format": "json"}
 
 
-async def test_the_configured_model_is_asked_and_a_recording_keeps_its_ending(
+async def test_the_configured_model_is_requested_and_the_extension_kept(
     server: TranscriptionServer,
 ) -> None:
     await heard(server.url, model="own", media_type="audio/mp4")
     assert (server.asked[0].form["model"], server.asked[0].name) == ("own", "speech.m4a")
 
 
-async def test_words_without_json_are_words(server: TranscriptionServer) -> None:
+async def test_a_plain_text_response_is_accepted(server: TranscriptionServer) -> None:
     server.replies.append(Reply(text=" Hello.\n", media_type="text/plain"))
     assert await heard(server.url) == "Hello."
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-async def test_what_may_pass_is_tried_once_more(server: TranscriptionServer, status: int) -> None:
+async def test_a_transient_failure_is_retried_once(
+    server: TranscriptionServer, status: int
+) -> None:
     server.replies.append(Reply(status, "busy"))
     assert await heard(server.url) == "Buy milk and bread."
     server.replies.extend([Reply(status, "busy")] * 2)
-    with pytest.raises(TranscriptionFailed, match=f"not working at this moment .{status}."):
+    with pytest.raises(TranscriptionFailed, match=f"not working right now .{status}."):
         await heard(server.url)
     assert len(server.asked) == 4
 
@@ -86,19 +88,23 @@ REFUSED = '{"error": {"message": "no such model"}}'
 @pytest.mark.parametrize(
     ("reply", "why", "log"),
     [
-        pytest.param(Reply(401, "{}"), "does not accept our key", "answered 401", id="key"),
-        pytest.param(Reply(413, "{}"), "too large for the service", "413", id="too large"),
-        pytest.param(Reply(400, REFUSED), "refused it", "400: no such model", id="refused"),
-        pytest.param(Reply(404, '{"error": "x"}'), "refused it", "404: x", id="an error in words"),
-        pytest.param(Reply(text="<html>"), "cannot be read", "no JSON", id="no JSON"),
-        pytest.param(Reply(text='{"words": 1}'), "cannot be read", "no JSON", id="another JSON"),
-        pytest.param(Reply(text='{"text": " "}'), "nothing is said", "nothing", id="silence"),
+        pytest.param(Reply(401, "{}"), "does not accept the API key", "answered 401", id="key"),
         pytest.param(
-            Reply(text='{"text": "' + "x" * 1_100_000 + '"}'), "endless", "endless", id="endless"
+            Reply(413, "{}"), "too large for the transcription service", "413", id="too large"
+        ),
+        pytest.param(Reply(400, REFUSED), "rejected it", "400: no such model", id="refused"),
+        pytest.param(Reply(404, '{"error": "x"}'), "rejected it", "404: x", id="an error in words"),
+        pytest.param(Reply(text="<html>"), "unreadable response", "no JSON", id="no JSON"),
+        pytest.param(
+            Reply(text='{"words": 1}'), "unreadable response", "no JSON", id="another JSON"
+        ),
+        pytest.param(Reply(text='{"text": " "}'), "no recognizable speech", "speech", id="silence"),
+        pytest.param(
+            Reply(text='{"text": "' + "x" * 1_100_000 + '"}'), "too long", "too long", id="too long"
         ),
     ],
 )
-async def test_a_refusal_is_told_plainly(
+async def test_a_rejection_is_reported_plainly(
     server: TranscriptionServer, reply: Reply, why: str, log: str
 ) -> None:
     server.replies.append(reply)
@@ -108,7 +114,7 @@ async def test_a_refusal_is_told_plainly(
     assert len(server.asked) == 1
 
 
-async def test_a_service_that_hangs_is_given_up(server: TranscriptionServer) -> None:
+async def test_a_hanging_service_is_aborted(server: TranscriptionServer) -> None:
     gate = asyncio.Event()
     server.replies.append(Reply(gate=gate))
     with pytest.raises(TranscriptionFailed, match=r"took longer than 0\.2 s"):
@@ -116,13 +122,13 @@ async def test_a_service_that_hangs_is_given_up(server: TranscriptionServer) -> 
     gate.set()
 
 
-async def test_a_service_that_is_not_there_is_said_to_be() -> None:
+async def test_an_unreachable_service_is_reported() -> None:
     with pytest.raises(TranscriptionFailed, match="cannot be reached") as caught:
         await heard("http://127.0.0.1:9/v1")
     assert "127.0.0.1:9" in caught.value.log_message
 
 
-async def test_what_is_too_large_is_not_sent(server: TranscriptionServer) -> None:
+async def test_a_recording_that_is_too_large_is_not_sent(server: TranscriptionServer) -> None:
     async def speech() -> bytes:
         raise AssertionError
 

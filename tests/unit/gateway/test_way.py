@@ -1,4 +1,4 @@
-"""`holdfast why` has words for every way that something received can take."""
+"""`holdfast why` has a text for every state of a message."""
 
 import itertools
 from typing import Any
@@ -130,7 +130,7 @@ def way(
     )
 
 
-# --- nothing is left out -----------------------------------------------------------------------
+# --- completeness ------------------------------------------------------------------------------
 
 DECISIONS = ("", "member", "stop", *InboxDecision)
 TURNS = (None, *itertools.product(TurnState, (None, "stop", "odd")))
@@ -145,7 +145,7 @@ WAYS = (
 
 @pytest.mark.parametrize("daemon", [UP, RunningGateway(stopping=True), None])
 @pytest.mark.parametrize("state", InboxState)
-def test_every_way_has_words(state: InboxState, daemon: RunningGateway | None) -> None:
+def test_every_state_has_a_text(state: InboxState, daemon: RunningGateway | None) -> None:
     for decision, its_turn, shown, its_session in WAYS:
         found = way(
             entry(state, decision, turn=its_turn and "t1"),
@@ -157,18 +157,18 @@ def test_every_way_has_words(state: InboxState, daemon: RunningGateway | None) -
         stands = wait_status(found)
         assert isinstance(stands, WaitStatus)
         assert stands.current
-        assert headline(found).endswith("m1 of raven:1001")
+        assert headline(found).endswith("m1 in raven:1001")
         assert all(what for _, what in timeline(found))
         assert "None" not in stands.current + stands.unblocked_by
         if state in {InboxState.WAITING, InboxState.RUNNING, InboxState.COMMAND}:
-            assert stands.unblocked_by  # what is to go on says when
+            assert stands.unblocked_by  # an unfinished message names the next event
 
 
-def test_no_command_is_called_like_a_decision() -> None:
+def test_no_command_is_named_like_a_decision() -> None:
     assert not COMMANDS.words & {*InboxDecision, *(role.name.lower() for role in Role)}
 
 
-# --- what they say -----------------------------------------------------------------------------
+# --- texts -------------------------------------------------------------------------------------
 
 RUNNING = entry(InboxState.RUNNING, turn="t1")
 DONE = entry(InboxState.DONE, turn="t1")
@@ -189,68 +189,76 @@ FAILED = Attempt(
 CASES: dict[str, tuple[MessageReport, str, str]] = {
     "not addressed": (
         way(entry(InboxState.IGNORED, InboxDecision.NOT_ADDRESSED)),
-        "it was said in a room and not to the bot",
+        "in this room the bot was not addressed",
         "require_mention = false",
     ),
     "a stranger": (
         way(entry(InboxState.IGNORED, InboxDecision.NOT_ALLOWED)),
-        "its sender is not let in",
+        "its sender has no access",
         "holdfast pair approve CODE",
     ),
     "a bot": (
         way(entry(InboxState.IGNORED, InboxDecision.BOT)),
-        "a program wrote it",
+        "its sender is a bot",
         "access.allow",
     ),
-    "not let in any more": (way(entry(InboxState.IGNORED, "stop")), "not let in any more", ""),
+    "its sender lost access": (
+        way(entry(InboxState.IGNORED, "stop")),
+        "its sender lost access",
+        "",
+    ),
     "stale": (way(entry(InboxState.REFUSED, InboxDecision.STALE)), "gateway.stale_after", "again"),
     "too many": (
         way(entry(InboxState.REFUSED, InboxDecision.TOO_MANY)),
-        "more than limits.messages_per_minute allows",
+        "exceeded limits.messages_per_minute",
         "sends it again",
     ),
     "queue full": (way(entry(InboxState.REFUSED)), "gateway.queue_limit", "sends it again"),
     "behind a turn": (
         way(WAITING, running=turn(), attempt=ASKING, ahead=2),
-        "and 2 messages before it: its turn waits for the model (openai/one): request 2, sent 2026",
-        "by /stop in the chat, or by holdfast sessions stop s1",
+        "with 2 messages before it: its turn is waiting for the model (openai/one): request 2, sent 2026",
+        "by /stop in the chat or by holdfast sessions stop s1",
     ),
     "in a queue": (way(WAITING, ahead=1), "1 message before it", "they are answered"),
-    "no gateway": (way(WAITING, daemon=None), "no gateway runs on this state folder", "runs again"),
-    "stopping": (way(WAITING, daemon=RunningGateway(stopping=True)), "is stopping", "runs again"),
-    "nothing in its way": (way(WAITING), "nothing is in its way", "the log says"),
-    "a command": (way(entry(InboxState.COMMAND, "btw")), "being carried out", "begun anew"),
+    "no gateway": (
+        way(WAITING, daemon=None),
+        "no gateway is running on this state folder",
+        "is started",
+    ),
+    "stopping": (way(WAITING, daemon=RunningGateway(stopping=True)), "is stopping", "is started"),
+    "next in line": (way(WAITING), "it is about to be processed", "see the log"),
+    "a command": (way(entry(InboxState.COMMAND, "btw")), "being processed", "starts again"),
     "a command, no gateway": (
         way(entry(InboxState.COMMAND, "btw"), daemon=None),
-        "it was not carried out yet: no gateway runs",
-        "runs again",
+        "it has not been processed yet: no gateway is running",
+        "is started",
     ),
     "held": (
         way(entry(InboxState.HELD), session=session()),
-        "with session s1, which is suspended since 2026-11-18 10:43:00 (somebody stopped it)",
+        "with session s1, which is suspended since 2026-11-18 10:43:00 (it was stopped)",
         "/resume in the chat, or holdfast sessions resume s1",
     ),
     "held by what is closed": (
         way(entry(InboxState.HELD), session=session(SessionState.CLOSED, SessionReason.NEW)),
-        "which is closed now",
+        "which is now closed",
         "",
     ),
     "a question": (
         way(RUNNING, turn(), questions=(ASKED,), runs=(TOOL,), attempt=ASKING),
-        "its turn asks whether pay may run, since 2026-11-18 10:40:00",
-        f"/approve {approval_code(ASKED.id)} or /deny {approval_code(ASKED.id)}; at 2026-11-18 11:10:00 it counts",
+        "its turn has been waiting for approval of pay since 2026-11-18 10:40:00",
+        f"/approve {approval_code(ASKED.id)} or /deny {approval_code(ASKED.id)}; at 2026-11-18 11:10:00 the request counts",
     ),
-    "a tool": (way(RUNNING, turn(), runs=(TOOL,)), "runs the tool pay since", "tool_timeout"),
+    "a tool": (way(RUNNING, turn(), runs=(TOOL,)), "running the tool pay since", "tool_timeout"),
     "the model": (way(RUNNING, turn(), attempt=ASKING), "request 2, sent", "model.timeouts"),
     "between requests": (
         way(RUNNING, turn(), attempt=FAILED),
-        "between two requests to the model; request 2 ended: RateLimited: slow down",
-        "a pause before it",
+        "between two model requests; request 2 ended: RateLimited: slow down",
+        "following a pause",
     ),
     "a dead process": (
         way(RUNNING, turn(), daemon=None),
-        "under way when the gateway ended",
-        "its sender is told",
+        "running when the gateway stopped",
+        "its sender is notified",
     ),
     "failed": (
         way(DONE, turn(TurnState.FAILED, "the limit of 5 tokens a day is used up")),
@@ -259,14 +267,14 @@ CASES: dict[str, tuple[MessageReport, str, str]] = {
     ),
     "stopped": (
         way(DONE, turn(TurnState.STOPPED, "stop"), session=session()),
-        "its turn was stopped (somebody said /stop); session s1 is suspended since",
+        "its turn was stopped (by /stop); session s1 is suspended since",
         "holdfast sessions resume s1",
     ),
     "crashed": (
         way(
             DONE, turn(TurnState.INTERRUPTED, "crash"), session=session(reason=SessionReason.CRASH)
         ),
-        "its turn was interrupted (the process died in it)",
+        "its turn was interrupted (the process crashed)",
         "/resume in the chat",
     ),
     "stopped by /new": (
@@ -275,7 +283,7 @@ CASES: dict[str, tuple[MessageReport, str, str]] = {
             turn(TurnState.STOPPED, "new"),
             session=session(SessionState.CLOSED, SessionReason.NEW),
         ),
-        "(somebody said /new)",
+        "(by /new)",
         "",
     ),
     "cut off by a newer message": (
@@ -284,23 +292,23 @@ CASES: dict[str, tuple[MessageReport, str, str]] = {
             turn(TurnState.INTERRUPTED, "new message"),
             session=session(SessionState.ACTIVE, None),
         ),
-        "(a newer message took its place)",
+        "(replaced by a newer message)",
         "/retry",
     ),
     "answered": (
         way(DONE, turn(TurnState.DONE), item(ItemState.SENT)),
-        "it was answered, and the answer delivered 2026-11-18 10:41:00",
+        "it was answered; the answer was delivered 2026-11-18 10:41:00",
         "",
     ),
     "a pause": (
         way(DONE, turn(TurnState.DONE), item(ItemState.PENDING, not_before=NOW + MINUTE)),
-        "its answer a_1 waits: the platform asked us to send nothing before 2026-11-18 10:41:00",
-        "that moment comes",
+        "its answer a_1 is waiting: the platform accepts no message before 2026-11-18 10:41:00",
+        "that time is reached",
     ),
     "a pause of the chat": (
         way(DONE, turn(TurnState.DONE), item(ItemState.PENDING), pauses={SOURCE: NOW + MINUTE}),
-        "send nothing before 2026-11-18 10:41:00",
-        "that moment comes",
+        "accepts no message before 2026-11-18 10:41:00",
+        "that time is reached",
     ),
     "a platform that is away": (
         way(
@@ -309,7 +317,7 @@ CASES: dict[str, tuple[MessageReport, str, str]] = {
             item(ItemState.PENDING, tries=3),
             daemon=RunningGateway(platforms={"raven": "the token is refused"}),
         ),
-        "waits to be sent, after 3 tries: raven is not connected (the token is refused)",
+        "is waiting to be sent, after 3 tries: raven is not connected (the token is refused)",
         "the platform works again",
     ),
     "a platform that is not there": (
@@ -319,13 +327,13 @@ CASES: dict[str, tuple[MessageReport, str, str]] = {
     ),
     "an answer, no gateway": (
         way(DONE, turn(TurnState.DONE), item(ItemState.PENDING), daemon=None),
-        "its answer a_1 waits to be sent: no gateway runs",
-        "runs again",
+        "its answer a_1 is waiting to be sent: no gateway is running",
+        "is started",
     ),
     "on its way": (
         way(DONE, turn(TurnState.DONE), item(ItemState.ATTEMPTING)),
         "its answer a_1 is being sent",
-        "the platform takes it",
+        "the platform accepts it",
     ),
     "being written": (
         way(DONE, turn(TurnState.DONE), item(ItemState.PENDING, final=False)),
@@ -339,37 +347,41 @@ CASES: dict[str, tuple[MessageReport, str, str]] = {
             item(ItemState.UNKNOWN),
             daemon=RunningGateway(platforms={"raven": "connecting"}),
         ),
-        "it is not known",
+        "may or may not have arrived",
         "once the platform works again",
     ),
     "unknown": (
         way(DONE, turn(TurnState.DONE), item(ItemState.UNKNOWN, error="timed out")),
-        "it is not known whether its answer a_1 arrived: a try to send it was cut off (timed out)",
-        "never repeated blindly",
+        "its answer a_1 may or may not have arrived: the connection broke while it was sent (timed out)",
+        "marked as a possible duplicate",
     ),
     "unknown, no gateway": (
         way(DONE, turn(TurnState.DONE), item(ItemState.UNKNOWN), daemon=None),
-        "it is not known",
-        "once the gateway runs again",
+        "may or may not have arrived",
+        "once the gateway is started",
     ),
     "dead": (
         way(DONE, turn(TurnState.DONE), item(ItemState.DEAD, error="chat not found")),
-        "was given up: chat not found",
+        "could not be delivered: chat not found",
         "/retry",
     ),
     "deleted in time": (way(entry(InboxState.DONE)), "its author deleted it", ""),
-    "an edit": (way(entry(InboxState.DONE, InboxDecision.EDIT)), "applied to what it changes", ""),
-    "a command done": (way(entry(InboxState.DONE, "stop")), "it was carried out", ""),
+    "an edit": (
+        way(entry(InboxState.DONE, InboxDecision.EDIT)),
+        "applied to the message it changes",
+        "",
+    ),
+    "a command done": (way(entry(InboxState.DONE, "stop")), "it was processed", ""),
     "a button": (
         way(entry(InboxState.DONE, InboxDecision.BUTTON)),
-        "carried out, and answered",
+        "processed and answered",
         "",
     ),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_way_says_how_it_stands_and_what_would_make_it_go_on(name: str) -> None:
+def test_the_status_names_the_state_and_the_next_event(name: str) -> None:
     found, now, then = CASES[name]
     stands = wait_status(found)
     assert now in stands.current
@@ -380,23 +392,23 @@ def told(found: MessageReport) -> list[str]:
     return [what for _, what in timeline(found)]
 
 
-def test_a_message_that_steered_a_turn_says_so() -> None:
+def test_a_message_that_steered_a_turn_is_described() -> None:
     late = msgspec.structs.replace(DONE, received_at=NOW + MINUTE, settled_at=NOW + 2 * MINUTE)
     assert told(way(late, turn(TurnState.DONE))) == [
         "received and stored as i1 (decision: member)",
-        "given to turn t1, which was running, to steer it",
-        "turn done, 2 requests to the model",
+        "added to the running turn t1 to steer it",
+        "turn done, 2 model requests",
     ]
 
 
-def test_messages_that_were_collected_say_so_and_a_turn_that_was_taken_up() -> None:
+def test_collected_messages_and_resumed_turns_are_described() -> None:
     found = told(way(DONE, turn(TurnState.FAILED, "no luck", resumed=1), together=3))
     assert found[1:] == [
-        "turn t1 began, with 2 more of what waited",
-        "it was taken up again once after a restart",
-        "turn failed, 2 requests to the model: no luck",
+        "turn t1 started, with 2 more waiting",
+        "resumed once after a restart",
+        "turn failed, 2 model requests: no luck",
     ]
-    assert "3 times after a restart" in " ".join(told(way(DONE, turn(resumed=3))))
+    assert "resumed 3 times after a restart" in " ".join(told(way(DONE, turn(resumed=3))))
 
 
 def correction(event: Inbound, at: int) -> InboxEntry:
@@ -412,7 +424,7 @@ def correction(event: Inbound, at: int) -> InboxEntry:
     )
 
 
-def test_edits_and_deletions_are_told_with_what_they_changed() -> None:
+def test_edits_and_deletions_are_listed_with_their_effect() -> None:
     ann = Sender("1")
     edit = InboundEdit("e1", NOW, address=PLACE, sender=ann, message="m1", parts=(Text("x"),))
     other = InboundEdit("e2", NOW, address=PLACE, sender=ann, message="m2", parts=(Text("x"),))
@@ -420,14 +432,14 @@ def test_edits_and_deletions_are_told_with_what_they_changed() -> None:
     rows = (correction(gone, NOW + MINUTE), correction(other, NOW + 2), correction(edit, NOW))
     assert told(way(DONE, turn(TurnState.DONE), corrections=rows)) == [
         "received and stored as i1 (decision: member)",
-        "edited by its author while it waited",
-        "turn t1 began",
-        "deleted by its author; too late, its turn had begun",
-        "turn done, 2 requests to the model",
+        "edited by its author while it was waiting",
+        "turn t1 started",
+        "deleted by its author; too late, its turn had started",
+        "turn done, 2 model requests",
     ]
 
 
-def test_what_was_shown_is_told_when_it_was_settled() -> None:
+def test_outgoing_messages_are_listed_when_settled() -> None:
     shown = told(
         way(
             DONE,
@@ -438,25 +450,25 @@ def test_what_was_shown_is_told_when_it_was_settled() -> None:
         )
     )
     assert "answer sent after 2 tries" in shown
-    assert "notice given up: no cause is known" in shown
+    assert "notice not delivered: no cause is known" in shown
     assert [each for each in shown if each.startswith("upload")] == ["upload u_1 written"]
 
 
-def test_what_is_sent_waits_for_nothing() -> None:
+def test_a_sent_item_waits_for_nothing() -> None:
     assert delivery_status(way(DONE), item(ItemState.SENT)) == WaitStatus("its answer a_1 is sent")
-    assert platform_trouble(None, "raven") == "no gateway runs on this state folder"
+    assert platform_trouble(None, "raven") == "no gateway is running on this state folder"
 
 
 # --- chats -------------------------------------------------------------------------------------
 
 
-def test_a_chat_in_which_all_is_well_says_so() -> None:
+def test_a_chat_without_waiting_messages_is_summarized() -> None:
     answered = way(DONE, turn(TurnState.DONE), item(ItemState.SENT))
     failed = way(DONE, turn(TurnState.FAILED, "no luck"))
     assert (
         chat_summary([])
         == chat_summary([answered, failed, *(way(entry(InboxState.IGNORED)),)])
-        == ("nothing waits here")
+        == ("nothing is waiting")
     )
     waiting = way(WAITING)
     assert chat_summary([answered, waiting]) == "1 message not answered yet"
@@ -467,26 +479,26 @@ def test_a_chat_in_which_all_is_well_says_so() -> None:
     assert chat_summary([late, late]) == "2 answers not delivered yet"
 
 
-def test_of_what_was_never_received_is_told_what_is_known_of_its_platform() -> None:
+def test_an_unknown_id_shows_the_state_of_its_platform() -> None:
     last = entry(InboxState.DONE)
     ignored = entry(InboxState.IGNORED, InboxDecision.NOT_ADDRESSED)
     assert list(not_found_lines("raven:7", UP, [last], [ignored])) == [
-        "Nothing was received that is called raven:7: no chat, message, turn, answer or session.",
+        "Nothing is known about raven:7: no chat, message, turn, answer or session has this name.",
         "raven is connected.",
-        "The last thing from raven came 2026-11-18 10:40:00, of raven:1001.",
-        "Ignored there of late (what is ignored is forgotten after 7 days):",
+        "The last message from raven arrived 2026-11-18 10:40:00 in raven:1001.",
+        "Recently ignored messages (kept for 7 days):",
         "  2026-11-18 10:40:00  raven:1001: not addressed",
     ]
     away = RunningGateway(platforms={"raven@work": "connecting"})
     assert list(not_found_lines("raven@work:7", away, [], []))[1:] == [
         "raven@work: raven@work is not connected (connecting).",
-        "Nothing has come from raven@work yet.",
+        "No message from raven@work has been received yet.",
     ]
     assert len(list(not_found_lines("i_123", None, [], []))) == 1
     assert platform_of("raven:1") == "raven"
 
 
-def test_what_was_shown_without_being_asked_for_is_told_in_one_line() -> None:
+def test_an_unrequested_item_is_described_in_one_line() -> None:
     assert unrequested_item_line(item(ItemState.SENT, kind="notice")) == (
         "notice n_1 for raven:1001: sent 2026-11-18 10:41:00"
     )

@@ -1,4 +1,4 @@
-"""The terminal as a platform: what screens are shown, said and not shown twice."""
+"""The terminal as a platform: frames, messages and repeats."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -54,7 +54,7 @@ class Shelf:
 
 
 class Archive:
-    """Holds rows the way the store does; newest last."""
+    """An archive with rows in order of the store."""
 
     def __init__(self) -> None:
         self.rows: list[TranscriptRow] = []
@@ -79,8 +79,8 @@ class Archive:
         return []
 
 
-class Desk:
-    """A console with its surroundings, and a gateway's inbox."""
+class ConsoleStage:
+    """A console adapter with fake surroundings and an inbox."""
 
     def __init__(self, shelf: Shelf | None = None, archive: Archive | None = None) -> None:
         clock = SystemClock()
@@ -109,7 +109,7 @@ class Desk:
 
 
 async def _frames(screen: TerminalScreen) -> list[TerminalFrame]:
-    """Everything shown so far."""
+    """Return all frames shown so far."""
     screen.end()
     return [frame async for frame in screen.frames()]
 
@@ -122,8 +122,8 @@ def _edit(message: str, text: str, *, streaming: bool = False) -> Edit:
     return Edit(f"{message}+", HERE, message=message, text=text, streaming=streaming)
 
 
-async def test_a_line_comes_in_as_a_message_of_the_owner() -> None:
-    desk = Desk()
+async def test_a_line_is_received_as_a_message_of_the_owner() -> None:
+    desk = ConsoleStage()
     async with desk.running() as console, console.attach() as screen:
         await screen.send("hello\r\nthere\0", "c_1")
     (said,) = desk.heard
@@ -134,15 +134,15 @@ async def test_a_line_comes_in_as_a_message_of_the_owner() -> None:
 
 
 async def test_messages_without_an_id_get_one_each() -> None:
-    desk = Desk()
+    desk = ConsoleStage()
     async with desk.running() as console, console.attach() as screen:
         await screen.send("one")
         await screen.send("two")
     assert len({message.id for message in desk.heard}) == 2
 
 
-async def test_nothing_is_taken_before_the_gateway_listens_and_after_it_ended() -> None:
-    desk = Desk()
+async def test_messages_are_refused_unless_the_gateway_runs() -> None:
+    desk = ConsoleStage()
     async with desk.console.attach() as screen:
         with pytest.raises(Unavailable):
             await screen.send("too early")
@@ -153,8 +153,8 @@ async def test_nothing_is_taken_before_the_gateway_listens_and_after_it_ended() 
     assert [message.text for message in desk.heard] == ["now"]
 
 
-async def test_a_growing_answer_is_printed_piece_by_piece() -> None:
-    desk = Desk()
+async def test_a_growing_answer_is_printed_incrementally() -> None:
+    desk = ConsoleStage()
     async with desk.console.attach() as screen:
         receipt = await desk.console.deliver(_post("a.0", "Hel", streaming=True))
         await desk.console.deliver(_edit(receipt.message, "Hello", streaming=True))
@@ -166,8 +166,8 @@ async def test_a_growing_answer_is_printed_piece_by_piece() -> None:
         ]
 
 
-async def test_an_answer_that_became_another_is_printed_anew() -> None:
-    desk = Desk()
+async def test_a_rewritten_answer_is_printed_again_as_a_whole() -> None:
+    desk = ConsoleStage()
     async with desk.console.attach() as screen:
         await desk.console.deliver(_post("a.0", "Hallo", streaming=True))
         await desk.console.deliver(_edit("a.0", "Hello"))
@@ -176,13 +176,13 @@ async def test_an_answer_that_became_another_is_printed_anew() -> None:
         )
 
 
-async def test_what_a_restarted_gateway_shows_of_an_answer_is_all_of_it() -> None:
-    """A terminal that outlived the last one may show some of it already."""
-    desk = Desk()
+async def test_a_restarted_gateway_sends_the_whole_answer_so_far() -> None:
+    """A terminal attached before the restart may already show a part of the answer."""
+    desk = ConsoleStage()
     async with desk.console.attach() as screen:
         await desk.console.deliver(_post("a.0", "Hel", streaming=True))
         (frame,) = await _frames(screen)
-    after_restart = Desk(desk.shelf, desk.archive)
+    after_restart = ConsoleStage(desk.shelf, desk.archive)
     async with after_restart.console.attach() as screen:
         await after_restart.console.deliver(_post("a.0", "Hello"))
         (again,) = await _frames(screen)
@@ -193,7 +193,7 @@ async def test_what_a_restarted_gateway_shows_of_an_answer_is_all_of_it() -> Non
 
 
 async def test_a_repeated_post_is_not_printed_twice() -> None:
-    desk = Desk()
+    desk = ConsoleStage()
     async with desk.console.attach() as screen:
         for _ in range(2):
             await desk.console.deliver(_post("a.0", "Hello"))
@@ -204,8 +204,8 @@ async def test_a_repeated_post_is_not_printed_twice() -> None:
         ]
 
 
-async def test_questions_and_notices_are_notes_and_signs_of_life_are_nothing() -> None:
-    desk = Desk()
+async def test_questions_and_notices_are_notes_and_typing_shows_nothing() -> None:
+    desk = ConsoleStage()
     async with desk.console.attach() as screen:
         await desk.console.deliver(Ask("q.0", HERE, text="May I?", buttons=()))
         await desk.console.deliver(Typing("t", HERE))
@@ -214,8 +214,8 @@ async def test_questions_and_notices_are_notes_and_signs_of_life_are_nothing() -
         assert await _frames(screen) == [NoteFrame("May I?"), NoteFrame("Slow.")]
 
 
-async def test_what_is_going_on_is_told_when_it_changes_and_to_who_comes_later() -> None:
-    console, other = Desk().console, Address("console", "other")
+async def test_the_status_is_shown_on_change_and_to_new_terminals() -> None:
+    console, other = ConsoleStage().console, Address("console", "other")
     async with console.attach() as screen, console.attach("other") as elsewhere:
         await console.deliver(Typing("t", HERE))
         for words in ("slow", "slow", "slower"):
@@ -234,16 +234,16 @@ async def test_what_is_going_on_is_told_when_it_changes_and_to_who_comes_later()
         assert await _frames(elsewhere) == [StatusFrame("busy")]
 
 
-async def test_a_question_that_was_answered_stays_a_note() -> None:
-    desk = Desk()
+async def test_an_answered_question_stays_a_note() -> None:
+    desk = ConsoleStage()
     async with desk.running() as console, console.attach() as screen:
         await console.deliver(Ask("p_1.0", HERE, text="May I?", buttons=()))
         await console.deliver(_edit("p_1.0", "Allowed."))
         assert await _frames(screen) == [NoteFrame("May I?"), NoteFrame("Allowed.")]
 
 
-async def test_what_a_terminal_cannot_do_is_refused() -> None:
-    console = Desk().console
+async def test_unsupported_ops_are_refused() -> None:
+    console = ConsoleStage().console
     with pytest.raises(Rejected):
         await console.deliver(Delete("d", HERE, "a.0"))
     with pytest.raises(Rejected):
@@ -251,7 +251,7 @@ async def test_what_a_terminal_cannot_do_is_refused() -> None:
 
 
 async def test_all_terminals_of_a_chat_show_the_same() -> None:
-    desk = Desk()
+    desk = ConsoleStage()
     async with desk.running() as console, console.attach() as one, console.attach() as two:
         async with console.attach("elsewhere") as other:
             await one.send("hello")
@@ -264,8 +264,8 @@ async def test_all_terminals_of_a_chat_show_the_same() -> None:
         ]
 
 
-async def test_a_terminal_that_comes_late_sees_the_answer_from_its_beginning() -> None:
-    desk = Desk()
+async def test_a_new_terminal_sees_a_growing_answer_from_its_start() -> None:
+    desk = ConsoleStage()
     await desk.console.deliver(_post("a.0", "Hello", streaming=True))
     async with desk.console.attach() as screen:
         await desk.console.deliver(_edit("a.0", "Hello there"))
@@ -275,8 +275,8 @@ async def test_a_terminal_that_comes_late_sees_the_answer_from_its_beginning() -
         ]
 
 
-async def test_what_nobody_saw_is_shown_to_the_next_terminal_once() -> None:
-    desk = Desk()
+async def test_unseen_rows_are_shown_once_to_the_next_terminal() -> None:
+    desk = ConsoleStage()
     desk.archive.add("c_1", "user", "question", "done")
     desk.archive.add("a", "answer", "Answer.", "sent")
     desk.archive.add("n", "notice", "By the way.", "sent")
@@ -289,14 +289,14 @@ async def test_what_nobody_saw_is_shown_to_the_next_terminal_once() -> None:
         assert await _frames(screen) == shown
     async with desk.console.attach() as screen:
         assert await _frames(screen) == []
-    after_restart = Desk(desk.shelf, desk.archive)
+    after_restart = ConsoleStage(desk.shelf, desk.archive)
     async with after_restart.console.attach() as screen:
         await after_restart.console.deliver(_post("a.0", "Answer."))
         assert await _frames(screen) == []
 
 
-async def test_only_the_unseen_answer_is_shown_and_not_an_earlier_question() -> None:
-    desk = Desk()
+async def test_only_the_unseen_answer_is_shown_without_earlier_questions() -> None:
+    desk = ConsoleStage()
     desk.archive.add("c_1", "user", "seen question", "done")
     desk.archive.add("a", "answer", "Seen.", "sent")
     async with desk.console.attach():
@@ -307,7 +307,7 @@ async def test_only_the_unseen_answer_is_shown_and_not_an_earlier_question() -> 
 
 
 async def test_finishing_waits_for_answers_and_for_their_delivery() -> None:
-    desk = Desk()
+    desk = ConsoleStage()
     async with desk.running() as console, console.attach() as screen:
         await screen.send("hello", "c_1")
         async with asyncio.TaskGroup() as tasks:
@@ -326,8 +326,8 @@ async def test_finishing_waits_for_answers_and_for_their_delivery() -> None:
     assert "".join(frame.text for frame in shown) == "Hello."
 
 
-async def test_finishing_does_not_wait_for_what_will_not_come() -> None:
-    desk = Desk()
+async def test_finishing_does_not_wait_for_answers_that_cannot_come() -> None:
+    desk = ConsoleStage()
     async with desk.running() as console:
         async with console.attach() as silent:
             await silent.finish()
@@ -339,8 +339,8 @@ async def test_finishing_does_not_wait_for_what_will_not_come() -> None:
             await screen.finish()
 
 
-async def test_finishing_notices_an_end_that_shows_nothing() -> None:
-    desk = Desk()
+async def test_finishing_notices_an_end_without_output() -> None:
+    desk = ConsoleStage()
     async with desk.running() as console, console.attach() as screen:
         await screen.send("/quiet", "c_1")
         async with asyncio.TaskGroup() as tasks:
@@ -351,7 +351,7 @@ async def test_finishing_notices_an_end_that_shows_nothing() -> None:
 
 
 async def test_the_end_of_the_gateway_ends_every_screen() -> None:
-    desk = Desk()
+    desk = ConsoleStage()
     async with desk.console.attach() as screen:
         async with desk.running():
             pass
@@ -359,8 +359,8 @@ async def test_the_end_of_the_gateway_ends_every_screen() -> None:
             assert [frame async for frame in screen.frames()] == []
 
 
-async def test_a_terminal_that_does_not_read_is_let_go() -> None:
-    desk = Desk()
+async def test_a_terminal_that_does_not_read_is_disconnected() -> None:
+    desk = ConsoleStage()
     async with desk.console.attach() as screen:
         for number in range(10_010):
             screen.show(NoteFrame(str(number)))
@@ -371,7 +371,7 @@ async def test_a_terminal_that_does_not_read_is_let_go() -> None:
 
 
 async def test_memory_of_printed_messages_is_bounded() -> None:
-    desk = Desk()
+    desk = ConsoleStage()
     async with desk.console.attach():
         for number in range(300):
             await desk.console.deliver(_post(f"a{number}.0", "Hello"))

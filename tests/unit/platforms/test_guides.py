@@ -1,4 +1,4 @@
-"""What platforms tell somebody who sets them up."""
+"""Setup guides of the platforms."""
 
 import pytest
 
@@ -44,7 +44,7 @@ def token(platform: str, key: str) -> TokenGuide:
         ("discord", "token", "MTIzNDU2Nzg5MDEyMzQ1Njc4.GaBcDe." + "Ab-_" * 9),
     ],
 )
-def test_a_token_is_known_by_its_form(platform: str, key: str, text: str) -> None:
+def test_a_token_is_recognised_by_its_format(platform: str, key: str, text: str) -> None:
     wanted = token(platform, key)
     assert wanted.extract(f" {text[:9]}\n{text[9:]}\n") == text
     assert wanted.extract(f"Here it is:\n{text}\nKeep it.") == text
@@ -62,5 +62,5 @@ def test_a_token_is_known_by_its_form(platform: str, key: str, text: str) -> Non
         ("discord", "token", "a-client-secret-of-32-characters"),
     ],
 )
-def test_what_people_take_for_a_token_is_none(platform: str, key: str, text: str) -> None:
+def test_similar_strings_are_not_taken_for_a_token(platform: str, key: str, text: str) -> None:
     assert token(platform, key).extract(text) == ""

@@ -1,4 +1,4 @@
-"""The test kit is tested too: a fake that overlooks a mistake would hide it everywhere."""
+"""Tests of the test kit, because a fake that misses a mistake would hide it everywhere."""
 
 import asyncio
 from collections.abc import Callable
@@ -33,8 +33,8 @@ from tests.fakes.memory import MemoryAdapter
 HERE = Address("memory", "1")
 
 
-class Hand:
-    """A clock that is turned by hand."""
+class ManualClock:
+    """A manually advanced clock."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -47,8 +47,8 @@ class Hand:
 
 
 @pytest.fixture
-def clock() -> Hand:
-    return Hand()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 def _post(op: str = "a.0", text: str = "Hello", *, again: bool = False) -> Post:
@@ -72,7 +72,7 @@ def _post(op: str = "a.0", text: str = "Hello", *, again: bool = False) -> Post:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-async def test_an_op_that_the_platform_cannot_do_is_noted(op: Op, complaint: str) -> None:
+async def test_an_unsupported_op_is_a_violation(op: Op, complaint: str) -> None:
     adapter = MemoryAdapter(
         text_limit=100,
         buttons=2,
@@ -88,7 +88,7 @@ async def test_an_op_that_the_platform_cannot_do_is_noted(op: Op, complaint: str
     assert any(complaint in violation for violation in adapter.violations())
 
 
-async def test_too_many_ops_are_noted(clock: Hand) -> None:
+async def test_too_many_ops_are_a_violation(clock: ManualClock) -> None:
     adapter = MemoryAdapter(clock=clock, burst=2, per_second=0.5)
     for op in ("a.0", "b.0"):
         await adapter.deliver(_post(op))
@@ -100,7 +100,7 @@ async def test_too_many_ops_are_noted(clock: Hand) -> None:
     assert adapter.violations() == ["1: Post d.0: over the documented pace"]
 
 
-async def test_an_op_during_a_retry_after_is_noted(clock: Hand) -> None:
+async def test_an_op_during_a_retry_after_is_a_violation(clock: ManualClock) -> None:
     adapter = MemoryAdapter(clock=clock)
     adapter.fail(memory.rate_limited(10.0))
     with pytest.raises(Unavailable) as caught:
@@ -111,7 +111,7 @@ async def test_an_op_during_a_retry_after_is_noted(clock: Hand) -> None:
     assert "Retry-After" in adapter.violations()[0]
 
 
-async def test_a_stream_that_is_rewritten_or_left_open_is_noted() -> None:
+async def test_a_rewritten_or_unfinished_stream_is_a_violation() -> None:
     adapter = MemoryAdapter(live=Live.STREAM)
     receipt = await adapter.deliver(Post("a.0", HERE, "One", streaming=True))
     assert "being written" in adapter.violations()[0]
@@ -120,7 +120,7 @@ async def test_a_stream_that_is_rewritten_or_left_open_is_noted() -> None:
     assert adapter.violations() == ["1: Edit a.e: a stream may only grow, until its last edit"]
 
 
-async def test_a_draft_that_is_left_is_noted_until_it_vanishes(clock: Hand) -> None:
+async def test_an_abandoned_draft_is_a_violation_until_it_expires(clock: ManualClock) -> None:
     adapter = MemoryAdapter(live=Live.DRAFT, clock=clock)
     await adapter.deliver(Draft("a.p", HERE, draft="a", text="text", status="status"))
     assert adapter.screen("1") == ["text status"]
@@ -130,7 +130,7 @@ async def test_a_draft_that_is_left_is_noted_until_it_vanishes(clock: Hand) -> N
     assert adapter.violations() == []
 
 
-async def test_typing_after_the_last_word_is_noted(clock: Hand) -> None:
+async def test_typing_after_the_final_message_is_a_violation(clock: ManualClock) -> None:
     adapter = MemoryAdapter(clock=clock)
     await adapter.deliver(_post())
     await adapter.deliver(Typing("a.t", HERE))
@@ -140,7 +140,7 @@ async def test_typing_after_the_last_word_is_noted(clock: Hand) -> None:
     assert adapter.violations() == []
 
 
-async def test_an_op_in_a_chat_that_is_known_to_be_gone_is_noted() -> None:
+async def test_an_op_in_a_lost_chat_is_a_violation() -> None:
     adapter = MemoryAdapter()
     adapter.lose_chat("1")
     for _ in range(2):
@@ -164,8 +164,8 @@ async def test_an_op_in_a_chat_that_is_known_to_be_gone_is_noted() -> None:
         (Repeat.MARK, True, 0.0, 2),
     ],
 )
-async def test_a_repeat_is_recognised_as_the_platform_can(
-    clock: Hand, repeat: Repeat, again: bool, passed: float, copies: int
+async def test_repeats_are_recognised_according_to_the_capabilities(
+    clock: ManualClock, repeat: Repeat, again: bool, passed: float, copies: int
 ) -> None:
     adapter = MemoryAdapter(repeat=repeat, clock=clock)
     await adapter.deliver(_post())
@@ -183,7 +183,7 @@ async def test_a_repeat_is_recognised_as_the_platform_can(
         (memory.connection_lost_after, Unconfirmed, 1),
     ],
 )
-async def test_an_op_goes_wrong_as_it_was_told_once(
+async def test_an_ordered_fault_happens_once(
     fault: Callable[[], memory.DeliveryFault], error: type[Exception], shown: int
 ) -> None:
     adapter = MemoryAdapter(repeat=Repeat.MARK)
@@ -197,7 +197,7 @@ async def test_an_op_goes_wrong_as_it_was_told_once(
     assert len(adapter.messages("1")) == shown + 1
 
 
-async def test_an_op_can_be_held_up_before_or_after_it_is_carried_out() -> None:
+async def test_an_op_can_be_delayed_before_or_after_its_effect() -> None:
     adapter = MemoryAdapter()
     gate = asyncio.Event()
     adapter.fail(memory.delayed(gate), Post)
@@ -215,7 +215,7 @@ async def test_an_op_can_be_held_up_before_or_after_it_is_carried_out() -> None:
         hanging.cancel()
 
 
-async def test_the_screen_is_what_a_person_sees_after_edits_deletes_and_reactions() -> None:
+async def test_the_screen_shows_edits_deletes_and_reactions() -> None:
     adapter = MemoryAdapter()
     yes = (Button("Yes", "yes"),)
     asked = await adapter.deliver(Ask("q.0", HERE, text="Sure?", buttons=yes))
@@ -237,7 +237,7 @@ async def test_the_screen_is_what_a_person_sees_after_edits_deletes_and_reaction
         await adapter.deliver(Edit("q.e", HERE, message=asked.message, text="Gone"))
 
 
-async def test_what_people_say_and_press_comes_in() -> None:
+async def test_messages_and_button_presses_are_received() -> None:
     adapter = MemoryAdapter(account="two")
     events: list[Inbound] = []
 
@@ -261,14 +261,14 @@ async def test_what_people_say_and_press_comes_in() -> None:
     assert (third.action, third.message) == ("resume", "3")
 
 
-async def test_what_could_not_be_stored_is_not_acknowledged() -> None:
+async def test_an_event_that_was_not_stored_is_not_acknowledged() -> None:
     adapter = MemoryAdapter()
 
     async def full(_: Inbound) -> Accepted:
         raise OSError
 
     async def run() -> None:
-        with pytest.raises(OSError):  # noqa: PT011 - ours, from just above
+        with pytest.raises(OSError):  # noqa: PT011 - raised just above
             await adapter.run(full, lambda: None)
 
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
@@ -289,7 +289,7 @@ async def test_a_connection_can_break() -> None:
             await adapter.run(inbox, lambda: None)
 
 
-async def test_a_file_is_read_in_pieces() -> None:
+async def test_a_file_is_read_in_chunks() -> None:
     adapter = MemoryAdapter()
     adapter.files["ref"] = bytes(range(256)) * 40
     pieces = [piece async for piece in adapter.fetch(File("x", "text/plain", "ref"))]

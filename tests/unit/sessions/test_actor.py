@@ -1,4 +1,4 @@
-"""The owner of a conversation: what a dead process left, and what nobody can read any more."""
+"""The actor: recovery of interrupted turns, and damaged conversations."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -38,8 +38,8 @@ from tests.contract.store_kit import damage
 KEY = "web:a"
 
 
-class Witness:
-    """Hands that note whose turn was wrecked; a message was sent by who stands in its payload."""
+class RecordingHost:
+    """A host that records recovered turns; the payload of a message is its sender."""
 
     def __init__(self) -> None:
         self.found: list[RunningTurn] = []
@@ -55,7 +55,7 @@ class Witness:
         return ()
 
     def create_turn(self, key: str, start: StartTask, post: Callable[[Event], None]) -> TurnHandle:
-        msg = "here conversations are only looked at after a crash; no turn begins"
+        msg = "no turn starts in these tests"
         raise NotImplementedError(msg)
 
     async def recover_turn(self, turn: Turn, running: RunningTurn) -> TurnCrashed:
@@ -77,19 +77,19 @@ async def store(tmp_path: Path) -> AsyncIterator[SessionStore]:
     await store.close()
 
 
-async def awoken(store: SessionStore) -> tuple[Witness, ConversationState]:
-    """Let the owner of the conversation look at what is stored."""
-    hands = Witness()
+async def load_conversation(store: SessionStore) -> tuple[RecordingHost, ConversationState]:
+    """Load the conversation from the store; return its state."""
+    host = RecordingHost()
     async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
-        state = await carried_out(owner(store, hands, tasks), StartWaiting())
-    return hands, state
+        state = await handled_state(make_actor(store, host, tasks), StartWaiting())
+    return host, state
 
 
-def owner(store: SessionStore, hands: Witness, tasks: asyncio.TaskGroup) -> Actor:
+def make_actor(store: SessionStore, host: RecordingHost, tasks: asyncio.TaskGroup) -> Actor:
     clock = SystemClock()
     shared = ActorServices(
         store=store,
-        host=hands,
+        host=host,
         clock=clock,
         ids=Ids(clock),
         expiry_policy=ExpiryPolicy,
@@ -99,7 +99,7 @@ def owner(store: SessionStore, hands: Witness, tasks: asyncio.TaskGroup) -> Acto
     return Actor(KEY, shared, draining=lambda: False, on_idle=lambda: None)
 
 
-async def carried_out(actor: Actor, event: Event) -> ConversationState:
+async def handled_state(actor: Actor, event: Event) -> ConversationState:
     handled: asyncio.Future[ConversationState] = asyncio.get_running_loop().create_future()
     actor.post(event, handled)
     return await handled
@@ -108,13 +108,17 @@ async def carried_out(actor: Actor, event: Event) -> ConversationState:
 @pytest.mark.parametrize(
     ("kept", "sent_by", "expected"),
     [
-        pytest.param("web:ann", None, "web:ann", id="brought back, without a message of its own"),
-        pytest.param("web:ann", "web:bob", "web:ann", id="joined by somebody else's message"),
-        pytest.param("", "web:bob", "web:bob", id="begun by a version that did not keep it"),
-        pytest.param("", None, "", id="nobody knows"),
+        pytest.param("web:ann", None, "web:ann", id="turn with a stored person and no message"),
+        pytest.param(
+            "web:ann", "web:bob", "web:ann", id="turn joined by a message of another person"
+        ),
+        pytest.param(
+            "", "web:bob", "web:bob", id="turn of an older version without a stored person"
+        ),
+        pytest.param("", None, "", id="neither person nor message"),
     ],
 )
-async def test_a_turn_that_was_left_is_still_that_of_who_asked(
+async def test_an_interrupted_turn_keeps_its_requester(
     store: SessionStore, kept: str, sent_by: str | None, expected: str
 ) -> None:
     if sent_by:
@@ -144,12 +148,12 @@ async def test_a_turn_that_was_left_is_still_that_of_who_asked(
             person=kept,
         ),
     )
-    hands, state = await awoken(store)
-    assert [turn.person for turn in hands.found] == [expected]
+    host, state = await load_conversation(store)
+    assert [turn.person for turn in host.found] == [expected]
     assert state.person == expected
 
 
-async def test_of_two_turns_that_were_left_each_stays_with_who_asked(store: SessionStore) -> None:
+async def test_two_interrupted_turns_keep_their_own_requesters(store: SessionStore) -> None:
     await store.apply(
         OpenSession("s1", KEY, "there", 1),
         StartTurn(
@@ -177,12 +181,12 @@ async def test_of_two_turns_that_were_left_each_stays_with_who_asked(store: Sess
             person="web:bob",
         ),
     )
-    hands, state = await awoken(store)
-    assert [turn.person for turn in hands.found] == ["web:ann", "web:bob"]
+    host, state = await load_conversation(store)
+    assert [turn.person for turn in host.found] == ["web:ann", "web:bob"]
     assert state.person == "web:bob"
 
 
-async def test_who_asks_for_something_that_is_damaged_is_told_and_not_tried_for_ever(
+async def test_damage_is_reported_to_the_requester_and_not_retried(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "holdfast.db"
@@ -208,19 +212,19 @@ async def test_who_asks_for_something_that_is_damaged_is_told_and_not_tried_for_
     store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock())
     try:
         await store.accept(_received("i2", InboxState.COMMAND, b"/undo"))
-        hands = Witness()
+        host = RecordingHost()
         async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
-            actor = owner(store, hands, tasks)
+            actor = make_actor(store, host, tasks)
             with pytest.raises(EventNotHandled):
-                await carried_out(
+                await handled_state(
                     actor,
                     UndoTurn(CommandContext(address="there", person="web:ann", inbox="i2"), None),
                 )
-            assert [(say.notice, say.address) for say in hands.said] == [("damaged.here", "there")]
+            assert [(say.notice, say.address) for say in host.said] == [("damaged.here", "there")]
             done = await store.inbox_entry("web", "event of i2")
             assert done
             assert done.state is InboxState.DONE
-            await carried_out(actor, StartWaiting())  # what does not need it goes on
+            await handled_state(actor, StartWaiting())  # other events are still handled
     finally:
         await store.close()
 

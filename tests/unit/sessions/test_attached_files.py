@@ -1,4 +1,4 @@
-"""Files of messages: in words, in rows, and on their way through a conversation."""
+"""Attachments: as text, in history rows, and in the state machine."""
 
 import msgspec
 import pytest
@@ -61,20 +61,22 @@ def of(kind: type, result: Transition) -> list[object]:
 @pytest.mark.parametrize(
     ("content", "files", "request_"),
     [
-        pytest.param("look", (PHOTO, HEARD), "look", id="words come first"),
-        pytest.param(" \n", (PHOTO, HEARD), "Buy milk", id="then spoken words"),
-        pytest.param("", (PHOTO, VOICE), "photo.jpg, voice message", id="then names"),
-        pytest.param("", (PHOTO,) * 5, "photo.jpg, photo.jpg, photo.jpg and 2 more", id="many"),
+        pytest.param("look", (PHOTO, HEARD), "look", id="text first"),
+        pytest.param(" \n", (PHOTO, HEARD), "Buy milk", id="then transcripts"),
+        pytest.param("", (PHOTO, VOICE), "photo.jpg, voice message", id="then file names"),
+        pytest.param(
+            "", (PHOTO,) * 5, "photo.jpg, photo.jpg, photo.jpg and 2 more", id="many files"
+        ),
         pytest.param("", (), "", id="nothing"),
     ],
 )
-def test_a_request_is_words_or_the_names_of_what_was_sent(
+def test_a_request_text_is_text_transcript_or_file_names(
     content: str, files: tuple[Attachment, ...], request_: str
 ) -> None:
     assert request_text(Message("user", content, files=files)) == request_
 
 
-def test_only_what_nobody_tried_to_fetch_is_still_to_be_fetched() -> None:
+def test_only_files_without_a_result_are_unfetched() -> None:
     tried = msgspec.structs.replace(PHOTO, path="received/c/x", trouble="gone")
     rows = (
         Message("user", "a", files=(PHOTO, HEARD)),
@@ -85,13 +87,13 @@ def test_only_what_nobody_tried_to_fetch_is_still_to_be_fetched() -> None:
     assert unfetched_files(rows[1:2]) == ()
 
 
-def test_what_came_of_files_is_put_into_their_row() -> None:
+def test_download_results_are_put_into_their_row() -> None:
     row = Message("user", "a", files=(PHOTO, VOICE))
     assert with_fetch_results(row, {HEARD.path: HEARD}).files == (PHOTO, HEARD)
     assert with_fetch_results(row, {"other": HEARD}) is row
 
 
-def test_what_was_heard_is_not_heard_twice() -> None:
+def test_known_transcripts_are_kept_for_a_repeated_request() -> None:
     (again,) = with_known_transcripts(
         (Message("user", "", files=(VOICE, PHOTO)),), [Message("user", "", files=(HEARD,))]
     )
@@ -99,14 +101,14 @@ def test_what_was_heard_is_not_heard_twice() -> None:
     assert unfetched_files((again,)) == again.files
 
 
-def test_names_are_few_words() -> None:
+def test_file_names_are_shortened_to_a_few() -> None:
     assert name_files((PHOTO, VOICE)) == "photo.jpg, voice message"
 
 
-# --- in a conversation -----------------------------------------------------------------------
+# --- in the state machine ------------------------------------------------------------------
 
 
-def test_a_turn_about_a_file_is_named_after_it() -> None:
+def test_a_turn_about_a_file_has_its_name_as_request() -> None:
     message = Message("user", "", files=(PHOTO,))
     (start,) = of(
         StartTurn, run(ConversationState(key="web:a"), MessageArrived(pending("a", message)))
@@ -115,7 +117,7 @@ def test_a_turn_about_a_file_is_named_after_it() -> None:
     assert (start.request, start.messages) == ("photo.jpg", (message,))
 
 
-def test_messages_that_are_joined_join_their_files() -> None:
+def test_collected_messages_join_their_files() -> None:
     state = ConversationState(key="web:a", session="s_now", turn=TURN)
     first = pending("a", Message("user", "these", files=(PHOTO,)), BusyPolicy.COLLECT)
     second = pending("b", Message("user", "", files=(VOICE,)), BusyPolicy.COLLECT)
@@ -127,7 +129,7 @@ def test_messages_that_are_joined_join_their_files() -> None:
     assert start.messages == (Message("user", "these\n\nand this", files=(PHOTO, VOICE)),)
 
 
-def test_what_was_taken_back_is_named() -> None:
+def test_an_undone_message_without_text_is_named_by_its_files() -> None:
     last = LastTurn(
         id="t_1",
         session="s_now",
@@ -142,7 +144,7 @@ def test_what_was_taken_back_is_named() -> None:
     assert say.fields == {"request": "photo.jpg"}
 
 
-def test_a_spoken_request_is_what_notices_say_from_then_on() -> None:
+def test_notices_use_the_transcript_of_a_spoken_request() -> None:
     state = ConversationState(key="web:a", session="s_now", turn=TURN)
     waits = MessageArrived(pending("b", Message("user", "more")))
     result = run(state, waits, RequestTranscribed("t_now", "Buy milk"))
@@ -157,12 +159,12 @@ def test_a_spoken_request_is_what_notices_say_from_then_on() -> None:
 @pytest.mark.parametrize(
     "turn",
     [
-        pytest.param(None, id="over"),
-        pytest.param(msgspec.structs.replace(TURN, cancelling=True), id="leaving"),
-        pytest.param(msgspec.structs.replace(TURN, id="t_other"), id="another"),
+        pytest.param(None, id="no turn"),
+        pytest.param(msgspec.structs.replace(TURN, cancelling=True), id="cancelling turn"),
+        pytest.param(msgspec.structs.replace(TURN, id="t_other"), id="another turn"),
     ],
 )
-def test_what_a_turn_heard_that_does_not_count_changes_nothing(turn: RunningTurn | None) -> None:
+def test_a_transcript_of_an_ended_turn_changes_nothing(turn: RunningTurn | None) -> None:
     state = ConversationState(key="web:a", session="s_now", turn=turn)
     result = run(state, RequestTranscribed("t_now", "Buy milk"))
     assert (result.changes, result.state) == ([], state)

@@ -1,4 +1,4 @@
-"""The threads that talk to the database: shared commits, failures, cancellation, the end."""
+"""The database threads: shared commits, failures, cancellation, shutdown."""
 
 import asyncio
 import contextlib
@@ -44,7 +44,7 @@ def names(connection: Connection) -> list[str]:
 
 
 class Gate:
-    """Holds a thread up in the middle of a job, until it is opened."""
+    """Blocks a thread in the middle of a job until it is opened."""
 
     def __init__(self) -> None:
         self.reached = threading.Event()
@@ -60,26 +60,26 @@ class Gate:
 
 @contextlib.asynccontextmanager
 async def writer_held(database: Database) -> AsyncIterator[asyncio.TaskGroup]:
-    """What is written in this block waits until its end, and then shares one transaction."""
+    """Hold the writer, so that writes in this block share one transaction at its end."""
     gate = Gate()
     async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
         tasks.create_task(database.write(gate))
         await asyncio.to_thread(gate.reached.wait, 5)
         yield tasks
-        await asyncio.sleep(0)  # let the tasks begin
+        await asyncio.sleep(0)  # let the tasks start
         gate.open()
 
 
-async def test_writes_that_wait_together_share_one_commit(database: Database) -> None:
+async def test_writes_waiting_together_share_one_commit(database: Database) -> None:
     counts = database.count_queries()
     async with writer_held(database) as tasks:
         for number in range(20):
             tasks.create_task(database.write(putting(number)))
-    assert counts.commits == 2  # the one that held the writer up, and one for all that waited
+    assert counts.commits == 2  # the job that held the writer, and all waiting ones together
     assert len(await database.read(names)) == 20
 
 
-async def test_a_batch_has_a_greatest_size(database: Database) -> None:
+async def test_a_batch_has_a_maximum_size(database: Database) -> None:
     counts = database.count_queries()
     async with writer_held(database) as tasks:
         for number in range(MAX_BATCH_JOBS + 1):
@@ -88,7 +88,7 @@ async def test_a_batch_has_a_greatest_size(database: Database) -> None:
     assert len(await database.read(names)) == MAX_BATCH_JOBS + 1
 
 
-async def test_one_write_that_fails_does_not_fail_those_that_share_its_transaction(
+async def test_a_failed_write_does_not_fail_others_in_its_transaction(
     database: Database,
 ) -> None:
     def bad(connection: Connection) -> None:
@@ -114,7 +114,7 @@ async def test_one_write_that_fails_does_not_fail_those_that_share_its_transacti
     assert await database.read(names) == ["a", "b"]
 
 
-async def test_a_write_that_fails_alone_is_not_run_again(database: Database) -> None:
+async def test_a_write_failing_alone_is_not_repeated(database: Database) -> None:
     runs = 0
 
     def bad(connection: Connection) -> None:
@@ -129,7 +129,7 @@ async def test_a_write_that_fails_alone_is_not_run_again(database: Database) -> 
     assert await database.read(names) == []
 
 
-async def test_a_write_that_was_handed_in_is_done_though_nobody_waits_for_it_any_more(
+async def test_a_cancelled_write_in_the_queue_is_still_done(
     database: Database,
 ) -> None:
     async with writer_held(database) as tasks:
@@ -140,7 +140,7 @@ async def test_a_write_that_was_handed_in_is_done_though_nobody_waits_for_it_any
     assert sorted(await database.read(names)) == ["kept", "left behind"]
 
 
-async def test_a_cancelled_write_that_is_under_way_is_stored_whole(database: Database) -> None:
+async def test_a_cancelled_running_write_is_stored_completely(database: Database) -> None:
     gate = Gate()
 
     def slow(connection: Connection) -> None:
@@ -157,13 +157,13 @@ async def test_a_cancelled_write_that_is_under_way_is_stored_whole(database: Dat
     assert await database.read(names) == ["first", "second", "third"]
 
 
-async def test_a_read_sees_every_write_that_returned(database: Database) -> None:
+async def test_a_read_sees_every_returned_write(database: Database) -> None:
     for number in range(30):
         await database.write(putting(number))
         assert len(await database.read(names)) == number + 1
 
 
-async def test_a_read_sees_one_unchanging_moment(database: Database) -> None:
+async def test_a_read_sees_one_snapshot(database: Database) -> None:
     gate = Gate()
 
     def twice(connection: Connection) -> tuple[list[str], list[str]]:
@@ -180,7 +180,7 @@ async def test_a_read_sees_one_unchanging_moment(database: Database) -> None:
     assert await database.read(names) == ["new"]
 
 
-async def test_reads_go_on_while_others_take_long(database: Database) -> None:
+async def test_a_slow_read_does_not_block_other_reads(database: Database) -> None:
     gates = [Gate() for _ in range(READER_THREADS - 1)]
     async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
         for gate in gates:
@@ -197,7 +197,7 @@ async def test_a_read_cannot_write(database: Database) -> None:
     assert await database.read(names) == []
 
 
-async def test_closing_finishes_what_was_begun_and_takes_nothing_more(tmp_path: Path) -> None:
+async def test_closing_finishes_queued_work_and_refuses_more(tmp_path: Path) -> None:
     where = parse_url(f"sqlite:///{tmp_path / FILE}")
     prepare.prepare(where)
     database = Database(where)
@@ -215,7 +215,7 @@ async def test_closing_finishes_what_was_begun_and_takes_nothing_more(tmp_path: 
         assert after.execute("SELECT count(*) FROM shelves").fetchone() == (10,)
 
 
-def test_a_loop_that_is_gone_does_not_trouble_the_threads(tmp_path: Path) -> None:
+def test_threads_survive_a_closed_event_loop(tmp_path: Path) -> None:
     where = parse_url(f"sqlite:///{tmp_path / FILE}")
     prepare.prepare(where)
     gate = Gate()
@@ -234,11 +234,11 @@ def test_a_loop_that_is_gone_does_not_trouble_the_threads(tmp_path: Path) -> Non
     assert not any(worker._thread.is_alive() for worker in database._workers)
 
 
-async def test_a_loop_that_never_rests_stands_still_for_a_thread_that_is_late(
+async def test_a_busy_loop_blocks_for_a_late_thread(
     database: Database,
 ) -> None:
     async with writer_held(database) as tasks:
-        while not database._thread_yielder._fruitless_yields:  # noqa: ASYNC110 - that it never rests is the point
+        while not database._thread_yielder._fruitless_yields:  # noqa: ASYNC110 - the loop must stay busy
             await asyncio.sleep(0)
         left = tasks.create_task(database.write(putting(1)))
         await asyncio.sleep(0)
@@ -250,10 +250,10 @@ async def test_a_loop_that_never_rests_stands_still_for_a_thread_that_is_late(
     )
 
 
-# --- what goes wrong -------------------------------------------------------------------------
+# --- failures --------------------------------------------------------------------------------
 
 
-async def test_a_full_disk_is_said_and_passes(database: Database) -> None:
+async def test_a_full_disk_is_reported_and_recovers(database: Database) -> None:
     await database.write(lambda c: c.exec_driver_sql("PRAGMA max_page_count=60"))
     with pytest.raises(StoreUnavailable, match=r"holdfast\.db cannot be used: the disk is full"):
         await database.write(lambda c: put(c, "large", "x" * 1_000_000))
@@ -268,7 +268,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_lock_of_another_process_is_said_and_passes(tmp_path: Path) -> None:
+async def test_a_lock_of_another_process_is_reported_and_recovers(tmp_path: Path) -> None:
     where = parse_url(f"sqlite:///{tmp_path / FILE}")
     prepare.prepare(where)
     database = Database(where)
@@ -282,9 +282,9 @@ async def test_a_lock_of_another_process_is_said_and_passes(tmp_path: Path) -> N
     database.close()
 
 
-async def test_a_commit_that_fails_is_an_error_for_all_who_share_it(database: Database) -> None:
+async def test_a_failed_commit_fails_all_writes_in_it(database: Database) -> None:
     def orphan(connection: Connection) -> None:
-        # Checked at the commit, not before.
+        # This constraint is checked at the commit, not before.
         connection.exec_driver_sql("PRAGMA defer_foreign_keys=ON")
         connection.exec_driver_sql(
             "INSERT INTO messages (session_id, turn_id, at, body) VALUES ('none', 't', 1, '')"
@@ -297,7 +297,7 @@ async def test_a_commit_that_fails_is_an_error_for_all_who_share_it(database: Da
     assert await database.read(lambda c: c.scalar(sa.text("SELECT count(*) FROM messages"))) == 0
 
 
-async def test_a_database_that_cannot_be_opened_is_an_error_for_each_who_asks(
+async def test_a_database_that_cannot_be_opened_fails_every_request(
     tmp_path: Path,
 ) -> None:
     database = Database(parse_url(f"sqlite:///{tmp_path / 'nowhere' / FILE}"))
@@ -309,7 +309,7 @@ async def test_a_database_that_cannot_be_opened_is_an_error_for_each_who_asks(
     database.close()
 
 
-async def test_connections_are_set_up_as_measured(database: Database) -> None:
+async def test_connections_use_the_expected_pragmas(database: Database) -> None:
     def pragmas(connection: Connection) -> dict[str, int | str]:
         words = "journal_mode synchronous foreign_keys cache_size query_only mmap_size busy_timeout"
         return {

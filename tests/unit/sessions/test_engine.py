@@ -1,4 +1,4 @@
-"""URLs and foreign errors."""
+"""Database URLs and error translation."""
 
 import sqlite3
 import subprocess
@@ -34,19 +34,19 @@ from sessions.store.schema import make_storable
         ("postgresql:///chat", "postgresql:///chat"),
     ],
 )
-def test_a_place_is_named_without_its_secrets(url: str, name: str) -> None:
+def test_a_database_is_named_without_its_password(url: str, name: str) -> None:
     assert parse_url(url).name == name
 
 
 @pytest.mark.parametrize(
     "url", ["", "holdfast.db", "sqlite://", "mysql://db/chat", "postgresql://db"]
 )
-def test_what_names_no_database_is_refused_in_one_sentence(url: str) -> None:
+def test_an_invalid_url_is_refused_in_one_sentence(url: str) -> None:
     with pytest.raises(StoreError, match="write sqlite:///FILE or postgresql://"):
         parse_url(url)
 
 
-def test_postgresql_without_its_driver_says_what_to_install(
+def test_postgresql_without_its_driver_names_the_package_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
@@ -77,9 +77,7 @@ class FromPostgres(Exception):
         (sqlite3.SQLITE_ERROR, StoreError, "words of SQLite"),
     ],
 )
-def test_errors_of_sqlite_are_said_in_our_words(
-    code: int, kind: type[StoreError], words: str
-) -> None:
+def test_sqlite_errors_are_translated(code: int, kind: type[StoreError], words: str) -> None:
     theirs = OperationalError("SELECT", {}, FromSqlite(code))
     ours = translate_error(theirs, "/x/holdfast.db")
     assert type(ours) is kind
@@ -98,9 +96,7 @@ def test_errors_of_sqlite_are_said_in_our_words(
         (None, StoreUnavailable),
     ],
 )
-def test_errors_of_postgresql_are_said_in_our_words(
-    state: str | None, kind: type[StoreError]
-) -> None:
+def test_postgresql_errors_are_translated(state: str | None, kind: type[StoreError]) -> None:
     ours = translate_error(
         OperationalError("SELECT", {}, FromPostgres(state)), "postgresql://db/chat"
     )
@@ -108,27 +104,27 @@ def test_errors_of_postgresql_are_said_in_our_words(
     assert str(ours) == "The database postgresql://db/chat cannot be used: words of PostgreSQL"
 
 
-def test_a_broken_connection_leaves_the_outcome_open_only_while_committing() -> None:
+def test_a_broken_connection_is_unknown_only_during_a_commit() -> None:
     broken = DBAPIError("COMMIT", {}, FromPostgres(None), connection_invalidated=True)
     assert type(translate_error(broken, "db", committing=True)) is CommitOutcomeUnknown
     assert type(translate_error(broken, "db")) is StoreUnavailable
 
 
-def test_what_the_database_refuses_is_a_conflict() -> None:
+def test_an_integrity_error_is_a_conflict() -> None:
     twice = IntegrityError("INSERT", {}, sqlite3.IntegrityError("UNIQUE constraint failed: a.b"))
     assert type(translate_error(twice, "db")) is Conflict
     orphan = IntegrityError("INSERT", {}, sqlite3.IntegrityError("FOREIGN KEY constraint failed"))
     assert type(translate_error(orphan, "db")) is RecordNotFound
 
 
-def test_what_does_not_come_from_the_database_stays_as_it_is() -> None:
+def test_other_errors_are_returned_unchanged() -> None:
     error = ValueError("no")
     assert translate_error(error, "db") is error
     odd = translate_error(sa.exc.ArgumentError(""), "db")
     assert str(odd) == "The database db cannot be used: ArgumentError"
 
 
-def test_an_error_without_words_says_what_it_is() -> None:
+def test_an_error_without_a_message_shows_its_type() -> None:
     assert str(StoreUnavailable()) == "The database cannot be used at the moment."
 
 
@@ -142,11 +138,11 @@ def test_an_error_without_words_says_what_it_is() -> None:
         ("\0é\udfff", "\ufffdé?"),
     ],
 )
-def test_text_that_no_database_can_hold_is_replaced(given: str, stored: str) -> None:
+def test_unstorable_characters_are_replaced(given: str, stored: str) -> None:
     assert make_storable(given) == stored
 
 
-def test_importing_the_store_loads_nothing_that_is_not_needed_at_once() -> None:
+def test_importing_the_store_loads_no_optional_library() -> None:
     code = "import sys, sessions.store.store; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())

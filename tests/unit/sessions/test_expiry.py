@@ -34,13 +34,13 @@ def at(text: str) -> int:
         ),
     ],
 )
-def test_a_session_expires_by_the_policy(
+def test_a_session_expires_according_to_the_policy(
     expiry: ExpiryPolicy, used: str, now: str, reason: SessionReason | None
 ) -> None:
     assert expiry.expiry_reason(at(used), at(now)) is reason
 
 
-def test_the_daily_hour_is_one_of_the_zone() -> None:
+def test_the_daily_reset_uses_the_time_zone() -> None:
     zone = dt.timezone(dt.timedelta(hours=2))
     expiry = ExpiryPolicy(daily_at=dt.time(4), zone=zone)
     assert (

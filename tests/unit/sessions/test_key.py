@@ -21,13 +21,13 @@ OPTIONAL = st.one_of(st.just(""), PART)
         ),
     ],
 )
-def test_keys_read_as_documented(text: str, key: SessionKey) -> None:
+def test_keys_are_written_as_documented(text: str, key: SessionKey) -> None:
     assert parse_key(text) == key
     assert str(key) == text
 
 
 @given(PART, PART, OPTIONAL, OPTIONAL, OPTIONAL)
-def test_every_key_can_be_read_back(
+def test_every_key_can_be_parsed_back(
     platform: str, chat: str, account: str, thread: str, user: str
 ) -> None:
     key = SessionKey(platform=platform, chat=chat, account=account, thread=thread, user=user)
@@ -35,6 +35,6 @@ def test_every_key_can_be_read_back(
 
 
 @pytest.mark.parametrize("text", ["", "telegram", "telegram:", ":1", "a:b:c", "a:b:u="])
-def test_what_is_no_key_is_refused_in_one_sentence(text: str) -> None:
+def test_an_invalid_key_is_refused_in_one_sentence(text: str) -> None:
     with pytest.raises(ValueError, match="is not a session key"):
         parse_key(text)

@@ -1,4 +1,4 @@
-"""The session machine: a table of cases, and random histories against a small model of the store."""
+"""The state machine: a table of cases, and random histories against a model of the store."""
 
 import itertools
 from typing import Any, TypeVar
@@ -76,13 +76,13 @@ def pending(
 
 
 def by() -> CommandContext:
-    """A command that was received, as every one is."""
+    """A command context with its own inbox row."""
     name = f"i_{next(counter)}"
     return msgspec.structs.replace(BY, inbox=name, origin=f"o.{name}")
 
 
 def after(state: ConversationState, *events: Event, limit: int = 20) -> Transition:
-    """Run events; the result of the last, on top of all state before it."""
+    """Apply events in order; return the last transition with the final state."""
     result = Transition(state)
     for event in events:
         result = step(result.state, event, env(limit))
@@ -107,25 +107,25 @@ def busy(*waiting: PendingMessage, **fields: Any) -> ConversationState:
     )
 
 
-def said(result: Transition) -> list[str]:
+def notices(result: Transition) -> list[str]:
     return [act.notice for act in result.effects if isinstance(act, SendNotice)]
 
 
-def of(kind: type[T], result: Transition) -> list[T]:
+def of_kind(kind: type[T], result: Transition) -> list[T]:
     return [each for each in (*result.changes, *result.effects) if isinstance(each, kind)]
 
 
-# --- what answers something is named after it ----------------------------------------------------
+# --- origins ---------------------------------------------------------------------------------
 
 
 def origins(result: Transition) -> dict[str, str]:
-    """After what the turn that begins, and each notice, is named."""
-    turns = [start.turn.origin for start in of(StartTask, result)]
-    named = {say.notice: say.origin or say.item_id for say in of(SendNotice, result)}
+    """Return the origins of the started turn and of each notice."""
+    turns = [start.turn.origin for start in of_kind(StartTask, result)]
+    named = {say.notice: say.origin or say.item_id for say in of_kind(SendNotice, result)}
     return named | ({"turn": turns[0]} if turns else {})
 
 
-def test_a_turn_and_what_is_said_with_it_are_named_after_the_message() -> None:
+def test_a_turn_and_its_notices_have_the_origin_of_the_message() -> None:
     stopped = idle(
         replaced_reason=SessionReason.STOP, resumable=ResumableSession("s_1", SessionReason.STOP)
     )
@@ -136,7 +136,7 @@ def test_a_turn_and_what_is_said_with_it_are_named_after_the_message() -> None:
     assert origins(after(full, TurnEnded("t_now", TurnState.DONE))) == {"turn": "o.b"}
 
 
-def test_another_run_of_a_message_is_named_after_what_asked_for_it() -> None:
+def test_a_repeated_turn_has_the_origin_of_the_command() -> None:
     last = LastTurn(
         id="t_1",
         session="s_1",
@@ -158,14 +158,14 @@ def test_another_run_of_a_message_is_named_after_what_asked_for_it() -> None:
 def test_the_first_message_opens_a_session_and_starts_its_turn_in_one_transaction() -> None:
     result = after(idle(), MessageArrived(pending("a")))
     assert [type(change) for change in result.changes] == [OpenSession, StartTurn]
-    assert of(StartTurn, result)[0].inbox == ("a",)
-    assert of(StartTask, result)[0].replaced_reason is None
-    assert said(result) == []
+    assert of_kind(StartTurn, result)[0].inbox == ("a",)
+    assert of_kind(StartTask, result)[0].replaced_reason is None
+    assert notices(result) == []
 
 
-def test_a_turn_belongs_to_who_asked_for_it() -> None:
+def test_a_turn_belongs_to_its_requester() -> None:
     result = after(idle(), MessageArrived(pending("a", person="web:ann")))
-    assert of(StartTurn, result)[0].person == "web:ann"
+    assert of_kind(StartTurn, result)[0].person == "web:ann"
     last = LastTurn(
         id="t_1",
         session="s_1",
@@ -175,45 +175,45 @@ def test_a_turn_belongs_to_who_asked_for_it() -> None:
         person="web:ann",
     )
     result = after(idle(session="s_1"), RetryTurn(BY, last))
-    assert of(StartTurn, result)[0].person == BY.person
+    assert of_kind(StartTurn, result)[0].person == BY.person
 
 
-def test_the_next_message_goes_on_in_the_same_session() -> None:
+def test_the_next_message_continues_the_same_session() -> None:
     result = after(idle(session="s_old"), MessageArrived(pending("a")))
     assert [type(change) for change in result.changes] == [StartTurn]
-    assert of(StartTurn, result)[0].session_id == "s_old"
+    assert of_kind(StartTurn, result)[0].session_id == "s_old"
 
 
-def test_a_message_while_a_turn_runs_waits_and_the_user_is_told_how_much_waits() -> None:
+def test_a_message_during_a_turn_is_queued_and_the_user_notified() -> None:
     result = after(busy(), MessageArrived(pending("a")), MessageArrived(pending("b")))
     assert [p.id for p in result.state.waiting] == ["a", "b"]
     assert result.changes == []
-    (say,) = of(SendNotice, result)
+    (say,) = of_kind(SendNotice, result)
     assert result.state.queue_notice
     assert (say.notice, say.item_id, say.fields["n"]) == ("N15", result.state.queue_notice.id, 2)
 
 
-def test_the_line_about_what_waits_follows_the_queue_and_goes_with_it() -> None:
+def test_the_queue_notice_follows_the_queue_and_disappears_with_it() -> None:
     result = after(busy(), MessageArrived(pending("a")), MessageArrived(pending("b")))
     line = result.state.queue_notice
     assert line
     result = after(result.state, TurnEnded("t_now", TurnState.DONE))
-    (say,) = of(SendNotice, result)
+    (say,) = of_kind(SendNotice, result)
     assert (say.notice, say.item_id, say.fields["n"]) == ("N15", line.id, 1)
     assert say.fields["request"] == "say a"
-    (start,) = of(StartTask, result)
+    (start,) = of_kind(StartTask, result)
     result = after(result.state, TurnEnded(start.turn.id, TurnState.DONE))
-    (say,) = of(SendNotice, result)
+    (say,) = of_kind(SendNotice, result)
     assert (say.notice, say.item_id) == ("N15.gone", line.id)
     assert result.state.queue_notice is None
 
 
-def test_the_line_about_what_waits_goes_when_all_is_stopped() -> None:
+def test_the_queue_notice_disappears_after_a_stop() -> None:
     result = after(busy(), MessageArrived(pending("a")), StopTurn(BY))
-    assert said(result) == ["N10", "N15.gone"]
+    assert notices(result) == ["N10", "N15.gone"]
 
 
-def test_the_turn_that_ends_makes_room_for_the_next_in_the_same_transaction() -> None:
+def test_the_end_of_a_turn_and_the_next_start_share_a_transaction() -> None:
     row = AppendMessages("s_now", "t_now", (Message("assistant", content="ok"),), 1)
     result = after(
         busy(pending("a"), pending("b")),
@@ -223,17 +223,19 @@ def test_the_turn_that_ends_makes_room_for_the_next_in_the_same_transaction() ->
     assert [p.id for p in result.state.waiting] == ["b"]
 
 
-def test_a_full_queue_refuses_in_words_and_marks_the_row() -> None:
+def test_a_full_queue_refuses_with_a_notice_and_marks_the_row() -> None:
     result = after(busy(pending("a")), MessageArrived(pending("b")), limit=1)
-    assert said(result) == ["N16"]
-    assert of(SetInbox, result) == [SetInbox(ids=("b",), state=InboxState.REFUSED, at=1_000_000)]
+    assert notices(result) == ["N16"]
+    assert of_kind(SetInbox, result) == [
+        SetInbox(ids=("b",), state=InboxState.REFUSED, at=1_000_000)
+    ]
     assert [p.id for p in result.state.waiting] == ["a"]
 
 
-def test_collected_messages_become_one_turn_with_all_their_words() -> None:
+def test_collected_messages_are_joined_into_one_turn() -> None:
     state = busy(pending("a", BusyPolicy.COLLECT), pending("b", BusyPolicy.COLLECT), pending("c"))
     result = after(state, TurnEnded("t_now", TurnState.DONE))
-    (start,) = of(StartTurn, result)
+    (start,) = of_kind(StartTurn, result)
     assert start.inbox == ("a", "b")
     assert start.messages[0].content == "say a\n\nsay b"
     assert [p.id for p in result.state.waiting] == ["c"]
@@ -241,39 +243,39 @@ def test_collected_messages_become_one_turn_with_all_their_words() -> None:
 
 def test_an_interrupting_message_cancels_the_turn_and_goes_first_in_the_same_session() -> None:
     result = after(busy(pending("a")), MessageArrived(pending("now", BusyPolicy.INTERRUPT)))
-    assert of(CancelTask, result)[0].turn.id == "t_now"
-    assert of(EndTurn, result)[0].state is TurnState.INTERRUPTED
-    assert of(SetSession, result) == []
+    assert of_kind(CancelTask, result)[0].turn.id == "t_now"
+    assert of_kind(EndTurn, result)[0].state is TurnState.INTERRUPTED
+    assert of_kind(SetSession, result) == []
     result = after(result.state, TurnEnded("t_now", TurnState.INTERRUPTED))
-    assert of(StartTurn, result)[0].inbox == ("now",)
-    assert of(StartTurn, result)[0].session_id == "s_now"
-    assert of(EndTurn, result) == []
+    assert of_kind(StartTurn, result)[0].inbox == ("now",)
+    assert of_kind(StartTurn, result)[0].session_id == "s_now"
+    assert of_kind(EndTurn, result) == []
 
 
-def test_steering_messages_reach_the_running_turn_and_the_others_wait_on() -> None:
+def test_steering_messages_reach_the_running_turn_and_others_keep_waiting() -> None:
     state = busy(pending("a"), pending("b", BusyPolicy.STEER))
     result = after(state, SteersRequested("t_now"))
-    assert of(DeliverSteers, result)[0].messages == (Message("user", content="say b"),)
-    assert of(SetInbox, result)[0].turn_id == "t_now"
+    assert of_kind(DeliverSteers, result)[0].messages == (Message("user", content="say b"),)
+    assert of_kind(SetInbox, result)[0].turn_id == "t_now"
     assert [p.id for p in result.state.waiting] == ["a"]
 
 
 def replying(name: str, mode: BusyPolicy = BusyPolicy.QUEUE) -> PendingMessage:
-    """A message of a room, whose answer is to be a reply to it."""
+    """A message whose answer should be a reply to it."""
     return msgspec.structs.replace(pending(name, mode), reply_to=f"m_{name}")
 
 
-def test_a_turn_replies_to_the_last_of_the_messages_that_asked_for_it() -> None:
+def test_a_turn_replies_to_the_last_of_its_messages() -> None:
     result = after(idle(), MessageArrived(replying("a")))
-    assert of(StartTask, result)[0].turn.reply_to == "m_a"
+    assert of_kind(StartTask, result)[0].turn.reply_to == "m_a"
     waiting = (replying("b", BusyPolicy.COLLECT), replying("c", BusyPolicy.COLLECT), replying("d"))
     result = after(busy(*waiting), TurnEnded("t_now", TurnState.DONE))
-    assert of(StartTask, result)[0].turn.reply_to == "m_c"
+    assert of_kind(StartTask, result)[0].turn.reply_to == "m_c"
     steering = busy(replying("e", BusyPolicy.STEER), replying("f", BusyPolicy.STEER))
-    assert of(DeliverSteers, after(steering, SteersRequested("t_now")))[0].reply_to == "m_f"
+    assert of_kind(DeliverSteers, after(steering, SteersRequested("t_now")))[0].reply_to == "m_f"
 
 
-def test_a_turn_that_runs_again_replies_to_the_same_message_but_only_in_its_place() -> None:
+def test_a_repeated_turn_replies_to_the_same_message_in_the_same_chat_only() -> None:
     go = (Message("user", content="go"),)
     last = LastTurn(
         id="t_1", session="s_1", address="there", inbox=("a",), messages=go, reply_to="m_a"
@@ -284,7 +286,7 @@ def test_a_turn_that_runs_again_replies_to_the_same_message_but_only_in_its_plac
         (RetryTurn(msgspec.structs.replace(BY, address="elsewhere"), last), ""),
         (ResumeSession(context=BY, session="s_1", resume_turn=True, last=last), "m_a"),
     ):
-        assert of(StartTask, after(earlier, event))[0].turn.reply_to == reply_to
+        assert of_kind(StartTask, after(earlier, event))[0].turn.reply_to == reply_to
     turn = RunningTurn(
         id="t_1",
         session="s_1",
@@ -295,32 +297,32 @@ def test_a_turn_that_runs_again_replies_to_the_same_message_but_only_in_its_plac
         reply_to="m_a",
     )
     result = after(idle(session="s_1"), TurnCrashed(turn=turn, changes=(), fields={}, resume=True))
-    assert of(StartTask, result)[0].turn.reply_to == "m_a"
+    assert of_kind(StartTask, result)[0].turn.reply_to == "m_a"
 
 
-def test_a_turn_that_is_over_is_given_nothing_to_steer_by() -> None:
+def test_an_ended_turn_gets_no_steering_messages() -> None:
     result = after(busy(pending("b", BusyPolicy.STEER)), SteersRequested("t_other"))
-    assert of(DeliverSteers, result)[0].messages == ()
+    assert of_kind(DeliverSteers, result)[0].messages == ()
     assert result.changes == []
 
 
-def test_a_message_read_back_while_loading_is_not_taken_twice() -> None:
+def test_a_message_loaded_before_its_arrival_is_not_queued_twice() -> None:
     result = after(busy(pending("a")), MessageArrived(pending("a")))
     assert [p.id for p in result.state.waiting] == ["a"]
-    assert said(result) == ["N15"]
+    assert notices(result) == ["N15"]
     result = after(
         busy(pending("a"), pending("b", BusyPolicy.INTERRUPT)),
         MessageArrived(pending("b", BusyPolicy.INTERRUPT)),
     )
     assert [p.id for p in result.state.waiting] == ["b", "a"]
-    assert of(CancelTask, result)
+    assert of_kind(CancelTask, result)
 
 
-def test_an_over_aged_session_is_closed_and_the_user_told() -> None:
+def test_an_expired_session_is_closed_and_the_user_notified() -> None:
     result = after(idle(session="s_old"), MessageArrived(pending("a"), expired=SessionReason.IDLE))
-    assert of(SetSession, result)[0].state is SessionState.CLOSED
-    assert of(OpenSession, result)
-    assert said(result) == [NoticeId.EXPIRED_IDLE]
+    assert of_kind(SetSession, result)[0].state is SessionState.CLOSED
+    assert of_kind(OpenSession, result)
+    assert notices(result) == [NoticeId.EXPIRED_IDLE]
 
 
 def test_a_deleted_message_leaves_the_queue_and_an_edited_one_changes() -> None:
@@ -328,21 +330,21 @@ def test_a_deleted_message_leaves_the_queue_and_an_edited_one_changes() -> None:
     state = busy(pending("a"), pending("b"))
     result = after(state, MessageEdited("b", changed), MessageDeleted("a"))
     assert [p.message for p in result.state.waiting] == [changed]
-    assert of(SetInbox, result)[0].state is InboxState.DONE
+    assert of_kind(SetInbox, result)[0].state is InboxState.DONE
     assert after(state, MessageDeleted("unknown")).changes == []
 
 
 # --- commands ----------------------------------------------------------------------------------
 
 
-def test_stop_suspends_the_session_keeps_what_waits_and_says_how_much() -> None:
+def test_stop_suspends_the_session_and_holds_the_queue() -> None:
     result = after(busy(pending("a"), pending("b")), StopTurn(BY))
-    assert of(CancelTask, result)[0].cause == "stop"
-    assert of(SetInbox, result)[0] == SetInbox(
+    assert of_kind(CancelTask, result)[0].cause == "stop"
+    assert of_kind(SetInbox, result)[0] == SetInbox(
         ids=("a", "b"), state=InboxState.HELD, at=1_000_000, session_id="s_now"
     )
-    assert of(SetSession, result)[0].reason is SessionReason.STOP
-    (say,) = of(SendNotice, result)
+    assert of_kind(SetSession, result)[0].reason is SessionReason.STOP
+    (say,) = of_kind(SendNotice, result)
     assert (say.notice, say.fields["n"], say.urgent) == ("N10", 2, True)
     assert result.state.session is None
 
@@ -350,22 +352,22 @@ def test_stop_suspends_the_session_keeps_what_waits_and_says_how_much() -> None:
 def test_stop_with_nothing_running_suspends_nothing() -> None:
     for state in (idle(), idle(session="s_old")):
         result = after(state, StopTurn(BY))
-        assert said(result) == ["N10.idle"]
+        assert notices(result) == ["N10.idle"]
         assert result.changes == []
 
 
-def test_a_second_stop_finds_nothing_left_to_stop() -> None:
-    assert said(after(busy(), StopTurn(BY), StopTurn(BY))) == ["N10.idle"]
+def test_a_second_stop_answers_that_nothing_is_running() -> None:
+    assert notices(after(busy(), StopTurn(BY), StopTurn(BY))) == ["N10.idle"]
 
 
-def test_stop_also_stops_the_message_that_was_about_to_replace_a_turn() -> None:
+def test_stop_also_stops_a_message_that_is_about_to_replace_a_turn() -> None:
     result = after(busy(), MessageArrived(pending("now", BusyPolicy.INTERRUPT)), StopTurn(BY))
-    assert said(result) == ["N10"]
-    assert of(SetInbox, result)[0].state is InboxState.HELD
-    assert of(EndTurn, result) == []
+    assert notices(result) == ["N10"]
+    assert of_kind(SetInbox, result)[0].state is InboxState.HELD
+    assert of_kind(EndTurn, result) == []
 
 
-def test_a_command_row_is_done_with_the_change_it_makes() -> None:
+def test_a_command_row_is_settled_in_the_same_transaction() -> None:
     by = msgspec.structs.replace(BY, inbox="i_1")
     for event in (
         StopTurn(by),
@@ -378,37 +380,37 @@ def test_a_command_row_is_done_with_the_change_it_makes() -> None:
         assert SetInbox(ids=("i_1",), state=InboxState.DONE, at=1_000_000) in result.changes
 
 
-def test_the_message_after_a_stop_opens_a_fresh_session_and_says_so_once() -> None:
+def test_the_message_after_a_stop_opens_a_fresh_session_with_one_notice() -> None:
     stopped = after(busy(), StopTurn(BY), TurnEnded("t_now", TurnState.STOPPED))
     result = after(stopped.state, MessageArrived(pending("a")))
-    assert said(result) == ["N14"]
-    (start,) = of(StartTask, result)
+    assert notices(result) == ["N14"]
+    (start,) = of_kind(StartTask, result)
     assert start.replaced_reason is SessionReason.STOP
     assert start.interrupted_request == ""
     result = after(
         result.state, TurnEnded(start.turn.id, TurnState.DONE), MessageArrived(pending("b"))
     )
-    assert said(result) == []
+    assert notices(result) == []
 
 
-def test_the_model_hears_of_the_interrupted_request_after_a_crash() -> None:
+def test_the_model_is_told_the_interrupted_request_after_a_crash() -> None:
     state = idle(
         resumable=ResumableSession("s_1", SessionReason.CRASH, "build it"),
         replaced_reason=SessionReason.CRASH,
     )
-    (start,) = of(StartTask, after(state, MessageArrived(pending("a"))))
+    (start,) = of_kind(StartTask, after(state, MessageArrived(pending("a"))))
     assert start.interrupted_request == "build it"
 
 
-def test_a_message_that_comes_while_a_stopped_turn_leaves_waits_for_it() -> None:
+def test_a_message_during_cancellation_waits_for_its_end() -> None:
     result = after(busy(), StopTurn(BY), MessageArrived(pending("a")))
-    assert of(StartTurn, result) == []
+    assert of_kind(StartTurn, result) == []
     result = after(result.state, TurnEnded("t_now", TurnState.STOPPED))
-    assert of(StartTurn, result)[0].inbox == ("a",)
-    assert said(result) == ["N14"]
+    assert of_kind(StartTurn, result)[0].inbox == ("a",)
+    assert notices(result) == ["N14"]
 
 
-def test_resume_brings_the_session_back_with_what_waited() -> None:
+def test_resume_reactivates_the_session_with_its_held_messages() -> None:
     state = idle(
         resumable=ResumableSession("s_1", SessionReason.STOP), replaced_reason=SessionReason.STOP
     )
@@ -416,34 +418,34 @@ def test_resume_brings_the_session_back_with_what_waited() -> None:
         state, ResumeSession(context=BY, session="s_1", held=(pending("a"), pending("b")))
     )
     assert SetSession("s_1", SessionState.ACTIVE, None, 1_000_000) in result.changes
-    assert of(StartTurn, result)[0].inbox == ("a",)
+    assert of_kind(StartTurn, result)[0].inbox == ("a",)
     assert [p.id for p in result.state.waiting] == ["b"]
-    assert said(result) == ["resumed"]
+    assert notices(result) == ["resumed"]
 
 
-def test_resume_suspends_the_present_session_as_switched() -> None:
+def test_resume_suspends_the_active_session_as_switched() -> None:
     state = idle(session="s_2", resumable=ResumableSession("s_1", SessionReason.STOP))
     result = after(state, ResumeSession(context=BY, session="s_1"))
-    first, second = of(SetSession, result)
+    first, second = of_kind(SetSession, result)
     assert (first.id, first.reason) == ("s_2", SessionReason.SWITCHED)
     assert (second.id, second.state) == ("s_1", SessionState.ACTIVE)
     assert result.state.resumable == ResumableSession("s_2", SessionReason.SWITCHED)
     assert result.state.replaced_reason is None
 
 
-def test_resume_in_the_middle_of_a_turn_ends_it_first() -> None:
+def test_resume_during_a_turn_cancels_it_first() -> None:
     result = after(busy(), ResumeSession(context=BY, session="s_1", held=(pending("a"),)))
-    assert of(CancelTask, result)
-    assert of(StartTurn, result) == []
+    assert of_kind(CancelTask, result)
+    assert of_kind(StartTurn, result) == []
     result = after(result.state, TurnEnded("t_now", TurnState.STOPPED))
-    assert of(StartTurn, result)[0].session_id == "s_1"
+    assert of_kind(StartTurn, result)[0].session_id == "s_1"
 
 
-def test_resume_without_an_earlier_session_says_so() -> None:
-    assert said(after(idle(), ResumeSession(context=BY, session=None))) == ["nothing_to_resume"]
+def test_resume_without_an_earlier_session_sends_a_notice() -> None:
+    assert notices(after(idle(), ResumeSession(context=BY, session=None))) == ["nothing_to_resume"]
 
 
-def test_continue_takes_up_what_was_interrupted_without_a_new_user_row() -> None:
+def test_continue_resumes_the_interrupted_turn_without_a_new_user_row() -> None:
     last = LastTurn(
         id="t_1",
         session="s_1",
@@ -455,12 +457,12 @@ def test_continue_takes_up_what_was_interrupted_without_a_new_user_row() -> None
         resumable=ResumableSession("s_1", SessionReason.CRASH), replaced_reason=SessionReason.CRASH
     )
     result = after(state, ResumeSession(context=BY, session="s_1", resume_turn=True, last=last))
-    (start,) = of(StartTurn, result)
+    (start,) = of_kind(StartTurn, result)
     assert (start.inbox, start.messages) == ((), ())
-    assert of(StartTask, result)[0].resumed
+    assert of_kind(StartTask, result)[0].resumed
 
 
-def test_retry_runs_the_interrupted_message_again_in_its_own_session() -> None:
+def test_retry_repeats_the_interrupted_message_in_its_session() -> None:
     last = LastTurn(
         id="t_1",
         session="s_1",
@@ -472,11 +474,11 @@ def test_retry_runs_the_interrupted_message_again_in_its_own_session() -> None:
         resumable=ResumableSession("s_1", SessionReason.CRASH), replaced_reason=SessionReason.CRASH
     )
     result = after(state, RetryTurn(BY, last))
-    assert of(SetSession, result)[0].state is SessionState.ACTIVE
-    assert of(TakeBackTurn, result)[0].turn_id == "t_1"
-    (start,) = of(StartTurn, result)
+    assert of_kind(SetSession, result)[0].state is SessionState.ACTIVE
+    assert of_kind(TakeBackTurn, result)[0].turn_id == "t_1"
+    (start,) = of_kind(StartTurn, result)
     assert (start.session_id, start.inbox, start.messages) == ("s_1", ("a",), last.messages)
-    assert said(result) == []
+    assert notices(result) == []
 
 
 @pytest.mark.parametrize(
@@ -486,13 +488,13 @@ def test_retry_runs_the_interrupted_message_again_in_its_own_session() -> None:
         pytest.param(UndoTurn(BY, None), "nothing_to_undo", id="nothing to undo"),
     ],
 )
-def test_commands_that_find_nothing_say_so(event: Event, notice: str) -> None:
+def test_commands_without_a_target_send_a_notice(event: Event, notice: str) -> None:
     result = after(idle(session="s_1"), event)
-    assert said(result) == [notice]
+    assert notices(result) == [notice]
     assert result.changes == []
 
 
-def test_retry_and_undo_wait_for_the_running_turn_to_be_stopped() -> None:
+def test_retry_and_undo_are_refused_during_a_turn() -> None:
     last = LastTurn(
         id="t_1",
         session="s_now",
@@ -501,10 +503,10 @@ def test_retry_and_undo_wait_for_the_running_turn_to_be_stopped() -> None:
         messages=(Message("user", content="go"),),
     )
     for event in (RetryTurn(BY, last), UndoTurn(BY, last)):
-        assert said(after(busy(), event)) == ["busy"]
+        assert notices(after(busy(), event)) == ["busy"]
 
 
-def test_undo_takes_the_exchange_out_of_the_history() -> None:
+def test_undo_retracts_the_last_turn() -> None:
     last = LastTurn(
         id="t_1",
         session="s_1",
@@ -513,21 +515,21 @@ def test_undo_takes_the_exchange_out_of_the_history() -> None:
         messages=(Message("user", content="go"),),
     )
     result = after(idle(session="s_1"), UndoTurn(BY, last))
-    assert of(TakeBackTurn, result) == [TakeBackTurn("s_1", "t_1", 1_000_000)]
-    assert said(result) == ["undone"]
+    assert of_kind(TakeBackTurn, result) == [TakeBackTurn("s_1", "t_1", 1_000_000)]
+    assert notices(result) == ["undone"]
 
 
-def test_new_closes_the_session_and_what_waits_goes_into_the_fresh_one() -> None:
+def test_new_closes_the_session_and_the_queue_moves_to_the_next_one() -> None:
     result = after(busy(pending("a")), NewSession(BY))
-    assert of(SetSession, result)[0].reason is SessionReason.NEW
-    assert said(result) == ["new"]
+    assert of_kind(SetSession, result)[0].reason is SessionReason.NEW
+    assert notices(result) == ["new"]
     result = after(result.state, TurnEnded("t_now", TurnState.STOPPED))
-    assert of(OpenSession, result)
-    assert of(StartTurn, result)[0].inbox == ("a",)
-    assert said(result) == []
+    assert of_kind(OpenSession, result)
+    assert of_kind(StartTurn, result)[0].inbox == ("a",)
+    assert notices(result) == []
 
 
-def test_only_the_last_requester_or_an_admin_changes_the_course_but_anybody_may_stop() -> None:
+def test_only_the_last_requester_or_an_admin_may_reset_but_all_may_stop() -> None:
     other = CommandContext(address="there", person="web:other")
     for event in (
         NewSession(other),
@@ -535,21 +537,21 @@ def test_only_the_last_requester_or_an_admin_changes_the_course_but_anybody_may_
         UndoTurn(other, None),
         ResumeSession(context=other, session="s_1"),
     ):
-        assert said(after(busy(), event)) == ["not_yours"]
-    assert said(after(busy(), StopTurn(other))) == ["N10"]
+        assert notices(after(busy(), event)) == ["not_yours"]
+    assert notices(after(busy(), StopTurn(other))) == ["N10"]
 
 
-def test_deleting_the_active_session_stops_its_turn() -> None:
+def test_deleting_the_active_session_cancels_its_turn() -> None:
     result = after(busy(), DeleteSession(BY, "s_now"))
-    assert of(CancelTask, result)
-    assert of(SetSession, result)[0].reason is SessionReason.DELETED
+    assert of_kind(CancelTask, result)
+    assert of_kind(SetSession, result)[0].reason is SessionReason.DELETED
     state = idle(
         resumable=ResumableSession("s_1", SessionReason.STOP), replaced_reason=SessionReason.STOP
     )
     assert after(state, DeleteSession(BY, "s_1")).state.resumable is None
 
 
-def test_only_a_session_that_nobody_uses_is_deleted_for_its_age() -> None:
+def test_retention_deletes_only_sessions_that_are_not_in_use() -> None:
     assert after(busy(), DeleteSession(BY, "s_now", if_idle=True)).changes == []
     assert after(idle(session="s_1"), DeleteSession(BY, "s_1", if_idle=True)).changes == []
     wanted = msgspec.structs.replace(pending("a"), continued_session="s_9")
@@ -559,44 +561,44 @@ def test_only_a_session_that_nobody_uses_is_deleted_for_its_age() -> None:
         resumable=ResumableSession("s_1", SessionReason.STOP), replaced_reason=SessionReason.STOP
     )
     result = after(state, DeleteSession(BY, "s_1", if_idle=True))
-    assert of(SetSession, result)[0].reason is SessionReason.DELETED
+    assert of_kind(SetSession, result)[0].reason is SessionReason.DELETED
     assert result.state.resumable is None
 
 
 # --- shutdown and crash ------------------------------------------------------------------------
 
 
-def test_while_draining_messages_are_kept_and_their_sender_is_told_once() -> None:
+def test_while_draining_messages_wait_and_their_sender_is_notified_once() -> None:
     result = after(idle(session="s_1"), Drain(), MessageArrived(pending("a")))
-    assert said(result) == ["N17"]
-    assert of(StartTurn, result) == []
+    assert notices(result) == ["N17"]
+    assert of_kind(StartTurn, result) == []
     result = after(result.state, MessageArrived(pending("b")))
-    assert said(result) == []
+    assert notices(result) == []
     assert [p.id for p in result.state.waiting] == ["a", "b"]
 
 
-def test_a_turn_that_ends_while_draining_starts_no_other() -> None:
+def test_a_turn_ending_while_draining_starts_no_other() -> None:
     result = after(busy(pending("a")), Drain(), TurnEnded("t_now", TurnState.DONE))
     assert [type(change) for change in result.changes] == [EndTurn]
     assert result.state.turn is None
 
 
-def test_what_outlives_the_grace_is_suspended_and_its_user_told() -> None:
+def test_a_turn_outlasting_the_grace_period_is_suspended_with_a_notice() -> None:
     result = after(busy(pending("a")), Drain(), InterruptTurn(SessionReason.RESTART, {"k": 1}))
-    assert of(EndTurn, result)[0].state is TurnState.INTERRUPTED
-    assert of(SetSession, result)[0].reason is SessionReason.RESTART
-    assert said(result) == ["N11"]
+    assert of_kind(EndTurn, result)[0].state is TurnState.INTERRUPTED
+    assert of_kind(SetSession, result)[0].reason is SessionReason.RESTART
+    assert notices(result) == ["N11"]
     assert [p.id for p in result.state.waiting] == ["a"]  # answered after the restart
 
 
-def test_a_turn_to_be_taken_up_stays_running_in_the_journal() -> None:
+def test_a_turn_to_be_resumed_stays_running_in_the_journal() -> None:
     result = after(busy(), Drain(), InterruptTurn(SessionReason.RESTART, resume_after_restart=True))
-    assert of(CancelTask, result)[0].resume_after_restart
+    assert of_kind(CancelTask, result)[0].resume_after_restart
     assert result.changes == []
-    assert said(result) == []
+    assert notices(result) == []
 
 
-def wreck(*, take_up: bool = False, stuck: bool = False) -> TurnCrashed:
+def crashed(*, resume: bool = False, stuck: bool = False) -> TurnCrashed:
     turn = RunningTurn(
         id="t_dead",
         session="s_1",
@@ -606,31 +608,31 @@ def wreck(*, take_up: bool = False, stuck: bool = False) -> TurnCrashed:
         started_at=0,
     )
     row = AppendMessages("s_1", "t_dead", (Message("assistant", content="par"),), 1)
-    return TurnCrashed(turn=turn, changes=(row,), fields={"k": 2}, resume=take_up, stuck=stuck)
+    return TurnCrashed(turn=turn, changes=(row,), fields={"k": 2}, resume=resume, stuck=stuck)
 
 
-def test_a_turn_found_running_after_a_crash_suspends_its_session_and_is_told() -> None:
-    result = after(idle(session="s_1"), wreck())
+def test_a_crashed_turn_suspends_its_session_with_a_notice() -> None:
+    result = after(idle(session="s_1"), crashed())
     assert [type(change) for change in result.changes] == [AppendMessages, EndTurn, SetSession]
-    assert of(SetSession, result)[0].reason is SessionReason.CRASH
-    assert said(result) == ["N11"]
+    assert of_kind(SetSession, result)[0].reason is SessionReason.CRASH
+    assert notices(result) == ["N11"]
     assert result.state.replaced_reason is SessionReason.CRASH
 
 
-def test_a_turn_taken_up_too_often_is_stuck() -> None:
-    result = after(idle(session="s_1"), wreck(stuck=True))
-    assert of(SetSession, result)[0].reason is SessionReason.STUCK
+def test_a_turn_resumed_too_often_is_stuck() -> None:
+    result = after(idle(session="s_1"), crashed(stuck=True))
+    assert of_kind(SetSession, result)[0].reason is SessionReason.STUCK
 
 
-def test_a_turn_to_be_taken_up_runs_again_under_its_own_id() -> None:
-    result = after(idle(session="s_1"), wreck(take_up=True))
-    (start,) = of(StartTurn, result)
+def test_a_resumed_turn_keeps_its_id() -> None:
+    result = after(idle(session="s_1"), crashed(resume=True))
+    (start,) = of_kind(StartTurn, result)
     assert (start.id, start.person) == ("t_dead", "web:owner")
-    assert of(StartTask, result)[0].resumed
-    assert said(result) == []
+    assert of_kind(StartTask, result)[0].resumed
+    assert notices(result) == []
 
 
-def test_the_end_of_a_turn_nobody_knows_changes_nothing() -> None:
+def test_the_end_of_an_unknown_turn_changes_nothing() -> None:
     assert after(idle(), TurnEnded("t_ghost", TurnState.DONE)).changes == []
 
 
@@ -638,7 +640,7 @@ def test_the_end_of_a_turn_nobody_knows_changes_nothing() -> None:
 
 
 class Model:
-    """What the store would hold."""
+    """The content of the store, as the changes imply it."""
 
     def __init__(self) -> None:
         self.sessions: dict[str, tuple[SessionState, SessionReason | None]] = {}
@@ -646,7 +648,7 @@ class Model:
         self.holder: dict[str, str | None] = {}
         self.turns: dict[str, TurnState] = {}
         self.turn_of: dict[str, str] = {}
-        self.last: dict[str, StartTurn] = {}  # the newest turn of each session
+        self.last: dict[str, StartTurn] = {}  # newest turn of each session
         self.taken_back: set[str] = set()
 
     def apply(self, changes: list[Change]) -> None:
@@ -682,7 +684,7 @@ class Model:
 
 
 class Conversation(RuleBasedStateMachine):
-    """Random events; nothing lost, one turn at a time, order kept, no session left behind."""
+    """Random events: nothing is lost, one turn at a time, in order, no session left behind."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -691,7 +693,7 @@ class Conversation(RuleBasedStateMachine):
         self.rows: dict[str, PendingMessage] = {}
         self.tasks: list[str] = []  # turns whose task is alive
         self.told: set[str] = set()
-        self.names: set[str] = set()  # of all that was named after what it answers
+        self.names: set[str] = set()  # ids derived from origins
         self.now = 1_000
 
     def play(self, event: Event) -> Transition:
@@ -701,7 +703,7 @@ class Conversation(RuleBasedStateMachine):
         self.state = result.state
         for act in result.effects:
             if isinstance(act, StartTask):
-                assert not self.tasks, "two turns at a time"
+                assert not self.tasks, "two turns at the same time"
                 self.tasks.append(act.turn.id)
                 self.name(f"answer of {act.turn.origin}", act.turn.origin)
             elif isinstance(act, SendNotice) and not act.item_id:
@@ -709,7 +711,7 @@ class Conversation(RuleBasedStateMachine):
         return result
 
     def name(self, name: str, origin: object) -> None:
-        """Two things under one name would be one message; without one, twins show it twice."""
+        """Check that derived ids are unique, and that no origin is missing."""
         assert origin, name
         assert name.endswith(" of ") or name not in self.names
         self.names.add(name)
@@ -736,7 +738,7 @@ class Conversation(RuleBasedStateMachine):
         was_running = self.state.turn is not None and not self.state.turn.cancelling
         result = self.play(StopTurn(by()))
         if was_running:
-            assert "N10" in said(result)
+            assert "N10" in notices(result)
 
     @rule()
     def new(self) -> None:
@@ -786,7 +788,7 @@ class Conversation(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
-        """The process dies; a new one reads the store."""
+        """Let the process die and a new one load the store."""
         self.tasks.clear()
         model = self.model
         active = [s for s, (state, _) in model.sessions.items() if state is SessionState.ACTIVE]
@@ -819,7 +821,7 @@ class Conversation(RuleBasedStateMachine):
                 started_at=0,
             )
             result = self.play(TurnCrashed(turn=left, changes=(), fields={}, resume=False))
-            assert said(result) == ["N11"]
+            assert notices(result) == ["N11"]
         self.play(StartWaiting())
 
     @invariant()
@@ -855,7 +857,7 @@ class Conversation(RuleBasedStateMachine):
         assert self.tasks == ([turn.id] if turn else [])
 
     def teardown(self) -> None:
-        """When all turns have ended, nothing waits any more."""
+        """Check that nothing waits when all turns have ended."""
         while self.tasks:
             self.end(TurnState.DONE)
         assert not self.state.waiting

@@ -1,4 +1,4 @@
-"""The session machine, where a program asks: sessions of one turn, readers that leave, going on."""
+"""The state machine for API requests: single-turn sessions, leaving clients, continuation."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def changes(result: Transition, kind: type) -> list[Any]:
     return [change for change in result.changes if isinstance(change, kind)]
 
 
-def acts(result: Transition, kind: type) -> list[Any]:
+def effects(result: Transition, kind: type) -> list[Any]:
     return [act for act in result.effects if isinstance(act, kind)]
 
 
@@ -52,7 +52,7 @@ def begun(state: ConversationState | None = None, **more: Any) -> Transition:
     return step(state or ConversationState(key=KEY), MessageArrived(pending(**more)), env())
 
 
-def test_what_was_said_before_opens_the_session_and_is_said_once() -> None:
+def test_prior_messages_open_the_session_and_are_added_once() -> None:
     before = (Message("user", "a"), Message("assistant", "b"))
     (start,) = changes(begun(prior_messages=before), StartTurn)
     assert start.messages == (*before, Message("user", "i1"))
@@ -62,8 +62,8 @@ def test_what_was_said_before_opens_the_session_and_is_said_once() -> None:
     assert start.messages == (Message("user", "i1"),)
 
 
-def test_wishes_reach_the_turn() -> None:
-    (task,) = acts(begun(request_options=b"w", single_turn=True), StartTask)
+def test_request_options_reach_the_turn() -> None:
+    (task,) = effects(begun(request_options=b"w", single_turn=True), StartTask)
     assert (task.turn.request_options, task.turn.single_turn, task.turn.origin) == (
         b"w",
         True,
@@ -72,7 +72,7 @@ def test_wishes_reach_the_turn() -> None:
 
 
 @pytest.mark.parametrize("how", [TurnState.DONE, TurnState.FAILED])
-def test_a_session_of_one_turn_is_closed_with_it(how: TurnState) -> None:
+def test_a_single_turn_session_is_closed_with_its_turn(how: TurnState) -> None:
     result = step(begun(single_turn=True).state, TurnEnded("t_new", how), env())
     assert changes(result, SetSession) == [
         SetSession("s_new", SessionState.CLOSED, SessionReason.ANSWERED, 5)
@@ -83,32 +83,32 @@ def test_a_session_of_one_turn_is_closed_with_it(how: TurnState) -> None:
     assert kept.state.session == "s_new"
 
 
-def test_a_reader_that_leaves_ends_its_turn_and_suspends_nothing() -> None:
+def test_a_leaving_client_ends_its_turn_without_suspending() -> None:
     result = step(begun().state, RequestAbandoned("i1", "o_i1"), env())
-    assert [act.cause for act in acts(result, CancelTask)] == ["left"]
+    assert [act.cause for act in effects(result, CancelTask)] == ["left"]
     assert changes(result, EndTurn) == [EndTurn("t_new", TurnState.STOPPED, 5, "left")]
     assert changes(result, SetSession) == []
-    assert acts(result, SendNotice) == []
+    assert effects(result, SendNotice) == []
     assert result.state.session == "s_new"
     again = step(result.state, RequestAbandoned("i1", "o_i1"), env())
     assert (again.changes, again.effects) == ([], [])
 
 
-def test_a_reader_that_leaves_closes_what_was_for_it_alone() -> None:
+def test_a_leaving_client_closes_its_single_turn_session() -> None:
     result = step(begun(single_turn=True).state, RequestAbandoned("i1", "o_i1"), env())
     (closed,) = changes(result, SetSession)
     assert (closed.state, closed.reason) == (SessionState.CLOSED, SessionReason.ANSWERED)
 
 
-def test_the_turn_of_another_goes_on_when_somebody_leaves_the_queue() -> None:
+def test_a_client_leaving_the_queue_does_not_affect_the_running_turn() -> None:
     state = step(begun().state, MessageArrived(pending("i2")), env()).state
     result = step(state, RequestAbandoned("i2", "o_i2"), env())
-    assert acts(result, CancelTask) == []
+    assert effects(result, CancelTask) == []
     assert changes(result, SetInbox) == [SetInbox(ids=("i2",), state=InboxState.DONE, at=5)]
     assert result.state.waiting == ()
 
 
-def test_the_next_in_the_queue_begins_after_a_reader_has_left() -> None:
+def test_the_next_queued_request_starts_after_a_client_has_left() -> None:
     state = step(begun().state, MessageArrived(pending("i2")), env()).state
     state = step(state, RequestAbandoned("i1", "o_i1"), env()).state
     result = step(state, TurnEnded("t_new", TurnState.STOPPED), env())
@@ -119,42 +119,44 @@ def test_the_next_in_the_queue_begins_after_a_reader_has_left() -> None:
 INTERRUPTED = [SessionReason.CRASH, SessionReason.RESTART, SessionReason.STUCK]
 
 
-def suspended(reason: SessionReason, *, goes_on: bool) -> ConversationState:
+def suspended(reason: SessionReason, *, auto_resume: bool) -> ConversationState:
     earlier = ResumableSession("s1", reason, "request")
     return ConversationState(
-        key=KEY, resumable=earlier, replaced_reason=reason, auto_resume=goes_on
+        key=KEY, resumable=earlier, replaced_reason=reason, auto_resume=auto_resume
     )
 
 
 @pytest.mark.parametrize("reason", INTERRUPTED)
-def test_an_interrupted_session_goes_on_where_nobody_reads_that_it_was(
+def test_an_interrupted_session_continues_automatically_for_api_clients(
     reason: SessionReason,
 ) -> None:
-    result = begun(suspended(reason, goes_on=True))
+    result = begun(suspended(reason, auto_resume=True))
     assert changes(result, OpenSession) == []
     assert changes(result, SetSession) == [SetSession("s1", SessionState.ACTIVE, None, 5)]
-    (task,) = acts(result, StartTask)
+    (task,) = effects(result, StartTask)
     assert (task.turn.session, task.replaced_reason, task.interrupted_request) == ("s1", None, "")
-    assert acts(result, SendNotice) == []
+    assert effects(result, SendNotice) == []
 
 
 @pytest.mark.parametrize(
-    ("reason", "goes_on"),
+    ("reason", "auto_resume"),
     [*((reason, False) for reason in INTERRUPTED), (SessionReason.STOP, True)],
 )
-def test_elsewhere_and_after_a_stop_a_fresh_one_opens(reason: SessionReason, goes_on: bool) -> None:
-    result = begun(suspended(reason, goes_on=goes_on))
+def test_other_interrupted_sessions_are_replaced_by_a_fresh_one(
+    reason: SessionReason, auto_resume: bool
+) -> None:
+    result = begun(suspended(reason, auto_resume=auto_resume))
     assert len(changes(result, OpenSession)) == 1
-    assert [say.notice for say in acts(result, SendNotice)] == ["N14"]
+    assert [say.notice for say in effects(result, SendNotice)] == ["N14"]
 
 
-def test_a_session_of_one_turn_that_a_restart_interrupts_is_kept() -> None:
+def test_a_single_turn_session_interrupted_by_a_restart_is_suspended() -> None:
     result = step(begun(single_turn=True).state, InterruptTurn(SessionReason.RESTART), env())
     (kept,) = changes(result, SetSession)
     assert (kept.state, kept.reason) == (SessionState.SUSPENDED, SessionReason.RESTART)
 
 
-def test_wishes_are_never_joined_into_one_turn() -> None:
+def test_requests_with_options_are_never_joined() -> None:
     state = begun().state
     for name in ("i2", "i3"):
         state = step(state, MessageArrived(pending(name, mode=BusyPolicy.QUEUE)), env()).state
@@ -164,10 +166,10 @@ def test_wishes_are_never_joined_into_one_turn() -> None:
     assert msgspec.structs.asdict(result.state)["waiting"][0].id == "i3"
 
 
-# --- going on from an answer -----------------------------------------------------------------
+# --- continuing from an earlier answer -------------------------------------------------------
 
 
-def test_a_closed_session_goes_on_for_whoever_names_it() -> None:
+def test_a_closed_session_continues_if_a_request_names_it() -> None:
     more = (Message("user", "a"),)
     result = begun(continued_session="s1", single_turn=True, prior_messages=more)
     assert changes(result, OpenSession) == []
@@ -181,22 +183,22 @@ def test_a_closed_session_goes_on_for_whoever_names_it() -> None:
 
 
 @pytest.mark.parametrize("reason", [*INTERRUPTED, SessionReason.STOP])
-def test_a_suspended_session_goes_on_for_whoever_names_it(reason: SessionReason) -> None:
-    result = begun(suspended(reason, goes_on=True), continued_session="s1")
+def test_a_suspended_session_continues_if_a_request_names_it(reason: SessionReason) -> None:
+    result = begun(suspended(reason, auto_resume=True), continued_session="s1")
     assert changes(result, SetSession) == [SetSession("s1", SessionState.ACTIVE, None, 5)]
-    (task,) = acts(result, StartTask)
+    (task,) = effects(result, StartTask)
     assert (task.turn.session, task.replaced_reason, task.interrupted_request) == ("s1", None, "")
-    assert (acts(result, SendNotice), result.state.resumable) == ([], None)
+    assert (effects(result, SendNotice), result.state.resumable) == ([], None)
 
 
-def test_another_than_the_suspended_session_may_be_named() -> None:
+def test_a_request_may_name_another_than_the_suspended_session() -> None:
     (set_,) = changes(
-        begun(suspended(SessionReason.CRASH, goes_on=True), continued_session="s2"), SetSession
+        begun(suspended(SessionReason.CRASH, auto_resume=True), continued_session="s2"), SetSession
     )
     assert (set_.id, set_.state) == ("s2", SessionState.ACTIVE)
 
 
-def test_an_active_session_goes_on_with_all_that_is_said() -> None:
+def test_an_active_session_continues_with_all_prior_messages() -> None:
     more = (Message("user", "a"),)
     result = begun(
         ConversationState(key=KEY, session="s1"), continued_session="s1", prior_messages=more
@@ -206,9 +208,11 @@ def test_an_active_session_goes_on_with_all_that_is_said() -> None:
     assert (start.session_id, start.messages) == ("s1", (*more, Message("user", "i1")))
 
 
-@pytest.mark.parametrize(("after", "goes_on"), [("s1", True), ("", False), ("s2", False)])
-def test_an_old_session_goes_on_only_for_whoever_names_it(after: str, goes_on: bool) -> None:
+@pytest.mark.parametrize(("after", "auto_resume"), [("s1", True), ("", False), ("s2", False)])
+def test_an_expired_session_continues_only_if_a_request_names_it(
+    after: str, auto_resume: bool
+) -> None:
     asked = MessageArrived(pending(continued_session=after), expired=SessionReason.IDLE)
     result = step(ConversationState(key=KEY, session="s1"), asked, env())
     (start,) = changes(result, StartTurn)
-    assert (start.session_id == "s1") is goes_on
+    assert (start.session_id == "s1") is auto_resume

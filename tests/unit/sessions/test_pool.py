@@ -1,4 +1,4 @@
-"""Which conversations stay in memory."""
+"""Eviction of idle actors."""
 
 import asyncio
 
@@ -9,17 +9,17 @@ from sessions.conversation.pool import SessionPool
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from sessions.values.ids import Ids
-from tests.unit.sessions.test_actor import Witness, store
+from tests.unit.sessions.test_actor import RecordingHost, store
 
 __all__ = ["store"]
 
 
-async def test_the_longest_unused_are_let_go_but_none_that_is_at_work(store: SessionStore) -> None:
+async def test_the_least_recently_used_idle_actors_are_evicted(store: SessionStore) -> None:
     clock = SystemClock()
     async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
         shared = ActorServices(
             store=store,
-            host=Witness(),
+            host=RecordingHost(),
             clock=clock,
             ids=Ids(clock),
             expiry_policy=ExpiryPolicy,
@@ -31,12 +31,12 @@ async def test_the_longest_unused_are_let_go_but_none_that_is_at_work(store: Ses
             await pool.ask(f"web:{number}", StartWaiting())
         assert list(pool._actors) == ["web:2", "web:3", "web:4"]
         loop = asyncio.get_running_loop()
-        rush = {f"chat:{number}": loop.create_future() for number in range(100)}
-        for key, handled in rush.items():
+        busy = {f"chat:{number}": loop.create_future() for number in range(100)}
+        for key, handled in busy.items():
             pool.post(key, StartWaiting(), handled)
-        assert set(pool._actors) == set(rush)  # each has something to do
-        states = [await handled for handled in rush.values()]
-        assert [state.key for state in states] == list(rush)
-        for number in range(8):  # some more are let go with each new one
+        assert set(pool._actors) == set(busy)  # all are busy
+        states = [await handled for handled in busy.values()]
+        assert [state.key for state in states] == list(busy)
+        for number in range(8):  # each new actor evicts a few more
             await pool.ask(f"web:{number}", StartWaiting())
         assert list(pool._actors) == ["web:5", "web:6", "web:7"]

@@ -18,18 +18,18 @@ from sessions.values.size import Size, format_size
         (0, 0),
     ],
 )
-def test_an_amount_is_read_as_people_write_it(written: object, size: int) -> None:
+def test_sizes_are_parsed_as_people_write_them(written: object, size: int) -> None:
     assert Size.parse(written) == size
 
 
 @pytest.mark.parametrize("written", ["", "MB", "20 XB", "3 ib", "-1", "1e3", -2, 1.5, True, None])
-def test_what_is_no_amount_is_refused_with_a_sentence(written: object) -> None:
+def test_an_invalid_size_is_refused_with_a_sentence(written: object) -> None:
     with pytest.raises(ValueError, match="must be an amount such as"):
         Size.parse(written)
 
 
 @given(st.integers(0, 10**13))
-def test_what_is_written_is_read_back(size: int) -> None:
+def test_a_written_size_is_parsed_back(size: int) -> None:
     assert Size.parse(str(Size(size))) == size
 
 
@@ -47,5 +47,5 @@ def test_what_is_written_is_read_back(size: int) -> None:
         (2_000_000_000, "2 GB"),
     ],
 )
-def test_a_size_is_said_in_words(size: int, words: str) -> None:
+def test_a_size_is_formatted_for_people(size: int, words: str) -> None:
     assert format_size(size) == words

@@ -1,4 +1,4 @@
-"""No statement that a turn needs reads a whole table."""
+"""No statement of a turn scans a whole table."""
 
 import itertools
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ PARTIAL = {
     "ix_outbox_open",
     "ix_approvals_open",
 }
-"""Indexes of what is under way: as short as that is, so they may be read from end to end."""
+"""Partial indexes over open records; they are short, so scanning them is allowed."""
 
 LISTS = {
     "_CHATS": "all conversations of the web page or the terminal",
@@ -58,7 +58,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sa.Connection
         yield connection
 
 
-def test_all_statements_are_looked_at() -> None:
+def test_all_statements_are_collected() -> None:
     assert len(ALL) > 56
 
 
@@ -68,7 +68,7 @@ def plan(statement: sa.ClauseElement, database: sa.Connection) -> list[str]:
 
 
 FOUND = "SCAN anon_1"
-"""A walk over what a statement inside of this one has found."""
+"""A scan over the result of a subquery."""
 
 
 @pytest.mark.parametrize("name", sorted(ALL.keys() - LISTS.keys()))
@@ -79,7 +79,7 @@ def test_a_statement_finds_its_rows_by_an_index(name: str, database: sa.Connecti
         assert "TEMP B-TREE" not in step
 
 
-def test_what_a_model_sees_is_read_without_what_the_summary_covers(
+def test_reading_the_context_skips_rows_covered_by_the_summary(
     database: sa.Connection,
 ) -> None:
     [step] = plan(sessions._BEHIND_SUMMARY, database)
@@ -91,7 +91,7 @@ NARROW = [
     names
     for count in range(1, len(FILTERS) + 1)
     for names in itertools.combinations(FILTERS, count)
-    if names != ("since",)  # of everybody: a person asks for everything
+    if names != ("since",)  # over all people: only used when a person asks
 ]
 
 
@@ -101,6 +101,6 @@ def test_costs_are_summed_by_an_index(names: tuple[str, ...], database: sa.Conne
     assert not [step for step in steps if step.startswith("SCAN")], steps
 
 
-def test_the_costs_of_a_persons_day_are_found_by_one_index(database: sa.Connection) -> None:
+def test_the_daily_costs_of_a_person_use_one_index(database: sa.Connection) -> None:
     steps = plan(costs.usage_query(frozenset({"person", "since"})), database)
     assert any("ix_turns_person (person=? AND started_at>?)" in step for step in steps), steps

@@ -1,4 +1,4 @@
-"""Why a service could not be reached, found below what libraries make of it."""
+"""Descriptions of network errors wrapped by libraries."""
 
 import errno
 import socket
@@ -10,7 +10,7 @@ from sessions.values.unreached import describe_network_error
 
 
 class Wrapped(Exception):
-    """What a library makes of an error."""
+    """A library's error around another one."""
 
 
 def wrapped(error: BaseException) -> Wrapped:
@@ -24,15 +24,15 @@ def wrapped(error: BaseException) -> Wrapped:
     [
         (socket.gaierror(-2, "Name or service not known"), "(DNS)"),
         (ConnectionRefusedError(errno.ECONNREFUSED, "refused"), "refused"),
-        (ConnectionResetError(errno.ECONNRESET, "reset"), "was cut"),
-        (OSError(errno.ENETUNREACH, "unreachable"), "into that network"),
-        (OSError(errno.EHOSTUNREACH, "unreachable"), "to that machine"),
+        (ConnectionResetError(errno.ECONNRESET, "reset"), "was reset"),
+        (OSError(errno.ENETUNREACH, "unreachable"), "network is unreachable"),
+        (OSError(errno.EHOSTUNREACH, "unreachable"), "machine is unreachable"),
         (TimeoutError(), "in time"),
         (ssl.SSLCertVerificationError(1, "self-signed"), "not trusted"),
-        (ssl.SSLError(1, "WRONG_VERSION_NUMBER"), "no TLS"),
+        (ssl.SSLError(1, "WRONG_VERSION_NUMBER"), "TLS handshake failed"),
     ],
 )
-def test_the_cause_is_told_however_deep_it_lies(error: BaseException, words: str) -> None:
+def test_the_cause_is_found_below_any_number_of_wrappers(error: BaseException, words: str) -> None:
     assert words in describe_network_error(error)
     assert words in describe_network_error(wrapped(wrapped(error)))
     assert words in describe_network_error(
@@ -40,7 +40,7 @@ def test_the_cause_is_told_however_deep_it_lies(error: BaseException, words: str
     )
 
 
-def test_what_has_no_such_cause_has_no_reason() -> None:
+def test_other_errors_have_no_description() -> None:
     turning = Wrapped()
     turning.__cause__ = wrapped(turning)
     assert describe_network_error(turning) == ""

@@ -18,14 +18,14 @@ class SetClock:
 
 
 @given(st.lists(st.integers(0, 2**45), min_size=2, max_size=50))
-def test_ids_sort_in_the_order_they_were_made_whatever_the_clock_does(moments: list[int]) -> None:
+def test_ids_sort_in_creation_order_despite_clock_jumps(moments: list[int]) -> None:
     ids = Ids(SetClock(list(moments)))
     made = [ids.new("s") for _ in moments]
     assert made == sorted(set(made))
     assert all(each.startswith("s_") and len(each) == 20 for each in made)
 
 
-def test_what_is_made_of_the_same_parts_is_the_same_and_of_others_another() -> None:
+def test_stable_ids_depend_only_on_their_parts() -> None:
     assert stable_id("a", "b") == stable_id("a", "b")
     assert (
         len({stable_id("a", "b"), stable_id("ab"), stable_id("a", "b", ""), stable_id("b", "a")})
@@ -35,7 +35,7 @@ def test_what_is_made_of_the_same_parts_is_the_same_and_of_others_another() -> N
     assert stable_id("x").isalnum()
 
 
-def test_a_secret_shows_only_when_asked() -> None:
+def test_a_secret_is_shown_only_by_reveal() -> None:
     secret = Secret("hunter2")
     assert f"{secret} {secret!r} {[secret]}" == "*** Secret('***') [Secret('***')]"
     assert secret.reveal() == "hunter2"
@@ -44,25 +44,25 @@ def test_a_secret_shows_only_when_asked() -> None:
     assert len({secret, Secret("hunter2"), Secret("other")}) == 2
 
 
-def test_a_secret_is_read_again_where_it_came_from() -> None:
+def test_a_secret_is_reread_from_its_source() -> None:
     place = ["one"]
     secret = Secret("one", lambda: place[0])
     heard: list[Secret] = []
     secret.on_replaced(heard.append)
     assert secret.reread() is secret
     place[0] = ""
-    assert secret.reread() is secret, "nothing takes the place of a key that was there"
+    assert secret.reread() is secret, "an empty source keeps the old value"
     place[0] = "two"
     second = secret.reread()
     assert (second.reveal(), secret.reveal()) == ("two", "one")
-    assert heard == [], "reading alone puts nothing in use"
+    assert heard == [], "reading alone notifies no listener"
     second.notify_listeners()
     place[0] = "three"
     second.reread().notify_listeners()
     assert heard == [Secret("two"), Secret("three")]
 
 
-def test_a_secret_that_came_from_nowhere_stays_as_it_is() -> None:
+def test_a_secret_without_source_stays_the_same() -> None:
     secret = Secret("one")
     assert secret.reread() is secret
 
@@ -72,7 +72,7 @@ def test_times_are_written_in_utc_with_milliseconds() -> None:
     assert rfc3339(1_763_470_799_007) == "2025-11-18T12:59:59.007Z"
 
 
-def test_the_system_clock_moves_on() -> None:
+def test_the_system_clock_advances() -> None:
     clock = SystemClock()
     assert clock.now() > 1_700_000_000_000
     assert clock.monotonic() <= clock.monotonic()

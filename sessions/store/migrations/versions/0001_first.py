@@ -58,7 +58,7 @@ def _index(name: str, table: str, *columns: str, where: str = "", unique: bool =
 
 
 def upgrade() -> None:
-    """Make everything."""
+    """Create all tables."""
     _sessions()
     _received()
     _turns()

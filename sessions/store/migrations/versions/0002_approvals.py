@@ -1,4 +1,4 @@
-"""Approvals, summaries of sessions, what a request cost and who asked for a turn.
+"""Approvals, summaries of sessions, costs of requests, and requesters of turns.
 
 Revision ID: 0002
 Revises: 0001
@@ -27,7 +27,7 @@ def _number(name: str, *, null: bool = False, default: str | None = None) -> sa.
 
 
 def upgrade() -> None:
-    """Add what is new; what is there stays as it is."""
+    """Add new tables and columns; existing rows stay unchanged."""
     op.add_column("sessions", _text("summary", default=""))
     op.add_column("sessions", _number("summary_upto", default="0"))
     op.add_column("turns", _text("person", default=""))

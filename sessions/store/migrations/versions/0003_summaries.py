@@ -1,4 +1,4 @@
-"""Summaries in a table of their own, what was sent to a model, which request brought a call.
+"""A table for summaries, hashes of model requests, and the request behind each tool call.
 
 Revision ID: 0003
 Revises: 0002
@@ -17,7 +17,7 @@ NUMBER = sa.BigInteger()
 
 
 def upgrade() -> None:
-    """Carry the summaries over; what is new elsewhere is not known of what is there."""
+    """Move the summaries; the new columns stay unknown for existing rows."""
     op.create_table(
         "summaries",
         sa.Column("session_id", TEXT, nullable=False),

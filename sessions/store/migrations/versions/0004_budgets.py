@@ -1,4 +1,4 @@
-"""What was spent on a day, of whatever has a limit.
+"""Spending per day and budget.
 
 Revision ID: 0004_budgets
 Revises: 0003
@@ -16,7 +16,7 @@ NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
-    """Begin with nothing: a limit counts from when it is first in force."""
+    """Create an empty table: a limit counts from the day of its configuration."""
     op.create_table(
         "budgets",
         sa.Column("day", NAME, nullable=False),

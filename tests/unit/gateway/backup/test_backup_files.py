@@ -1,4 +1,4 @@
-"""A backup as a file: whole under its name or not there, whatever happens meanwhile."""
+"""Backup files: complete under their final name, or absent."""
 
 import fcntl
 import gzip
@@ -32,7 +32,7 @@ NOW = 1_800_000_000_000
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A state folder with a bit of everything."""
+    """A state folder with every kind of file."""
     home = tmp_path / "home"
     opening.prepare(parse_url(url(home)))
     own = home / "workspace" / "web%3Aowner"
@@ -73,7 +73,7 @@ def source(home: Path, *, secrets: bool = False) -> BackupSource:
 
 
 def tree(folder: Path) -> dict[str, Any]:
-    """What is in a folder: content, mode, target of a link."""
+    """Return content, mode and link target of every file in a folder."""
     found: dict[str, Any] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
@@ -90,15 +90,15 @@ def restored(file: Path, home: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["b.tar.gz", "b.tar", "b"])
-def test_what_went_in_comes_out(home: Path, tmp_path: Path, name: str) -> None:
+def test_a_restored_backup_equals_the_original(home: Path, tmp_path: Path, name: str) -> None:
     file = tmp_path / name
     manifest = write_backup_file(source(home), file)
     assert file.stat().st_mode & 0o777 == 0o600
     assert tarfile.is_tarfile(file)
     assert verify(file) == manifest
     assert set(manifest.left_out) == {
-        "api_key: a secret (--secrets takes it in)",
-        "workspace/web%3Aowner/out: a link that leads out of its folder",
+        "api_key: a secret (--secrets includes it)",
+        "workspace/web%3Aowner/out: a link that points outside its folder",
     }
     assert sorted(each.name for each in tmp_path.iterdir()) == sorted([name, "home"])
     other = tmp_path / "other"
@@ -113,13 +113,13 @@ def test_what_went_in_comes_out(home: Path, tmp_path: Path, name: str) -> None:
     opening.check_current(parse_url(url(other)))
 
 
-def test_secrets_come_along_when_asked_for(home: Path, tmp_path: Path) -> None:
+def test_secrets_are_included_on_request(home: Path, tmp_path: Path) -> None:
     write_backup_file(source(home, secrets=True), tmp_path / "b.tgz")
     restored(tmp_path / "b.tgz", tmp_path / "other")
     assert (tmp_path / "other" / "api_key").read_text() == "hf-a-key-that-opens-doors"
 
 
-def test_sockets_pipes_and_what_cannot_be_read_do_not_hold_it_up(
+def test_sockets_pipes_and_unreadable_files_do_not_stop_a_backup(
     home: Path, tmp_path: Path
 ) -> None:
     own = home / "workspace" / "web%3Aowner"
@@ -132,8 +132,10 @@ def test_sockets_pipes_and_what_cannot_be_read_do_not_hold_it_up(
     assert {"notes.txt", "link", "folder"} <= names
 
 
-def test_a_file_that_changes_while_it_is_read_breaks_nothing(home: Path, tmp_path: Path) -> None:
-    """The stream is slow: one file grows, one shrinks and one goes while they are read."""
+def test_a_file_that_changes_while_it_is_read_does_not_break_the_backup(
+    home: Path, tmp_path: Path
+) -> None:
+    """With a slow stream, one file grows, one shrinks and one disappears while being read."""
     own = home / "workspace" / "web%3Aowner"
     for name in ("grows", "shrinks"):
         (own / name).write_bytes(b"x" * 3_000_000)
@@ -160,17 +162,17 @@ def test_a_file_that_changes_while_it_is_read_breaks_nothing(home: Path, tmp_pat
     assert "zgoes" not in sizes
 
 
-def test_a_file_that_is_there_is_replaced_only_by_force(home: Path, tmp_path: Path) -> None:
+def test_an_existing_file_is_overwritten_only_with_force(home: Path, tmp_path: Path) -> None:
     file = tmp_path / "b.tgz"
     file.write_text("mine")
-    with pytest.raises(CannotStart, match="is there already; give another name, or --force"):
+    with pytest.raises(CannotStart, match=r"already exists\. Choose another name, or use --force"):
         write_backup_file(source(home), file)
     assert file.read_text() == "mine"
     write_backup_file(source(home), file, force=True)
     verify(file)
 
 
-def test_what_cannot_be_written_leaves_nothing(home: Path, tmp_path: Path) -> None:
+def test_a_failed_backup_leaves_no_file(home: Path, tmp_path: Path) -> None:
     with pytest.raises(CannotStart, match=r"cannot be written to .*: No such file or directory"):
         write_backup_file(source(home), tmp_path / "nowhere" / "b.tgz")
     full = Path("/dev/full")
@@ -180,7 +182,7 @@ def test_what_cannot_be_written_leaves_nothing(home: Path, tmp_path: Path) -> No
             write_backup(source(home), stream, tmp_path / "work", compressed=False)
 
 
-def test_two_backups_to_one_name_do_not_meet(home: Path, tmp_path: Path) -> None:
+def test_two_backups_to_the_same_file_exclude_each_other(home: Path, tmp_path: Path) -> None:
     file = tmp_path / "b.tgz"
     with (tmp_path / ".b.tgz.part").open("wb") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
@@ -189,20 +191,20 @@ def test_two_backups_to_one_name_do_not_meet(home: Path, tmp_path: Path) -> None
     write_backup_file(source(home), file)
 
 
-def test_a_backup_takes_no_backup_in(home: Path) -> None:
-    with pytest.raises(CannotStart, match="lies in what is backed up; give a place outside of"):
+def test_a_backup_contains_no_backups(home: Path) -> None:
+    with pytest.raises(CannotStart, match=r"is inside the state folder\. Choose a place outside"):
         write_backup_file(source(home), home / "workspace" / "b.tgz")
     for file in (home / "b.tgz", home / "backups" / "b.tgz"):
         manifest = write_backup_file(source(home), file)
         assert not [each for each in manifest.members if each.name.endswith((".tgz", ".part"))]
 
 
-# --- archives that are damaged, or made by somebody else -------------------------------------
+# --- damaged and malicious archives ----------------------------------------------------------
 
 
 def rewritten(file: Path, change: Callable[[tarfile.TarInfo, bytes], tuple[tarfile.TarInfo, bytes] | None],
               *more: tuple[tarfile.TarInfo, bytes]) -> Path:  # fmt: skip
-    """The same archive with members changed, left out or added; the manifest knows of it all."""
+    """Copy an archive with members changed, removed or added, and a matching manifest."""
     target = file.with_name(f"odd-{file.name}".removesuffix(".gz"))
     with tarfile.open(file) as old, tarfile.open(target, "w") as new:
         for info in old:
@@ -236,18 +238,18 @@ def file(home: Path, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("info", "expected"),
     [
-        (odd("../../evil"), "lies outside the state folder"),
-        (odd("/tmp/evil"), "lies outside the state folder"),  # noqa: S108 - it is not made
-        (odd("state/workspace/x", tarfile.SYMTYPE, "/etc"), "leads out of its folder"),
+        (odd("../../evil"), "is outside the state folder"),
+        (odd("/tmp/evil"), "is outside the state folder"),  # noqa: S108 - never created
+        (odd("state/workspace/x", tarfile.SYMTYPE, "/etc"), "points outside its folder"),
         (odd("state/workspace/x", tarfile.LNKTYPE, "database.db"), "is neither a file"),
         (odd("state/workspace/x", tarfile.CHRTYPE), "is neither a file"),
         (odd("state/workspace/x", tarfile.FIFOTYPE), "is neither a file"),
-        (odd("state/workspace/web%3Aowner/folder/x"), "lies behind a link"),
-        (odd("state/workspace/web%3Aowner/notes.txt"), "is there twice"),
-        (odd("state/workspace/added"), "is not as it was when the backup was made"),
+        (odd("state/workspace/web%3Aowner/folder/x"), "is inside a linked folder"),
+        (odd("state/workspace/web%3Aowner/notes.txt"), "appears twice"),
+        (odd("state/workspace/added"), "has changed since the backup was made"),
     ],
 )
-def test_an_archive_that_reaches_out_is_refused_before_anything_is_touched(
+def test_a_malicious_archive_is_refused_before_anything_changes(
     file: Path, home: Path, tmp_path: Path, info: tarfile.TarInfo, expected: str
 ) -> None:
     before = tree(home)
@@ -263,13 +265,15 @@ def test_an_archive_that_reaches_out_is_refused_before_anything_is_touched(
     assert not (tmp_path / "evil").exists()
 
 
-def test_every_cut_and_every_changed_byte_is_noticed(file: Path, tmp_path: Path) -> None:
+def test_every_truncation_and_changed_byte_is_detected(file: Path, tmp_path: Path) -> None:
     whole = file.read_bytes()
     raw = gzip.decompress(whole)
     bad = tmp_path / "bad"
     for end in (0, 1, 600, len(whole) // 2, len(whole) - 200):
         bad.write_bytes(whole[:end])
-        with pytest.raises((InvalidBackup, CannotStart), match=r"bad cannot be|bad is no backup"):
+        with pytest.raises(
+            (InvalidBackup, CannotStart), match=r"bad cannot be|bad is not a Holdfast backup"
+        ):
             verify(bad)
     noticed = 0
     for at in range(512, len(raw), len(raw) // 60):
@@ -281,10 +285,10 @@ def test_every_cut_and_every_changed_byte_is_noticed(file: Path, tmp_path: Path)
         except (InvalidBackup, CannotStart, ConfigError):
             noticed += 1
         else:
-            assert found == verify(file)  # what was changed is padding
+            assert found == verify(file)  # the changed byte is padding
     assert noticed > 40
     bad.write_bytes(b"a diary" * 1000)
-    with pytest.raises(InvalidBackup, match="bad is no backup of Holdfast, or a damaged one"):
+    with pytest.raises(InvalidBackup, match="bad is not a Holdfast backup, or it is damaged"):
         verify(bad)
 
 
@@ -297,7 +301,7 @@ def edited(file: Path, **fields: object) -> Path:
     return rewritten(file, change)
 
 
-def test_what_a_newer_version_made_is_refused_with_78(file: Path, home: Path) -> None:
+def test_a_backup_of_a_newer_version_exits_with_78(file: Path, home: Path) -> None:
     newer: tuple[tuple[dict[str, object], str], ...] = (
         ({"schema": "9999", "version": "7.0"}, r"newer version of Holdfast \(7.0, schema 9"),
         ({"format": 2}, "was written by a newer version of Holdfast; install that"),
@@ -309,15 +313,15 @@ def test_what_a_newer_version_made_is_refused_with_78(file: Path, home: Path) ->
         assert caught.value.exit_code == 78
 
 
-def test_what_stands_behind_the_end_is_refused(file: Path) -> None:
+def test_data_after_the_end_is_refused(file: Path) -> None:
     bad = rewritten(file, same)
     with tarfile.open(bad, "a") as archive:
         archive.addfile(odd("state/workspace/late"))
-    with pytest.raises(InvalidBackup, match="something stands behind its end"):
+    with pytest.raises(InvalidBackup, match="it has data after its end"):
         verify(bad)
 
 
-def test_a_place_where_nothing_can_be_put_is_said(file: Path, tmp_path: Path) -> None:
+def test_an_unwritable_target_is_reported(file: Path, tmp_path: Path) -> None:
     there = tmp_path / "there"
     there.mkdir()
     (there / "database.db").mkdir()
@@ -325,21 +329,21 @@ def test_a_place_where_nothing_can_be_put_is_said(file: Path, tmp_path: Path) ->
         unpack(file, there)
 
 
-def test_what_says_nothing_of_itself_is_refused(file: Path) -> None:
-    with pytest.raises(InvalidBackup, match="what it says of itself cannot be read"):
+def test_an_archive_without_a_manifest_is_refused(file: Path) -> None:
+    with pytest.raises(InvalidBackup, match="its manifest cannot be read"):
         verify(edited(file, members=5))
-    with pytest.raises(InvalidBackup, match="it ends before its end"):
+    with pytest.raises(InvalidBackup, match="it is truncated"):
         verify(rewritten(file, lambda i, c: (i, c) if i.name != "holdfast-backup.json" else None))
     with pytest.raises(InvalidBackup, match="cannot be read"):
         decode_manifest(b"[]")
     gone = rewritten(
         edited(file, members=[]), lambda i, c: (i, c) if i.name == "holdfast-backup.json" else None
     )
-    with pytest.raises(InvalidBackup, match="it holds no database"):
+    with pytest.raises(InvalidBackup, match="it contains no database"):
         verify(gone)
 
 
-def test_a_database_that_is_damaged_in_the_archive_is_refused(file: Path, home: Path) -> None:
+def test_a_damaged_database_in_the_archive_is_refused(file: Path, home: Path) -> None:
     junk = b"SQLite format 3\0" + b"x" * 5000
     members = [
         {**member, "size": len(junk), "sha256": hashlib.sha256(junk).hexdigest()}
@@ -357,10 +361,10 @@ def test_a_database_that_is_damaged_in_the_archive_is_refused(file: Path, home: 
         prepare_restore(bad, home, url(home), NOW, moved=False)
 
 
-# --- putting it in place ---------------------------------------------------------------------
+# --- applying a restore ----------------------------------------------------------------------
 
 
-def test_what_was_there_is_moved_aside(file: Path, home: Path) -> None:
+def test_the_previous_state_is_moved_aside(file: Path, home: Path) -> None:
     (home / "workspace" / "web%3Aowner" / "notes.txt").write_text("newer words")
     (home / "workspace" / "newcomer").mkdir()
     (home / "holdfast.db-wal").touch()
@@ -369,7 +373,7 @@ def test_what_was_there_is_moved_aside(file: Path, home: Path) -> None:
     aside = home / "before-restore-20270115T080000Z"
     assert (home / "workspace/web%3Aowner/notes.txt").read_text() == "words"
     assert not (home / "workspace/newcomer").exists()
-    assert (home / "api_key").exists()  # the backup has none
+    assert (home / "api_key").exists()  # the backup contains none
     kept = tree(aside)
     for name in ("workspace/web%3Aowner/notes.txt", "holdfast.db", "drafts/web%3Aa/d1.text"):
         assert kept[name] == before[name]
@@ -380,7 +384,7 @@ def test_what_was_there_is_moved_aside(file: Path, home: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-def test_what_root_restores_belongs_to_the_owner_of_the_state(file: Path, home: Path) -> None:
+def test_files_restored_by_root_belong_to_the_owner_of_the_state(file: Path, home: Path) -> None:
     nobody = 65_534
     for each in (home, *home.rglob("*")):
         os.chown(each, nobody, nobody, follow_symlinks=False)
@@ -390,7 +394,9 @@ def test_what_root_restores_belongs_to_the_owner_of_the_state(file: Path, home: 
     assert (home / "workspace/web%3Aowner/notes.txt").read_text() == "words"
 
 
-def test_a_database_elsewhere_is_put_elsewhere(file: Path, home: Path, tmp_path: Path) -> None:
+def test_a_database_outside_the_state_folder_is_restored_there(
+    file: Path, home: Path, tmp_path: Path
+) -> None:
     elsewhere = tmp_path / "elsewhere" / "mine.db"
     where = f"sqlite:///{elsewhere}"
     for _ in range(2):
@@ -402,7 +408,7 @@ def test_a_database_elsewhere_is_put_elsewhere(file: Path, home: Path, tmp_path:
     assert (home / "holdfast.db").exists()
 
 
-def test_what_was_prepared_can_be_forgotten(file: Path, home: Path) -> None:
+def test_a_prepared_restore_can_be_discarded(file: Path, home: Path) -> None:
     before = tree(home)
     with hold_state_folder(home):
         before["lock"] = tree(home)["lock"]
@@ -412,7 +418,7 @@ def test_what_was_prepared_can_be_forgotten(file: Path, home: Path) -> None:
         assert tree(home) == before
 
 
-def test_a_backup_of_an_older_version_is_brought_up_to_date_on_the_way(tmp_path: Path) -> None:
+def test_a_backup_of_an_older_version_is_upgraded(tmp_path: Path) -> None:
     home = tmp_path / "home"
     opening.create_database(parse_url(url(home)), "0001")
     file = tmp_path / "b.tar"
@@ -479,7 +485,7 @@ def killed(what: str, folder: Path, home: Path, step: int) -> list[Path]:
     return [folder / str(number) for number in range(1, last + 1, step)]
 
 
-def test_a_kill_in_the_middle_of_a_backup_leaves_no_half_of_one(home: Path, tmp_path: Path) -> None:
+def test_a_killed_backup_leaves_no_partial_file(home: Path, tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     runs = killed("backup", tmp_path / "runs", home, 3)
     names = set()
@@ -490,12 +496,10 @@ def test_a_kill_in_the_middle_of_a_backup_leaves_no_half_of_one(home: Path, tmp_
             verify(file)
         write_backup_file(source(home), file, force=True)
         assert {each.name for each in run.iterdir()} == {"b.tar", "home"}
-    assert {".b.tar.part", ".b.tar.work"} <= names  # some were killed while they wrote
+    assert {".b.tar.part", ".b.tar.work"} <= names  # some runs were killed while writing
 
 
-def test_a_kill_in_the_middle_of_a_restore_leaves_the_old_or_the_new(
-    home: Path, tmp_path: Path
-) -> None:
+def test_a_killed_restore_leaves_the_old_or_the_new_state(home: Path, tmp_path: Path) -> None:
     runs_in = tmp_path / "runs"
     runs_in.mkdir()
     write_backup_file(source(home), runs_in / "b.tar")
@@ -503,7 +507,7 @@ def test_a_kill_in_the_middle_of_a_restore_leaves_the_old_or_the_new(
     old = dict.fromkeys(new, "changed since")
     for name, text in old.items():
         (home / name).write_text(text)
-    (home / "holdfast.db-journal").touch()  # shows whose database it is
+    (home / "holdfast.db-journal").touch()  # marks the old database
     seen = set()
     for run in killed("restore", runs_in, home, 1):
         here = run / "home"
@@ -519,10 +523,10 @@ def test_a_kill_in_the_middle_of_a_restore_leaves_the_old_or_the_new(
         if is_new:
             aside = here / "before-restore-20270115T080000Z"
             assert {name: (aside / name).read_text() for name in old} == old
-    assert {(False, True), (True, True), (True, False)} <= seen  # also ones killed half-way
+    assert {(False, True), (True, True), (True, False)} <= seen  # including runs killed halfway
 
 
-def test_a_restore_that_cannot_be_finished_says_so(home: Path) -> None:
+def test_a_restore_that_cannot_finish_is_reported(home: Path) -> None:
     (home / ".restore").mkdir()
     (home / ".restore" / "plan.json").write_text(
         json.dumps([{"source": str(home / "drafts"), "target": "/proc/nowhere/drafts"}])
@@ -532,6 +536,6 @@ def test_a_restore_that_cannot_be_finished_says_so(home: Path) -> None:
     assert (home / ".restore" / "plan.json").exists()
 
 
-def test_unpacking_goes_nowhere_else(file: Path, tmp_path: Path) -> None:
+def test_unpacking_writes_nowhere_else(file: Path, tmp_path: Path) -> None:
     unpack(file, tmp_path / "out")
     assert {each.name for each in (tmp_path / "out").iterdir()} == {"database.db", "state"}

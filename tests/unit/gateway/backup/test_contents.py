@@ -1,4 +1,4 @@
-"""What may come out of an archive, whoever made it."""
+"""Members that may be unpacked from an untrusted archive."""
 
 import pytest
 
@@ -9,9 +9,9 @@ from gateway.operate.backup.contents import (
     rejection_reason,
 )
 
-OUTSIDE = "lies outside the state folder"
-TAKEN = "has a name that no backup holds"
-OUT = "is a link that leads out of its folder"
+OUTSIDE = "is outside the state folder"
+TAKEN = "has a name that no backup contains"
+OUT = "is a link that points outside its folder"
 
 
 @pytest.mark.parametrize(
@@ -47,11 +47,13 @@ OUT = "is a link that leads out of its folder"
         ("state/workspace/l", "link", "../lock", OUT),
         ("state/workspace/a/l", "link", "../../../etc", OUT),
         ("state/l", "link", "workspace", OUT),
-        ("state/workspace/link/x", "file", "", "lies behind a link"),
-        ("state/workspace/link/a/x", "folder", "", "lies behind a link"),
+        ("state/workspace/link/x", "file", "", "is inside a linked folder"),
+        ("state/workspace/link/a/x", "folder", "", "is inside a linked folder"),
     ],
 )
-def test_only_what_we_put_in_comes_out(name: str, kind: str, target: str, expected: str) -> None:
+def test_only_members_a_backup_can_contain_are_unpacked(
+    name: str, kind: str, target: str, expected: str
+) -> None:
     assert rejection_reason(name, kind, target, {"workspace/link"}) == expected
 
 
@@ -69,18 +71,18 @@ def test_only_what_we_put_in_comes_out(name: str, kind: str, target: str, expect
         ("platforms", False),
     ],
 )
-def test_what_opens_doors_is_known_by_its_name(name: str, *, expected: bool) -> None:
+def test_secrets_are_recognized_by_name(name: str, *, expected: bool) -> None:
     assert is_secret(name) is expected
 
 
-def test_what_belongs_to_this_place_stays() -> None:
+def test_files_of_this_installation_are_excluded() -> None:
     assert all(
         map(is_excluded, ("lock", "holdfast.db", "holdfast.db-shm", "mine.tar.gz", ".b.tar.part"))
     )
     assert not any(map(is_excluded, ("workspace", "locks", "a.txt", "api_key")))
 
 
-def test_a_link_counts_from_where_it_stands() -> None:
+def test_links_are_judged_from_their_own_folder() -> None:
     assert not is_escaping_link("workspace/a/b", "../c")
     assert is_escaping_link("workspace/a", "../c")
     assert is_escaping_link("a", "a")

@@ -1,4 +1,4 @@
-"""What the doctor says of who is let in, and of what it may cost."""
+"""Doctor checks of access and spending."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -36,12 +36,12 @@ async def befriend(home: Path, *friends: PairedPerson) -> None:
     await store.close()
 
 
-async def test_without_an_admin_it_says_how_to_become_one(tmp_path: Path) -> None:
+async def test_a_missing_admin_is_reported_with_the_claim_command(tmp_path: Path) -> None:
     found = only(await looked(tmp_path), "admins")
     assert (found.level, "holdfast pair claim" in found.fix) == ("warn", True)
 
 
-async def test_an_admin_may_be_configured_or_have_claimed(tmp_path: Path) -> None:
+async def test_a_configured_or_claimed_admin_is_ok(tmp_path: Path) -> None:
     assert told(await looked(tmp_path, AccessSettings(admins=("telegram:1",)))) == [
         ("ok", "admins")
     ]
@@ -51,17 +51,17 @@ async def test_an_admin_may_be_configured_or_have_claimed(tmp_path: Path) -> Non
     assert told(await looked(tmp_path)) == [("ok", "admins")]
 
 
-async def test_without_a_platform_nobody_needs_to_claim(tmp_path: Path) -> None:
+async def test_without_a_chat_platform_no_admin_is_needed(tmp_path: Path) -> None:
     assert told(await looked(tmp_path, platforms={})) == [("ok", "admins")]
 
 
-async def test_a_door_that_is_open_to_all_is_told(tmp_path: Path) -> None:
+async def test_access_open_to_everyone_is_reported(tmp_path: Path) -> None:
     access = AccessSettings(allow=("telegram:*",), admins=("telegram:1",))
     found = only(await looked(tmp_path, access), "open to all")
     assert (found.level, "telegram:*" in found.text) == ("warn", True)
 
 
-async def test_a_door_that_is_closed_to_all_is_told(tmp_path: Path) -> None:
+async def test_access_closed_to_everyone_is_reported(tmp_path: Path) -> None:
     found = await looked(tmp_path, AccessSettings(pairing=False))
     assert ("warn", "nobody") in told(found)
 
@@ -75,7 +75,7 @@ async def test_a_door_that_is_closed_to_all_is_told(tmp_path: Path) -> None:
         (("telegram:-1001/*",), "warn"),
     ],
 )
-async def test_a_folder_that_several_share_is_told(
+async def test_a_shared_workspace_is_reported(
     tmp_path: Path, allow: tuple[str, ...], level: str
 ) -> None:
     agent = AgentSettings(workspace=tmp_path)
@@ -85,7 +85,7 @@ async def test_a_folder_that_several_share_is_told(
     assert ("workspace" in dict(told(await looked(tmp_path, access)))) is False
 
 
-async def test_a_book_that_cannot_be_read_is_nobody_s_fault_here(tmp_path: Path) -> None:
+async def test_an_unreadable_access_state_is_not_reported_here(tmp_path: Path) -> None:
     await befriend(tmp_path)
     url = f"sqlite:///{tmp_path / 'holdfast.db'}"
     store = await SessionStore.open(url, clock=SystemClock())
@@ -94,7 +94,7 @@ async def test_a_book_that_cannot_be_read_is_nobody_s_fault_here(tmp_path: Path)
     assert told(await looked(tmp_path)) == [("warn", "admins")]
 
 
-# --- what it may cost ------------------------------------------------------------------------
+# --- spending --------------------------------------------------------------------------------
 
 
 def nothing_to_come(_: Iterable[str | int]) -> bool:
@@ -106,7 +106,7 @@ def paid(**more: Any) -> Settings:
     return msgspec.structs.replace(Settings(), model=model, **more)
 
 
-def test_a_paid_model_without_any_limit_is_told() -> None:
+def test_a_paid_model_without_a_limit_is_reported() -> None:
     found = only(_limit_findings(paid(), nothing_to_come), "limits")
     assert (found.level, "limits.usd_per_day" in found.fix) == ("warn", True)
 
@@ -119,11 +119,11 @@ def test_a_paid_model_without_any_limit_is_told() -> None:
         LimitSettings(users={"telegram:1": UserLimits(usd_per_day=1)}),
     ],
 )
-def test_any_limit_is_one(limits: LimitSettings) -> None:
+def test_any_configured_limit_counts(limits: LimitSettings) -> None:
     assert told(_limit_findings(paid(limits=limits), nothing_to_come)) == [("ok", "limits")]
 
 
-def test_what_costs_nothing_needs_no_limit() -> None:
+def test_a_free_model_needs_no_limit() -> None:
     own = ModelSettings(
         provider="openai", name="m", base_url="http://127.0.0.1:11434/v1", api_key=Secret("k")
     )
@@ -136,6 +136,6 @@ def test_what_costs_nothing_needs_no_limit() -> None:
     assert is_paid(msgspec.structs.replace(Settings(), model=taking_over))
 
 
-async def test_limits_that_are_not_there_yet_are_not_asked_for(tmp_path: Path) -> None:
+async def test_unsupported_limits_are_not_required(tmp_path: Path) -> None:
     assert _limit_findings(paid(), lambda _: True) == []
     assert await check_spending(case_of(tmp_path)) == []

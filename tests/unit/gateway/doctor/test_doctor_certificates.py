@@ -1,4 +1,4 @@
-"""What the doctor says of the roots that the libraries trust."""
+"""Doctor checks of TLS roots."""
 
 import ssl
 from pathlib import Path
@@ -20,7 +20,7 @@ PUBLIC = Path(certifi.where())
 
 
 def private(folder: Path, name: str = "ca.internal") -> Path:
-    """A root of somebody's own, as a file."""
+    """Create the file of a local root certificate."""
     folder.mkdir(exist_ok=True)
     certified(folder, name)
     return (folder / "certificate.pem").rename(folder / f"{name}.crt")
@@ -42,7 +42,7 @@ def looked(environ: dict[str, str], folder: Path, *libraries: TlsLibrary) -> lis
 
 @pytest.fixture
 def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file in which the system's roots are."""
+    """Return the file with the system's roots."""
     bundle = tmp_path / "bundle.pem"
     bundle.write_bytes(PUBLIC.read_bytes())
     (tmp_path / "none").mkdir()
@@ -51,7 +51,7 @@ def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return bundle
 
 
-async def test_the_libraries_of_this_machine_trust_something(tmp_path: Path) -> None:
+async def test_the_libraries_of_this_machine_trust_some_roots(tmp_path: Path) -> None:
     found = await check_certificates(case_of(tmp_path))
     assert "fail" not in {each.level for each in found}
     names = [library.name for library in LIBRARIES]
@@ -59,16 +59,16 @@ async def test_the_libraries_of_this_machine_trust_something(tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("system")
-def test_where_all_trust_the_same_nothing_is_told(tmp_path: Path) -> None:
+def test_equal_trust_in_all_libraries_is_ok(tmp_path: Path) -> None:
     own = private(tmp_path / "own")
     found = looked({}, tmp_path / "own", trusting(PUBLIC, own), trusting(PUBLIC, own))
     assert told(found) == [("ok", "roots")]
-    assert "1 of your own" in found[0].text
+    assert "local roots trusted by all libraries: 1" in found[0].text
     assert told(looked({}, tmp_path / "nothing", trusting(PUBLIC))) == [("ok", "roots")]
 
 
 @pytest.mark.usefixtures("system")
-def test_a_root_of_ones_own_that_only_some_trust_is_told(tmp_path: Path) -> None:
+def test_a_local_root_that_only_some_libraries_trust_is_reported(tmp_path: Path) -> None:
     own = private(tmp_path / "own")
     (tmp_path / "own" / "readme.pem").write_text("no certificate")
     found = only(looked({}, tmp_path / "own", trusting(PUBLIC, own), trusting(PUBLIC)), "roots")
@@ -77,7 +77,7 @@ def test_a_root_of_ones_own_that_only_some_trust_is_told(tmp_path: Path) -> None
     assert "SSL_CERT_FILE=" in found.fix
 
 
-def test_what_the_system_has_counts_for_those_who_ask_it(tmp_path: Path, system: Path) -> None:
+def test_system_roots_count_for_libraries_that_ask_the_system(tmp_path: Path, system: Path) -> None:
     own = private(tmp_path / "own")
     system.write_bytes(PUBLIC.read_bytes() + own.read_bytes())
     asking, own_ones = trusting(PUBLIC, by_system=True), trusting(PUBLIC)
@@ -86,7 +86,7 @@ def test_what_the_system_has_counts_for_those_who_ask_it(tmp_path: Path, system:
 
 
 @pytest.mark.usefixtures("system")
-def test_a_folder_of_hashed_certificates_counts_too(
+def test_roots_in_a_folder_of_hashed_certificates_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = private(tmp_path / "own")
@@ -97,7 +97,7 @@ def test_a_folder_of_hashed_certificates_counts_too(
     assert told(looked({}, tmp_path / "own", trusting(by_system=True))) == [("ok", "roots")]
 
 
-def test_a_variable_that_names_no_certificates_is_told(tmp_path: Path) -> None:
+def test_a_variable_naming_a_file_without_certificates_is_reported(tmp_path: Path) -> None:
     for path in (tmp_path / "nowhere.pem", tmp_path / "text.pem"):
         (tmp_path / "text.pem").write_text("hello")
         found = only(looked({"SSL_CERT_FILE": str(path)}, tmp_path, trusting(PUBLIC)), "roots")
@@ -105,14 +105,14 @@ def test_a_variable_that_names_no_certificates_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("system")
-def test_a_variable_that_names_only_ones_own_shuts_the_public_out(tmp_path: Path) -> None:
+def test_a_variable_naming_only_local_roots_is_reported(tmp_path: Path) -> None:
     own = private(tmp_path / "own")
     found = looked({"SSL_CERT_FILE": str(own)}, tmp_path / "nothing", trusting(own))
     assert told(found) == [("warn", "roots"), ("ok", "roots")]
-    assert "the public ones are not trusted" in found[0].text
+    assert "public services are not trusted" in found[0].text
 
 
-def test_who_trusts_nobody_is_told_and_who_is_not_installed_is_not(
+def test_a_library_that_trusts_nothing_is_reported_and_a_missing_one_is_not(
     tmp_path: Path, system: Path
 ) -> None:
     def missing() -> ssl.SSLContext:

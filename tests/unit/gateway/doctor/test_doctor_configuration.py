@@ -1,4 +1,4 @@
-"""What the doctor says of the configuration and of variables of the environment."""
+"""Doctor checks of the configuration and the environment variables."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,13 +24,13 @@ async def case(
     return await collect_context(ConfigOptions(file), given, load_specs(), clock=SystemClock())
 
 
-async def test_one_that_works_is_named(tmp_path: Path) -> None:
+async def test_a_valid_configuration_is_named(tmp_path: Path) -> None:
     found = await check_configuration(await case(tmp_path, MODEL))
     assert told(found) == [("ok", "file")]
     assert str(tmp_path / "holdfast.toml") in found[0].text
 
 
-async def test_everything_that_is_wrong_is_told_with_its_line(tmp_path: Path) -> None:
+async def test_every_problem_is_reported_with_its_line(tmp_path: Path) -> None:
     taken = await case(tmp_path, "[gateway]\nbuzy = 1\n[http]\nport = -1\n")
     found = await check_configuration(taken)
     assert [each.level for each in found] == ["fail", "fail"]
@@ -39,14 +39,14 @@ async def test_everything_that_is_wrong_is_told_with_its_line(tmp_path: Path) ->
     assert taken.loaded is None
 
 
-async def test_a_misspelt_variable_of_ours_is_wrong(tmp_path: Path) -> None:
+async def test_a_misspelt_holdfast_variable_is_an_error(tmp_path: Path) -> None:
     (found,) = await check_configuration(
         await case(tmp_path, "", {"HOLDFAST_GATEWAY__BUSI": "queue"})
     )
     assert (found.level, "gateway.busi" in found.text) == ("fail", True)
 
 
-async def test_secrets_that_others_can_read_are_told_and_can_be_mended(tmp_path: Path) -> None:
+async def test_secrets_readable_by_others_are_reported_as_fixable(tmp_path: Path) -> None:
     taken = await case(tmp_path, f'{MODEL}[platforms.telegram]\ntoken = "123:abc"\n')
     assert taken.config_path
     taken.config_path.chmod(0o644)
@@ -60,12 +60,12 @@ async def test_secrets_that_others_can_read_are_told_and_can_be_mended(tmp_path:
     assert "and 1 more there" in found.text
 
 
-async def test_an_entry_that_lets_nobody_in_is_told(tmp_path: Path) -> None:
+async def test_an_entry_that_matches_nobody_is_reported(tmp_path: Path) -> None:
     found = await check_configuration(await case(tmp_path, '[access]\nallow = ["telegam:1"]\n'))
     assert "telegam" in only(found, "setting").text
 
 
-async def test_names_that_are_nearly_right_are_told_unless_the_right_one_is_set(
+async def test_misspelt_variable_names_are_reported_unless_the_right_one_is_set(
     tmp_path: Path,
 ) -> None:
     environ = {"OPENAI_KEY": "sk-x", "TELEGRAM_TOKEN": "t", "OPENAI_ORG_ID": "o", "OPENAI_X": ""}
@@ -78,7 +78,7 @@ async def test_names_that_are_nearly_right_are_told_unless_the_right_one_is_set(
     assert await check_environment(await case(tmp_path, "", set_too)) == []
 
 
-async def test_a_token_for_what_is_not_installed_is_told(tmp_path: Path) -> None:
+async def test_a_token_for_a_missing_platform_package_is_reported(tmp_path: Path) -> None:
     taken = await case(tmp_path, "", {"SLACK_BOT_TOKEN": "xoxb-1"})
     assert await check_environment(taken) == []
     without = {name: spec for name, spec in load_specs().items() if name != "slack"}

@@ -1,4 +1,4 @@
-"""What the doctor says of the gateway that runs, and of what is left of one."""
+"""Doctor checks of the running gateway and of remains of a killed one."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ async def taken(home: Path) -> DoctorContext:
 
 @contextlib.asynccontextmanager
 async def running(home: Path, *troubles: str, **status: Any) -> AsyncIterator[None]:
-    """Something that holds the folder and answers as the gateway does."""
+    """A stand-in that locks the state folder and answers like the gateway."""
 
     async def ready(_: web.Request) -> web.Response:
         body = {"ready": not troubles, "not_ready": list(troubles)}
@@ -52,19 +52,19 @@ async def running(home: Path, *troubles: str, **status: Any) -> AsyncIterator[No
                 await runner.cleanup()
 
 
-async def test_none_is_no_trouble(tmp_path: Path) -> None:
+async def test_no_running_gateway_is_ok(tmp_path: Path) -> None:
     found = await check_daemon(await taken(tmp_path))
     assert told(found) == [("ok", "gateway")]
     assert "holdfast run" in found[0].text
 
 
-async def test_one_that_is_well_is_named_with_its_address(tmp_path: Path) -> None:
+async def test_a_healthy_gateway_is_named_with_its_address(tmp_path: Path) -> None:
     async with running(tmp_path, version=version("holdfast")):
         case = await taken(tmp_path)
         found = await check_daemon(case)
     assert told(found) == [("ok", "gateway")]
     assert "running at http://127.0.0.1:" in found[0].text
-    assert "2 turns under way" in found[0].text
+    assert "2 turns running" in found[0].text
     assert (case.daemon.running, case.daemon.lock_held, case.daemon.lock_holder) == (
         True,
         True,
@@ -72,7 +72,9 @@ async def test_one_that_is_well_is_named_with_its_address(tmp_path: Path) -> Non
     )
 
 
-async def test_its_troubles_are_shown_but_not_those_the_doctor_sees_itself(tmp_path: Path) -> None:
+async def test_readiness_problems_are_reported_except_those_checked_elsewhere(
+    tmp_path: Path,
+) -> None:
     async with running(
         tmp_path, "telegram: another program receives", "disk: full", "gateway: stopping, no new"
     ):
@@ -81,14 +83,14 @@ async def test_its_troubles_are_shown_but_not_those_the_doctor_sees_itself(tmp_p
     assert found[1].text == "another program receives"
 
 
-async def test_another_version_than_the_installed_one_is_told(tmp_path: Path) -> None:
+async def test_a_running_version_other_than_the_installed_one_is_reported(tmp_path: Path) -> None:
     async with running(tmp_path, version="0.0.1", safe_mode="safe mode after 3 crashes"):
         found = await check_daemon(await taken(tmp_path))
-    assert "0.0.1 runs, and" in only(found, "version").text
+    assert "0.0.1 is running, but" in only(found, "version").text
     assert only(found, "safe mode").level == "warn"
 
 
-async def test_a_port_that_does_not_answer_is_told(tmp_path: Path) -> None:
+async def test_an_http_port_that_does_not_answer_is_reported(tmp_path: Path) -> None:
     async with running(tmp_path, url="http://127.0.0.1:1"):
         found = await check_daemon(await taken(tmp_path))
     assert [each.level for each in found] == ["ok", "fail"]
@@ -96,20 +98,20 @@ async def test_a_port_that_does_not_answer_is_told(tmp_path: Path) -> None:
         assert told(await check_daemon(await taken(tmp_path))) == [("ok", "gateway")]
 
 
-async def test_one_that_holds_the_folder_and_cannot_be_asked_is_told(tmp_path: Path) -> None:
+async def test_a_gateway_that_holds_the_lock_without_answering_is_reported(tmp_path: Path) -> None:
     with hold_state_folder(tmp_path):
         case = await taken(tmp_path)
     assert told(await check_daemon(case)) == [("warn", "gateway")]
     assert f"process {os.getpid()}" in (await check_daemon(case))[0].text
 
 
-async def test_to_look_at_the_lock_takes_it_from_nobody(tmp_path: Path) -> None:
+async def test_inspecting_the_lock_does_not_take_it(tmp_path: Path) -> None:
     with hold_state_folder(tmp_path):
         pass
     assert find_lock_holder(tmp_path) == (False, "")
     with hold_state_folder(tmp_path):
         assert find_lock_holder(tmp_path) == (True, str(os.getpid()))
-        strange = tmp_path / "locks"  # a file system that counts devices in a way of its own
+        strange = tmp_path / "locks"  # a file system with unusual device numbers
         inode = (tmp_path / "lock").stat().st_ino
         strange.write_text(f"1: FLOCK  ADVISORY  WRITE {os.getpid()} ff:ff:{inode} 0 EOF\nx\n")
         assert find_lock_holder(tmp_path, strange)[0]
@@ -118,7 +120,7 @@ async def test_to_look_at_the_lock_takes_it_from_nobody(tmp_path: Path) -> None:
         assert not find_lock_holder(tmp_path, tmp_path / "nowhere")[0]
 
 
-async def test_a_socket_that_was_left_behind_is_found_and_removed(tmp_path: Path) -> None:
+async def test_a_stale_socket_is_found_and_removed(tmp_path: Path) -> None:
     path = socket_path(tmp_path, {})
     with socket.socket(socket.AF_UNIX) as killed:
         killed.bind(str(path))
@@ -131,14 +133,14 @@ async def test_a_socket_that_was_left_behind_is_found_and_removed(tmp_path: Path
     assert told(await check_daemon(case)) == [("ok", "gateway")]
 
 
-async def test_what_cannot_be_removed_is_said(tmp_path: Path) -> None:
+async def test_a_socket_that_cannot_be_removed_is_reported(tmp_path: Path) -> None:
     case = await taken(tmp_path)
     socket_path(tmp_path, {}).mkdir()
     ((well, said),) = remove_stale_socket(case)
-    assert (well, "stays" in said) == (False, True)
+    assert (well, "could not be removed" in said) == (False, True)
 
 
-async def test_one_that_hangs_is_told(tmp_path: Path) -> None:
+async def test_a_gateway_that_hangs_is_reported(tmp_path: Path) -> None:
     async def refuses() -> None:
         msg = "not now"
         raise ValueError(msg)

@@ -1,4 +1,4 @@
-"""What the doctor says of the database, and that it leaves no trace in it."""
+"""Doctor checks of the database, which leave the database unchanged."""
 
 import contextlib
 import os
@@ -41,50 +41,52 @@ async def looked(home: Path) -> list[Finding]:
 
 
 def traces(home: Path) -> dict[str, tuple[int, int]]:
-    """Also of files that came and went: they change the folder."""
+    """Include the folder itself, because temporary files change its time."""
     seen = (home, *home.iterdir())
     return {each.name: (each.stat().st_size, each.stat().st_mtime_ns) for each in seen}
 
 
-async def test_one_that_is_sound_is_told_with_its_size_and_left_as_it_is(home: Path) -> None:
+async def test_an_undamaged_database_is_reported_with_its_size_and_left_unchanged(
+    home: Path,
+) -> None:
     before = traces(home)
     found = await looked(home)
     assert told(found) == [("ok", "integrity")]
-    assert "sound, " in found[0].text
+    assert "no damage, " in found[0].text
     assert traces(home) == before
 
 
-async def test_one_that_a_daemon_works_with_is_looked_at_too(home: Path) -> None:
+async def test_a_database_in_use_by_a_daemon_is_checked(home: Path) -> None:
     store = await SessionStore.open(f"sqlite:///{home / 'holdfast.db'}", clock=SystemClock())
     try:
         await store.put_value("a", "b", "c")
         before = traces(home)
         assert told(await looked(home)) == [("ok", "integrity")]
         assert traces(home).keys() == before.keys()
-        await store.put_value("a", "b", "d")  # nothing of ours stands in the way
+        await store.put_value("a", "b", "d")  # the store is not locked
     finally:
         await store.close()
 
 
-async def test_none_and_an_empty_one_are_made_at_the_start(tmp_path: Path) -> None:
+async def test_a_missing_or_empty_database_is_ok(tmp_path: Path) -> None:
     (found,) = await looked(tmp_path)
-    assert (found.level, "is made" in found.text) == ("ok", True)
+    assert (found.level, "is created" in found.text) == ("ok", True)
     assert list(traces(tmp_path)) == [tmp_path.name]
     with opened(tmp_path) as connection:
         connection.execute("CREATE TABLE other (x)")
     (found,) = await looked(tmp_path)
-    assert "tables are made" in found.text
+    assert "tables are created" in found.text
 
 
-async def test_one_of_a_newer_version_cannot_be_used(home: Path) -> None:
+async def test_a_database_of_a_newer_version_is_a_failure(home: Path) -> None:
     with opened(home) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
     found = only(await looked(home), VERSION_SUBJECT)
-    assert (found.level, f"9999; this one knows {HEAD}" in found.text) == ("fail", True)
+    assert (found.level, f"9999; this one supports up to {HEAD}" in found.text) == ("fail", True)
     assert "restore a backup" in found.fix
 
 
-async def test_one_of_an_older_version_will_be_brought_up_to_date(home: Path) -> None:
+async def test_a_database_of_an_older_version_is_ok(home: Path) -> None:
     with opened(home) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '0001'")
     found = only(await looked(home), VERSION_SUBJECT)
@@ -106,12 +108,12 @@ async def test_a_damaged_page_is_found(home: Path) -> None:
     assert "restore" in found.fix
 
 
-async def test_what_is_no_database_is_damaged_too(tmp_path: Path) -> None:
+async def test_a_file_that_is_not_a_database_is_reported_as_damaged(tmp_path: Path) -> None:
     (tmp_path / "holdfast.db").write_bytes(b"this is a text and no database at all" * 100)
     assert told(await looked(tmp_path)) == [("fail", "integrity")]
 
 
-async def test_what_cannot_be_opened_is_told(tmp_path: Path) -> None:
+async def test_a_database_that_cannot_be_opened_is_reported(tmp_path: Path) -> None:
     (tmp_path / "holdfast.db").mkdir()
     found = only(await looked(tmp_path), "database")
     assert found.level == "fail"
@@ -120,7 +122,7 @@ async def test_what_cannot_be_opened_is_told(tmp_path: Path) -> None:
     assert "URL cannot be used" in found.text
 
 
-def test_one_that_is_too_large_for_the_time_is_not_called_sound(home: Path) -> None:
+def test_a_check_that_runs_out_of_time_does_not_report_ok(home: Path) -> None:
     with opened(home) as connection:
         connection.execute("CREATE TABLE many (x)")
         connection.executemany("INSERT INTO many VALUES (?)", [("y" * 90,)] * 20_000)
@@ -130,7 +132,7 @@ def test_one_that_is_too_large_for_the_time_is_not_called_sound(home: Path) -> N
     assert (only_one.level, "db check" in only_one.fix) == ("warn", True)
 
 
-def test_a_large_log_and_much_free_room_are_told() -> None:
+def test_a_large_log_and_much_free_space_are_reported() -> None:
     large = DatabaseInspection(
         name="x", version=HEAD, size_bytes=10**9, wal_bytes=300 * 2**20, free_bytes=6 * 10**8
     )
@@ -141,7 +143,7 @@ def test_a_large_log_and_much_free_room_are_told() -> None:
     ]
 
 
-async def test_postgresql_is_asked_too(tmp_path: Path) -> None:
+async def test_postgresql_is_checked(tmp_path: Path) -> None:
     gone = StoreSettings(url=Secret("postgresql://nobody:geheim@127.0.0.1:1/none"))
     found = only(await check_database(case_of(tmp_path, store=gone)), "database")
     assert found.level == "fail"

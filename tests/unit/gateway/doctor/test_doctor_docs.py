@@ -1,17 +1,17 @@
-"""The page that lists what the doctor finds says what it says."""
+"""The page of findings matches the doctor's messages."""
 
 import ast
 
 from scripts.doctor_docs import PAGE, ROOT, SOURCES, page
 
 
-def test_the_page_is_as_the_sources_have_it() -> None:
+def test_the_page_matches_the_sources() -> None:
     written = PAGE.read_text(encoding="utf-8")
     assert written == page(written), "run: python -m scripts.doctor_docs"
     assert "privacy mode is on" in written
 
 
-def test_every_file_that_finds_something_wrong_is_on_the_page() -> None:
+def test_every_module_with_findings_is_on_the_page() -> None:
     folders = ("gateway/operate/doctor", "platforms", "agent")
     files = {each for folder in folders for each in (ROOT / folder).rglob("*.py")}
     finding = {str(each.relative_to(ROOT)) for each in files if _finds(each.read_text())}

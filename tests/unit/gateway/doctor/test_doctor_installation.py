@@ -1,4 +1,4 @@
-"""What the doctor says of the program itself and of what others add to it."""
+"""Doctor checks of the installed packages and plugins."""
 
 import base64
 import hashlib
@@ -24,12 +24,12 @@ from tests.fakes.case import case_of, only, told
 ROOT = Path(__file__).parents[4]
 
 
-async def test_our_own_packages_are_recognised(tmp_path: Path) -> None:
+async def test_the_packages_of_this_distribution_are_recognized(tmp_path: Path) -> None:
     (found,) = await check_packages(case_of(tmp_path))
     assert (found.level, "0.1.0" in found.text or "Holdfast" in found.text) == ("ok", True)
 
 
-def test_a_package_of_another_that_hides_ours_is_found(
+def test_a_foreign_package_that_shadows_one_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "intruder").mkdir()
@@ -38,7 +38,7 @@ def test_a_package_of_another_that_hides_ours_is_found(
     (found,) = _package_findings(("intruder", "agent"))
     assert found.level == "fail"
     assert f"intruder is loaded from {tmp_path / 'intruder'}" in found.text
-    assert "environment of its own" in found.fix
+    assert "its own environment" in found.fix
 
 
 SAID = """
@@ -50,7 +50,7 @@ print(json.dumps([[each.level, each.text] for each in _package_findings()]))
 
 
 def wheel_like(folder: Path) -> Path:
-    """An installation from a wheel, of as much as is looked at."""
+    """Build an installation from a wheel, limited to the files the check reads."""
     place = folder / "site"
     place.mkdir()
     rows = []
@@ -78,21 +78,23 @@ def said_of(place: Path) -> str:
     return done.stdout
 
 
-def test_in_an_installation_from_a_wheel_what_was_overwritten_is_found(tmp_path: Path) -> None:
+def test_an_overwritten_file_of_a_wheel_installation_is_found(tmp_path: Path) -> None:
     place = wheel_like(tmp_path)
     assert '["ok", "Holdfast 9.9.9;' in said_of(place)
     with (place / "agent" / "__init__.py").open("a") as file:
         file.write("# another agent\n")
-    assert "something has put a package called agent in the place of ours" in said_of(place)
+    assert "another program has installed a package named agent over Holdfast's own" in said_of(
+        place
+    )
     other = place / "other-1.dist-info"
     other.mkdir()
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1\n")
     (other / "top_level.txt").write_text("agent\n")
     (other / "RECORD").write_text("agent/__init__.py,,\n")
-    assert "other brings a package called agent" in said_of(place)
+    assert "other installs a package named agent" in said_of(place)
 
 
-def test_without_an_installation_it_is_said(tmp_path: Path) -> None:
+def test_running_from_files_without_installation_is_reported(tmp_path: Path) -> None:
     place = wheel_like(tmp_path)
     subprocess.run(["rm", "-r", str(place / "holdfast-9.9.9.dist-info")], check=True)
     script = SAID.format(place=str(place)).replace(
@@ -110,7 +112,7 @@ def test_without_an_installation_it_is_said(tmp_path: Path) -> None:
         check=True,
         env={"PATH": os.defpath},
     )
-    assert "was not installed" in done.stdout
+    assert "is not installed as a package" in done.stdout
 
 
 def offered(folder: Path, group: str, name: str, code: str) -> None:
@@ -121,7 +123,7 @@ def offered(folder: Path, group: str, name: str, code: str) -> None:
     (about / "entry_points.txt").write_text(f"[{group}]\n{name} = {name}_of_others:IT\n")
 
 
-async def test_what_others_offer_is_loaded_and_what_breaks_is_named(
+async def test_plugins_are_loaded_and_broken_ones_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert await check_plugins(case_of(tmp_path)) == []
@@ -131,7 +133,9 @@ async def test_what_others_offer_is_loaded_and_what_breaks_is_named(
     offered(tmp_path, "holdfast.providers", "broken", "raise RuntimeError('oh no')\n")
     found = only(await check_plugins(case_of(tmp_path)), "additions")
     assert found.level == "fail"
-    assert "providers: broken of broken-others cannot be loaded: RuntimeError: oh no" in found.text
+    assert (
+        "providers: broken from broken-others cannot be loaded: RuntimeError: oh no" in found.text
+    )
     assert "uninstall" in found.fix
 
 
@@ -145,13 +149,13 @@ async def test_what_others_offer_is_loaded_and_what_breaks_is_named(
         ((3, 51, 3), False),
     ],
 )
-def test_versions_of_sqlite_with_the_fault_are_named(version: tuple[int, ...], bad: bool) -> None:
+def test_sqlite_versions_with_the_wal_bug_are_reported(version: tuple[int, ...], bad: bool) -> None:
     assert has_wal_bug(version) is bad
     (found,) = _sqlite_findings(version)
     assert (found.level == "warn") is bad
 
 
-async def test_who_does_not_use_sqlite_hears_nothing_of_it(tmp_path: Path) -> None:
+async def test_without_sqlite_its_version_is_not_checked(tmp_path: Path) -> None:
     assert len(await check_sqlite(case_of(tmp_path))) == 1
     store = StoreSettings(url=Secret("postgresql://h/n"))
     assert await check_sqlite(case_of(tmp_path, store=store)) == []

@@ -1,4 +1,4 @@
-"""What the doctor says of this machine: room, port, sandbox, the hour."""
+"""Doctor checks of this machine: disk, port, sandbox, clock."""
 
 import contextlib
 import socket
@@ -24,16 +24,16 @@ from sessions.values.secret import Secret
 from sessions.values.size import Size
 from tests.fakes.case import case_of, only, told
 
-# --- room ------------------------------------------------------------------------------------
+# --- disk ------------------------------------------------------------------------------------
 
 
-async def test_room_is_measured_where_the_state_folder_will_be(tmp_path: Path) -> None:
+async def test_free_space_is_measured_where_the_state_folder_will_be(tmp_path: Path) -> None:
     found = await check_disk(case_of(tmp_path / "not" / "yet"))
     assert told(found) == [("ok", "room")]
-    assert f"left in {tmp_path}" in found[0].text
+    assert f"free in {tmp_path}" in found[0].text
 
 
-async def test_too_little_room_is_told_as_the_configuration_wants_it(tmp_path: Path) -> None:
+async def test_low_disk_space_is_reported_by_the_configured_limit(tmp_path: Path) -> None:
     wanted = GatewaySettings(disk_low=Size(10**18))
     found = only(await check_disk(case_of(tmp_path, gateway=wanted)), "room")
     assert found.level == "fail"
@@ -47,7 +47,7 @@ def listening() -> socket.socket:
     return socket.create_server(("127.0.0.1", 0))
 
 
-async def test_a_port_that_another_program_has_is_told(tmp_path: Path) -> None:
+async def test_a_port_in_use_by_another_program_is_reported(tmp_path: Path) -> None:
     with listening() as other:
         number = other.getsockname()[1]
         case = case_of(tmp_path, http=HttpSettings(port=number))
@@ -60,7 +60,7 @@ async def test_a_port_that_another_program_has_is_told(tmp_path: Path) -> None:
     assert told(await check_port(case)) == [("ok", "port")]
 
 
-async def test_a_port_that_was_configured_after_the_start_is_told(tmp_path: Path) -> None:
+async def test_a_port_configured_after_the_start_is_reported(tmp_path: Path) -> None:
     case = case_of(tmp_path, http=HttpSettings(port=8421))
     running = replace(
         case, daemon=DaemonInfo(running=True, status={"url": "http://127.0.0.1:8420"})
@@ -68,11 +68,11 @@ async def test_a_port_that_was_configured_after_the_start_is_told(tmp_path: Path
     assert told(await check_port(running)) == [("warn", "port")]
 
 
-async def test_any_free_port_is_well_and_no_address_of_ours_is_not(tmp_path: Path) -> None:
+async def test_port_zero_is_ok_and_a_foreign_address_is_not(tmp_path: Path) -> None:
     assert told(await check_port(case_of(tmp_path, http=HttpSettings(port=0)))) == [("ok", "port")]
     elsewhere = HttpSettings(host="192.0.2.1", port=8420, api_key=Secret("k"))
     found = only(await check_port(case_of(tmp_path, http=elsewhere)), "port")
-    assert (found.level, "nothing can listen" in found.text) == ("fail", True)
+    assert (found.level, "cannot listen" in found.text) == ("fail", True)
 
 
 # --- the sandbox -----------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def shell(sandbox: str = "auto") -> ToolSettings:
 
 
 def program(folder: Path, text: str) -> dict[str, str]:
-    """A PATH on which bwrap does what the text says."""
+    """Return a PATH with a bwrap that runs the given script."""
     (folder / "bwrap").write_text(f"#!/bin/sh\n{text}\n")
     (folder / "bwrap").chmod(0o755)
     return {"PATH": str(folder)}
@@ -98,14 +98,14 @@ async def test_the_sandbox_of_this_machine_is_tried(tmp_path: Path) -> None:
     assert (found.level, found.text) == ("ok", "bubblewrap works")
 
 
-async def test_one_that_is_missing_matters_to_who_needs_it(tmp_path: Path) -> None:
+async def test_a_missing_sandbox_fails_only_if_tools_need_it(tmp_path: Path) -> None:
     bare = {"PATH": str(tmp_path)}
     assert (await looked(case_of(tmp_path, bare))).level == "ok"
     found = await looked(case_of(tmp_path, bare, tools=shell()))
     assert (found.level, "apt install bubblewrap" in found.fix) == ("fail", True)
 
 
-async def test_one_that_may_not_work_here_says_why(tmp_path: Path) -> None:
+async def test_a_sandbox_that_is_not_permitted_reports_the_reason(tmp_path: Path) -> None:
     words = "echo 'bwrap: setting up uid map: Permission denied' >&2; exit 1"
     environ = program(tmp_path, words)
     found = await looked(case_of(tmp_path, environ))
@@ -115,27 +115,27 @@ async def test_one_that_may_not_work_here_says_why(tmp_path: Path) -> None:
     )
     assert (await looked(case_of(tmp_path, environ, tools=shell()))).level == "fail"
     found = await looked(case_of(tmp_path, program(tmp_path, "exit 7")))
-    assert "it ended with 7" in found.text
+    assert "exit code 7" in found.text
 
 
 @pytest.mark.quick
-async def test_one_that_hangs_is_given_up(tmp_path: Path) -> None:
+async def test_a_sandbox_that_hangs_is_aborted(tmp_path: Path) -> None:
     found = await looked(case_of(tmp_path, program(tmp_path, "exec sleep 600")))
-    assert "did not end within 5 s" in found.text
+    assert "did not finish within 5 s" in found.text
 
 
-async def test_who_switched_it_off_is_told_what_that_means(tmp_path: Path) -> None:
+async def test_a_disabled_sandbox_is_reported_with_its_risk(tmp_path: Path) -> None:
     found = await looked(case_of(tmp_path, tools=shell("none")))
-    assert (found.level, "daemon's own rights" in found.text) == ("warn", True)
+    assert (found.level, "all rights of the daemon" in found.text) == ("warn", True)
     off = ToolSettings(shell=ShellSettings(sandbox="none"))
     assert (await looked(case_of(tmp_path, tools=off))).level == "ok"
 
 
-# --- the hour --------------------------------------------------------------------------------
+# --- the clock -------------------------------------------------------------------------------
 
 
 class ShiftedClock(SystemClock):
-    """A clock that goes wrong by so many seconds."""
+    """A clock that is wrong by the given seconds."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -177,7 +177,7 @@ def with_model(home: Path, url: str, seconds: float = 0.0) -> DoctorContext:
         (400_000, "fail", "days ahead of"),
     ],
 )
-async def test_a_clock_is_compared_with_that_of_a_service(
+async def test_the_clock_is_compared_with_a_service(
     tmp_path: Path, seconds: float, level: str, words: str
 ) -> None:
     async with service() as url:
@@ -186,7 +186,7 @@ async def test_a_clock_is_compared_with_that_of_a_service(
     assert level == "ok" or "timedatectl" in found.fix
 
 
-async def test_the_next_service_is_asked_where_the_first_does_not_tell(tmp_path: Path) -> None:
+async def test_the_next_service_is_asked_if_the_first_sends_no_date(tmp_path: Path) -> None:
     with listening() as gone:
         dead = f"http://127.0.0.1:{gone.getsockname()[1]}"
     async with service() as url:
@@ -203,19 +203,17 @@ async def test_the_next_service_is_asked_where_the_first_does_not_tell(tmp_path:
     [{"Age": "700", "Date": formatdate(0)}, {"Date": "yesterday, I think"}],
     ids=["out of a cache", "no moment"],
 )
-async def test_an_hour_that_means_nothing_is_not_compared(
-    tmp_path: Path, headers: dict[str, str]
-) -> None:
+async def test_invalid_dates_are_not_compared(tmp_path: Path, headers: dict[str, str]) -> None:
     async with service(headers) as url:
         found = only(await check_clock(with_model(tmp_path, url)), "clock")
-    assert (found.level, "does not tell it" in found.text) == ("ok", True)
+    assert (found.level, "does not send the time" in found.text) == ("ok", True)
 
 
-async def test_without_a_service_nothing_is_compared(tmp_path: Path) -> None:
+async def test_without_a_service_the_clock_is_not_compared(tmp_path: Path) -> None:
     assert "no service" in only(await check_clock(case_of(tmp_path)), "clock").text
 
 
-def test_only_what_is_odd_is_told() -> None:
+def test_only_a_large_clock_skew_is_reported() -> None:
     assert [skew_finding(apart, "x").level for apart in (29.9, -29.9, 30, -299, 300, -301)] == [
         "ok", "ok", "warn", "warn", "fail", "fail",
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the doctor says of who may open what."""
+"""Doctor checks of file permissions."""
 
 import os
 import pwd
@@ -14,7 +14,7 @@ from tests.fakes.case import case_of, only, told
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A state folder as the gateway makes it."""
+    """A state folder as the gateway creates it."""
     folder = tmp_path / "state"
     folder.mkdir(mode=0o700)
     for name in ("holdfast.db", "api_key", "lock"):
@@ -26,7 +26,7 @@ def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-async def test_as_the_gateway_makes_it_all_is_well(home: Path) -> None:
+async def test_the_modes_that_the_gateway_creates_are_ok(home: Path) -> None:
     assert told(await check_permissions(case_of(home))) == [("ok", "modes")]
     assert told(await check_permissions(case_of(home / "not yet"))) == [("ok", "state folder")]
 
@@ -36,7 +36,7 @@ def opened(*paths: Path) -> None:
         path.chmod(0o755 if path.is_dir() else 0o644)
 
 
-async def test_what_others_can_open_is_named_and_closed(home: Path) -> None:
+async def test_files_accessible_to_others_are_reported_and_fixed(home: Path) -> None:
     opened(home, home / "holdfast.db")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(home / "control.sock"))
@@ -54,7 +54,7 @@ async def test_what_others_can_open_is_named_and_closed(home: Path) -> None:
     assert list(fix_permissions(case_of(home))) == []
 
 
-async def test_the_configuration_is_closed_when_it_holds_secrets(home: Path) -> None:
+async def test_a_configuration_with_secrets_is_made_private(home: Path) -> None:
     file = home.parent / "holdfast.toml"
     file.touch()
     file.chmod(0o644)
@@ -68,7 +68,7 @@ async def test_the_configuration_is_closed_when_it_holds_secrets(home: Path) -> 
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
-async def test_a_group_that_was_given_the_configuration_keeps_it(home: Path) -> None:
+async def test_a_group_given_access_to_the_configuration_keeps_it(home: Path) -> None:
     file = home.parent / "holdfast.toml"
     file.touch()
     os.chown(file, 0, 4242)
@@ -82,7 +82,7 @@ async def test_a_group_that_was_given_the_configuration_keeps_it(home: Path) -> 
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
-async def test_files_of_somebody_else_are_named(home: Path) -> None:
+async def test_files_of_another_owner_are_reported(home: Path) -> None:
     os.chown(home / "holdfast.db", 4242, -1)
     found = only(await check_permissions(case_of(home)), "owner")
     assert found.level == "fail"
@@ -90,15 +90,15 @@ async def test_files_of_somebody_else_are_named(home: Path) -> None:
     assert "chown -R" in found.fix
 
 
-async def test_a_file_where_the_folder_should_be_is_told(tmp_path: Path) -> None:
+async def test_a_file_in_place_of_the_state_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "state").touch()
     found = only(await check_permissions(case_of(tmp_path / "state")), "state folder")
-    assert "is no folder" in found.text
+    assert "is not a folder" in found.text
     found = only(await check_permissions(case_of(tmp_path / "state" / "below")), "state folder")
-    assert "cannot be looked at" in found.text
+    assert "cannot be read" in found.text
 
 
-async def test_credentials_that_others_can_open_are_named_and_closed(home: Path) -> None:
+async def test_credentials_accessible_to_others_are_reported_and_fixed(home: Path) -> None:
     folder = home.parent / ".config/holdfast/credentials"
     folder.mkdir(parents=True)
     (folder / "TELEGRAM_BOT_TOKEN").write_text("1:secret")

@@ -1,4 +1,4 @@
-"""How checks are run, told and ended."""
+"""Running the checks, the report and the exit code."""
 
 import asyncio
 import threading
@@ -44,7 +44,7 @@ async def silent(_: DoctorContext) -> Sequence[Finding]:
     return []
 
 
-async def test_one_that_breaks_or_hangs_is_a_finding_and_the_others_are_told(
+async def test_a_broken_or_hanging_check_is_a_finding_and_the_others_still_run(
     tmp_path: Path,
 ) -> None:
     checks = [
@@ -61,11 +61,11 @@ async def test_one_that_breaks_or_hangs_is_a_finding_and_the_others_are_told(
         ("c", "fail", 1),
     ]
     broken = only(groups[1].findings, "the check")
-    assert broken.text == "broke: ZeroDivisionError: who would have thought"
+    assert broken.text == "the check failed to run: ZeroDivisionError: who would have thought"
     assert "longer than 0.05 s" in only(groups[2].findings, "the check").text
 
 
-async def test_without_a_configuration_only_what_needs_none_is_looked_at(tmp_path: Path) -> None:
+async def test_without_a_configuration_only_independent_checks_run(tmp_path: Path) -> None:
     case = replace(case_of(tmp_path), loaded=None, problems=("x.toml:1: is not TOML",))
     groups = await run_checks(
         [Check("a", breaks), Check("b", well, works_without_config=True)], case
@@ -78,7 +78,7 @@ async def test_without_a_configuration_only_what_needs_none_is_looked_at(tmp_pat
     assert exit_code(everything) == 78
 
 
-async def test_the_whole_list_is_well_on_a_fresh_machine(tmp_path: Path) -> None:
+async def test_all_checks_pass_on_a_fresh_machine(tmp_path: Path) -> None:
     case = replace(case_of(tmp_path / "state", {"PATH": "/usr/bin:/bin"}), offline=True)
     groups = await run_checks(all_checks(case), case)
     troubles = [each for group in groups for each in group.problems]
@@ -87,13 +87,13 @@ async def test_the_whole_list_is_well_on_a_fresh_machine(tmp_path: Path) -> None
     assert len(shown) <= 25
 
 
-def test_the_worst_comes_first_and_decides() -> None:
+def test_the_worst_finding_comes_first_and_sets_the_level() -> None:
     mixed = FindingGroup("x", (ok("a", "a"), warn("b", "b", "Do."), fail("c", "c", "Do.")))
     assert (mixed.level, [each.subject for each in mixed.problems]) == ("fail", ["c", "b"])
     assert FindingGroup("x", (ok("a", "a"), warn("b", "b", "Do."))).level == "warn"
 
 
-def test_a_group_that_is_well_is_one_line_and_trouble_stands_below_its_own() -> None:
+def test_a_passed_group_is_one_line_and_problems_follow_their_group() -> None:
     groups = [
         FindingGroup("short", (ok("a", "all well", seconds=0.5), ok("b", "more"))),
         FindingGroup(
@@ -123,20 +123,22 @@ def test_a_group_that_is_well_is_one_line_and_trouble_stands_below_its_own() -> 
 @pytest.mark.parametrize(
     ("findings", "words"),
     [
-        ((ok("a", "a"),), "All is well."),
+        ((ok("a", "a"),), "No problems found."),
         ((warn("a", "a", "Do."),), "1 warning."),
-        ((fail("a", "a", "Do.", mend="x"),), "1 problem; `holdfast doctor --fix` mends it."),
+        ((fail("a", "a", "Do.", mend="x"),), "1 problem; `holdfast doctor --fix` can fix it."),
         (
             (fail("a", "a", "Do.", mend="x"), fail("b", "b", "Do.")),
-            "2 problems; `holdfast doctor --fix` mends 1 of them.",
+            "2 problems; `holdfast doctor --fix` can fix 1 of them.",
         ),
         (
             (fail("a", "a", "Do.", mend="x"), warn("b", "b", "Do.", mend="x")),
-            "1 problem, 1 warning; `holdfast doctor --fix` mends all.",
+            "1 problem, 1 warning; `holdfast doctor --fix` can fix all.",
         ),
     ],
 )
-def test_the_last_line_counts(findings: tuple[Finding, ...], words: str) -> None:
+def test_the_last_line_counts_problems_and_warnings(
+    findings: tuple[Finding, ...], words: str
+) -> None:
     assert summary_line([FindingGroup("x", findings)]) == words
 
 
@@ -151,11 +153,11 @@ def test_the_last_line_counts(findings: tuple[Finding, ...], words: str) -> None
         ("database", fail("version", "a", "Do."), 78),
     ],
 )
-def test_the_exit_code_tells_who_can_help(group: str, finding: Finding, code: int) -> None:
+def test_the_exit_code_depends_on_the_failures(group: str, finding: Finding, code: int) -> None:
     assert exit_code([FindingGroup(group, (finding,))]) == code
 
 
-def test_programs_get_all_of_it() -> None:
+def test_json_contains_every_finding() -> None:
     assert finding_records([FindingGroup("x", (fail("a", "b", "Do.", mend="m"),))]) == [
         {
             "group": "x",
@@ -169,16 +171,16 @@ def test_programs_get_all_of_it() -> None:
     ]
 
 
-# --- threads that keep nobody waiting --------------------------------------------------------
+# --- the executor ----------------------------------------------------------------------------
 
 
-def test_work_aside_gives_its_result_and_its_error() -> None:
+def test_the_executor_returns_results_and_errors() -> None:
     with DaemonThreadExecutor(1) as pool:
         assert pool.submit(sum, [1, 2]).result(5) == 3
         assert isinstance(pool.submit(int, "x").exception(5), ValueError)
 
 
-def test_nobody_waits_for_what_hangs_there() -> None:
+def test_the_executor_does_not_wait_for_hanging_threads() -> None:
     gate = threading.Event()
     since = time.monotonic()
 

@@ -1,4 +1,4 @@
-"""What the doctor says of the service, in front of a systemd that answers as it is told."""
+"""Doctor checks of the service, with a scripted systemd."""
 
 import os
 import pwd
@@ -21,7 +21,7 @@ WELL = {"ActiveState": "active", "UnitFileState": "enabled", "StatusText": "Answ
 
 
 class Machine:
-    """A user's systemd, as far as the doctor asks it."""
+    """A stand-in for a user's systemd."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -70,19 +70,19 @@ class Machine:
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setenv("HOME", str(tmp_path))
     made = Machine(tmp_path)
-    # How `ServiceManager` finds programs: by the path of this process.
+    # `ServiceManager` finds programs on the PATH of this process.
     monkeypatch.setenv("PATH", made.environ["PATH"])
     return made
 
 
-async def test_where_none_is_installed_it_says_how(machine: Machine) -> None:
+async def test_without_a_service_the_install_command_is_shown(machine: Machine) -> None:
     found = await machine.looked()
     assert told(found) == [("ok", "service")]
     assert "holdfast service install" in found[0].text
     assert "install" not in (await machine.looked(booted=False))[0].text.replace("installed", "")
 
 
-async def test_one_as_this_version_writes_it_is_well(machine: Machine) -> None:
+async def test_an_up_to_date_unit_is_ok(machine: Machine) -> None:
     machine.install()
     found = await machine.looked()
     assert told(found) == [("ok", "service"), ("ok", "unit"), ("ok", "linger")]
@@ -90,7 +90,7 @@ async def test_one_as_this_version_writes_it_is_well(machine: Machine) -> None:
     assert told(await machine.looked(booted=False)) == [("ok", "unit")]
 
 
-async def test_one_that_was_changed_or_is_older_is_told_with_the_line(machine: Machine) -> None:
+async def test_a_changed_or_older_unit_is_reported_with_the_line(machine: Machine) -> None:
     machine.install()
     unit = machine.scope.unit_path
     unit.write_text(unit.read_text().replace("Type=notify", "Type=simple"))
@@ -100,7 +100,7 @@ async def test_one_that_was_changed_or_is_older_is_told_with_the_line(machine: M
     assert "holdfast service install --user" in found.fix
 
 
-def test_the_first_line_that_differs_is_named() -> None:
+def test_the_first_different_line_is_named() -> None:
     assert first_difference("a\nb\n", "a\nb\n") == ""
     assert first_difference("a\nb\n", "a\nc\n") == "line 2 is “b”, not “c”"
     assert first_difference("a\n", "a\nc\n") == "line 2 is “”, not “c”"
@@ -110,12 +110,12 @@ def test_the_first_line_that_differs_is_named() -> None:
     ("shown", "level", "words"),
     [
         ({"ActiveState": "failed", "ExecMainStatus": "78"}, "fail", "exit code 78"),
-        ({"ActiveState": "inactive"}, "warn", "does not run (inactive)"),
-        ({"UnitFileState": "disabled"}, "warn", "does not start with the machine"),
+        ({"ActiveState": "inactive"}, "warn", "not running (inactive)"),
+        ({"UnitFileState": "disabled"}, "warn", "does not start at boot"),
         ({"NRestarts": "7"}, "warn", "7 times after failures"),
     ],
 )
-async def test_one_that_does_not_run_well_is_told(
+async def test_a_service_that_is_not_running_well_is_reported(
     machine: Machine, shown: dict[str, str], level: str, words: str
 ) -> None:
     machine.install()
@@ -125,14 +125,14 @@ async def test_one_that_does_not_run_well_is_told(
     assert troubles[0].fix
 
 
-async def test_one_that_ends_when_its_user_leaves_is_told(machine: Machine) -> None:
+async def test_a_service_that_stops_at_logout_is_reported(machine: Machine) -> None:
     machine.install()
     machine.lingers("no")
     found = only(await machine.looked(), "linger")
     assert (found.level, f"enable-linger {ME}" in found.fix) == ("warn", True)
 
 
-async def test_two_are_one_too_many(machine: Machine, tmp_path: Path) -> None:
+async def test_two_installed_services_are_reported(machine: Machine, tmp_path: Path) -> None:
     machine.install()
     other = ServiceScope(
         is_user=False,
@@ -147,7 +147,7 @@ async def test_two_are_one_too_many(machine: Machine, tmp_path: Path) -> None:
     assert f"sudo HOLDFAST_HOME={other.state_folder}" in elsewhere.fix
 
 
-async def test_what_stands_in_the_way_of_looking_is_told(machine: Machine) -> None:
+async def test_problems_with_systemd_or_the_unit_file_are_reported(machine: Machine) -> None:
     machine.install()
     (machine.folder / "bin" / "systemctl").unlink()
     (machine.folder / "bin" / "loginctl").unlink()

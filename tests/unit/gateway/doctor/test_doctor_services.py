@@ -1,4 +1,4 @@
-"""What the doctor says of platforms and models: their own probes, in its words."""
+"""Doctor checks of platforms and models, made by their own probes."""
 
 import asyncio
 import socket
@@ -47,7 +47,7 @@ def telegram_at(url: str, token: str = TOKEN, **more: Any) -> TelegramConfig:
     return TelegramConfig(token=Secret(token), base_url=url, **more)
 
 
-async def test_all_that_are_configured_are_asked_side_by_side(tmp_path: Path) -> None:
+async def test_all_configured_services_are_probed_concurrently(tmp_path: Path) -> None:
     async with serving() as telegram, discord_server() as discord, slack_server() as slack:
         discord.world.guild(discord.world.user("Ann"))
         telegram.say(1001, "waits, so others are not looked for, which takes seconds")
@@ -70,7 +70,7 @@ async def test_all_that_are_configured_are_asked_side_by_side(tmp_path: Path) ->
     assert [each for each in found["discord"] if each.level != "ok"] == []
 
 
-async def test_a_refused_token_says_where_to_put_another(tmp_path: Path) -> None:
+async def test_a_refused_token_shows_where_to_set_another(tmp_path: Path) -> None:
     async with serving() as telegram, slack_server() as slack:
         bad = SlackConfig(bot_token=Secret("x"), app_token=Secret("y"), base_url=slack.url)
         found = await visited(
@@ -86,7 +86,7 @@ async def test_a_refused_token_says_where_to_put_another(tmp_path: Path) -> None
     )
 
 
-async def test_a_service_that_is_not_reached_and_one_that_asks_to_wait(tmp_path: Path) -> None:
+async def test_unreachable_services_and_rate_limits_are_reported(tmp_path: Path) -> None:
     async with serving() as telegram:
         telegram.fail("getMe", too_many(9))
         case = with_platforms(tmp_path, {"telegram": telegram_at(telegram.url)})
@@ -96,7 +96,7 @@ async def test_a_service_that_is_not_reached_and_one_that_asks_to_wait(tmp_path:
     assert (gone.level, "refused" in gone.text) == ("fail", True)
 
 
-async def test_only_where_nothing_of_ours_runs_others_are_looked_for(tmp_path: Path) -> None:
+async def test_other_receivers_are_looked_for_only_if_no_gateway_runs(tmp_path: Path) -> None:
     async with serving() as telegram:
         telegram.say(1001, "waits, so that it is known at once")
         case = with_platforms(tmp_path, {"telegram": telegram_at(telegram.url)})
@@ -107,13 +107,13 @@ async def test_only_where_nothing_of_ours_runs_others_are_looked_for(tmp_path: P
     assert "other programs" not in [each.subject for each in beside["telegram"]]
 
 
-async def test_without_a_platform_it_says_how_to_add_one(tmp_path: Path) -> None:
+async def test_without_a_platform_the_report_shows_how_to_add_one(tmp_path: Path) -> None:
     (found,) = (await visited(case_of(tmp_path)))["platforms"]
     assert "TELEGRAM_BOT_TOKEN" in found.text
     assert "SLACK_BOT_TOKEN and SLACK_APP_TOKEN" in found.text
 
 
-async def test_a_webhook_is_removed_only_by_who_said_so(tmp_path: Path) -> None:
+async def test_a_webhook_is_removed_only_with_fix(tmp_path: Path) -> None:
     async with serving() as telegram:
         telegram.webhook = {"url": "https://elsewhere.example/hook"}
         case = with_platforms(tmp_path, {"telegram": telegram_at(telegram.url)})
@@ -132,7 +132,7 @@ async def test_a_webhook_is_removed_only_by_who_said_so(tmp_path: Path) -> None:
     assert told((await apply_fixes(groups, bare)).findings) == [("warn", "not mended")]
 
 
-async def test_a_model_is_told_in_one_line_first(tmp_path: Path) -> None:
+async def test_a_model_is_summarized_in_one_line(tmp_path: Path) -> None:
     async with ModelServer(ok("ready"), CALLED) as server:
         settings = ModelSettings(provider="openai", name="scripted", base_url=server.url)
         found = await visited(case_of(tmp_path, model=settings))
@@ -141,7 +141,7 @@ async def test_a_model_is_told_in_one_line_first(tmp_path: Path) -> None:
     assert len(found["model"]) == 5
 
 
-async def test_who_takes_over_is_asked_as_well(tmp_path: Path) -> None:
+async def test_fallback_models_are_probed(tmp_path: Path) -> None:
     async with ModelServer(ok("ready"), ok("no")) as server, ModelServer() as other:
         other.key = "another"
         spare = TargetSettings(provider="openai", name="scripted", base_url=other.url)
@@ -150,11 +150,11 @@ async def test_who_takes_over_is_asked_as_well(tmp_path: Path) -> None:
         )
         found = await visited(case_of(tmp_path, model=settings))
     assert only(found["model"], "tool call").level == "warn"
-    assert found["model"][0].subject == "service"  # it does not all work
+    assert found["model"][0].subject == "service"  # no summary, because a check failed
     assert only(found["fallback 1"], "key").level == "fail"
 
 
-async def test_offline_nobody_is_asked(tmp_path: Path) -> None:
+async def test_offline_contacts_no_service(tmp_path: Path) -> None:
     async with ModelServer() as server, serving() as telegram:
         settings = ModelSettings(provider="openai", name="scripted", base_url=server.url)
         case = case_of(tmp_path, model=settings, platforms={"telegram": telegram_at(telegram.url)})
@@ -168,8 +168,8 @@ async def test_offline_nobody_is_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.quick
-async def test_whatever_hangs_all_of_it_ends_within_half_a_minute(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, and no more
+async def test_hanging_services_delay_the_report_by_half_a_minute_at_most(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections and never answers
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         slow = TargetSettings(provider="openai", name="m", base_url=f"{url}/v1")
         case = case_of(
@@ -197,7 +197,7 @@ async def test_whatever_hangs_all_of_it_ends_within_half_a_minute(tmp_path: Path
 
 
 @pytest.mark.quick
-async def test_a_model_that_lists_and_then_hangs_is_given_up_in_time(tmp_path: Path) -> None:
+async def test_a_model_that_hangs_after_listing_is_aborted_in_time(tmp_path: Path) -> None:
     async with ModelServer("H HANG") as server:
         settings = ModelSettings(provider="openai", name="scripted", base_url=server.url)
         loop = asyncio.get_running_loop()

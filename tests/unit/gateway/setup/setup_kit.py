@@ -1,4 +1,4 @@
-"""Somebody who is asked, and platforms and services that answer as told."""
+"""A scripted person, and scripted platforms and services."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ OTHER = "987654321:AAE-another_token_of_telegram"
 
 
 class Person:
-    """Gives these answers in turn."""
+    """A prompter with scripted answers."""
 
     def __init__(self, *answers: str) -> None:
         self.answers = list(answers)
@@ -51,7 +51,7 @@ class Person:
 
 
 class Answers:
-    """Checks that answer as told: a bot by its token, a model by what it is asked for."""
+    """Scripted checks: results by a bot's token and a model's settings."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The command itself, as scripts give it."""
+"""`holdfast setup` as scripts call it."""
 
 import json
 import stat
@@ -18,12 +18,14 @@ ALONE = ("--non-interactive", "--no-check", "--no-service")
 
 
 def give(folder: Path, *words: str, said: str = "", **environ: str) -> Result:
-    """Give the command as somebody does who has set nothing but `environ`."""
+    """Run the command with no other variables than `environ`."""
     given: dict[str, str | None] = {
         "HOME": str(folder),
         "HOLDFAST_HOME": str(folder / "state"),
         "HOLDFAST_CONFIG": str(folder / "holdfast.toml"),
-        "CREDENTIALS_DIRECTORY": str(folder / "nothing"),  # or this machine's would count for root
+        "CREDENTIALS_DIRECTORY": str(
+            folder / "nothing"
+        ),  # or root would use this machine's credentials
         **dict.fromkeys(
             ("TELEGRAM_BOT_TOKEN", "OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY")
         ),
@@ -37,7 +39,7 @@ def told(found: Result, kind: type[Exception]) -> str:
     return str(found.exception)
 
 
-def test_a_script_sets_everything_up_and_reads_what_became_of_it(tmp_path: Path) -> None:
+def test_a_script_configures_everything_and_reads_the_result(tmp_path: Path) -> None:
     found = give(
         tmp_path,
         *(*ALONE, "--json", "--telegram-token", "-", "--model-key", "env:KEY", "--model", "m"),
@@ -65,7 +67,7 @@ def test_a_script_sets_everything_up_and_reads_what_became_of_it(tmp_path: Path)
     assert stat.S_IMODE((tmp_path / "holdfast.toml").stat().st_mode) == 0o600
 
 
-def test_a_file_that_commands_do_not_find_is_named_in_what_comes_next(tmp_path: Path) -> None:
+def test_a_config_file_at_an_unusual_path_is_named_in_the_next_command(tmp_path: Path) -> None:
     other = tmp_path / "other.toml"
     words = ("--platform", "none", "--provider", "demo", "--config", str(other))
     found = give(tmp_path, *ALONE, *words)
@@ -74,7 +76,7 @@ def test_a_file_that_commands_do_not_find_is_named_in_what_comes_next(tmp_path: 
     assert found.stdout == ""
 
 
-def test_twice_is_the_same_as_once(tmp_path: Path) -> None:
+def test_running_setup_twice_changes_nothing(tmp_path: Path) -> None:
     words = (
         *ALONE,
         "--telegram-token",
@@ -87,7 +89,7 @@ def test_twice_is_the_same_as_once(tmp_path: Path) -> None:
     assert give(tmp_path, *words, T=TELEGRAM).exit_code == 0
     before = (tmp_path / "holdfast.toml").read_bytes()
     again = give(tmp_path, *words, T=TELEGRAM)
-    assert "is as it was, and works" in again.stderr
+    assert "is unchanged and valid" in again.stderr
     assert (tmp_path / "holdfast.toml").read_bytes() == before
     assert not (tmp_path / "holdfast.toml.bak").exists()
 
@@ -97,12 +99,12 @@ def test_twice_is_the_same_as_once(tmp_path: Path) -> None:
     [
         pytest.param(
             (),
-            ["No platform is named: give --platform", "No model is named: give --model-key"],
+            ["No platform is given: use --platform", "No model is given: use --model-key"],
             id="nothing at all",
         ),
         pytest.param(
             ("--platform", "telegram", "--provider", "demo"),
-            ["Telegram needs its bot token: give --telegram-token env:NAME"],
+            ["Telegram needs its bot token: use --telegram-token env:NAME"],
             id="no token",
         ),
         pytest.param(
@@ -112,11 +114,11 @@ def test_twice_is_the_same_as_once(tmp_path: Path) -> None:
         ),
         pytest.param(
             ("--telegram-token", "-", "--model-key", "-"),
-            ["--model-key and --telegram-token cannot both come from the standard input."],
+            ["--model-key and --telegram-token cannot both be read from standard input."],
             id="two from the input",
         ),
         pytest.param(
-            ("--base-url", "10.0.0.5:8000"), ["--base-url must be an address"], id="no address"
+            ("--base-url", "10.0.0.5:8000"), ["--base-url must be a URL"], id="no address"
         ),
         pytest.param(
             ("--platform", "irc", "--provider", "demo"),
@@ -125,7 +127,7 @@ def test_twice_is_the_same_as_once(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_missing_is_a_sentence_each_and_changes_nothing(
+def test_each_missing_answer_is_reported_and_nothing_changes(
     tmp_path: Path, words: tuple[str, ...], sentences: list[str]
 ) -> None:
     found = give(tmp_path, *ALONE, *words, said=TELEGRAM)
@@ -135,7 +137,7 @@ def test_what_is_missing_is_a_sentence_each_and_changes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_daily_limit_is_written_where_this_version_knows_one(tmp_path: Path) -> None:
+def test_a_daily_limit_is_written_if_this_version_supports_it(tmp_path: Path) -> None:
     words = ("--platform", "none", "--model-key", "env:KEY", "--daily-usd", "5")
     found = give(tmp_path, *ALONE, *words, KEY="sk-0123456789")
     assert (found.exit_code == 0) == is_supported()
@@ -143,29 +145,29 @@ def test_a_daily_limit_is_written_where_this_version_knows_one(tmp_path: Path) -
     assert "usd_per_day = 5" in text
 
 
-def test_what_is_piped_in_answers_the_questions(tmp_path: Path) -> None:
+def test_piped_input_answers_the_questions(tmp_path: Path) -> None:
     found = give(tmp_path, "--no-check", "--no-service", "--provider", "demo", said="none\nno\n")
     assert found.exit_code == 0, found.output
     assert "Platforms (telegram, discord, slack, or none) [telegram]: \n" in found.stdout
-    assert "Start it: " in found.stdout
+    assert "Start Holdfast with: " in found.stdout
 
 
-def test_an_input_that_ends_before_the_last_answer_that_matters_changes_nothing(
+def test_input_that_ends_too_early_changes_nothing(
     tmp_path: Path,
 ) -> None:
     found = give(tmp_path, "--no-check", said="telegram\n")
-    assert "nothing was changed" in told(found, InputEnded)
+    assert "Nothing was changed" in told(found, InputEnded)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_configuration_that_is_no_toml_is_left_alone(tmp_path: Path) -> None:
+def test_a_configuration_that_is_not_toml_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "holdfast.toml").write_text("[http\n")
     found = give(tmp_path, *ALONE, "--platform", "none", "--provider", "demo")
     assert "is not TOML" in told(found, ConfigError)
     assert (tmp_path / "holdfast.toml").read_text() == "[http\n"
 
 
-def test_the_help_has_all_flags(tmp_path: Path) -> None:
+def test_the_help_lists_all_flags(tmp_path: Path) -> None:
     found = give(tmp_path, "--help")
     for flag in ("--telegram-token", "--model-key", "--base-url", "--daily-usd", "--no-check"):
         assert flag in found.output

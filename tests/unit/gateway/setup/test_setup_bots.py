@@ -41,7 +41,7 @@ def bots(
     return BotSetup(person, draft or draft_of(), checks or Answers(), place, known or KNOWN)
 
 
-# --- which ---------------------------------------------------------------------------------------
+# --- choosing platforms --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -54,11 +54,13 @@ def bots(
         ("telegrm slack telegram", ("telegram", "slack")),
     ],
 )
-def test_platforms_are_named_somehow(tmp_path: Path, typed: str, chosen: tuple[str, ...]) -> None:
+def test_platform_names_can_be_abbreviated_or_misspelt(
+    tmp_path: Path, typed: str, chosen: tuple[str, ...]
+) -> None:
     assert bots(Person(typed), tmp_path).choose_platforms() == chosen
 
 
-def test_what_is_configured_or_has_its_token_set_is_meant_by_enter(tmp_path: Path) -> None:
+def test_enter_selects_configured_platforms_and_those_with_a_token(tmp_path: Path) -> None:
     draft = draft_of("[platforms.discord]\n")
     person = Person("")
     chosen = bots(person, tmp_path, draft=draft, SLACK_BOT_TOKEN="xoxb-1").choose_platforms()
@@ -70,10 +72,12 @@ def test_what_is_configured_or_has_its_token_set_is_meant_by_enter(tmp_path: Pat
 def test_an_unknown_platform_is_asked_again(tmp_path: Path) -> None:
     person = Person("irc", "telegram")
     assert bots(person, tmp_path).choose_platforms() == ("telegram",)
-    assert person.refused == ["There is no platform 'irc': name telegram, discord, slack, or none."]
+    assert person.refused == [
+        "There is no platform 'irc'. Choose from telegram, discord, slack, or none."
+    ]
 
 
-def test_a_platform_whose_library_is_missing_says_what_to_install(tmp_path: Path) -> None:
+def test_a_platform_without_its_library_shows_what_to_install(tmp_path: Path) -> None:
     def find(name: str) -> PlatformSpec:
         msg = f"{name} needs slack_sdk, which is not installed; install holdfast[{name}]."
         raise PlatformNotInstalled(msg)
@@ -86,16 +90,16 @@ def test_a_platform_whose_library_is_missing_says_what_to_install(tmp_path: Path
 
 
 def test_a_script_must_name_a_platform(tmp_path: Path) -> None:
-    with pytest.raises(AnswerError, match="give --platform NAME"):
+    with pytest.raises(AnswerError, match="use --platform NAME"):
         bots(FlagPrompter({}, print), tmp_path).choose_platforms()
     set_up = bots(FlagPrompter({}, print), tmp_path, TELEGRAM_BOT_TOKEN=TELEGRAM)
     assert set_up.choose_platforms() == ("telegram",)
 
 
-# --- one -----------------------------------------------------------------------------------------
+# --- one platform --------------------------------------------------------------------------------
 
 
-def test_the_name_of_the_bot_is_shown_and_its_token_kept(tmp_path: Path) -> None:
+def test_the_bots_name_is_shown_and_its_token_stored(tmp_path: Path) -> None:
     person, draft = Person(TELEGRAM), draft_of()
     found = bots(person, tmp_path, Answers({TELEGRAM: ADA}), draft).set_up("telegram")
     assert found.probed == ADA
@@ -107,7 +111,7 @@ def test_the_name_of_the_bot_is_shown_and_its_token_kept(tmp_path: Path) -> None
     assert TELEGRAM not in person.screen
 
 
-def test_what_is_not_right_with_a_bot_is_told_with_its_fix(tmp_path: Path) -> None:
+def test_findings_about_a_bot_are_shown_with_their_fix(tmp_path: Path) -> None:
     odd = ProbeResult("x", "@x", findings=(warn("webhook", "a webhook is set", "Remove it."),))
     person = Person(TELEGRAM)
     bots(person, tmp_path, Answers({TELEGRAM: odd})).set_up("telegram")
@@ -122,22 +126,22 @@ def test_what_is_not_right_with_a_bot_is_told_with_its_fix(tmp_path: Path) -> No
         pytest.param(f"Use this token:\n{TELEGRAM}\nKeep it secure", id="with words around it"),
     ],
 )
-def test_a_token_is_found_in_what_was_pasted(tmp_path: Path, pasted: str) -> None:
+def test_a_token_is_extracted_from_pasted_text(tmp_path: Path, pasted: str) -> None:
     draft = draft_of()
     bots(Person(pasted), tmp_path, Answers({TELEGRAM: ADA}), draft).set_up("telegram")
     assert draft.secrets == {"TELEGRAM_BOT_TOKEN": TELEGRAM}
 
 
-def test_what_cannot_be_a_token_is_asked_again_without_asking_telegram(tmp_path: Path) -> None:
+def test_an_invalid_token_is_asked_again_without_a_request(tmp_path: Path) -> None:
     person, checks = Person("xoxb-123", TELEGRAM), Answers({TELEGRAM: ADA})
     bots(person, tmp_path, checks).set_up("telegram")
     (told,) = person.refused
-    assert told.startswith("This is no Telegram bot token: such a one looks like 123456789:AAE")
+    assert told.startswith("This is not a Telegram bot token, which looks like 123456789:AAE")
     assert "xoxb-123" not in told
     assert len(checks.configs) == 1
 
 
-def test_a_refused_token_says_how_to_get_the_right_one_and_is_asked_again(tmp_path: Path) -> None:
+def test_a_refused_token_shows_the_steps_and_is_asked_again(tmp_path: Path) -> None:
     person, draft = Person(OTHER, TELEGRAM), draft_of()
     bots(person, tmp_path, Answers({OTHER: REFUSED, TELEGRAM: ADA}), draft).set_up("telegram")
     assert person.refused == ["Telegram does not accept the token."]
@@ -145,7 +149,7 @@ def test_a_refused_token_says_how_to_get_the_right_one_and_is_asked_again(tmp_pa
     assert draft.secrets == {"TELEGRAM_BOT_TOKEN": TELEGRAM}
 
 
-def test_when_telegram_cannot_be_reached_one_may_go_on_without_the_check(tmp_path: Path) -> None:
+def test_an_unreachable_telegram_can_be_skipped(tmp_path: Path) -> None:
     away = Unavailable("Telegram did not answer within 8 s")
     person, draft = Person(TELEGRAM, ""), draft_of()
     found = bots(person, tmp_path, Answers({TELEGRAM: away}), draft).set_up("telegram")
@@ -154,15 +158,15 @@ def test_when_telegram_cannot_be_reached_one_may_go_on_without_the_check(tmp_pat
     assert draft.secrets == {"TELEGRAM_BOT_TOKEN": TELEGRAM}
 
 
-def test_or_try_once_more_with_the_same_token(tmp_path: Path) -> None:
+def test_an_unreachable_telegram_can_be_retried_with_the_same_token(tmp_path: Path) -> None:
     away = Unavailable("away")
     person = Person(TELEGRAM, "no", "", "yes")
     bots(person, tmp_path, Answers({TELEGRAM: away})).set_up("telegram")
-    assert person.words.count("Go on without the check") == 2
+    assert person.words.count("Continue without the check") == 2
     assert person.asked[2].shown_default == "keep it"
 
 
-def test_a_token_of_the_environment_is_taken_and_nobody_asked(tmp_path: Path) -> None:
+def test_a_token_from_the_environment_is_used_without_asking(tmp_path: Path) -> None:
     person, draft = Person(), draft_of()
     asking = bots(person, tmp_path, Answers({TELEGRAM: ADA}), draft, TELEGRAM_BOT_TOKEN=TELEGRAM)
     asking.set_up("telegram")
@@ -170,14 +174,14 @@ def test_a_token_of_the_environment_is_taken_and_nobody_asked(tmp_path: Path) ->
     assert draft.secrets == {"TELEGRAM_BOT_TOKEN": TELEGRAM}
 
 
-def test_when_that_one_is_refused_somebody_is_asked(tmp_path: Path) -> None:
+def test_a_refused_token_from_the_environment_leads_to_a_question(tmp_path: Path) -> None:
     person, draft = Person(TELEGRAM), draft_of()
     checks = Answers({OTHER: REFUSED, TELEGRAM: ADA})
     bots(person, tmp_path, checks, draft, TELEGRAM_BOT_TOKEN=OTHER).set_up("telegram")
     assert draft.secrets == {"TELEGRAM_BOT_TOKEN": TELEGRAM}
 
 
-def test_enter_keeps_the_token_that_is_configured_and_changes_nothing(tmp_path: Path) -> None:
+def test_enter_keeps_the_configured_token_and_changes_nothing(tmp_path: Path) -> None:
     text = f'[platforms.telegram]\ntoken = "{TELEGRAM}"\n'
     person, draft = Person(""), draft_of(text)
     bots(person, tmp_path, Answers({TELEGRAM: ADA}), draft).set_up("telegram")
@@ -185,7 +189,7 @@ def test_enter_keeps_the_token_that_is_configured_and_changes_nothing(tmp_path: 
     assert (draft.secrets, draft.render()) == ({}, text)
 
 
-def test_a_configured_token_whose_file_is_gone_can_be_given_anew(tmp_path: Path) -> None:
+def test_a_configured_token_with_a_missing_file_can_be_replaced(tmp_path: Path) -> None:
     draft = draft_of('[platforms.telegram]\ntoken = "file:/nowhere/token"\n')
     person = Person("", TELEGRAM)
     bots(person, tmp_path, Answers({TELEGRAM: ADA}), draft).set_up("telegram")
@@ -193,7 +197,7 @@ def test_a_configured_token_whose_file_is_gone_can_be_given_anew(tmp_path: Path)
     assert draft.get(("platforms", "telegram", "token")) == "credential:TELEGRAM_BOT_TOKEN"
 
 
-def test_settings_beside_the_token_count_for_the_check(tmp_path: Path) -> None:
+def test_other_platform_settings_apply_to_the_check(tmp_path: Path) -> None:
     checks = Answers({TELEGRAM: ADA})
     draft = draft_of('[platforms.telegram]\nbase_url = "http://127.0.0.1:8081"\n')
     bots(Person(TELEGRAM), tmp_path, checks, draft).set_up("telegram")
@@ -210,7 +214,7 @@ def test_settings_beside_the_token_count_for_the_check(tmp_path: Path) -> None:
 # --- Slack and Discord ---------------------------------------------------------------------------
 
 
-def test_slack_wants_two_tokens_and_enter_prints_the_manifest(tmp_path: Path) -> None:
+def test_slack_needs_two_tokens_and_enter_prints_the_manifest(tmp_path: Path) -> None:
     person, draft = Person("", "xoxb-1", "xapp-1"), draft_of()
     bots(person, tmp_path, Answers(dict(SLACK)), draft).set_up("slack")
     assert person.words == ["Slack bot token", "Slack bot token", "Slack app token"]
@@ -219,21 +223,21 @@ def test_slack_wants_two_tokens_and_enter_prints_the_manifest(tmp_path: Path) ->
     assert draft.secrets == {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1"}
 
 
-def test_a_slack_app_that_is_sent_requests_needs_no_app_token(tmp_path: Path) -> None:
+def test_slack_in_http_mode_needs_no_app_token(tmp_path: Path) -> None:
     draft = draft_of('[platforms.slack]\nmode = "http"\nsigning_secret = "abc"\n')
     person = Person("xoxb-1")
     bots(person, tmp_path, Answers(dict(SLACK)), draft).set_up("slack")
     assert draft.secrets == {"SLACK_BOT_TOKEN": "xoxb-1"}
 
 
-def test_when_slack_refuses_either_token_may_be_the_wrong_one(tmp_path: Path) -> None:
+def test_after_a_refusal_by_slack_both_tokens_are_asked_again(tmp_path: Path) -> None:
     checks = Answers({"xoxb-0": Unauthorized("Slack says invalid_auth"), **SLACK})
     person, draft = Person("xoxb-0", "xapp-1", "xoxb-1", ""), draft_of()
     bots(person, tmp_path, checks, draft).set_up("slack")
     assert draft.secrets == {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1"}
 
 
-def test_discord_shows_the_link_that_lets_the_bot_in(tmp_path: Path) -> None:
+def test_discord_shows_the_invite_link(tmp_path: Path) -> None:
     token = "MTIzNDU2Nzg5MDEyMzQ1Njc4.GaBcDe." + "x" * 38
     person = Person("client-secret-32-characters-long", token)
     checks = Answers({token: ProbeResult("Ada", "@ada", "https://discord.com/oauth2/x")})
@@ -243,7 +247,7 @@ def test_discord_shows_the_link_that_lets_the_bot_in(tmp_path: Path) -> None:
     assert len(person.refused) == 1
 
 
-def test_a_platform_that_tells_nothing_of_itself_is_asked_for_what_it_needs(
+def test_a_platform_without_a_guide_is_asked_for_its_secrets(
     tmp_path: Path,
 ) -> None:
     telegram = KNOWN["telegram"]
@@ -256,14 +260,14 @@ def test_a_platform_that_tells_nothing_of_itself_is_asked_for_what_it_needs(
     assert person.words[0] == "Irc token"
 
 
-# --- without anybody -----------------------------------------------------------------------------
+# --- without a person ----------------------------------------------------------------------------
 
 
-def test_a_script_is_told_which_flag_is_missing(tmp_path: Path) -> None:
+def test_a_script_without_a_token_is_told_the_flag(tmp_path: Path) -> None:
     with pytest.raises(AnswerError) as caught:
         bots(FlagPrompter({}, print), tmp_path).set_up("slack")
     assert str(caught.value) == (
-        "Slack needs its bot token: give --slack-bot-token env:NAME, file:PATH or -, "
+        "Slack needs its bot token: use --slack-bot-token env:NAME, file:PATH or -, "
         "or set SLACK_BOT_TOKEN."
     )
 
@@ -275,7 +279,7 @@ def test_a_script_is_told_which_flag_is_missing(tmp_path: Path) -> None:
         pytest.param(Unavailable("away"), CannotStart, id="unreachable"),
     ],
 )
-def test_a_script_ends_when_a_token_does_not_work(
+def test_a_script_fails_if_a_token_does_not_work(
     tmp_path: Path, answer: Exception, kind: type[Exception]
 ) -> None:
     flags = FlagPrompter({"telegram.token": TELEGRAM}, print)
@@ -283,6 +287,6 @@ def test_a_script_ends_when_a_token_does_not_work(
         bots(flags, tmp_path, Answers({TELEGRAM: answer})).set_up("telegram")
 
 
-def test_a_script_with_a_token_of_a_wrong_form_is_wrong_usage(tmp_path: Path) -> None:
-    with pytest.raises(AnswerError, match="This is no Telegram bot token"):
+def test_a_malformed_token_from_a_script_is_wrong_usage(tmp_path: Path) -> None:
+    with pytest.raises(AnswerError, match="This is not a Telegram bot token"):
         bots(FlagPrompter({"telegram.token": "x"}, print), tmp_path).set_up("telegram")

@@ -29,7 +29,7 @@ def unpriced(_: TargetSettings) -> bool:
         pytest.param(("bus", "url"), False, id="a key that has no effect yet"),
     ],
 )
-def test_only_what_this_version_obeys_is_asked_for(path: KeyPath, known: bool) -> None:
+def test_only_supported_limits_are_asked_for(path: KeyPath, known: bool) -> None:
     assert is_supported(path) is known
 
 
@@ -44,7 +44,7 @@ def test_only_what_this_version_obeys_is_asked_for(path: KeyPath, known: bool) -
         pytest.param(FIVE, "7", 7, id="changed"),
     ],
 )
-def test_a_daily_limit_is_set_kept_or_taken_away(
+def test_a_daily_limit_is_set_kept_or_removed(
     before: str | None, typed: str, after: float | None
 ) -> None:
     draft = draft_of(before)
@@ -54,31 +54,31 @@ def test_a_daily_limit_is_set_kept_or_taken_away(
     assert person.asked[0].shown_default == ("no limit" if before is None else "5")
 
 
-def test_what_is_no_amount_is_asked_again() -> None:
+def test_an_invalid_amount_is_asked_again() -> None:
     draft, person = draft_of(), Person("much", "5")
     ask_budget(person, draft, MODEL, priced)
     assert draft.get(DAILY_LIMIT_KEY) == 5
-    assert person.refused[0].startswith("That is no amount")
+    assert person.refused[0].startswith("This is not an amount")
 
 
-def test_a_limit_on_a_model_whose_price_nobody_knows_needs_it() -> None:
+def test_a_limit_for_a_model_without_a_known_price_asks_for_it() -> None:
     draft, person = draft_of(), Person("5", "cheap", "0.25", "0.25 / 2")
     ask_budget(person, draft, MODEL, unpriced)
     assert draft.get(DAILY_LIMIT_KEY) == 5
     assert draft.get(("model", "price")) == {"input": 0.25, "output": 2}
-    assert person.refused == ["Please write two amounts, such as 0.25 2."] * 2
+    assert person.refused == ["Please enter two amounts, such as 0.25 2."] * 2
 
 
-def test_without_the_price_there_is_no_limit() -> None:
+def test_without_a_price_no_limit_is_set() -> None:
     draft = draft_of()
     ask_budget(Person("5", ""), draft, MODEL, unpriced)
     assert draft.get(DAILY_LIMIT_KEY) is None
 
 
-def test_a_script_is_told_that_the_price_is_missing() -> None:
-    with pytest.raises(AnswerError, match=r"Nobody knows what m costs.*holdfast\[prices\]"):
+def test_a_script_without_the_price_gets_an_error() -> None:
+    with pytest.raises(AnswerError, match=r"needs the price of m.*holdfast\[prices\]"):
         ask_budget(FlagPrompter({"usd": "5"}, print), draft_of(), MODEL, unpriced)
 
 
-def test_a_model_without_a_name_is_looked_at_when_it_has_one() -> None:
+def test_a_model_without_a_name_needs_no_price_yet() -> None:
     assert has_price(TargetSettings(provider="openai"))

@@ -22,7 +22,7 @@ messages_per_minute = 5
 """
 
 
-def test_what_is_not_changed_stays_as_it_is_to_the_byte() -> None:
+def test_an_unchanged_document_keeps_every_byte() -> None:
     draft = draft_of(WRITTEN)
     draft.put(("http", "port"), 8421)
     draft.remove(("model", "name"))
@@ -46,14 +46,14 @@ def test_comments_and_order_survive_a_change() -> None:
     }
 
 
-def test_a_new_file_says_what_it_is() -> None:
+def test_a_new_file_has_a_header() -> None:
     draft = draft_of()
     draft.put(("model", "name"), "x")
-    assert draft.render().startswith("# Made by `holdfast setup`")
+    assert draft.render().startswith("# Created by `holdfast setup`")
     assert "[model]\n" in draft.render()
 
 
-def test_a_value_is_taken_away_with_its_line() -> None:
+def test_removing_a_value_removes_its_line() -> None:
     draft = draft_of(WRITTEN)
     draft.remove(("platforms", "discord", "token"))
     assert draft.get(("platforms", "discord", "token")) is None
@@ -74,7 +74,7 @@ def test_a_value_is_taken_away_with_its_line() -> None:
         pytest.param("\r\n[http]\r\nport = 1\r\n", id="line ends of Windows"),
     ],
 )
-def test_a_value_is_added_to_whatever_form_people_write(text: str) -> None:
+def test_a_value_can_be_added_to_any_form_of_table(text: str) -> None:
     draft = draft_of(text)
     path: KeyPath = ("platforms", "telegram", "token")
     draft.put(path, "y")
@@ -86,9 +86,9 @@ def test_a_value_is_added_to_whatever_form_people_write(text: str) -> None:
     assert again.render() == draft.render()
 
 
-def test_what_is_no_table_is_not_overwritten() -> None:
+def test_a_value_that_is_not_a_table_is_not_overwritten() -> None:
     draft = draft_of("[[platforms]]\nx = 1\n")
-    with pytest.raises(ConfigError, match="edit it by hand"):
+    with pytest.raises(ConfigError, match="Edit it by hand"):
         draft.put(("platforms", "telegram", "token"), "y")
 
 
@@ -102,7 +102,7 @@ TABLES = st.recursive(LEAVES, lambda below: st.dictionaries(KEYS, below, max_siz
     path=st.lists(KEYS, min_size=1, max_size=3).map(tuple),
     value=st.one_of(st.integers(0, 9), st.text('ab#"\\', max_size=4)),
 )
-def test_after_an_edit_the_document_says_just_that_more_or_nobody_wrote_it(
+def test_an_edited_document_contains_exactly_the_change_or_is_refused(
     document: dict[str, object], path: tuple[str, ...], value: int | str
 ) -> None:
     text = tomlkit.dumps(document)

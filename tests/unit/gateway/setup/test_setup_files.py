@@ -20,7 +20,7 @@ class Trouble(Exception):
     pass
 
 
-def test_files_and_folders_get_their_rights_whatever_the_umask(tmp_path: Path) -> None:
+def test_files_and_folders_get_their_mode_regardless_of_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         with FileTransaction() as files:
@@ -33,7 +33,7 @@ def test_files_and_folders_get_their_rights_whatever_the_umask(tmp_path: Path) -
     assert names(tmp_path / "a/b") == ["secret"]
 
 
-def test_a_file_that_is_there_keeps_its_rights(tmp_path: Path) -> None:
+def test_an_existing_file_keeps_its_mode(tmp_path: Path) -> None:
     file = tmp_path / "x"
     file.write_text("old")
     file.chmod(0o640)
@@ -43,7 +43,7 @@ def test_a_file_that_is_there_keeps_its_rights(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-def test_a_file_stays_with_its_owner(tmp_path: Path) -> None:
+def test_a_file_keeps_its_owner(tmp_path: Path) -> None:
     file = tmp_path / "x"
     file.write_text("old")
     os.chown(file, 1234, 1235)
@@ -52,7 +52,7 @@ def test_a_file_stays_with_its_owner(tmp_path: Path) -> None:
     assert (file.stat().st_uid, file.stat().st_gid) == (1234, 1235)
 
 
-def test_after_an_error_everything_is_as_it_was(tmp_path: Path) -> None:
+def test_an_error_restores_every_file(tmp_path: Path) -> None:
     file = tmp_path / "x"
     file.write_text("old")
     file.chmod(0o644)
@@ -71,7 +71,7 @@ def test_after_an_error_everything_is_as_it_was(tmp_path: Path) -> None:
     assert (file.read_text(), mode(file)) == ("old", 0o644)
 
 
-def test_what_others_put_into_a_new_folder_stays(tmp_path: Path) -> None:
+def test_a_new_folder_used_by_others_is_kept(tmp_path: Path) -> None:
     def fail() -> None:
         with FileTransaction() as files:
             files.make_folder(tmp_path / "a", 0o700)
@@ -83,7 +83,7 @@ def test_what_others_put_into_a_new_folder_stays(tmp_path: Path) -> None:
     assert names(tmp_path / "a") == ["theirs"]
 
 
-def test_a_candidate_lies_beside_the_file_and_is_gone_afterwards(tmp_path: Path) -> None:
+def test_a_temporary_file_is_beside_its_target_and_removed_afterwards(tmp_path: Path) -> None:
     with (
         FileTransaction() as files,
         files.temporary_file(tmp_path / "x", b"new", 0o600) as candidate,
@@ -93,7 +93,7 @@ def test_a_candidate_lies_beside_the_file_and_is_gone_afterwards(tmp_path: Path)
     assert names(tmp_path) == []
 
 
-def test_ctrl_c_waits_until_all_is_written(tmp_path: Path) -> None:
+def test_ctrl_c_is_delayed_until_everything_is_written(tmp_path: Path) -> None:
     file = tmp_path / "x"
 
     def interrupted() -> None:

@@ -14,18 +14,18 @@ def ignore(_: str) -> None:
     pass
 
 
-def test_a_flag_answers_and_nobody_is_asked() -> None:
+def test_a_flag_answers_without_asking_the_person() -> None:
     person = Person()
     assert FlagPrompter({"name": "x"}, ignore, person).ask(NAME) == "x"
     assert person.asked == []
 
 
-def test_what_no_flag_answers_a_person_is_asked() -> None:
+def test_questions_without_a_flag_go_to_the_person() -> None:
     person = Person("y")
     assert FlagPrompter({}, ignore, person).ask(NAME) == "y"
 
 
-def test_with_nobody_there_a_default_counts_or_the_missing_flag_is_named() -> None:
+def test_without_a_person_the_default_is_used_or_the_missing_flag_named() -> None:
     flags = FlagPrompter({}, ignore)
     assert flags.ask(SetupQuestion(key="a", prompt="A", default="usual")) == "usual"
     for question in (
@@ -42,7 +42,7 @@ def test_with_nobody_there_a_default_counts_or_the_missing_flag_is_named() -> No
             flags.ask(question)
 
 
-def test_a_flag_that_does_not_do_ends_it_and_a_person_is_asked_again() -> None:
+def test_a_rejected_flag_ends_the_setup_and_a_person_is_asked_again() -> None:
     error = ConfigError("refused")
     person = Person()
     with pytest.raises(ConfigError):
@@ -53,7 +53,7 @@ def test_a_flag_that_does_not_do_ends_it_and_a_person_is_asked_again() -> None:
     assert person.refused == ["refused"]
 
 
-def test_what_is_said_is_shown() -> None:
+def test_say_writes_a_line_to_the_output() -> None:
     said: list[str] = []
     FlagPrompter({}, said.append).say("hello")
     assert said == ["hello"]
@@ -63,7 +63,7 @@ def fetch(written: str, said: str = "", **environ: str) -> str:
     return read_secret("--telegram-token", written, environ, lambda: said)
 
 
-def test_a_secret_comes_from_the_environment_a_file_or_the_input(tmp_path: Path) -> None:
+def test_a_secret_is_read_from_the_environment_a_file_or_standard_input(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("two\n")
     assert fetch("env:TOKEN", TOKEN="one") == "one"
     assert fetch(f"file:{tmp_path / 'token'}") == "two\n"
@@ -74,18 +74,18 @@ def test_a_secret_comes_from_the_environment_a_file_or_the_input(tmp_path: Path)
     ("written", "told"),
     [
         ("env:TOKEN", "--telegram-token env:TOKEN: TOKEN is not set."),
-        ("-", "--telegram-token -: nothing came in."),
+        ("-", "--telegram-token -: standard input is empty."),
         ("file:/nowhere/at/all", "names /nowhere/at/all, which cannot be read"),
     ],
 )
-def test_a_secret_that_is_not_there_is_one_sentence(written: str, told: str) -> None:
+def test_a_missing_secret_is_reported_in_one_sentence(written: str, told: str) -> None:
     with pytest.raises(AnswerError) as caught:
         fetch(written)
     assert told in str(caught.value)
     assert caught.value.exit_code == 2
 
 
-def test_a_secret_on_the_command_line_is_refused_and_not_repeated() -> None:
+def test_a_secret_on_the_command_line_is_refused_without_repeating_it() -> None:
     with pytest.raises(AnswerError, match="never the secret itself") as caught:
         fetch("123456789:AAsecret")
     assert "AAsecret" not in str(caught.value)

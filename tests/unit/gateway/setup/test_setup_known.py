@@ -20,13 +20,15 @@ from gateway.operate.setup.services import (
         ("xai-x", "xAI", "openai", "https://api.x.ai/v1"),
     ],
 )
-def test_a_key_tells_whose_it_is(key: str, name: str, provider: str, base_url: str | None) -> None:
+def test_a_key_prefix_identifies_its_service(
+    key: str, name: str, provider: str, base_url: str | None
+) -> None:
     known = service_of_key(key)
     assert known
     assert (known.name, known.provider, known.base_url) == (name, provider, base_url)
 
 
-def test_a_key_of_an_unknown_kind_tells_nothing() -> None:
+def test_an_unknown_key_prefix_identifies_no_service() -> None:
     assert service_of_key("0123456789abcdef") is None
 
 
@@ -41,7 +43,7 @@ def test_a_key_of_an_unknown_kind_tells_nothing() -> None:
         ("schlüssel-0123", False, False),
     ],
 )
-def test_keys_and_addresses_are_told_apart(text: str, key: bool, address: bool) -> None:
+def test_keys_and_urls_are_distinguished(text: str, key: bool, address: bool) -> None:
     assert looks_like_key(text) is key
     assert is_url(text) is address
 
@@ -54,7 +56,7 @@ def test_keys_and_addresses_are_told_apart(text: str, key: bool, address: bool) 
         ("https://x.example/api/v1/", "https://x.example/api/v1"),
     ],
 )
-def test_an_address_without_a_path_is_completed(typed: str, meant: str) -> None:
+def test_a_url_without_a_path_is_completed(typed: str, meant: str) -> None:
     assert complete_url(typed) == meant
 
 
@@ -71,7 +73,7 @@ def test_an_address_without_a_path_is_completed(typed: str, meant: str) -> None:
         (None, False),
     ],
 )
-def test_a_model_of_the_own_network_costs_nothing(url: str | None, near: bool) -> None:
+def test_a_model_on_the_local_network_is_free(url: str | None, near: bool) -> None:
     assert is_local_network(url) is near
 
 
@@ -84,7 +86,5 @@ def test_a_model_of_the_own_network_costs_nothing(url: str | None, near: bool) -
         (("b", "a"), "b"),
     ],
 )
-def test_the_model_that_is_offered_first_is_one_that_talks(
-    models: tuple[str, ...], chosen: str
-) -> None:
+def test_the_preferred_model_is_one_that_chats(models: tuple[str, ...], chosen: str) -> None:
     assert preferred_model(models) == chosen

@@ -48,7 +48,7 @@ def written(draft: ConfigDraft) -> dict[str, object]:
 
 
 def lists(*models: str) -> Answers:
-    """A server with several models; it wants no key."""
+    """A server with several models and without a key."""
 
     def model(settings: TargetSettings) -> ProbedModel:
         if settings.name is None:
@@ -68,7 +68,7 @@ def wants_key(key: str) -> Answers:
     return Answers(model=model)
 
 
-# --- found by itself -----------------------------------------------------------------------------
+# --- found automatically -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def wants_key(key: str) -> Answers:
         ),
     ],
 )
-def test_what_the_environment_names_is_taken_and_nobody_asked(
+def test_a_key_in_the_environment_is_used_without_asking(
     tmp_path: Path, environ: dict[str, str], expected: dict[str, str], secrets: dict[str, str]
 ) -> None:
     chosen, draft = choose(Person(), tmp_path, environ=environ)
@@ -107,7 +107,7 @@ def test_what_the_environment_names_is_taken_and_nobody_asked(
     assert draft.secrets == secrets
 
 
-def test_of_two_keys_in_the_environment_one_is_chosen(tmp_path: Path) -> None:
+def test_one_of_two_keys_in_the_environment_is_chosen(tmp_path: Path) -> None:
     person = Person("2")
     environ = {"OPENAI_API_KEY": OPENAI, "ANTHROPIC_API_KEY": ANTHROPIC}
     _, draft = choose(person, tmp_path, environ=environ)
@@ -115,7 +115,7 @@ def test_of_two_keys_in_the_environment_one_is_chosen(tmp_path: Path) -> None:
     assert "   1  OpenAI (from OPENAI_API_KEY)" in person.said
 
 
-def test_a_server_of_this_machine_is_meant_by_enter(tmp_path: Path) -> None:
+def test_enter_selects_a_local_model_server(tmp_path: Path) -> None:
     person = Person("")
     chosen, draft = choose(person, tmp_path, Answers(servers=(OLLAMA, STUDIO)))
     assert written(draft) == {
@@ -129,14 +129,14 @@ def test_a_server_of_this_machine_is_meant_by_enter(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("typed", "provider"), [("3", "demo"), ("2", "openai")])
-def test_beside_what_was_found_there_is_another_one_and_none(
+def test_the_list_also_offers_another_model_and_the_demo(
     tmp_path: Path, typed: str, provider: str
 ) -> None:
     chosen, _ = choose(Person(typed, OPENAI), tmp_path, Answers(servers=(OLLAMA,)))
     assert chosen.settings.provider == provider
 
 
-# --- pasted --------------------------------------------------------------------------------------
+# --- entered -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_key_is_enough(
     assert chosen.is_paid
 
 
-def test_a_key_of_an_unknown_kind_needs_the_address_of_its_service(tmp_path: Path) -> None:
+def test_an_unknown_key_needs_the_url_of_its_service(tmp_path: Path) -> None:
     person = Person("0123456789abcdef", "example.org", "https://api.example.org")
     _, draft = choose(person, tmp_path)
     assert written(draft)["base_url"] == "https://api.example.org/v1"
@@ -166,54 +166,54 @@ def test_a_key_of_an_unknown_kind_needs_the_address_of_its_service(tmp_path: Pat
     assert len(person.refused) == 1
 
 
-def test_an_address_is_enough_where_no_key_is_wanted(tmp_path: Path) -> None:
+def test_a_url_is_enough_for_a_server_without_a_key(tmp_path: Path) -> None:
     _, draft = choose(Person("http://10.0.0.5:8000"), tmp_path)
     assert written(draft)["base_url"] == "http://10.0.0.5:8000/v1"
     assert draft.secrets == {}
 
 
-def test_a_server_that_wants_a_key_gets_one(tmp_path: Path) -> None:
+def test_a_server_that_needs_a_key_asks_for_it(tmp_path: Path) -> None:
     person = Person("http://10.0.0.5:8000", "no key", "the-right-key")
     _, draft = choose(person, tmp_path, wants_key("the-right-key"))
     assert draft.secrets == {"OPENAI_API_KEY": "the-right-key"}
-    assert person.refused == ["the service does not accept it.", "This is no key."]
+    assert person.refused == ["the service does not accept it.", "This is not a key."]
 
 
-def test_enter_in_place_of_another_key_leads_to_another_service(tmp_path: Path) -> None:
+def test_enter_instead_of_another_key_leads_to_another_service(tmp_path: Path) -> None:
     person = Person(OPENAI, "", ROUTER)
     chosen, draft = choose(person, tmp_path, wants_key(ROUTER))
     assert chosen.settings.base_url == "https://openrouter.ai/api/v1"
     assert draft.secrets == {"OPENAI_API_KEY": ROUTER}
 
 
-def test_what_is_neither_key_nor_address_is_asked_again(tmp_path: Path) -> None:
+def test_an_answer_that_is_neither_key_nor_url_is_asked_again(tmp_path: Path) -> None:
     person = Person("hm", OPENAI)
     choose(person, tmp_path)
     assert person.refused[0].startswith("This is neither a key nor an address")
     assert "hm" not in person.refused[0]
 
 
-def test_with_no_model_at_all_the_demo_answers_and_nothing_is_written(tmp_path: Path) -> None:
+def test_with_the_demo_nothing_is_written(tmp_path: Path) -> None:
     chosen, draft = choose(Person(""), tmp_path)
     assert not chosen.is_paid
     assert written(draft) == {}
 
 
-# --- which of several ----------------------------------------------------------------------------
+# --- choosing among several ----------------------------------------------------------------------
 
 
-def test_of_several_models_one_is_chosen_by_number(tmp_path: Path) -> None:
+def test_one_of_several_models_is_chosen_by_number(tmp_path: Path) -> None:
     person = Person("http://10.0.0.5:8000", "2")
     _, draft = choose(person, tmp_path, lists("embed-1", "alpha", "beta"))
     assert written(draft)["name"] == "embed-1"
     assert person.said == [
-        *("  It has 3 models:", "   1  alpha", "   2  embed-1", "   3  beta"),
+        *("  The server has 3 models:", "   1  alpha", "   2  embed-1", "   3  beta"),
         "  ✓ openai/embed-1 answers.",
     ]
 
 
 @pytest.mark.parametrize(("typed", "name"), [("", "alpha"), ("model-19", "model-19")])
-def test_enter_means_one_that_talks_and_those_not_shown_can_be_named(
+def test_enter_selects_a_chat_model_and_hidden_models_can_be_named(
     tmp_path: Path, typed: str, name: str
 ) -> None:
     person = Person("http://10.0.0.5:8000", typed)
@@ -223,16 +223,16 @@ def test_enter_means_one_that_talks_and_those_not_shown_can_be_named(
     assert "model-19" not in person.screen.replace(f"✓ openai/{name}", "")
 
 
-def test_a_server_without_a_list_is_asked_for_by_name(tmp_path: Path) -> None:
+def test_a_server_without_a_model_list_asks_for_the_name(tmp_path: Path) -> None:
     person = Person("http://10.0.0.5:8000", "alpha")
     _, draft = choose(person, tmp_path, lists())
     assert written(draft)["name"] == "alpha"
 
 
-# --- it does not work ----------------------------------------------------------------------------
+# --- failures ------------------------------------------------------------------------------------
 
 
-def test_a_service_that_is_away_can_be_taken_without_the_check(tmp_path: Path) -> None:
+def test_an_unreachable_service_can_be_used_unchecked(tmp_path: Path) -> None:
     away = Answers(model=lambda _: broken("service", "it cannot be reached"))
     person = Person("http://10.0.0.5:8000", "")
     chosen, draft = choose(person, tmp_path, away)
@@ -241,17 +241,17 @@ def test_a_service_that_is_away_can_be_taken_without_the_check(tmp_path: Path) -
     assert person.refused[0].startswith("it cannot be reached. Mend it.")
 
 
-def test_a_model_that_does_not_answer_is_not_taken_by_enter(tmp_path: Path) -> None:
+def test_a_model_that_does_not_answer_is_not_used_by_default(tmp_path: Path) -> None:
     def model(settings: TargetSettings) -> ProbedModel:
         return works(settings) if settings.base_url else broken("answer", "the account is empty")
 
     person = Person(OPENAI, "", ROUTER)
     chosen, _ = choose(person, tmp_path, Answers(model=model))
-    assert person.words[1] == "Take it all the same"
+    assert person.words[1] == "Use it anyway"
     assert chosen.settings.base_url
 
 
-def test_what_is_not_as_it_could_be_is_told(tmp_path: Path) -> None:
+def test_warnings_about_the_model_are_shown(tmp_path: Path) -> None:
     warned = warn("tool call", "it calls no tools", "Choose another.")
     found = ProbedModel("openai/x", "x", ("x",), (ok("answer", "streams"), warned))
     person = Person(OPENAI)
@@ -259,7 +259,7 @@ def test_what_is_not_as_it_could_be_is_told(tmp_path: Path) -> None:
     assert person.said == ["  ✓ openai/x answers.", "  ! it calls no tools. Choose another."]
 
 
-# --- what is configured --------------------------------------------------------------------------
+# --- an existing configuration -------------------------------------------------------------------
 
 PRESENT = """\
 [model]
@@ -273,7 +273,7 @@ temperature = 0.5
 CONFIGURED = ModelSettings(provider="openai", name="gpt-4.1", api_key=Secret(OPENAI))
 
 
-def test_enter_keeps_the_model_that_is_configured(tmp_path: Path) -> None:
+def test_enter_keeps_the_configured_model(tmp_path: Path) -> None:
     person = Person("")
     chosen, draft = choose(person, tmp_path, draft=draft_of(PRESENT), present=CONFIGURED)
     assert chosen.checked
@@ -281,7 +281,7 @@ def test_enter_keeps_the_model_that_is_configured(tmp_path: Path) -> None:
     assert (draft.render(), draft.secrets) == (PRESENT, {})
 
 
-def test_another_service_takes_the_place_of_the_old_and_the_rest_stays(tmp_path: Path) -> None:
+def test_another_service_replaces_the_old_one_and_keeps_other_settings(tmp_path: Path) -> None:
     person = Person("2", ROUTER, "alpha")
     draft = draft_of(PRESENT)
     choose(person, tmp_path, lists("alpha", "beta"), draft, present=CONFIGURED)
@@ -294,20 +294,20 @@ def test_another_service_takes_the_place_of_the_old_and_the_rest_stays(tmp_path:
     }
 
 
-def test_the_demo_in_place_of_a_model_leaves_no_key_behind(tmp_path: Path) -> None:
+def test_replacing_a_model_by_the_demo_removes_its_key(tmp_path: Path) -> None:
     draft = draft_of('[model]\nprovider = "openai"\napi_key = "x"\nname = "y"\n')
     choose(Person("3"), tmp_path, draft=draft, present=CONFIGURED)
     assert written(draft) == {"provider": "demo"}
 
 
-def test_a_configured_key_that_is_refused_is_replaced(tmp_path: Path) -> None:
+def test_a_refused_configured_key_is_replaced(tmp_path: Path) -> None:
     draft = draft_of(PRESENT)
     choose(Person("", ROUTER), tmp_path, wants_key(ROUTER), draft, present=CONFIGURED)
     assert draft.secrets == {"OPENAI_API_KEY": ROUTER}
     assert written(draft)["name"] == "gpt-4.1"
 
 
-def test_the_same_key_in_the_environment_is_no_other_choice(tmp_path: Path) -> None:
+def test_the_same_key_in_the_environment_is_not_a_second_choice(tmp_path: Path) -> None:
     person = Person("")
     environ = {"OPENAI_API_KEY": OPENAI}
     choose(person, tmp_path, draft=draft_of(PRESENT), present=CONFIGURED, environ=environ)
@@ -357,7 +357,7 @@ def flags() -> FlagPrompter:
         ),
     ],
 )
-def test_flags_name_a_model(
+def test_flags_select_a_model(
     tmp_path: Path,
     wanted: RequestedModel,
     environ: dict[str, str],
@@ -372,30 +372,30 @@ def test_flags_name_a_model(
     ("wanted", "checks", "told"),
     [
         pytest.param(
-            RequestedModel(), Answers(), "No model is named: give --model-key", id="nothing"
+            RequestedModel(), Answers(), "No model is given: use --model-key", id="nothing"
         ),
         pytest.param(
             RequestedModel(provider="anthropic"),
             Answers(),
-            "anthropic needs a key: give --model-key env:NAME, file:PATH or -, "
+            "anthropic needs a key: use --model-key env:NAME, file:PATH or -, "
             "or set ANTHROPIC_API_KEY.",
             id="a provider without its key",
         ),
         pytest.param(
             RequestedModel(base_url="http://10.0.0.5:8000"),
             lists("alpha", "beta"),
-            "The server has several models, give --model NAME: alpha, beta.",
+            "The server has several models, use --model NAME: alpha, beta.",
             id="a server with several",
         ),
         pytest.param(
             RequestedModel(base_url="http://10.0.0.5:8000"),
             lists(),
-            "The server does not list its models: give --model NAME.",
+            "The server does not list its models: use --model NAME.",
             id="a server without a list",
         ),
     ],
 )
-def test_what_flags_do_not_say_is_one_sentence(
+def test_missing_flags_are_reported_in_one_sentence(
     tmp_path: Path, wanted: RequestedModel, checks: Answers, told: str
 ) -> None:
     with pytest.raises(AnswerError) as caught:
@@ -412,7 +412,7 @@ def test_what_flags_do_not_say_is_one_sentence(
         (broken("answer", "empty"), CannotStart),
     ],
 )
-def test_a_script_ends_when_the_model_does_not_answer(
+def test_a_script_fails_if_the_model_does_not_answer(
     tmp_path: Path, found: ProbedModel, kind: type[Exception]
 ) -> None:
     with pytest.raises(kind):
@@ -424,7 +424,7 @@ def test_a_script_ends_when_the_model_does_not_answer(
         )
 
 
-def test_without_checks_everything_is_taken_as_it_is(tmp_path: Path) -> None:
+def test_without_checks_any_model_is_accepted(tmp_path: Path) -> None:
     unchecked = Answers(model=lambda _: None)
     chosen, draft = choose(flags(), tmp_path, unchecked, wanted=RequestedModel(key=OPENAI))
     assert not chosen.checked

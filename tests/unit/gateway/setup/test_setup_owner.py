@@ -18,7 +18,7 @@ def test_the_owner_is_the_newest_admin() -> None:
 
 
 class People:
-    """Let somebody in when they are looked at for the second time."""
+    """Add an admin at the second look."""
 
     def __init__(self, *after: dict[str, str]) -> None:
         self.looks = 0
@@ -38,7 +38,7 @@ class People:
 
 
 @pytest.mark.quick
-async def test_in_its_own_process_the_wait_ends_with_the_owner_or_the_gateway() -> None:
+async def test_waiting_inside_the_gateway_ends_with_an_owner_or_its_stop() -> None:
     stopping = asyncio.Event()
     assert await watch_for_owner(People(ADA).pair_list, stopping) == Owner("Ada", "telegram:1001")
     people = People()
@@ -50,7 +50,7 @@ async def test_in_its_own_process_the_wait_ends_with_the_owner_or_the_gateway() 
 
 
 async def waited(folder: Path, people: People, *, keys: str | None) -> tuple[Owner | None, str]:
-    """Wait beside a running daemon; `keys` is what the person types, None for nobody."""
+    """Wait beside a running daemon; `keys` is the person's input, None without a person."""
     said: list[str] = []
     there, typed = os.pipe()
     with os.fdopen(there) as source, os.fdopen(typed, "w") as keyboard:
@@ -70,7 +70,7 @@ async def waited(folder: Path, people: People, *, keys: str | None) -> tuple[Own
     return owner, "\n".join(said)
 
 
-async def test_beside_a_daemon_the_link_is_printed_and_the_owner_greeted(tmp_path: Path) -> None:
+async def test_waiting_beside_a_daemon_prints_the_link_and_greets_the_owner(tmp_path: Path) -> None:
     owner, said = await waited(tmp_path, People(ADA), keys="")
     assert owner == Owner("Ada", "telegram:1001")
     assert "open https://t.me/b?start=ABCD2345 and press Start" in said
@@ -83,7 +83,7 @@ async def test_enter_ends_the_wait(tmp_path: Path) -> None:
     assert "holdfast pair claim" in said
 
 
-async def test_with_nobody_there_the_link_is_printed_and_nothing_waited_for(tmp_path: Path) -> None:
+async def test_without_a_person_the_link_is_printed_without_waiting(tmp_path: Path) -> None:
     people = People()
     owner, said = await waited(tmp_path, people, keys=None)
     assert owner is None
@@ -91,7 +91,7 @@ async def test_with_nobody_there_the_link_is_printed_and_nothing_waited_for(tmp_
     assert people.looks == 1
 
 
-async def test_where_there_is_an_owner_no_code_is_made(tmp_path: Path) -> None:
+async def test_with_an_owner_no_code_is_created(tmp_path: Path) -> None:
     people = People(ADA)
     people.looks = 1
     owner, said = await waited(tmp_path, people, keys="")

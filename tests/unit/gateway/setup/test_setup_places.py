@@ -7,7 +7,7 @@ from gateway.config.loader import ConfigOptions
 from gateway.operate.setup.places import SYSTEM_FOLDER, ConfigTarget, choose_target
 
 
-def test_a_user_has_their_own_place_and_root_the_machines(tmp_path: Path) -> None:
+def test_users_and_root_have_different_default_paths(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path)}
     own = choose_target(ConfigOptions(), environ, 1000)
     assert own.path == tmp_path / ".config/holdfast/holdfast.toml"
@@ -18,11 +18,11 @@ def test_a_user_has_their_own_place_and_root_the_machines(tmp_path: Path) -> Non
         assert machine.credentials_folder == credentials.MACHINE_FOLDER
 
 
-def test_without_a_home_the_users_entry_tells_it() -> None:
+def test_without_home_the_user_database_is_used() -> None:
     assert choose_target(ConfigOptions(), {}, 1).path.name == "holdfast.toml"
 
 
-def test_the_file_that_is_read_is_the_one_that_is_written(tmp_path: Path) -> None:
+def test_the_configuration_in_use_is_the_one_written(tmp_path: Path) -> None:
     own = tmp_path / ".config/holdfast/holdfast.toml"
     own.parent.mkdir(parents=True)
     own.touch()
@@ -42,22 +42,20 @@ def test_the_file_that_is_read_is_the_one_that_is_written(tmp_path: Path) -> Non
         pytest.param("elsewhere/holdfast.toml", "file:credentials/X", id="anywhere else"),
     ],
 )
-def test_secrets_are_named_so_that_they_are_found(
-    tmp_path: Path, path: str, reference: str
-) -> None:
+def test_secret_references_can_be_resolved(tmp_path: Path, path: str, reference: str) -> None:
     place = ConfigTarget(tmp_path / path, {"HOME": str(tmp_path)}, 1000)
     assert place.secret_reference("X") == reference
 
 
-def test_the_machines_secrets_are_found_by_its_service(tmp_path: Path) -> None:
+def test_the_machines_secrets_can_be_resolved_by_its_service(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path)}
     place = ConfigTarget(SYSTEM_FOLDER / "holdfast.toml", environ, 0)
     assert place.secret_reference("X") == "credential:X"
-    (tmp_path / credentials.USER_FOLDER).mkdir(parents=True)  # which would be looked into first
+    (tmp_path / credentials.USER_FOLDER).mkdir(parents=True)  # searched first
     assert place.secret_reference("X") == "file:credentials/X"
 
 
-def test_commands_find_only_a_usual_file_by_themselves(tmp_path: Path) -> None:
+def test_only_a_default_path_needs_no_config_option(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path)}
     path = tmp_path / ".config/holdfast/holdfast.toml"
     assert not ConfigTarget(path, environ, 1000).is_default_path

@@ -13,7 +13,7 @@ async def free_port() -> int:
     return port
 
 
-async def test_servers_that_list_models_are_found_and_others_are_not() -> None:
+async def test_only_servers_that_list_models_are_found() -> None:
     async def turned_away(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
         writer.close()
@@ -32,4 +32,4 @@ async def test_servers_that_list_models_are_found_and_others_are_not() -> None:
         }
         found = await find_servers(SystemClock(), ports)
     assert found == (LocalModelServer("Ollama", model.url, ("qwen3:8b", "llama3.2")),)
-    assert model.requests == []  # none was asked to answer
+    assert model.requests == []  # no model request was made

@@ -7,7 +7,7 @@ from gateway.operate.setup.asking import InputEnded, SetupQuestion
 from gateway.operate.setup.start import StartMode, ask_start_mode, no_service_reason, start_gateway
 from tests.unit.gateway.setup.setup_kit import Person
 
-NO_SYSTEMD = "systemd does not run this machine, so there is no service to install"
+NO_SYSTEMD = "this machine does not run systemd, so no service can be installed"
 
 
 class Gone(Person):
@@ -24,8 +24,10 @@ def test_a_service_needs_systemd(tmp_path: Path) -> None:
     ("answers", "why_not", "wanted", "alone", "how"),
     [
         pytest.param([""], "", None, False, StartMode.SERVICE, id="Enter installs it"),
-        pytest.param(["no", ""], "", None, False, StartMode.FOREGROUND, id="or starts it here"),
-        pytest.param(["no", "no"], "", None, False, StartMode.LATER, id="or neither"),
+        pytest.param(
+            ["no", ""], "", None, False, StartMode.FOREGROUND, id="start in the foreground"
+        ),
+        pytest.param(["no", "no"], "", None, False, StartMode.LATER, id="neither"),
         pytest.param([""], NO_SYSTEMD, None, False, StartMode.FOREGROUND, id="without systemd"),
         pytest.param([""], "", False, False, StartMode.FOREGROUND, id="a flag says no service"),
         pytest.param([], "", True, False, StartMode.SERVICE, id="a flag says a service"),
@@ -33,23 +35,23 @@ def test_a_service_needs_systemd(tmp_path: Path) -> None:
         pytest.param([], "", None, True, StartMode.LATER, id="a script says nothing"),
     ],
 )
-def test_how_it_is_started(
+def test_the_start_mode_follows_flags_and_answers(
     answers: list[str], why_not: str, wanted: bool | None, alone: bool, how: StartMode
 ) -> None:
     assert ask_start_mode(Person(*answers), why_not, wanted=wanted, non_interactive=alone) is how
 
 
-def test_an_input_that_has_ended_starts_nothing() -> None:
+def test_ended_input_starts_nothing() -> None:
     assert ask_start_mode(Gone(), "", wanted=None, non_interactive=False) is StartMode.LATER
 
 
-def test_a_service_that_is_wanted_and_cannot_be_is_an_error() -> None:
-    with pytest.raises(CannotStart, match=r"^Systemd does not run this machine.*`holdfast run`"):
+def test_an_impossible_service_is_an_error() -> None:
+    with pytest.raises(CannotStart, match=r"^This machine does not run systemd.*`holdfast run`"):
         ask_start_mode(Person(), NO_SYSTEMD, wanted=True, non_interactive=True)
 
 
 class Steps:
-    """A machine that notes what is done."""
+    """Actions that are only recorded."""
 
     def __init__(self, *, runs: bool = False, serves: bool = True) -> None:
         self.done: list[str] = []
@@ -76,7 +78,7 @@ class Steps:
         return "holdfast run"
 
 
-AS_BEFORE = "Holdfast runs with what was configured before, until it is restarted."
+AS_BEFORE = "Holdfast keeps using the previous configuration until it is restarted."
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,9 @@ AS_BEFORE = "Holdfast runs with what was configured before, until it is restarte
             StartMode.SERVICE, False, True, [], ["installed", "greeted"], [], id="a service"
         ),
         pytest.param(StartMode.FOREGROUND, False, True, [], ["ran"], [], id="here"),
-        pytest.param(StartMode.LATER, False, True, [], [], ["Start it: holdfast run"], id="later"),
+        pytest.param(
+            StartMode.LATER, False, True, [], [], ["Start Holdfast with: holdfast run"], id="later"
+        ),
         pytest.param(StartMode.LATER, True, False, [], ["greeted"], [], id="runs as it is"),
         pytest.param(
             StartMode.LATER,
@@ -97,10 +101,18 @@ AS_BEFORE = "Holdfast runs with what was configured before, until it is restarte
             [],
             id="runs and is restarted",
         ),
-        pytest.param(StartMode.LATER, True, True, ["no"], [], [AS_BEFORE], id="runs on as before"),
+        pytest.param(
+            StartMode.LATER,
+            True,
+            True,
+            ["no"],
+            [],
+            [AS_BEFORE],
+            id="running with changes, not restarted",
+        ),
     ],
 )
-def test_what_was_wished_for_is_done(
+def test_the_chosen_start_mode_is_carried_out(
     how: StartMode, runs: bool, changed: bool, answers: list[str], done: list[str], said: list[str]
 ) -> None:
     person, machine = Person(*answers), Steps(runs=runs)
@@ -117,7 +129,7 @@ def test_what_was_wished_for_is_done(
         pytest.param(Person("yes"), "", False, False, id="it is no service that runs"),
     ],
 )
-def test_what_cannot_be_restarted_runs_on_as_before(
+def test_a_gateway_that_cannot_be_restarted_keeps_running(
     person: Person, why_not: str, alone: bool, serves: bool
 ) -> None:
     machine = Steps(runs=True, serves=serves)

@@ -17,7 +17,7 @@ TOKEN = SetupQuestion(
 
 
 class Screen(io.StringIO):
-    """Notes whether what is typed would be seen when something is shown."""
+    """Records whether echo is on when a prompt is shown."""
 
     def __init__(self, keyboard: TextIO) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ def echoes(keyboard: TextIO) -> bool:
 
 @pytest.fixture
 def line() -> Iterator[tuple[int, TextIO]]:
-    """Both ends of a terminal: what types into it, and what reads from it."""
+    """Yield both ends of a pseudo-terminal: the keyboard and the program's side."""
     typing, reading = pty.openpty()
     with os.fdopen(reading) as keyboard:
         yield typing, keyboard
@@ -48,7 +48,7 @@ def piped(text: str) -> tuple[TerminalPrompter, io.StringIO]:
     return TerminalPrompter(io.StringIO(text), screen), screen
 
 
-def test_a_question_shows_what_enter_means() -> None:
+def test_a_question_shows_its_default() -> None:
     terminal, screen = piped("x\n\n\n")
     assert terminal.ask(SetupQuestion(key="a", prompt="First")) == "x\n"
     assert terminal.ask(SetupQuestion(key="b", prompt="Second", default="usual")) == "usual"
@@ -59,27 +59,27 @@ def test_a_question_shows_what_enter_means() -> None:
     assert screen.getvalue() == "First: \nSecond [usual]: \nThird [keep it]: \n"
 
 
-def test_an_input_that_ends_too_early_says_that_nothing_changed() -> None:
+def test_input_that_ends_too_early_reports_that_nothing_changed() -> None:
     terminal, _ = piped("")
-    with pytest.raises(InputEnded, match="nothing was changed"):
+    with pytest.raises(InputEnded, match="Nothing was changed"):
         terminal.ask(SetupQuestion(key="a", prompt="First", default="usual"))
 
 
-def test_a_hidden_answer_can_come_through_a_pipe_a_line_each() -> None:
+def test_hidden_answers_can_come_line_by_line_through_a_pipe() -> None:
     terminal, screen = piped("one\ntwo\n")
     assert terminal.ask(TOKEN) == "one\n"
     assert terminal.ask(TOKEN) == "two\n"
     assert "one" not in screen.getvalue()
 
 
-def test_a_refusal_is_marked() -> None:
+def test_a_rejection_is_marked() -> None:
     terminal, screen = piped("")
     terminal.reject(TOKEN, HoldfastError("It is wrong.", "Really."))
     terminal.say("  like this")
     assert screen.getvalue() == "  ✗ It is wrong.\n  ✗ Really.\n  like this\n"
 
 
-def test_at_a_terminal_a_secret_is_not_shown_and_all_else_is(line: tuple[int, TextIO]) -> None:
+def test_a_terminal_hides_secrets_only(line: tuple[int, TextIO]) -> None:
     typing, keyboard = line
     screen = Screen(keyboard)
     terminal = TerminalPrompter(keyboard, screen)
@@ -92,7 +92,7 @@ def test_at_a_terminal_a_secret_is_not_shown_and_all_else_is(line: tuple[int, Te
     assert screen.echoes == [False, True]
 
 
-def test_a_secret_pasted_over_several_lines_is_one_and_no_more_is_taken(
+def test_a_secret_pasted_over_several_lines_is_joined(
     line: tuple[int, TextIO],
 ) -> None:
     typing, keyboard = line
@@ -102,7 +102,7 @@ def test_a_secret_pasted_over_several_lines_is_one_and_no_more_is_taken(
     assert terminal.ask(SetupQuestion(key="a", prompt="Open")) == "yes\n"
 
 
-def test_what_is_shown_comes_back_when_a_secret_is_broken_off(line: tuple[int, TextIO]) -> None:
+def test_echo_is_restored_after_an_interrupted_secret(line: tuple[int, TextIO]) -> None:
     typing, keyboard = line
     os.write(typing, b"\x04")  # the end of the input
     with pytest.raises(InputEnded):

@@ -32,10 +32,10 @@ def files(place: ConfigTarget) -> dict[str, str]:
     return {str(each.relative_to(folder)): each.read_text() for each in folder.rglob("*.*")}
 
 
-# --- the conversation ----------------------------------------------------------------------------
+# --- the questions -------------------------------------------------------------------------------
 
 
-def test_it_asks_for_platforms_tokens_and_a_model_in_this_order(tmp_path: Path) -> None:
+def test_platforms_tokens_and_model_are_asked_in_this_order(tmp_path: Path) -> None:
     place, person = place_in(tmp_path), Person("", TELEGRAM, OPENAI, "")
     draft = read_draft(place, KNOWN)
     found = ask_all(person, place, draft, Answers(BOTS), KNOWN, RequestedModel())
@@ -46,31 +46,31 @@ def test_it_asks_for_platforms_tokens_and_a_model_in_this_order(tmp_path: Path) 
     ]
     assert [bot.platform for bot in found.bots] == ["telegram"]
     assert found.model.checked
-    assert person.said[0] == f"The configuration will be {place.path}."
+    assert person.said[0] == f"The configuration will be written to {place.path}."
 
 
-def test_what_is_there_is_shown_and_what_is_wrong_with_it(tmp_path: Path) -> None:
+def test_the_existing_configuration_is_shown_with_its_problems(tmp_path: Path) -> None:
     place = existing(tmp_path, "[platforms.discord]\n[http]\nprot = 1\n")
     person = Person("none", "")
     ask_all(person, place, read_draft(place, KNOWN), Answers(), KNOWN, RequestedModel())
-    assert "already, with discord; what you do not change stays." in person.said[0]
+    assert "exists, with discord. Settings that you do not change are kept." in person.said[0]
     assert "unknown key http.prot" in person.screen
 
 
-def test_variables_that_count_as_well_are_named(tmp_path: Path) -> None:
+def test_variables_in_effect_are_named(tmp_path: Path) -> None:
     place, person = place_in(tmp_path, HOLDFAST_HTTP__PORT="1"), Person("none", "")
     ask_all(person, place, read_draft(place, KNOWN), Answers(), KNOWN, RequestedModel())
     assert "from the environment: HOLDFAST_HTTP__PORT." in person.screen
 
 
-def test_a_model_that_is_configured_can_be_kept(tmp_path: Path) -> None:
+def test_a_configured_model_can_be_kept(tmp_path: Path) -> None:
     place = existing(tmp_path, f'[model]\nprovider = "openai"\napi_key = "{OPENAI}"\n')
     person = Person("none", "", "")  # and no limit
     ask_all(person, place, read_draft(place, KNOWN), Answers(), KNOWN, RequestedModel())
     assert "   1  as it is: openai/gpt" in person.screen
 
 
-def test_everything_that_a_script_leaves_out_is_told_at_once(tmp_path: Path) -> None:
+def test_a_script_gets_all_missing_answers_at_once(tmp_path: Path) -> None:
     place = place_in(tmp_path)
     flags = FlagPrompter({"platforms": "telegram slack"}, print)
     with pytest.raises(AnswerError) as caught:
@@ -79,14 +79,14 @@ def test_everything_that_a_script_leaves_out_is_told_at_once(tmp_path: Path) -> 
     assert [line.partition(":")[0] for line in told] == [
         "Telegram needs its bot token",
         "Slack needs its bot token",
-        "No model is named",
+        "No model is given",
     ]
 
 
 # --- writing -------------------------------------------------------------------------------------
 
 
-def test_a_new_configuration_is_this_users_alone(tmp_path: Path) -> None:
+def test_a_new_configuration_is_private(tmp_path: Path) -> None:
     place = place_in(tmp_path)
     draft = read_draft(place, KNOWN)
     draft.put_secret(("platforms", "telegram", "token"), "TELEGRAM_BOT_TOKEN", TELEGRAM)
@@ -99,7 +99,7 @@ def test_a_new_configuration_is_this_users_alone(tmp_path: Path) -> None:
     assert TELEGRAM not in place.path.read_text()
 
 
-def test_the_file_before_is_kept_beside_with_its_rights(tmp_path: Path) -> None:
+def test_the_previous_file_is_kept_with_its_mode(tmp_path: Path) -> None:
     before = "[http]\nport = 1  # mine\n"
     place = existing(tmp_path, before, 0o640)
     draft = read_draft(place, KNOWN)
@@ -118,7 +118,7 @@ def test_without_a_change_nothing_is_written(tmp_path: Path) -> None:
     assert files(place) == {"holdfast.toml": "[http]\nport = 1\n"}
 
 
-def test_another_secret_alone_is_a_change_and_the_same_one_is_none(tmp_path: Path) -> None:
+def test_only_a_different_secret_is_a_change(tmp_path: Path) -> None:
     place = place_in(tmp_path)
     for text, changed in (("1:a", True), ("1:a", False), ("1:b", True)):
         draft = read_draft(place, KNOWN)
@@ -136,12 +136,12 @@ def test_a_configuration_that_would_not_work_is_not_written(tmp_path: Path) -> N
         write_config(place, draft, KNOWN)
     first, last = caught.value.lines
     assert first.startswith(f"{place.path}:2: unknown key http.prot")
-    assert last == "The configuration would not work so; nothing was changed."
+    assert last == "The new configuration would not work; nothing was changed."
     assert files(place) == {"holdfast.toml": before}
     assert not place.credentials_folder.exists()
 
 
-def test_warnings_name_the_file_and_not_its_candidate(tmp_path: Path) -> None:
+def test_warnings_name_the_final_path(tmp_path: Path) -> None:
     place = existing(tmp_path, '[http]\napi_key = "secret"\n', 0o644)
     draft = read_draft(place, KNOWN)
     draft.put(("http", "port"), 2)
@@ -149,7 +149,7 @@ def test_warnings_name_the_file_and_not_its_candidate(tmp_path: Path) -> None:
     assert warning.startswith(f"{place.path}:2: http.api_key is a secret in a file")
 
 
-def test_a_link_to_the_file_stays_a_link(tmp_path: Path) -> None:
+def test_a_linked_configuration_stays_a_link(tmp_path: Path) -> None:
     place = ConfigTarget(tmp_path / "link/holdfast.toml", {"HOME": str(tmp_path)}, 1000)
     place.path.parent.mkdir()
     real = tmp_path / "real/holdfast.toml"
@@ -165,7 +165,7 @@ def test_a_link_to_the_file_stays_a_link(tmp_path: Path) -> None:
     assert "telegram" in loaded.settings.platforms
 
 
-def test_where_nothing_can_be_written_one_sentence_says_so(tmp_path: Path) -> None:
+def test_an_unwritable_path_is_reported_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("a file where a folder should be")
     place = place_in(tmp_path)
     with pytest.raises(CannotStart, match=r"cannot be written: Not a directory; nothing was"):
@@ -179,7 +179,7 @@ def test_where_nothing_can_be_written_one_sentence_says_so(tmp_path: Path) -> No
         pytest.param(b"\xff\xfe", "is not UTF-8", id="no text"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_left_alone(
+def test_an_unreadable_configuration_is_left_alone(
     tmp_path: Path, content: bytes, told: str
 ) -> None:
     place = existing(tmp_path, "")
@@ -187,5 +187,5 @@ def test_a_file_that_cannot_be_read_is_left_alone(
     with pytest.raises(ConfigError) as caught:
         read_draft(place, KNOWN)
     assert told in caught.value.lines[0]
-    assert caught.value.lines[-1] == "Mend it, or move it away; nothing was changed."
+    assert caught.value.lines[-1] == "Fix or move the file; nothing was changed."
     assert place.path.read_bytes() == content

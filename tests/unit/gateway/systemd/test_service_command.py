@@ -1,4 +1,4 @@
-"""`holdfast service`, with a systemctl that writes down what it is told."""
+"""`holdfast service` with a systemctl that records its calls."""
 
 import contextlib
 import json
@@ -45,7 +45,7 @@ STOPPED = "ActiveState=failed\nMainPID=0\nNRestarts=0\nUnitFileState=disabled\n"
 
 
 class Place:
-    """A machine in a folder."""
+    """A machine whose files are in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -82,7 +82,7 @@ class Place:
         (self.bin / "systemctl.fails").touch()
 
     def calls(self, command: str = "systemctl") -> list[str]:
-        """What was asked for since the last look, apart from mere questions."""
+        """Return the calls since the last look, except queries."""
         file = self.bin / f"{command}.calls"
         said = file.read_text().splitlines() if file.exists() else []
         file.unlink(missing_ok=True)
@@ -101,8 +101,8 @@ class Place:
 
 @contextlib.contextmanager
 def shown_to_all(text: str) -> Iterator[Path]:
-    """A configuration where a service of the machine sees it: not where tests keep their files."""
-    config = Path("/dev/shm") / f"holdfast-{os.getpid()}.toml"  # noqa: S108 - no service hides it
+    """A configuration that the machine's service can see, unlike the tests' temporary folder."""
+    config = Path("/dev/shm") / f"holdfast-{os.getpid()}.toml"  # noqa: S108 - visible to services
     config.write_text(text)
     config.chmod(0o644)
     try:
@@ -117,7 +117,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def trouble(result: Result) -> str:
-    """What the program would have said, and ended with."""
+    """Return the program's error message and exit code."""
     assert isinstance(result.exception, HoldfastError), result.output
     return str(result.exception)
 
@@ -129,7 +129,7 @@ def mode(path: Path) -> int:
 # --- install -----------------------------------------------------------------------------------
 
 
-def test_install_writes_the_unit_keeps_the_secrets_and_starts_it(place: Place) -> None:
+def test_install_writes_the_unit_stores_the_secrets_and_starts_the_service(place: Place) -> None:
     place.shows(STOPPED.replace("failed", "inactive"))
     done = place.run("install", TELEGRAM_BOT_TOKEN="1:abc", HOLDFAST_GATEWAY__DRAIN_SECONDS="10")
     assert done.exception is None, done.output
@@ -141,7 +141,7 @@ def test_install_writes_the_unit_keeps_the_secrets_and_starts_it(place: Place) -
     scope = place.here.machine_scope
     text = scope.unit_path.read_text()
     assert "TimeoutStopSec=40" in text
-    assert "RestartSteps" in text  # this systemd knows it
+    assert "RestartSteps" in text  # supported by this systemd
     assert f"ExecStart={program.find_program()} run" in text
     assert mode(scope.unit_path) == 0o644
     assert mode(scope.credentials_folder) == 0o700
@@ -156,7 +156,7 @@ def test_install_writes_the_unit_keeps_the_secrets_and_starts_it(place: Place) -
     assert left == ["HOLDFAST_GATEWAY__DRAIN_SECONDS", "TELEGRAM_BOT_TOKEN", "holdfast.service"]
 
 
-def test_a_dry_run_prints_everything_but_secrets_and_touches_nothing(place: Place) -> None:
+def test_a_dry_run_prints_everything_except_secrets_and_changes_nothing(place: Place) -> None:
     guest = replace(place.here, is_root=False, has_systemd=False)
     before = sorted(place.folder.rglob("*"))
     done = place.run("install", "--dry-run", here=guest, TELEGRAM_BOT_TOKEN="1:abc")
@@ -177,29 +177,29 @@ def test_a_dry_run_prints_everything_but_secrets_and_touches_nothing(place: Plac
     assert sorted(place.folder.rglob("*")) == before
 
 
-def test_what_the_service_knows_already_is_not_written_again(place: Place) -> None:
+def test_secrets_the_service_already_has_are_not_written_again(place: Place) -> None:
     place.run("install", TELEGRAM_BOT_TOKEN="1:abc", OPENAI_API_KEY="sk-1")
     done = place.run("install", "--dry-run", TELEGRAM_BOT_TOKEN="1:abc", OPENAI_API_KEY="sk-2")
     assert "OPENAI_API_KEY (mode 600)" in done.output
     assert "TELEGRAM_BOT_TOKEN (mode" not in done.output
 
 
-def test_a_running_service_goes_on_as_it_is_until_it_is_restarted(place: Place) -> None:
+def test_a_running_service_continues_until_it_is_restarted(place: Place) -> None:
     place.shows(RUNS)
     done = place.run("install")
     assert "restart" not in " ".join(place.calls())
-    assert "It ran before; to have it run as installed now:" in done.output
+    assert "To apply this installation:" in done.output
     assert "Answering on telegram" in done.output
 
 
-def test_a_start_that_fails_shows_the_end_of_the_log(place: Place) -> None:
+def test_a_failed_start_shows_the_last_log_lines(place: Place) -> None:
     place.fails()
     said = trouble(place.run("install"))
     assert "systemctl start holdfast.service failed (1): Job failed." in said
     assert "the last words" in said
 
 
-def test_a_user_installs_without_root_and_learns_of_lingering(place: Place) -> None:
+def test_a_user_installs_without_root_and_is_told_about_lingering(place: Place) -> None:
     guest = replace(place.here, is_root=False)
     done = place.run("install", "--user", here=guest, TELEGRAM_BOT_TOKEN="1:abc")
     assert done.exception is None, done.output
@@ -211,7 +211,7 @@ def test_a_user_installs_without_root_and_learns_of_lingering(place: Place) -> N
     assert "service status --user" in done.output
 
 
-def test_another_home_of_a_user_is_written_into_the_unit(place: Place) -> None:
+def test_a_users_other_state_folder_is_written_into_the_unit(place: Place) -> None:
     state = place.folder / "my state"
     done = place.run("install", "--user", "--dry-run", HOLDFAST_HOME=str(state))
     assert f'Environment="HOLDFAST_HOME={state}"' in done.output
@@ -236,7 +236,7 @@ def test_the_unit_follows_the_configuration(
     assert missing not in done.output
 
 
-def test_variables_that_the_configuration_names_are_kept_too(place: Place) -> None:
+def test_variables_referenced_by_the_configuration_are_stored(place: Place) -> None:
     config = place.folder / "holdfast.toml"
     config.write_text('[model]\napi_key = "env:MY_KEY"\nname = "m"\n')
     done = place.run("install", "--user", "--dry-run", "--config", str(config), MY_KEY="sk-1")
@@ -244,14 +244,14 @@ def test_variables_that_the_configuration_names_are_kept_too(place: Place) -> No
     assert f"run --config {config}" in done.output
 
 
-def test_a_configuration_only_its_owner_can_read_is_refused(place: Place) -> None:
+def test_a_private_configuration_is_refused(place: Place) -> None:
     with shown_to_all("") as config:
         config.chmod(0o600)
         assert f"chmod 644 {config}" in trouble(place.run("install", "--config", str(config)))
 
 
 def test_a_configuration_in_a_home_is_refused(place: Place) -> None:
-    config = Path("/tmp") / f"holdfast-{os.getpid()}.toml"  # noqa: S108 - which a service does not see
+    config = Path("/tmp") / f"holdfast-{os.getpid()}.toml"  # noqa: S108 - hidden from services
     config.write_text("")
     try:
         said = trouble(place.run("install", "--config", str(config)))
@@ -261,11 +261,11 @@ def test_a_configuration_in_a_home_is_refused(place: Place) -> None:
     assert place.calls() == []
 
 
-# --- who may, and where ------------------------------------------------------------------------
+# --- permissions and scopes --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("what", ["install", "uninstall", "start", "stop", "restart", "reload"])
-def test_changing_the_service_of_the_machine_needs_root(place: Place, what: str) -> None:
+def test_changing_the_machines_service_needs_root(place: Place, what: str) -> None:
     place.run("install")
     place.calls()
     said = trouble(place.run(what, here=replace(place.here, is_root=False)))
@@ -276,31 +276,31 @@ def test_changing_the_service_of_the_machine_needs_root(place: Place, what: str)
 
 
 @pytest.mark.parametrize("what", ["install", "uninstall", "start", "status", "logs"])
-def test_without_systemd_one_sentence_says_what_to_do_instead(place: Place, what: str) -> None:
+def test_without_systemd_one_sentence_names_the_alternative(place: Place, what: str) -> None:
     said = trouble(place.run(what, here=replace(place.here, has_systemd=False)))
-    assert "systemd does not run this machine" in said
+    assert "This machine does not run systemd" in said
     assert "holdfast run" in said
     assert "\n" not in said
 
 
 @pytest.mark.parametrize("option", ["", "--user"])
-def test_what_is_not_installed_cannot_be_started(place: Place, option: str) -> None:
+def test_a_service_that_is_not_installed_cannot_be_started(place: Place, option: str) -> None:
     said = trouble(place.run("start", *filter(None, [option])))
-    assert said.endswith(f"install it with: holdfast service install {option}".rstrip())
+    assert said.endswith(f"Install it with: holdfast service install {option}".rstrip())
 
 
-def test_a_users_own_service_is_meant_where_the_machine_has_none(place: Place) -> None:
+def test_without_a_machine_service_the_users_service_is_used(place: Place) -> None:
     place.run("install", "--user")
     place.calls()
     assert place.run("restart", here=replace(place.here, is_root=False)).exception is None
     assert place.calls() == ["systemctl --user restart holdfast.service"]
 
 
-# --- the installed one -------------------------------------------------------------------------
+# --- the installed service ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("what", ["start", "stop", "restart", "reload"])
-def test_orders_go_to_systemd_and_the_standing_comes_back(place: Place, what: str) -> None:
+def test_commands_go_to_systemd_and_print_the_state(place: Place, what: str) -> None:
     place.run("install")
     place.calls()
     place.shows(RUNS)
@@ -309,13 +309,13 @@ def test_orders_go_to_systemd_and_the_standing_comes_back(place: Place, what: st
     assert done.output == "active: Answering on telegram; idle.\n"
 
 
-def test_an_order_that_fails_shows_the_end_of_the_log(place: Place) -> None:
+def test_a_failed_command_shows_the_last_log_lines(place: Place) -> None:
     place.run("install")
     place.fails()
     assert "the last words" in trouble(place.run("restart"))
 
 
-def test_uninstall_says_what_it_leaves(place: Place) -> None:
+def test_uninstall_names_what_it_keeps(place: Place) -> None:
     place.run("install", TELEGRAM_BOT_TOKEN="1:abc")
     place.calls()
     done = place.run("uninstall")
@@ -332,7 +332,7 @@ def test_uninstall_says_what_it_leaves(place: Place) -> None:
     assert str(scope.credentials_folder.parent) in done.output
 
 
-def test_status_says_it_in_words_and_in_json(place: Place) -> None:
+def test_status_is_available_as_text_and_json(place: Place) -> None:
     place.run("install")
     place.shows(RUNS)
     guest = replace(place.here, is_root=False)
@@ -340,7 +340,7 @@ def test_status_says_it_in_words_and_in_json(place: Place) -> None:
     assert done.exit_code == 0
     assert "active: Answering on telegram; idle." in done.output
     assert "2 after failures" in done.output
-    assert "starts by itself" in done.output
+    assert "starts at boot" in done.output
     assert "sudo holdfast status" in done.output
     found = json.loads(place.run("status", "--json").output)
     assert found == {
@@ -361,11 +361,11 @@ def test_status_says_it_in_words_and_in_json(place: Place) -> None:
     assert json.loads(stopped.output)["pid"] is None
 
 
-def test_root_is_also_told_what_the_daemon_says(place: Place) -> None:
+def test_root_also_sees_the_daemons_status(place: Place) -> None:
     place.run("install")
     place.shows(RUNS)
     done = place.run("status", HOLDFAST_HOME=str(place.folder / "nobody"))
-    assert "No Holdfast runs on" in done.output  # the shown one runs only on paper
+    assert "Holdfast is not running on" in done.output  # the service exists only in the stand-in
     assert done.exit_code == 1
 
 
@@ -387,44 +387,44 @@ def manager_of(place: Place, environ: Mapping[str, str] | None = None) -> Servic
     return ServiceManager(place.here.machine_scope, environ or place.here.environ)
 
 
-def test_commands_get_no_secrets_in_their_environment(place: Place) -> None:
+def test_systemd_commands_get_no_secrets_in_their_environment(place: Place) -> None:
     (place.bin / "systemctl").write_text('#!/bin/sh\nenv >"$0.env"\n')
     manager_of(place, {**place.here.environ, "OPENAI_API_KEY": "sk-1"}).show_properties()
     assert "sk-1" not in (place.bin / "systemctl.env").read_text()
 
 
-def test_a_manager_that_says_nothing_useful_is_taken_for_an_old_one(place: Place) -> None:
+def test_an_unknown_systemd_version_counts_as_the_oldest_supported(place: Place) -> None:
     (place.bin / "systemctl").write_text("#!/bin/sh\necho what\n")
     assert manager_of(place).systemd_version() == MIN_SYSTEMD_VERSION
     (place.bin / "systemctl").unlink()
     nowhere = {"PATH": str(place.bin)}
     assert manager_of(place, nowhere).systemd_version() == MIN_SYSTEMD_VERSION
-    with pytest.raises(StepFailed, match="systemctl is not here"):
+    with pytest.raises(StepFailed, match="systemctl was not found"):
         manager_of(place, nowhere).show_properties()
     (place.bin / "journalctl").unlink()
-    with pytest.raises(StepFailed, match="journalctl is not here"):
+    with pytest.raises(StepFailed, match="journalctl was not found"):
         manager_of(place, nowhere).show_log(lines=1, follow=False)
 
 
-def test_a_command_that_hangs_is_given_up(place: Place) -> None:
+def test_a_command_that_hangs_is_aborted(place: Place) -> None:
     (place.bin / "systemctl").write_text("#!/bin/sh\nexec sleep 60\n")
-    with pytest.raises(StepFailed, match=r"did not end within 0\.05 s"):
+    with pytest.raises(StepFailed, match=r"did not finish within 0\.05 s"):
         manager_of(place).run_step(plan.RunCommand(("systemctl", "start"), timeout_seconds=0.05))
 
 
-def test_a_command_that_may_fail_does(place: Place) -> None:
+def test_a_command_that_may_fail_does_not_stop_the_installation(place: Place) -> None:
     manager_of(place).run_step(plan.RunCommand(("false",), may_fail=True))
     with pytest.raises(StepFailed, match=r"^false failed \(1\)\.$"):
         manager_of(place).run_step(plan.RunCommand(("false",)))
 
 
-def test_a_place_that_cannot_be_written_is_named(place: Place) -> None:
+def test_an_unwritable_path_is_named(place: Place) -> None:
     (place.folder / "file").touch()
     with pytest.raises(StepFailed, match="file/unit cannot be written: Not a directory"):
         manager_of(place).run_step(plan.RemoveFile(place.folder / "file/unit"))
 
 
-def test_a_file_is_written_whole_or_not_at_all(place: Place) -> None:
+def test_files_are_written_atomically(place: Place) -> None:
     target = place.folder / "target"
     target.write_text("old")
     before = {each.name for each in place.folder.iterdir()}
@@ -436,7 +436,7 @@ def test_a_file_is_written_whole_or_not_at_all(place: Place) -> None:
     assert (target.read_text(), mode(target)) == ("new", 0o640)
 
 
-def test_a_user_manager_is_found_where_a_plain_shell_does_not_say(place: Place) -> None:
+def test_the_user_manager_is_found_without_xdg_runtime_dir(place: Place) -> None:
     (place.bin / "systemctl").write_text('#!/bin/sh\necho "StatusText=$XDG_RUNTIME_DIR"\n')
     scope = user_scope(place.folder, None, place.folder)
     runtime = f"/run/user/{os.geteuid()}"
@@ -446,12 +446,12 @@ def test_a_user_manager_is_found_where_a_plain_shell_does_not_say(place: Place) 
     assert ServiceManager(scope, given).show_properties()["StatusText"] == "/run/mine"
 
 
-def test_what_lies_in_homes_is_hidden_once() -> None:
+def test_paths_in_homes_are_hidden_once() -> None:
     places = map(Path, ("/usr", "/home/ann/h/.venv", "/home/ann/h", "/root/py", "/homes/x"))
     assert program.hidden_folders(places) == (Path("/home/ann/h"), Path("/root/py"))
 
 
-def test_what_others_cannot_read_is_found(tmp_path: Path) -> None:
+def test_paths_unreadable_for_others_are_found(tmp_path: Path) -> None:
     file, folder = tmp_path / "file", tmp_path / "folder"
     file.touch(0o644)
     folder.mkdir(0o755)
@@ -462,24 +462,22 @@ def test_what_others_cannot_read_is_found(tmp_path: Path) -> None:
     assert program.first_private_path((file, folder)) == file
 
 
-def test_the_real_place_is_asked_for_when_nobody_gives_one() -> None:
+def test_the_real_context_is_detected_by_default() -> None:
     now = ServiceContext.detect()
     assert now.is_root == (os.geteuid() == 0)
     assert now.machine_scope == machine_scope(SERVICE_HOME)
     assert now.scope(user=True).unit_path.name == "holdfast.service"
 
 
-def test_the_sentences_end_the_program_with_their_code(
-    place: Place, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_errors_exit_with_their_code(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     def run() -> None:
         service(["start"], obj=replace(place.here, has_systemd=False), standalone_mode=False)
 
     assert run_to_exit_code(run) == 1
-    assert capsys.readouterr().err.startswith("holdfast: systemd does not run this machine")
+    assert capsys.readouterr().err.startswith("holdfast: This machine does not run systemd")
 
 
-def test_a_configuration_that_cannot_work_is_said_before_anything_is_done(place: Place) -> None:
+def test_an_invalid_configuration_is_reported_before_any_step(place: Place) -> None:
     done = place.run("install", HOLDFAST_HTTP__PORT="many")
     assert run_to_exit_code(lambda: _raise(done.exception)) == 78
     assert place.calls() == []
@@ -491,7 +489,7 @@ def _raise(error: BaseException | None) -> None:
     raise error
 
 
-def test_scopes_follow_where_systemd_looks() -> None:
+def test_scopes_match_the_paths_systemd_uses() -> None:
     home = Path("/home/ann")
     assert user_scope(home, None, home).unit_path == home / ".config/systemd/user/holdfast.service"
     assert user_scope(home, Path("/c"), home).unit_path == Path("/c/systemd/user/holdfast.service")

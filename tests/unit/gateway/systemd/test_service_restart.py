@@ -1,4 +1,4 @@
-"""`holdfast service restart`: by the daemon itself where that is enough, else by systemd."""
+"""`holdfast service restart`: by the daemon itself if that is enough, else by systemd."""
 
 import asyncio
 import os
@@ -33,7 +33,7 @@ def place(tmp_path: Path) -> Place:
 async def restarted(
     place: Place, played: Played, *words: str, booted: bool = True
 ) -> tuple[Result, list[str]]:
-    """What is printed, and what systemd is told, while a daemon runs."""
+    """Return the output and the systemd calls of a restart while a daemon runs."""
     home = place.here.machine_scope.unit_path.parents[3]
     here = replace(place.here, has_systemd=booted)
     async with daemon(home, played):
@@ -54,13 +54,13 @@ def now() -> float:
     return SystemClock().monotonic() + 1
 
 
-async def test_without_systemd_the_daemon_does_it_itself(place: Place) -> None:
+async def test_without_systemd_the_daemon_restarts_itself(place: Place) -> None:
     done, calls = await restarted(place, Played(BACK), booted=False)
     assert (done.output, calls) == ("Back after 4 s.\n", [])
 
 
 @pytest.mark.parametrize("pid", [4711, 12, 0])
-async def test_as_a_service_and_by_hand_the_daemon_does_it_itself(place: Place, pid: int) -> None:
+async def test_a_daemon_restarts_itself_as_a_service_and_by_hand(place: Place, pid: int) -> None:
     runs(place, pid, since=now())
     done, calls = await restarted(place, Played(BACK, running=[[TASK]]))
     assert done.exception is None, done.output
@@ -71,7 +71,7 @@ async def test_as_a_service_and_by_hand_the_daemon_does_it_itself(place: Place, 
 
 @pytest.mark.parametrize("what", ["unit", "secret"])
 @pytest.mark.parametrize("words", [(), ("--when-idle",)])
-async def test_what_only_systemd_hands_over_is_handed_over_by_systemd(
+async def test_changes_to_unit_or_credentials_restart_through_systemd(
     place: Place, what: str, words: tuple[str, ...]
 ) -> None:
     runs(place, 4711, since=0 if what == "unit" else now())
@@ -88,7 +88,7 @@ async def test_what_only_systemd_hands_over_is_handed_over_by_systemd(
     assert (calls, played.asked) == (RESTARTED, [])
 
 
-async def test_where_nothing_runs_systemd_starts_it(place: Place) -> None:
+async def test_without_a_running_daemon_systemd_starts_it(place: Place) -> None:
     assert (await asyncio.to_thread(place.run, "restart")).exception is None
     assert place.calls() == RESTARTED
 

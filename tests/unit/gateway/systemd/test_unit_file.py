@@ -1,4 +1,4 @@
-"""The unit files as systemd's own checker sees them."""
+"""The unit files, checked by systemd-analyze."""
 
 import re
 import shutil
@@ -20,7 +20,7 @@ from gateway.runner import FLUSH_SECONDS
 from gateway.settings import GatewaySettings, max_stop_seconds
 
 ROOT = Path(__file__).parents[4]
-ROOMY, TIGHT = 24, 15  # tenths of systemd's measure of exposure
+ROOMY, TIGHT = 24, 15  # limits of systemd's exposure score, in tenths
 
 Text = Callable[[ServiceUnit], str]
 
@@ -66,7 +66,7 @@ def analyze(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 @needs_checker
 @pytest.mark.parametrize(("text", "unit"), FORMS)
-def test_systemd_has_nothing_to_say_about_any_form(
+def test_systemd_analyze_accepts_every_form_of_the_unit(
     tmp_path: Path, text: Text, unit: ServiceUnit
 ) -> None:
     program = tmp_path / "a 50% $HOME program"
@@ -79,7 +79,7 @@ def test_systemd_has_nothing_to_say_about_any_form(
 
 
 @needs_checker
-def test_the_checker_does_find_what_is_wrong(tmp_path: Path) -> None:
+def test_systemd_analyze_finds_errors(tmp_path: Path) -> None:
     text = render_system_unit(ServiceUnit(program=Path("/bin/true"))).replace("KillMode", "KilMode")
     (tmp_path / UNIT_NAME).write_text(text)
     assert "KilMode" in analyze(tmp_path, "verify", "--man=no").stderr
@@ -88,7 +88,7 @@ def test_the_checker_does_find_what_is_wrong(tmp_path: Path) -> None:
 @needs_checker
 @pytest.mark.parametrize(("sandbox", "most"), [(True, ROOMY), (False, TIGHT)])
 @pytest.mark.parametrize("hidden", [(), (Path("/root/holdfast"),)], ids=["", "program in a home"])
-def test_little_is_exposed(
+def test_the_exposure_score_is_low(
     tmp_path: Path, sandbox: bool, most: int, hidden: tuple[Path, ...]
 ) -> None:
     (tmp_path / UNIT_NAME).write_text(
@@ -98,20 +98,20 @@ def test_little_is_exposed(
     assert done.returncode == 0, done.stdout.splitlines()[-1:]
 
 
-def test_the_file_in_the_project_is_the_one_that_is_written() -> None:
+def test_the_unit_file_in_the_repository_is_up_to_date() -> None:
     kept = (ROOT / "deploy/systemd" / UNIT_NAME).read_text(encoding="utf-8")
     assert kept == render_system_unit(ServiceUnit())
     assert ServiceUnit().drain_seconds == GatewaySettings().drain_seconds
 
 
 @pytest.mark.parametrize("drain", [0, 60, 3600.5])
-def test_systemd_waits_longer_than_stopping_may_take(drain: float) -> None:
+def test_the_stop_timeout_exceeds_the_longest_shutdown(drain: float) -> None:
     (within,) = values(render_system_unit(ServiceUnit(drain_seconds=drain)), "TimeoutStopSec")
     assert int(within) == max_stop_seconds(drain)
     assert int(within) >= drain + 5 * FLUSH_SECONDS
 
 
-def test_a_container_is_given_the_same_time_and_the_same_check() -> None:
+def test_the_container_uses_the_same_timeout_and_health_check() -> None:
     compose = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text(encoding="utf-8"))
     holdfast = compose["services"]["holdfast"]
     assert holdfast["stop_grace_period"] == f"{max_stop_seconds(GatewaySettings().drain_seconds)}s"
@@ -126,7 +126,7 @@ def test_a_container_is_given_the_same_time_and_the_same_check() -> None:
     assert f"--start-period={check['start_period']}" in image
 
 
-def test_what_an_image_is_made_of_is_there_and_not_kept_from_it() -> None:
+def test_the_image_build_finds_every_file_it_copies() -> None:
     image = (ROOT / "deploy/Containerfile").read_text(encoding="utf-8")
     allowed = (ROOT / ".dockerignore").read_text(encoding="utf-8")
     copied = [line.split()[1:-1] for line in image.splitlines() if line.startswith("COPY ")]
@@ -139,13 +139,13 @@ def test_what_an_image_is_made_of_is_there_and_not_kept_from_it() -> None:
     assert re.search(r"^USER (?!root)", image, re.MULTILINE)
 
 
-def test_pauses_grow_where_systemd_knows_how() -> None:
+def test_restart_pauses_grow_on_newer_systemd() -> None:
     for version, pauses in ((252, {"RestartSec"}), (256, {"RestartSec", "RestartSteps"})):
         text = render_system_unit(ServiceUnit(systemd_version=version))
         assert {each for each in ("RestartSec", "RestartSteps") if values(text, each)} == pauses
 
 
-def test_a_low_port_needs_the_one_right_that_allows_it() -> None:
+def test_a_low_port_gets_only_the_capability_it_needs() -> None:
     assert values(render_system_unit(ServiceUnit(port=443)), "AmbientCapabilities") == [
         "CAP_NET_BIND_SERVICE"
     ]
@@ -153,7 +153,7 @@ def test_a_low_port_needs_the_one_right_that_allows_it() -> None:
         assert values(render_system_unit(ServiceUnit(port=port)), "AmbientCapabilities") == [""]
 
 
-def test_a_sandbox_gets_its_namespaces_and_nothing_else_does() -> None:
+def test_only_a_sandbox_gets_namespaces() -> None:
     for text in (render_system_unit, render_user_unit):
         assert values(text(ServiceUnit()), "RestrictNamespaces") == ["yes"]
         assert not values(text(ServiceUnit(uses_sandbox=True)), "RestrictNamespaces")

@@ -1,4 +1,4 @@
-"""Markdown as models write it, nasty on purpose."""
+"""Difficult Markdown, as written by models."""
 
 SAMPLES = {
     "prose": "First paragraph.\n\nSecond one, with **bold**, `code` and ~~struck~~ words.\n" * 12,

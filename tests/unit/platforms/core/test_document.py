@@ -1,5 +1,5 @@
-"""Meaning of Markdown texts, as the tree that all renderers draw."""
-# ruff: noqa: RUF001 - in all scripts
+"""Markdown texts parsed into the tree that all renderers draw."""
+# ruff: noqa: RUF001 - samples in many scripts
 
 import pytest
 
@@ -24,14 +24,14 @@ DOCS = Link("https://e.org/docs", (PlainText("docs"),))
 
 
 def inside(md: str) -> Inlines:
-    """The only paragraph of a text."""
+    """Return the inline nodes of a text with a single paragraph."""
     (block,) = parse(md)
     assert isinstance(block, Paragraph)
     return block.children
 
 
 def plain(md: str) -> str:
-    """The only paragraph of a text without any style."""
+    """Return the text of a single paragraph without styles."""
     (node,) = inside(md)
     assert isinstance(node, PlainText)
     return node.text
@@ -61,7 +61,7 @@ def test_a_reference_links_to_the_url_of_its_definition(definition: str, use: st
 
 
 def inside_all(blocks: tuple[Block, ...]) -> list[Inline]:
-    """Inline nodes of all top-level paragraphs."""
+    """Return the inline nodes of all top-level paragraphs."""
     return [node for block in blocks if isinstance(block, Paragraph) for node in block.children]
 
 
@@ -77,7 +77,7 @@ def test_labels_ignore_case_and_the_width_of_blanks() -> None:
     assert parse(md) == (Paragraph((DOCS,)),)
 
 
-def test_the_words_of_a_reference_keep_their_style() -> None:
+def test_the_text_of_a_reference_keeps_its_style() -> None:
     md = "[**docs**][r] and ![docs][r]\n\n[r]: https://e.org/docs"
     assert inside(md) == (
         Link("https://e.org/docs", (Styled("bold", (PlainText("docs"),)),)),
@@ -119,7 +119,7 @@ def test_the_first_definition_of_a_label_counts_and_the_other_stays_visible() ->
     )
 
 
-def test_a_second_definition_is_no_use_of_the_first() -> None:
+def test_a_second_definition_does_not_count_as_a_use() -> None:
     md = "[docs]: https://e.org/docs\n\n[docs]: https://e.org/other"
     assert str(parse(md)).count("[docs]: https://e.org/") == 2
 

@@ -14,7 +14,7 @@ from tests.unit.platforms.core.test_split import markdown
         ("plain words", "plain words"),
         ("**bold", "**bold**"),
         ("**bold ", "**bold**"),
-        ("**bold*", "**bold**"),  # half of its own closing mark
+        ("**bold*", "**bold**"),  # half of its closing mark
         ("**bold**", "**bold**"),
         ("now **", "now"),  # nothing is bold yet
         ("a `code", "a `code`"),
@@ -33,17 +33,17 @@ from tests.unit.platforms.core.test_split import markdown
         ("||secret", "||secret||"),
         ("```py\nx = 1", "```py\nx = 1\n```"),
         ("```py\nx = 1\n```\nand **so", "```py\nx = 1\n```\nand **so**"),
-        ("text\n```pyth", "text\n"),  # the opening line is not whole yet
+        ("text\n```pyth", "text\n"),  # the opening line is incomplete
         ("```\na\n```\n**b\n```c", "```\na\n```\n**b**"),
         ("~~~\n**x", "~~~\n**x\n~~~"),
         ("> ```py\n> x", "> ```py\n> x\n> ```"),
         ("- ```py\n  x", "- ```py\n  x\n```"),
-        ("> ```\n> x\n\nand **so", "> ```\n> x\n\nand **so**"),  # it ended with the quote
+        ("> ```\n> x\n\nand **so", "> ```\n> x\n\nand **so**"),  # the block ended with the quote
         ("| a | b |\n|--", "| a | b |"),
         ("| a | b |\n|---|---|\n| 1", "| a | b |\n|---|---|\n| 1"),
     ],
 )
-def test_a_partial_text_is_closed(partial: str, closed: str) -> None:
+def test_open_marks_of_a_partial_text_are_closed(partial: str, closed: str) -> None:
     assert close_open_marks(partial) == closed
 
 
@@ -51,18 +51,18 @@ def _check(md: str) -> None:
     closed = close_open_marks(md)
     assert not has_open_fence(closed)
     assert close_open_marks(closed) == closed
-    # Only marks are added, and only marks and blanks at the end are held back.
+    # Only marks are added, and only marks and spaces at the end are held back.
     shared = 0
     while shared < min(len(md), len(closed)) and md[shared] == closed[shared]:
         shared += 1
     assert not closed[shared:].strip("`*~|\n")
-    held_back = re.sub("(?:```|~~~)[^\n]*$", "", md[shared:])  # an opening line not whole yet
-    held_back = re.sub(r"\n\|[\s|:-]*$", "", held_back)  # a line below a table's header
+    held_back = re.sub("(?:```|~~~)[^\n]*$", "", md[shared:])  # an incomplete opening line
+    held_back = re.sub(r"\n\|[\s|:-]*$", "", held_back)  # the line below a table header
     assert not held_back.strip(" \t\r\n*~|`\\")
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_every_beginning_of_every_sample_can_be_closed(name: str) -> None:
+def test_marks_of_every_prefix_can_be_closed(name: str) -> None:
     md = SAMPLES[name][:700]
     for length in range(len(md) + 1):
         _check(md[:length])
@@ -70,12 +70,12 @@ def test_every_beginning_of_every_sample_can_be_closed(name: str) -> None:
 
 @given(markdown)
 @settings(max_examples=300, deadline=None)
-@example("``` a ` b\n```word ```")  # without the marks at its end the line opens a block
-def test_any_text_can_be_closed(md: str) -> None:
+@example("``` a ` b\n```word ```")  # without the marks at its end, the line opens a block
+def test_marks_of_any_text_can_be_closed(md: str) -> None:
     _check(md)
 
 
-def test_a_whole_text_is_left_alone() -> None:
+def test_a_complete_text_is_unchanged() -> None:
     for name in ("prose", "code", "two fences", "table", "spoiler"):
         assert close_open_marks(SAMPLES[name]) == SAMPLES[name]
 
@@ -89,7 +89,7 @@ def test_code_blocks_are_found_with_their_language_and_end() -> None:
     ]
 
 
-def test_code_in_a_line_is_no_code_block() -> None:
+def test_inline_code_is_no_code_block() -> None:
     assert find_fences("```x``` and\n``` a ` b\ntext") == []
 
 
@@ -110,11 +110,11 @@ def test_code_in_a_line_is_no_code_block() -> None:
         ("**a *b", 0),
     ],
 )
-def test_what_is_open_where_a_text_ends_is_found(text: str, place: int | None) -> None:
+def test_the_first_open_mark_at_the_end_is_found(text: str, place: int | None) -> None:
     assert find_open_mark(text, -1) == place
 
 
-def test_what_is_open_further_up_does_not_count() -> None:
+def test_marks_opened_before_the_lower_bound_do_not_count() -> None:
     assert find_open_mark("**a and [b", 3) == 8
 
 
@@ -126,9 +126,9 @@ def test_what_is_open_further_up_does_not_count() -> None:
         ("1. ```sh\n   x\n   ```\ny", "```sh", "```", "\ny"),
         ("> - ```sh\n>   x\n>   ```\ny", "> ```sh", "> ```", "\ny"),
     ],
-    ids=["quote", "end of a quote", "point", "point in a quote"],
+    ids=["quote", "end of a quote", "list item", "list item in a quote"],
 )
-def test_code_blocks_are_found_in_quotes_and_points(
+def test_code_blocks_are_found_in_quotes_and_list_items(
     md: str, opening: str, closing: str, after: str
 ) -> None:
     (fence,) = find_fences(md)

@@ -28,7 +28,7 @@ SPEC = PlatformSpec(name="{name}", config=Config, build=lambda config, around: N
 
 @pytest.fixture
 def other_distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Install something that offers three platforms: good, without its library, named as ours."""
+    """Install platforms that work, lack a library, and have the name of a built-in one."""
     modules = {
         "holdfast_irc": OURS.format(name="irc"),
         "holdfast_matrix": "import a_library_that_nobody_has\n",
@@ -45,12 +45,12 @@ def other_distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_platforms_are_known_by_name_without_the_shared_rooms_and_the_test_kit() -> None:
+def test_known_names_exclude_shared_code_and_the_test_kit() -> None:
     assert {"console", "web"} <= set(known_names())
     assert not {"core", "memory"} & set(known_names())
 
 
-def test_knowing_the_names_imports_no_platform() -> None:
+def test_listing_names_imports_no_platform() -> None:
     code = (
         "import sys; from platforms.core.registry import known_names; known_names();"
         "sys.exit(any(name.startswith(('platforms.console', 'platforms.web')) for name in sys.modules))"
@@ -63,26 +63,26 @@ def test_a_platform_is_found_by_the_name_of_its_module() -> None:
 
 
 @pytest.mark.usefixtures("other_distribution")
-def test_other_distributions_add_platforms_but_do_not_replace_ours() -> None:
+def test_other_distributions_add_platforms_but_cannot_replace_built_in_ones() -> None:
     assert {"irc", "matrix", "console"} <= set(known_names())
     assert find_platform("irc").name == "irc"
     assert find_platform("console") is console.SPEC
 
 
 @pytest.mark.usefixtures("other_distribution")
-def test_a_platform_whose_library_is_missing_says_what_to_install_and_is_left_out() -> None:
+def test_a_missing_library_is_reported_and_its_platform_skipped() -> None:
     with pytest.raises(PlatformNotInstalled, match=r"install holdfast\[matrix\]"):
         find_platform("matrix")
     assert "matrix" not in load_specs()
     assert {"irc", "console"} <= set(load_specs())
 
 
-def test_an_unknown_platform_is_named_with_the_nearest_known_one() -> None:
+def test_an_unknown_platform_error_suggests_the_nearest_name() -> None:
     with pytest.raises(UnknownPlatform, match="Did you mean console"):
         find_platform("consle")
 
 
-def test_a_mistake_in_a_platform_of_ours_is_not_taken_for_a_missing_library(
+def test_an_import_error_inside_a_platform_is_not_a_missing_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "holdfast_bad.py").write_text("import platforms.core.no_such_module\n")

@@ -36,7 +36,7 @@ def _check(md: str, limit: int, unit: Unit) -> None:
     assert all(text_length(part, unit) <= limit for part in parts)
     assert all(part.strip() for part in parts)
     assert not any(has_open_fence(part) for part in parts)
-    # Nothing is lost but blank space and closing lines that were written anyhow.
+    # Only blank space and closing lines that are added anyway may be lost.
     found = split_pieces(md, limit, unit)
     assert all(not re.sub("```+|~~~+", "", piece.gap).strip() for piece in found)
     kept = "".join(piece.text + piece.gap for piece in found)
@@ -48,7 +48,7 @@ def _check(md: str, limit: int, unit: Unit) -> None:
 @pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.parametrize("unit", Unit)
 @pytest.mark.parametrize("name", SAMPLES)
-def test_every_sample_is_cut_within_the_limit_with_nothing_lost(
+def test_every_sample_is_cut_within_the_limit_without_loss(
     name: str, unit: Unit, limit: int
 ) -> None:
     _check(SAMPLES[name], limit, unit)
@@ -58,9 +58,7 @@ def test_every_sample_is_cut_within_the_limit_with_nothing_lost(
 @settings(max_examples=300, deadline=None)
 @example("~~~ ~~\n" + "y" * 90, 50, Unit.CHARACTERS)
 @example("```" + "x" * 40 + "\n```\n" + "y" * 60, 50, Unit.CHARACTERS)
-def test_any_text_is_cut_within_the_limit_with_nothing_lost(
-    md: str, limit: int, unit: Unit
-) -> None:
+def test_any_text_is_cut_within_the_limit_without_loss(md: str, limit: int, unit: Unit) -> None:
     _check(md, limit, unit)
 
 
@@ -70,11 +68,11 @@ def test_text_of_any_script_is_cut_within_the_limit(md: str, unit: Unit) -> None
     _check(md, 50, unit)
 
 
-def test_a_short_text_is_left_alone() -> None:
+def test_a_short_text_is_unchanged() -> None:
     assert split("Hello *you*\n\nand you", 2000) == ("Hello *you*\n\nand you",)
 
 
-def test_a_blank_text_gives_no_message() -> None:
+def test_a_blank_text_yields_no_message() -> None:
     assert split(" \n\t\n", 2000) == ()
 
 
@@ -107,18 +105,18 @@ def test_a_cut_code_block_is_closed_and_opened_again_with_its_language() -> None
     )
 
 
-def test_a_code_block_that_fits_is_not_cut_when_it_can_go_to_the_next_message() -> None:
+def test_a_code_block_that_fits_moves_to_the_next_message_uncut() -> None:
     intro, block = "Some words that stand before the block.", "```\n" + "code\n" * 6 + "```"
     assert split(f"{intro}\n{block}", 60) == (intro, block)
 
 
-def test_a_closing_line_at_the_border_does_not_open_an_empty_block() -> None:
+def test_a_closing_line_at_the_border_opens_no_empty_block() -> None:
     body = "\n".join("x" * 9 for _ in range(4))
     parts = split(f"```\n{body}\n```\nafterwards there is more text", 50)
     assert parts == (f"```\n{body}\n```", "afterwards there is more text")
 
 
-def test_a_code_block_that_nobody_closed_is_closed_at_the_end() -> None:
+def test_an_unclosed_code_block_is_closed_at_the_end() -> None:
     assert split("```js\nlet x = 1;\n", 2000) == ("```js\nlet x = 1;\n```",)
 
 
@@ -129,7 +127,7 @@ def test_indentation_and_blank_lines_of_code_are_kept_at_a_cut() -> None:
     assert "".join(piece.text + piece.gap for piece in found) == block
 
 
-def test_marks_that_stand_in_a_line_open_no_block_when_the_cut_brings_them_to_the_front() -> None:
+def test_inline_marks_open_no_block_when_a_cut_moves_them_to_the_line_start() -> None:
     first, second = split("word " * 10 + "```not a block```", 50)
     assert (first, second) == (("word " * 10).strip(), "```not a block```")
     first, second = split("x" * 47 + " ~~~ and so on and on", 50)
@@ -137,7 +135,7 @@ def test_marks_that_stand_in_a_line_open_no_block_when_the_cut_brings_them_to_th
     assert not has_open_fence(second)
 
 
-def test_a_line_that_is_no_block_opens_none_when_it_is_cut() -> None:
+def test_a_cut_line_does_not_become_a_block() -> None:
     md = "Words that stand in front of it.\n``` one two three four ` five six seven eight nine"
     assert split(md, 50) == (
         "Words that stand in front of it.",
@@ -146,7 +144,7 @@ def test_a_line_that_is_no_block_opens_none_when_it_is_cut() -> None:
     assert not any(has_open_fence(part) for part in split(md.replace("four", "four " * 9), 60))
 
 
-def test_an_opening_line_is_not_torn_from_its_marks() -> None:
+def test_an_opening_line_stays_with_its_fence() -> None:
     parts = split(
         "Words in front.\n```averylonglanguagenamethatneverends" + "x" * 20 + "\ncode\n```", 60
     )
@@ -155,7 +153,7 @@ def test_an_opening_line_is_not_torn_from_its_marks() -> None:
 
 
 @pytest.mark.parametrize("sign", ["👨‍👩‍👧‍👦", "🇩🇪", "👍🏽", "e\u0301"])
-def test_no_sign_is_torn_apart(sign: str) -> None:
+def test_no_grapheme_is_split(sign: str) -> None:
     for part in split(sign * 100, 50, Unit.UTF16):
         assert part == sign * (len(part) // len(sign))
 
@@ -168,7 +166,7 @@ def test_length_is_measured_in_the_unit_of_the_platform(unit: Unit, expected: in
 
 
 @pytest.mark.parametrize("name", ["prose", "long code", "one long line", "no border", "table"])
-def test_messages_but_the_last_stay_as_they_are_while_the_text_grows(name: str) -> None:
+def test_all_messages_but_the_last_stay_unchanged_while_the_text_grows(name: str) -> None:
     md = SAMPLES[name][:1500]
     whole = split(md, 200)
     for length in range(1, len(md), 7):
@@ -183,9 +181,7 @@ def test_messages_but_the_last_stay_as_they_are_while_the_text_grows(name: str) 
 )
 @settings(max_examples=300, deadline=None)
 @example(["```word " + "漢字" * 60, "漢字" * 20, "```"], 50, Unit.CHARACTERS)
-def test_a_text_that_grows_is_cut_as_one_that_was_there_at_once(
-    news: list[str], limit: int, unit: Unit
-) -> None:
+def test_a_growing_text_is_cut_like_a_complete_one(news: list[str], limit: int, unit: Unit) -> None:
     growing, md = IncrementalSplitter(), ""
     for new in news:
         md += new
@@ -251,15 +247,15 @@ def test_a_limit_too_small_to_cut_well_is_refused() -> None:
         ("x" * 47 + " C # what is it", ("x" * 47 + " C", "\u200b# what is it")),
     ],
     ids=[
-        *("table", "header", "list", "quote", "code in a quote", "code in a point"),
+        *("table", "header", "list", "quote", "code in a quote", "code in a list item"),
         *("link", "bold", "code", "number", "more than", "sharp"),
     ],
 )
-def test_what_is_cut_still_means_the_same(md: str, expected: tuple[str, ...]) -> None:
+def test_cut_text_keeps_its_meaning(md: str, expected: tuple[str, ...]) -> None:
     assert split(md, 50) == expected
 
 
-def test_a_list_that_goes_on_one_level_up_is_another_one_than_what_stands_before_it() -> None:
+def test_a_list_continued_one_level_up_is_a_separate_list() -> None:
     md = "1. " + "one " * 15 + "\n   1. " + "in " * 18 + "\n   2. x\n2. two\n   - y"
     first, second = split(md, 90)
     assert first == "1. " + ("one " * 15).strip()

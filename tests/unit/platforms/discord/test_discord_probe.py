@@ -111,7 +111,7 @@ async def test_probe_gives_up_after_its_time_limit() -> None:
 async def test_a_refused_connection_is_reported() -> None:
     async with discord_server() as server:
         gone = config(server)
-    with pytest.raises(Unavailable, match="connection is refused"):
+    with pytest.raises(Unavailable, match="connection was refused"):
         await probe(gone)
 
 

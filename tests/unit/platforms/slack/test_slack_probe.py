@@ -124,7 +124,7 @@ async def test_the_probe_ends_at_its_timeout() -> None:
 async def test_an_unreachable_server_is_reported() -> None:
     async with slack_server() as slack:
         gone = config_for(slack)
-    with pytest.raises(Unavailable, match="connection is refused"):
+    with pytest.raises(Unavailable, match="connection was refused"):
         await probe(gone)
 
 

@@ -82,7 +82,7 @@ async def test_probe_gives_up_after_its_time_limit(server: TelegramServer) -> No
 async def test_a_refused_connection_is_reported_without_the_token() -> None:
     async with serving() as server:
         gone = config(server)
-    with pytest.raises(Unavailable, match="connection is refused") as refused:
+    with pytest.raises(Unavailable, match="connection was refused") as refused:
         await probe(gone)
     assert gone.token.reveal() not in str(refused.value)
 

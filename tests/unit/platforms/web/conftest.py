@@ -1,4 +1,4 @@
-"""The adapter on a real port, and a client that is signed in."""
+"""The adapter on a real port, and a signed-in client."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

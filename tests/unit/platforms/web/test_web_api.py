@@ -1,4 +1,4 @@
-"""The page's requests, over a real server: what is taken, what is refused, and with which words."""
+"""HTTP endpoints of the page, over a real server."""
 
 import asyncio
 from typing import Any
@@ -29,17 +29,17 @@ MESSAGE = {"id": "message-1", "text": "say hello"}
 
 
 def error_of(answer: httpx2.Response) -> str:
-    """The sentence of a refusal, which every refusal must have."""
+    """Return the sentence of a refusal; every refusal has one."""
     error = answer.json()["error"]
     assert error["type"]
     assert error["message"].endswith(".")
     return str(error["message"])
 
 
-# --- the door ----------------------------------------------------------------------------------
+# --- sign-in -----------------------------------------------------------------------------------
 
 
-async def test_without_a_cookie_the_front_page_says_how_to_come_in(stage: Stage) -> None:
+async def test_without_a_cookie_the_front_page_explains_the_sign_in(stage: Stage) -> None:
     async with httpx2.AsyncClient(base_url=stage.url, trust_env=False) as stranger:
         answer = await stranger.get("/")
     assert answer.status_code == 200
@@ -58,15 +58,15 @@ async def test_a_link_becomes_a_cookie_that_scripts_and_other_sites_cannot_use(
         assert "httponly" in cookie
         assert "samesite=strict" in cookie
         assert f"max-age={90 * 24 * 3600}" in cookie
-        assert "secure" not in cookie  # plain http: the browser would throw it away
+        assert "secure" not in cookie  # over plain http a browser would discard a secure cookie
         assert "composer" in (await visitor.get("/")).text
 
 
-async def test_a_link_used_twice_lets_only_the_first_one_in(stage: Stage) -> None:
+async def test_a_link_signs_in_only_its_first_visitor(stage: Stage) -> None:
     link = await stage.link()
     async with httpx2.AsyncClient(base_url=stage.url, trust_env=False) as first:
         await first.get(link)
-        assert (await first.get(link)).status_code == 303  # the owner may open it again
+        assert (await first.get(link)).status_code == 303  # the owner may open the link again
     async with httpx2.AsyncClient(base_url=stage.url, trust_env=False) as second:
         answer = await second.get(link)
         assert answer.status_code == 403
@@ -75,23 +75,23 @@ async def test_a_link_used_twice_lets_only_the_first_one_in(stage: Stage) -> Non
         assert (await second.get("/web/chats")).status_code == 401
 
 
-async def test_a_preview_does_not_spend_the_link(stage: Stage) -> None:
+async def test_a_link_preview_does_not_use_up_the_link(stage: Stage) -> None:
     link = await stage.link()
     async with httpx2.AsyncClient(base_url=stage.url, trust_env=False) as visitor:
         assert "set-cookie" not in (await visitor.head(link)).headers
         assert (await visitor.get(link)).status_code == 303
 
 
-async def test_behind_tls_the_cookie_stays_there(stage: Stage) -> None:
+async def test_behind_tls_the_cookie_is_secure(stage: Stage) -> None:
     async with httpx2.AsyncClient(base_url=stage.url, trust_env=False) as visitor:
         answer = await visitor.get(await stage.link(), headers={"X-Forwarded-Proto": "https"})
         assert "secure" in answer.headers["set-cookie"].lower()
 
 
-async def test_a_link_that_could_not_be_spent_is_not_written_into_the_log(
+async def test_a_link_that_still_works_is_not_logged(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It still opens the door."""
+    """The link can still be used."""
     link = await stage.link()
     token = link.rpartition("/")[2]
     async with httpx2.AsyncClient(base_url=stage.url, trust_env=False) as visitor:
@@ -103,7 +103,7 @@ async def test_a_link_that_could_not_be_spent_is_not_written_into_the_log(
         assert (await visitor.get(link)).status_code == 303
 
 
-async def test_a_link_is_neither_kept_nor_passed_on(stage: Stage) -> None:
+async def test_a_link_is_neither_cached_nor_sent_as_referrer(stage: Stage) -> None:
     link = await stage.link()
     async with httpx2.AsyncClient(base_url=stage.url, trust_env=False) as visitor:
         for status in (303, 303):
@@ -131,7 +131,9 @@ async def test_a_link_is_neither_kept_nor_passed_on(stage: Stage) -> None:
     ],
 )
 @pytest.mark.parametrize("cookie", ["none", "guessed", "another name"])
-async def test_a_stranger_gets_nothing(stage: Stage, method: str, path: str, cookie: str) -> None:
+async def test_every_endpoint_requires_the_cookie(
+    stage: Stage, method: str, path: str, cookie: str
+) -> None:
     async with httpx2.AsyncClient(base_url=stage.url, trust_env=False) as stranger:
         name = next(iter((await stranger.get(await stage.link())).cookies))
         value = stranger.cookies[name]
@@ -158,7 +160,7 @@ async def test_nothing_changes_without_the_csrf_token(
     headers = {} if token is None else {"X-Holdfast-CSRF": token}
     answer = await client.request(method, path, json=MESSAGE, headers=headers)
     assert answer.status_code == 403
-    assert "load it anew" in error_of(answer)
+    assert "reload the page" in error_of(answer)
     assert not stage.received
     assert (await client.get("/web/session")).status_code == 200
 
@@ -172,15 +174,15 @@ async def test_the_csrf_token_of_one_visitor_is_worthless_to_another(
         assert (await other.post(MESSAGES, json=MESSAGE, headers=stolen)).status_code == 403
 
 
-async def test_who_signs_out_has_to_come_in_anew(client: httpx2.AsyncClient) -> None:
+async def test_signing_out_invalidates_the_cookie(client: httpx2.AsyncClient) -> None:
     kept = dict(client.cookies)
     answer = await client.delete("/web/session")
     assert answer.status_code == 204
-    client.cookies.update(kept)  # a browser that did not forget
+    client.cookies.update(kept)  # a browser that kept its cookie
     assert (await client.get("/web/chats")).status_code == 401
 
 
-async def test_a_restart_keeps_visitors(stage: Stage, client: httpx2.AsyncClient) -> None:
+async def test_visits_survive_a_restart(stage: Stage, client: httpx2.AsyncClient) -> None:
     await stage.restart()
     assert (await client.post(MESSAGES, json=MESSAGE)).status_code == 202
 
@@ -188,9 +190,7 @@ async def test_a_restart_keeps_visitors(stage: Stage, client: httpx2.AsyncClient
 # --- messages ----------------------------------------------------------------------------------
 
 
-async def test_a_message_is_handed_in_as_the_owners(
-    stage: Stage, client: httpx2.AsyncClient
-) -> None:
+async def test_a_message_is_received_as_the_owner(stage: Stage, client: httpx2.AsyncClient) -> None:
     answer = await client.post(MESSAGES, json={"id": "message-1", "text": "  a\r\nb\0 "})
     assert answer.status_code == 202
     [message] = stage.received
@@ -203,9 +203,7 @@ async def test_a_message_is_handed_in_as_the_owners(
     assert message.at > 1_600_000_000_000
 
 
-async def test_a_message_sent_again_is_the_same_message(
-    stage: Stage, client: httpx2.AsyncClient
-) -> None:
+async def test_a_repeated_message_keeps_its_id(stage: Stage, client: httpx2.AsyncClient) -> None:
     assert (await client.post(MESSAGES, json=MESSAGE)).status_code == 202
     again = await client.post(MESSAGES, json=MESSAGE)
     assert (again.status_code, again.json()) == (200, {"accepted": "duplicate"})
@@ -227,7 +225,7 @@ async def test_a_message_sent_again_is_the_same_message(
     ],
     ids=lambda value: repr(value)[:40],
 )
-async def test_what_is_not_a_message_is_refused_with_a_sentence(
+async def test_an_invalid_message_is_refused_with_a_sentence(
     stage: Stage, client: httpx2.AsyncClient, body: bytes, status: int
 ) -> None:
     answer = await client.post(MESSAGES, content=body)
@@ -236,7 +234,7 @@ async def test_what_is_not_a_message_is_refused_with_a_sentence(
     assert not stage.received
 
 
-async def test_a_body_that_hides_its_size_is_cut_off_too(
+async def test_a_body_without_content_length_is_limited_too(
     stage: Stage, client: httpx2.AsyncClient
 ) -> None:
     async def endless() -> Any:
@@ -248,7 +246,7 @@ async def test_a_body_that_hides_its_size_is_cut_off_too(
 
 
 @pytest.mark.parametrize("chat", ["abc", "x" * 41, "a.b.c", "%2e%2e%2f%2e%2e", "a b c d"])
-async def test_conversations_with_other_names_do_not_exist(
+async def test_invalid_conversation_names_are_not_found(
     client: httpx2.AsyncClient, chat: str
 ) -> None:
     answer = await client.post(f"/web/chats/{chat}/messages", json=MESSAGE)
@@ -256,7 +254,7 @@ async def test_conversations_with_other_names_do_not_exist(
     error_of(answer)
 
 
-async def test_what_could_not_be_stored_is_not_acknowledged(
+async def test_a_message_that_was_not_stored_is_not_acknowledged(
     stage: Stage, client: httpx2.AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage.broken = True
@@ -268,7 +266,7 @@ async def test_what_could_not_be_stored_is_not_acknowledged(
     assert (await client.post(MESSAGES, json=MESSAGE)).status_code == 202
 
 
-async def test_who_is_not_allowed_is_told_so(
+async def test_a_disallowed_owner_gets_an_explanation(
     stage: Stage, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def ignoring(_: object) -> Accepted:
@@ -280,7 +278,7 @@ async def test_who_is_not_allowed_is_told_so(
     assert "configuration" in error_of(answer)
 
 
-async def test_while_nobody_receives_nothing_is_taken(
+async def test_messages_are_refused_while_the_adapter_is_not_running(
     stage: Stage, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stage.adapter._api, "_inbox", None)
@@ -292,7 +290,9 @@ async def test_while_nobody_receives_nothing_is_taken(
         assert "in a moment" in error_of(answer)
 
 
-async def test_a_button_comes_back_as_an_action(stage: Stage, client: httpx2.AsyncClient) -> None:
+async def test_a_pressed_button_is_received_as_an_action(
+    stage: Stage, client: httpx2.AsyncClient
+) -> None:
     body = {"id": "press-001", "action": "/resume", "message": "i_1"}
     assert (await client.post("/web/chats/chat1/actions", json=body)).status_code == 202
     [action] = stage.received
@@ -300,10 +300,10 @@ async def test_a_button_comes_back_as_an_action(stage: Stage, client: httpx2.Asy
     assert (action.action, action.message, action.sender.id) == ("/resume", "i_1", "owner")
 
 
-# --- reading -----------------------------------------------------------------------------------
+# --- rows and conversations --------------------------------------------------------------------
 
 
-async def test_conversations_are_listed_the_last_used_first(
+async def test_conversations_are_listed_by_last_use(
     stage: Stage, client: httpx2.AsyncClient
 ) -> None:
     stage.archive.say("first", "m1", "one", at=1)
@@ -319,7 +319,7 @@ async def test_conversations_are_listed_the_last_used_first(
 @pytest.mark.parametrize(
     ("query", "count"), [("", 100), ("?limit=150", 150), ("?limit=x", 100), ("?limit=-5", 100)]
 )
-async def test_looking_back_gives_the_newest_rows(
+async def test_the_rows_endpoint_returns_the_newest_rows(
     stage: Stage, client: httpx2.AsyncClient, query: str, count: int
 ) -> None:
     for number in range(200):
@@ -332,7 +332,7 @@ async def test_looking_back_gives_the_newest_rows(
 # --- files -------------------------------------------------------------------------------------
 
 
-async def test_the_page_may_load_only_our_own_files_and_run_nothing_inline(
+async def test_the_policy_allows_only_own_files_and_nothing_inline(
     client: httpx2.AsyncClient,
 ) -> None:
     answer = await client.get("/")
@@ -351,7 +351,7 @@ async def test_the_page_may_load_only_our_own_files_and_run_nothing_inline(
     ("name", "kind"),
     [("app.js", "text/javascript"), ("style.css", "text/css"), ("icon.svg", "image/svg+xml")],
 )
-async def test_files_are_sent_once_and_then_asked_for(
+async def test_static_files_are_revalidated(
     client: httpx2.AsyncClient, name: str, kind: str
 ) -> None:
     answer = await client.get(f"/web/static/{name}")
@@ -366,14 +366,14 @@ async def test_files_are_sent_once_and_then_asked_for(
 @pytest.mark.parametrize(
     "name", ["index.html", "nothing.js", "..%2fadapter.py", "%2e%2e/adapter.py", "../adapter.py"]
 )
-async def test_no_other_file_can_be_asked_for(client: httpx2.AsyncClient, name: str) -> None:
+async def test_no_other_static_file_can_be_requested(client: httpx2.AsyncClient, name: str) -> None:
     assert (await client.get(f"/web/static/{name}")).status_code == 404
 
 
 # --- the adapter -------------------------------------------------------------------------------
 
 
-async def test_what_the_page_cannot_show_is_refused(stage: Stage) -> None:
+async def test_ops_the_page_cannot_show_are_refused(stage: Stage) -> None:
     address = Address("web", "chat1")
     with pytest.raises(Rejected):
         await stage.adapter.deliver(React("o", address, "m", "👍"))
@@ -390,7 +390,7 @@ async def test_a_receipt_names_the_op(stage: Stage) -> None:
     assert receipt.message == "x.0"
 
 
-async def test_a_link_is_made_below_the_address_it_is_asked_for(stage: Stage) -> None:
+async def test_a_link_is_created_below_the_given_base_url(stage: Stage) -> None:
     for base in ("http://127.0.0.1:8420", "http://127.0.0.1:8420/"):
         link = await stage.adapter.new_link(base)
         assert link.startswith("http://127.0.0.1:8420/enter/")
@@ -411,7 +411,7 @@ async def test_the_adapter_can_run_again_after_it_was_stopped(stage: Stage) -> N
             task.cancel()
 
 
-def test_the_registry_finds_what_it_needs(stage: Stage) -> None:
+def test_the_registry_finds_the_web_platform(stage: Stage) -> None:
     surroundings = Surroundings(stage._clock, stage._ids, shelf=stage.shelf, archive=stage.archive)
     adapter = SPEC.build(WebConfig(), surroundings)
     assert isinstance(adapter, WebAdapter)

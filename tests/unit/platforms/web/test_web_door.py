@@ -1,4 +1,4 @@
-"""Who may come in."""
+"""Sign-in by link and cookie."""
 
 import asyncio
 from itertools import count
@@ -42,7 +42,7 @@ def door(clock: Clock, shelf: MemoryShelf) -> WebLogin:
     return WebLogin(clock, shelf, make_token=lambda: f"token-{next(numbers)}")
 
 
-async def test_a_link_opens_once(door: WebLogin) -> None:
+async def test_a_link_works_once(door: WebLogin) -> None:
     link = await door.new_link()
     cookie = await door.redeem_link(link)
     assert cookie is not None
@@ -50,14 +50,14 @@ async def test_a_link_opens_once(door: WebLogin) -> None:
     assert await door.redeem_link(link) is None
 
 
-async def test_of_two_visitors_with_one_link_one_comes_in(door: WebLogin) -> None:
+async def test_only_one_of_two_concurrent_visitors_gets_in(door: WebLogin) -> None:
     link = await door.new_link()
     async with asyncio.TaskGroup() as group:
         tries = [group.create_task(door.redeem_link(link)) for _ in range(5)]
     assert sum(task.result() is not None for task in tries) == 1
 
 
-async def test_a_link_is_good_for_an_hour(door: WebLogin, clock: Clock) -> None:
+async def test_a_link_is_valid_for_an_hour(door: WebLogin, clock: Clock) -> None:
     early, late = await door.new_link(), await door.new_link()
     clock.time += LINK_LIFETIME_MS - 1
     assert await door.redeem_link(early) is not None
@@ -74,9 +74,9 @@ async def test_a_visit_lasts_ninety_days(door: WebLogin, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("cookie", ["", "token-1", "token-2 ", "x" * 10_000, "☃"])
-async def test_what_is_not_a_cookie_of_ours_does_not_let_in(door: WebLogin, cookie: str) -> None:
+async def test_an_unknown_cookie_is_not_signed_in(door: WebLogin, cookie: str) -> None:
     assert await door.redeem_link(await door.new_link()) == "token-2"
-    assert not await door.is_signed_in(cookie)  # not even the link's own token
+    assert not await door.is_signed_in(cookie)  # nor does the token of a link
 
 
 async def test_links_and_visits_survive_a_restart(
@@ -90,7 +90,7 @@ async def test_links_and_visits_survive_a_restart(
     assert await again.redeem_link(link) is not None
 
 
-async def test_the_shelf_holds_only_hashes(door: WebLogin, shelf: MemoryShelf) -> None:
+async def test_only_hashes_are_stored(door: WebLogin, shelf: MemoryShelf) -> None:
     link = await door.new_link()
     assert link not in str(shelf.values)
     cookie = await door.redeem_link(link) or ""
@@ -99,7 +99,7 @@ async def test_the_shelf_holds_only_hashes(door: WebLogin, shelf: MemoryShelf) -
     assert await door.is_signed_in(cookie)
 
 
-async def test_a_link_whose_spending_cannot_be_stored_lets_nobody_in_and_stays_good(
+async def test_a_link_stays_valid_if_its_use_cannot_be_stored(
     door: WebLogin, shelf: MemoryShelf
 ) -> None:
     link = await door.new_link()
@@ -111,7 +111,7 @@ async def test_a_link_whose_spending_cannot_be_stored_lets_nobody_in_and_stays_g
     assert await door.redeem_link(link) is not None
 
 
-async def test_who_leaves_is_not_known_any_more_but_others_are(door: WebLogin) -> None:
+async def test_signing_out_affects_only_one_visitor(door: WebLogin) -> None:
     one = await door.redeem_link(await door.new_link()) or ""
     other = await door.redeem_link(await door.new_link()) or ""
     await door.sign_out(one)
@@ -130,14 +130,12 @@ async def test_two_installations_use_different_cookies(clock: Clock) -> None:
     assert len(names) == 5
 
 
-async def test_a_door_asked_first_for_its_cookie_keeps_the_name(
-    clock: Clock, shelf: MemoryShelf
-) -> None:
+async def test_the_cookie_name_is_stored_on_first_use(clock: Clock, shelf: MemoryShelf) -> None:
     name = await WebLogin(clock, shelf).cookie_name()
     assert await WebLogin(clock, shelf).cookie_name() == name
 
 
-async def test_a_visitor_let_in_by_another_process_is_known(
+async def test_a_visitor_of_another_process_is_recognised(
     door: WebLogin, clock: Clock, shelf: MemoryShelf
 ) -> None:
     await door.cookie_name()
@@ -146,25 +144,23 @@ async def test_a_visitor_let_in_by_another_process_is_known(
     assert await door.is_signed_in(cookie)
 
 
-async def test_a_damaged_shelf_means_a_new_link_and_no_more(
-    clock: Clock, shelf: MemoryShelf
-) -> None:
+async def test_a_damaged_record_only_requires_a_new_link(clock: Clock, shelf: MemoryShelf) -> None:
     shelf.values["door"] = "{not json"
     door = WebLogin(clock, shelf)
     assert not await door.is_signed_in("anything")
     assert await door.redeem_link(await door.new_link()) is not None
 
 
-def test_the_csrf_token_belongs_to_one_cookie() -> None:
+def test_the_csrf_token_depends_on_the_cookie() -> None:
     assert is_same_secret(csrf_token("a"), csrf_token("a"))
     assert not is_same_secret(csrf_token("a"), csrf_token("b"))
     assert not is_same_secret("é", csrf_token("a"))
 
 
-async def test_how_much_of_a_token_was_right_shows_in_no_time(
+async def test_tokens_are_compared_in_constant_time(
     door: WebLogin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Links, cookies and the page's token: each is compared as a whole, and with all there are."""
+    """Links, cookies and CSRF tokens are compared with all stored hashes, each completely."""
     links = [await door.new_link() for _ in range(2)]
     compared: list[tuple[bytes, bytes]] = []
 
@@ -174,11 +170,12 @@ async def test_how_much_of_a_token_was_right_shows_in_no_time(
 
     monkeypatch.setattr("hmac.compare_digest", comparing)
     cookie = await door.redeem_link(links[0]) or ""
-    assert len(compared) == len(links) * 2  # to see whether it opens, and to spend it
+    assert len(compared) == len(links) * 2  # once to check the link, once to use it up
     for shown in (cookie, "guessed"):
         compared.clear()
         assert await door.is_signed_in(shown) == (shown == cookie)
-        assert {len(each) for pair in compared for each in pair} == {64}  # never the token itself
+        # Only hashes are compared, never the token itself.
+        assert {len(each) for pair in compared for each in pair} == {64}
     compared.clear()
     assert is_same_secret(csrf_token(cookie), csrf_token(cookie))
     assert len(compared) == 1

@@ -1,4 +1,4 @@
-"""Files on the page: handed over, named by a message, given back."""
+"""Uploads, attachments of messages, and downloads."""
 
 import os
 import time
@@ -31,7 +31,7 @@ async def handed_over(client: httpx2.AsyncClient, content: bytes) -> str:
     return str(answer.json()["ref"])
 
 
-async def test_a_file_reaches_the_gateway_byte_by_byte(
+async def test_an_uploaded_file_reaches_the_gateway_unchanged(
     stage: Stage, client: httpx2.AsyncClient
 ) -> None:
     content = os.urandom(700_000)
@@ -48,8 +48,8 @@ async def test_a_file_reaches_the_gateway_byte_by_byte(
     assert b"".join([piece async for piece in stage.adapter.fetch(file)]) == content
 
 
-async def test_a_file_is_taken_while_another_is_put_in_its_place(tmp_path: Path) -> None:
-    """What was listed a moment ago may have another name by now; here it never had one."""
+async def test_an_upload_survives_a_concurrent_rename(tmp_path: Path) -> None:
+    """A file listed a moment ago may have been renamed since; here it never existed."""
     (tmp_path / "another.part").symlink_to("nowhere")
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -59,7 +59,9 @@ async def test_a_file_is_taken_while_another_is_put_in_its_place(tmp_path: Path)
     assert ((tmp_path / ref).read_bytes(), size) == (b"words", 5)
 
 
-async def test_a_message_may_be_files_alone(stage: Stage, client: httpx2.AsyncClient) -> None:
+async def test_a_message_may_consist_of_files_only(
+    stage: Stage, client: httpx2.AsyncClient
+) -> None:
     ref = await handed_over(client, b"words")
     assert (await client.post(MESSAGES, json=message(ref, "  "))).status_code == 202
     (event,) = stage.received
@@ -67,7 +69,7 @@ async def test_a_message_may_be_files_alone(stage: Stage, client: httpx2.AsyncCl
     assert [type(part) for part in event.parts] == [File]
 
 
-async def test_what_was_attached_is_given_back_to_its_owner_only(
+async def test_an_attachment_is_served_only_to_its_owner(
     stage: Stage, client: httpx2.AsyncClient
 ) -> None:
     ref = await handed_over(client, b"words")
@@ -91,7 +93,7 @@ async def test_what_was_attached_is_given_back_to_its_owner_only(
         assert (await stranger.post(FILES, content=b"x")).status_code == 401
 
 
-async def test_a_picture_that_the_agent_sent_is_shown_in_place(
+async def test_a_picture_from_the_agent_is_shown_inline(
     stage: Stage, client: httpx2.AsyncClient
 ) -> None:
     picture = stage.folder / "chart.png"
@@ -109,7 +111,7 @@ async def test_a_picture_that_the_agent_sent_is_shown_in_place(
 
 
 @pytest.mark.parametrize("place", ["1/1", "2/0", "0/0", "99999999999999999/0"])
-async def test_no_other_file_can_be_asked_for(
+async def test_no_other_file_of_a_message_can_be_requested(
     stage: Stage, client: httpx2.AsyncClient, place: str
 ) -> None:
     ref = await handed_over(client, b"words")
@@ -128,9 +130,9 @@ async def test_no_other_file_can_be_asked_for(
         (message("0" * 32, type="text/html; charset=utf-8"), 400),
         ({"id": "message-1", "text": "x", "files": [message("0" * 32)["files"][0]] * 21}, 400),
     ],
-    ids=["not there", "a path", "no name", "no type", "too many"],
+    ids=["missing file", "path instead of reference", "no name", "no type", "too many"],
 )
-async def test_a_message_names_only_what_was_handed_over(
+async def test_a_message_may_refer_only_to_uploaded_files(
     stage: Stage, client: httpx2.AsyncClient, named: dict[str, Any], status: int
 ) -> None:
     answer = await client.post(MESSAGES, json=named)
@@ -139,7 +141,7 @@ async def test_a_message_names_only_what_was_handed_over(
     assert stage.received == []
 
 
-async def test_a_file_that_is_too_large_leaves_nothing_behind(
+async def test_a_file_that_is_too_large_is_not_kept(
     stage: Stage, client: httpx2.AsyncClient
 ) -> None:
     async def endless() -> AsyncIterator[bytes]:
@@ -152,31 +154,27 @@ async def test_a_file_that_is_too_large_leaves_nothing_behind(
     assert list((stage.folder / "web").iterdir()) == []
 
 
-async def test_without_the_token_of_the_page_nothing_is_taken(
-    stage: Stage, client: httpx2.AsyncClient
-) -> None:
+async def test_an_upload_requires_the_csrf_token(stage: Stage, client: httpx2.AsyncClient) -> None:
     del client.headers["X-Holdfast-CSRF"]
     assert (await client.post(FILES, content=b"x")).status_code == 403
     assert not (stage.folder / "web").exists()
 
 
-async def test_a_folder_that_cannot_be_written_is_said_in_a_sentence(
+async def test_an_unwritable_folder_is_reported_in_a_sentence(
     stage: Stage, client: httpx2.AsyncClient
 ) -> None:
     (stage.folder / "web").write_text("in the way")
     answer = await client.post(FILES, content=b"x")
     assert answer.status_code == 507
-    assert answer.json()["error"]["message"].startswith("The file could not be kept")
+    assert answer.json()["error"]["message"].startswith("The file could not be stored")
 
 
-async def test_files_are_forgotten_after_their_time(
-    stage: Stage, client: httpx2.AsyncClient
-) -> None:
+async def test_old_files_are_deleted(stage: Stage, client: httpx2.AsyncClient) -> None:
     old = await handed_over(client, b"old")
     folder = stage.folder / "web"
-    before = time.time() - RETENTION_SECONDS - 60  # noqa: TID251 - the file system's own time
+    before = time.time() - RETENTION_SECONDS - 60  # noqa: TID251 - the clock of the file system
     os.utime(folder / old, (before, before))
     new = await handed_over(client, b"new")
     assert [each.name for each in folder.iterdir()] == [new]
-    with pytest.raises(Rejected, match=r"notes\.txt is not there any more"):
+    with pytest.raises(Rejected, match=r"notes\.txt is no longer available"):
         _ = [piece async for piece in stage.adapter.fetch(File("notes.txt", "text/plain", old))]

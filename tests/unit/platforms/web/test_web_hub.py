@@ -1,4 +1,4 @@
-"""Waking the open pages, and forgetting chats that nobody looks at."""
+"""Waking open pages, and dropping unused chat states."""
 
 import pytest
 
@@ -11,14 +11,14 @@ def hub() -> PageHub:
     return PageHub(SystemClock())
 
 
-def test_only_pages_of_the_chat_are_woken_by_a_draft(hub: PageHub) -> None:
+def test_a_draft_wakes_only_pages_of_its_chat(hub: PageHub) -> None:
     with hub.accepting_watchers(), hub.watch("here") as here, hub.watch("there") as there:
         hub.on_draft("here", "x", "text", "")
         assert here.wakeup.is_set()
         assert not there.wakeup.is_set()
 
 
-def test_every_page_is_woken_when_the_list_of_conversations_changes(hub: PageHub) -> None:
+def test_a_changed_conversation_list_wakes_every_page(hub: PageHub) -> None:
     with hub.accepting_watchers(), hub.watch("here") as here, hub.watch("there") as there:
         hub.on_user_message("here")
         assert here.wakeup.is_set()
@@ -26,7 +26,7 @@ def test_every_page_is_woken_when_the_list_of_conversations_changes(hub: PageHub
         assert hub.chats_version == 1
 
 
-def test_pages_have_to_leave_when_the_adapter_stops(hub: PageHub) -> None:
+def test_watchers_end_when_the_adapter_stops(hub: PageHub) -> None:
     with hub.accepting_watchers(), hub.watch("here") as here:
         assert not here.has_ended
     with hub.accepting_watchers():
@@ -37,12 +37,12 @@ def test_pages_have_to_leave_when_the_adapter_stops(hub: PageHub) -> None:
     first.__exit__(None, None, None)
 
 
-def test_a_page_that_comes_while_no_adapter_runs_leaves_at_once(hub: PageHub) -> None:
+def test_a_watcher_without_a_running_adapter_ends_at_once(hub: PageHub) -> None:
     with hub.watch("here") as here:
         assert here.has_ended
 
 
-def test_chats_without_pages_and_drafts_are_forgotten(hub: PageHub) -> None:
+def test_chats_without_pages_and_drafts_are_dropped(hub: PageHub) -> None:
     with hub.accepting_watchers():
         for number in range(100):
             hub.on_posted(f"chat{number}", "x")

@@ -1,4 +1,4 @@
-"""The live stream, read by a real client: each thing once, in order, over every interruption."""
+"""The event stream, read by a real client across interruptions."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ class Reader:
         self.last_id = ""
 
     async def next(self) -> tuple[str, dict[str, Any]]:
-        """The next event; a comment is an event named ":"."""
+        """Return the next event; a comment is an event named ":"."""
         name, data = "", "{}"
         async with asyncio.timeout(5):
             async for line in self._lines:
@@ -65,13 +65,13 @@ def texts(events: list[tuple[str, dict[str, Any]]]) -> list[str]:
     return [data["text"] for name, data in events if name == "row"]
 
 
-async def nobody_watches(stage: Stage) -> None:
+async def wait_until_unwatched(stage: Stage) -> None:
     async with asyncio.timeout(5):
-        while stage.adapter._hub._watchers:  # noqa: ASYNC110 - leaving is announced to nobody
+        while stage.adapter._hub._watchers:  # noqa: ASYNC110 - there is no notification for the end of a watcher
             await asyncio.sleep(0)
 
 
-async def test_no_proxy_may_hold_the_stream_back(client: httpx2.AsyncClient) -> None:
+async def test_the_headers_forbid_proxy_buffering(client: httpx2.AsyncClient) -> None:
     async with reading(client) as reader:
         headers = reader.response.headers
         assert headers["content-type"].startswith("text/event-stream")
@@ -79,7 +79,7 @@ async def test_no_proxy_may_hold_the_stream_back(client: httpx2.AsyncClient) -> 
         assert headers["x-accel-buffering"] == "no"
 
 
-async def test_a_new_page_gets_the_newest_rows_and_then_what_happens(
+async def test_a_new_page_gets_the_newest_rows_and_then_live_events(
     stage: Stage, client: httpx2.AsyncClient
 ) -> None:
     for number in range(150):
@@ -91,7 +91,7 @@ async def test_a_new_page_gets_the_newest_rows_and_then_what_happens(
         assert reader.last_id == "151"
 
 
-async def test_an_answer_is_drafted_then_posted_and_its_message_becomes_done(
+async def test_an_answer_goes_from_draft_to_row_and_its_message_to_done(
     client: httpx2.AsyncClient,
 ) -> None:
     async with reading(client) as reader:
@@ -117,7 +117,7 @@ async def test_an_answer_is_drafted_then_posted_and_its_message_becomes_done(
 
 @pytest.mark.parametrize("by", ["header", "query"])
 @pytest.mark.parametrize("missed", [1, 99, 100, 101, 350])
-async def test_a_page_that_comes_back_gets_all_it_has_missed_in_order(
+async def test_a_reconnecting_page_gets_all_missed_rows_in_order(
     stage: Stage, client: httpx2.AsyncClient, missed: int, by: str
 ) -> None:
     for number in range(1, missed + 11):
@@ -130,7 +130,7 @@ async def test_a_page_that_comes_back_gets_all_it_has_missed_in_order(
     assert set(got) >= set(range(11, missed + 11))
 
 
-async def test_a_page_that_comes_in_the_middle_is_told_the_draft_so_far(
+async def test_a_page_opened_during_an_answer_gets_the_draft_so_far(
     stage: Stage, client: httpx2.AsyncClient
 ) -> None:
     draft = Draft("op", Address("web", "chat1"), draft="x", text="half an ans", status="busy")
@@ -143,7 +143,7 @@ async def test_a_page_that_comes_in_the_middle_is_told_the_draft_so_far(
         ]
 
 
-async def test_a_row_numbered_early_but_shown_late_is_not_lost(
+async def test_a_row_with_an_early_number_shown_late_is_not_lost(
     stage: Stage, client: httpx2.AsyncClient
 ) -> None:
     await stage.post("chat1", "before")
@@ -167,16 +167,14 @@ async def test_edits_and_deletions_reach_the_page(stage: Stage, client: httpx2.A
         assert (await reader.until("delete"))[-1][1] == {"id": item}
 
 
-async def test_other_chats_make_themselves_known_only_as_news_for_the_list(
-    stage: Stage, client: httpx2.AsyncClient
-) -> None:
+async def test_other_chats_cause_only_list_events(stage: Stage, client: httpx2.AsyncClient) -> None:
     async with reading(client) as reader:
         await reader.until("ready")
         await stage.post("chat2", "secret of another chat")
         assert await reader.next() == ("chats", {})
 
 
-async def test_silence_is_filled_with_comments() -> None:
+async def test_silence_is_filled_with_keepalives() -> None:
     async with (
         staged(keepalive=0.01) as stage,
         signed_in(stage) as client,
@@ -184,12 +182,12 @@ async def test_silence_is_filled_with_comments() -> None:
     ):
         await reader.until("ready")
         assert [(await reader.next())[0] for _ in range(5)] == [":"] * 5
-        # Silence is also used to look for what nobody announced.
+        # Silence is also used to poll for changes that wake no page.
         stage.archive.put("chat1", "quiet", "unannounced")
         assert texts(await reader.until("row")) == ["unannounced"]
 
 
-async def test_while_a_message_waits_its_state_is_looked_at_soon(
+async def test_the_state_of_a_waiting_message_is_polled(
     stage: Stage, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream_module, "_RUNNING_POLL_SECONDS", 0.01)
@@ -200,7 +198,7 @@ async def test_while_a_message_waits_its_state_is_looked_at_soon(
         assert (await reader.until("row"))[-1][1]["state"] == "done"
 
 
-async def test_a_stream_ends_by_itself_when_the_adapter_stops(
+async def test_a_stream_ends_when_the_adapter_stops(
     stage: Stage, client: httpx2.AsyncClient
 ) -> None:
     async with reading(client) as reader:
@@ -209,7 +207,7 @@ async def test_a_stream_ends_by_itself_when_the_adapter_stops(
         assert await reader.next() == ("", {})
 
 
-async def test_who_signs_out_takes_all_tabs_along_and_nobody_else(
+async def test_signing_out_ends_all_tabs_of_that_visitor_only(
     stage: Stage, client: httpx2.AsyncClient
 ) -> None:
     async with signed_in(stage) as other, reading(client) as here, reading(other) as there:
@@ -221,18 +219,18 @@ async def test_who_signs_out_takes_all_tabs_along_and_nobody_else(
         assert texts(await there.until("row")) == ["still there?"]
 
 
-async def test_a_stream_ends_with_the_visit_it_belongs_to() -> None:
+async def test_a_stream_ends_when_its_visit_expires() -> None:
     async with staged(keepalive=0.05) as stage, signed_in(stage) as client:
         async with reading(client) as reader:
             await reader.until(":")
-            stage.adapter._login._clock = Later()  # ninety days pass
+            stage.adapter._login._clock = ExpiredClock()  # ninety days later
             while (await reader.next())[0] == ":":
                 pass
         assert (await client.get("/web/chats")).status_code == 401
 
 
-class Later(SystemClock):
-    """A clock that is past the end of every visit."""
+class ExpiredClock(SystemClock):
+    """A clock past the end of every visit."""
 
     def now(self) -> int:
         return super().now() + VISIT_LIFETIME_MS + 1
@@ -243,20 +241,20 @@ async def test_stopping_does_not_wait_for_open_pages(
 ) -> None:
     async with reading(client) as reader:
         await reader.until("ready")
-        stage._serving[0].cancel()  # the server first: the pages are still open
-        async with asyncio.timeout(1):  # its grace for stuck responses is 2 s
+        stage._serving[0].cancel()  # the server stops first, while pages are open
+        async with asyncio.timeout(1):  # its grace period for open responses is 2 s
             await asyncio.wait([stage._serving[0]])
         assert await reader.next() == ("", {})
 
 
-async def test_a_page_that_leaves_is_forgotten(stage: Stage, client: httpx2.AsyncClient) -> None:
+async def test_a_closed_page_is_forgotten(stage: Stage, client: httpx2.AsyncClient) -> None:
     async with reading(client) as reader:
         await reader.until("ready")
         assert stage.adapter._hub._watchers
-    await nobody_watches(stage)
+    await wait_until_unwatched(stage)
 
 
-async def test_a_reader_that_takes_nothing_costs_no_memory_and_is_let_go(
+async def test_a_stalled_reader_is_disconnected_and_uses_no_memory(
     stage: Stage, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream_module, "_SEND_TIMEOUT_SECONDS", 0.2)
@@ -265,16 +263,16 @@ async def test_a_reader_that_takes_nothing_costs_no_memory_and_is_let_go(
     request = f"GET {EVENTS} HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: {cookie}\r\n\r\n"
     writer.write(request.encode())
     async with asyncio.timeout(5):
-        await reader.readline()  # it has begun; from now on nothing is read
+        await reader.readline()  # the stream has begun; nothing more is read
         for number in range(40):
             await stage.post("chat1", str(number) * 300_000)
         reads = stage.archive.reads
-    await nobody_watches(stage)
-    assert stage.archive.reads <= reads + 1  # it was not even looked for more
+    await wait_until_unwatched(stage)
+    assert stage.archive.reads <= reads + 1  # the archive was not polled meanwhile
     writer.close()
 
 
-async def test_a_broken_archive_ends_one_stream_and_no_more(
+async def test_a_failing_archive_ends_only_one_stream(
     stage: Stage, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def failing(*_: object) -> list[TranscriptRow]:

@@ -67,30 +67,32 @@ TWICE = [user("one"), said(), user("two"), user("and three"), calls("a"), result
 @pytest.mark.parametrize(
     ("rows", "target", "expected"),
     [
-        pytest.param(TALK, 45, (2, 4, None), id="as little as possible leaves"),
-        pytest.param(TALK, 40, (2, 4, None), id="what stays may be as long as the target"),
-        pytest.param(TALK, 39, (4, 2, None), id="more leaves when it must"),
+        pytest.param(TALK, 45, (2, 4, None), id="as few rows as possible"),
+        pytest.param(TALK, 40, (2, 4, None), id="kept rows may have exactly the target size"),
+        pytest.param(TALK, 39, (4, 2, None), id="more rows if necessary"),
         pytest.param(TALK, 5, (4, 2, None), id="the last turn stays, even above the target"),
-        pytest.param(TALK, 1000, (2, 4, None), id="who asks gets something"),
+        pytest.param(TALK, 1000, (2, 4, None), id="at least one turn"),
         pytest.param(TALK[:2], 5, None, id="one short turn stays whole"),
         pytest.param(TALK[:1], 5, None, id="one request stays"),
-        pytest.param([], 5, None, id="nothing"),
+        pytest.param([], 5, None, id="empty conversation"),
         pytest.param([said(), calls("a"), result("a")], 5, None, id="no request to keep"),
-        pytest.param(WORK, 80, (2, 8, None), id="the present turn fits"),
-        pytest.param(WORK, 79, (5, 5, "two"), id="its first calls leave, it is asked again"),
-        pytest.param(WORK, 60, (5, 5, "two"), id="with their results"),
-        pytest.param(WORK, 59, (8, 2, "two"), id="calls made together leave together"),
+        pytest.param(WORK, 80, (2, 8, None), id="the current turn fits"),
+        pytest.param(WORK, 79, (5, 5, "two"), id="first calls of the current turn, request pinned"),
+        pytest.param(WORK, 60, (5, 5, "two"), id="calls with their results"),
+        pytest.param(WORK, 59, (8, 2, "two"), id="parallel calls together"),
         pytest.param(WORK, 1, (8, 2, "two"), id="the newest call stays with its result"),
-        pytest.param(WORK[2:5], 1, None, id="nothing older than the newest call"),
-        pytest.param(SUMMED, 40, (3, 2, None), id="a summary does not leave alone"),
-        pytest.param(SUMMED[:3], 1, None, id="nor from in front of the present turn"),
-        pytest.param(TWICE, 50, (2, 5, None), id="a request in two messages is one"),
-        pytest.param(TWICE, 30, (6, 1, "two\n\nand three"), id="and is shown again as one"),
+        pytest.param(WORK[2:5], 1, None, id="no calls before the newest one"),
+        pytest.param(SUMMED, 40, (3, 2, None), id="an earlier summary is not covered alone"),
+        pytest.param(SUMMED[:3], 1, None, id="an earlier summary before the current turn"),
+        pytest.param(TWICE, 50, (2, 5, None), id="two user messages are one request"),
+        pytest.param(
+            TWICE, 30, (6, 1, "two\n\nand three"), id="two user messages are pinned as one"
+        ),
         pytest.param(
             [*TWICE[2:4], said(), user("x"), said()],
             40,
             (3, 2, None),
-            id="nor is an older one split",
+            id="an older request of two messages is not split",
         ),
         pytest.param([*TALK, user("four")], 10, (6, 1, None), id="a new request stays alone"),
         pytest.param(
@@ -101,30 +103,30 @@ TWICE = [user("one"), said(), user("two"), user("and three"), calls("a"), result
         ),
     ],
 )
-def test_chooses_what_leaves(
+def test_the_plan_covers_the_expected_rows(
     rows: Sequence[Message], target: int, expected: tuple[int, int, str | None] | None
 ) -> None:
     assert texts(plan_history(rows, [10] * len(rows), target), rows) == expected
 
 
-def test_what_is_too_small_to_matter_does_not_leave() -> None:
+def test_a_plan_that_saves_too_little_is_rejected() -> None:
     assert plan_history(TALK[:4], [1, 1, 500, 500], 10) is None
     assert plan_history(TALK, [1, 1, 500, 500, 1, 1], 1001) == HistoryPlan(2, tuple(TALK[:4]))
 
 
-def test_a_long_request_in_front_of_short_calls_cannot_be_helped() -> None:
+def test_a_request_larger_than_its_calls_cannot_be_compacted() -> None:
     assert plan_history(WORK[2:], [9000, 1, 1, 1, 1, 1, 1, 1], 100) is None
 
 
 @pytest.mark.parametrize(
     ("senders", "text", "sender"),
     [
-        pytest.param(("Ann", "Ann"), "two\n\nand three", "Ann", id="of one person"),
-        pytest.param(("Ann", "Ben"), "Ann: two\n\nBen: and three", None, id="of two"),
-        pytest.param(("Ann", None), "Ann: two\n\nand three", None, id="of somebody unnamed"),
+        pytest.param(("Ann", "Ann"), "two\n\nand three", "Ann", id="one sender"),
+        pytest.param(("Ann", "Ben"), "Ann: two\n\nBen: and three", None, id="two senders"),
+        pytest.param(("Ann", None), "Ann: two\n\nand three", None, id="one sender without a name"),
     ],
 )
-def test_a_request_that_is_shown_again_keeps_who_said_it(
+def test_a_pinned_request_keeps_its_senders(
     senders: tuple[str | None, str | None], text: str, sender: str | None
 ) -> None:
     rows = [user("two", senders[0]), user("and three", senders[1]), *WORK[3:]]
@@ -133,7 +135,7 @@ def test_a_request_that_is_shown_again_keeps_who_said_it(
     assert chosen.pinned == user(text, sender)
 
 
-def test_every_row_has_a_size() -> None:
+def test_a_missing_row_size_is_an_error() -> None:
     with pytest.raises(ValueError, match="6 rows, but 1 sizes"):
         plan_history(TALK, [1], 1)
 
@@ -158,7 +160,7 @@ def histories(draw: st.DrawFn) -> list[Message]:
 
 @settings(max_examples=300)
 @given(histories(), st.data(), st.integers(0, 3000))
-def test_what_stays_is_a_valid_history_and_shorter_and_shows_the_last_request(
+def test_a_plan_leaves_a_shorter_valid_history_with_the_last_request(
     rows: list[Message], data: st.DataObject, target: int
 ) -> None:
     sizes = data.draw(st.lists(st.integers(1, 500), min_size=len(rows), max_size=len(rows)))
@@ -197,7 +199,7 @@ def test_a_smaller_target_never_keeps_more(rows: list[Message], data: st.DataObj
 
 
 @given(histories())
-def test_rounds_come_to_an_end_and_never_lose_the_request(rows: list[Message]) -> None:
+def test_repeated_compaction_terminates_and_keeps_the_last_request(rows: list[Message]) -> None:
     last = [row.content for row in rows if row.role == "user"][-1]
     for _ in range(20):
         chosen = plan_history(rows, [estimate_message(row) for row in rows], 0)
@@ -212,17 +214,17 @@ def test_rounds_come_to_an_end_and_never_lose_the_request(rows: list[Message]) -
 @pytest.mark.parametrize(
     ("configured", "learned", "known", "window"),
     [
-        pytest.param(None, None, None, None, id="nobody knows"),
+        pytest.param(None, None, None, None, id="unknown"),
         pytest.param(None, None, 8192, 8192, id="known by its name"),
-        pytest.param(None, 4096, 8192, 4096, id="the service knows better"),
-        pytest.param(None, 16_384, 8192, 16_384, id="also when it has more"),
+        pytest.param(None, 4096, 8192, 4096, id="learned overrides known"),
+        pytest.param(None, 16_384, 8192, 16_384, id="learned overrides a smaller known window"),
         pytest.param(2048, None, 8192, 2048, id="configured"),
         pytest.param(16_384, None, 8192, 16_384, id="configured above what is known"),
-        pytest.param(16_384, 4096, 8192, 4096, id="configured, but the service has less"),
+        pytest.param(16_384, 4096, 8192, 4096, id="learned limits configured"),
         pytest.param(2048, 4096, 8192, 2048, id="configured below what the service has"),
     ],
 )
-def test_settles_the_window(
+def test_the_window_is_resolved_from_all_sources(
     configured: int | None, learned: int | None, known: int | None, window: int | None
 ) -> None:
     assert resolve_window(configured, learned, ModelFacts(context_window=known)) == window
@@ -234,22 +236,22 @@ def test_settles_the_window(
         pytest.param(10**9, None, None, False, id="no window is known"),
         pytest.param(85_000, 100_000, None, False, id="85 %"),
         pytest.param(85_001, 100_000, None, True, id="more than 85 %"),
-        pytest.param(68_000, 100_000, 20_000, False, id="85 % beside the answer's room"),
-        pytest.param(68_001, 100_000, 20_000, True, id="more than that"),
-        pytest.param(42_500, 100_000, 90_000, False, id="the answer gets no more than a half"),
+        pytest.param(68_000, 100_000, 20_000, False, id="85 % without the answer's share"),
+        pytest.param(68_001, 100_000, 20_000, True, id="more than 85 % without the answer's share"),
+        pytest.param(42_500, 100_000, 90_000, False, id="the answer reserves at most half"),
         pytest.param(42_501, 100_000, 90_000, True, id="more than 85 % of the other half"),
         pytest.param(1536, 2048, None, False, id="512 tokens for the answer"),
-        pytest.param(1537, 2048, None, True, id="fewer than 512"),
+        pytest.param(1537, 2048, None, True, id="fewer than 512 tokens for the answer"),
     ],
 )
-def test_a_request_must_leave_room_for_its_answer(
+def test_a_request_without_room_for_its_answer_is_too_long(
     tokens: int, window: int | None, max_output: int | None, full: bool
 ) -> None:
     assert is_too_long(tokens, window, max_output) is full
 
 
 @pytest.mark.parametrize(("after", "enough"), [(950, True), (951, False), (0, True), (1100, False)])
-def test_a_round_must_save_a_twentieth(after: int, enough: bool) -> None:
+def test_a_round_must_save_five_percent(after: int, enough: bool) -> None:
     assert has_shrunk_enough(1000, after) is enough
 
 
@@ -261,7 +263,7 @@ def record(covered: Sequence[Message], budget: int | None = None) -> str:
     return message.content
 
 
-def test_the_record_is_plain_text_with_who_said_and_did_what() -> None:
+def test_the_record_is_plain_text_with_speakers_and_calls() -> None:
     rows = [
         user("look", "Ann"),
         Message("assistant", "I look.", tool_calls=(ToolCall("c", "read", '{"path":"ä.txt"}'),)),
@@ -280,7 +282,7 @@ def test_the_record_is_plain_text_with_who_said_and_did_what() -> None:
     )
 
 
-def test_long_results_and_arguments_are_left_out_whole() -> None:
+def test_long_results_and_arguments_are_omitted_entirely() -> None:
     arguments = '{"content":"' + "x" * 12_000 + '"}'
     text = record([user(), calls("a", arguments=arguments), result("a", "y" * 41_000), said()])
     assert "(result of 41,000 characters left out)" in text
@@ -290,7 +292,7 @@ def test_long_results_and_arguments_are_left_out_whole() -> None:
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="…"), max_size=40), max_size=4))
-def test_nothing_is_marked_as_cut(contents: list[str]) -> None:
+def test_no_text_contains_a_truncation_marker(contents: list[str]) -> None:
     rows = [user(), calls("a", arguments="z" * 5000), result("a", "y" * 5000), *map(said, contents)]
     system, (message,) = build_summary_request([make_summary_row("earlier"), *rows], budget=100)
     for text in (
@@ -304,15 +306,15 @@ def test_nothing_is_marked_as_cut(contents: list[str]) -> None:
     assert "..." not in system
 
 
-def test_what_an_earlier_summary_says_is_handed_on() -> None:
+def test_an_earlier_summary_is_included_in_the_record() -> None:
     rows = [make_summary_row("the key is under the mat"), user("more")]
     text = record(rows)
-    assert text.startswith("What was known before:\nthe key is under the mat\n\nThe record:")
+    assert text.startswith("Earlier summary:\nthe key is under the mat\n\nThe record:")
     assert "Summary of the conversation so far" not in text
     assert "known before" not in record(rows[1:])
 
 
-def test_a_record_that_is_too_long_loses_its_longest_rows() -> None:
+def test_the_longest_rows_are_omitted_from_a_record_over_budget() -> None:
     rows = [user("short one"), said("word " * 5000), user("short two"), said("word " * 300)]
     text = record(rows, budget=1000)
     assert "(Assistant: 25,011 characters left out)" in text
@@ -325,7 +327,7 @@ def test_a_record_that_is_too_long_loses_its_longest_rows() -> None:
     assert record(rows, budget=10_000) == record(rows)
 
 
-def test_a_summary_row_can_be_taken_off_again() -> None:
+def test_a_summary_row_can_be_split_off() -> None:
     row = make_summary_row("  a [list] of things]\n")
     assert row == user("[Summary of the conversation so far: a [list] of things]]")
     assert split_summary([row, user("x")]) == ("a [list] of things]", (user("x"),))
@@ -333,7 +335,7 @@ def test_a_summary_row_can_be_taken_off_again() -> None:
     assert split_summary([]) == ("", ())
 
 
-def test_without_a_model_the_requests_and_the_tools_are_listed() -> None:
+def test_the_fallback_summary_lists_requests_and_tools() -> None:
     rows = [
         user("find  the\nfile"),
         calls("a", "b", "c"),
@@ -354,21 +356,21 @@ def test_without_a_model_the_requests_and_the_tools_are_listed() -> None:
 @pytest.mark.parametrize(
     ("text", "kept"),
     [
-        pytest.param("a" * 200, "a" * 200, id="what fits stays"),
+        pytest.param("a" * 200, "a" * 200, id="short text"),
         pytest.param("One. " + "Two " * 60, "One.", id="whole sentences"),
-        pytest.param("Is 3.5 ok? " + "b" * 200, "Is 3.5 ok?", id="a number is no end"),
-        pytest.param("word " * 60, ("word " * 40)[:-1], id="no sentence: whole words"),
+        pytest.param("Is 3.5 ok? " + "b" * 200, "Is 3.5 ok?", id="decimal point"),
+        pytest.param("word " * 60, ("word " * 40)[:-1], id="whole words without a sentence"),
         pytest.param("第一句。" + "字" * 300, "第一句。", id="no blanks between sentences"),
-        pytest.param("字" * 300, "(a text of 300 characters)", id="nothing whole fits"),
+        pytest.param("字" * 300, "(a text of 300 characters)", id="no word fits"),
         pytest.param("s" * 199 + ". more", "s" * 199 + ".", id="a sentence that just fits"),
     ],
 )
-def test_a_long_request_is_listed_by_its_beginning(text: str, kept: str) -> None:
+def test_a_long_request_is_listed_by_its_first_sentences(text: str, kept: str) -> None:
     listed = summarize_without_model([user(text), said("word " * 500)])
     assert listed.splitlines()[1:] == [f"- User: {kept}"]
 
 
-def test_the_list_is_short_and_its_newest_lines_stay() -> None:
+def test_the_fallback_summary_keeps_its_newest_lines() -> None:
     rows = [row for n in range(2000) for row in (user(f"request number {n}"), said("x" * 100))]
     listed = summarize_without_model(rows)
     assert len(listed) < 4200
@@ -376,7 +378,7 @@ def test_the_list_is_short_and_its_newest_lines_stay() -> None:
     assert "request number 0\n" not in listed
 
 
-def test_a_list_stays_short_when_it_is_made_again_and_again() -> None:
+def test_repeated_fallback_summaries_stay_short() -> None:
     rows: list[Message] = []
     for n in range(200):
         rows += [user(f"request number {n} " + "word " * 30), said("x" * 3000)]
@@ -385,10 +387,10 @@ def test_a_list_stays_short_when_it_is_made_again_and_again() -> None:
     listed = rows[0].content
     assert "request number 199 " in listed
     assert "request number 190 " in listed
-    assert listed.count("Earlier messages are not in view") == 1
+    assert listed.count("Earlier messages are no longer visible") == 1
 
 
-def test_a_list_keeps_what_a_model_had_summed_up() -> None:
+def test_the_fallback_summary_keeps_an_earlier_model_summary() -> None:
     rows = [make_summary_row("The key is under the mat.\n\nThe cat is out."), user("more"), said()]
     assert summarize_without_model(rows).splitlines()[:2] == [
         "The key is under the mat.",
@@ -396,7 +398,7 @@ def test_a_list_keeps_what_a_model_had_summed_up() -> None:
     ]
 
 
-def test_nothing_is_listed_twice_when_there_was_nothing_to_list() -> None:
+def test_an_empty_fallback_summary_does_not_accumulate_placeholders() -> None:
     rows = [make_summary_row(summarize_without_model([user("hi"), said()])), user("hi"), said()]
     once, twice = summarize_without_model([user("hi"), said()]), summarize_without_model(rows)
     assert once == twice
@@ -404,6 +406,6 @@ def test_nothing_is_listed_twice_when_there_was_nothing_to_list() -> None:
 
 
 @given(histories())
-def test_making_do_without_a_model_always_works_and_adds_little(rows: list[Message]) -> None:
+def test_the_fallback_summary_works_for_any_history_and_adds_little(rows: list[Message]) -> None:
     whole = sum(len(row.content) + sum(len(c.arguments) for c in row.tool_calls) for row in rows)
     assert len(summarize_without_model(rows)) < whole / 4 + 150

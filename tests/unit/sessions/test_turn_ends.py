@@ -1,4 +1,4 @@
-"""What becomes of a turn's end when the store refuses the first words about it."""
+"""The end of a turn when the store refuses the changes of an event."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -48,8 +48,8 @@ SALVAGED = Message("tool", "UNKNOWN: restarted", tool_call_id="c1")
 ANSWER = Message("assistant", "done")
 
 
-class Contrary(SessionStore):
-    """A store that refuses what it is told to refuse."""
+class RefusingStore(SessionStore):
+    """A store that raises prepared errors."""
 
     refusals: list[StoreError]
     refused: asyncio.Event
@@ -61,13 +61,13 @@ class Contrary(SessionStore):
         await super().apply(*changes)
 
 
-class Work:
-    """A turn that has made a call and waits; it may be slow to leave."""
+class StubTurn:
+    """A turn that has made a call and waits; its cancellation may take time."""
 
-    def __init__(self, store: SessionStore, turn: RunningTurn, *, lingers: bool) -> None:
+    def __init__(self, store: SessionStore, turn: RunningTurn, *, slow_cancel: bool) -> None:
         self._store = store
         self._turn = turn
-        self._lingers = lingers
+        self._lingers = slow_cancel
         self.called = asyncio.Event()
         self.go = asyncio.Event()
         self.cuts = 0
@@ -100,14 +100,14 @@ class Work:
         pass
 
 
-class Hands:
-    """Makes such turns, and gives a wreck's open call a result, as the gateway does."""
+class StubHost:
+    """A host that creates such turns and gives unfinished calls a result on recovery."""
 
-    def __init__(self, store: SessionStore, *, lingers: bool) -> None:
+    def __init__(self, store: SessionStore, *, slow_cancel: bool) -> None:
         self._store = store
-        self._lingers = lingers
-        self.works: list[Work] = []
-        self.wrecks = 0
+        self._lingers = slow_cancel
+        self.works: list[StubTurn] = []
+        self.recoveries = 0
 
     def read_pending(self, entry: InboxEntry) -> PendingMessage:
         return PendingMessage(
@@ -118,11 +118,11 @@ class Hands:
         return ()
 
     def create_turn(self, key: str, start: StartTask, post: Callable[[Event], None]) -> TurnHandle:
-        self.works.append(Work(self._store, start.turn, lingers=self._lingers))
+        self.works.append(StubTurn(self._store, start.turn, slow_cancel=self._lingers))
         return self.works[-1]
 
     async def recover_turn(self, turn: Turn, running: RunningTurn) -> TurnCrashed:
-        self.wrecks += 1
+        self.recoveries += 1
         rows = AppendMessages(turn.session_id, turn.id, (SALVAGED,), 5)
         return TurnCrashed(turn=running, changes=(rows,), fields={}, resume=False)
 
@@ -134,9 +134,9 @@ class Hands:
 
 
 class Conversation:
-    def __init__(self, store: Contrary, hands: Hands, actor: Actor) -> None:
+    def __init__(self, store: RefusingStore, host: StubHost, actor: Actor) -> None:
         self.store = store
-        self.hands = hands
+        self.host = host
         self.actor = actor
 
     def post(self, event: Event) -> asyncio.Future[ConversationState]:
@@ -144,8 +144,8 @@ class Conversation:
         self.actor.post(event, handled)
         return handled
 
-    async def begin(self) -> Work:
-        """Answer a message, up to the first call."""
+    async def begin(self) -> StubTurn:
+        """Start a turn and wait for its first call."""
         entry = InboxEntry(
             id="i1",
             source="web",
@@ -158,7 +158,7 @@ class Conversation:
         )
         await self.store.accept(entry)
         await self.post(StartWaiting())
-        (work,) = self.hands.works
+        (work,) = self.host.works
         await work.called.wait()
         return work
 
@@ -170,16 +170,16 @@ class Conversation:
 
 
 @asynccontextmanager
-async def talking(folder: Path, *, lingers: bool = False) -> AsyncIterator[Conversation]:
+async def talking(folder: Path, *, slow_cancel: bool = False) -> AsyncIterator[Conversation]:
     clock = SystemClock()
-    store = await Contrary.open(f"sqlite:///{folder / 'holdfast.db'}", clock=clock)
+    store = await RefusingStore.open(f"sqlite:///{folder / 'holdfast.db'}", clock=clock)
     store.refusals, store.refused = [], asyncio.Event()
-    hands = Hands(store, lingers=lingers)
+    host = StubHost(store, slow_cancel=slow_cancel)
     try:
         async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
             shared = ActorServices(
                 store=store,
-                host=hands,
+                host=host,
                 clock=clock,
                 ids=Ids(clock),
                 expiry_policy=ExpiryPolicy,
@@ -189,9 +189,9 @@ async def talking(folder: Path, *, lingers: bool = False) -> AsyncIterator[Conve
             rested = asyncio.Event()
             actor = Actor(KEY, shared, draining=lambda: False, on_idle=rested.set)
             await store.apply(OpenSession("s1", KEY, "there", 1))
-            yield Conversation(store, hands, actor)
+            yield Conversation(store, host, actor)
             while actor.is_busy:
-                for work in hands.works:
+                for work in host.works:
                     work.go.set()
                 rested.clear()
                 await rested.wait()
@@ -199,20 +199,22 @@ async def talking(folder: Path, *, lingers: bool = False) -> AsyncIterator[Conve
         await store.close()
 
 
-@pytest.mark.parametrize("lingers", [False, True], ids=["gone at once", "slow to leave"])
+@pytest.mark.parametrize(
+    "slow_cancel", [False, True], ids=["fast cancellation", "slow cancellation"]
+)
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("error", [Conflict, StoreUnavailable])
-async def test_a_stop_that_is_refused_at_first_gives_each_call_one_result(
-    tmp_path: Path, error: type[StoreError], times: int, lingers: bool
+async def test_a_stop_refused_at_first_leaves_one_result_per_call(
+    tmp_path: Path, error: type[StoreError], times: int, slow_cancel: bool
 ) -> None:
-    async with talking(tmp_path, lingers=lingers) as talk:
+    async with talking(tmp_path, slow_cancel=slow_cancel) as talk:
         work = await talk.begin()
         talk.store.refusals = [error() for _ in range(times)]
         state = await talk.post(StopTurn(ME))
         assert await talk.history() == [Message("user", "go"), CALL, CUT]
         assert await talk.states() == [TurnState.STOPPED]
         assert work.cuts == 1
-        assert talk.hands.wrecks == 0
+        assert talk.host.recoveries == 0
         assert state.session is None
         work.go.set()
         after = await talk.post(StartWaiting())
@@ -221,7 +223,7 @@ async def test_a_stop_that_is_refused_at_first_gives_each_call_one_result(
         assert after.turn is None or after.turn.cancelling
 
 
-async def test_an_answer_is_kept_when_something_before_its_end_meets_a_conflict(
+async def test_an_answer_survives_a_conflict_of_an_earlier_event(
     tmp_path: Path,
 ) -> None:
     async with talking(tmp_path) as talk:
@@ -248,16 +250,16 @@ async def test_an_answer_is_kept_when_something_before_its_end_meets_a_conflict(
         )
         arrived = talk.post(MessageArrived(pending))
         await talk.store.refused.wait()
-        work.go.set()  # it ends while the owner looks at the conversation anew
+        work.go.set()  # it ends while the actor loads the conversation again
         await arrived
         await talk.post(StartWaiting())
-        assert talk.hands.wrecks == 0
+        assert talk.host.recoveries == 0
         rows = await talk.history()
         assert rows[:4] == [Message("user", "go"), CALL, SALVAGED, ANSWER]
         assert (await talk.states())[0] is TurnState.DONE
 
 
-async def test_an_end_that_cannot_be_stored_leaves_a_wreck_and_no_hanging_turn(
+async def test_an_end_that_cannot_be_stored_is_recovered_later(
     tmp_path: Path,
 ) -> None:
     async with talking(tmp_path) as talk:
@@ -267,12 +269,12 @@ async def test_an_end_that_cannot_be_stored_leaves_a_wreck_and_no_hanging_turn(
         await talk.store.refused.wait()
         state = await talk.post(StartWaiting())
         assert state.turn is None
-        assert talk.hands.wrecks == 1
+        assert talk.host.recoveries == 1
         assert await talk.history() == [Message("user", "go"), CALL, SALVAGED]
         assert await talk.states() == [TurnState.INTERRUPTED]
 
 
-async def test_a_stop_that_is_never_stored_leaves_one_result_all_the_same(tmp_path: Path) -> None:
+async def test_a_stop_that_is_never_stored_leaves_one_result(tmp_path: Path) -> None:
     async with talking(tmp_path) as talk:
         work = await talk.begin()
         talk.store.refusals = [Conflict(), Conflict(), Conflict()]
@@ -288,7 +290,7 @@ async def test_a_stop_that_is_never_stored_leaves_one_result_all_the_same(tmp_pa
 @pytest.mark.parametrize(
     "reason", [SessionReason.STOP, SessionReason.CRASH, SessionReason.RESTART, SessionReason.STUCK]
 )
-async def test_what_ended_the_newest_session_is_known_to_whoever_loads_the_conversation(
+async def test_loading_a_conversation_knows_why_its_newest_session_ended(
     tmp_path: Path, reason: SessionReason
 ) -> None:
     async with talking(tmp_path) as talk:
@@ -298,7 +300,7 @@ async def test_what_ended_the_newest_session_is_known_to_whoever_loads_the_conve
         assert state.resumable == ResumableSession("s1", reason)
 
 
-async def test_a_session_that_was_left_for_another_one_explains_no_fresh_beginning(
+async def test_a_switched_session_is_no_reason_for_a_fresh_start_notice(
     tmp_path: Path,
 ) -> None:
     async with talking(tmp_path) as talk:
@@ -308,7 +310,7 @@ async def test_a_session_that_was_left_for_another_one_explains_no_fresh_beginni
         assert state.resumable == ResumableSession("s1", SessionReason.SWITCHED)
 
 
-async def test_a_session_behind_a_newer_one_that_was_closed_explains_no_fresh_beginning(
+async def test_a_closed_newer_session_is_no_reason_for_a_fresh_start_notice(
     tmp_path: Path,
 ) -> None:
     async with talking(tmp_path) as talk:

@@ -1,4 +1,4 @@
-"""Looking at a database from outside tells the same of every kind."""
+"""Inspection from outside gives the same result for both engines."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from sessions.store.migrations import HEAD
 from tests.fakes import postgres
 
 
-async def test_a_database_is_looked_at_from_outside(store_url: str) -> None:
+async def test_a_database_can_be_inspected_from_outside(store_url: str) -> None:
     await asyncio.to_thread(prepare.prepare, parse_url(store_url))
     found = await asyncio.to_thread(inspect_database, store_url, timeout_seconds=10)
     assert (found.exists, found.version, found.damage, found.error) == (True, HEAD, "", "")

@@ -1,4 +1,4 @@
-"""The mark of a request."""
+"""Hash of a model request."""
 
 import subprocess
 import sys
@@ -33,10 +33,10 @@ def changed(**fields: Any) -> ModelRequest:
     return msgspec.structs.replace(REQUEST, **fields)
 
 
-def test_what_says_the_same_has_the_same_mark_in_every_process() -> None:
+def test_equal_requests_have_the_same_hash_in_every_process() -> None:
     turned = ToolSchema("pay", "Pay.", {"properties": {"b": {}, "a": {}}, "type": "object"})
     assert hash_request(REQUEST) == hash_request(changed(tools=(turned,)))
-    there = "from tests.unit.agent import test_digest as t; print(t.hash_request(t.REQUEST))"
+    there = "from tests.unit.agent import test_request_hash as t; print(t.hash_request(t.REQUEST))"
     said = subprocess.run([sys.executable, "-c", there], stdout=subprocess.PIPE, check=True)
     assert said.stdout.decode().strip() == hash_request(REQUEST)
 
@@ -54,24 +54,24 @@ def test_what_says_the_same_has_the_same_mark_in_every_process() -> None:
         changed(reasoning_effort="low"),
         changed(stream=False),
     ],
-    ids=["model", "system", "a row less", "a sign more", "tools", "limit", "heat", "effort", "way"],
+    ids=["model", "system", "row", "text", "tools", "limit", "temperature", "effort", "stream"],
 )
-def test_what_says_something_else_has_another_mark(other: ModelRequest) -> None:
+def test_different_requests_have_different_hashes(other: ModelRequest) -> None:
     assert hash_request(other) != hash_request(REQUEST)
 
 
-def test_a_picture_counts_by_the_path_that_its_row_names() -> None:
+def test_picture_contents_do_not_affect_the_hash() -> None:
     assert hash_request(
         changed(pictures={"in/p.png": Picture("image/png", "AAAA")})
     ) == hash_request(REQUEST)
 
 
 @given(st.text(st.characters(codec=None)), st.text(st.characters(codec=None)))
-def test_any_text_has_a_mark_and_different_texts_different_ones(one: str, other: str) -> None:
+def test_any_text_is_hashable_and_different_texts_differ(one: str, other: str) -> None:
     marks = [hash_request(changed(messages=(Message("user", text),))) for text in (one, other)]
     assert (marks[0] == marks[1]) == (one == other)
 
 
-def test_a_half_of_a_sign_has_a_mark_too() -> None:
+def test_lone_surrogates_are_hashable() -> None:
     marks = {hash_request(changed(system=text)) for text in ("\ud800", "\ud801", "?", "\ufffd")}
     assert len(marks) == 4

@@ -1,4 +1,4 @@
-"""What a person does with the page, and where things are on it."""
+"""Actions of a person on the page, and locators."""
 
 from playwright.async_api import (
     BrowserContext,
@@ -10,8 +10,8 @@ from playwright.async_api import (
 )
 
 
-class Complaints:
-    """What the browser found wrong: failed scripts, blocked contents, foreign addresses."""
+class BrowserProblems:
+    """Problems reported by the browser: failed scripts, blocked content, foreign addresses."""
 
     def __init__(self, context: BrowserContext, url: str) -> None:
         self.found: list[str] = []
@@ -21,7 +21,7 @@ class Complaints:
         context.on("request", self._request)
 
     def _console(self, message: ConsoleMessage) -> None:
-        # That a request failed is the page's business; the tests that break things look at it.
+        # Failed requests are left to the tests that cause them.
         if message.type == "error" and "Failed to load resource" not in message.text:
             self.found.append(message.text)
 
@@ -31,7 +31,7 @@ class Complaints:
 
 
 async def opened(context: BrowserContext, url: str) -> Page:
-    """Open the page and wait until it shows what was said so far."""
+    """Open the page and wait until it shows the conversation."""
     page = await context.new_page()
     await page.goto(url)
     await ready(page)
@@ -39,7 +39,7 @@ async def opened(context: BrowserContext, url: str) -> Page:
 
 
 async def ready(page: Page) -> None:
-    """Wait until the page shows what was said so far."""
+    """Wait until the page shows the conversation."""
     await expect(page.locator("#empty:visible, #log .row, #live .row").first).to_be_visible()
 
 
@@ -51,20 +51,20 @@ async def send(page: Page, text: str) -> None:
 
 
 def rows(page: Page, author: str = "") -> Locator:
-    """The messages of a conversation, of one author or all."""
+    """Return the messages of the conversation, of one author or all."""
     return page.locator(f"#log .row{author and f'.{author}'}")
 
 
 def words(page: Page, author: str) -> Locator:
-    """What the messages of an author say, without their buttons and times."""
+    """Return the texts of an author's messages, without buttons and times."""
     return rows(page, author).locator(".body")
 
 
 def chat_of(page: Page) -> str:
-    """The conversation that is open."""
+    """Return the id of the open conversation."""
     return page.url.rpartition("/")[2]
 
 
 async def overflow(page: Page) -> int:
-    """By how many pixels the page is wider than its window."""
+    """Return by how many pixels the page is wider than its window."""
     return int(await page.evaluate("document.documentElement.scrollWidth - innerWidth"))

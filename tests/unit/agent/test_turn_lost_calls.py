@@ -1,4 +1,4 @@
-"""Turns that lose calls and files on their way, or their process."""
+"""Turns that lose tool calls, file contents, or their process."""
 
 import json
 import shutil
@@ -18,10 +18,10 @@ from tests.unit.agent.turn_kit import CLOCKS, GO, LOST_PAY, PAY, Play, lost_file
 
 pytestmark = pytest.mark.quick
 
-# --- calls that were cut off ------------------------------------------------------------------
+# --- cut calls --------------------------------------------------------------------------------
 
 
-async def test_a_long_call_that_broke_off_is_asked_for_in_smaller_parts(play: Play) -> None:
+async def test_a_long_cut_call_is_requested_in_smaller_parts(play: Play) -> None:
     stage = await play(lost_note(3000), calls(("c1", "note", '{"text":"part"}')), ok("done"))
     done = await stage.run()
     assert (done.text, done.tools_run) == ("done", ("note",))
@@ -36,18 +36,18 @@ async def test_a_long_call_that_broke_off_is_asked_for_in_smaller_parts(play: Pl
     assert "xxx" not in json.dumps(stage.sent(3))
 
 
-async def test_a_short_call_that_broke_off_is_simply_asked_for_again_and_then_told_of(
+async def test_a_short_cut_call_is_retried_silently_and_reported_the_second_time(
     play: Play,
 ) -> None:
     stage = await play(f"H {LOST_PAY} RST", f"H {LOST_PAY} RST", calls(PAY), ok("done"))
     await stage.run()
     assert stage.sent(2) == stage.sent(1)
     assert "`pay`" in stage.asked(3)
-    assert stage.notices == ["N4"]  # smaller parts are asked for the second time only
+    assert stage.notices == ["N4"]  # smaller parts are requested only the second time
     assert stage.shop.effects == ["pay 5"]
 
 
-async def test_a_short_call_that_broke_off_is_told_of_when_it_takes_long(play: Play) -> None:
+async def test_retrying_a_short_cut_call_emits_a_notice_when_slow(play: Play) -> None:
     stage = await play(f"H {LOST_PAY} RST", calls(PAY), ok("done"))
     stage.settings = {"timeouts": msgspec.structs.replace(CLOCKS, notice_after=0.06, backoff=1.0)}
     await stage.run()
@@ -55,7 +55,7 @@ async def test_a_short_call_that_broke_off_is_told_of_when_it_takes_long(play: P
     assert stage.shop.effects == ["pay 5"]
 
 
-async def test_each_loss_asks_for_half_until_the_tool_is_held_back(play: Play) -> None:
+async def test_each_loss_halves_the_limit_until_the_tool_is_withheld(play: Play) -> None:
     stage = await play(*[lost_note(3000)] * 4, 'H T"I could not note it." F stop D')
     done = await stage.run()
     assert (done.ending, done.text, done.attempts) == (
@@ -70,16 +70,16 @@ async def test_each_loss_asks_for_half_until_the_tool_is_held_back(play: Play) -
     assert "maxLength" not in json.dumps(stage.offered(4)["pay"])
     assert "note" not in stage.offered(5)
     assert "pay" in stage.offered(5)
-    assert "`note` cannot be used" in stage.asked(5)
+    assert "`note` is not available" in stage.asked(5)
 
 
-async def test_a_tool_that_is_lost_once_more_ends_the_turn(play: Play) -> None:
+async def test_a_loss_after_the_tool_was_withheld_ends_the_turn(play: Play) -> None:
     stage = await play(always(lost_note(3000)))
     done = await stage.run()
     assert (done.ending, done.attempts) == (TurnEnding.FAILED, 5)
 
 
-async def test_a_call_that_met_the_limit_is_asked_for_in_parts_at_once(play: Play) -> None:
+async def test_a_capped_call_is_requested_in_parts_at_once(play: Play) -> None:
     stage = await play(f"H {LOST_PAY} F tool_calls U(100) D", ok("done"))
     stage.settings = {"max_output_tokens": 100}
     await stage.run()
@@ -87,7 +87,7 @@ async def test_a_call_that_met_the_limit_is_asked_for_in_parts_at_once(play: Pla
     assert "smaller calls" in stage.asked(2)
 
 
-async def test_a_call_that_nothing_proves_is_asked_for_again(play: Play) -> None:
+async def test_an_unsealed_call_is_requested_again(play: Play) -> None:
     stage = await play('H C(0,c1,pay,{"amount":5}) EOF', calls(PAY), ok("done"))
     done = await stage.run()
     assert (done.text, stage.shop.effects) == ("done", ["pay 5"])
@@ -97,7 +97,7 @@ async def test_a_call_that_nothing_proves_is_asked_for_again(play: Play) -> None
     assert stage.notices == []
 
 
-async def test_a_call_that_nothing_ever_proves_is_asked_for_in_smaller_parts_in_the_end(
+async def test_a_call_that_stays_unsealed_is_requested_in_smaller_parts(
     play: Play,
 ) -> None:
     unproven = 'H C(0,c1,pay,{"amount":5}) EOF'
@@ -112,7 +112,7 @@ async def test_a_call_that_nothing_ever_proves_is_asked_for_in_smaller_parts_in_
     assert stage.notice("N4") == {"tool": "pay"}
 
 
-async def test_what_met_the_limit_behind_calls_that_ran_is_asked_for_with_more_room(
+async def test_a_capped_call_after_completed_calls_gets_a_higher_limit(
     play: Play,
 ) -> None:
     first = f'H C(0,c2,read,{{"path":"a"}}) {LOST_PAY.replace("0,c1", "1,c3")} F length U(100) D'
@@ -123,7 +123,7 @@ async def test_what_met_the_limit_behind_calls_that_ran_is_asked_for_with_more_r
     assert [request.max_tokens for request in stage.server.requests] == [100, 200, 100]
 
 
-async def test_a_cut_behind_calls_that_ran_asks_for_no_more_room(play: Play) -> None:
+async def test_a_cut_call_after_completed_calls_keeps_the_limit(play: Play) -> None:
     first = f'H C(0,c2,read,{{"path":"a"}}) {LOST_PAY.replace("0,c1", "1,c3")} RST'
     stage = await play(first, calls(PAY), ok("done"))
     stage.settings = {"max_output_tokens": 100}
@@ -131,7 +131,7 @@ async def test_a_cut_behind_calls_that_ran_asks_for_no_more_room(play: Play) -> 
     assert [request.max_tokens for request in stage.server.requests] == [100, 100, 100]
 
 
-async def test_a_whole_call_that_changes_nothing_runs_although_nothing_proves_it(
+async def test_an_unsealed_read_only_call_runs(
     play: Play,
 ) -> None:
     stage = await play('H C(0,c1,read,{"path":"a"}) EOF', ok("done"))
@@ -140,7 +140,7 @@ async def test_a_whole_call_that_changes_nothing_runs_although_nothing_proves_it
     assert len(stage.server.requests) == 2
 
 
-async def test_what_came_whole_runs_and_only_what_was_lost_is_reported(play: Play) -> None:
+async def test_complete_calls_run_and_only_lost_ones_are_reported(play: Play) -> None:
     first = (
         *steps('H T"Both. " C(0,c1,read,{"path":"a"}) C(1,c2,pay,{"amount":5})'),
         call_delta(2, "c3", "note", '{"text":"' + "x" * 3000),
@@ -159,7 +159,7 @@ async def test_what_came_whole_runs_and_only_what_was_lost_is_reported(play: Pla
     assert [message["role"] for message in stage.sent(3)][-2:] == ["assistant", "tool"]
 
 
-async def test_after_a_loss_what_was_done_is_not_done_again(play: Play) -> None:
+async def test_a_completed_call_is_not_repeated_after_a_loss(play: Play) -> None:
     first = (
         *steps('H C(0,c1,pay,{"amount":5})'),
         call_delta(1, "c2", "note", '{"text":"' + "x" * 3000),
@@ -168,27 +168,30 @@ async def test_after_a_loss_what_was_done_is_not_done_again(play: Play) -> None:
     again = ("c3", "pay", '{"amount": 5}')
     stage = await play(first, calls(again), calls(("c4", "pay", '{"amount": 5}')), ok("done"))
     await stage.run()
-    assert stage.shop.effects == ["pay 5", "pay 5"]  # the third is a decision, no repeat
+    assert stage.shop.effects == [
+        "pay 5",
+        "pay 5",
+    ]  # the third call is deliberate, not a repetition
     answered = [row.content for row in stage.journal.rows if row.tool_call_id == "c3"]
     assert answered[0].startswith("already done in this turn (call c1)")
 
 
-async def test_after_a_dropped_request_what_was_done_is_not_done_again(play: Play) -> None:
+async def test_a_completed_call_is_not_repeated_after_a_dropped_request(play: Play) -> None:
     stage = await play(calls(PAY), "H RST", calls(("c9", "pay", '{"amount": 5}')), ok("done"))
     await stage.run()
     assert stage.shop.effects == ["pay 5"]
 
 
-async def test_text_is_not_asked_for_again_with_a_lost_call(play: Play) -> None:
+async def test_visible_text_is_continued_with_a_lost_call(play: Play) -> None:
     stage = await play(f'H T"I pay. " {LOST_PAY} RST', calls(PAY), ok("done"))
     await stage.run()
     assert stage.sent(2)[-2] == {"role": "assistant", "content": "I pay. "}
-    assert "repeating its last words, «I pay. »" in stage.asked(2)
+    assert "repeating these last words verbatim, «I pay. »" in stage.asked(2)
     assert stage.shown == "I pay. done"
     assert [row.content for row in stage.journal.rows if row.role == "assistant"] == ["I pay. "]
 
 
-async def test_every_cut_of_an_answer_with_a_payment_pays_at_most_once(play: Play) -> None:
+async def test_a_payment_runs_at_most_once_for_any_cut(play: Play) -> None:
     whole = 'H T"ok" C(0,c1,pay,{"amount":5}) F tool_calls U D'
     for after in range(0, len(body_of(whole)), 17):
         for ending in ("RST", "EOF"):
@@ -199,10 +202,10 @@ async def test_every_cut_of_an_answer_with_a_payment_pays_at_most_once(play: Pla
             assert done.text.endswith("done")
 
 
-# --- files that were cut off ------------------------------------------------------------------
+# --- cut files --------------------------------------------------------------------------------
 
 
-async def test_the_beginning_of_a_file_is_kept_and_finished(play: Play) -> None:
+async def test_a_cut_file_is_kept_as_a_draft_and_finished(play: Play) -> None:
     def go_on(body: dict[str, Any]) -> Script:
         last = body["messages"][-1]
         if last["role"] == "tool":
@@ -223,7 +226,7 @@ async def test_the_beginning_of_a_file_is_kept_and_finished(play: Play) -> None:
     assert "«line one\nline two»" in stage.asked(2)
 
 
-async def test_files_that_were_not_finished_are_named_at_the_end(play: Play) -> None:
+async def test_unfinished_files_are_named_at_the_end_of_the_turn(play: Play) -> None:
     stage = await play(lost_file("line one\nline two"), "S401")
     stage.more_tools = (write_file, write_file_continue)
     done = await stage.run()
@@ -232,8 +235,8 @@ async def test_files_that_were_not_finished_are_named_at_the_end(play: Play) -> 
     assert not (stage.folder / "a.txt").exists()
 
 
-async def test_a_file_that_grew_meanwhile_is_told_of_as_it_is_now(play: Play) -> None:
-    """The end of it that the model is shown is where it has to go on."""
+async def test_a_grown_draft_is_reported_with_its_current_size(play: Play) -> None:
+    """The quoted end of the draft is the place to continue."""
 
     def go_on(body: dict[str, Any]) -> Script:
         last = body["messages"][-1]
@@ -256,12 +259,12 @@ async def test_a_file_that_grew_meanwhile_is_told_of_as_it_is_now(play: Play) ->
     assert done.unfinished_drafts == (f"a.txt (16 characters, {kept.id})",)
 
 
-async def test_drafts_that_cannot_be_read_any_more_do_not_end_the_turn(play: Play) -> None:
+async def test_unreadable_drafts_do_not_end_the_turn(play: Play) -> None:
     stage = await play(lost_file("line one"), calls(("c2", "spoil", "{}")), ok("done"))
 
     @tool(risk=Risk.WRITE)
     async def spoil(_context: ToolContext) -> str:
-        """Put a file where the drafts are."""
+        """Replace the drafts folder by a file."""
         shutil.rmtree(stage.folder / "drafts")
         (stage.folder / "drafts").touch()
         return "spoilt"
@@ -271,7 +274,7 @@ async def test_drafts_that_cannot_be_read_any_more_do_not_end_the_turn(play: Pla
     assert (done.ending, done.text) == (TurnEnding.ANSWERED, "done")
 
 
-async def test_what_is_repeated_without_end_is_not_kept_as_a_file(play: Play) -> None:
+async def test_endless_repetition_is_not_kept_as_a_draft(play: Play) -> None:
     block = "".join(chr(97 + at * 7 % 26) for at in range(120)) + " end. "
     stage = await play(lost_file(block * 200, after="HANG"), ok("done"))
     stage.more_tools = (write_file, write_file_continue)
@@ -280,10 +283,10 @@ async def test_what_is_repeated_without_end_is_not_kept_as_a_file(play: Play) ->
     assert "`write_file`" in stage.asked(2)
 
 
-# --- turns that are taken up again ------------------------------------------------------------
+# --- resumed turns ----------------------------------------------------------------------------
 
 
-async def test_a_text_that_was_visible_is_gone_on_with(play: Play) -> None:
+async def test_a_resumed_turn_continues_its_visible_text(play: Play) -> None:
     stage = await play('H T"The quick brown fox jumps." F stop D')
     stage.task = {"resumed": True, "partial_text": "The quick brown "}
     done = await stage.run()
@@ -293,7 +296,7 @@ async def test_a_text_that_was_visible_is_gone_on_with(play: Play) -> None:
     assert "network" in stage.asked(1)
 
 
-async def test_a_visible_text_belongs_to_the_first_step_only(play: Play) -> None:
+async def test_the_partial_text_applies_to_the_first_step_only(play: Play) -> None:
     stage = await play(
         'H T"The quick brown fox. " C(0,c1,read,{"path":"a"}) F tool_calls D', ok("done")
     )
@@ -315,7 +318,7 @@ PAID = Message("assistant", "", (ToolCall("c1", "pay", '{"amount":5}'),))
         (None, "pay has NOT run: the same call (c1)"),
     ],
 )
-async def test_what_was_done_before_an_interruption_is_not_done_again(
+async def test_a_resumed_turn_does_not_repeat_its_calls(
     play: Play, result: str | None, answer: str
 ) -> None:
     stage = await play(calls(("c9", "pay", '{"amount": 5}')), ok("done"))
@@ -337,7 +340,7 @@ async def test_what_was_done_before_an_interruption_is_not_done_again(
     assert stage.journal.rows[-1].content.startswith(answer)
 
 
-async def test_what_an_earlier_turn_did_may_be_done_again(play: Play) -> None:
+async def test_a_call_of_an_earlier_turn_may_be_repeated(play: Play) -> None:
     stage = await play(calls(("c9", "pay", '{"amount": 5}')), ok("done"))
     stage.task = {"resumed": True}
     paid = (PAID, Message("tool", "paid 5", tool_call_id="c1"), Message("assistant", "Paid."))

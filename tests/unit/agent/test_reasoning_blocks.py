@@ -25,14 +25,14 @@ SIGNED = {"type": "thinking", "thinking": "hm", "signature": "s1g"}
         ),
     ],
 )
-def test_only_who_thought_it_is_given_it_back(thoughts: ReasoningBlocks) -> None:
+def test_reasoning_is_decoded_only_for_its_own_target(thoughts: ReasoningBlocks) -> None:
     row = encode_reasoning(thoughts)
     assert row is not None
     assert decode_reasoning(row, thoughts.by) == thoughts
     assert decode_reasoning(row, "openai/other") is None
 
 
-def test_nothing_is_kept_of_no_thoughts() -> None:
+def test_empty_reasoning_is_not_stored() -> None:
     assert encode_reasoning(ReasoningBlocks("openai/m")) is None
     assert decode_reasoning(None, "openai/m") is None
 
@@ -58,21 +58,21 @@ def test_nothing_is_kept_of_no_thoughts() -> None:
         pytest.param(
             [(0, {"summary": [{"text": "a"}]}), (0, {"summary": [{"text": "b"}]})],
             [{"summary": [{"text": "b"}]}],
-            id="what is no text is replaced",
+            id="values that are not text are replaced",
         ),
         pytest.param(
             [(0, {"text": None}), (0, {"text": "a"}), (0, {"text": None})],
             [{"text": None}],
-            id="nothing is no text",
+            id="null is replaced",
         ),
         pytest.param(
             [(1, {"text": "b"}), (0, {"text": "a"}), (1, {"text": "c"})],
             [{"text": "bc"}, {"text": "a"}],
-            id="parts by their index",
+            id="parts are separated by index",
         ),
     ],
 )
-def test_pieces_become_parts(
+def test_pieces_are_merged_into_parts(
     pieces: list[tuple[int, dict[str, Any]]], parts: list[dict[str, Any]]
 ) -> None:
     found: dict[int, dict[str, Any]] = {}
@@ -82,14 +82,14 @@ def test_pieces_become_parts(
 
 
 @given(st.lists(st.text(max_size=5), min_size=1, max_size=6))
-def test_however_a_text_is_split_it_is_the_same(pieces: list[str]) -> None:
+def test_the_result_does_not_depend_on_how_a_text_is_split(pieces: list[str]) -> None:
     found: dict[int, dict[str, Any]] = {}
     for piece in pieces:
         merge_part(found, 7, {"thinking": piece})
     assert found == {7: {"thinking": "".join(pieces)}}
 
 
-def test_a_piece_that_was_given_is_not_changed_later() -> None:
+def test_merging_does_not_modify_earlier_pieces() -> None:
     given_fields = {"text": "a"}
     found: dict[int, dict[str, Any]] = {}
     merge_part(found, 0, given_fields)
@@ -97,7 +97,7 @@ def test_a_piece_that_was_given_is_not_changed_later() -> None:
     assert given_fields == {"text": "a"}
 
 
-def test_a_row_says_no_more_than_it_has_to() -> None:
+def test_default_values_are_not_encoded() -> None:
     assert encode_reasoning(ReasoningBlocks("m", "hm")) == msgspec.json.encode(
         {"by": "m", "text": "hm"}
     )

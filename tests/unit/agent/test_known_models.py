@@ -55,7 +55,7 @@ UNKNOWN = ModelFacts()
         ("mistral-small-2501", 32_768, None),
     ],
 )
-def test_knows_how_much_goes_in_and_comes_out(
+def test_context_windows_and_output_limits_are_known(
     model: str, window: int | None, max_output: int | None
 ) -> None:
     known = model_facts(model)
@@ -83,7 +83,7 @@ def test_knows_how_much_goes_in_and_comes_out(
         ("openai.gpt-oss-120b-1:0", "gpt-oss"),
     ],
 )
-def test_a_model_is_known_by_all_its_names(name: str, same: str) -> None:
+def test_a_model_is_recognized_by_all_its_names(name: str, same: str) -> None:
     assert model_facts(name) == model_facts(same) != UNKNOWN
 
 
@@ -100,7 +100,7 @@ def test_a_model_is_known_by_all_its_names(name: str, same: str) -> None:
         "gemini-2.5-flash-image",
     ],
 )
-def test_of_an_unknown_model_nothing_is_known(model: str) -> None:
+def test_an_unknown_model_has_no_facts(model: str) -> None:
     assert model_facts(model) == UNKNOWN
 
 
@@ -117,7 +117,7 @@ def test_of_an_unknown_model_nothing_is_known(model: str) -> None:
         ("qwen3.5-27b", "qwen3-max"),
     ],
 )
-def test_a_new_version_is_not_taken_for_its_older_sibling(model: str, older: str) -> None:
+def test_a_new_version_does_not_match_an_older_one(model: str, older: str) -> None:
     assert model_facts(older).context_window is not None
     known = model_facts(model)
     assert (known.context_window, known.max_output, known.supports_prefill) == (None, None, False)
@@ -155,7 +155,9 @@ def test_a_new_version_is_not_taken_for_its_older_sibling(model: str, older: str
         ("claude-haiku-4-5", 0),
     ],
 )
-def test_models_that_think_long_are_given_the_time(model: str, seconds: float) -> None:
+def test_slow_reasoning_models_have_a_longer_first_token_timeout(
+    model: str, seconds: float
+) -> None:
     assert model_facts(model).min_first_token_seconds == seconds
 
 
@@ -178,7 +180,7 @@ def test_models_that_think_long_are_given_the_time(model: str, seconds: float) -
         ("deepseek-v3", False),
     ],
 )
-def test_only_older_claude_goes_on_from_a_prefilled_answer(model: str, prefill: bool) -> None:
+def test_only_older_claude_models_support_prefill(model: str, prefill: bool) -> None:
     assert model_facts(model).supports_prefill is prefill
 
 
@@ -200,7 +202,7 @@ def test_only_older_claude_goes_on_from_a_prefilled_answer(model: str, prefill: 
         ("qwen3-coder-30b", False),
     ],
 )
-def test_knows_which_models_can_think(model: str, thinks: bool) -> None:
+def test_reasoning_models_are_known(model: str, thinks: bool) -> None:
     assert model_facts(model).can_reason is thinks
 
 
@@ -238,11 +240,11 @@ def test_knows_which_models_can_think(model: str, thinks: bool) -> None:
         ("scripted", False),
     ],
 )
-def test_knows_which_models_may_promise_without_doing(model: str, announces: bool) -> None:
+def test_models_that_may_only_announce_are_known(model: str, announces: bool) -> None:
     assert model_facts(model).may_only_announce is announces
 
 
 @pytest.mark.parametrize("model", [OPENAI_MODEL, ANTHROPIC_MODEL])
-def test_the_models_that_answer_by_default_are_known(model: str) -> None:
+def test_the_default_models_are_known(model: str) -> None:
     assert model_facts(model).context_window is not None
     assert model_facts(model).max_output is not None

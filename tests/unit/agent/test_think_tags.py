@@ -31,19 +31,19 @@ def split(*pieces: str) -> tuple[str, str]:
         ("", "", ""),
     ],
 )
-def test_splits_thinking_from_answer(text: str, thought: str, answer: str) -> None:
+def test_reasoning_is_separated_from_the_answer(text: str, thought: str, answer: str) -> None:
     assert split(text) == (thought, answer)
     assert split(*text) == (thought, answer)
 
 
 @given(st.text(alphabet="<think>/ \nab", max_size=60), st.lists(st.integers(0, 60), max_size=8))
-def test_every_way_to_split_the_text_gives_the_same(text: str, cuts: list[int]) -> None:
+def test_the_result_does_not_depend_on_how_the_text_is_split(text: str, cuts: list[int]) -> None:
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     pieces = [text[a:b] for a, b in itertools.pairwise(edges)]
     assert split(*pieces) == split(text)
 
 
-def test_ordinary_text_is_shown_at_once_and_needs_no_more_looking() -> None:
+def test_ordinary_text_passes_through_at_once() -> None:
     splitter = ThinkSplitter()
     assert splitter.feed("Hel") == ("", "Hel")
     assert splitter.passthrough

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from agent.model.learned import DurationHistogram, LearnedTarget, LearnedTargets
 
 
-def test_what_is_learned_of_a_target_is_kept_under_all_three_names() -> None:
+def test_learned_facts_are_keyed_by_provider_address_and_model() -> None:
     experience = LearnedTargets()
     one = experience.get("openai", "https://a", "m")
     assert experience.get("openai", "https://a", "m") is one
@@ -21,7 +21,7 @@ def test_what_is_learned_of_a_target_is_kept_under_all_three_names() -> None:
     assert all(experience.get(*other) is not one for other in others)
 
 
-def test_the_number_of_targets_is_bounded_and_those_in_use_stay() -> None:
+def test_the_least_recently_used_targets_are_dropped() -> None:
     experience = LearnedTargets()
     used = experience.get("p", "", "used")
     idle = experience.get("p", "", "idle")
@@ -32,7 +32,7 @@ def test_the_number_of_targets_is_bounded_and_those_in_use_stay() -> None:
     assert experience.get("p", "", "idle") is not idle
 
 
-def test_a_breaker_is_shared_by_all_who_ask_for_the_target() -> None:
+def test_the_breaker_of_a_target_is_shared() -> None:
     experience = LearnedTargets()
     for _ in range(2):
         experience.get("p", "", "m").breaker.record_stall(0.0)
@@ -40,7 +40,7 @@ def test_a_breaker_is_shared_by_all_who_ask_for_the_target() -> None:
     assert experience.get("p", "", "n").breaker.allows_request(1.0)
 
 
-def test_two_bare_ends_show_that_a_service_omits_them_and_one_word_refutes_it() -> None:
+def test_two_unmarked_ends_are_trusted_until_one_marker_is_seen() -> None:
     learned = LearnedTarget()
     seen = [learned.omits_end_marker]
     for learn in (
@@ -54,7 +54,7 @@ def test_two_bare_ends_show_that_a_service_omits_them_and_one_word_refutes_it() 
     assert seen == [False, False, True, False, False]
 
 
-def test_a_service_that_cannot_stream_is_tried_again_after_ten_minutes() -> None:
+def test_streaming_is_tried_again_after_ten_minutes() -> None:
     learned = LearnedTarget()
     assert learned.should_stream(0.0)
     learned.record_no_streaming(100.0)
@@ -63,7 +63,7 @@ def test_a_service_that_cannot_stream_is_tried_again_after_ten_minutes() -> None
     assert learned.should_stream(700.0)
 
 
-def test_the_soft_first_token_needs_five_samples() -> None:
+def test_the_slow_first_token_time_needs_five_samples() -> None:
     learned = LearnedTarget()
     for _ in range(4):
         learned.record_first_token(1.0)
@@ -74,7 +74,7 @@ def test_the_soft_first_token_needs_five_samples() -> None:
     assert 20.0 <= soft <= 20.0 * 1.15
 
 
-def test_a_rare_slow_start_does_not_set_the_soft_first_token() -> None:
+def test_a_rare_slow_start_does_not_raise_the_slow_first_token_time() -> None:
     learned = LearnedTarget()
     for number in range(100):
         learned.record_first_token(60.0 if number % 25 == 0 else 2.0)
@@ -95,7 +95,7 @@ def test_the_longest_gap_needs_fifty_samples_of_its_kind() -> None:
     assert learned.longest_gap_seconds("tool") is None
 
 
-def test_one_silence_in_a_thousand_does_not_make_a_service_slow() -> None:
+def test_one_long_gap_in_a_thousand_does_not_raise_the_longest_gap() -> None:
     learned = LearnedTarget()
     for number in range(900):
         learned.record_gap("text", 80.0 if number == 450 else 0.05)
@@ -104,7 +104,7 @@ def test_one_silence_in_a_thousand_does_not_make_a_service_slow() -> None:
     assert longest <= 0.4 * 1.15
 
 
-def test_a_service_that_became_slow_is_known_as_slow_after_a_while() -> None:
+def test_the_longest_gap_follows_a_service_that_becomes_slow() -> None:
     learned = LearnedTarget()
     for _ in range(5000):
         learned.record_gap("text", 0.1)
@@ -120,7 +120,7 @@ def test_a_service_that_became_slow_is_known_as_slow_after_a_while() -> None:
     assert longest <= 0.8 * 1.15
 
 
-def test_what_was_learned_is_still_known_when_counts_were_halved() -> None:
+def test_quantiles_survive_the_halving_of_counts() -> None:
     learned = LearnedTarget()
     for _ in range(1000):
         learned.record_first_token(1.0)
@@ -133,9 +133,7 @@ DURATIONS = st.lists(st.floats(0.0011, 5000, allow_nan=False), min_size=1, max_s
 
 
 @given(DURATIONS, st.sampled_from((0.5, 0.95, 0.99, 1.0)))
-def test_a_quantile_is_never_too_short_and_at_most_a_bucket_too_long(
-    seconds: Sequence[float], share: float
-) -> None:
+def test_a_quantile_is_at_most_one_bucket_too_long(seconds: Sequence[float], share: float) -> None:
     durations = DurationHistogram()
     for each in seconds:
         durations.add(each)
@@ -146,12 +144,12 @@ def test_a_quantile_is_never_too_short_and_at_most_a_bucket_too_long(
 @pytest.mark.parametrize(
     ("seconds", "lowest", "highest"),
     [
-        pytest.param(0.0, 0.0, 0.001, id="no time at all"),
-        pytest.param(-1.0, 0.0, 0.001, id="a clock that stepped back"),
-        pytest.param(1e9, 3600.0, 6000.0, id="longer than anything"),
+        pytest.param(0.0, 0.0, 0.001, id="zero"),
+        pytest.param(-1.0, 0.0, 0.001, id="negative"),
+        pytest.param(1e9, 3600.0, 6000.0, id="above the last bucket"),
     ],
 )
-def test_odd_durations_land_in_the_outer_buckets(
+def test_extreme_durations_land_in_the_outer_buckets(
     seconds: float, lowest: float, highest: float
 ) -> None:
     durations = DurationHistogram()
@@ -159,11 +157,11 @@ def test_odd_durations_land_in_the_outer_buckets(
     assert lowest <= durations.quantile(0.95) <= highest
 
 
-def test_nothing_is_known_before_the_first_duration() -> None:
+def test_an_empty_histogram_has_no_quantile() -> None:
     assert DurationHistogram().quantile(0.95) == 0.0
 
 
-def test_a_million_durations_take_no_more_memory_and_little_time() -> None:
+def test_a_million_durations_take_constant_memory_and_little_time() -> None:
     durations = DurationHistogram()
     before = time.process_time()
     for number in range(200_000):
@@ -172,7 +170,7 @@ def test_a_million_durations_take_no_more_memory_and_little_time() -> None:
     assert durations.sample_count < 1000
 
 
-def test_without_reports_an_estimate_is_taken_as_it_is() -> None:
+def test_without_reported_usage_the_correction_is_one() -> None:
     assert LearnedTarget().token_correction == 1.0
 
 
@@ -184,10 +182,10 @@ def test_without_reports_an_estimate_is_taken_as_it_is() -> None:
         pytest.param(1000, 9000, 2.0, id="never more than twice"),
         pytest.param(1000, 10, 0.5, id="never less than half"),
         pytest.param(1000, 0, 1.0, id="not reported"),
-        pytest.param(0, 1000, 1.0, id="nothing estimated"),
+        pytest.param(0, 1000, 1.0, id="no estimate"),
     ],
 )
-def test_the_correction_follows_what_is_reported(
+def test_the_correction_follows_reported_token_counts(
     estimated: int, reported: int, correction: float
 ) -> None:
     learned = LearnedTarget()
@@ -202,7 +200,7 @@ def test_a_long_request_weighs_more_than_a_short_one() -> None:
     assert learned.token_correction == pytest.approx(1.2, abs=0.01)
 
 
-def test_the_correction_moves_with_the_service() -> None:
+def test_the_correction_adapts_to_changes_of_the_service() -> None:
     learned = LearnedTarget()
     for _ in range(20):
         learned.record_token_count(1000, 1500)
@@ -211,6 +209,6 @@ def test_the_correction_moves_with_the_service() -> None:
     assert learned.token_correction == pytest.approx(1.0, abs=0.02)
 
 
-def test_limits_that_a_service_tells_are_unknown_at_first() -> None:
+def test_the_learned_context_window_is_unknown_at_first() -> None:
     learned = LearnedTarget()
     assert learned.context_window is None

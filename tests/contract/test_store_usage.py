@@ -1,4 +1,4 @@
-"""What requests to models used, on every database."""
+"""Totals of model usage, on every database."""
 
 import math
 from typing import Any
@@ -12,7 +12,7 @@ DAY = 86_400_000
 
 
 def request(turn: str, number: int, input_: int, cost: float | None = None) -> tuple[Change, ...]:
-    """A request whose other numbers follow from the first."""
+    """A request whose other numbers derive from the first."""
     return (
         StartAttempt(turn, number, "openai/one", 1),
         EndAttempt(
@@ -42,7 +42,7 @@ def used(
 
 
 async def fill(store: SessionStore) -> None:
-    """Two people, two conversations, two days; the third session belongs to the second of them."""
+    """Write turns of two people in two conversations on two days."""
     await store.apply(
         opened("s1", key="web:a"),
         opened("s2", key="web:b"),
@@ -62,16 +62,16 @@ NOTHING = UsageTotals()
 CASES: dict[str, tuple[dict[str, Any], UsageTotals]] = {
     "everything": ({}, ALL),
     "a turn": ({"turn_id": "t1"}, used(6, 2, 0.25, 3, 1)),
-    "a turn without a request": ({"turn_id": "t4"}, NOTHING),
+    "a turn without requests": ({"turn_id": "t4"}, NOTHING),
     "no turn": ({"turn_id": "t9"}, NOTHING),
     "a session": ({"session_id": "s1"}, used(14, 3, 0.75, 7, 1)),
     "a conversation": ({"key": "web:b"}, used(16, 1, None, 8, 1)),
     "a person": ({"person": "ann"}, used(22, 3, 0.25, 11, 2)),
-    "nobody": ({"person": ""}, NOTHING),
+    "no person": ({"person": ""}, NOTHING),
     "a day": ({"since": DAY}, used(24, 2, 0.5, 12, 1)),
     "a person's day": ({"person": "ann", "since": DAY}, used(16, 1, None, 8, 1)),
     "one of several": ({"key": "web:a", "person": "ann"}, used(6, 2, 0.25, 3, 1)),
-    "what does not fit together": ({"session_id": "s2", "key": "web:a"}, NOTHING),
+    "contradicting filters": ({"session_id": "s2", "key": "web:a"}, NOTHING),
     "all filters": (
         {"turn_id": "t1", "session_id": "s1", "key": "web:a", "person": "ann", "since": 1},
         used(6, 2, 0.25, 3, 1),
@@ -79,7 +79,7 @@ CASES: dict[str, tuple[dict[str, Any], UsageTotals]] = {
 }
 
 
-async def test_requests_are_summed_up_as_far_as_they_fit(store: SessionStore) -> None:
+async def test_usage_is_summed_over_requests_matching_all_filters(store: SessionStore) -> None:
     await fill(store)
     found = {name: await store.usage_totals(**only) for name, (only, _) in CASES.items()}
     assert found == {name: expected for name, (_, expected) in CASES.items()}
@@ -87,13 +87,13 @@ async def test_requests_are_summed_up_as_far_as_they_fit(store: SessionStore) ->
     assert kinds == {(int, int)}
 
 
-async def test_what_was_taken_back_or_failed_was_paid_all_the_same(store: SessionStore) -> None:
+async def test_retracted_and_failed_turns_still_count(store: SessionStore) -> None:
     await fill(store)
     await store.apply(TakeBackTurn("s1", "t1", 5), EndTurn("t2", TurnState.FAILED, 6, "no answer"))
     assert await store.usage_totals() == ALL
 
 
-async def test_a_request_under_way_is_counted_before_its_cost_is_known(
+async def test_an_unfinished_request_is_counted_without_cost(
     store: SessionStore,
 ) -> None:
     await store.apply(opened("s1"), started("t1", "s1"), StartAttempt("t1", 1, "openai/one", 1))
@@ -108,19 +108,19 @@ async def test_sums_of_small_costs_are_exact(store: SessionStore) -> None:
     assert (await store.usage_totals(turn_id="t1")).cost == 123_457.089000076
 
 
-async def test_nonsense_that_a_service_says_is_taken_as_not_known(store: SessionStore) -> None:
+async def test_impossible_costs_are_stored_as_unknown(store: SessionStore) -> None:
     await store.apply(opened("s1"), started("t1", "s1"))
     for number, cost in enumerate((math.nan, math.inf, -math.inf, 1e300, -1e300)):
         await store.apply(*request("t1", number, 2, cost))
     assert await store.usage_totals() == used(10, 5, None, 5, 5)
 
 
-async def test_something_that_costs_nothing_is_known_to(store: SessionStore) -> None:
+async def test_a_cost_of_zero_is_known(store: SessionStore) -> None:
     await store.apply(opened("s1"), started("t1", "s1"), *request("t1", 1, 2, 0.0))
     assert (await store.usage_totals()).cost == 0.0
 
 
-async def test_more_tokens_than_a_number_of_32_bits_are_summed_up(store: SessionStore) -> None:
+async def test_token_sums_may_exceed_32_bits(store: SessionStore) -> None:
     await store.apply(opened("s1"), started("t1", "s1"))
     for number in (1, 2):
         await store.apply(*request("t1", number, 3_000_000_000))

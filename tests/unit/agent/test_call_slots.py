@@ -16,7 +16,7 @@ TOOLS = (
 
 def d(
     index: int | None = None,
-    id: str | None = None,  # noqa: A002 - as on the wire
+    id: str | None = None,  # noqa: A002 - field name of the protocol
     name: str | None = None,
     args: str | None = None,
 ) -> CallChunk:
@@ -54,7 +54,7 @@ GEN0, GEN1 = "call_t_1_0", "call_t_1_1"
         pytest.param(
             [d(0, "c1", "read"), d(1, "c2", "write"), d(0, args=A), d(1, args=B)],
             [("c1", "read", A), ("c2", "write", B)],
-            id="1: pieces of two calls by turns",
+            id="1: interleaved pieces of two calls",
         ),
         pytest.param(
             [d(0, "x1", "read", '{"pa'), d(0, "x2", args='th":'), d(0, "x3", args='"a"}')],
@@ -69,12 +69,12 @@ GEN0, GEN1 = "call_t_1_0", "call_t_1_1"
         pytest.param(
             [d(0, "c1", "read", '{"pa'), d(0, "c2", "read", B)],
             [("c1", "read", '{"pa'), ("c2", "read", B)],
-            id="2: new id with a name behind a call that is not whole",
+            id="2: new id with a name after an incomplete call",
         ),
         pytest.param(
             [d(0, "c1", "read", A), d(0, "c2", args=B)],
             [("c1", "read", A), ("c2", "", B)],
-            id="2: new id without name after a whole call",
+            id="2: new id without a name after a complete call",
         ),
         pytest.param(
             [d(0, None, "read", A), d(0, None, "read", B)],
@@ -89,7 +89,7 @@ GEN0, GEN1 = "call_t_1_0", "call_t_1_1"
         pytest.param(
             [d(None, None, "read", A), d(None, None, "write", B)],
             [(GEN0, "read", A), (GEN1, "write", B)],
-            id="4: no index, names begin calls",
+            id="4: no index, a name starts a call",
         ),
         pytest.param(
             [
@@ -103,9 +103,9 @@ GEN0, GEN1 = "call_t_1_0", "call_t_1_1"
         pytest.param(
             [d(None, None, "read", '{"path"'), d(None, None, None, ':"a"}')],
             [(GEN0, "read", A)],
-            id="4: no index, id or name goes on with the last",
+            id="4: no index, id or name continues the last call",
         ),
-        pytest.param([d(None, None, None, A)], [(GEN0, "", A)], id="4: nothing to go by at all"),
+        pytest.param([d(None, None, None, A)], [(GEN0, "", A)], id="4: no index, id or name"),
         pytest.param(
             [d(0, "c1", "read", '{"path"'), d(0, None, "read", ':"a"}'), d(0, None, "read", "")],
             [("c1", "read", A)],
@@ -114,12 +114,12 @@ GEN0, GEN1 = "call_t_1_0", "call_t_1_1"
         pytest.param(
             [d(0, None, "read", A), d(0, None, "read", "")],
             [(GEN0, "read", A)],
-            id="5: the name repeated after the whole call",
+            id="5: the name repeated after the complete call",
         ),
         pytest.param(
             [d(0, "c1", "rea"), d(0, None, "read_file"), d(0, args=A)],
             [("c1", "read_file", A)],
-            id="5: a growing name replaces",
+            id="5: a cumulative name replaces",
         ),
         pytest.param(
             [d(0, "c1", "read_"), d(0, None, "file"), d(0, args=A)],
@@ -144,7 +144,7 @@ GEN0, GEN1 = "call_t_1_0", "call_t_1_1"
         pytest.param(
             [d(0, "c1", "read", A + '{"path":')],
             [("c1", "read", A + '{"path":')],
-            id="7: the second is not whole",
+            id="7: the second object is truncated",
         ),
         pytest.param(
             [d(0, "c1", "read", A + "[1]")], [("c1", "read", A + "[1]")], id="7: not an object"
@@ -157,15 +157,17 @@ GEN0, GEN1 = "call_t_1_0", "call_t_1_1"
             [("c1", "read", A), ("c1_2", "read", B)],
             id="8: the same id twice",
         ),
-        pytest.param(
-            [d(0, "", "read", A)], [(GEN0, "read", A)], id="8: an empty id gets one of ours"
-        ),
+        pytest.param([d(0, "", "read", A)], [(GEN0, "read", A)], id="8: an empty id is replaced"),
         pytest.param(
             [d(0, "c1", "noop"), d(1, "c2", "noop", "")],
             [("c1", "noop", "{}"), ("c2", "noop", "{}")],
-            id="11: nothing is an empty object where nothing is needed",
+            id="11: missing arguments are {} if none are required",
         ),
-        pytest.param([d(0, "c1", "read")], [("c1", "read", "")], id="11: but not elsewhere"),
+        pytest.param(
+            [d(0, "c1", "read")],
+            [("c1", "read", "")],
+            id="11: missing arguments stay empty otherwise",
+        ),
         pytest.param(
             [d(7, "c1", "read", A), d(2, "c2", "read", B)],
             [("c1", "read", A), ("c2", "read", B)],
@@ -173,16 +175,18 @@ GEN0, GEN1 = "call_t_1_0", "call_t_1_1"
         ),
     ],
 )
-def test_puts_calls_together(pieces: list[CallChunk], calls: list[tuple[str, str, str]]) -> None:
+def test_deltas_are_assembled_into_calls(
+    pieces: list[CallChunk], calls: list[tuple[str, str, str]]
+) -> None:
     assert brief(collect(*pieces)) == calls
 
 
-def test_ids_that_the_conversation_already_holds_are_not_given_again() -> None:
+def test_call_ids_from_the_conversation_are_not_reused() -> None:
     calls = collect(d(0, "c1", "read", A), taken=("c1", "c1_2"))
     assert calls[0].id == "c1_3"
 
 
-def test_opaque_extras_are_kept_also_when_they_come_alone() -> None:
+def test_opaque_extras_are_kept_even_without_other_fields() -> None:
     slots = CallSlots(TOOLS)
     slots.feed(d(0, "c1", "read", A))
     slots.feed(CallChunk(index=0, extra=b'{"signature":"x"}'))
@@ -190,7 +194,7 @@ def test_opaque_extras_are_kept_also_when_they_come_alone() -> None:
     assert (call.extra, call.arguments) == (b'{"signature":"x"}', A)
 
 
-def test_without_an_end_an_empty_call_stays_empty() -> None:
+def test_empty_arguments_stay_empty_without_terminal_evidence() -> None:
     assert collect(d(0, "c1", "noop"), ended=False)[0].arguments_state is ArgumentsState.NONE
 
 
@@ -199,22 +203,22 @@ def test_a_call_is_sealed_by_the_start_of_the_next() -> None:
     assert [call.sealed for call in calls] == [True, False]
 
 
-def test_a_repeated_name_is_no_proof_that_the_call_before_it_ended() -> None:
+def test_a_repeated_name_does_not_seal_the_previous_call() -> None:
     calls = collect(d(0, None, "read", A), d(0, None, "read", ""), ended=False)
     assert [call.sealed for call in calls] == [False]
 
 
-def test_a_call_that_goes_on_after_the_next_began_is_not_sealed() -> None:
+def test_a_call_that_continues_after_the_next_started_is_not_sealed() -> None:
     calls = collect(d(0, "c1", "read", "{"), d(1, "c2", "write", B), d(0, args="}"), ended=False)
     assert [call.sealed for call in calls] == [False, False]
 
 
-def test_the_end_of_the_answer_seals_all() -> None:
+def test_the_end_of_the_answer_seals_all_calls() -> None:
     calls = collect(d(0, "c1", "read", A), d(1, "c2", "write", B))
     assert all(call.sealed for call in calls)
 
 
-def test_a_call_is_sealed_by_the_wire_s_own_word() -> None:
+def test_a_call_is_sealed_by_an_end_marker() -> None:
     pieces = d(0, "c1", "read", A), CallChunk(index=0, ended=True), d(1, "c2", "write", B)
     calls = collect(*pieces, ended=False)
     assert [call.sealed for call in calls] == [True, False]
@@ -222,13 +226,13 @@ def test_a_call_is_sealed_by_the_wire_s_own_word() -> None:
     assert [call.sealed for call in late] == [True]
 
 
-def test_the_word_that_a_call_is_over_may_come_with_its_last_piece() -> None:
+def test_an_end_marker_may_arrive_with_the_last_piece() -> None:
     last = CallChunk(index=0, arguments=':"a"}', ended=True)
     (call,) = collect(d(0, "c1", "read", '{"path"'), last, ended=False)
     assert (call.arguments, call.sealed) == (A, True)
 
 
-def test_a_call_that_is_over_before_it_is_whole_is_sealed_and_cut() -> None:
+def test_an_end_marker_seals_a_truncated_call() -> None:
     (call,) = collect(d(0, "c1", "read", '{"pa'), CallChunk(index=0, ended=True), ended=False)
     assert (call.arguments_state, call.sealed) == (ArgumentsState.TRUNCATED, True)
 
@@ -253,11 +257,11 @@ def test_a_call_that_is_over_before_it_is_whole_is_sealed_and_cut() -> None:
         (' {"a": 1} ', ArgumentsState.COMPLETE),
     ],
 )
-def test_judges_arguments_by_strict_json(arguments: str, shape: ArgumentsState) -> None:
+def test_arguments_are_classified_by_strict_json(arguments: str, shape: ArgumentsState) -> None:
     assert classify_arguments(arguments) is shape
 
 
-def test_pieces_that_bring_nothing_new_are_no_progress() -> None:
+def test_pieces_without_new_content_are_not_progress() -> None:
     slots = CallSlots(TOOLS)
     assert slots.feed(d(0, "c1", "read", '{"path":'))
     assert not slots.feed(d(0, None, "read", ""))

@@ -1,4 +1,4 @@
-"""Turns whose model fails, breaks off, or thinks to no end."""
+"""Turns whose model fails, is cut off, or exhausts its output on reasoning."""
 
 import json
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ from tests.unit.agent.turn_kit import CLOCKS, LOST_PAY, READ_A, Play
 
 pytestmark = pytest.mark.quick
 
-# --- asking again -----------------------------------------------------------------------------
+# --- retries ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -28,16 +28,16 @@ pytestmark = pytest.mark.quick
         pytest.param("RST", id="reset before headers"),
         pytest.param("H RST", id="reset after headers"),
         pytest.param("H EOF", id="empty body"),
-        pytest.param('H R"hm" RST', id="reset while thinking"),
+        pytest.param('H R"hm" RST', id="reset in the reasoning"),
         pytest.param(f"H {LOST_PAY} RST", id="half a call"),
         pytest.param("H C(0,c1,pay,-) EOF", id="only a name"),
         pytest.param("S500", id="server error"),
-        pytest.param('S429:{"retry-after":"0.01"}', id="slow down"),
+        pytest.param('S429:{"retry-after":"0.01"}', id="rate limit"),
         pytest.param("H F stop D", id="empty answer"),
         pytest.param("H HANG", id="silence"),
     ],
 )
-async def test_trouble_before_any_text_is_tried_again_and_nothing_runs(
+async def test_failures_before_any_text_are_retried_and_nothing_runs(
     play: Play, first: str
 ) -> None:
     stage = await play(first, ok("done"))
@@ -48,19 +48,19 @@ async def test_trouble_before_any_text_is_tried_again_and_nothing_runs(
     assert stage.server.requests[0].body == stage.server.requests[1].body
 
 
-async def test_an_answer_of_nothing_but_blanks_is_no_answer(play: Play) -> None:
+async def test_a_blank_answer_counts_as_empty(play: Play) -> None:
     stage = await play('H T"\\n\\n" F stop D', ok("done"))
     done = await stage.run()
     assert (done.text.strip(), done.attempts) == ("done", 2)
     assert stage.server.requests[0].body == stage.server.requests[1].body
 
 
-async def test_after_two_repeats_the_turn_ends_with_the_cause(play: Play) -> None:
+async def test_the_turn_ends_with_the_cause_after_two_retries(play: Play) -> None:
     stage = await play(always("H RST"))
     done = await stage.run()
     assert (done.ending, done.text, done.message, done.attempts) == (TurnEnding.FAILED, "", None, 3)
     assert (done.cause, done.notice) == ("connection drops on the way to the model", "N7")
-    assert done.tell_operator  # nobody gets an answer
+    assert done.tell_operator  # an outage affects all users
     assert stage.journal.verdicts == ["cut", "cut", "cut"]
 
 
@@ -70,11 +70,11 @@ async def test_after_two_repeats_the_turn_ends_with_the_cause(play: Play) -> Non
         ("S400", "refused the request (scripted error)", False),
         ("S401", "key", True),
         ("S402", "account", True),
-        ('S429:{"retry-after":"601"}', "slow down", False),
+        ('S429:{"retry-after":"601"}', "limits the rate", False),
         ('H J{"error":{"message":"x","code":"context_length_exceeded"}}', "too long", False),
     ],
 )
-async def test_what_would_fail_again_is_not_tried_again(
+async def test_permanent_errors_are_not_retried(
     play: Play, script: str, words: str, tell: bool
 ) -> None:
     stage = await play(script)
@@ -83,7 +83,7 @@ async def test_what_would_fail_again_is_not_tried_again(
     assert words in done.cause
 
 
-async def test_a_model_that_declines_is_quoted(play: Play) -> None:
+async def test_a_refusal_is_quoted(play: Play) -> None:
     stage = await play('H T"I will not." F content_filter D')
     done = await stage.run()
     assert (done.ending, done.notice, done.cause) == (TurnEnding.FAILED, "N9", "I will not.")
@@ -92,9 +92,9 @@ async def test_a_model_that_declines_is_quoted(play: Play) -> None:
     )
 
 
-async def test_a_model_that_declines_without_a_word_says_so(play: Play) -> None:
+async def test_a_refusal_without_text_has_a_default_cause(play: Play) -> None:
     done = await (await play("H F content_filter D")).run()
-    assert (done.notice, done.cause, done.message) == ("N9", "it gave no reason", None)
+    assert (done.notice, done.cause, done.message) == ("N9", "no reason given", None)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ async def test_a_model_that_declines_without_a_word_says_so(play: Play) -> None:
         ),
     ],
 )  # fmt: skip
-async def test_what_was_shown_is_kept_when_nothing_follows(
+async def test_visible_text_is_kept_when_the_turn_fails(
     play: Play, first: str, follow: str, text: str, cause: str, tries: int
 ) -> None:
     stage = await play(first, *[follow] * 4)
@@ -123,8 +123,8 @@ async def test_what_was_shown_is_kept_when_nothing_follows(
     assert stage.shop.effects == []
 
 
-async def test_waits_are_spread_unless_the_service_named_them(play: Play) -> None:
-    """Half of a wait is left to chance."""
+async def test_waits_have_jitter_unless_the_service_named_them(play: Play) -> None:
+    """Half of each wait is random."""
     told = 'S429:{"retry-after":"0.3"}'
     for script, least, most in (("S500", 0.15, 0.28), (told, 0.3, 0.45)):
         stage = await play(script, ok("done"))
@@ -135,7 +135,7 @@ async def test_waits_are_spread_unless_the_service_named_them(play: Play) -> Non
         assert least <= round(second.at - first.at, 6) < most
 
 
-# --- a text that broke off --------------------------------------------------------------------
+# --- cut texts --------------------------------------------------------------------------------
 
 
 COUNTED = Event(
@@ -143,10 +143,10 @@ COUNTED = Event(
 )
 
 
-"""Some services count with every piece."""
+"""Some services send usage with every chunk."""
 
 
-async def test_a_text_that_broke_off_is_carried_on_to_the_letter(play: Play) -> None:
+async def test_a_cut_text_is_continued_exactly(play: Play) -> None:
     stage = await play(
         (*steps('H T"The quick brown "'), COUNTED, *steps("RST")),
         'H T"The quick brown fox jumps." F stop U(4) D',
@@ -165,7 +165,7 @@ async def test_a_text_that_broke_off_is_carried_on_to_the_letter(play: Play) -> 
     assert stage.journal.verdicts == ["cut", "complete"]
 
 
-async def test_a_text_that_met_the_limit_is_carried_on_with_a_higher_one(play: Play) -> None:
+async def test_a_capped_text_is_continued_with_a_higher_limit(play: Play) -> None:
     stage = await play('H T"One, " F length D', 'H T"One, two, " F length D', ok("three."))
     stage.settings = {"max_output_tokens": 100}
     done = await stage.run()
@@ -176,20 +176,20 @@ async def test_a_text_that_met_the_limit_is_carried_on_with_a_higher_one(play: P
         assert "network" not in stage.asked(number)
 
 
-async def test_without_a_limit_of_ours_it_is_raised_from_what_was_used(play: Play) -> None:
+async def test_without_a_configured_limit_the_used_tokens_are_doubled(play: Play) -> None:
     stage = await play('H T"One, " F length U(5000) D', ok("two."))
     await stage.run()
     assert [request.max_tokens for request in stage.server.requests] == [None, 10_000]
 
 
-async def test_a_raised_limit_ends_with_its_step(play: Play) -> None:
+async def test_a_raised_limit_applies_to_one_step(play: Play) -> None:
     stage = await play('H T"One " F length D', calls(READ_A), ok("done"))
     stage.settings = {"max_output_tokens": 100}
     await stage.run()
     assert [request.max_tokens for request in stage.server.requests] == [100, 200, 100]
 
 
-async def test_a_limit_that_is_more_than_the_model_gives_is_lowered(play: Play) -> None:
+async def test_a_rejected_limit_is_lowered_to_the_models_maximum(play: Play) -> None:
     stage = await play(
         'S400"max_tokens is too large: 9999. This model supports at most 4096 completion tokens"',
         ok("done"),
@@ -200,21 +200,21 @@ async def test_a_limit_that_is_more_than_the_model_gives_is_lowered(play: Play) 
     assert [request.max_tokens for request in stage.server.requests] == [9999, 4096]
 
 
-async def test_a_limit_without_a_number_is_halved(play: Play) -> None:
+async def test_a_rejected_limit_without_a_named_maximum_is_halved(play: Play) -> None:
     stage = await play('S400"max_tokens is too large"', ok("done"))
     stage.settings = {"max_output_tokens": 9998}
     await stage.run()
     assert [request.max_tokens for request in stage.server.requests] == [9998, 4999]
 
 
-async def test_a_model_that_begins_anew_is_not_shown_twice(play: Play) -> None:
+async def test_a_restarted_answer_is_not_shown_twice(play: Play) -> None:
     old = "It was the best of times, it was the worst of times, it was the age of "
     stage = await play(f'H T"{old}" RST', f'H T"{old}" T"wisdom." F stop D')
     done = await stage.run()
     assert done.text == stage.shown == f"{old}wisdom."
 
 
-async def test_thoughts_begin_anew_with_each_request(play: Play) -> None:
+async def test_reasoning_is_replaced_by_each_request(play: Play) -> None:
     stage = await play('H R"think" RST', 'H R"again" T"42" F stop D')
     done = await stage.run()
     kinds = [type(event).__name__ for event in stage.events]
@@ -226,7 +226,7 @@ async def test_thoughts_begin_anew_with_each_request(play: Play) -> None:
     )
 
 
-async def test_a_model_that_thinks_to_no_end_is_asked_to_think_less(play: Play) -> None:
+async def test_exhausted_reasoning_is_retried_with_less_effort(play: Play) -> None:
     stage = await play('H R"hm" F length D', ok("done"))
     stage.settings = {"max_output_tokens": 100, "reasoning_effort": "medium"}
     assert (await stage.run()).text == "done"
@@ -234,13 +234,13 @@ async def test_a_model_that_thinks_to_no_end_is_asked_to_think_less(play: Play) 
     assert sent == [("medium", 100), ("low", 200)]
 
 
-async def test_a_model_that_thinks_to_no_end_twice_is_given_up(play: Play) -> None:
+async def test_exhausted_reasoning_ends_the_turn_the_second_time(play: Play) -> None:
     stage = await play(always('H R"hm" F length D'))
     done = await stage.run()
     assert (done.notice, done.attempts) == ("N8", 2)
 
 
-async def test_after_tools_a_silent_model_is_told_that_an_answer_is_missing(play: Play) -> None:
+async def test_an_empty_answer_after_tools_is_nudged(play: Play) -> None:
     stage = await play(calls(READ_A), "H F stop D", "H F stop D", ok("done"))
     done = await stage.run()
     assert (done.text, done.attempts) == ("done", 4)
@@ -248,7 +248,7 @@ async def test_after_tools_a_silent_model_is_told_that_an_answer_is_missing(play
     assert "empty" in stage.asked(4)
 
 
-async def test_text_that_repeats_itself_is_taken_back(play: Play) -> None:
+async def test_repeating_text_is_removed(play: Play) -> None:
     block = "".join(chr(97 + at * 7 % 26) for at in range(120)) + " end. "
     stage = await play(
         (*steps("H"), *[text(block)] * 200, *steps("HANG")),
@@ -257,14 +257,14 @@ async def test_text_that_repeats_itself_is_taken_back(play: Play) -> None:
     done = await stage.run()
     assert done.text == stage.shown == "Then it was over."
     assert any(isinstance(event, TextReplaced) for event in stage.events)
-    assert "repeat the same words" in stage.asked(2)
+    assert "repeating the same words" in stage.asked(2)
     assert block not in json.dumps(stage.sent(2))
 
 
-# --- services that do not stream --------------------------------------------------------------
+# --- services without streaming ---------------------------------------------------------------
 
 
-async def test_a_service_that_cannot_stream_is_asked_for_whole_answers(play: Play) -> None:
+async def test_a_service_that_cannot_stream_is_asked_without_streaming(play: Play) -> None:
     stage = await play('S400"Streaming is not supported by this model"', calls(READ_A), ok("done"))
     done = await stage.run()
     assert (done.text, done.attempts) == ("done", 3)
@@ -272,14 +272,14 @@ async def test_a_service_that_cannot_stream_is_asked_for_whole_answers(play: Pla
     assert not stage.learned().should_stream(stage.clock.monotonic())
 
 
-async def test_what_is_known_of_a_service_holds_for_the_next_turn(play: Play) -> None:
+async def test_learned_facts_apply_to_the_next_turn(play: Play) -> None:
     stage = await play(ok("done"))
     stage.learned().record_no_streaming(stage.clock.monotonic())
     assert (await stage.run()).text == "done"
     assert [request.stream for request in stage.server.requests] == [False]
 
 
-async def test_an_end_without_a_word_is_asked_after_until_it_is_known(play: Play) -> None:
+async def test_an_unmarked_end_is_checked_until_it_is_learned(play: Play) -> None:
     bare = 'H T"All is well here." EOF'
     stage = await play(*[bare] * 9)
     tries = []
@@ -290,20 +290,20 @@ async def test_an_end_without_a_word_is_asked_after_until_it_is_known(play: Play
     assert tries == [2, 2, 1]
 
 
-async def test_a_last_word_once_heard_is_waited_for_again(play: Play) -> None:
+async def test_one_end_marker_makes_unmarked_ends_suspect_again(play: Play) -> None:
     bare = 'H T"All is well here." EOF'
     stage = await play(bare, bare, ok("done"), *[bare] * 4)
     assert [(await stage.run()).attempts for _ in range(4)] == [2, 1, 2, 2]
 
 
-# --- news ----------------------------------------------------------------------------------------
+# --- notices -------------------------------------------------------------------------------------
 
 
 def clocks(**changed: float) -> dict[str, Timeouts]:
     return {"timeouts": msgspec.structs.replace(CLOCKS, **changed)}
 
 
-async def test_silence_is_told_with_its_length_and_the_moment_of_the_next_try(play: Play) -> None:
+async def test_a_silence_notice_contains_its_length_and_the_next_retry(play: Play) -> None:
     stage = await play("H HANG", ok("done"))
     stage.settings = clocks(notice_after=3.0, first_token=5.0)
     await stage.run()
@@ -317,7 +317,7 @@ async def test_silence_is_told_with_its_length_and_the_moment_of_the_next_try(pl
 
 
 @pytest.mark.parametrize(("backoff", "told"), [(0.9, []), (1.1, ["N2"])])
-async def test_a_recovery_is_told_when_it_takes_more_than_a_sixth_of_the_time_for_silence(
+async def test_a_recovery_notice_is_emitted_after_a_sixth_of_notice_after(
     play: Play, backoff: float, told: list[str]
 ) -> None:
     stage = await play("H RST", ok("done"))
@@ -326,11 +326,11 @@ async def test_a_recovery_is_told_when_it_takes_more_than_a_sixth_of_the_time_fo
     assert stage.notices == told
 
 
-# --- errors that are nobody's words -------------------------------------------------------------
+# --- unknown errors -----------------------------------------------------------------------------
 
 
 class Unsound:
-    """A provider that lets through what it should have put into our words."""
+    """Provider that raises an error it should have mapped to a `ProviderError`."""
 
     name = "unsound"
 
@@ -352,15 +352,13 @@ class Unsound:
         raise self.error
 
     async def aclose(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing: there is no connection."""
 
 
 @pytest.mark.parametrize(
     "error", [Exception("Connection reset by peer"), RuntimeError("stream broke")], ids=str
 )
-async def test_an_error_that_nobody_knows_comes_through_as_it_is_after_one_request(
-    play: Play, error: Exception
-) -> None:
+async def test_an_unknown_error_propagates_after_one_request(play: Play, error: Exception) -> None:
     stage = await play(ok("never asked"))
     second = await stage.fallback(ok("never asked either"))
     unsound = Unsound(error)

@@ -1,4 +1,4 @@
-"""Turns in which another model takes over."""
+"""Turns in which a fallback model takes over."""
 
 import asyncio
 from typing import Any
@@ -13,7 +13,7 @@ from tests.unit.agent.turn_kit import OLD, READ_A, Play, lost_note
 pytestmark = pytest.mark.quick
 
 
-async def test_another_model_takes_over_and_it_is_said_once(play: Play) -> None:
+async def test_a_fallback_takes_over_with_one_notice(play: Play) -> None:
     stage = await play("S401")
     second = await stage.fallback(calls(READ_A), ok("done"))
     done = await stage.run()
@@ -28,18 +28,18 @@ async def test_another_model_takes_over_and_it_is_said_once(play: Play) -> None:
 @pytest.mark.parametrize(
     ("scripts", "requests"),
     [
-        pytest.param(["S401"], 1, id="key refused"),
-        pytest.param(["S402"], 1, id="account empty"),
-        pytest.param(["S400"], 1, id="request refused"),
+        pytest.param(["S401"], 1, id="key rejected"),
+        pytest.param(["S402"], 1, id="out of credit"),
+        pytest.param(["S400"], 1, id="request rejected"),
         pytest.param(["H F content_filter D"], 1, id="declined"),
-        pytest.param(['S429:{"retry-after":"61"}'], 1, id="told to wait for long"),
-        pytest.param(["S500"] * 3, 3, id="down"),
-        pytest.param(["H RST"] * 3, 3, id="drops"),
+        pytest.param(['S429:{"retry-after":"61"}'], 1, id="long retry-after"),
+        pytest.param(["S500"] * 3, 3, id="server errors"),
+        pytest.param(["H RST"] * 3, 3, id="dropped connections"),
         pytest.param(["H HANG"] * 2, 2, id="silence"),
         pytest.param(["H F stop D"] * 2, 2, id="empty answers"),
     ],
 )
-async def test_the_next_model_is_asked_when_the_first_is_of_no_use(
+async def test_a_failing_primary_switches_to_the_fallback(
     play: Play, scripts: list[str], requests: int
 ) -> None:
     stage = await play(*scripts)
@@ -49,13 +49,13 @@ async def test_the_next_model_is_asked_when_the_first_is_of_no_use(
     assert stage.notices == ["N5"]
 
 
-async def test_every_model_gets_the_same_patience(play: Play) -> None:
+async def test_every_target_gets_the_same_retry_budget(play: Play) -> None:
     stage = await play(*["H RST"] * 3)
     await stage.fallback("H RST", "H RST", ok("done"))
     assert (await stage.run()).attempts == 6
 
 
-async def test_when_nobody_is_left_the_last_cause_counts(play: Play) -> None:
+async def test_the_last_cause_is_reported_when_no_target_is_left(play: Play) -> None:
     stage = await play(*["H RST"] * 3)
     await stage.fallback("S402")
     await stage.fallback("S401")
@@ -66,18 +66,18 @@ async def test_when_nobody_is_left_the_last_cause_counts(play: Play) -> None:
     assert stage.notices == ["N5", "N5"]
 
 
-async def test_the_next_model_carries_a_text_on(play: Play) -> None:
+async def test_the_fallback_continues_the_visible_text(play: Play) -> None:
     stage = await play('H T"The quick brown " F length D', "S401")
     stage.settings = {"max_output_tokens": 100, "reasoning_effort": "high"}
     second = await stage.fallback('H T"The quick brown fox." F stop D')
     done = await stage.run()
     assert done.text == stage.shown == "The quick brown fox."
     (request,) = second.requests
-    assert request.max_tokens is None  # the first one's limit was raised, it is no business of ours
+    assert request.max_tokens is None  # the raised limit of the primary does not carry over
     assert request.messages[-2]["content"] == "The quick brown "
 
 
-async def test_limits_that_were_changed_for_one_model_do_not_hold_for_the_next(play: Play) -> None:
+async def test_adjusted_limits_do_not_carry_over_to_the_fallback(play: Play) -> None:
     stage = await play('H R"hm" F length D', 'S400"Streaming is not supported"', "S401")
     stage.settings = {"max_output_tokens": 100, "reasoning_effort": "high"}
     second = await stage.fallback(ok("done"))
@@ -92,17 +92,17 @@ async def test_limits_that_were_changed_for_one_model_do_not_hold_for_the_next(p
     assert (request.body["reasoning_effort"], request.stream) == ("high", True)
 
 
-async def test_the_next_model_gets_to_know_what_the_one_before_lost(play: Play) -> None:
+async def test_the_fallback_is_told_about_lost_calls(play: Play) -> None:
     stage = await play(*[lost_note(3000)] * 3)
     second = await stage.fallback(ok("done"))
     done = await stage.run()
     assert (done.text, done.attempts) == ("done", 4)
     assert "`note` (cut off after 3,009 bytes" in second.requests[0].last_user_text
-    assert "Another model was asked before you" in second.requests[0].last_user_text
+    assert "came from another model" in second.requests[0].last_user_text
     assert "Another model" not in stage.asked(3)
 
 
-async def test_the_next_model_is_not_told_that_it_is_another_where_nothing_was_lost(
+async def test_the_fallback_is_not_told_about_the_switch_if_nothing_was_lost(
     play: Play,
 ) -> None:
     stage = await play("S401")
@@ -111,14 +111,14 @@ async def test_the_next_model_is_not_told_that_it_is_another_where_nothing_was_l
     assert second.requests[0].last_user_text == "go"
 
 
-async def test_thoughts_of_one_model_are_not_given_to_another(play: Play) -> None:
+async def test_reasoning_is_not_sent_to_another_model(play: Play) -> None:
     stage = await play('H R"deep" C(0,c1,read,{"path":"a"}) F tool_calls D', "S401")
     second = await stage.fallback(ok("done"))
     await stage.run()
     assert "deep" not in second.requests[0].raw.decode()
 
 
-async def test_a_model_that_is_known_to_hang_is_not_waited_for(play: Play) -> None:
+async def test_a_target_with_an_open_breaker_is_skipped_at_once(play: Play) -> None:
     stage = await play(ok("never asked"))
     await stage.fallback(calls(READ_A), ok("done"))
     for _ in range(2):
@@ -130,7 +130,7 @@ async def test_a_model_that_is_known_to_hang_is_not_waited_for(play: Play) -> No
 
 
 async def test_a_turn_stays_with_the_model_that_answers(play: Play) -> None:
-    """The first one is tried again with the next turn."""
+    """The primary is tried again in the next turn."""
     stage = await play(ok("the first is back"))
 
     def later(body: dict[str, Any]) -> Script:
@@ -145,7 +145,7 @@ async def test_a_turn_stays_with_the_model_that_answers(play: Play) -> None:
     assert (await stage.run()).text == "the first is back"
 
 
-async def test_two_hangs_close_a_model_for_everybody(play: Play) -> None:
+async def test_two_stalls_open_the_breaker_for_all_turns(play: Play) -> None:
     stage = await play(*["H HANG"] * 2)
     await stage.fallback(ok("done"))
     await stage.run()
@@ -160,7 +160,7 @@ async def test_an_answer_closes_the_breaker_again(play: Play) -> None:
     assert stage.learned().breaker.open_until is None
 
 
-async def test_a_stopped_look_leaves_the_look_to_somebody_else(play: Play) -> None:
+async def test_a_cancelled_probe_frees_the_probe(play: Play) -> None:
     stage = await play('H T"abc" HANG')
     await stage.fallback(ok("done"))
     breaker = stage.learned().breaker
@@ -175,10 +175,10 @@ async def test_a_stopped_look_leaves_the_look_to_somebody_else(play: Play) -> No
     assert breaker.allows_request(stage.clock.monotonic())
 
 
-async def test_a_look_that_is_stopped_before_its_request_is_left_to_somebody_else(
+async def test_a_probe_cancelled_before_its_request_frees_the_probe(
     play: Play,
 ) -> None:
-    stage = await play("H HANG")  # the request for a summary, before the one of the step
+    stage = await play("H HANG")  # the summary request precedes the step's request
     stage.settings = {"context_window": 2000}
     breaker = stage.learned().breaker
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Which texts only say what a model is about to do."""
+"""Detection of answers that only announce an action."""
 
 import pytest
 from hypothesis import given
@@ -8,7 +8,7 @@ from agent.answer.empty_promise import is_only_announcement
 
 ANNOUNCEMENTS = [
     "I'll now read the file:",
-    "I’ll now read the file:",  # noqa: RUF001 - as models write it
+    "I’ll now read the file:",  # noqa: RUF001 - typographic apostrophe
     "Let me check …",
     "Let me check if the file exists.",
     "Let me take a quick look at the logs...",
@@ -45,14 +45,14 @@ ANSWERS = {
     "nothing": "",
     "blanks": " \n",
     "an answer": "The file says 42.",
-    "what was done": "I have read the file, and it says 42.",
+    "completed action": "I have read the file, and it says 42.",
     "a question": "I'll read the file. Which one do you mean?",
     "a Chinese question": "我先查看目录，可以吗？",  # noqa: RUF001
     "an offer": "I can read the file if you like.",
-    "on a condition": "I'll read it once you upload it.",
-    "on a condition in front": "If that works, I'll run the tests.",
-    "for somebody else": "Let me know which file I should open.",
-    "wants to be told": "Please send the path, then I'll open the file.",
+    "condition": "I'll read it once you upload it.",
+    "condition first": "If that works, I'll run the tests.",
+    "waits for the user": "Let me know which file I should open.",
+    "asks for input": "Please send the path, then I'll open the file.",
     "for later": "I'll check again tomorrow.",
     "from now on": "From now on I'll use the short form.",
     "a refusal": "I will not run this command.",
@@ -61,10 +61,10 @@ ANSWERS = {
     "a name": "I'll call you Sam.",
     "a remark": "Let me add that this is risky.",
     "a promise": "I'll make sure of it.",
-    "remembered": "I'll remember that.",
+    "remembering": "I'll remember that.",
     "explains": "Let me explain how to read files.",
     "a wish": "I need you to read the file.",
-    "behind it comes what was found": "Let me check the calendar: you are free on Monday.",
+    "followed by the finding": "Let me check the calendar: you are free on Monday.",
     "a list": "I'll do this:\n- read the file\n- run the tests",
     "numbers": "Plan:\n1. Let me read the file.",
     "a quotation": "> I'll now read the file:",
@@ -86,26 +86,26 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("text", ANNOUNCEMENTS)
-def test_a_promise_without_the_deed_is_seen(text: str) -> None:
+def test_an_announced_action_is_detected(text: str) -> None:
     assert is_only_announcement(text)
 
 
 @pytest.mark.parametrize("text", ANSWERS.values(), ids=ANSWERS)
-def test_what_stands_for_itself_is_an_answer(text: str) -> None:
+def test_an_ordinary_answer_is_not_an_announcement(text: str) -> None:
     assert not is_only_announcement(text)
 
 
 @pytest.mark.parametrize("mark", ["?", "？", "? …"])  # noqa: RUF001
 @pytest.mark.parametrize("text", ANNOUNCEMENTS)
-def test_whatever_asks_the_user_is_an_answer(text: str, mark: str) -> None:
+def test_a_question_to_the_user_is_not_an_announcement(text: str, mark: str) -> None:
     assert not is_only_announcement(text.rstrip(".:… ") + mark)
 
 
 @given(st.text(min_size=301).filter(lambda text: len(text.strip()) > 300))
-def test_a_long_text_is_an_answer(text: str) -> None:
+def test_a_long_text_is_not_an_announcement(text: str) -> None:
     assert not is_only_announcement(text)
 
 
 @given(st.text(alphabet="ailestmnr' .,:now", max_size=300))
-def test_any_text_is_judged_quickly_and_blanks_around_it_do_not_matter(text: str) -> None:
+def test_any_text_is_classified_quickly_regardless_of_surrounding_blanks(text: str) -> None:
     assert is_only_announcement(text) == is_only_announcement(f"\n {text}  ")

@@ -1,4 +1,4 @@
-"""Turns of which somebody says what they may use."""
+"""Turns under a spending limit."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.quick
 
 
 class Purse(MemoryJournal):
-    """Asks what each request needs, and lets a number of them pass."""
+    """Journal that records each usage estimate and allows a number of requests."""
 
     def __init__(self, passing: int) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ def limited(stage: Stage, passing: int) -> Purse:
     return purse
 
 
-async def test_what_a_request_may_use_is_known_before_it_is_sent(play: Play) -> None:
+async def test_the_usage_estimate_is_available_before_a_request_is_sent(play: Play) -> None:
     stage = await play(ok("fine"))
     stage.settings = {
         "max_output_tokens": 50,
@@ -56,7 +56,7 @@ async def test_what_a_request_may_use_is_known_before_it_is_sent(play: Play) -> 
     assert need.cost == pytest.approx((need.input_tokens + 100) / 1_000_000)
 
 
-async def test_without_a_limit_of_its_own_an_answer_is_supposed_to_have_some_length(
+async def test_the_estimate_assumes_a_length_without_an_output_limit(
     play: Play,
 ) -> None:
     stage = await play(ok("fine"))
@@ -68,7 +68,7 @@ async def test_without_a_limit_of_its_own_an_answer_is_supposed_to_have_some_len
     assert need.cost is None
 
 
-async def test_a_turn_that_may_not_begin_sends_nothing(play: Play) -> None:
+async def test_a_turn_over_budget_sends_nothing(play: Play) -> None:
     stage = await play(ok("fine"))
     limited(stage, 0)
     done = await stage.run()
@@ -87,7 +87,7 @@ async def test_a_turn_that_may_not_begin_sends_nothing(play: Play) -> None:
     assert stage.journal.log == []
 
 
-async def test_a_turn_that_may_not_go_on_ends_with_what_it_has(play: Play) -> None:
+async def test_a_turn_that_exceeds_its_budget_keeps_its_results(play: Play) -> None:
     stage = await play(calls(READ_A), ok("never asked for"))
     limited(stage, 1)
     done = await stage.run()
@@ -95,7 +95,7 @@ async def test_a_turn_that_may_not_go_on_ends_with_what_it_has(play: Play) -> No
     assert done.over_budget
 
 
-async def test_a_text_that_may_not_be_carried_on_is_kept_as_it_is(play: Play) -> None:
+async def test_a_cut_text_over_budget_is_kept_without_a_continuation(play: Play) -> None:
     stage = await play('H T"The beginning " RST', ok("never asked for"))
     limited(stage, 1)
     done = await stage.run()
@@ -103,17 +103,17 @@ async def test_a_text_that_may_not_be_carried_on_is_kept_as_it_is(play: Play) ->
     assert done.message == Message("assistant", "The beginning ", interrupted="no money is left")
 
 
-async def test_every_request_is_asked_for_also_repeated_ones_and_summaries(play: Play) -> None:
+async def test_retries_and_summaries_need_budget_too(play: Play) -> None:
     stage = await play("S500", TOO_LONG, ok("An old story."), ok("done"))
     purse = limited(stage, 4)
     done = await stage.run(*OLD)
     assert (done.text, len(purse.needs)) == ("done", 4)
     again, first, summary, last = (need.input_tokens for need in purse.needs)
     assert again == first > last
-    assert summary > 100  # it is shown what it sums up, and no tools
+    assert summary > 100  # contains the record, but no tools
 
 
-async def test_a_summary_that_may_not_be_written_ends_the_turn(play: Play) -> None:
+async def test_a_summary_over_budget_ends_the_turn(play: Play) -> None:
     stage = await play(TOO_LONG, ok("never asked for"))
     limited(stage, 1)
     done = await stage.run(*OLD)
@@ -121,7 +121,7 @@ async def test_a_summary_that_may_not_be_written_ends_the_turn(play: Play) -> No
     assert stage.journal.summaries == []
 
 
-async def test_whoever_takes_over_is_asked_for_with_its_own_price(play: Play) -> None:
+async def test_a_fallback_is_estimated_with_its_own_price(play: Play) -> None:
     stage = await play("S401")
     await stage.fallback(ok("hello"))
     stage.settings = {"price": PriceSettings(input=1.0, output=1.0)}

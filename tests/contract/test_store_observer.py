@@ -1,4 +1,4 @@
-"""Who watches the store is told of what is true; and how much is in it, on every database."""
+"""Committed changes reach the observer; counts of records, on every database."""
 
 import asyncio
 
@@ -23,8 +23,8 @@ from tests.contract.store_kit import ended, entry, item, opened, started
 NOTHING = StoreCounts(active=0, suspended=0, closed=0, waiting=0, held=0, to_show=0)
 
 
-class Witness:
-    """Writes down what it is told."""
+class RecordingObserver:
+    """Records the notifications."""
 
     def __init__(self) -> None:
         self.entries: list[tuple[str, bool]] = []
@@ -37,10 +37,10 @@ class Witness:
         self.changes.append(changes)
 
 
-async def test_what_became_durable_is_told_once_and_what_was_refused_is_not(
+async def test_committed_changes_are_reported_once_and_refused_ones_never(
     store: SessionStore,
 ) -> None:
-    store.observer = witness = Witness()
+    store.observer = witness = RecordingObserver()
     opening = opened("s1")
     await store.apply(opening)
     with pytest.raises(Conflict):
@@ -48,18 +48,18 @@ async def test_what_became_durable_is_told_once_and_what_was_refused_is_not(
     assert witness.changes == [(opening,)]
 
 
-async def test_what_was_there_already_is_told_as_such(store: SessionStore) -> None:
-    store.observer = witness = Witness()
+async def test_a_redelivery_is_reported_as_not_new(store: SessionStore) -> None:
+    store.observer = witness = RecordingObserver()
     first = entry("i1")
     assert await store.accept(first)
     assert not await store.accept(first)
     assert witness.entries == [("i1", True), ("i1", False)]
 
 
-async def test_who_watches_sees_only_what_others_can_read(store: SessionStore) -> None:
+async def test_the_observer_is_called_after_the_commit(store: SessionStore) -> None:
     found: list[asyncio.Task[object]] = []
 
-    class Reading(Witness):
+    class Reading(RecordingObserver):
         def on_applied(self, changes: tuple[Change, ...]) -> None:
             found.append(group.create_task(store.session("s1")))
 
@@ -69,7 +69,7 @@ async def test_who_watches_sees_only_what_others_can_read(store: SessionStore) -
     assert found[0].result() is not None
 
 
-async def test_everything_is_counted_by_its_state(store: SessionStore) -> None:
+async def test_records_are_counted_by_state(store: SessionStore) -> None:
     assert await store.count_records() == NOTHING
     await store.apply(
         opened("s1", key="telegram:1"),
@@ -99,9 +99,9 @@ async def test_everything_is_counted_by_its_state(store: SessionStore) -> None:
     )
 
 
-async def test_all_but_the_sessions_are_counted_along_an_index(store: SessionStore) -> None:
+async def test_counts_use_partial_indexes_except_for_sessions(store: SessionStore) -> None:
     if store.database.dialect.name != "sqlite":
-        return  # PostgreSQL looks at so small tables as a whole
+        return  # PostgreSQL scans small tables
     statement = _COUNTS.compile(dialect=store.database.dialect)
     plan = await store.database.read(
         lambda c: [row[3] for row in c.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}")]

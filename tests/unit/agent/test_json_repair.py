@@ -19,19 +19,19 @@ from agent.answer.json_repair import repair_json
         pytest.param('{"a": True}', '{"a": true}', id="True"),
         pytest.param('{"a": [False, None]}', '{"a": [false, null]}', id="False and None"),
         pytest.param('{"a": "x\ny\t\x01"}', '{"a": "x\\ny\\t\\u0001"}', id="control characters"),
-        pytest.param('{"a": "\\\\\n"}', '{"a": "\\\\\\n"}', id="line end behind a backslash"),
+        pytest.param('{"a": "\\\\\n"}', '{"a": "\\\\\\n"}', id="line feed after a backslash"),
         pytest.param('```json\n{"a": 1}\n```', '{"a": 1}', id="fence"),
         pytest.param(' ```\n{"a": 1}\n``` \n', '{"a": 1}', id="fence without language"),
         pytest.param('```{"a": 1}```', '{"a": 1}', id="fence on one line"),
         pytest.param('```json\n{"a": "```",}\n```', '{"a": "```"}', id="fence inside and outside"),
     ],
 )
-def test_what_leaves_no_doubt_is_put_right(arguments: str, strict: str) -> None:
+def test_unambiguous_mistakes_are_repaired(arguments: str, strict: str) -> None:
     assert repair_json(arguments) == strict
 
 
 @pytest.mark.parametrize("inside", ["True, None", ",]", ",}", "{,", "// x", '\\",}', "\\u000a"])
-def test_the_inside_of_strings_stays_as_it_is(inside: str) -> None:
+def test_string_contents_are_not_changed(inside: str) -> None:
     arguments = f'{{"a": "{inside}"}}'
     assert repair_json(arguments) == arguments
 
@@ -43,7 +43,7 @@ def test_the_inside_of_strings_stays_as_it_is(inside: str) -> None:
         pytest.param('{"a": {"b": 1,}', id="an outer brace is missing"),
         pytest.param('{"a": "x', id="a quote is missing"),
         pytest.param('{"a": "x}', id="a quote before the brace is missing"),
-        pytest.param('{"a": 1}}', id="a brace too many"),
+        pytest.param('{"a": 1}}', id="one brace too many"),
         pytest.param('{"a": "say "hi""}', id="quotes inside quotes"),
         pytest.param("{'a': 1}", id="single quotes"),
         pytest.param("{a: 1}", id="no quotes"),
@@ -52,23 +52,23 @@ def test_the_inside_of_strings_stays_as_it_is(inside: str) -> None:
         pytest.param('{"a": [1,,]}', id="two commas"),
         pytest.param("{,}", id="a comma alone in an object"),
         pytest.param('{"a": [ , ]}', id="a comma alone in a list"),
-        pytest.param('{"a": "x\\\ny"}', id="a line end that is escaped by itself"),
+        pytest.param('{"a": "x\\\ny"}', id="escaped raw line feed"),
         pytest.param('{"a": "\\', id="a backslash at the end"),
-        pytest.param('{"a": True1}', id="a word that is not Python's"),
-        pytest.param("[1,]", id="no object"),
+        pytest.param('{"a": True1}', id="unknown word"),
+        pytest.param("[1,]", id="not an object"),
         pytest.param("None", id="nothing"),
-        pytest.param('```json\n{"a": 1}', id="fence without its end"),
-        pytest.param('{"a": 1}\n```', id="fence without its beginning"),
-        pytest.param('{"a": "\ud800",}', id="half a character"),
+        pytest.param('```json\n{"a": 1}', id="unclosed fence"),
+        pytest.param('{"a": 1}\n```', id="unopened fence"),
+        pytest.param('{"a": "\ud800",}', id="lone surrogate"),
         pytest.param('{"a": ' + "[" * 5000 + "]" * 5000 + ",}", id="too deep"),
         pytest.param("", id="empty"),
     ],
 )
-def test_what_would_take_a_guess_stays_unreadable(arguments: str) -> None:
+def test_ambiguous_text_is_rejected(arguments: str) -> None:
     assert repair_json(arguments) is None
 
 
-def test_a_long_text_full_of_quotes_takes_no_longer_than_another() -> None:
+def test_quotes_do_not_slow_down_the_repair() -> None:
     assert repair_json('{"a": "' + '\\"' * 200_000 + "}") is None
     assert repair_json(" " * 200_000 + "}" + "," * 200_000) is None
 
@@ -83,7 +83,7 @@ OBJECTS = st.dictionaries(WORDS, VALUES, max_size=3)
 
 
 def sloppy(value: Any) -> str:
-    """Write a value with all four slips at once."""
+    """Write a value with all four mistakes at once."""
     match value:
         case dict():
             members = "".join(f"{sloppy(key)}:\n{sloppy(each)} , " for key, each in value.items())
@@ -98,7 +98,7 @@ def sloppy(value: Any) -> str:
 
 
 @given(OBJECTS)
-def test_slips_of_any_object_are_put_right_without_a_change_of_meaning(
+def test_mistakes_in_any_object_are_repaired_without_changing_its_meaning(
     value: dict[str, Any],
 ) -> None:
     strict = repair_json(f"```json\n{sloppy(value)}\n```")
@@ -107,11 +107,9 @@ def test_slips_of_any_object_are_put_right_without_a_change_of_meaning(
     assert msgspec.json.decode(strict) == value
 
 
-@settings(deadline=None)  # each example is cut at every place
+@settings(deadline=None)  # each example is cut at every position
 @given(OBJECTS, st.data())
-def test_no_beginning_of_anything_is_ever_made_whole(
-    value: dict[str, Any], data: st.DataObject
-) -> None:
+def test_truncated_json_is_never_completed(value: dict[str, Any], data: st.DataObject) -> None:
     whole = data.draw(st.sampled_from([sloppy(value), json.dumps(value)]))
     for end in range(len(whole)):
         assert repair_json(whole[:end]) is None
@@ -119,7 +117,7 @@ def test_no_beginning_of_anything_is_ever_made_whole(
 
 
 @given(st.text(alphabet=st.sampled_from('{}[]",:\\ \n`1aTrueNone'), max_size=40))
-def test_braces_brackets_and_quotes_are_never_added_or_taken(text: str) -> None:
+def test_braces_brackets_and_quotes_are_never_added_or_removed(text: str) -> None:
     strict = repair_json(text)
     if strict is not None:
         marks = re.compile(r'[^{}\[\]"]')
