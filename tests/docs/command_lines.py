@@ -1,4 +1,4 @@
-"""Whether a command line of ours that somebody wrote down exists: asked of the commands themselves."""
+"""Checks documented `holdfast` command lines against the declared commands."""
 
 import re
 
@@ -6,38 +6,38 @@ import click
 
 from gateway.operate.cli import root
 
-_PLACE = re.compile(r"[A-Z][A-Z|]*|…|\.\.\.")  # SESSION, CHAT|MESSAGE
+_PLACEHOLDER = re.compile(r"[A-Z][A-Z|]*|…|\.\.\.")  # SESSION, CHAT|MESSAGE
 _ALTERNATIVES = re.compile(r"\(?([\w-]+(?:\|[\w…-]+)+)\)?")
 
 
-def wrong(words: list[str]) -> str:
-    """What is wrong with the words behind `holdfast`; empty when nothing is."""
+def find_error(words: list[str]) -> str:
+    """Return the first error in the arguments of `holdfast`; empty if there is none."""
     command: click.Command = root
     context = click.Context(root, info_name="holdfast", resilient_parsing=True)
     rest = list(words)
     while isinstance(command, click.Group) and rest:
         word = rest.pop(0)
-        if word in {"-h", "--help", "…"} or _PLACE.fullmatch(word):
+        if word in {"-h", "--help", "…"} or _PLACEHOLDER.fullmatch(word):
             return ""
         if several := _ALTERNATIVES.fullmatch(word):
             names = [each for each in several[1].split("|") if each != "…"]
             missing = [each for each in names if command.get_command(context, each) is None]
-            return _no_command(context, missing[0]) if missing else ""
+            return _missing_command(context, missing[0]) if missing else ""
         below = command.get_command(context, word)
         if below is None:
-            return _no_command(context, word)
+            return _missing_command(context, word)
         command = below
         context = click.Context(below, parent=context, info_name=word, resilient_parsing=True)
     if isinstance(command, click.Group):
         return ""
-    return _options(command, context, rest)
+    return _unknown_option(command, context, rest)
 
 
-def _no_command(context: click.Context, word: str) -> str:
+def _missing_command(context: click.Context, word: str) -> str:
     return f"there is no command `{context.command_path} {word}`"
 
 
-def _options(command: click.Command, context: click.Context, words: list[str]) -> str:
+def _unknown_option(command: click.Command, context: click.Context, words: list[str]) -> str:
     known = {
         name: option
         for option in command.get_params(context)
