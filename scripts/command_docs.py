@@ -1,5 +1,6 @@
 """Writes docs/commands.md from the declarations of the commands: `python -m scripts.command_docs`."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,9 @@ _TOP = """# Commands
 
 This page is generated from the commands themselves.
 
+- [In a chat](#in-a-chat)
+- [On the machine](#on-the-machine)
+{contents}
 ## In a chat
 
 Commands are written `/WORD` in Telegram, Discord, the page and the terminal. Slack reserves some of these words and has no
@@ -41,7 +45,17 @@ def page() -> str:
     """Return the whole page."""
     context = click.Context(root, info_name="holdfast")
     chat = "".join(map(_row, COMMANDS.menu()))
-    return _TOP + chat + _MACHINE + "".join(_described(root, context))
+    sections = "".join(_described(root, context))
+    return _TOP.replace("{contents}", _contents(sections)) + chat + _MACHINE + sections
+
+
+def _contents(sections: str) -> str:
+    """Return a list of links to the commands of the first level."""
+    lines = []
+    for heading in re.findall(r"^### `(.+)`$", sections, re.MULTILINE):
+        anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        lines.append(f"  - [`{' '.join(heading.split()[:2])}`](#{anchor})\n")
+    return "".join(lines)
 
 
 def _row(entry: MenuEntry) -> str:
