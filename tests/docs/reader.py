@@ -361,7 +361,7 @@ class Reader:
     async def _friend(self, command: str) -> str:
         """Return the id of a person who was approved with a pairing code."""
         self.say(f"/pair approve {await self._code(command)}")
-        await self.telegram.shows(self._people, "You are let in")
+        await self.telegram.shows(self._people, "You now have access")
         return f"telegram:{self._people}"
 
     # --- other blocks ---------------------------------------------------------------------------
