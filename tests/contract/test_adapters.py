@@ -35,7 +35,7 @@ from platforms.core.contract import (
 )
 from platforms.core.errors import PlatformError, Rejected, Unavailable, Unconfirmed
 from platforms.core.split import MIN_LIMIT
-from tests.contract.adapter_kit import Stage, available, several, side_by_side, staged
+from tests.contract.adapter_kit import REMOTE, Stage, available, several, side_by_side, staged
 from tests.contract.services.contract import Service, Trouble
 
 pytestmark = pytest.mark.quick
@@ -414,9 +414,6 @@ async def test_messages_sent_while_disconnected_are_received_once_in_order(name:
 
 
 # --- failing calls -----------------------------------------------------------------------------
-
-
-REMOTE = ["telegram", "discord", "slack"]
 
 
 def _ops_by_kind(stage: Stage, person: str, ours: str, path: Path) -> dict[str, Op]:
