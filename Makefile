@@ -1,8 +1,9 @@
 # make run starts the gateway; make check is what must pass. The rest is in `make help`.
 .DEFAULT_GOAL := help
-.PHONY: help run unit test check faults every-byte long-file many-chats markdown api-fuzz first-run soak systemd bench format lock clean run-environment dev-environment
+.PHONY: help run unit test check faults every-byte long-file many-chats markdown api-fuzz first-run soak systemd bench format hooks new-platform lock clean run-environment dev-environment
 BIN := .venv/bin
-export PYTHON ARGS
+NAME = # of a new platform, given on the command line only
+export PYTHON ARGS NAME
 
 help:
 	@echo "make run       install into .venv (once) and start the gateway   (ARGS: of holdfast run)"
@@ -22,6 +23,8 @@ help:
 	@echo "make soak      a day of life in ten minutes; wants an idle machine (ARGS: --people N --turns N --seconds N)"
 	@echo "make systemd   the service under a real systemd, on a machine booted inside of this one; needs root"
 	@echo "make format    format the code and repair what the linter can repair"
+	@echo "make hooks     check format, lint, types and import contracts before every commit"
+	@echo "make new-platform NAME=pigeon  write an adapter, a fake server and contract tests that pass"
 	@echo "make lock      write requirements/*.lock anew                    (ARGS=--upgrade for newer versions)"
 	@echo "make clean     remove .venv, caches and build results"
 
@@ -86,6 +89,12 @@ bench: dev-environment
 format: dev-environment
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
+
+hooks: dev-environment
+	$(BIN)/prek install
+
+new-platform: dev-environment
+	@$(BIN)/python -m scripts.new_platform "$$NAME"
 
 lock:
 	scripts/lock $(ARGS)

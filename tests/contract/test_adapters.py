@@ -444,6 +444,12 @@ def _ops_by_kind(stage: Stage, person: str, ours: str, path: Path) -> dict[str, 
         del found["begun"]
     if can.live is not Live.DRAFT:
         del found["draft"], found["draft with a table"]
+    if can.files is None:
+        del found["upload"]
+    if not can.reactions:
+        del found["sign"]
+    if can.typing_interval is None and not can.status:
+        del found["typing"]
     return found
 
 
