@@ -1,8 +1,9 @@
 # `make run` starts the gateway; `make check` must pass before a merge. `make help` lists all targets.
 .DEFAULT_GOAL := help
-.PHONY: help run unit test check faults every-byte long-file many-chats markdown api-fuzz first-run soak systemd bench format lock clean run-environment dev-environment
+.PHONY: help run unit test check faults every-byte long-file many-chats markdown api-fuzz first-run soak systemd bench format hooks new-platform lock clean run-environment dev-environment
 BIN := .venv/bin
-export PYTHON ARGS
+NAME = # of a new platform, given on the command line only
+export PYTHON ARGS NAME
 
 help:
 	@echo "make run       install into .venv (once) and start the gateway   (ARGS: for holdfast run)"
@@ -22,6 +23,8 @@ help:
 	@echo "make soak      simulate a day of use in ten minutes; needs an idle machine (ARGS: --people N --turns N --seconds N)"
 	@echo "make systemd   test the service under a real systemd, on a machine booted inside this one; needs root"
 	@echo "make format    format the code and fix the lint errors that the linter can fix"
+	@echo "make hooks     check format, lint, types and import contracts before every commit"
+	@echo "make new-platform NAME=pigeon  write an adapter, a fake server and contract tests that pass"
 	@echo "make lock      rewrite requirements/*.lock                       (ARGS=--upgrade for newer versions)"
 	@echo "make clean     remove .venv, caches and build results"
 
@@ -86,6 +89,12 @@ bench: dev-environment
 format: dev-environment
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
+
+hooks: dev-environment
+	$(BIN)/prek install
+
+new-platform: dev-environment
+	@$(BIN)/python -m scripts.new_platform "$$NAME"
 
 lock:
 	scripts/lock $(ARGS)

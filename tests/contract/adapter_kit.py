@@ -31,7 +31,14 @@ from platforms.core.contract import (
 )
 from platforms.core.errors import PlatformError
 from sessions.values.ids import Ids
-from tests.contract.services import console, discord, memory, slack, telegram, web
+from tests.contract.services import (
+    console,
+    discord,
+    memory,
+    slack,
+    telegram,
+    web,
+)
 from tests.contract.services.contract import PATIENCE, Service
 from tests.fakes.archive import MemoryArchive, MemoryShelf
 from tests.fakes.discord.server import DiscordHost
@@ -177,6 +184,13 @@ SERVICES: dict[str, Opened] = {
     "console": console.opened,
 }
 """The platforms of this repository, by name."""
+
+REMOTE = [
+    "telegram",
+    "discord",
+    "slack",
+]
+"""Platforms reached by requests that can fail."""
 
 
 @contextlib.asynccontextmanager

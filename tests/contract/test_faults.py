@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from gateway.delivery.view import DUPLICATE_MARK
-from tests.contract.adapter_kit import Opened, several, side_by_side
+from tests.contract.adapter_kit import REMOTE, Opened, several, side_by_side
 from tests.contract.house_kit import SLOWLY, answering, house
 from tests.contract.services.contract import Place, Service, Trouble
 from tests.fakes.model_script import Script, words
@@ -24,7 +24,6 @@ from tests.fakes.model_server import ModelServer
 
 pytestmark = pytest.mark.quick
 
-REMOTE = ["telegram", "discord", "slack"]
 _HOMES = itertools.count()
 
 

@@ -17,7 +17,7 @@ def guide_of(spec: PlatformSpec) -> SetupGuide:
 
 
 def test_every_platform_with_secrets_has_a_guide() -> None:
-    assert set(GUIDED) == {"telegram", "discord", "slack"}
+    assert set(GUIDED) >= {"telegram", "discord", "slack"}
     assert all(spec.guide for spec in GUIDED.values())
 
 
