@@ -204,6 +204,7 @@ def test_every_key_that_tomllib_finds_stands_on_the_line_we_say(document: str) -
             assert name[: name.index("k", 1) + 1] in text[line - 1], (path, line)
 
 
+@pytest.mark.process
 @given(documents(), st.integers(1, 5))
 def test_empty_lines_in_front_move_every_key_down(document: str, count: int) -> None:
     moved = locate_keys("\n" * count + document)

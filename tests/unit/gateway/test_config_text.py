@@ -208,6 +208,7 @@ def test_the_example_works_with_everything_taken_in(tmp_path: Path) -> None:
 # --- weight ------------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 def test_reading_the_configuration_needs_nothing_heavy() -> None:
     program = "import sys, gateway.config.loader, gateway.config.render; print(*sys.modules)"
     done = subprocess.run(

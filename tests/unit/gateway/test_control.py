@@ -279,6 +279,7 @@ def _holder(home: Path) -> subprocess.Popen[str]:
     return process
 
 
+@pytest.mark.process
 def test_a_second_daemon_is_refused_and_told_who_the_first_is(tmp_path: Path) -> None:
     home = tmp_path / "state"
     with _holder(home) as first:
@@ -287,6 +288,7 @@ def test_a_second_daemon_is_refused_and_told_who_the_first_is(tmp_path: Path) ->
         first.kill()
 
 
+@pytest.mark.process
 def test_kill_9_frees_the_folder(tmp_path: Path) -> None:
     with _holder(tmp_path) as first:
         first.send_signal(signal.SIGKILL)

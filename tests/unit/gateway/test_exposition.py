@@ -79,6 +79,7 @@ def test_the_page_tells_of_the_process() -> None:
     assert found["holdfast_process_open_fds", ()] > 2
 
 
+@pytest.mark.process
 def test_the_daemon_starts_without_what_writes_the_page() -> None:
     code = "import sys, gateway.runner; sys.exit('prometheus_client' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

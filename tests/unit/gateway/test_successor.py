@@ -114,6 +114,7 @@ def test_a_program_that_vanished_at_the_last_moment_ends_in_a_sentence(tmp_path:
 # --- what it is left --------------------------------------------------------------------------
 
 
+@pytest.mark.process
 def test_files_reach_the_next_process_image_and_only_that(tmp_path: Path) -> None:
     """A process becomes another program: what was kept is open there, named, and locked."""
     code = """
