@@ -339,7 +339,7 @@ class Conversations:
         In this order: a command that ends what runs must not end what was asked after it.
         """
         store, clock = self._services.store, self._services.clock
-        running = await store.running_turns()
+        running = await store.turns.running()
         now = clock.now()
         self._crash_interrupted = [
             InterruptedTurn(
@@ -352,10 +352,10 @@ class Conversations:
         ]
         if running:
             log.info("interrupted by the last end of the process: %d", len(running))
-        waiting = await store.waiting_keys()
+        waiting = await store.inbox.waiting_keys()
         for key in filter(auto_resumes, waiting):
             await close_abandoned_requests(store, clock, key)
-        for entry in await store.pending_commands():
+        for entry in await store.inbox.pending_commands():
             if self._services.crash_count:  # one of these may be what it crashes of
                 done = SetInbox(ids=(entry.id,), state=InboxState.DONE, at=clock.now())
                 await self._dispatcher.send_notice(

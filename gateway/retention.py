@@ -78,5 +78,5 @@ class Retention:
         except EventNotHandled as error:
             log.warning("%s could not be deleted: %s", session_id, error)
             return False
-        session = await self._store.session(session_id)
+        session = await self._store.sessions.get(session_id)
         return session is not None and session.reason is SessionReason.DELETED

@@ -1,7 +1,7 @@
-"""What can be configured about the daemon itself, and `Settings`, which holds everything.
+"""Settings of the daemon, and `Settings`, the root of the whole configuration.
 
-A settings struct may have a method `conflicts`: it yields a key's path inside the struct, and what
-is wrong with that key in view of the others.
+A settings struct can have a method `conflicts` that checks rules across several keys. The method
+yields the path of a key inside the struct, and the problem.
 """
 
 import ipaddress
@@ -31,64 +31,67 @@ KeyPath = tuple[str | int, ...]
 
 
 AFTER_DRAIN_SECONDS = 30.0
-"""Seconds from the end of the wait for running turns until systemd kills: what is to be shown gets
-out, connections close, the database takes its last writes."""
+"""Seconds between the end of the drain and the kill by systemd: time to deliver pending messages,
+close connections and write to the database."""
 
 
 _MAX_PORT = 65_535
 
 
 class GatewaySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the daemon treats messages, stops and logs."""
+    """Handling of messages, shutdown and logs."""
 
     drain_seconds: Annotated[
-        float, Meta(ge=0, description="How long running turns may finish when the daemon stops.")
+        float,
+        Meta(ge=0, description="Seconds that running turns get to finish when the daemon stops."),
     ] = 60.0
     busy: Annotated[
         Literal["queue", "steer", "interrupt", "collect"],
         Meta(
-            description="A message that comes while a turn runs: waits its turn, is given to the "
-            "model after the next tool result, cancels the turn and starts anew, or joins what "
-            "waits into one message."
+            description="What happens to a message that arrives while a turn runs. `queue`: it is "
+            "answered afterwards. `steer`: it is given to the model after the next tool result. "
+            "`interrupt`: it cancels the turn and starts a new one. `collect`: queued messages of "
+            "the same person are joined into one."
         ),
     ] = "queue"
     queue_limit: Annotated[
-        int, Meta(ge=1, description="Messages that may wait in one conversation.")
+        int, Meta(ge=1, description="Maximum number of queued messages in one conversation.")
     ] = 20
     reactions: Annotated[
         bool,
         Meta(
-            description="Show by a sign on each message that it was taken in (👀), and that its "
-            "turn is done (✅) or was not finished (❌), where a platform has such signs."
+            description="React to each message when it was received (👀), and when its turn was "
+            "done (✅) or failed (❌), on platforms with reactions."
         ),
     ] = True
     stale_after: Annotated[
         Duration,
-        Meta(description="Messages older than this when they reach us are not answered."),
+        Meta(description="Messages older than this on arrival are not answered."),
     ] = Duration(86400)
     disk_low: Annotated[
         Size,
         Meta(
-            description="With less room than this left where the state folder is, `/readyz` says "
-            "that the disk is nearly full; `0`: never."
+            description="Free space of the state folder's disk below which `/readyz` reports that "
+            "the disk is nearly full; `0`: never."
         ),
     ] = Size(200_000_000)
     log_format: Annotated[
-        Literal["text", "json"], Meta(description="Lines for people or for programs.")
+        Literal["text", "json"], Meta(description="Log format: text for people, JSON for programs.")
     ] = "text"
     log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], Meta(description="Least level written.")
+        Literal["debug", "info", "warning", "error"],
+        Meta(description="Lowest level that is logged."),
     ] = "info"
 
 
 class MediaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What people attach: it is put into the workspace, in the folder `received`."""
+    """Attachments of people, which are saved in the folder `received` of the workspace."""
 
     largest: Annotated[
         Size,
         Meta(
-            description="Larger files are not taken; the model and the person are told. Telegram "
-            "gives a bot at most 20 MB."
+            description="Maximum size of a file. Larger files are not downloaded, and the model "
+            "and the person are told. Telegram bots can download at most 20 MB."
         ),
     ] = Size(20_000_000)
     keep: Annotated[
@@ -104,7 +107,7 @@ class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         str,
         Meta(
             min_length=1,
-            description="Address to listen on; one that others can reach needs an `api_key`.",
+            description="Address to listen on. A public address requires an `api_key`.",
         ),
     ] = "127.0.0.1"
     port: Annotated[
@@ -113,82 +116,82 @@ class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     api_key: Annotated[
         Secret | None,
         Meta(
-            description="Key that clients of the API show. Left out: a random one is made at the "
-            "first start; `holdfast config show --secrets` prints it."
+            description="API key of clients. Default: a random key, generated at the first start; "
+            "`holdfast config show --secrets` prints the key."
         ),
     ] = None
     allowed_hosts: Annotated[
         tuple[str, ...],
         Meta(
-            description="Names under which the page may be reached besides this machine's own, as "
+            description="Host names that are accepted besides those of this machine, for example "
             'behind a proxy: `"chat.example.org"`.'
         ),
     ] = ()
     ui: Annotated[bool, Meta(description="Serve the web page.")] = True
     sse_keepalive: Annotated[
         float,
-        Meta(gt=0, description="Seconds of silence after which a stream gets a sign of life."),
+        Meta(gt=0, description="Seconds without output after which a stream gets a keepalive."),
     ] = 15.0
     max_requests: Annotated[
         int,
         Meta(
             ge=1,
-            description="Requests that may be at work at once; beyond that the answer is 429. "
-            "Answers that are being streamed count, pages that are only open do not.",
+            description="Maximum number of concurrent requests; further ones get 429. Streamed "
+            "answers count, open pages do not.",
         ),
     ] = 512
     slow_after: Annotated[
         Duration,
         Meta(
-            description="A client is cut off when it goes no further with its request, or takes "
+            description="A client is disconnected if it sends nothing of its request, or reads "
             "nothing of the answer, for this long."
         ),
     ] = Duration(30)
     fetch_pictures: Annotated[
         bool,
         Meta(
-            description="Fetch pictures that a request of the API only points at (`https://…`), "
-            "from the public internet; otherwise they are refused."
+            description="Fetch pictures that an API request gives by address (`https://…`) from "
+            "the public internet; otherwise such requests are refused."
         ),
     ] = False
     fetch_pictures_from: Annotated[
         tuple[str, ...],
         Meta(
-            description="Places of your own network that such pictures may come from as well, "
-            'each an address and a port: `"10.0.0.5:8080"`.'
+            description="Servers in the private network from which such pictures may be fetched "
+            'too, each an address and a port: `"10.0.0.5:8080"`.'
         ),
     ] = ()
 
     @property
     def picture_addresses(self) -> tuple[tuple[str, int], ...]:
-        """The places of `fetch_pictures_from`."""
+        """Addresses and ports of `fetch_pictures_from`."""
         return tuple(filter(None, map(_parse_address, self.fetch_pictures_from)))
 
     def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """See the module."""
+        """See the module docstring."""
         for index, text in enumerate(self.fetch_pictures_from):
             if _parse_address(text) is None:
                 example = "10.0.0.5:8080 or [fd00::5]:8080"
                 yield (
                     ("fetch_pictures_from", index),
-                    f'"{text}" is no address and port, as {example}',
+                    f'"{text}" is not an address and a port, such as {example}',
                 )
         if not is_loopback(self.host) and self.api_key is None:
             yield (
                 ("host",),
-                f"{self.host} can be reached by others; set http.api_key, or use 127.0.0.1",
+                f"{self.host} is not a local address; set http.api_key, or use 127.0.0.1",
             )
         if self.api_key and not _is_header_value(self.api_key.reveal()):
             yield (
                 ("api_key",),
-                "may have only printable ASCII characters: clients send it in a header",
+                "must consist of printable ASCII characters, because clients send it in a header",
             )
         if self.slow_after <= 0:
-            yield ("slow_after",), "must be longer than nothing, or every client would be cut off"
+            yield ("slow_after",), "must be greater than 0"
 
 
 def _parse_address(text: str) -> tuple[str, int] | None:
-    """Read an address, as numbers, and a port."""
+    """Parse `IP:PORT`; None if the text is malformed."""
     host, _, port = text.rpartition(":")
     try:
         address = ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
@@ -207,69 +210,69 @@ Dollars = Annotated[float, Meta(ge=0, le=1_000_000)]
 
 
 class BudgetSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What may be spent on a day by several people together."""
+    """A daily budget that several people share."""
 
     tokens_per_day: Annotated[
-        Tokens | None, Meta(description="Model tokens a day. Left out: no limit.")
+        Tokens | None, Meta(description="Model tokens per day. Default: no limit.")
     ] = None
     usd_per_day: Annotated[
-        Dollars | None, Meta(description="Dollars a day. Left out: no limit.")
+        Dollars | None, Meta(description="Dollars per day. Default: no limit.")
     ] = None
 
 
 class UserLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one person may use; what is left out is as for everybody."""
+    """Limits of one person; keys that are left out have the values of `[limits]`."""
 
     messages_per_minute: Annotated[
-        Annotated[int, Meta(ge=1)] | None, Meta(description="Messages a minute.")
+        Annotated[int, Meta(ge=1)] | None, Meta(description="Messages per minute.")
     ] = None
-    tokens_per_day: Annotated[Tokens | None, Meta(description="Model tokens a day.")] = None
-    usd_per_day: Annotated[Dollars | None, Meta(description="Dollars a day.")] = None
+    tokens_per_day: Annotated[Tokens | None, Meta(description="Model tokens per day.")] = None
+    usd_per_day: Annotated[Dollars | None, Meta(description="Dollars per day.")] = None
 
 
 class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What each person may use; a day is one of the machine's clock. See docs/budgets.md."""
+    """Limits of each person; days follow the machine's clock. See docs/budgets.md."""
 
     messages_per_minute: Annotated[
         int,
         Meta(
             ge=1,
-            description="Messages a minute. The owner at this machine (page, terminal) is not "
-            "counted.",
+            description="Messages per minute. The owner at this machine (page, terminal) has no "
+            "limit.",
         ),
     ] = 20
     tokens_per_day: Annotated[
         Tokens | None,
         Meta(
-            description="Model tokens a day for each person. Left out: no limit. The owner at this "
-            "machine, and whoever has the key of the API, has a limit only in `[limits.users]`, and "
-            "counts in `[limits.all]`."
+            description="Model tokens per day for each person. Default: no limit. The owner at this "
+            "machine and clients of the API are limited only by `[limits.users]`, but count in "
+            "`[limits.all]`."
         ),
     ] = None
     usd_per_day: Annotated[
         Dollars | None,
         Meta(
-            description="Dollars a day, likewise. The price of every model in use must be known: "
-            "`model.price`, or the extra `prices`. Left out: no limit."
+            description="Dollars per day for each person. The price of every model in use must be "
+            "known: `model.price`, or the extra `prices`. Default: no limit."
         ),
     ] = None
     all: Annotated[
-        BudgetSettings, Meta(description="What everybody together may spend: `[limits.all]`.")
+        BudgetSettings, Meta(description="Budget of all people together: `[limits.all]`.")
     ] = BudgetSettings()
     chats: Annotated[
         dict[str, BudgetSettings],
         Meta(
-            description="What all people of one chat together may spend there: "
+            description="Budget of all people of one chat together: "
             '`[limits.chats."telegram:-100123"]`.'
         ),
     ] = {}
     users: Annotated[
         dict[str, UserLimits],
-        Meta(description='Other limits for one person: `[limits.users."telegram:1001"]`.'),
+        Meta(description='Limits of one person: `[limits.users."telegram:1001"]`.'),
     ] = {}
 
     def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """See the module."""
+        """See the module docstring."""
         for text in self.users:
             problem = parse_error(parse_entry, text)
             if problem:
@@ -282,12 +285,12 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def dollar_limit_key(self) -> str:
-        """The first of the limits in dollars, as its key is called here; empty: there is none."""
+        """Key of the first limit in dollars; empty if there is none."""
         tables: dict[str, LimitSettings | BudgetSettings | UserLimits] = {
             "limits": self,
             "limits.all": self.all,
-            **{f'limits.chats."{chat}"': found for chat, found in self.chats.items()},
-            **{f'limits.users."{user}"': found for user, found in self.users.items()},
+            **{f'limits.chats."{chat}"': table for chat, table in self.chats.items()},
+            **{f'limits.users."{user}"': table for user, table in self.users.items()},
         }
         given = (name for name, table in tables.items() if table.usd_per_day is not None)
         return next((f"{name}.usd_per_day" for name in given), "")
@@ -297,14 +300,14 @@ def _chat_key_error(text: str) -> str:
     try:
         key = parse_key(text)
     except ValueError:
-        return "is no chat; one looks like telegram:-100123 or slack:T1/C1"
+        return "is not a chat, such as telegram:-100123 or slack:T1/C1"
     if key.thread or key.user:
-        return "must be a whole chat, without a thread or a person in it"
+        return "must be a chat without a thread or a person"
     return ""
 
 
 class BusSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What connects several machines of one deployment."""
+    """The message bus between several machines of one deployment."""
 
     url: Annotated[
         str,
@@ -317,27 +320,27 @@ class BusSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class RouteSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of single chats; the first route that matches counts."""
+    """Settings of single chats; the first matching route applies."""
 
     match: Annotated[
         str,
         Meta(
             min_length=1,
-            description="Chats it is for; `*` stands for anything: `telegram:-100*`, `slack:T1/C1`.",
+            description="Pattern of chats; `*` matches anything: `telegram:-100*`, `slack:T1/C1`.",
         ),
     ]
     model: Annotated[
         str | None,
-        Meta(description="Name of another model; what people choose by `/model` counts more."),
+        Meta(description="Name of another model; a choice by `/model` takes precedence."),
     ] = None
     system_prompt: Annotated[str | None, Meta(description="Another system prompt.")] = None
     tools: Annotated[
-        tuple[str, ...] | None, Meta(description="Other families of tools; an empty list: none.")
+        tuple[str, ...] | None, Meta(description="Other families of tools; `[]` for no tools.")
     ] = None
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that can be configured."""
+    """The whole configuration."""
 
     gateway: GatewaySettings = GatewaySettings()
     store: StoreSettings = StoreSettings()
@@ -350,21 +353,21 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sessions: SessionSettings = SessionSettings()
     access: AccessSettings = AccessSettings()
     limits: LimitSettings = LimitSettings()
-    platforms: dict[str, Struct] = {}  # each decoded by its PlatformSpec.config
+    platforms: dict[str, Struct] = {}  # structs of type PlatformSpec.config
     http: HttpSettings = HttpSettings()
     bus: BusSettings = BusSettings()
     route: tuple[RouteSettings, ...] = ()
 
     def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """See the module."""
+        """See the module docstring."""
         if self.bus.url != "local" and self.store.engine != POSTGRESQL:
-            yield ("bus", "url"), "needs a store that several machines share: a postgresql:// url"
+            yield ("bus", "url"), "needs a store that several machines can share: postgresql://…"
         names = [server.name for server in self.mcp]
         for index, name in enumerate(names):
             if name in names[:index]:
-                yield ("mcp", index, "name"), f'"{name}" is taken by another [[mcp]]'
+                yield ("mcp", index, "name"), f'"{name}" is already the name of another [[mcp]]'
 
 
 def max_stop_seconds(drain_seconds: float) -> int:
-    """How long a daemon may take to stop, at most."""
+    """Return the maximum number of seconds that a stop takes."""
     return math.ceil(drain_seconds + AFTER_DRAIN_SECONDS)

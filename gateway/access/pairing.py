@@ -1,6 +1,6 @@
 """Sans-IO: pairing codes for people without access, and the claim code of the first owner.
 
-A code is shown once and stored only as a keyed hash; it is valid for one hour and one use. Random
+A code is shown once and stored only as a keyed hash, and valid for one hour and one use. Random
 source, time and key are arguments; the caller stores the records.
 """
 

@@ -159,7 +159,7 @@ class ApprovalBroker:
     # --- the question -----------------------------------------------------------------------------
 
     async def _new_approval(self, turn: RequestingTurn, tool: Tool, call: ToolCall) -> Approval:
-        named = {each.id for each in await self._store.open_approvals()} | self._waiters.keys()
+        named = {each.id for each in await self._store.approvals.open()} | self._waiters.keys()
         codes = {approval_code(each) for each in named}
         while approval_code(id_ := self._ids.new("p")) in codes:
             pass
@@ -222,21 +222,21 @@ class ApprovalBroker:
         # Open ones first: one that is answered while this looks is found by what it became.
         if open_ := await self._find_open(turn, call):
             return open_
-        allowed = await self._store.allowed_approval(
+        allowed = await self._store.approvals.find_allowed(
             turn.session_id, call.name, call.arguments, self._clock.now() - 2 * self._timeout_ms
         )
         if allowed and self._is_applicable(allowed, turn):
             return allowed
         name = _call_hash(turn.session_id, call.name, call.arguments)
         noted = await self._store.get_value(_DENIALS_SHELF, name)
-        denied = await self._store.approval(noted) if noted else None
+        denied = await self._store.approvals.get(noted) if noted else None
         if denied and denied.state is ApprovalState.DENIED and self._is_applicable(denied, turn):
             return denied
         return None
 
     async def _find_open(self, turn: RequestingTurn, call: ToolCall) -> Approval | None:
         this = (turn.session_id, call.name, call.arguments, turn.person)
-        for each in await self._store.open_approvals(turn.key):
+        for each in await self._store.approvals.open(turn.key):
             same = this == (each.session_id, each.tool, each.arguments, each.person)
             if same and self._clock.now() < each.expires_at and each.id not in self._waiters:
                 return each
@@ -252,7 +252,7 @@ class ApprovalBroker:
 
     async def answer(self, call: CommandCall, *, allow: bool) -> CommandOutcome:
         """Take in `/approve [CODE]` or `/deny [CODE] [REASON]`."""
-        questions = await self._store.open_approvals()
+        questions = await self._store.approvals.open()
         code, reason = rules.parse_answer_args(call.args, questions)
         if allow:  # that has no reasons: whatever stands there is meant as a code
             code, reason = code or reason, ""
@@ -271,7 +271,7 @@ class ApprovalBroker:
         self, question_id: str, who: CommandContext, *, role: Role, allow: bool
     ) -> CommandOutcome:
         """Take in a button under a question, wherever that was shown."""
-        found = await self._store.approval(question_id)
+        found = await self._store.approvals.get(question_id)
         if found is None:
             return NoticeReply(NoticeId.ASK_UNKNOWN, {"code": approval_code(question_id)})
         if not can_answer(found, who.person, admin=role is Role.ADMIN):
@@ -313,7 +313,7 @@ class ApprovalBroker:
 
     async def _has_turn_ended(self, turn_id: str) -> bool:
         """Whether a turn is over for good; an interrupted one may be taken up again."""
-        turn = await self._store.turn(turn_id)
+        turn = await self._store.turns.get(turn_id)
         return turn is None or turn.state in _ENDED_STATES
 
     async def _close(
@@ -351,7 +351,7 @@ class ApprovalBroker:
         return items
 
     async def _load(self, question_id: str) -> Approval:
-        found = await self._store.approval(question_id)
+        found = await self._store.approvals.get(question_id)
         assert found is not None  # noqa: S101 - questions are never deleted while a turn runs
         return found
 
@@ -359,11 +359,11 @@ class ApprovalBroker:
 
     async def close_expired(self) -> None:
         """Close questions whose time is over, or whose turn is; for the start and every hour."""
-        for each in await self._store.open_approvals():
+        for each in await self._store.approvals.open():
             if (why := await self._close_reason(each)) is not None:
                 await self._close(each, ApprovalState.EXPIRED, reason=why)
         for name, question_id in (await self._store.values(_DENIALS_SHELF)).items():
-            noted = await self._store.approval(question_id)
+            noted = await self._store.approvals.get(question_id)
             if noted is None or not self._is_still_relevant(noted):
                 await self._store.put_value(_DENIALS_SHELF, name, None)
 
@@ -383,7 +383,7 @@ class ApprovalBroker:
         try:
             # The end of a turn that was stopped was handed in before; behind this it is stored.
             await self._store.check_writable()
-            asked = await self._store.approval(question_id)
+            asked = await self._store.approvals.get(question_id)
             if asked is None or not await self._has_turn_ended(turn_id):
                 return
             if asked.state is ApprovalState.OPEN:

@@ -215,7 +215,7 @@ class Dispatcher:
 
     async def list_sessions(self, key: str) -> Sequence[Session]:
         """The sessions of a conversation, the newest first."""
-        return await self._store.sessions(key=key)
+        return await self._store.sessions.list(key=key)
 
     def running_turns(self) -> Sequence[tuple[str, RunningTurn]]:
         """All turns under way."""

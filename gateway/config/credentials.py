@@ -1,7 +1,7 @@
-"""Secrets that lie in a folder, a file each: systemd's credentials, or those of a user.
+"""Credentials: a folder with one file per secret, from systemd or from the user.
 
-A file that is called like a variable of the environment counts as that variable:
-`TELEGRAM_BOT_TOKEN`, `OPENAI_API_KEY`, `HOLDFAST_HTTP__API_KEY`. A variable that is set goes first.
+A file with the name of an environment variable counts as that variable: `TELEGRAM_BOT_TOKEN`,
+`OPENAI_API_KEY`, `HOLDFAST_HTTP__API_KEY`. A variable that is set takes precedence.
 """
 
 import re
@@ -12,16 +12,16 @@ from gateway.errors import ConfigError
 
 MACHINE_FOLDER = Path("/etc/holdfast/credentials")
 USER_FOLDER = Path(".config/holdfast/credentials")
-"""From the user's own folder."""
+"""Relative to the user's home folder."""
 
 PREFIX = "holdfast_"
-"""What systemd puts before the name of each file of a folder: the name of the credential."""
+"""Prefix of file names from `LoadCredential=holdfast:FOLDER`: systemd adds the credential's name."""
 
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
 def find_folder(environ: Mapping[str, str]) -> Path | None:
-    """Where they lie: where systemd put them, else in the user's own folder or the machine's."""
+    """Return the folder of credentials: systemd's, else the user's, else the machine's, else None."""
     if environ.get("CREDENTIALS_DIRECTORY"):
         return Path(environ["CREDENTIALS_DIRECTORY"])
     home = environ.get("HOME")
@@ -30,21 +30,21 @@ def find_folder(environ: Mapping[str, str]) -> Path | None:
 
 
 def credential_path(folder: Path, name: str) -> Path:
-    """The file of one of them; it need not exist."""
+    """Return the path of a credential; the file need not exist."""
     plain = folder / Path(name).name
     prefixed = folder / f"{PREFIX}{Path(name).name}"
     return prefixed if not plain.exists() and prefixed.exists() else plain
 
 
 def read_variables(folder: Path) -> dict[str, str]:
-    """What they are as variables; raises `ConfigError` for one that cannot be read."""
+    """Return the credentials as environment variables; raises `ConfigError` if one is unreadable."""
     return dict(_read(folder))
 
 
 def _read(folder: Path) -> Iterator[tuple[str, str]]:
     try:
         files = sorted(each for each in folder.iterdir() if each.is_file())
-    except FileNotFoundError:  # named, as an image of a container does, and nothing put there
+    except FileNotFoundError:  # a container image may name a folder that is not mounted
         return
     except OSError as error:
         msg = f"The credentials in {folder} cannot be read: {error.strerror}"
@@ -64,7 +64,7 @@ def _read(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def is_readable(folder: Path) -> bool:
-    """Whether there is such a folder that we may look into: the machine's is root's alone."""
+    """Return True if the folder exists and is readable; only root can read the machine's folder."""
     try:
         next(folder.iterdir(), None)
     except OSError:

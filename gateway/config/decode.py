@@ -1,7 +1,7 @@
-"""Sans-IO: from a parsed document to settings, with everything that is wrong and not just the first.
+"""Sans-IO: decoding of a parsed document into settings, with all problems collected.
 
-msgspec alone would stop at the first error and speak of types; so tables are walked here, and only
-single values are left to it.
+msgspec alone would stop at the first error and describe it in terms of Python types. Therefore
+tables are decoded here, and msgspec converts only single values.
 """
 
 import math
@@ -18,27 +18,27 @@ from gateway.settings import KeyPath
 from sessions.values.spelling import did_you_mean
 
 ValueReader = Callable[[Any, KeyPath], object]
-"""Turns a value into one of our own types; raises `ValueError` with what is wrong."""
+"""Converts a value into a custom type; raises `ValueError` with the problem."""
 
 
 class Problem(Struct, frozen=True):
-    """Something that is wrong, and the place it is wrong at."""
+    """A problem of the configuration and its key."""
 
     path: KeyPath
-    text: str  # whole: names the key itself
+    text: str  # a complete sentence that names the key
 
 
 @runtime_checkable
 class ChecksConflicts(Protocol):
-    """Settings whose keys depend on each other."""
+    """Settings with rules that involve several keys."""
 
     def conflicts(self) -> Iterable[tuple[KeyPath, str]]:
-        """Paths inside the struct, and what is wrong there."""
+        """Yield paths inside the struct, each with its problem."""
         ...
 
 
 class ConfigDecoder:
-    """Decodes one document; what is wrong gathers in `problems`."""
+    """Decoder of one document; collects errors in `problems`."""
 
     def __init__(
         self,
@@ -49,14 +49,12 @@ class ConfigDecoder:
     ) -> None:
         self._readers = readers
         self._platforms = platforms
-        self._hints = hints  # what to do when a required key is missing
-        self._section_by_key = (
-            section_by_key  # key -> the section it belongs to, for keys in a wrong one
-        )
+        self._hints = hints  # advice for a missing required key
+        self._section_by_key = section_by_key  # to correct keys in the wrong section
         self.problems: list[Problem] = []
 
     def decode_struct(self, kind: type[Struct], value: object, path: KeyPath) -> Any:  # noqa: ANN401
-        """Decode a table; `NODEFAULT` when something in it is wrong."""
+        """Decode a table; returns `NODEFAULT` if it has a problem."""
         table = value.as_toml if isinstance(value, UnquotedValue) else value
         if not isinstance(table, dict):
             return self._add_problem(
@@ -153,11 +151,11 @@ class ConfigDecoder:
         return NODEFAULT
 
 
-# --- types in plain words ----------------------------------------------------------------------
+# --- descriptions of types ---------------------------------------------------------------------
 
 
 def unwrap_type(kind: Any) -> Any:  # noqa: ANN401 - annotations have no type of their own
-    """Take limits and `| None` off an annotation."""
+    """Remove limits and `| None` from an annotation."""
     if get_origin(kind) is Annotated:
         return unwrap_type(get_args(kind)[0])
     if get_origin(kind) in {Union, types.UnionType}:
@@ -167,7 +165,7 @@ def unwrap_type(kind: Any) -> Any:  # noqa: ANN401 - annotations have no type of
 
 
 def iter_metas(kind: Any) -> Iterator[Meta]:  # noqa: ANN401
-    """All limits and descriptions in an annotation."""
+    """Yield all limits and descriptions in an annotation."""
     if get_origin(kind) is Annotated:
         inner, *notes = get_args(kind)
         yield from (note for note in notes if isinstance(note, Meta))
@@ -181,7 +179,7 @@ _TYPE_WORDS = {bool: "true or false", int: "a whole number", float: "a number", 
 
 
 def describe_type(kind: Any) -> str:  # noqa: ANN401
-    """Say what a value must be: `a whole number from 1 to 65535`."""
+    """Return the description of a type: `a whole number from 1 to 65535`."""
     bare = unwrap_type(kind)
     for meta in iter_metas(kind):
         if meta.extra and "form" in meta.extra:
@@ -212,7 +210,7 @@ def _describe_limits(kind: Any) -> str:  # noqa: ANN401
 
 
 def describe_value(value: object) -> str:
-    """Say what a value is, without showing it: it may be a secret in a wrong place."""
+    """Return the kind of a value, but not the value: it may be a secret in the wrong place."""
     for kind, words in _TYPE_WORDS.items():
         if isinstance(value, kind):
             return words
@@ -229,5 +227,5 @@ def _must_be(kind: Any, value: object) -> str:  # noqa: ANN401
     if isinstance(value, (int, float)) and not isinstance(value, bool) and bare in {int, float}:
         return f"{text}, not {value}"
     if isinstance(value, str) and (bare is str or typing.get_origin(bare) is Literal):
-        return text  # right kind, wrong form
+        return text  # a string in the wrong format
     return f"{text}, not {describe_value(value)}"

@@ -1,8 +1,8 @@
-"""Sans-IO: what of a changed configuration can take effect while the gateway runs.
+"""Sans-IO: which configuration changes apply without a restart.
 
-What turns and commands look at each time they begin is exchanged. What was built at the start, as
-the store, the HTTP port and the platforms' connections, stays until the next one; then the
-settings in force go on saying what is really so.
+Settings that turns and commands read each time they begin are replaced. Settings of objects built
+at the start, such as the store, the HTTP port and platform connections, keep their values until
+the next start, so that the settings in force always describe the running gateway.
 """
 
 from collections.abc import Iterator
@@ -12,34 +12,34 @@ from msgspec import Struct, structs
 from gateway.settings import Settings
 
 RESTART_TABLES = frozenset({"store", "platforms", "http", "bus", "mcp", "voice", "media"})
-"""Tables whose keys count from the next start on."""
+"""Tables whose changes take effect at the next start."""
 
 RESTART_GATEWAY_KEYS = frozenset({"disk_low", "log_format", "reactions"})
-"""Keys of `[gateway]` that do so."""
+"""Keys of `[gateway]` whose changes take effect at the next start."""
 
 
 class ReloadPlan(Struct, frozen=True):
-    """What a new reading of the configuration came to."""
+    """The effect of reloading the configuration."""
 
     settings: Settings  # in force from now on
-    changed: tuple[str, ...]  # keys that count now
-    after_restart: tuple[str, ...]  # keys that count from the next start on
+    changed: tuple[str, ...]  # keys with a new value now
+    after_restart: tuple[str, ...]  # keys with a new value at the next start
 
     @property
     def summary(self) -> str:
-        """What somebody who asked for it is told."""
+        """Summary for the person who requested the reload."""
         if not self.changed and not self.after_restart:
             return "Nothing has changed."
-        said = []
+        sentences = []
         if self.changed:
-            said.append(f"Changed: {', '.join(self.changed)}.")
+            sentences.append(f"Changed: {', '.join(self.changed)}.")
         if self.after_restart:
-            said.append(f"Only at the next start: {', '.join(self.after_restart)}.")
-        return " ".join(said)
+            sentences.append(f"Needs a restart: {', '.join(self.after_restart)}.")
+        return " ".join(sentences)
 
 
 def plan_reload(old: Settings, new: Settings) -> ReloadPlan:
-    """Compare what is in force with what is written by now."""
+    """Return the plan for replacing the settings in force with new ones."""
     kept = {name: getattr(old, name) for name in RESTART_TABLES}
     gateway = {name: getattr(old.gateway, name) for name in RESTART_GATEWAY_KEYS}
     settings = structs.replace(new, gateway=structs.replace(new.gateway, **gateway), **kept)
@@ -49,7 +49,7 @@ def plan_reload(old: Settings, new: Settings) -> ReloadPlan:
 
 
 def _changed_keys(old: Struct, new: Struct, path: str = "") -> Iterator[str]:
-    """Name the keys that are not the same, as they are written in the file."""
+    """Yield the changed keys in the form in which the file names them."""
     for name in old.__struct_fields__:
         before, after = getattr(old, name), getattr(new, name)
         if before == after:

@@ -1,4 +1,4 @@
-"""Sans-IO: what the layers of a configuration say together, and where each value comes from."""
+"""Sans-IO: the configuration merged from its layers, with the origin of each value."""
 
 import re
 import tomllib
@@ -11,20 +11,20 @@ from gateway.settings import KeyPath
 
 
 class ValueOrigin(Struct, frozen=True):
-    """Where a value comes from, as an error names it: `holdfast.toml:7`, `--set http.port=x`."""
+    """The origin of a value, labelled as in errors: `holdfast.toml:7`, `--set http.port=x`."""
 
     label: str
     kind: Literal["file", "set", "environment", "default", "inherited"]
 
 
 class UnquotedValue(str):
-    """A value typed without TOML's quotes: it may be meant as TOML, or as the bare text."""
+    """A value typed without TOML quotes: either TOML or plain text is meant."""
 
     __slots__ = ()
 
     @property
     def as_toml(self) -> Any:  # noqa: ANN401 - whatever TOML can say
-        """The text read as a TOML value, or the text itself when it is none."""
+        """The text parsed as a TOML value, or the text itself if it is not TOML."""
         try:
             document = tomllib.loads(f"value = {self}")
         except (ValueError, RecursionError):
@@ -33,21 +33,21 @@ class UnquotedValue(str):
 
     @property
     def unambiguous(self) -> Any:  # noqa: ANN401
-        """The value, where it can be meant in one way only; else the text as it was typed."""
+        """The TOML value if only one meaning is possible; else the text, to be decided later."""
         value = self.as_toml
         tables = isinstance(value, list) and any(isinstance(item, dict) for item in value)
         return value if tables or isinstance(value, (dict, str)) else self
 
 
 class ConfigTree:
-    """One document made of layers; a later layer replaces values, and adds to tables."""
+    """A document merged from layers; a later layer replaces values and extends tables."""
 
     def __init__(self) -> None:
         self.document: dict[str, Any] = {}
         self._origins: dict[KeyPath, ValueOrigin] = {}
 
     def put(self, path: KeyPath, value: object, origin: ValueOrigin) -> None:
-        """Set one value. A table is merged key by key; anything else replaces what was there."""
+        """Set one value. A table is merged key by key; anything else replaces the old value."""
         if isinstance(value, UnquotedValue):
             value = value.unambiguous
         if isinstance(value, dict) and isinstance(self.get(path, {}), dict):
@@ -58,13 +58,13 @@ class ConfigTree:
         self._set(path, value, origin)
 
     def put_file(self, document: dict[str, Any], lines: dict[KeyPath, int], name: str) -> None:
-        """Lay a file over what is there."""
+        """Merge a file over the layers so far."""
         self.put((), document, ValueOrigin(name, "file"))
         for path, line in lines.items():
             self._origins[path] = ValueOrigin(f"{name}:{line}", "file")
 
-    def get(self, path: KeyPath, default: Any = None) -> Any:  # noqa: ANN401 - whatever stands there
-        """Read a value; `default` when nothing stands there."""
+    def get(self, path: KeyPath, default: Any = None) -> Any:  # noqa: ANN401 - any TOML value
+        """Return a value, or `default` if the key is not set."""
         node: Any = self.document
         for part in path:
             inside = isinstance(node, dict) and part in node
@@ -74,14 +74,14 @@ class ConfigTree:
         return node
 
     def origin(self, path: KeyPath) -> ValueOrigin | None:
-        """Where a value comes from: its own origin, or that of the nearest table around it."""
+        """Return the origin of a value, or else of the nearest enclosing table."""
         for length in range(len(path), 0, -1):
             if path[:length] in self._origins:
                 return self._origins[path[:length]]
         return None
 
     def origins(self) -> dict[KeyPath, ValueOrigin]:
-        """All origins."""
+        """Return a copy of all origins by path."""
         return dict(self._origins)
 
     def _set(self, path: KeyPath, value: object, origin: ValueOrigin) -> None:
@@ -106,7 +106,7 @@ _SETTING = re.compile(rf"((?:[A-Za-z0-9_-]|[ \t]*\.[ \t]*|{_QUOTED})+)\s*=(.*)",
 
 
 def parse_setting(text: str) -> tuple[KeyPath, UnquotedValue]:
-    """Read `dotted.key=VALUE`; raises `ValueError` with what is wrong."""
+    """Parse `dotted.key=VALUE`; raises `ValueError` with the problem."""
     match = _SETTING.fullmatch(text.strip())
     try:
         node: Any = tomllib.loads(f"{match[1]} = 0") if match else None
@@ -123,7 +123,7 @@ def parse_setting(text: str) -> tuple[KeyPath, UnquotedValue]:
 
 
 def format_path(path: KeyPath) -> str:
-    """Write a path as people do: `limits.users."telegram:1001"`, `access.allow[0]`."""
+    """Return a path in readable form: `limits.users."telegram:1001"`, `access.allow[0]`."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -135,6 +135,6 @@ def format_path(path: KeyPath) -> str:
 
 
 def quote_toml(text: str) -> str:
-    """Write a text as a TOML string."""
-    # JSON's escapes are TOML's, but TOML also wants the delete character escaped.
+    """Return a text as a TOML string."""
+    # JSON escapes are valid in TOML, but TOML also requires an escaped DEL character.
     return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")

@@ -1,14 +1,7 @@
 """The only reader of configuration files and of the environment.
 
-`load` lays the layers over each other (default, environment, file, `--set`), decodes the result,
-and fails with everything that is wrong, one line each.
-
-    toml_lines      on which line a key stands
-    config_tree     what the layers say together, and where each value comes from
-    config_model    the model's provider, name and key when they are not written
-    config_decode   from the tree to settings
-    config_values   secrets, paths and spans of time
-    config_text     settings as text: show, schema, documentation
+`load` merges the layers (default, environment, file, `--set`), decodes the result, and fails with
+all problems at once, one line each.
 """
 
 import os
@@ -42,31 +35,31 @@ from sessions.values.size import Size
 from sessions.values.spelling import did_you_mean
 
 HANDOVER_VARIABLE = "HOLDFAST_HANDOVER"
-"""`PID lock=5 port=7`; another process than that one must not believe it."""
+"""`PID lock=5 port=7`; a process with another pid ignores the variable."""
 
 
 PlatformSpecs = Mapping[str, PlatformSpec]
 
 
 class ConfigOptions(Struct, frozen=True):
-    """What the command line says about the configuration."""
+    """Command line options about the configuration."""
 
     config: Path | None = None
     overrides: tuple[str, ...] = ()  # each `dotted.key=VALUE`
 
 
 class LoadedConfig(Struct, frozen=True, kw_only=True):
-    """A configuration that works."""
+    """A valid configuration."""
 
     settings: Settings
     home: Path  # the state folder; it need not exist yet
-    path: Path | None  # the file that was read
-    sources: dict[KeyPath, str]  # where each value comes from that is not a default
+    path: Path | None  # of the configuration file
+    sources: dict[KeyPath, str]  # labels of the origins of all values except defaults
     warnings: tuple[str, ...]
 
 
 class ConfigReport(Struct, frozen=True):
-    """What `config check` says."""
+    """The result of `config check`."""
 
     path: Path | None
     problems: tuple[str, ...]
@@ -74,32 +67,32 @@ class ConfigReport(Struct, frozen=True):
 
 
 def read_environment() -> Mapping[str, str]:
-    """Give the process's environment; everything else is given it as an argument.
+    """Return the environment of the process; all other code receives it as an argument.
 
-    Files of the folder of credentials count as variables that are not set otherwise.
+    Files in the folder of credentials count as variables unless the variable is set.
     """
     folder = credentials.find_folder(os.environ)
-    kept = credentials.read_variables(folder) if folder else {}
-    return {**kept, **os.environ} if kept else os.environ
+    stored = credentials.read_variables(folder) if folder else {}
+    return {**stored, **os.environ} if stored else os.environ
 
 
 def child_environment() -> Mapping[str, str]:
-    """What a program that is started by us is to find: no secret that stands in a file."""
+    """Return the environment for child processes: without the secrets of credential files."""
     return os.environ
 
 
 def take_handover() -> str:
-    """What the process whose place this one took has left for it; nothing started later sees it."""
+    """Return the handover of the previous process and hide it from child processes."""
     return os.environ.pop(HANDOVER_VARIABLE, "")
 
 
 def load(options: ConfigOptions, environ: Mapping[str, str], specs: PlatformSpecs) -> LoadedConfig:
-    """Read the configuration; raises `ConfigError` with a line for everything that is wrong."""
+    """Read the configuration; raises `ConfigError` with one line per problem."""
     return _Loader(options, environ, specs).load()
 
 
 def check(options: ConfigOptions, environ: Mapping[str, str], specs: PlatformSpecs) -> ConfigReport:
-    """Like `load`, but what is wrong is the answer."""
+    """Read the configuration and return its problems and warnings."""
     try:
         loaded = load(options, environ, specs)
     except ConfigError as error:
@@ -114,25 +107,26 @@ def read_platform(
     environ: Mapping[str, str],
     specs: PlatformSpecs,
 ) -> Struct:
-    """Read one platform's table as if it stood in this file; raises `ConfigError`."""
+    """Decode a platform's table as a part of this file; raises `ConfigError`."""
     return _Loader(ConfigOptions(file), environ, specs).load_platform(name, table)
 
 
 SERVICE_HOME = Path("/var/lib/holdfast")
-"""State folder of the machine's service, as its unit names it."""
+"""State folder of the system service, as in its unit file."""
 
 
 def state_folder(
     environ: Mapping[str, str], *, service_home: Path = SERVICE_HOME, is_root: bool | None = None
 ) -> Path:
-    """Where everything is kept that must survive.
+    """Return the state folder.
 
-    Root, who looks after the machine's service, means that one, unless there is one of its own.
+    For root without a state folder this is the folder of the system service if that exists, because
+    root usually administers the service.
     """
     if environ.get("HOLDFAST_HOME"):
         return Path(environ["HOLDFAST_HOME"]).absolute()
     if environ.get("STATE_DIRECTORY"):
-        return Path(environ["STATE_DIRECTORY"].partition(":")[0])  # systemd may name several
+        return Path(environ["STATE_DIRECTORY"].partition(":")[0])  # systemd may pass several
     own = _user_folder(environ) / ".local/share/holdfast"
     is_root = os.geteuid() == 0 if is_root is None else is_root
     return (
@@ -141,13 +135,13 @@ def state_folder(
 
 
 def is_service_home(environ: Mapping[str, str]) -> bool:
-    """Whether the state folder is the machine's service's, and nobody said that it should be."""
+    """Return True if the state folder is that of the system service without having been set."""
     chosen = environ.get("HOLDFAST_HOME") or environ.get("STATE_DIRECTORY")
     return not chosen and state_folder(environ) == SERVICE_HOME
 
 
 def config_file(options: ConfigOptions, environ: Mapping[str, str]) -> Path | None:
-    """Choose the file to read; None when there is none. A file that is named must exist."""
+    """Return the configuration file, or None; a file given by option or variable must exist."""
     if options.config is not None:
         return options.config
     if environ.get("HOLDFAST_CONFIG"):
@@ -165,7 +159,7 @@ def _user_folder(environ: Mapping[str, str]) -> Path:
 
 
 class _Loader:
-    """One run of `load`: carries what is found on the way."""
+    """One run of `load`, with the merged tree, problems and warnings so far."""
 
     def __init__(
         self, options: ConfigOptions, environ: Mapping[str, str], specs: PlatformSpecs
@@ -220,7 +214,7 @@ class _Loader:
             raise ConfigError(*dict.fromkeys(self._problems))
         return found
 
-    # --- layers, the weakest first
+    # --- layers, lowest precedence first
 
     def _apply_environment(self) -> None:
         for name, value in sorted(self._environ.items()):
@@ -327,12 +321,12 @@ class _Loader:
             )
 
     def _refuse_unknown_providers(self, settings: Settings) -> None:
-        """Others may bring providers; what nobody brings is a slip."""
+        """Report providers that neither Holdfast nor an installed package offers."""
         targets: list[tuple[KeyPath, TargetSettings]]
         targets = [(("model",), settings.model), *_fallbacks(settings)]
         for path, target in targets:
             if target.provider in SERVICES:
-                continue  # where others are is looked up only when one is named
+                continue  # entry points are searched only for other names
             known = (*SERVICES, *(name for name in available_providers() if name not in SERVICES))
             if target.provider not in known:
                 listed = ", ".join(f'"{name}"' for name in known)
@@ -342,7 +336,7 @@ class _Loader:
                 self._add_problems([Problem(key, text)])
 
     def _refuse_unsupported(self, settings: Settings) -> None:
-        """A key that is known and does nothing yet must not look as if it did."""
+        """Report keys that have no effect in this version, unless they have their default."""
         usual = Settings()
         for path, origin in self._tree.origins().items():
             if origin.kind == "default" or not is_unsupported(path):
@@ -360,28 +354,26 @@ class _Loader:
         missing = ", ".join(name for name in families if name not in SUPPORTED_TOOL_FAMILIES)
         if missing:
             self._problems.append(
-                f"{self._location(path)}: {format_path(path)}: this version has no tools for {missing}"
+                f"{self._location(path)}: {format_path(path)}: not available in this version: {missing}"
             )
 
     def _warn_of_unknown_platforms(self, settings: Settings) -> None:
         known = {*self._specs, "console", "web"}
         for key, entries in (("allow", settings.access.allow), ("admins", settings.access.admins)):
             for index, text in enumerate(entries):
-                self._warn_of_platform(
-                    ("access", key, index), parse_entry(text).platform, known, "lets nobody in"
-                )
+                self._warn_of_platform(("access", key, index), parse_entry(text).platform, known)
         known.add("api")
         for text in settings.limits.users:
             path = ("limits", "users", text)
-            self._warn_of_platform(path, parse_entry(text).platform, known, "limits nobody")
+            self._warn_of_platform(path, parse_entry(text).platform, known)
         for text in settings.limits.chats:
             path = ("limits", "chats", text)
-            self._warn_of_platform(path, parse_key(text).platform, known, "limits nothing")
+            self._warn_of_platform(path, parse_key(text).platform, known)
 
-    def _warn_of_platform(self, path: KeyPath, platform: str, known: set[str], effect: str) -> None:
+    def _warn_of_platform(self, path: KeyPath, platform: str, known: set[str]) -> None:
         if platform not in known:
             self._warnings.append(
-                f"{self._location(path)}: {format_path(path)} {effect}: no platform is "
+                f"{self._location(path)}: {format_path(path)} has no effect: no platform is "
                 f"called {platform}{did_you_mean(platform, known)}"
             )
 
@@ -393,45 +385,45 @@ def _fallbacks(settings: Settings) -> list[tuple[KeyPath, TargetSettings]]:
 
 
 def _value_at(settings: object, path: KeyPath) -> object:
-    """The value under a path; None where a part of it is left out."""
-    found: Any = settings
+    """Return the value at a path; None if a part of the path does not exist."""
+    value: Any = settings
     for part in path:
-        if isinstance(found, dict):
-            found = found.get(part)
-        elif isinstance(found, tuple):
-            found = found[int(part)] if int(part) < len(found) else None
+        if isinstance(value, dict):
+            value = value.get(part)
+        elif isinstance(value, tuple):
+            value = value[int(part)] if int(part) < len(value) else None
         else:
-            found = getattr(found, str(part), None)
-    return found
+            value = getattr(value, str(part), None)
+    return value
 
 
 _RESERVED_VARIABLES = frozenset({"HOLDFAST_CONFIG", "HOLDFAST_HOME", HANDOVER_VARIABLE})
-_MAX_SHOWN_LENGTH = 5  # characters of a --set value that an error may repeat; a secret has more
+_MAX_SHOWN_LENGTH = 5  # of a --set value repeated in errors; secrets are longer
 _SECRET_KEY = re.compile(r"key|token|secret|password|url|env|headers", re.IGNORECASE)
-# What Kubernetes puts into a container when a service is called "holdfast".
+# Variables that Kubernetes sets in containers for a service named "holdfast".
 _KUBERNETES_VARIABLE = re.compile(r"HOLDFAST_(SERVICE_|PORT(_|$))")
 
 
 def _section_by_key() -> dict[str, str]:
-    """Tell of each key in which section it belongs; of keys in several, the first."""
-    homes: dict[str, str] = {}
+    """Return the section of each key; for keys of several sections, the first."""
+    sections: dict[str, str] = {}
     for section in msgspec.structs.fields(Settings):
         if isinstance(section.type, type) and issubclass(section.type, Struct):
             for key in section.type.__struct_fields__:
-                homes.setdefault(key, section.name)
-    return homes
+                sections.setdefault(key, section.name)
+    return sections
 
 
 def _known_variables(specs: PlatformSpecs) -> set[str]:
-    """All names that the form HOLDFAST_SECTION__KEY may take, for hints."""
+    """Return all valid variables of the form HOLDFAST_SECTION__KEY, for hints."""
     keys = {f"{section}__{key}" for key, section in _section_by_key().items()}
     keys |= {f"platforms__{name}__{key}" for name, spec in specs.items() for key in spec.secrets}
     return {f"HOLDFAST_{key}".upper() for key in keys}
 
 
 def _syntax_problem(path: Path, text: str, message: str) -> str:
-    """Turn tomllib's `… (at line 3, column 5)` into a line that begins with the place."""
-    found = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)", message)
-    line = (found[1] if found else None) or text.count("\n") + 1
-    what = message[: found.start()] if found else message
-    return f"{path}:{line}: is not TOML: {what}"
+    """Turn tomllib's `… (at line 3, column 5)` into a message that begins with `PATH:LINE`."""
+    match = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)", message)
+    line = (match[1] if match else None) or text.count("\n") + 1
+    problem = message[: match.start()] if match else message
+    return f"{path}:{line}: is not TOML: {problem}"

@@ -1,7 +1,7 @@
-"""Sans-IO: the provider when none is named, and what is known of a model without being written.
+"""Sans-IO: defaults of `[model]` and its fallbacks: provider, name, address and API key.
 
-A key goes to no other address than the one it was given for: the key of `[model]` and the usual
-environment variables are not used for a fallback that has a `base_url` of its own.
+A key is only sent to the address it was given for: the key of `[model]` and the usual environment
+variables are not used for a fallback with a `base_url` of its own.
 """
 
 from collections.abc import Mapping
@@ -21,9 +21,9 @@ _PROVIDER_BY_VARIABLE = (
 
 
 def fill_model_defaults(tree: ConfigTree, environ: Mapping[str, str]) -> list[Problem]:
-    """Fill in `[model]` and its fallbacks; say where a key is missing.
+    """Fill in `[model]` and its fallbacks; return a problem for each missing API key.
 
-    What is ill-formed is left alone: decoding will say so.
+    Malformed values are left alone, because decoding reports them.
     """
     model = tree.get(("model",), {})
     if not isinstance(model, dict):
@@ -56,7 +56,7 @@ def _choose_provider(tree: ConfigTree, environ: Mapping[str, str]) -> tuple[str,
 def _fill_from_environment(
     tree: ConfigTree, environ: Mapping[str, str], path: KeyPath
 ) -> list[Problem]:
-    """Take key and address from the environment, unless they are written."""
+    """Take API key and address from the environment unless the configuration has them."""
     table = tree.get(path)
     service = _service(table)
     if service is None:
@@ -94,7 +94,7 @@ def _inherit(tree: ConfigTree, path: KeyPath, *key: str) -> None:
     origin = tree.origin(("model", *key)) or _DEFAULT_ORIGIN
     if value is None:
         return
-    if origin.kind != "default":  # it stands there, but is written only once
+    if origin.kind != "default":  # the label of [model], marked as not written here
         origin = ValueOrigin(origin.label, "inherited")
     tree.put((*path, *key), value, origin)
 

@@ -1,6 +1,6 @@
-"""Sans-IO: settings as text: what is in force, the JSON schema, the page for people.
+"""Sans-IO: settings as text: the values in force, the JSON schema, the documentation page.
 
-All of it is derived from the settings structs, so it cannot say anything else than they do.
+Everything is generated from the settings structs and therefore always agrees with the code.
 """
 
 import re
@@ -24,13 +24,13 @@ from sessions.values.size import Size
 _PASSWORD = re.compile(r"(?<=://)([^/@\s]*):[^/@\s]*@")
 
 
-# --- what is in force --------------------------------------------------------------------------
+# --- values in force ---------------------------------------------------------------------------
 
 
 def render_settings(
     settings: Settings, sources: Mapping[KeyPath, str] | None = None, *, secrets: bool = False
 ) -> str:
-    """Write settings as TOML, each value with where it comes from; secrets only when asked for."""
+    """Return settings as TOML, each value with its origin; secrets are masked unless requested."""
     return (
         "\n".join(_TomlWriter(sources or {}, secrets=secrets).table_lines(settings, ())).strip()
         + "\n"
@@ -43,7 +43,7 @@ class _TomlWriter:
         self._secrets = secrets
 
     def table_lines(self, settings: Struct | dict[str, Any], path: KeyPath) -> Iterator[str]:
-        """Values first: in TOML whatever follows a header belongs to it."""
+        """Yield values before tables, because in TOML a header applies to all following lines."""
         items = settings if isinstance(settings, dict) else msgspec.structs.asdict(settings)
         below = []
         for key, value in items.items():
@@ -97,14 +97,17 @@ def _is_table(value: object) -> bool:
 
 
 def _mask_secret(secret: str) -> str:
-    """Show of a secret only what is none: an address without its password."""
+    """Mask a secret completely, or only the password if it is a URL."""
     return _PASSWORD.sub(r"\1:***@", secret) if "://" in secret else "***"
 
 
 # --- schema ------------------------------------------------------------------------------------
 
 _CUSTOM_TYPE_SCHEMAS: dict[type, dict[str, Any]] = {
-    Secret: {"type": "string", "description": "env:NAME, file:PATH, credential:NAME or itself"},
+    Secret: {
+        "type": "string",
+        "description": "env:NAME, file:PATH, credential:NAME or the secret itself",
+    },
     Path: {"type": "string"},
     Duration: {"anyOf": [{"type": "string"}, {"type": "number"}]},
     Size: {"anyOf": [{"type": "string"}, {"type": "integer"}]},
@@ -112,7 +115,7 @@ _CUSTOM_TYPE_SCHEMAS: dict[type, dict[str, Any]] = {
 
 
 def build_schema(specs: Mapping[str, PlatformSpec]) -> dict[str, Any]:
-    """Make the JSON schema of a configuration file, for editors."""
+    """Return the JSON schema of a configuration file, for editors."""
     made = _object_schema(Settings)
     platforms = {name: _object_schema(spec.config) for name, spec in sorted(specs.items())}
     made["properties"]["platforms"] = {
@@ -150,37 +153,37 @@ def _type_schema(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - annotations hav
     if isinstance(bare, type) and issubclass(bare, Struct):
         return _object_schema(bare)
     made = msgspec.json.schema(kind)
-    # TOML has no null: what may be None may only be left out.
+    # TOML has no null: an optional key can only be left out.
     return next((each for each in made.get("anyOf", ()) if each != {"type": "null"}), made)
 
 
-# --- the page for people -----------------------------------------------------------------------
+# --- documentation page ------------------------------------------------------------------------
 
 _PAGE_HEADER = """# Configuration
 
 This page is written by `python -m scripts.configuration_docs` from the declarations in the code.
 
-The file is TOML. It is `--config FILE`, else `$HOLDFAST_CONFIG`, else the first of `./holdfast.toml`,
-`~/.config/holdfast/holdfast.toml` and `/etc/holdfast/holdfast.toml`. None of them need exist.
-A value is taken from `--set section.key=VALUE`, else from the file, else from the environment, else it is the
-default. In the environment a key is written `HOLDFAST_SECTION__KEY`, for example `HOLDFAST_HTTP__PORT=9000`.
+The configuration is a TOML file: `--config FILE`, else `$HOLDFAST_CONFIG`, else the first of `./holdfast.toml`,
+`~/.config/holdfast/holdfast.toml` and `/etc/holdfast/holdfast.toml`. Holdfast also starts without a file.
+A value comes from `--set section.key=VALUE`, else from the file, else from the environment, else it is the default.
+In the environment a key is written `HOLDFAST_SECTION__KEY`, for example `HOLDFAST_HTTP__PORT=9000`.
 
-`holdfast config check` says what is wrong, with line and key; `holdfast config show` says what is in force and
-where it comes from; `holdfast config schema` prints a JSON schema for editors.
+`holdfast config check` reports errors with line and key; `holdfast config show` prints the values in force and their
+origin; `holdfast config schema` prints a JSON schema for editors.
 
-A **secret** is written `env:NAME` (a variable of the environment), `file:PATH` (the content of a file),
-`credential:NAME` (a file of the folder of credentials), or as it is; a file that holds secrets as
-they are should be readable by its owner only (`chmod 600`). A model's key that is refused is read once more from
-its file or credential, so a key can be exchanged while the gateway runs. Relative paths start from the folder of the file.
+A **secret** is written as `env:NAME` (an environment variable), `file:PATH` (the content of a file), `credential:NAME`
+(a file in the folder of credentials), or literally. A file with literal secrets should be readable only by its owner
+(`chmod 600`). If a model service rejects its key, the key is read again from its file or credential, so a rotated key is
+picked up without a restart. Relative paths are relative to the folder of the configuration file.
 The **folder of credentials** is the one that systemd passes (`LoadCredential=`), else `~/.config/holdfast/credentials`,
-else `/etc/holdfast/credentials`. A file in it that is called like a variable, such as `TELEGRAM_BOT_TOKEN`, counts as that
-variable, unless it is set. See [service.md](service.md).
-A **span of time** is written `"24h"`, `"1h 30m"` or as a number of seconds.
+else `/etc/holdfast/credentials`. A file in this folder with the name of an environment variable, such as
+`TELEGRAM_BOT_TOKEN`, counts as that variable unless the variable is set. See [service.md](service.md).
+A **duration** is written as `"24h"`, `"1h 30m"` or a number of seconds.
 """
 
 
 def render_documentation(specs: Mapping[str, PlatformSpec]) -> str:
-    """Write the page about all keys."""
+    """Return the documentation page of all keys in Markdown."""
     lines = [_PAGE_HEADER]
     for field in fields(Settings):
         if field.name == "platforms":
@@ -211,21 +214,21 @@ def _section_lines(header: str, kind: type[Struct], variables: Mapping[str, str]
         path = f"{header.strip('[]')}.{field.encode_name}"
         child = _nested_table(path, unwrap_type(field.type))
         if child is None:
-            waits = is_unsupported(path.split("."))
-            rows.append(_key_row(field, variables.get(field.encode_name, ""), unsupported=waits))
+            refused = is_unsupported(path.split("."))
+            rows.append(_key_row(field, variables.get(field.encode_name, ""), unsupported=refused))
         else:
             below.append(child)
     if rows:
         yield from ("", "| key | value | default | |", "|---|---|---|---|", *rows)
     for name, child_kind in below:
-        if issubclass(kind, child_kind):  # a fallback is like the model itself
+        if issubclass(kind, child_kind):  # [[model.fallback]] repeats the keys of [model]
             yield from ("", f"## `{name}`", "", _first_sentence(child_kind))
         else:
             yield from _section_lines(name, child_kind, {})
 
 
 def _nested_table(name: str, kind: Any) -> tuple[str, type[Struct]] | None:  # noqa: ANN401
-    """Header and struct of the tables that stand under a key, if tables do."""
+    """Return header and struct of the tables under a key; None if the key holds a value."""
     header, child = {
         tuple: (f"[[{name}]]", get_args(kind)[:1]),
         dict: (f"[{name}.NAME]", get_args(kind)[1:]),
@@ -238,9 +241,9 @@ def _nested_table(name: str, kind: Any) -> tuple[str, type[Struct]] | None:  # n
 def _key_row(field: FieldInfo, variable: str, *, unsupported: bool) -> str:
     about = _description(field)
     if unsupported:
-        about += " *Not in this version: refused.*"
+        about += " *Not supported in this version.*"
     if variable:
-        about += f" In the environment: `{variable}`."
+        about += f" Environment: `{variable}`."
     cells = (
         f"`{field.encode_name}`",
         _describe_value(field.type),
@@ -258,8 +261,8 @@ def _describe_value(kind: Any) -> str:  # noqa: ANN401 - annotations have no typ
     own = {
         Secret: "a secret",
         Path: "a path",
-        Duration: "a span of time",
-        Size: "an amount of bytes",
+        Duration: "a duration",
+        Size: "a size in bytes",
     }
     return own.get(unwrap_type(kind)) or describe_type(kind)
 

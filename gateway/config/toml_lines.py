@@ -1,7 +1,7 @@
-"""Sans-IO: on which line of a TOML document each key stands; tomllib does not tell.
+"""Sans-IO: line numbers of the keys in a TOML document, which tomllib does not report.
 
-The document must be one that tomllib has read without an error, so the scanner checks nothing: it
-only has to find where keys and values begin and end.
+The document must be valid TOML, as checked by tomllib before; the scanner only finds where keys and
+values begin and end.
 """
 
 import bisect
@@ -24,10 +24,10 @@ _BARE_VALUE = re.compile(r"[^,\]}#\n]+")  # numbers, dates, true and false
 
 
 def locate_keys(document: str) -> dict[KeyPath, int]:
-    """Map the path of every key, table and array element to its line, counted from 1.
+    """Return the line, counted from 1, of every key, table and array element by path.
 
-    A table stands on the line of its header; one that is only implied, on the line of the first key
-    or header that implies it.
+    A table has the line of its header; an implied table has the line of the first key or header
+    inside the table.
     """
     return _Scanner(document.replace("\r\n", "\n")).scan()
 
@@ -38,9 +38,7 @@ class _Scanner:
         self._position = 0
         self._line_ends = [match.start() for match in re.finditer("\n", text)]
         self._key_lines: dict[KeyPath, int] = {}
-        self._table_counts: dict[
-            KeyPath, int
-        ] = {}  # how many tables each array of tables has so far
+        self._table_counts: dict[KeyPath, int] = {}  # tables so far, by array of tables
 
     def scan(self) -> dict[KeyPath, int]:
         table: KeyPath = ()
@@ -71,7 +69,7 @@ class _Scanner:
         return path
 
     def _newest_table(self, path: KeyPath) -> KeyPath:
-        """Inside an array of tables a header means the last table so far."""
+        """Return the path of the last table so far if the path is an array of tables."""
         return (*path, self._table_counts[path] - 1) if path in self._table_counts else path
 
     def _key_value(self, table: KeyPath) -> KeyPath:
@@ -118,7 +116,7 @@ class _Scanner:
         self._position += 1
 
     def _key(self) -> list[str]:
-        """Read a dotted key; tomllib itself undoes quotes and escapes."""
+        """Read a dotted key; tomllib resolves quotes and escapes."""
         node: Any = tomllib.loads(f"{self._match(_KEY)} = 0")
         parts: list[str] = []
         while isinstance(node, dict):

@@ -1,4 +1,4 @@
-"""Sans-IO: what the configuration already names, and this version cannot do yet."""
+"""Sans-IO: configuration keys that are defined but have no effect in this version."""
 
 from collections.abc import Iterable
 
@@ -10,14 +10,14 @@ UNSUPPORTED_KEYS = frozenset(
         "voice.speech_url",
     }
 )
-"""Keys of the fixed interface whose feature is still to be built."""
+"""Keys whose feature is not implemented yet."""
 
 SUPPORTED_TOOL_FAMILIES = frozenset({"files"})
-"""Families of tools that are there; the others that may be named are still to be built."""
+"""Families of tools that are implemented; the configuration accepts names of others."""
 
 
 def is_unsupported(path: Iterable[str | int]) -> bool:
-    """Whether a key, or a table it stands in, has no effect yet."""
+    """Return True if a key or an enclosing table has no effect yet."""
     words = [str(part) for part in path]
     starts = (".".join(words[:length]) for length in range(1, len(words) + 1))
     return not UNSUPPORTED_KEYS.isdisjoint({words[-1], *starts})

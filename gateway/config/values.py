@@ -1,4 +1,4 @@
-"""Values of a configuration that lie somewhere else: secrets, paths, spans of time."""
+"""Readers of configuration values with custom types: secrets, paths, durations, sizes."""
 
 import stat
 from collections.abc import Callable, Mapping
@@ -12,10 +12,10 @@ from sessions.values.size import Size
 
 
 class ConfigValues:
-    """Reads the values that need the environment or the disk.
+    """Reader of values that may refer to the environment or to files.
 
-    `folder` is what relative paths start from; `literal` is told of every secret that is written
-    out, with its place.
+    `folder` is the base of relative paths. `on_literal_secret` is called with each secret that is
+    written literally, and its path.
     """
 
     def __init__(
@@ -31,19 +31,19 @@ class ConfigValues:
     def read_secret(self, value: object, path: KeyPath) -> Secret:
         """Read `env:NAME`, `file:PATH`, `credential:NAME` or the secret itself.
 
-        What lies somewhere else can be read again later: it may have become another one.
+        A secret from another place can be read again later, so that a rotated key is picked up.
         """
         written = _require_text(value, "the secret itself, env:NAME or file:PATH")
         read = self._external_reader(written)
         if read is None:
             self._on_literal_secret(written, path)
-        found, otherwise = read() if read else (written, "is empty")
-        if not found.strip():
-            raise ValueError(otherwise)
-        return Secret(found.strip(), _stripped_reader(read) if read else None)
+        secret, problem = read() if read else (written, "is empty")
+        if not secret.strip():
+            raise ValueError(problem)
+        return Secret(secret.strip(), _stripped_reader(read) if read else None)
 
     def _external_reader(self, written: str) -> Callable[[], tuple[str, str]] | None:
-        """How a secret is read that lies somewhere else: gives it, or why there is none."""
+        """Return a reader of an external secret, which returns the secret and a problem text."""
         kind, _, name = written.partition(":")
         match kind:
             case "env":
@@ -57,26 +57,26 @@ class ConfigValues:
                 return None
 
     def read_path(self, value: object, _path: KeyPath) -> Path:
-        """Read a path; a relative one starts from the folder of the configuration."""
+        """Read a path, relative to the folder of the configuration file."""
         return self._folder / Path(_require_text(value, "a path")).expanduser()
 
     def read_duration(self, value: object, _path: KeyPath) -> Duration:
-        """Read a span of time."""
+        """Read a duration."""
         return Duration.parse(value)
 
     def read_size(self, value: object, _path: KeyPath) -> Size:
-        """Read an amount of bytes."""
+        """Read a size in bytes."""
         return Size.parse(value)
 
     def _read_credential(self, name: str) -> tuple[str, str]:
         folder = credentials.find_folder(self._environ)
         if not folder:
-            return "", f"is credential:{name}, but systemd passed none (LoadCredential=)"
+            return "", f"is credential:{name}, but there is no folder of credentials"
         return read_text(credentials.credential_path(folder, name))
 
 
 def read_text(path: Path) -> tuple[str, str]:
-    """Read a small file: its text, and what to say when there is none."""
+    """Read a small file; returns its text, and the problem to report if the text is empty."""
     try:
         return path.read_text(encoding="utf-8"), f"names {path}, which is empty"
     except UnicodeDecodeError:
@@ -86,15 +86,15 @@ def read_text(path: Path) -> tuple[str, str]:
 
 
 def _stripped_reader(read: Callable[[], tuple[str, str]]) -> Callable[[], str]:
-    def once_more() -> str:
-        found, _ = read()
-        return found.strip()
+    def read_stripped() -> str:
+        text, _ = read()
+        return text.strip()
 
-    return once_more
+    return read_stripped
 
 
 def is_readable_by_others(path: Path) -> bool:
-    """Tell whether somebody besides a file's owner may read it."""
+    """Return True if other users than the owner may read a file."""
     return bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
 
 

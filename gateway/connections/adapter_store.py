@@ -49,7 +49,7 @@ class StoreArchive:
         """See `platforms.core.contract.Archive`."""
         return [
             ChatSummary(read_address(address).chat, title or "", updated_at)
-            for address, title, updated_at in await self._store.chats(platform, limit)
+            for address, title, updated_at in await self._store.sessions.chats(platform, limit)
         ]
 
 

@@ -28,7 +28,7 @@ class AdapterDirectory:
         return iter(self._supervised.values())
 
     def add(self, adapter: Adapter, delivery: Delivery) -> None:
-        """Supervise an adapter, and deliver through it while it is connected."""
+        """Supervise an adapter, and deliver through the adapter while connected."""
         delivery.attach(adapter)
         self._supervised[adapter.name, adapter.account] = SupervisedAdapter(
             adapter,
@@ -47,7 +47,7 @@ class AdapterDirectory:
         return found.adapter if found else None
 
     def capabilities(self, address: Address) -> Capabilities | None:
-        """Return the capabilities of a chat; None if no adapter reaches it."""
+        """Return the capabilities of a chat; None without an adapter."""
         found = self.get(address.platform, address.account)
         return capabilities_in(found, address) if found else None
 

@@ -1,4 +1,4 @@
-"""Keeps one platform connected, and tracks the state of its connection."""
+"""Keeps one platform connected, and tracks the state of the connection."""
 
 import asyncio
 import enum
@@ -87,7 +87,7 @@ class SupervisedAdapter:
         self._on_change()
 
     async def run(self, inbox: Inbox) -> None:
-        """Keep the adapter running until cancelled or until its credentials are refused."""
+        """Keep the adapter running until cancelled or until the credentials are refused."""
         pause = FIRST_PAUSE_SECONDS
         while True:
             least = 0.0  # seconds requested by the platform
@@ -131,7 +131,7 @@ class SupervisedAdapter:
         self._on_change()
 
     async def _run_once(self, inbox: Inbox) -> None:
-        """Run the adapter once; the time limit applies only until it is connected."""
+        """Run the adapter once; the time limit applies to connecting only."""
         deadline = self._connect_deadline = asyncio.timeout(self._connect_seconds)
         try:
             async with deadline:

@@ -75,7 +75,7 @@ class LaneHost(Protocol):
         ...
 
     def on_item_settled(self, item_id: str, state: ItemState) -> None:
-        """Receive an item's final state after it is committed."""
+        """Receive an item's final state after the commit."""
         ...
 
     def on_lane_idle(self, lane: "Lane") -> None:
@@ -343,7 +343,7 @@ class Lane:
         entry = move.entry
         entry.tries += 1
         longest = min(MAX_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2 ** min(entry.tries - 1, 10))
-        # Jitter spreads the chats of a recovering platform; a hash of the id keeps tests repeatable.
+        # Jitter spreads the chats of a recovering platform; a hash of the id is repeatable.
         jitter = zlib.crc32(f"{move.step.op.op}{entry.tries}".encode()) / 2**32
         moment = self._host.clock.monotonic() + longest * (0.5 + jitter / 2)
         if move.priority in OPTIONAL_PRIORITIES:  # the final form does not wait for this pause
@@ -360,7 +360,7 @@ class Lane:
     # --- storing results ---------------------------------------------------------------------
 
     async def _record_attempt(self, entry: QueueEntry, step: DeliveryStep) -> None:
-        """Store that a message may exist before it is created."""
+        """Store that a message may exist, before the attempt to create one."""
         entry.shown = plan.record_attempt(entry.shown, step, self._host.clock.now())
         if entry.phase is ItemPhase.LIVE:
             live = msgspec.structs.replace(

@@ -46,7 +46,7 @@ class AdapterLink:
         self._on_delivered = on_delivered
 
     def on_credentials_refused(self) -> None:
-        """Mark the platform as disconnected until it connects with valid credentials."""
+        """Mark the platform as disconnected until credentials are accepted again."""
         if self.is_connected:
             self.is_connected = False
             log.error("%s no longer accepts the bot's credentials", self.adapter.name)

@@ -68,8 +68,8 @@ class LiveItem:
     ) -> None:
         """Show a growing text: `read` is called when the budget allows an update.
 
-        Called for every token, so it only marks the item as changed. `tasks` are the tool calls so
-        far.
+        Called for every token, so the call only marks the item as changed. `tasks` are the tool
+        calls made so far.
         """
         entry = self._entry
         entry.read_text = read
@@ -89,7 +89,7 @@ class LiveItem:
 
 
 class Delivery:
-    """Delivers every item to its chat exactly once where the platform allows it.
+    """Delivers every item to the chat exactly once, where the platform allows that.
 
     Callers commit items through `put`, or commit them themselves and pass them to `enqueue`. Later
     changes of an item's row (`SetItem`) are written by this class only.
@@ -151,7 +151,7 @@ class Delivery:
         now = self.clock.now()
         pauses = await read_pauses(self.store)
         self._pauses = {key: until for key, until in pauses.items() if until > now}
-        items = await self.store.undelivered_items()
+        items = await self.store.outbox.undelivered()
         for item in items:
             entry = QueueEntry(
                 item, ItemPhase.FINAL if item.final else ItemPhase.ABANDONED, stored=True
@@ -212,11 +212,11 @@ class Delivery:
             lane.wake()
 
     def start_live(self, item: OutboxItem) -> LiveItem:
-        """Start showing an answer being written; its item need not be stored."""
+        """Start showing an answer being written; the item need not be stored."""
         return LiveItem(self, item)
 
     def react(self, address: Address, message: str, emoji: str) -> None:
-        """Add a reaction to a person's message when the budget allows; it is not stored."""
+        """Add a reaction to a person's message when the budget allows; nothing is stored."""
         link = self._links.get((address.platform, address.account))
         if link is None or not capabilities_in(link.adapter, address).reactions:
             return
@@ -230,7 +230,7 @@ class Delivery:
             self._reacting_lanes.pop(next(iter(self._reacting_lanes))).reactions.clear()
 
     async def wait_sent(self, item_id: str) -> ItemState:
-        """Wait until a queued item is sent or dead; return its state."""
+        """Wait until a queued item is sent or dead; return the state."""
         future: asyncio.Future[ItemState] = asyncio.get_running_loop().create_future()
         self._sent_waiters.setdefault(item_id, []).append(future)
         try:
@@ -341,6 +341,6 @@ class Delivery:
 
 
 def _lane_key(address: Address, capabilities: Capabilities) -> str:
-    """Return the name of a chat, or of a thread with a budget of its own."""
+    """Return the name of a chat, or of a thread with a separate budget."""
     chat = f"{address.platform}@{address.account}:{address.chat}"
     return f"{chat}:{address.thread}" if capabilities.threads_apart and address.thread else chat

@@ -34,7 +34,7 @@ OPTIONAL_PRIORITIES = {OpPriority.COSMETIC, OpPriority.TRIVIAL}
 
 
 class AccountBudget:
-    """Budget shared by all chats of an account; live updates never exceed it.
+    """Budget shared by all chats of an account; live updates never exceed the budget.
 
     Final ops are counted and wait only briefly, so that they and live updates do not exceed the
     limit together. Many answers at once are no reason to delay them while the platform accepts
@@ -69,7 +69,7 @@ class AccountBudget:
         return self._assigned_until[priority]
 
     def take(self, priority: OpPriority, now: float) -> float:
-        """Count an op; return its send time: now, or after the ops queued before it."""
+        """Count an op; return the send time: now, or after the ops queued before it."""
         self._free_at = max(self._free_at, now - self._burst * self._op_seconds) + self._op_seconds
         send_at = max(now, self._free_at)
         if priority in OPTIONAL_PRIORITIES:
@@ -146,7 +146,7 @@ class Pace:
         return self._ceiling() < _MIN_CEILING_FOR_TWO
 
     def take(self, now: float, priority: OpPriority = OpPriority.FINAL) -> float:
-        """Count an op; return its send time among the ops of all chats."""
+        """Count an op; return the send time among the ops of all chats."""
         self._refill(now)
         self._remaining_ops -= 1.0
         if self._recent_ops is not None:

@@ -37,7 +37,7 @@ from platforms.core.contract import (
 from sessions.records import ItemState, OutboxItem
 
 MAX_REPEATS = 5
-"""Marked copies of one message before it is left as `unknown`."""
+"""Marked copies of one message; after that the state stays `unknown`."""
 
 _ELLIPSIS = "…"
 _DAY_MS = 86_400_000
@@ -71,7 +71,7 @@ class ItemPhase(enum.Enum):
 
 
 class DeliveryStep(msgspec.Struct, frozen=True, kw_only=True):
-    """An op, the message it concerns, and the state before the op."""
+    """An op, the index of the message, and the state before the op."""
 
     op: Op
     part: int
@@ -134,7 +134,7 @@ def _stop_buttons(item: OutboxItem) -> tuple[Button, ...]:
 
 
 class ItemPlanner(msgspec.Struct, frozen=True):
-    """Compares one item with its shown messages."""
+    """Compares one item with the shown messages."""
 
     item: OutboxItem
     body: ItemBody
@@ -315,7 +315,7 @@ def fix_future_start(op: Op, now: int) -> Op:
     """Return the op to hand over; replace a first attempt in the future by one a day ago.
 
     Such a time means that the clock was set back. The age of the attempt is then unknown, so the
-    platform is searched for its message over a whole day.
+    platform is searched for the message over a whole day.
     """
     if isinstance(op, Post | Ask | Upload) and op.since > now:
         return msgspec.structs.replace(op, since=now - _DAY_MS)
@@ -368,7 +368,7 @@ def record_unknown(shown: ShownItem, step: DeliveryStep) -> ShownItem:
 
 
 def record_refusal(shown: ShownItem, step: DeliveryStep) -> ShownItem:
-    """Record that a message cannot be changed: it is already deleted, or must be sent again."""
+    """Record that a message cannot be changed: already deleted, or to be sent again."""
     if isinstance(step.op, Delete):
         return record_success(shown, step, Receipt())
     part = msgspec.structs.replace(shown.parts[step.part], fate=ShownState.LOST)

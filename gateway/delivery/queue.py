@@ -1,4 +1,4 @@
-"""Sans-IO: the next item of a chat, its next op, and when.
+"""Sans-IO: the next item of a chat, the next op, and when.
 
 Final items go in order, and each holds back the items after it. An answer being written yields to
 all of them and shows its newest text whenever the budget allows.
@@ -146,7 +146,7 @@ class CarryOut(msgspec.Struct, frozen=True):
 
 
 class SettleItem(msgspec.Struct, frozen=True):
-    """Move: an item has reached its final state."""
+    """Move: an item has reached a final state."""
 
     entry: QueueEntry
     result: ItemResult
@@ -184,14 +184,14 @@ class ChatQueue:
         return self._entries.get(item_id)
 
     def add(self, entry: QueueEntry) -> None:
-        """Append an item; a recently finished one continues with its messages."""
+        """Append an item; a recently finished one continues with the same messages."""
         recent = self._recent.pop(entry.item.id, None)
         if recent and not entry.shown.parts:
             entry.shown = recent
         self._entries[entry.item.id] = entry
 
     def remove(self, entry: QueueEntry) -> None:
-        """Remove an item; its messages are remembered for a while."""
+        """Remove an item; the shown messages are remembered for a while."""
         entry.removed = True
         entry.read_text = str  # break the reference cycle with the writer
         self._entries.pop(entry.item.id, None)

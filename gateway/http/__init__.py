@@ -1,10 +1,11 @@
 """The daemon's one HTTP port.
 
-app       puts the routes together; health and metrics are here
-guard     stands before them: host, origin, size; crowd: how many at once
-key       who may use the API
-server    serves; patience: how long a client may take
-failure   the one shape of all errors; refusal: as a response
+app       the Starlette application: all routes, plus health checks and metrics
+server    uvicorn inside the daemon's event loop; `client_timeouts` disconnects slow clients
+guard     checks of host, origin and body size; `concurrency` limits requests in progress
+auth      the check of the API key; `api_key` creates and stores the key
+errors    the JSON shape of every error; `responses` turns an error into a response
+api/      the OpenAI-compatible API; `openapi/` describes it
 """
 
 from gateway.http.app import Health, build_app

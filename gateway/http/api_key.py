@@ -1,4 +1,4 @@
-"""The key of the API where none is configured: made once, kept beside the database."""
+"""The generated API key: created when none is configured, and stored beside the database."""
 
 import logging
 import os
@@ -21,21 +21,24 @@ _OTHERS_MASK = 0o077
 
 
 class ApiKey(msgspec.Struct, frozen=True):
-    """The key, and whether it was made just now."""
+    """An API key; `is_new` is true if this start generated it."""
 
     secret: Secret
     is_new: bool = False
 
 
 def key_path(home: Path) -> Path:
-    """Where it is kept in a state folder."""
+    """Return the path of the key file inside a state folder."""
     return home / _FILE_NAME
 
 
 def load_or_create(
     home: Path, generate_token: Callable[[int], str] = secrets.token_urlsafe
 ) -> ApiKey:
-    """Give the key of this installation, made now if there is none; raises `CannotStart`."""
+    """Return the key of this installation and generate one if there is none.
+
+    Raises `CannotStart` if the key file cannot be read or written.
+    """
     kept = read(home)
     if kept is not None:
         _restrict_permissions(key_path(home))
@@ -44,13 +47,13 @@ def load_or_create(
     try:
         _write(key_path(home), made)
     except OSError as error:
-        msg = f"The API key cannot be kept in {key_path(home)}: {error.strerror}."
+        msg = f"The API key cannot be written to {key_path(home)}: {error.strerror}."
         raise CannotStart(msg) from error
     return ApiKey(Secret(made), is_new=True)
 
 
 def read(home: Path) -> Secret | None:
-    """Give the key that was made earlier; None when there is none. Raises `CannotStart`."""
+    """Return the stored key, or None if there is none; raises `CannotStart` if it is unusable."""
     path = key_path(home)
     try:
         text = path.read_bytes().decode("ascii", "replace").strip()
@@ -60,29 +63,31 @@ def read(home: Path) -> Secret | None:
         msg = f"The API key in {path} cannot be read: {error.strerror}."
         raise CannotStart(msg) from error
     if len(text) < _MIN_LENGTH or not text.isprintable() or " " in text or "\ufffd" in text:
-        msg = f"{path} holds no API key. Remove it, and a new key is made at the next start."
+        msg = f"{path} does not contain an API key. Delete it; the next start creates a new key."
         raise CannotStart(msg)
     return Secret(text)
 
 
 def _restrict_permissions(path: Path) -> None:
-    """Let nobody else read it any more; whoever could may know the key, so that is said."""
+    """Make the key file private; warn if it was readable, because the key may have leaked."""
     if not path.stat().st_mode & _OTHERS_MASK:
         return
     try:
         path.chmod(0o600)
     except OSError as error:
-        log.warning("%s can be read by others, and that cannot be changed: %s", path, error)
+        log.warning(
+            "%s is readable by other users, and its mode cannot be changed: %s", path, error
+        )
         return
     log.warning(
-        "%s could be read by others; it no longer can. If somebody has read it: remove it, and a "
-        "new API key is made at the next start.",
+        "%s was readable by other users; now it is private. If the key may have leaked, delete the "
+        "file: the next start creates a new API key.",
         path,
     )
 
 
 def _write(path: Path, key: str) -> None:
-    """Whole or not at all, also when the power fails; nobody else can ever read it."""
+    """Write the key file atomically and durably; the file is private from its creation on."""
     unfinished = path.with_name(f".{path.name}.new")
     unfinished.unlink(missing_ok=True)
     file = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -1,4 +1,4 @@
-"""One Starlette application for everything the daemon serves."""
+"""The one Starlette application behind the daemon's port: routes, health checks, metrics."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -23,27 +23,27 @@ _HEALTH_TIMEOUT = 5.0
 
 
 class Health(Protocol):
-    """Knows what keeps the daemon from doing its work."""
+    """Source of the reasons why the daemon is not ready."""
 
     async def problems(self) -> Sequence[str]:
-        """Name each one in a few words, such as "web: connecting"; none means ready."""
+        """Return each problem in a few words, such as "web: connecting"; none means ready."""
         ...
 
 
 RenderMetrics = Callable[[], Awaitable[tuple[bytes, str]]]
-"""Gives the page `/metrics` and its content type."""
+"""Returns the body of `/metrics` and its content type."""
 
 OpenApiDocument = Callable[[], Awaitable[bytes]]
-"""Gives `/openapi.json`."""
+"""Returns the body of `/openapi.json`."""
 
 
 class Readiness(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Whether the daemon can do its work."""
+    """The answer of `/readyz`: whether the daemon can do its work."""
 
     ready: bool
     not_ready: list[str]
     status: str = ""
-    """How it stands in a word or more, such as "running" or that it is in safe mode."""
+    """Current state in a few words, such as "running" or "safe mode"."""
 
 
 def build_app(
@@ -59,12 +59,13 @@ def build_app(
     openapi_document: OpenApiDocument | None = None,
     status: Callable[[], str] = str,
 ) -> Starlette:
-    """Put routes, health checks and guards together.
+    """Build the application from the routes, the health checks and the middleware.
 
-    `allowed_hosts` names the hosts under which the daemon may be called besides the loopback ones,
-    each as in a Host header, with or without a port; "*" allows all. `hosts_of` allows more for
-    single paths. `key` is what `gateway.http.auth.has_valid_key` asks for; without one it lets nobody
-    in. `crowd` counts what is at work. `status` says how the daemon stands.
+    `allowed_hosts` lists Host headers that are accepted besides the loopback names, with or without
+    a port; "*" accepts all. `hosts_by_path` accepts more for single paths. `key` is the key that
+    `gateway.http.auth.has_valid_key` compares with; without one no request is authorized.
+    `concurrency_limit` counts the requests in progress. `status` returns the daemon's state in
+    words.
     """
     own = [Route("/livez", _live), Route("/readyz", _ready(health, status))]
     if render_metrics:
@@ -90,7 +91,7 @@ def build_app(
 
 
 async def _live(_: Request) -> Response:
-    """Answer at all: that is the news. The loop answers, so silence means that it is stuck."""
+    """Answer from the event loop: no answer means that the loop is stuck."""
     return Response("ok\n", media_type="text/plain")
 
 
@@ -126,6 +127,6 @@ def _openapi(openapi_document: OpenApiDocument) -> Callable[[Request], Awaitable
 
 
 async def _http_exception(_: Request, error: Exception) -> Response:
-    """Say what Starlette itself refuses, such as an unknown path, in the shape of all errors."""
+    """Give Starlette's own errors, such as an unknown path, the JSON shape of all errors."""
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for nothing else
     return failure_response(failure_for_status(error.status_code, error.detail), error.headers)

@@ -1,4 +1,4 @@
-"""Who may use the API: whoever shows the key, as `Authorization: Bearer KEY`."""
+"""Authentication of API requests by `Authorization: Bearer KEY`."""
 
 import hmac
 
@@ -10,8 +10,8 @@ from sessions.values.secret import Secret
 
 INVALID_API_KEY = HttpFailure(
     status=401,
-    message="This is not the key of this gateway's API. Send the one that "
-    "`holdfast config show --secrets` prints (http.api_key) as `Authorization: Bearer KEY`.",
+    message="The API key is missing or wrong. Send the key that `holdfast config show --secrets` "
+    "prints (http.api_key) as `Authorization: Bearer KEY`.",
     code="invalid_api_key",
 )
 
@@ -20,7 +20,7 @@ _FORWARDING_HEADERS = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host"
 
 
 def has_valid_key(request: Request, key: Secret | None) -> bool:
-    """Whether a request shows the key; where there is none, nobody does."""
+    """Return True if the request carries the key; without a configured key always False."""
     scheme, _, value = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or key is None:
         return False
@@ -28,10 +28,10 @@ def has_valid_key(request: Request, key: Secret | None) -> bool:
 
 
 def is_local(request: Request) -> bool:
-    """Whether a program of this machine asks, and not for somebody behind a proxy.
+    """Return True if the request comes from a program on this machine, not through a proxy.
 
-    A proxy on this machine that passes on neither the name it was asked for nor for whom it asks
-    cannot be told from a program here.
+    A proxy on this machine that forwards neither the original Host nor the client's address cannot
+    be told apart from a local program.
     """
     if any(name in request.headers for name in _FORWARDING_HEADERS):
         return False
@@ -41,5 +41,5 @@ def is_local(request: Request) -> bool:
 
 
 def _constant_time_equal(shown: str, expected: str) -> bool:
-    """Compare without telling by the time taken how much was right."""
+    """Compare in constant time, so that timing does not reveal a correct prefix."""
     return hmac.compare_digest(shown.encode("utf-8", "surrogatepass"), expected.encode())

@@ -1,8 +1,8 @@
-"""How long a client may take: to say what it wants, to send it, and to take what is sent to it.
+"""Timeouts for clients: for request headers, for the request body, and for reading the response.
 
-A client that takes too long is cut off. To the route that answers it, it has left like any other,
-so a turn that was for it alone ends the same way. Where no route has answered yet it is told why,
-as is a client whose bytes are no HTTP.
+A client that exceeds a timeout is disconnected. The route sees an ordinary disconnect, so a turn
+that only this client follows ends the same way. If no route has answered yet, the client gets an
+error response first; so does a client that does not send HTTP.
 """
 
 import asyncio
@@ -19,35 +19,36 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from gateway.http.errors import REQUEST_TIMEOUT, HttpFailure, unreadable_request
 
 OnCut = Callable[[str], None]
-"""Told why a connection was cut: `slow_headers`, `slow_body` or `slow_reader`."""
+"""Called with the reason of a disconnect: `slow_headers`, `slow_body` or `slow_reader`."""
 
 
 class ClientTimeouts(msgspec.Struct, frozen=True):
-    """Seconds; each span begins anew when the client gets on, except for `headers`."""
+    """Limits in seconds; progress restarts each of them except `headers_seconds`."""
 
-    headers_seconds: float = (
-        10.0  # from the connection, or the first byte, to the end of the headers
-    )
-    body_seconds: float = 30.0  # without any more of a body
-    write_seconds: float = 30.0  # for the about 50 KB that make room for more
+    headers_seconds: float = 10.0
+    """From the connection, or from the first byte of a later request, to the end of the headers."""
+    body_seconds: float = 30.0
+    """Without another piece of the body."""
+    write_seconds: float = 30.0
+    """Until the client has read the about 50 KB that make room for more."""
 
 
 def protocol_factory(timeouts: ClientTimeouts, on_cut: OnCut) -> type[asyncio.Protocol]:
-    """Give what speaks HTTP on each connection."""
-    made = partial(_TimedConnection, timeouts=timeouts, on_cut=on_cut)
-    return cast("type[asyncio.Protocol]", made)  # it is only ever called
+    """Return the protocol factory for uvicorn: HTTP/1.1 with client timeouts."""
+    factory = partial(_TimedConnection, timeouts=timeouts, on_cut=on_cut)
+    return cast("type[asyncio.Protocol]", factory)  # uvicorn only calls it
 
 
 class _TimedConnection(H11Protocol):
-    """uvicorn's own, with an eye on the clock."""
+    """uvicorn's h11 protocol plus timeouts for the client."""
 
     def __init__(self, *args: Any, timeouts: ClientTimeouts, on_cut: OnCut, **others: Any) -> None:  # noqa: ANN401 - handed through
         super().__init__(*args, **others)
         self._client_timeouts = timeouts
         self._on_cut = on_cut
-        self._receive_timer: asyncio.TimerHandle | None = None  # until something must have come
-        self._reading_headers = False  # these are headers
-        self._write_timer: asyncio.TimerHandle | None = None  # until something must have been taken
+        self._receive_timer: asyncio.TimerHandle | None = None
+        self._reading_headers = False  # the receive timer runs for headers
+        self._write_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn declares it
         super().connection_made(transport)
@@ -58,7 +59,7 @@ class _TimedConnection(H11Protocol):
         self.resume_writing()
         super().connection_lost(exc)
 
-    # --- what it sends ----------------------------------------------------------------------------
+    # --- receiving --------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -68,7 +69,7 @@ class _TimedConnection(H11Protocol):
             self._start_receive_timer()
 
     def _start_receive_timer(self) -> None:
-        """Look how far the request has come, and set the clock for the next piece of it."""
+        """Restart the receive timer according to the state of the request."""
         state = self.conn.their_state
         if state is h11.SEND_BODY:
             self._cancel_receive_timer()
@@ -77,9 +78,7 @@ class _TimedConnection(H11Protocol):
             )
         elif state is not h11.IDLE:
             self._cancel_receive_timer()
-        elif (
-            not self._reading_headers
-        ):  # a client that sends a byte now and then gets no further span
+        elif not self._reading_headers:  # single bytes do not extend the time for headers
             self._cancel_receive_timer()
             self._reading_headers = True
             self._receive_timer = self.loop.call_later(
@@ -94,11 +93,11 @@ class _TimedConnection(H11Protocol):
 
     def _on_body_timeout(self) -> None:
         if self.flow.read_paused or self.cycle.waiting_for_100_continue:
-            self._start_receive_timer()  # it is we who do not read
+            self._start_receive_timer()  # the server is the one not reading
         else:
             self._cut_off("slow_body")
 
-    # --- what it takes ----------------------------------------------------------------------------
+    # --- sending ----------------------------------------------------------------------------------
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -111,7 +110,7 @@ class _TimedConnection(H11Protocol):
         super().resume_writing()
 
     def on_response_complete(self) -> None:
-        """The last piece may still lie here, and with it the connection."""
+        """Keep the write timer running, because the end of a response may still be unread."""
         super().on_response_complete()
         if self.transport.get_write_buffer_size():
             self._start_write_timer()
@@ -133,32 +132,33 @@ class _TimedConnection(H11Protocol):
             self._send_failure(REQUEST_TIMEOUT)
         self.transport.abort()
 
-    # --- what no route answers --------------------------------------------------------------------
+    # --- errors answered without a route ----------------------------------------------------------
 
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - says nothing that the status does not
-        """What came is no HTTP; uvicorn asks for this where h11 has raised."""
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - adds nothing to the status
+        """Answer bytes that are not HTTP; uvicorn calls this after an error of h11."""
         error = sys.exception()
         hint = error.error_status_hint if isinstance(error, h11.RemoteProtocolError) else 400
         self._send_failure(unreadable_request(hint))
         self.transport.close()
 
     def _has_request(self) -> bool:
-        """Whether there is a request at all: a connection without one wants no answer."""
+        """Return True if the client has begun a request; an idle connection gets no answer."""
         received, _ = self.conn.trailing_data
         return bool(received) or self.conn.their_state is not h11.IDLE
 
     def _send_failure(self, failure: HttpFailure) -> None:
-        """Answer in the route's place, unless it has begun to.
+        """Answer instead of the route, unless the route has begun its response.
 
-        Not by way of h11, which answers nothing any more in some of the states after an error.
+        Writes to the transport directly, because h11 refuses to send in some states after an error.
         """
         if self.conn.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:
             return
         if self.tasks and self.cycle:  # type: ignore[truthy-bool]  # None before the first request
-            self.cycle.disconnected = True  # whatever it still wants to say has no place here
+            self.cycle.disconnected = True  # discards later output of the route
         body = failure.encode_body()
-        ends = {"content-length": str(len(body)), "connection": "close"}
+        closing = {"content-length": str(len(body)), "connection": "close"}
         status = HTTPStatus(failure.status)
         lines = [f"HTTP/1.1 {status.value} {status.phrase}"]
-        lines += [f"{name}: {value}" for name, value in (failure.response_headers() | ends).items()]
+        headers = failure.response_headers() | closing
+        lines += [f"{name}: {value}" for name, value in headers.items()]
         self.transport.write("\r\n".join([*lines, "", ""]).encode() + body)

@@ -1,9 +1,8 @@
-"""How many requests may be at work at once; beyond that a client is asked to come back.
+"""Limit on concurrent requests: above the limit, clients get 429 and a Retry-After.
 
-What counts is work: a request from its arrival to the end of its answer, streamed or not. A page
-that keeps a stream open to hear of news (a GET that is answered with events) counts only until the
-stream has begun, since it does nothing most of the time. Whoever watches over the daemon is always
-let in.
+A request counts from its arrival to the end of its response, streamed or not. The event stream of
+an open page (a GET answered with `text/event-stream`) counts only until the stream begins, because
+such a stream is idle most of the time. Monitoring paths are never limited.
 """
 
 from collections.abc import Callable
@@ -16,13 +15,13 @@ from gateway.http.responses import failure_response
 
 MAX_REQUESTS = 512
 RETRY_AFTER_SECONDS = 1
-"""Seconds after which it is worth another try: most requests are over by then."""
+"""Seconds until a retry is worthwhile: most requests end sooner."""
 
 UNLIMITED_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 
 TOO_MANY_REQUESTS = HttpFailure(
     status=429,
-    message="This server is busy with as many requests as it takes at once. Please try again.",
+    message="This server is handling too many requests right now. Please try again.",
     type=RATE_LIMIT_ERROR,
     code="too_many_requests",
     retry_after=RETRY_AFTER_SECONDS,
@@ -31,7 +30,7 @@ TOO_MANY_REQUESTS = HttpFailure(
 
 
 class ConcurrencyLimit:
-    """The requests that are at work."""
+    """The number of requests in progress, and the maximum."""
 
     def __init__(
         self, max_requests: int = MAX_REQUESTS, on_rejected: Callable[[], None] = lambda: None
@@ -42,28 +41,28 @@ class ConcurrencyLimit:
 
 
 class ConcurrencyLimitMiddleware:
-    """Lets in no more than a crowd may be."""
+    """ASGI middleware that rejects requests above the limit."""
 
     def __init__(self, app: ASGIApp, limit: ConcurrencyLimit) -> None:
         self._app = app
         self._limit = limit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or answer it here."""
-        crowd = self._limit
+        """Pass a request on, or reject it with 429."""
+        limit = self._limit
         if scope["type"] != "http" or scope["path"] in UNLIMITED_PATHS:
             await self._app(scope, receive, send)
             return
-        if crowd.active_requests >= crowd.max_requests:
-            crowd.on_rejected()
+        if limit.active_requests >= limit.max_requests:
+            limit.on_rejected()
             await failure_response(TOO_MANY_REQUESTS)(scope, receive, send)
             return
-        crowd.active_requests += 1
+        limit.active_requests += 1
         counted = True
 
         def leave() -> None:
             nonlocal counted
-            crowd.active_requests -= counted
+            limit.active_requests -= counted
             counted = False
 
         async def sending(message: Message) -> None:

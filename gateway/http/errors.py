@@ -1,4 +1,4 @@
-"""Sans-IO: refusals and errors in the shape that OpenAI's clients read; all errors of the port have it."""
+"""Sans-IO: errors in the JSON shape that OpenAI's clients read, used by all routes of the port."""
 
 import msgspec
 
@@ -7,29 +7,29 @@ SERVER_ERROR = "server_error"
 PERMISSION_ERROR = "permission_error"
 RATE_LIMIT_ERROR = "rate_limit_error"
 
-_FIRST_SERVER_ERROR = 500  # from here on it is not the request's fault
+_FIRST_SERVER_ERROR = 500
 
 
 class Error(msgspec.Struct, frozen=True, kw_only=True):
-    """Why something was not done."""
+    """The reason why a request failed."""
 
     message: str
     type: str
     param: str | None = None
-    """The part of the request that is meant."""
+    """The part of the request that caused the error."""
     code: str | None = None
     partial: bool | msgspec.UnsetType = msgspec.UNSET
-    """There and true where the beginning of the answer was given: it is not whole."""
+    """Present and true if the beginning of the answer was already sent."""
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
-    """The body of every response that is a refusal or an error."""
+    """The body of every error response."""
 
     error: Error
 
 
 class HttpFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """Why there is no answer, or no whole one."""
+    """An error with its HTTP status and retry advice."""
 
     status: int
     message: str
@@ -37,45 +37,45 @@ class HttpFailure(msgspec.Struct, frozen=True, kw_only=True):
     code: str | None = None
     param: str | None = None
     retry_after: int | None = None  # seconds
-    retryable: bool = False  # a client that repeats it by itself does no harm
+    retryable: bool = False  # an automatic retry by the client is safe
 
     def to_error(self, *, partial: bool = False) -> Error:
-        """Give what stands under `error`; `partial` where a part of the answer was given."""
+        """Return the value of `error`; `partial` marks an answer that was sent in part."""
         mark = partial or msgspec.UNSET
         return Error(
             message=self.message, type=self.type, param=self.param, code=self.code, partial=mark
         )
 
     def encode_body(self) -> bytes:
-        """Write the body of a response."""
+        """Encode the response body."""
         return msgspec.json.encode(ErrorBody(self.to_error()))
 
     def response_headers(self) -> dict[str, str]:
-        """Give what goes in front of it.
+        """Return the response headers.
 
-        OpenAI's clients repeat most failed requests by themselves, twice; here a turn lies behind
-        each, whose tools may have run.
+        OpenAI's clients retry most failed requests twice on their own. Unless the failure is
+        `retryable` a header forbids that, because the tools of the failed turn may have run.
         """
-        found = {"content-type": "application/json"}
+        headers = {"content-type": "application/json"}
         if not self.retryable:
-            found["x-should-retry"] = "false"
+            headers["x-should-retry"] = "false"
         if self.retry_after is not None:
-            found["retry-after"] = str(self.retry_after)
+            headers["retry-after"] = str(self.retry_after)
         if self.status == 401:  # noqa: PLR2004 - the status that asks for a key
-            found["www-authenticate"] = "Bearer"
-        return found
+            headers["www-authenticate"] = "Bearer"
+        return headers
 
 
 WRONG_HOST = HttpFailure(
     status=403,
-    message="This server is not called that. Please open it under the address it prints at start, or "
-    "list this name in http.allowed_hosts.",
+    message="This server does not answer to that host name. Open the address printed at start, or "
+    "add the name to http.allowed_hosts.",
     type=PERMISSION_ERROR,
     code="wrong_host",
 )
 FOREIGN_ORIGIN = HttpFailure(
     status=403,
-    message="Requests from other web sites are not taken.",
+    message="Requests from other websites are refused.",
     type=PERMISSION_ERROR,
     code="foreign_origin",
 )
@@ -84,13 +84,13 @@ REQUEST_TOO_LARGE = HttpFailure(
 )
 REQUEST_TIMEOUT = HttpFailure(
     status=408,
-    message="This request did not come to its end in time.",
+    message="The request did not arrive in time.",
     code="request_timeout",
     retryable=True,
 )
 INTERNAL_ERROR = HttpFailure(
     status=500,
-    message="Something went wrong here; the log says what.",
+    message="Internal error; see the log of the server.",
     type=SERVER_ERROR,
     code="internal_error",
 )
@@ -101,7 +101,7 @@ _BY_STATUS = {
         HttpFailure(status=404, message="There is nothing at this address.", code="unknown_url"),
         HttpFailure(
             status=405,
-            message="This address does not take that method.",
+            message="This address does not support that method.",
             code="method_not_supported",
         ),
         HttpFailure(
@@ -114,12 +114,12 @@ _BY_STATUS = {
 
 
 def failure_for_status(status: int, detail: str) -> HttpFailure:
-    """Say what is known by its status alone; `detail` is said of any other."""
+    """Return the failure for an HTTP status; `detail` is the message of an unlisted status."""
     kind = SERVER_ERROR if status >= _FIRST_SERVER_ERROR else INVALID_REQUEST_ERROR
     return _BY_STATUS.get(status) or HttpFailure(status=status, message=f"{detail}.", type=kind)
 
 
 def unreadable_request(status: int) -> HttpFailure:
-    """Say that what came is no HTTP; the status is what its reader thinks of it."""
-    ours = status >= _FIRST_SERVER_ERROR  # it means what nobody need know, as odd codings
-    return failure_for_status(400 if ours else status, "This is no request that can be read")
+    """Return the failure for bytes that are not HTTP; `status` is the parser's hint."""
+    hidden = status >= _FIRST_SERVER_ERROR  # h11 hints at 501 for unknown transfer codings
+    return failure_for_status(400 if hidden else status, "This is not a valid HTTP request")

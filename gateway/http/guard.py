@@ -1,6 +1,6 @@
-"""What stands before every route: host, origin, size, security headers, and the last safety net.
+"""Middleware in front of every route: host, origin and size checks, security headers, 500s.
 
-Plain ASGI, so that a stream passes through piece by piece.
+Plain ASGI middleware, so that streamed responses pass through unbuffered.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ from gateway.http.responses import failure_response
 MAX_BODY_BYTES = 16 * 1024 * 1024
 
 DISCARD_SECONDS = 5.0
-"""Seconds for which the rest of a body that is too large is taken and thrown away. Many clients
-send all of it before they listen; a connection closed in the middle would show them no answer."""
+"""Seconds for which the rest of an oversized body is read and discarded. Many clients send the
+whole body before they read; closing the connection midway would hide the error from them."""
 
 _TOO_LARGE = 413
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -41,13 +41,14 @@ _log = logging.getLogger(__name__)
 
 
 class _BodyTooLarge(Exception):
-    """The body has grown beyond the limit while it was read."""
+    """The body exceeded the limit while it was read."""
 
 
 class GuardMiddleware:
-    """Turns away what a foreign page could make a browser send, and what is too large.
+    """ASGI middleware that rejects cross-site requests and oversized bodies.
 
-    A foreign name in Host is how DNS rebinding shows; a foreign Origin is another site's script.
+    A foreign Host header is the sign of DNS rebinding; a foreign Origin is a script of another
+    site.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class GuardMiddleware:
         self._max_body_bytes = max_body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or answer it here."""
+        """Pass a request on, or reject it."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -97,20 +98,20 @@ class GuardMiddleware:
         return None
 
     def _is_origin_allowed(self, origin: str, host: str) -> bool:
-        """The page's own origin; names of this machine on other ports are other programs'."""
+        """Accept only the page's own origin; another port of this machine is another program."""
         match = _ORIGIN.fullmatch(origin)
         place = match["place"] if match else ""
         return bool(place) and (place == host or place in self._allowed_hosts)
 
 
 class InternalErrorMiddleware:
-    """Answers 500 where a route failed in a way nobody foresaw; the others go on."""
+    """ASGI middleware that answers 500 for an unexpected exception of a route."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on and catch what comes back."""
+        """Pass a request on and turn exceptions into error responses."""
         started = False
 
         async def noting(message: Message) -> None:
@@ -121,33 +122,33 @@ class InternalErrorMiddleware:
         try:
             await self._app(scope, receive, noting)
         except ClientDisconnect:
-            _log.info("%s %s: its sender left.", scope.get("method"), _loggable_path(scope))
+            _log.info("%s %s: the client disconnected", scope.get("method"), _loggable_path(scope))
         except Exception as error:  # noqa: BLE001 - the boundary of every web handler
-            # A response that has begun cannot become an error: the server cuts the connection.
+            # A response that has begun cannot become an error: uvicorn closes the connection.
             if isinstance(error, _BodyTooLarge):
                 answer = _too_large_response()
             else:
-                _log.exception("%s %s failed.", scope.get("method"), _loggable_path(scope))
+                _log.exception("%s %s failed", scope.get("method"), _loggable_path(scope))
                 answer = failure_response(INTERNAL_ERROR)
             if not started:
                 await answer(scope, receive, send)
 
 
 def _loggable_path(scope: Scope) -> str:
-    """Give the path for the log, without the token of a link: that may still open the door."""
+    """Return the path for the log, with a login token masked: the token may still be valid."""
     path = str(scope.get("path"))
     token = scope.get("path_params", {}).get("token")
     return path.replace(str(token), "***") if token else path
 
 
 def _is_listed(allowed: Collection[str], host: str) -> bool:
-    """Tell whether a Host header is one of those that are allowed, with or without its port."""
+    """Return True if a Host header is allowed, with or without its port."""
     name = _host_name(host)
     return bool(name) and ("*" in allowed or name in allowed or host in allowed)
 
 
 def _host_name(host: str) -> str:
-    """Give the name of a Host header without its port; "" when it is not one."""
+    """Return the name in a Host header without its port; "" if the header is malformed."""
     match = _HOST.fullmatch(host)
     return match["name"] if match else ""
 
@@ -158,7 +159,7 @@ def _too_large_response() -> Response:
 
 
 def _limit_body(receive: Receive, max_bytes: int) -> Receive:
-    """Watch the size of a body that came without saying its length."""
+    """Enforce the size limit on a body without Content-Length."""
     read = 0
 
     async def counting() -> Message:
@@ -175,7 +176,7 @@ def _limit_body(receive: Receive, max_bytes: int) -> Receive:
 
 
 async def _discard_body(receive: Receive) -> None:
-    """Take what is still sent, for a while."""
+    """Read and drop the rest of a body for `DISCARD_SECONDS` at most."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(DISCARD_SECONDS):
             while (await receive()).get("more_body"):
@@ -183,7 +184,7 @@ async def _discard_body(receive: Receive) -> None:
 
 
 def _with_security_headers(send: Send) -> Send:
-    """Add the security headers that the route has not set itself."""
+    """Add the security headers that the route did not set."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":

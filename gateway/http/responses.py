@@ -1,4 +1,4 @@
-"""A failure as a response."""
+"""Conversion of an `HttpFailure` into a Starlette response."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from gateway.http.errors import HttpFailure
 def failure_response(
     failure: HttpFailure, extra_headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Answer with it, and with headers of the occasion."""
+    """Return the response for a failure, with extra headers if given."""
     return Response(
         failure.encode_body(),
         failure.status,

@@ -1,4 +1,4 @@
-"""Serves the application in the daemon's own loop."""
+"""The HTTP server: uvicorn embedded in the daemon's event loop."""
 
 import asyncio
 import contextlib
@@ -14,26 +14,26 @@ from gateway.errors import CannotStart
 from gateway.http.client_timeouts import ClientTimeouts, OnCut, protocol_factory
 from sessions.values.loopback import is_loopback, normalize_host
 
-_SHUTDOWN_GRACE_SECONDS = 2.0  # seconds that open responses get at the end
-_POLL_SECONDS = 0.005  # seconds between two looks whether they have ended
+_SHUTDOWN_GRACE_SECONDS = 2.0  # for responses in progress at shutdown
+_POLL_SECONDS = 0.005
 _MAX_UNSENT_BYTES = 65_536
-"""Bytes of a connection that the kernel holds unsent; by itself it would take some megabytes.
+"""Limit on unsent bytes per connection in the kernel, which would otherwise buffer megabytes.
 
-What it takes from us we cannot tell from what was read, so a reader that has stopped would be
-noticed late, and each would cost that much memory.
+The server cannot tell buffered bytes from bytes that the client has read. With large buffers a
+stalled reader would be noticed late and would cost that much memory.
 """
 
 _log = logging.getLogger(__name__)
 
 
 class PortTaken(CannotStart):
-    """The address cannot be listened on."""
+    """The daemon cannot listen on the configured address."""
 
 
 class HttpServer:
-    """Holds the port from `bind` on; a second daemon finds it taken at once.
+    """HTTP server that holds its port from `bind` on, so that a second daemon fails at once.
 
-    Connections made before `serve` wait in the socket's queue.
+    Connections made before `serve` wait in the socket's backlog.
     """
 
     def __init__(
@@ -46,14 +46,14 @@ class HttpServer:
         self._host = normalize_host(host)
         self._port = port
         self._timeouts = timeouts or ClientTimeouts()
-        self._on_cut = on_cut  # told why a client was cut off
+        self._on_cut = on_cut
         self._socket: socket.socket | None = None
 
     def bind(self, inherited_fd: int | None = None) -> None:
-        """Take the port; raises `PortTaken` when that cannot be done.
+        """Listen on the port; raises `PortTaken` if that fails.
 
-        `handed` is a socket that the process before has left; where it listens at the wrong place
-        it is closed.
+        `inherited_fd` is the listening socket of the previous process; a socket that listens on
+        another address is closed.
         """
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         self._socket = (
@@ -65,60 +65,60 @@ class HttpServer:
         except OSError as error:
             raise PortTaken(_bind_error_message(error, self._host, self._port)) from error
         self._socket.settimeout(0)
-        with contextlib.suppress(OSError, AttributeError):  # there are systems without it
-            # Connections take it over from here.
+        # Accepted connections inherit both options.
+        with contextlib.suppress(OSError, AttributeError):  # not every system has the option
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MAX_UNSENT_BYTES)
-        # Every connection inherits it. asyncio would set it too, but not on sockets of this making;
-        # without it the end of each answer waits 40 ms for the client's system to confirm the rest.
+        # asyncio does not set TCP_NODELAY on a socket that it did not create. Without the option the
+        # end of each response waits 40 ms for the client's delayed ACK.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._port = self._socket.getsockname()[1]
 
     def _adopt_socket(
         self, inherited_fd: int, family: socket.AddressFamily
     ) -> socket.socket | None:
-        """A socket that was left, if it listens where this server is to."""
+        """Return the inherited socket if it listens on the configured address."""
         try:
-            left = socket.socket(fileno=inherited_fd)
+            inherited = socket.socket(fileno=inherited_fd)
         except OSError:
             return None
-        host, port = left.getsockname()[:2] if left.family == family else ("", 0)
+        host, port = inherited.getsockname()[:2] if inherited.family == family else ("", 0)
         try:
-            wanted = {each[4][0] for each in socket.getaddrinfo(self._host, None, family)}
+            wanted = {info[4][0] for info in socket.getaddrinfo(self._host, None, family)}
         except OSError:
             wanted = set()
         if host in wanted and self._port in {0, port}:
-            return left
-        left.close()
+            return inherited
+        inherited.close()
         return None
 
     @property
     def fileno(self) -> int | None:
-        """The number of the socket; None when nothing is listened on."""
+        """The file descriptor of the listening socket; None before `bind` and after the end."""
         return self._socket.fileno() if self._socket else None
 
     @property
     def port(self) -> int:
-        """The port; when 0 was asked for, the real one from `bind` on."""
+        """The port; if 0 is configured, the real port from `bind` on."""
         return self._port
 
     @property
     def bound_host(self) -> str:
-        """The address that is listened on, which a name such as `localhost` has led to."""
+        """The IP address of the listening socket, resolved from a name such as `localhost`."""
         return str(self._socket.getsockname()[0]) if self._socket else ""
 
     @property
     def is_local_only(self) -> bool:
-        """Whether only programs of this machine can connect; known from `bind` on."""
+        """True if only programs on this machine can connect; valid from `bind` on."""
         return is_loopback(self.bound_host)
 
     @property
     def url(self) -> str:
-        """The address a person on this machine opens."""
+        """The address to open in a browser on this machine."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)  # noqa: S104
         return f"http://{f'[{host}]' if ':' in host else host}:{self._port}/"
 
     async def serve(self, app: ASGIApp) -> None:
-        """Serve until cancelled; responses under way then get two seconds to end."""
+        """Serve until cancelled; responses in progress then get two seconds to finish."""
         if self._socket is None:
             self.bind()
         assert self._socket is not None  # noqa: S101 - bound above
@@ -146,16 +146,16 @@ class HttpServer:
             listening.close()
 
     def close(self) -> None:
-        """Give the port back when it came to no `serve`."""
+        """Release the port if `serve` was never called."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
 
 class _DisconnectOnShutdown:
-    """Tells every response under way that its reader has left, once serving ends.
+    """ASGI wrapper that reports a client disconnect to every open response at shutdown.
 
-    A stream would go on for ever otherwise; it ends the way it does when a page is closed.
+    Streams have no end of their own; this way they end as they do when a page is closed.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -178,14 +178,14 @@ class _DisconnectOnShutdown:
         await self._app(scope, receiving, send)
 
     def disconnect_all(self) -> None:
-        """Let nobody wait for a reader any longer."""
+        """Wake every pending `receive` with a disconnect."""
         self._disconnected = True
         for waiting in self._pending_receives:
             waiting.reschedule(0)
 
 
 class _EmbeddedServer(uvicorn.Server):
-    """uvicorn without its signal handlers, which are the daemon's, and without its 100 ms ticks."""
+    """uvicorn without its signal handlers (the daemon has its own) and its 100 ms ticks."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -196,7 +196,7 @@ class _EmbeddedServer(uvicorn.Server):
         await asyncio.Event().wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take nothing new, let responses under way end within the grace, then cut what is left."""
+        """Stop accepting, wait for responses within the grace period, then cancel the rest."""
         for server in self.servers:
             server.close()
         for listening in sockets or ():
@@ -205,15 +205,19 @@ class _EmbeddedServer(uvicorn.Server):
             connection.shutdown()
         try:
             async with asyncio.timeout(_SHUTDOWN_GRACE_SECONDS):
-                while self.server_state.tasks or self.server_state.connections:  # noqa: ASYNC110 - uvicorn tells nobody
+                while self.server_state.tasks or self.server_state.connections:  # noqa: ASYNC110 - uvicorn has no event
                     await asyncio.sleep(_POLL_SECONDS)
         except TimeoutError:
-            _log.warning("Cut %d responses that did not end.", len(self.server_state.tasks))
+            _log.warning(
+                "cancelled %d HTTP responses that did not end within %g s",
+                len(self.server_state.tasks),
+                _SHUTDOWN_GRACE_SECONDS,
+            )
             for task in self.server_state.tasks:
                 task.cancel()
         for connection in list(self.server_state.connections):
             connection.transport.abort()
-        await asyncio.sleep(0)  # the loop closes them in its next round
+        await asyncio.sleep(0)  # aborted transports close in the next loop iteration
 
 
 def _bind_error_message(error: OSError, host: str, port: int) -> str:
@@ -221,10 +225,10 @@ def _bind_error_message(error: OSError, host: str, port: int) -> str:
         case errno.EADDRINUSE:
             return (
                 f"Port {port} on {host} is already in use. "
-                "Stop what uses it, or choose another port with --set http.port=NUMBER."
+                "Stop the program that uses it, or choose another port: --set http.port=NUMBER."
             )
         case errno.EACCES:
-            return f"Port {port} on {host} needs more rights. Choose one above 1023 for http.port."
+            return f"Port {port} on {host} needs more privileges. Set http.port to one above 1023."
         case _:
             return (
                 f"Cannot listen on {host} port {port}: {error.strerror or error}. Check http.host."

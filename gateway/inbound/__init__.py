@@ -1,6 +1,6 @@
 """Inbound events: from a platform's event to the conversation that answers it.
 
-reception        decides about an event, stores it, and passes it on
+reception        decides about, stores and passes on events
 routing          Sans-IO: session keys, routes and command parsing
 decisions        Sans-IO: the decisions stored in inbox rows
 reader           Sans-IO: stored events as messages for a turn

@@ -13,7 +13,7 @@ class MessageRateLimit:
         self._recent: OrderedDict[str, list[int]] = OrderedDict()
 
     def try_acquire(self, person: str, limit: int, now: int) -> bool:
-        """Count a message; return False, without counting it, if it exceeds the limit."""
+        """Count a message; return False, without counting, beyond the limit."""
         recent = [at for at in self._recent.get(person, []) if now - at < MINUTE_MS]
         allowed = len(recent) < limit
         if allowed:

@@ -32,7 +32,7 @@ class MessageReactions:
         self._messages_by_turn: dict[str, list[str]] = {}  # inbox rows by turn
 
     def on_accepted(self, entry: InboxEntry) -> None:
-        """Track a stored message and show that it was accepted."""
+        """Track a stored message and show the first reaction."""
         self._track(entry)
         self._send_reaction(entry.id, ACCEPTED_EMOJI)
 

@@ -141,7 +141,7 @@ class Reception:
             self._post(entry.key, MessageArrived(self._reader.read_pending(entry)))
             return entry
         await self._recheck_stored(entry)
-        return await self._store.inbox_entry(entry.source, entry.event) or entry
+        return await self._store.inbox.find(entry.source, entry.event) or entry
 
     async def redo_command(self, entry: InboxEntry, event: Inbound) -> None:
         """Carry out a command that was stored but not carried out before the process died."""
@@ -183,9 +183,9 @@ class Reception:
     async def _recheck_stored(self, entry: InboxEntry) -> None:
         """Notify the conversation of a known message that no turn has taken yet.
 
-        The process that stored the message may have died before it posted the event.
+        The process that stored the message may have died before posting the event.
         """
-        known = await self._store.inbox_entry(entry.source, entry.event)
+        known = await self._store.inbox.find(entry.source, entry.event)
         if known and known.state is InboxState.WAITING:
             self._post(known.key, MessageRedelivered(known.id, known.source, known.event))
 
@@ -194,7 +194,7 @@ class Reception:
         accepted = Accepted.STORED
         if not await self._store.accept(entry):
             accepted = Accepted.DUPLICATE
-            known = await self._store.inbox_entry(entry.source, entry.event)
+            known = await self._store.inbox.find(entry.source, entry.event)
             if (
                 known is None
                 or known.state is not InboxState.COMMAND
@@ -237,16 +237,16 @@ class Reception:
         return Accepted.STORED
 
     async def _receive_correction(self, event: InboundEdit | InboundDelete) -> Accepted:
-        """Apply an edit or deletion to a message that still waits; ignore it otherwise.
+        """Apply an edit or deletion to a waiting message; otherwise ignore the correction.
 
-        It is applied before it is stored, so after an interruption it is applied again, without
-        harm. Its text is stored only in the changed message, because other edits may not be meant
-        for the bot.
+        The change is applied before the event is stored; after an interruption it is applied again,
+        which is harmless. The new text is stored only in the changed message, because other edits
+        may not be meant for the bot.
         """
         source = source_of(event)
-        if await self._store.inbox_entry(source, event.id):
+        if await self._store.inbox.find(source, event.id):
             return Accepted.DUPLICATE
-        old = await self._store.inbox_entry(source, event.message)
+        old = await self._store.inbox.find(source, event.message)
         if old and old.state in {InboxState.WAITING, InboxState.HELD}:
             await self._apply_correction(old, event)
         known = old is not None and old.state is not InboxState.IGNORED
@@ -288,13 +288,13 @@ class Reception:
     # --- helpers ------------------------------------------------------------------------------
 
     def _make_entry(self, event: Inbound, state: InboxState, decision: str) -> InboxEntry:
-        source = event.address
+        address = event.address
         return InboxEntry(
             id=self._ids.new("i"),
             source=source_of(event),
             event=event.id,
             key=str(routing.session_key_for(event, self._settings().sessions.group_scope)),
-            address=write_address(source),
+            address=write_address(address),
             state=state,
             payload=msgspec.json.encode(event),
             received_at=self._clock.now(),
@@ -302,7 +302,7 @@ class Reception:
         )
 
     def _messages_per_minute(self, principal: str) -> int | None:
-        """Return the limit for a person; the owner has one only if it is configured."""
+        """Return the limit for a person; the owner has one only if configured."""
         limits = self._settings().limits
         personal = limits.users.get(principal)
         default = None if principal in OWNERS else limits.messages_per_minute
@@ -316,8 +316,8 @@ def _without_text(event: InboundEdit | InboundDelete) -> InboundEdit | InboundDe
 
 def source_of(event: Inbound) -> str:
     """Return the scope in which an event's id is unique: platform, account and chat."""
-    source = event.address
-    return f"{source.platform}@{source.account}:{source.chat}"
+    address = event.address
+    return f"{address.platform}@{address.account}:{address.chat}"
 
 
 def _is_claim(event: Inbound) -> bool:

@@ -1,7 +1,7 @@
 """Sans-IO: options of a request over HTTP, stored with its message.
 
-A message with options is taken literally: its text is never a command, it always waits for its
-turn, and its earlier messages open its session.
+A message with options is taken literally: the text is never a command, the message always waits for
+a turn, and the earlier messages open the session.
 """
 
 from collections.abc import Iterator

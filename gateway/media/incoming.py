@@ -76,7 +76,7 @@ def clean_name(name: str, media_type: str = _UNKNOWN_MEDIA_TYPE) -> str:
 
 
 def clean_media_type(media_type: str) -> str:
-    """Return the declared media type, or `application/octet-stream` if it is malformed."""
+    """Return the declared media type, or `application/octet-stream` if malformed."""
     kind = media_type.partition(";")[0].strip().lower()
     return kind if _MEDIA_TYPE_PATTERN.fullmatch(kind) else _UNKNOWN_MEDIA_TYPE
 
@@ -101,7 +101,7 @@ def _visible_character(character: str) -> str:
 
 
 def _shorten_name(name: str, max_bytes: int = MAX_NAME_BYTES - _NUMBER_SUFFIX_BYTES) -> str:
-    """Shorten a name but keep its extension."""
+    """Shorten a name but keep the extension."""
     if len(name.encode()) <= max_bytes:
         return name
     stem, extension = _split_extension(name)

@@ -1,4 +1,4 @@
-"""Files the agent sends to a chat; a copy of each is kept until it is sent.
+"""Files the agent sends to a chat; a copy of each is kept until the delivery.
 
 The agent may change, remove or replace its file at any time, so the content at the time of the call
 is copied and sent.
@@ -123,7 +123,7 @@ class OutgoingFiles:
 
     async def remove_old_copies(self) -> None:
         """Remove copies that are no longer needed."""
-        open_items = {item.id for item in await self._store.undelivered_items()}
+        open_items = {item.id for item in await self._store.outbox.undelivered()}
         before = self._clock.now() / 1000 - _KEPT_SECONDS
         await run_in_thread(lambda _: _remove_folders(self._sending_folder, open_items, before))
         if self._keep_seconds:
@@ -174,7 +174,7 @@ def _open_source(workspace: Workspace, path: str, max_bytes: int) -> int:
 def _copy_file(
     read: Callable[[int], bytes], target: Path, max_bytes: int, stop: StopEvent
 ) -> tuple[int, bytes]:
-    """Copy a file that may grow meanwhile; return its size and first bytes."""
+    """Copy a file that may grow meanwhile; return size and first bytes."""
     written, beginning = 0, b""
     partial = target.with_name(".part")
     try:

@@ -1,6 +1,6 @@
 """Speech to text through a service with OpenAI's transcription API.
 
-Imported only if such a service is configured, because its HTTP client is large.
+Imported only if such a service is configured, because the HTTP client is large.
 """
 
 import asyncio

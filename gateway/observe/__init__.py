@@ -1,7 +1,8 @@
-"""What the operator can see: logs and figures.
+"""Logs and metrics for the operator.
 
-log         lines on stderr, with the conversation they belong to
-redact      takes secrets out of logs and of what is sent; veil: of what is still growing
-ledger      what is counted, out of facts that pass by; tally: how; pulse: whether the loop is late
-exposition  writes it for Prometheus, and is the only one to know of that
+log         log lines on stderr, with the conversation they belong to
+redact      masking of secrets in complete texts; `redact_stream` in streamed text
+metrics     counters and histograms of the daemon, built on `metric_types`
+metrics_page, prometheus  the page `/metrics`, with gauges read on request; its text format
+loop_lag, disk  measurement of event loop lag and of free disk space
 """

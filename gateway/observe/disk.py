@@ -1,4 +1,4 @@
-"""How much room is left where the daemon keeps what must survive."""
+"""Free disk space of the state folder."""
 
 import asyncio
 import errno
@@ -10,14 +10,14 @@ import msgspec
 from sessions.values.size import format_size
 
 READ_TIMEOUT_SECONDS = 2.0
-"""Seconds in which a disk must say how full it is: one that hangs, as over a network, is named."""
+"""Timeout for reading the free space; a disk that hangs, such as a network mount, is reported."""
 
 _RECOVERY_FACTOR = 1.1
-"""By how much more than is wanted must be left until a disk that was low counts as well again."""
+"""Hysteresis: a low disk has recovered at 1.1 times the limit."""
 
 
 class DiskSpace(msgspec.Struct, frozen=True):
-    """How much is left, and how much there should be."""
+    """Free and required bytes of a folder's file system."""
 
     free_bytes: int
     required_bytes: int
@@ -25,7 +25,7 @@ class DiskSpace(msgspec.Struct, frozen=True):
 
     @property
     def warning(self) -> str:
-        """Say that the disk is nearly full; empty when it is not."""
+        """Warning that the disk is nearly full; empty if there is enough space."""
         if self.free_bytes >= self.required_bytes:
             return ""
         return (
@@ -35,16 +35,16 @@ class DiskSpace(msgspec.Struct, frozen=True):
 
     @property
     def free_text(self) -> str:
-        """How much is left, for people."""
+        """Free space for people, such as "1.5 GB"."""
         return format_size(self.free_bytes)
 
     def is_low(self, *, was_low: bool) -> bool:
-        """Whether there is too little; what is said once does not change with every byte."""
+        """Return True if the space is low, with hysteresis so that alerts do not flap."""
         return self.free_bytes < self.required_bytes * (_RECOVERY_FACTOR if was_low else 1)
 
 
 class DiskGauge:
-    """Asks a disk, never twice at the same time: one that hangs would hold a thread for each."""
+    """Reader of free disk space; one read at a time, because each read of a hanging disk holds a thread."""
 
     def __init__(self, folder: Path, required_bytes: int) -> None:
         self.folder = folder
@@ -52,7 +52,7 @@ class DiskGauge:
         self._pending_read: asyncio.Future[int] | None = None
 
     async def read(self) -> DiskSpace:
-        """Give how it stands; raises `OSError`, also when the disk does not say."""
+        """Return the free space; raises `OSError`, including `TimeoutError` if the disk hangs."""
         if self._pending_read is None or self._pending_read.done():
             loop = asyncio.get_running_loop()
             self._pending_read = loop.run_in_executor(None, free_bytes, self.folder)
@@ -64,6 +64,6 @@ class DiskGauge:
 
 
 def free_bytes(folder: Path) -> int:
-    """Bytes that may still be written there; raises `OSError`."""
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize
+    """Return the bytes that can still be written in a folder; raises `OSError`."""
+    stats = os.statvfs(folder)
+    return stats.f_bavail * stats.f_frsize

@@ -1,10 +1,10 @@
-"""Logs on stderr: lines for people, or JSON for programs; no secrets in either.
+"""Logs on stderr, as text for people or as JSON for programs, with secrets masked.
 
-    with log.about(session=session.id, chat=str(key)):
+    with log_context(session=session.id, chat=str(key)):
         logger.info("turn began")
 
-What is said about a conversation travels with the task that works on it, so the code in between
-need not pass it along.
+Context fields travel with the task that works on a conversation, so the code in between need not
+pass them along.
 """
 
 import contextlib
@@ -30,13 +30,13 @@ _LEVELS = {
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 _context: ContextVar[Mapping[str, str]] = ContextVar("about")
-# What every record carries; anything more was given as `extra`.
+# Attributes of every record; other attributes were passed as `extra`.
 _STANDARD_FIELDS = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 
 
 @contextlib.contextmanager
 def log_context(**fields: str) -> Iterator[None]:
-    """Say what the log lines inside are about; adds to what is said outside."""
+    """Add fields to all log lines inside this block and inside tasks that it creates."""
     token = _context.set({**_context.get({}), **fields})
     try:
         yield
@@ -52,10 +52,10 @@ def configure(
     stream: TextIO | None = None,
     journal: bool = False,
 ) -> None:
-    """Write logs to a stream (stderr) from now on; replaces what was configured before.
+    """Send logs to a stream, by default stderr; replaces the previous handlers.
 
-    Libraries are heard only when they warn. With `journal` lines bear systemd's `<N>` instead of
-    the time, which the journal knows by itself.
+    Libraries log only warnings and errors. With `journal` each line begins with systemd's priority
+    `<N>` instead of a time, because the journal adds the time itself.
     """
     handler = logging.StreamHandler(stream or sys.stderr)
     formatter = (
@@ -72,13 +72,13 @@ def configure(
 
 
 def set_level(level: LogLevel) -> None:
-    """Write lines of ours from this level on."""
+    """Set the level of Holdfast's own loggers."""
     for name in OWN_LOGGERS:
         logging.getLogger(name).setLevel(_LEVELS[level])
 
 
 def is_journal_stream(environ: Mapping[str, str], stream: TextIO | None = None) -> bool:
-    """Tell whether a stream (stderr) is systemd's journal, and not a file it was led into."""
+    """Return True if a stream, by default stderr, is systemd's journal and not redirected."""
     try:
         status = os.fstat((stream or sys.stderr).fileno())
     except (OSError, ValueError):
@@ -96,24 +96,23 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """See `logging.Formatter`."""
-        said = f"{record.name}: {record.getMessage()}"
+        message = f"{record.name}: {record.getMessage()}"
         fields = " ".join(f"{name}={value}" for name, value in _fields(record).items())
-        first = f"{said} [{fields}]" if fields else said
-        # What people write is quoted in messages; it must not look like a line of ours.
+        first = f"{message} [{fields}]" if fields else message
+        # Messages may quote text of people, which must not be able to forge a log line.
         first = first.replace("\r", "\\r").replace("\n", "\\n")
         lines = [first, *_error_lines(self, record)]
         text = self._redactor.redact("\n".join(lines))
         if not self._journal:
             moment = rfc3339(int(record.created * 1000))
             return f"{moment} {record.levelname.lower()} {text}"
-        sign = (
-            f"<{_syslog_priority(record.levelno)}>"  # for each line: the journal takes them apart
-        )
-        return "\n".join(sign + line for line in text.split("\n"))
+        # The journal stores each line as an entry of its own.
+        prefix = f"<{_syslog_priority(record.levelno)}>"
+        return "\n".join(prefix + line for line in text.split("\n"))
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
+    """Formatter that writes one JSON object per line."""
 
     def __init__(self, redactor: Redactor) -> None:
         super().__init__()
@@ -143,7 +142,7 @@ def _fields(record: logging.LogRecord) -> dict[str, str]:
 
 
 def _error_lines(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
-    """Exception and stack, where the record has them; not kept on it, since it is not cleaned."""
+    """Return exception and stack; not cached on the record, because they may contain secrets."""
     lines = []
     if record.exc_info and record.exc_info[0] is not None:
         lines.append(formatter.formatException(record.exc_info))

@@ -1,4 +1,4 @@
-"""Feels the pulse of the event loop: how late it is with what was to happen now."""
+"""Measurement of event loop lag."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,7 +9,7 @@ INTERVAL_SECONDS = 1.0
 async def measure_loop_lag(
     on_lag: Callable[[float], None], interval_seconds: float = INTERVAL_SECONDS
 ) -> None:
-    """Tell every so often by how many seconds the loop was late; until cancelled."""
+    """Report the lag of the event loop in seconds at each interval, until cancelled."""
     loop = asyncio.get_running_loop()
     while True:
         due = loop.time() + interval_seconds

@@ -1,14 +1,14 @@
-"""Sans-IO: numbers that grow while the daemon works, and what each of them means.
+"""Sans-IO: counters, histograms and gauges, independent of the format in which they are exported.
 
-Nothing here knows who reads them. Each name takes a limited number of labels: what comes after
-that is counted under `other`, so that no stranger can fill the memory or a monitoring system.
+Each metric has a limited number of label combinations. Further ones are counted under `other`, so
+that label values from outside cannot fill the memory or the monitoring system.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 
 MAX_SERIES = 500
-"""Combinations of labels of one name."""
+"""Label combinations per metric."""
 
 OTHER = "other"
 
@@ -16,7 +16,7 @@ Labels = tuple[str, ...]
 
 
 class CounterMetric:
-    """Something that only grows."""
+    """A counter: a number per label combination that only grows."""
 
     def __init__(self, name: str, description: str, *labels: str) -> None:
         self.name = name
@@ -25,7 +25,7 @@ class CounterMetric:
         self._values: dict[Labels, float] = {}
 
     def add(self, *labels: str, amount: float = 1) -> None:
-        """It happened once more, or so many times."""
+        """Increment the counter by 1 or by `amount`."""
         known = self._values.get(labels)
         if known is None:
             labels = _limit_labels(self._values, labels)
@@ -33,7 +33,7 @@ class CounterMetric:
         self._values[labels] = known + amount
 
     def read(self) -> Iterator[tuple[Labels, float]]:
-        """List how often it happened, by labels."""
+        """Return the values by labels."""
         return iter(tuple(self._values.items()))
 
 
@@ -46,7 +46,7 @@ class _Series:
 
 
 class HistogramMetric:
-    """How long something took: how often up to each of some bounds, and all together."""
+    """A histogram of durations: counts per bucket, and the sum of all durations."""
 
     def __init__(
         self, name: str, description: str, *labels: str, bounds: tuple[float, ...]
@@ -58,7 +58,7 @@ class HistogramMetric:
         self._series: dict[Labels, _Series] = {}
 
     def observe(self, seconds: float, *labels: str) -> None:
-        """It took so long once more; a clock that was set back makes no time negative."""
+        """Record one duration; negative values, as after a clock change, count as zero."""
         series = self._series.get(labels)
         if series is None:
             labels = _limit_labels(self._series, labels)
@@ -68,13 +68,13 @@ class HistogramMetric:
         series.total += seconds
 
     def read(self) -> Iterator[tuple[Labels, tuple[int, ...], float]]:
-        """List by labels: how often up to each bound but not the one before, and all seconds."""
+        """Return by labels: the count of each bucket (not cumulative), and the sum of seconds."""
         for labels, series in tuple(self._series.items()):
             yield labels, tuple(series.counts), series.total
 
 
 class GaugeMetric:
-    """Something that is read when somebody asks."""
+    """A gauge: name and labels of a value that is read on request."""
 
     def __init__(self, name: str, description: str, *labels: str) -> None:
         self.name = name

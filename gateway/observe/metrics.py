@@ -1,8 +1,7 @@
-"""Sans-IO: what the daemon counts, out of facts that pass by anyway.
+"""Sans-IO: the metrics of the daemon, derived from events that exist anyway.
 
-It is told what became durable (`sessions.store.store.StoreObserver`), what came of each op (`delivered`) and of
-a turn's first words (`spoke`); nobody counts for its sake. What was begun and never ended is
-forgotten after a while, so nothing here grows.
+`Metrics` observes committed changes (`sessions.store.store.StoreObserver`), deliveries and first
+texts. Operations that began and never ended are dropped after a while, so memory stays bounded.
 """
 
 from collections import OrderedDict
@@ -24,11 +23,11 @@ from sessions.changes import (
 from sessions.records import InboxEntry, InboxState, ItemState, SessionState
 
 MAX_MODELS = 20
-"""Models that have figures of their own; the others share one name."""
+"""Models with a label of their own; further models are counted under `other`."""
 
 _MAX_LABEL_LENGTH = 80
 _MAX_REMEMBERED = 4_096
-_UNKNOWN = "unknown"  # the platform of a turn that an earlier process began
+_UNKNOWN = "unknown"  # platform of a turn that began in an earlier process
 
 _QUEUE_WAIT_BUCKETS = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 1800)
 _FIRST_TEXT_BUCKETS = (0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120)
@@ -46,113 +45,112 @@ Value = TypeVar("Value")
 
 
 class Metrics:
-    """All that is counted in this process."""
+    """All counters and histograms of this process."""
 
     def __init__(self) -> None:
         self.inbound = CounterMetric(
             "holdfast_inbound_total",
-            "What came in from a platform, by what was decided about it.",
+            "Events received from a platform, by decision.",
             "platform",
             "decision",
         )
         self.duplicates = CounterMetric(
             "holdfast_duplicates_suppressed_total",
-            "What a platform delivered once more although it was stored already.",
+            "Events that a platform delivered again after they were stored.",
             "platform",
         )
         self.queue_wait_seconds = HistogramMetric(
             "holdfast_queue_wait_seconds",
-            "From the arrival of a message to the start of its turn.",
+            "Time from the arrival of a message to the start of its turn.",
             "platform",
             bounds=_QUEUE_WAIT_BUCKETS,
         )
         self.first_text_seconds = HistogramMetric(
             "holdfast_first_text_seconds",
-            "From the start of a turn to the first text of the model.",
+            "Time from the start of a turn to the first text of the model.",
             "platform",
             bounds=_FIRST_TEXT_BUCKETS,
         )
         self.turn_seconds = HistogramMetric(
             "holdfast_turn_seconds",
-            "From the start of a turn to its end.",
+            "Time from the start of a turn to its end.",
             "platform",
             bounds=_TURN_BUCKETS,
         )
         self.turns = CounterMetric(
-            "holdfast_turns_total", "Turns that ended, by how.", "platform", "state"
+            "holdfast_turns_total", "Finished turns, by final state.", "platform", "state"
         )
         self.model_requests = CounterMetric(
             "holdfast_model_requests_total",
-            "Requests to models that ended, by what the answer was.",
+            "Finished requests to models, by verdict on the answer.",
             "model",
             "verdict",
         )
         self.recoveries = CounterMetric(
             "holdfast_recoveries_total",
-            "Answers that were not whole and were asked for again or carried on, by what was wrong.",
+            "Incomplete model answers that were retried or continued, by cause.",
             "cause",
         )
         self.tokens = CounterMetric(
             "holdfast_tokens_total", "Tokens sent to and received from models.", "model", "kind"
         )
         self.cached_tokens = CounterMetric(
-            "holdfast_cached_tokens_total", "Those of the input that a model had cached.", "model"
+            "holdfast_cached_tokens_total", "Input tokens read from the model's cache.", "model"
         )
         self.cost_dollars = CounterMetric(
-            "holdfast_cost_dollars_total", "What requests cost, where that is known.", "model"
+            "holdfast_cost_dollars_total", "Cost of requests to models with a known price.", "model"
         )
         self.tool_runs = CounterMetric(
-            "holdfast_tool_runs_total", "Tool calls carried out.", "result"
+            "holdfast_tool_runs_total", "Finished tool calls, by result.", "result"
         )
         self.suspended_sessions = CounterMetric(
-            "holdfast_sessions_suspended_total", "Sessions that were suspended, by why.", "reason"
+            "holdfast_sessions_suspended_total", "Suspensions of sessions, by reason.", "reason"
         )
         self.outbound = CounterMetric(
             "holdfast_outbound_total",
-            "Ops handed to a platform, by what came of them.",
+            "Operations sent to a platform, by result.",
             "platform",
             "kind",
             "result",
         )
         self.rate_limited = CounterMetric(
             "holdfast_rate_limited_total",
-            "Ops that a platform put off because there were too many (429).",
+            "Operations that a platform rate limited (429).",
             "platform",
         )
         self.settled_items = CounterMetric(
             "holdfast_items_total",
-            "Answers and notices that are delivered (sent), or never will be (dead).",
+            "Answers and notices that were delivered (sent) or given up (dead).",
             "state",
         )
         self.loop_lag_seconds = HistogramMetric(
             "holdfast_loop_lag_seconds",
-            "By how much the event loop was late, looked at once a second.",
+            "Lag of the event loop, measured once a second.",
             bounds=_LAG_BUCKETS,
         )
         self.http_refused = CounterMetric(
             "holdfast_http_refused_total",
-            "HTTP requests and connections that were turned away or cut, by why.",
+            "HTTP requests and connections that were rejected or closed, by reason.",
             "reason",
         )
-        self._received: _RecentValues[tuple[int, str]] = (
-            _RecentValues()
-        )  # when and where, by inbox row
-        self._started_turns: _RecentValues[tuple[int, str]] = _RecentValues()  # the same by turn
-        self._models_by_request: _RecentValues[str] = _RecentValues()  # models, by request
+        # (time, platform) by inbox row and by turn.
+        self._received: _RecentValues[tuple[int, str]] = _RecentValues()
+        self._started_turns: _RecentValues[tuple[int, str]] = _RecentValues()
+        self._models_by_request: _RecentValues[str] = _RecentValues()
         self._last_verdicts: _RecentValues[str] = _RecentValues()  # of the last request, by turn
         self._known_models: set[str] = set()
 
     @property
     def counters(self) -> tuple[CounterMetric, ...]:
-        """All that only grows."""
+        """All counters."""
         return tuple(each for each in vars(self).values() if isinstance(each, CounterMetric))
 
     @property
     def histograms(self) -> tuple[HistogramMetric, ...]:
-        """All times."""
+        """All histograms."""
         return tuple(each for each in vars(self).values() if isinstance(each, HistogramMetric))
 
-    # --- what became durable --------------------------------------------------------------------
+    # --- committed changes ----------------------------------------------------------------------
 
     def on_accepted(self, entry: InboxEntry, *, new: bool) -> None:
         """See `sessions.store.store.StoreObserver`."""
@@ -161,7 +159,7 @@ class Metrics:
             self.duplicates.add(platform)
             self.inbound.add(platform, "duplicate")
             return
-        # Of what is turned away the decision says why, in words of ours.
+        # A refused entry has a decision of a fixed set of texts, which serves as the label.
         decision = _DECISION_LABELS.get(entry.state) or entry.decision.replace(" ", "_")
         self.inbound.add(platform, decision)
         if entry.state is InboxState.WAITING:
@@ -235,16 +233,16 @@ class Metrics:
             self._known_models.add(label)
         return label
 
-    # --- what else passes by ----------------------------------------------------------------------
+    # --- other events -----------------------------------------------------------------------------
 
     def on_first_text(self, turn_id: str, now: int) -> None:
-        """A turn has its first text; `now` in milliseconds."""
+        """Record the first text of a turn; `now` is Unix time in milliseconds."""
         if started := self._started_turns.get(turn_id):
             at, platform = started
             self.first_text_seconds.observe((now - at) / 1000, platform)
 
     def on_delivered(self, platform: str, op: Op, outcome: Receipt | PlatformError) -> None:
-        """An op was handed to a platform, and this came of it."""
+        """Record the result of an operation sent to a platform."""
         result = "sent" if isinstance(outcome, Receipt) else type(outcome).__name__.lower()
         if isinstance(outcome, Unavailable) and outcome.retry_after is not None:
             result = "limited"
@@ -253,7 +251,7 @@ class Metrics:
 
 
 class _RecentValues(Generic[Value]):
-    """What was begun and is expected to end; of too many the oldest are forgotten."""
+    """A mapping with a maximum size that drops its oldest entries."""
 
     def __init__(self) -> None:
         self._values: OrderedDict[str, Value] = OrderedDict()
@@ -271,5 +269,5 @@ class _RecentValues(Generic[Value]):
 
 
 def platform_of(key: str) -> str:
-    """Name the platform of a conversation's key, `platform:…` or `platform@account:…`."""
+    """Return the platform of a session key, `platform:…` or `platform@account:…`."""
     return key.partition(":")[0].partition("@")[0]

@@ -1,4 +1,4 @@
-"""The page `/metrics`: what was counted, and what is read when somebody asks."""
+"""The page `/metrics`: counters and histograms, plus gauges that are read on request."""
 
 import asyncio
 import platform
@@ -15,7 +15,7 @@ from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
 
 CENSUS_CACHE_SECONDS = 15.0
-"""For so long the sessions are not counted again, however often somebody asks."""
+"""Minimum interval between two counts of records in the store."""
 
 _STORE_TIMEOUT_SECONDS = 5.0
 _NO_LABELS: Labels = ()
@@ -23,18 +23,20 @@ _NO_LABELS: Labels = ()
 SESSIONS = GaugeMetric("holdfast_sessions", "Sessions in the store, by state.", "state")
 INBOX = GaugeMetric(
     "holdfast_inbox_messages",
-    "Messages that are not answered: waiting for their turn, or held with a suspended session.",
+    "Unanswered messages: queued, or held with a suspended session.",
     "state",
 )
 OUTBOX = GaugeMetric("holdfast_outbox_items", "Answers and notices that are not delivered yet.")
-RUNNING_TURNS = GaugeMetric("holdfast_running_turns", "Turns under way.")
+RUNNING_TURNS = GaugeMetric("holdfast_running_turns", "Running turns.")
 TASKS = GaugeMetric("holdfast_tasks", "Tasks of the event loop.")
-HTTP_REQUESTS = GaugeMetric("holdfast_http_requests", "HTTP requests at work.")
+HTTP_REQUESTS = GaugeMetric("holdfast_http_requests", "HTTP requests in progress.")
 PLATFORM_CONNECTED = GaugeMetric(
-    "holdfast_platform_connected", "Whether a platform is connected and undisturbed.", "platform"
+    "holdfast_platform_connected", "1 if a platform is connected without a problem.", "platform"
 )
-DISK_FREE = GaugeMetric("holdfast_disk_free_bytes", "Room left where the state folder is.")
-BUILD_INFO = GaugeMetric("holdfast_build_info", "What runs; always 1.", "version", "python")
+DISK_FREE = GaugeMetric("holdfast_disk_free_bytes", "Free disk space of the state folder.")
+BUILD_INFO = GaugeMetric(
+    "holdfast_build_info", "Version of Holdfast and Python; always 1.", "version", "python"
+)
 GAUGES = (
     SESSIONS,
     INBOX,
@@ -49,18 +51,18 @@ GAUGES = (
 
 
 class RuntimeMetrics(Protocol):
-    """What is asked about the daemon as a whole; see `gateway.process.health.GatewayHealth`."""
+    """Source of gauges about the daemon; see `gateway.process.health.GatewayHealth`."""
 
     def running_turns(self) -> int:
-        """Turns under way."""
+        """Return the number of running turns."""
         ...
 
     def active_requests(self) -> int:
-        """HTTP requests at work."""
+        """Return the number of HTTP requests in progress."""
         ...
 
     def platform_health(self) -> Mapping[str, bool]:
-        """Which platforms are connected and undisturbed."""
+        """Return for each platform whether it is connected without a problem."""
         ...
 
 
@@ -68,12 +70,12 @@ class MetricsRenderer(Protocol):
     """See `gateway.observe.prometheus.PrometheusPage`."""
 
     def render(self, gauges: object) -> bytes:
-        """Write everything."""
+        """Return the page with all metrics."""
         ...
 
 
 class MetricsPage:
-    """Writes the page."""
+    """Builder of the page; caches the counts of the store."""
 
     def __init__(
         self,
@@ -94,35 +96,35 @@ class MetricsPage:
         self._census_lock = asyncio.Lock()
 
     async def render(self) -> tuple[bytes, str]:
-        """Give the page and its content type."""
+        """Return the page and its content type."""
         form = await asyncio.to_thread(import_module, "gateway.observe.prometheus")
         if self._renderer is None:
             self._renderer = form.PrometheusPage(self._metrics)
         return self._renderer.render(await self._gauge_values()), form.CONTENT_TYPE
 
     async def _gauge_values(self) -> list[tuple[GaugeMetric, Mapping[Labels, float]]]:
-        house = self._runtime
-        well: dict[Labels, float] = {
-            (name,): float(each) for name, each in house.platform_health().items()
+        runtime = self._runtime
+        connected: dict[Labels, float] = {
+            (name,): float(healthy) for name, healthy in runtime.platform_health().items()
         }
-        found: list[tuple[GaugeMetric, Mapping[Labels, float]]] = [
-            (RUNNING_TURNS, {_NO_LABELS: house.running_turns()}),
+        gauges: list[tuple[GaugeMetric, Mapping[Labels, float]]] = [
+            (RUNNING_TURNS, {_NO_LABELS: runtime.running_turns()}),
             (TASKS, {_NO_LABELS: len(asyncio.all_tasks())}),
-            (HTTP_REQUESTS, {_NO_LABELS: house.active_requests()}),
-            (PLATFORM_CONNECTED, well),
+            (HTTP_REQUESTS, {_NO_LABELS: runtime.active_requests()}),
+            (PLATFORM_CONNECTED, connected),
             (BUILD_INFO, {(metadata.version("holdfast"), platform.python_version()): 1}),
             (DISK_FREE, await self._disk_free()),
         ]
         census = await self._read_census()
-        if census:  # a store that cannot be asked has no numbers, rather than wrong ones
+        if census:  # without an answer of the store, its gauges are left out
             states = ("active", "suspended", "closed")
             sessions = (census.active, census.suspended, census.closed)
-            found += [
+            gauges += [
                 (SESSIONS, {(state,): n for state, n in zip(states, sessions, strict=True)}),
                 (INBOX, {("waiting",): census.waiting, ("held",): census.held}),
                 (OUTBOX, {_NO_LABELS: census.to_show}),
             ]
-        return found
+        return gauges
 
     async def _disk_free(self) -> Mapping[Labels, float]:
         try:

@@ -1,6 +1,7 @@
-"""Writes what is counted in the form that Prometheus reads.
+"""Rendering of the metrics in Prometheus text format.
 
-The library is imported when somebody asks for the first time: most installations are never asked.
+This module is imported on the first request of `/metrics`, because most installations never use
+the library.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,7 +26,7 @@ GaugeReadings = Iterable[tuple[GaugeMetric, Mapping[Labels, float]]]
 
 
 class PrometheusPage:
-    """The page of all figures."""
+    """Renderer of the page with all metrics."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -33,7 +34,7 @@ class PrometheusPage:
         ProcessCollector(namespace="holdfast", registry=self._process_registry)
 
     def render(self, gauges: GaugeReadings) -> bytes:
-        """Write everything; `levels` are what was read just now."""
+        """Return the page with all metrics; `gauges` are the current readings."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_MetricsCollector(self._metrics, gauges))
         return generate_latest(registry) + generate_latest(self._process_registry)
@@ -50,8 +51,8 @@ class _MetricsCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from map(_counter_family, self._metrics.counters)
         yield from map(_histogram_family, self._metrics.histograms)
-        for level, values in self._gauges:
-            yield _gauge_family(level, values)
+        for gauge, values in self._gauges:
+            yield _gauge_family(gauge, values)
 
 
 def _counter_family(counter: CounterMetric) -> Metric:
@@ -71,11 +72,11 @@ def _histogram_family(histogram: HistogramMetric) -> Metric:
 def _cumulative_buckets(
     bounds: Iterable[float], counts: Iterable[int]
 ) -> Iterator[tuple[str, Any]]:
-    """Each bucket counts all that is below it as well."""
-    sofar = 0
+    """Yield the cumulative count of each bucket, as Prometheus expects."""
+    total = 0
     for bound, number in zip((*map(float, bounds), "+Inf"), counts, strict=True):
-        sofar += number
-        yield str(bound), sofar
+        total += number
+        yield str(bound), total
 
 
 def _gauge_family(gauge: GaugeMetric, values: Mapping[Labels, float]) -> Metric:

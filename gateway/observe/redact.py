@@ -1,7 +1,7 @@
-"""Takes secrets out of texts: those that were configured, and whatever looks like one.
+"""Masking of secrets in texts: configured secrets, and tokens recognized by their format.
 
-Cheap enough for every line and every outgoing text: each pattern is tried only where a short sign
-of it is found first.
+Cheap enough for every log line and every outgoing text: a pattern is tried only if its short
+marker occurs in the text.
 """
 
 import re
@@ -13,11 +13,11 @@ from msgspec import Struct, structs
 from sessions.values.secret import Secret
 
 MASK = "***"
-_MIN_SECRET_LENGTH = 6  # shorter ones would black out ordinary words
+_MIN_SECRET_LENGTH = 6  # shorter secrets would mask ordinary words
 
 
 class _SecretPattern(Struct, frozen=True):
-    """What a kind of token looks like; group 1, where there is one, stays."""
+    """The format of a kind of token; group 1, if there is one, stays readable."""
 
     marker: str
     pattern: re.Pattern[str]
@@ -27,7 +27,7 @@ def _secret_pattern(marker: str, pattern: str) -> _SecretPattern:
     return _SecretPattern(marker, re.compile(pattern))
 
 
-_DIGIT = r"(?=[\w.~+/=-]*[0-9])"  # keys have digits in them, names of things mostly do not
+_DIGIT = r"(?=[\w.~+/=-]*[0-9])"  # keys contain digits, other names mostly do not
 _SECRET_PATTERNS = (
     _secret_pattern(
         "-----BEGIN", r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*-----|\Z)"
@@ -45,15 +45,15 @@ _SECRET_PATTERNS = (
     _secret_pattern(
         "eyJ", r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]*"
     ),  # JWT
-    _secret_pattern("://", r"(://[^\s:/@]*:)[^\s/@]+(?=@)"),  # a password in an address
+    _secret_pattern("://", r"(://[^\s:/@]*:)[^\s/@]+(?=@)"),  # a password in a URL
 )
-# Discord's tokens have no sign in front; what is rare in texts is the dotted middle.
+# Discord's tokens have no prefix; their marker is the part between two dots.
 _DISCORD_MIDDLE = re.compile(r"\.[\w-]{6}\.[\w-]{27}")
 _DISCORD = re.compile(r"\b[A-Za-z0-9_-]{23,28}\.[\w-]{6}\.[\w-]{27,}")
 
 
 class Redactor:
-    """Knows the secrets of this process."""
+    """Masker of the secrets of this process."""
 
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
         self._values: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class Redactor:
             self.add(secret)
 
     def add(self, secret: Secret) -> None:
-        """Take one more secret out of all texts from now on, and those that come after it."""
+        """Mask one more secret from now on, including later values after a key rotation."""
         secret.on_replaced(self._add_value)
         self._add_value(secret)
 
@@ -69,16 +69,16 @@ class Redactor:
         value = secret.reveal()
         forms = {value, quote(value, safe=""), *value.splitlines()}
         known = {*self._values, *(form for form in forms if len(form) >= _MIN_SECRET_LENGTH)}
-        # The longest first: one secret may be the beginning of another.
+        # Longest first, because a secret may be a prefix of another one.
         self._values = tuple(sorted(known, key=lambda form: (-len(form), form)))
 
     @property
     def values(self) -> tuple[str, ...]:
-        """All that was configured, in every form it may be written in."""
+        """All configured secrets, in every encoding in which they may appear."""
         return self._values
 
     def redact(self, text: str) -> str:
-        """Write a text anew without secrets."""
+        """Return the text with secrets masked."""
         for value in self._values:
             if value in text:
                 text = text.replace(value, MASK)
@@ -95,7 +95,7 @@ def _mask_match(match: re.Match[str]) -> str:
 
 
 def find_secrets(settings: object) -> Iterable[Secret]:
-    """Find all secrets anywhere inside settings."""
+    """Yield all secrets inside settings, at any depth."""
     if isinstance(settings, Secret):
         yield settings
     elif isinstance(settings, Struct):

@@ -1,7 +1,7 @@
-"""Sans-IO: secrets taken out of a text that is shown while it is still being written.
+"""Sans-IO: masking of secrets in streamed text.
 
-What is shown cannot be taken back, so the end of the text is held as long as it may be the
-beginning of a secret. That is rare: ordinary words pass at once.
+Text that was shown cannot be taken back, so the end of the text is held back while it may be the
+beginning of a secret. Ordinary words pass at once.
 """
 
 import re
@@ -11,7 +11,8 @@ from gateway.observe.redact import Redactor
 
 _MAX_HELD = 20_000
 
-_PRIVATE_KEY_HEAD = "-----BEGIN"  # of shapes with blanks inside there are two, this one and
+# The only two patterns with blanks inside.
+_PRIVATE_KEY_HEAD = "-----BEGIN"
 _BEARER = ("Bearer ", "bearer ")
 
 _TOKEN_PREFIXES = (
@@ -28,26 +29,26 @@ _TOKEN_PREFIXES = (
 
 
 def _prefix_pattern(word: str) -> str:
-    """Match any beginning of a word that stands at the very end."""
+    """Return a pattern that matches any prefix of a word at the end of the text."""
     pattern = ""
-    for sign in reversed(word):
+    for character in reversed(word):
         more = rf"(?:{pattern}|\Z)" if pattern else ""
-        pattern = re.escape(sign) + more
+        pattern = re.escape(character) + more
     return pattern
 
 
 def _unfinished_patterns() -> Iterator[str]:
-    """See the shapes of `gateway.observe.redact`: each as far as it may have come."""
+    """Yield patterns for the incomplete forms of the tokens in `gateway.observe.redact`."""
     yield r"-----BEGIN(?:(?!-----END)[\s\S])*(?:-----END[A-Z ]*-{0,4})?\Z"
     yield r"(?<![-])(?<!KEY)-+\Z"
     yield rf"-----{_prefix_pattern('BEGIN')}\Z"
     yield r"(?<![0-9])[0-9]{1,12}(?::[\w-]*)?\Z"
-    for sign in _TOKEN_PREFIXES:
-        yield rf"\b{_prefix_pattern(sign)}\S*\Z"
+    for prefix in _TOKEN_PREFIXES:
+        yield rf"\b{_prefix_pattern(prefix)}\S*\Z"
     yield rf"\b(?:{'|'.join(map(_prefix_pattern, _BEARER))})\S*\Z"
     yield r":/{0,2}\Z"
     yield r"://[^\s/@]*\Z"
-    # Discord's begin with an encoded number: two signs of few.
+    # Discord's tokens begin with a user id in base64, so few pairs of characters are possible.
     yield r"\b(?:[MNO]|M[TjzD]|N[DTjz]|O[DT])\Z"
     yield r"\b(?:M[TjzD]|N[DTjz]|O[DT])[\w-]{0,26}(?:\.[\w-]{0,6}(?:\.[\w-]*)?)?\Z"
 
@@ -56,21 +57,21 @@ _UNFINISHED = re.compile("|".join(f"(?:{each})" for each in _unfinished_patterns
 
 
 class RedactingStream:
-    """Between a growing text and its reader."""
+    """Filter between a streamed text and its reader."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._held = ""
-        self._last_character = ""  # the last sign that was shown: where a word begins matters
+        self._last_character = ""  # last character shown, because word boundaries matter
 
     def add(self, text: str) -> str:
-        """Take in what was added; gives what can be shown now."""
+        """Add text and return the part that can be shown now."""
         self._held += text
         until = self._safe_length() if len(self._held) <= _MAX_HELD else len(self._held)
         return self._release(until)
 
     def flush(self) -> str:
-        """Give what was held: nothing is added to it any more."""
+        """Return the held text, because the stream has ended."""
         return self._release(len(self._held))
 
     def _safe_length(self) -> int:
@@ -96,10 +97,10 @@ class RedactingStream:
 
 
 def _search_start(text: str) -> int:
-    """Find the place before which nothing begins that may go on at the end.
+    """Return the position from which an incomplete secret can begin.
 
-    That is the last word, but for a private key, and for the word behind "Bearer": to look through
-    what comes before it would cost more than all else that is done with a piece of text.
+    This is the last word, except for a private key and for the word after "Bearer". Searching the
+    text before would cost more than all other work on a chunk.
     """
     if _PRIVATE_KEY_HEAD in text:
         return 0
@@ -108,7 +109,7 @@ def _search_start(text: str) -> int:
 
 
 def _find_partial_secret(held: str, value: str, until: int) -> int:
-    """Find where the end of a text begins to be a known secret."""
+    """Return the position from which the end of the text is a prefix of a known secret."""
     at = held.find(value[0], max(0, len(held) - len(value) + 1))
     while 0 <= at < until:
         if value.startswith(held[at:]):

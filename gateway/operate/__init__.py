@@ -2,7 +2,7 @@
 
 cli/        the command `holdfast`, one module per group of commands
 setup/      the questions, checks and files behind `holdfast setup`
-doctor/     the checks of `holdfast doctor`, and its report
+doctor/     the checks and the report of `holdfast doctor`
 why/        the trace of one message for `holdfast why`
 backup/     writing, verifying and restoring backups
 systemd/    unit files and the service manager behind `holdfast service`

@@ -1,4 +1,4 @@
-"""Terminals joined over the control socket: what they type, and what they show."""
+"""Terminals attached over the control socket: their input, and the frames that they show."""
 
 import asyncio
 from collections.abc import Mapping
@@ -12,26 +12,27 @@ from platforms.core.errors import Unavailable
 
 
 class TerminalInput(msgspec.Struct, frozen=True):
-    """A line from a terminal: words, or that nothing more will be said."""
+    """A line from a terminal: a message, or the end of input."""
 
     say: str = ""
     id: str = ""
     end: bool = False
-    of: tuple[str, ...] = ()  # at the end: all that was said, also to a daemon before this one
+    of: tuple[str, ...] = ()
+    """With `end`: ids of all messages, including those sent to an earlier daemon process."""
 
 
 class InputStored(msgspec.Struct, frozen=True, tag="taken"):
-    """A line to a terminal: this is stored, and need not be said again."""
+    """A line to a terminal: the message is stored and need not be sent again."""
 
     message: str
 
 
 class ChatFinished(msgspec.Struct, frozen=True, tag="over"):
-    """A line to a terminal: all is answered, and nothing more will come."""
+    """A line to a terminal: every message is answered and shown; the stream ends."""
 
 
 def chat_stream(console: ConsoleAdapter) -> StreamHandler:
-    """Let a terminal of another process look at the console's chat."""
+    """Return the stream handler that attaches a terminal of another process to the console chat."""
 
     async def stream(wire: ControlConnection, args: Mapping[str, object]) -> None:
         chat = args.get("chat", CHAT)
@@ -43,7 +44,7 @@ def chat_stream(console: ConsoleAdapter) -> StreamHandler:
             hearing = both.create_task(_receive_input(screen, wire))
             await asyncio.wait({showing, hearing}, return_when=asyncio.FIRST_COMPLETED)
             if hearing.done() and not hearing.exception() and hearing.result():
-                await asyncio.wait({showing})  # what is still to be printed
+                await asyncio.wait({showing})  # the remaining frames
                 await wire.write(ChatFinished())
             showing.cancel()
             hearing.cancel()
@@ -57,15 +58,15 @@ async def _send_frames(screen: TerminalScreen, wire: ControlConnection) -> None:
 
 
 async def _receive_input(screen: TerminalScreen, wire: ControlConnection) -> bool:
-    """Take what is said; True when it is all said and answered, False when one of us leaves."""
+    """Read input; True if all of it was answered, False if terminal or daemon disconnects."""
     while (line := await wire.read()) is not None:
-        said = msgspec.json.decode(line, type=TerminalInput)
-        if said.end:
-            await screen.finish(said.of)
+        typed = msgspec.json.decode(line, type=TerminalInput)
+        if typed.end:
+            await screen.finish(typed.of)
             return True
         try:
-            await screen.send(said.say, said.id)
-        except Unavailable:  # we are about to end: it is said again to whoever comes next
+            await screen.send(typed.say, typed.id)
+        except Unavailable:  # shutting down: the terminal repeats the line to the next process
             return False
-        await wire.write(InputStored(said.id))
+        await wire.write(InputStored(typed.id))
     return False

@@ -1,8 +1,8 @@
-"""The control socket: how commands on this machine reach the running daemon.
+"""The control socket: a unix socket for commands on this machine to the running daemon.
 
 A request is one line of JSON, `{"do": "send", "args": {…}}`; so is the answer, `{"ok": …}` or
 `{"error": "One sentence.", "code": 1}`. After a request that opens a stream both sides send lines
-until one of them leaves. Only the user who runs the daemon is let in.
+until one of them disconnects. Only the user who runs the daemon, and root, may connect.
 """
 
 import asyncio
@@ -29,13 +29,13 @@ from sessions.errors import StoreError
 log = logging.getLogger(__name__)
 
 MAX_LINE_BYTES = 4 * 1024 * 1024
-MAX_PATH_BYTES = 100  # bytes; the kernel takes 107
-REQUEST_TIMEOUT_SECONDS = 10.0  # seconds a client has to say what it wants
-ANSWER_TIMEOUT_SECONDS = 75.0  # seconds an operation may take
+MAX_PATH_BYTES = 100  # Linux allows 107
+REQUEST_TIMEOUT_SECONDS = 10.0  # for the request line of a client
+ANSWER_TIMEOUT_SECONDS = 75.0  # for an operation
 CONNECT_TIMEOUT_SECONDS = 5.0
 
 EXPECTED_ERRORS = (HoldfastError, PlatformError, StoreError, ValueError, LookupError, OSError)
-"""What an operation may raise; its words are the answer."""
+"""Errors whose message is sent to the client; other exceptions are bugs."""
 
 Operation = Callable[..., Awaitable[object]]
 StreamHandler = Callable[["ControlConnection", Mapping[str, object]], Awaitable[None]]
@@ -50,14 +50,14 @@ class NotAnswering(CannotStart):
 
 
 class ControlRequest(msgspec.Struct, frozen=True):
-    """What a client wants done."""
+    """A request of a client: the name of an operation or stream, and its arguments."""
 
     do: str
     args: dict[str, Any] = {}
 
 
 class ControlResponse(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of it; without `error` it is done."""
+    """The answer to a request: a result, or an error with its exit code."""
 
     ok: Any = None
     error: str = ""
@@ -65,56 +65,56 @@ class ControlResponse(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def socket_path(home: Path, environ: Mapping[str, str]) -> Path:
-    """Where the socket of a state folder is; the kernel takes only short paths."""
+    """Return the socket path of a state folder; a long path moves to the runtime folder or /tmp."""
     usual = home / "control.sock"
     if len(os.fsencode(usual)) <= MAX_PATH_BYTES:
         return usual
     name = hashlib.sha256(os.fsencode(home)).hexdigest()[:24]
-    return Path(environ.get("XDG_RUNTIME_DIR") or "/tmp") / f"holdfast-{name}.sock"  # noqa: S108 - nobody else can answer there: both sides check the other's user
+    return Path(environ.get("XDG_RUNTIME_DIR") or "/tmp") / f"holdfast-{name}.sock"  # noqa: S108 - both sides check the other's user
 
 
 class ControlConnection:
-    """Lines of JSON both ways."""
+    """A connection that carries lines of JSON in both directions."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
 
     async def read(self) -> bytes | None:
-        """Give the next line; None when the other side has left."""
+        """Return the next line; None if the other side disconnected."""
         try:
             line = await self._reader.readuntil(b"\n")
         except (asyncio.IncompleteReadError, ConnectionError):
             return None
         except asyncio.LimitOverrunError:
-            msg = f"A line may have {MAX_LINE_BYTES} bytes at most."
+            msg = f"A line can have at most {MAX_LINE_BYTES} bytes."
             raise ValueError(msg) from None
         return line
 
     async def write(self, message: object) -> None:
-        """Send one line; raises `ConnectionError` when the other side has left."""
+        """Send one line; raises `ConnectionError` if the other side disconnected."""
         self._writer.write(msgspec.json.encode(message) + b"\n")
         await self._writer.drain()
 
     def peer_user_id(self) -> int:
-        """Tell which user is on the other side."""
+        """Return the uid of the process on the other side."""
         return peer_user_id(self._writer.get_extra_info("socket"))
 
     async def close(self) -> None:
-        """Leave."""
+        """Close the connection and wait until it is closed."""
         self._writer.close()
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
 
 
 def peer_user_id(connection: Any) -> int:  # noqa: ANN401 - a socket, or asyncio's wrapper of one
-    """Tell which user opened the other end of a unix socket; the kernel knows."""
-    form = "3i"
-    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize(form))
-    return int(struct.unpack(form, found)[1])
+    """Return the uid that opened the other end of a unix socket, as the kernel reports it."""
+    layout = "3i"  # struct ucred: pid, uid, gid
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize(layout))
+    return int(struct.unpack(layout, raw)[1])
 
 
-# --- the daemon's side -----------------------------------------------------------------------
+# --- server ----------------------------------------------------------------------------------
 
 
 @contextlib.asynccontextmanager
@@ -125,19 +125,19 @@ async def serve_control_socket(
     *,
     users: frozenset[int] | None = None,
 ) -> AsyncIterator[None]:
-    """Answer requests inside of this block; `users` may ask, else the daemon's own and root.
+    """Serve requests inside this block, from `users` or by default from the own user and root.
 
-    The caller holds the lock of the state folder, so a socket that lies there is a dead one's.
+    The caller holds the lock of the state folder, so an existing socket file is stale.
     """
     listening = _listen(path)
-    clerk = _RequestServer(operations, streams or {}, users or frozenset({os.geteuid(), 0}))
+    requests = _RequestServer(operations, streams or {}, users or frozenset({os.geteuid(), 0}))
     async with asyncio.TaskGroup() as connections:
-        open_ones: set[asyncio.Task[None]] = set()
+        tasks: set[asyncio.Task[None]] = set()
 
         def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = connections.create_task(clerk.serve(ControlConnection(reader, writer)))
-            open_ones.add(task)
-            task.add_done_callback(open_ones.discard)
+            task = connections.create_task(requests.serve(ControlConnection(reader, writer)))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
 
         server = await asyncio.start_unix_server(connected, sock=listening, limit=MAX_LINE_BYTES)
         try:
@@ -145,7 +145,7 @@ async def serve_control_socket(
         finally:
             server.close()
             _remove(path)
-            for task in open_ones:
+            for task in tasks:
                 task.cancel()
 
 
@@ -159,17 +159,17 @@ def _listen(path: Path) -> socket.socket:
         if path.exists() and stat.S_ISSOCK(path.stat().st_mode):
             path.unlink()
         listening.bind(os.fspath(path))
-        path.chmod(0o600)  # before anybody can connect: that takes `listen`
+        path.chmod(0o600)  # before `listen`, so that no connection precedes the mode
         listening.listen()
     except OSError as error:
         listening.close()
-        msg = f"The control socket {path} cannot be made: {error.strerror}."
+        msg = f"The control socket {path} cannot be created: {error.strerror}."
         raise CannotStart(msg) from error
     return listening
 
 
 class _RequestServer:
-    """Takes requests, one connection at a time of its own task."""
+    """Server of requests; each connection has a task of its own."""
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ class _RequestServer:
         try:
             await self._serve_request(connection)
         except ConnectionError:
-            log.debug("a client of the control socket left early")
+            log.debug("control socket: a client disconnected before its answer")
         finally:
             await connection.close()
 
@@ -195,9 +195,8 @@ class _RequestServer:
                 line = await connection.read()
             if line is None:
                 return
-            if (
-                connection.peer_user_id() not in self._users
-            ):  # only now, or what it sends would meet a closed door
+            # Checked after reading: closing earlier would fail the client's write, not answer it.
+            if connection.peer_user_id() not in self._users:
                 await connection.write(
                     ControlResponse(error="Only the user who runs Holdfast may do this.", code=1)
                 )
@@ -206,7 +205,9 @@ class _RequestServer:
         except TimeoutError:
             return
         except ValueError as error:
-            await connection.write(ControlResponse(error=f"This is not a request: {error}", code=2))
+            await connection.write(
+                ControlResponse(error=f"This is not a valid request: {error}", code=2)
+            )
             return
         if request.do in self._streams:
             await self._run_stream(connection, request)
@@ -216,7 +217,9 @@ class _RequestServer:
     async def _run_operation(self, request: ControlRequest) -> ControlResponse:
         operation = self._operations.get(request.do)
         if operation is None:
-            return ControlResponse(error=f"The running Holdfast cannot do {request.do!r}.", code=1)
+            return ControlResponse(
+                error=f"The running Holdfast does not know the operation {request.do!r}.", code=1
+            )
         try:
             inspect.signature(operation).bind(**request.args)
         except TypeError as error:
@@ -231,9 +234,9 @@ class _RequestServer:
         except EXPECTED_ERRORS as error:
             return _error_response(error)
         except Exception as error:
-            # One broken request must not end the daemon: the same rule as for a web request.
-            log.exception("the operation %s broke", request.do)
-            sentence = f"An error inside Holdfast ({type(error).__name__}); its log says more."
+            # A bug in one operation must not end the daemon; web requests have the same rule.
+            log.exception("control socket: operation %s failed", request.do)
+            sentence = f"Internal error in Holdfast ({type(error).__name__}); see its log."
             return ControlResponse(error=sentence, code=1)
 
     async def _run_stream(self, connection: ControlConnection, request: ControlRequest) -> None:
@@ -255,11 +258,11 @@ def _error_response(error: BaseException) -> ControlResponse:
     return ControlResponse(error=str(sentence) or type(error).__name__, code=code)
 
 
-# --- the client's side -----------------------------------------------------------------------
+# --- client ----------------------------------------------------------------------------------
 
 
-def send_request(path: Path, do: str, args: Mapping[str, object] | None = None) -> Any:  # noqa: ANN401 - what the operation answers
-    """Have the daemon do something and give its answer; raises `HoldfastError`."""
+def send_request(path: Path, do: str, args: Mapping[str, object] | None = None) -> Any:  # noqa: ANN401 - result of the operation
+    """Run an operation in the daemon and return its result; raises `HoldfastError`."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(CONNECT_TIMEOUT_SECONDS)
         try:
@@ -290,9 +293,9 @@ async def open_stream(path: Path, do: str, **args: object) -> ControlConnection:
 
 
 def check_peer(user: int, path: Path) -> None:
-    """Refuse to talk to a daemon of somebody else's: it could be an impostor.
+    """Refuse to talk to a daemon of another user, which could be an impostor.
 
-    Root may talk to whoever the state folder belongs to, such as the user of the machine's service.
+    Root also trusts the owner of the state folder, such as the user of the system service.
     """
     trusted = {os.geteuid(), 0}
     if os.geteuid() == 0:
@@ -304,18 +307,18 @@ def check_peer(user: int, path: Path) -> None:
 
 
 def connection_error(path: Path, error: OSError) -> HoldfastError:
-    """Say why the daemon cannot be reached."""
+    """Return the error that says why the daemon cannot be reached."""
     if error.errno in {errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR}:
         return NotRunning()
     if isinstance(error, TimeoutError):
-        return NotAnswering("The running Holdfast does not answer; `holdfast status` may say more.")
+        return NotAnswering("The running Holdfast does not answer; try `holdfast status`.")
     if isinstance(error, ConnectionError):
         return NotAnswering()
     return CannotStart(f"The control socket {path} cannot be used: {error.strerror}.")
 
 
-def read_response(line: bytes) -> Any:  # noqa: ANN401 - what the operation answers
-    """Take an answer apart; raises what it says went wrong."""
+def read_response(line: bytes) -> Any:  # noqa: ANN401 - result of the operation
+    """Return the result in an answer, or raise its error."""
     try:
         answer = msgspec.json.decode(line, type=ControlResponse)
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""How the program ends when something is wrong: clear lines on stderr and a number."""
+"""Exit codes and error output of the program."""
 
 import logging
 import sys
@@ -13,9 +13,9 @@ INTERRUPTED_EXIT_CODE = 130
 
 
 def run_to_exit_code(run: Callable[[], None]) -> int:
-    """Run something to its end and give the number to exit with.
+    """Run a function and return the exit code; a `HoldfastError` is printed on stderr.
 
-    What nobody foresaw goes through and ends the process by `last_words`.
+    Unexpected exceptions pass through and end the process by `report_crash`.
     """
     try:
         run()
@@ -34,12 +34,12 @@ def run_to_exit_code(run: Callable[[], None]) -> int:
 def report_crash(
     _: type[BaseException], error: BaseException, __: TracebackType | None = None
 ) -> None:
-    """Say in one line that the program is at fault; the log has the rest. See `sys.excepthook`."""
+    """Print one line about an unexpected exception and log the traceback (`sys.excepthook`)."""
     if logging.getLogger().handlers:
-        log.critical("Holdfast ended by an error of its own", exc_info=error)
+        log.critical("Holdfast ended by an internal error", exc_info=error)
     leaf = first_error(error) if isinstance(error, BaseExceptionGroup) else error
-    what = f"{type(leaf).__name__}: {leaf}".partition("\n")[0]
-    sys.stderr.write(f"holdfast: ended by an error of its own: {what}\n")
+    summary = f"{type(leaf).__name__}: {leaf}".partition("\n")[0]
+    sys.stderr.write(f"holdfast: ended by an internal error: {summary}\n")
 
 
 def _print_error(error: HoldfastError) -> int:
@@ -49,7 +49,7 @@ def _print_error(error: HoldfastError) -> int:
 
 
 def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error to speak of: one that has words for the operator goes first."""
+    """Return the error to report: a `HoldfastError` if there is one, else the first leaf."""
     leaves = list(_leaves(group))
     return next((leaf for leaf in leaves if isinstance(leaf, HoldfastError)), leaves[0])
 

@@ -1,8 +1,8 @@
-"""What a process leaves open for the one that takes its place.
+"""Open files passed to the process image that replaces this one at a restart.
 
-That is the lock of the state folder, so that nothing gets in between, and the port: who knocks at
-it meanwhile waits in the kernel's queue instead of being refused. The numbers of the files are
-told in a variable of the environment; a process image that replaces another keeps its files.
+The lock of the state folder is passed on so that no other daemon can take it in between, and the
+listening socket so that new connections wait in the kernel's backlog instead of being refused. An
+environment variable carries the file descriptors, which stay open across `execve`.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ LOCK, PORT = "lock", "port"
 
 
 class Handover:
-    """Files by name: those left to us, and those that we leave."""
+    """File descriptors by name: those received at the start, and those to pass on."""
 
     def __init__(self, text: str = "") -> None:
         self._received = _parse_descriptors(text)
@@ -26,25 +26,25 @@ class Handover:
                 os.set_inheritable(number, False)  # noqa: FBT003 - its only flag
 
     def take(self, name: str) -> int | None:
-        """The file that was left under a name, once; whoever takes it closes it."""
+        """Return the received descriptor of a name, once; the caller closes it."""
         number = self._received.pop(name, None)
         if number is None or not Path(f"/proc/self/fd/{number}").exists():
             return None
         return number
 
     def pass_on(self, name: str, descriptor: int) -> None:
-        """Leave a file: it stays open though its owner closes it."""
+        """Pass on a duplicate of a descriptor; the owner may close the original."""
         copy = os.dup(descriptor)
         os.set_inheritable(copy, True)  # noqa: FBT003 - its only flag
         self._passed_on[name] = copy
 
     def environment(self) -> Mapping[str, str]:
-        """What is to stand in the environment of the one that takes our place."""
+        """Return the environment variable for the next process image."""
         named = (f"{name}={number}" for name, number in self._passed_on.items())
         return {HANDOVER_VARIABLE: " ".join((str(os.getpid()), *named))}
 
     def discard(self) -> None:
-        """Nobody takes our place after all."""
+        """Close the descriptors to pass on, because the restart was called off."""
         for number in self._passed_on.values():
             os.close(number)
         self._passed_on.clear()

@@ -1,6 +1,6 @@
-"""How the gateway stands: told to the service manager, the health page, figures and commands.
+"""The gateway's state, read by the service manager, the health page, metrics and commands.
 
-It looks and answers; it changes nothing.
+Everything here is read-only.
 """
 
 import asyncio
@@ -19,22 +19,22 @@ from sessions.conversation.pool import SessionPool
 from sessions.errors import StoreError
 from sessions.store.store import SessionStore
 
-WRITE_TIMEOUT_SECONDS = 2.0  # or the store counts as one that cannot be written
+WRITE_TIMEOUT_SECONDS = 2.0  # a slower store counts as not writable
 
 
 class LifecycleEvents(msgspec.Struct, frozen=True):
-    """How the gateway as a whole is told what to do, and how far it is."""
+    """The events that control the life of the gateway and show its progress."""
 
     ready: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
     stopping: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
     restarting: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
-    """Set besides `stopping` when the process is to come back."""
+    """Set together with `stopping` for a restart."""
     skip_drain: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
-    """Running turns are not waited for."""
+    """Set to stop without waiting for running turns."""
 
 
 class GatewayHealth:
-    """Of one gateway, from before it has a store until after its end."""
+    """The state of one gateway, from before its store is open until after its end."""
 
     def __init__(
         self,
@@ -49,21 +49,21 @@ class GatewayHealth:
         self.store: SessionStore | None = None
         self.pool: SessionPool | None = None
         self.crash_count = 0
-        """For so many starts that crashed it runs in safe mode."""
+        """Crashes in a row that caused safe mode; 0 outside safe mode."""
         self._settings = settings
         self._adapters = adapters
         self._disk_gauge = disk_gauge
         self._concurrency = concurrency
 
-    # --- the service manager: see `gateway.process.systemd_notify.ManagedDaemon` -------------------------------------
+    # --- service manager: see `gateway.process.systemd_notify.ManagedDaemon` --------------------
 
     @property
     def drain_seconds(self) -> float:
-        """How long running turns may finish when it stops."""
+        """Seconds that running turns get to finish at a stop."""
         return self._settings().gateway.drain_seconds
 
     def describe_status(self) -> str:
-        """Say in one line how it stands."""
+        """Return the state in one line."""
         return format_status_summary(
             self.platform_states(),
             self.running_turns(),
@@ -72,22 +72,22 @@ class GatewayHealth:
         )
 
     async def wait_first_attempts(self) -> None:
-        """Wait until each platform was connected, or could not be, for the first time."""
+        """Wait until the first connection attempt of each platform has succeeded or failed."""
         await self._adapters.wait_first_attempts()
 
     async def ping_writer(self) -> None:
-        """Wait for an answer of the thread that writes; without a store there is none to ask."""
+        """Wait for an answer of the store's writer thread; returns at once without a store."""
         if self.store is not None:
             await self.store.check_responsive()
 
     def writer_steps(self) -> int:
-        """Count what that thread has taken in hand."""
+        """Return the number of transactions that the writer thread has begun."""
         return self.store.writer_transactions if self.store is not None else 0
 
-    # --- the health page: see `gateway.http.app.Health` -----------------------------------------
+    # --- health page: see `gateway.http.app.Health` ---------------------------------------------
 
     async def problems(self) -> Sequence[str]:
-        """What keeps the gateway from doing its work."""
+        """Return the problems that make the gateway not ready."""
         found = [f"{each.name}: {each.problem}" for each in self._adapters if each.problem]
         if self.stopping.is_set():
             found.append(f"gateway: {self.state()}, no new turns begin")
@@ -119,37 +119,37 @@ class GatewayHealth:
             return f"disk: {self._disk_gauge.folder}: {error.strerror}"
 
     def mode(self) -> str:
-        """How `/readyz` says it: running, stopping, or why it runs in safe mode."""
+        """Return the state for `/readyz`: running, stopping, or the reason of safe mode."""
         return safe_mode_text(self.crash_count) if self.crash_count else self.state()
 
-    # --- figures: see `gateway.observe.metrics_page.RuntimeMetrics` ---------------------------------------------------
+    # --- metrics: see `gateway.observe.metrics_page.RuntimeMetrics` -----------------------------
 
     def running_turns(self) -> int:
-        """Turns under way."""
+        """Return the number of running turns."""
         return len(self.pool.running_turns()) if self.pool else 0
 
     def active_requests(self) -> int:
-        """HTTP requests at work."""
+        """Return the number of HTTP requests in progress."""
         return self._concurrency.active_requests
 
     def platform_health(self) -> Mapping[str, bool]:
-        """Which platforms are connected and undisturbed."""
+        """Return for each platform whether it is connected without a problem."""
         return {each.name: not each.problem for each in self._adapters}
 
     # --- commands -------------------------------------------------------------------------------
 
     def state(self) -> str:
-        """Say it in one word."""
+        """Return the state in one word."""
         if self.restarting.is_set():
             return "restarting"
         return "stopping" if self.stopping.is_set() else "running"
 
     def platform_states(self) -> dict[str, str]:
-        """How each platform stands: `connected`, or what is wrong."""
+        """Return the state of each platform: `connected`, or its problem."""
         return {each.name: each.problem or each.state.value for each in self._adapters}
 
     def status(self) -> dict[str, Any]:
-        """What `holdfast status` begins with."""
+        """Return the fields of `holdfast status` about the process."""
         return {
             "state": self.state(),
             "pid": os.getpid(),
@@ -160,7 +160,7 @@ class GatewayHealth:
 
 
 MAX_PROBLEM_LENGTH = 80
-"""Characters of one trouble; `holdfast status` has all of it."""
+"""Characters of a problem in the status line; `holdfast status` shows the whole text."""
 
 
 CONNECTED = "connected"
@@ -173,18 +173,20 @@ def format_status_summary(
     stopping: bool = False,
     restarting: bool = False,
 ) -> str:
-    """Say where it answers, where it does not and why, and what it is working on.
+    """Return one line with the connected platforms, the problems and the running turns.
 
-    `platforms` says of each how it stands: `connected`, or what is wrong.
+    `platforms` maps each platform to `connected` or to its problem.
     """
     turns = f"{running} turn{'' if running == 1 else 's'}"
     if stopping:
         ending = "Restarting" if restarting else "Stopping"
         return f"{ending}; {turns} still running." if running else f"{ending}."
-    well = [name for name, standing in platforms.items() if standing == CONNECTED]
-    ill = [f"{name}: {_single_line(how)}" for name, how in platforms.items() if how != CONNECTED]
-    first = f"Answering on {_join_names(well)}" if well else "Nobody can be reached"
-    return "; ".join([first, *ill, f"{turns} running" if running else "idle"]) + "."
+    connected = [name for name, state in platforms.items() if state == CONNECTED]
+    problems = [
+        f"{name}: {_single_line(state)}" for name, state in platforms.items() if state != CONNECTED
+    ]
+    first = f"Answering on {_join_names(connected)}" if connected else "No platform is connected"
+    return "; ".join([first, *problems, f"{turns} running" if running else "idle"]) + "."
 
 
 def _join_names(names: Sequence[str]) -> str:
@@ -193,7 +195,7 @@ def _join_names(names: Sequence[str]) -> str:
 
 
 def _single_line(text: str) -> str:
-    # A platform's words stand in it: a line break would begin another message to the manager.
+    # The text may quote a platform; a line break would begin another field of the notification.
     line = " ".join("".join(each if each.isprintable() else " " for each in text).split())
     return (
         line.rstrip(".")

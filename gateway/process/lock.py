@@ -1,7 +1,7 @@
-"""One daemon on one state folder: whoever holds the lock may use it.
+"""The lock that admits one daemon per state folder.
 
-The kernel lets go of the lock when the process dies, however it dies, so nothing is left behind
-that a start would have to clean up.
+The kernel releases the lock when the process dies in any way, so a start never has to clean up a
+stale lock.
 """
 
 import contextlib
@@ -16,10 +16,10 @@ from gateway.process.state_swap import finish_moves
 
 @contextlib.contextmanager
 def hold_state_folder(home: Path, inherited_file: int | None = None) -> Iterator[int]:
-    """Hold the state folder; gives the file that is locked.
+    """Hold the lock of the state folder; yields the locked file descriptor.
 
-    `handed` is that file as the process before has left it, still locked. Raises `CannotStart` when
-    another daemon holds the folder.
+    `inherited_file` is the descriptor of the previous process, still locked. Raises `CannotStart`
+    if another daemon holds the lock.
     """
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -41,13 +41,14 @@ def hold_state_folder(home: Path, inherited_file: int | None = None) -> Iterator
         finish_moves(home)
         yield file
     finally:
-        os.close(file)  # which also unlocks; the file stays, or two could hold two of one name
+        # Closing unlocks. The file stays: after a deletion two daemons could lock two files.
+        os.close(file)
 
 
 def _taken_message(home: Path, file: int) -> str:
     pid = os.pread(file, 20, 0).decode(errors="replace").strip()
     who = f"Another Holdfast (pid {pid})" if pid else "Another Holdfast"
     return (
-        f"{who} already runs on {home}; stop it first, "
-        "or give this one a folder of its own with HOLDFAST_HOME."
+        f"{who} is already running on {home}; stop it first, "
+        "or set HOLDFAST_HOME to another folder for this one."
     )

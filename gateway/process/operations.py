@@ -1,4 +1,4 @@
-"""What the command line can ask a running daemon to do, by name."""
+"""Operations that the command line can run in the daemon, by name."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -30,11 +30,11 @@ _SEND_TIMEOUT_SECONDS = 60.0
 
 
 class OperationRefused(HoldfastError):
-    """This cannot be done as asked."""
+    """The operation cannot be carried out as requested."""
 
 
 class Operations:
-    """Each public coroutine is one operation; `table` names them."""
+    """Operations of the daemon; each public coroutine is one, and `by_name` lists them."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Operations:
         self._restart = restart
 
     def by_name(self) -> dict[str, Operation]:
-        """Operations by the name the command line uses."""
+        """Return the operations by the name that the command line uses."""
         return {
             "status": self.status,
             "link": self.link,
@@ -88,16 +88,16 @@ class Operations:
         }
 
     async def status(self) -> dict[str, object]:
-        """How the daemon stands."""
+        """Return the state of the daemon and today's usage."""
         today = await self._read_usage_today()
         return self._read_status() | ({"today": today} if today else {})
 
     async def link(self, base_url: str | None = None) -> str:
-        """Make a one-time link to the page."""
+        """Create a one-time link to the web page."""
         return await self._create_link(base_url)
 
     async def send(self, chat: str, text: str) -> dict[str, str]:
-        """Post a text into a chat and wait until it is there."""
+        """Post a text to a chat and wait until it is delivered, for a minute at most."""
         try:
             key = parse_key(chat)
         except ValueError as error:
@@ -105,7 +105,7 @@ class Operations:
             raise OperationRefused(msg) from error
         address = Address(key.platform, key.chat, key.account, key.thread)
         if self._capabilities(address) is None:
-            msg = f"There is no platform {key.platform} here; is it configured?"
+            msg = f"The platform {key.platform} is not running here; is it configured?"
             raise OperationRefused(msg)
         item = OutboxItem(
             id=self._ids.new("m"),
@@ -124,20 +124,20 @@ class Operations:
         return {"state": state.value, "id": item.id}
 
     async def stop(self, session: str) -> dict[str, str | bool]:
-        """Stop what a session is working on; says whether there was something."""
-        found = await self._find_session(session)
-        if found.state is not SessionState.ACTIVE:
-            return {"id": found.id, "state": found.state.value, "stopped": False}
-        await self._dispatcher.ask(found.key, StopTurn(self._operator_context(found), quiet=True))
-        after = (await self._find_session(found.id)).state
+        """Stop the running turn of a session; `stopped` tells whether a turn was running."""
+        target = await self._find_session(session)
+        if target.state is not SessionState.ACTIVE:
+            return {"id": target.id, "state": target.state.value, "stopped": False}
+        await self._dispatcher.ask(target.key, StopTurn(self._operator_context(target), quiet=True))
+        after = (await self._find_session(target.id)).state
         return {
-            "id": found.id,
+            "id": target.id,
             "state": after.value,
             "stopped": after is SessionState.SUSPENDED,
         }
 
     async def stop_all(self) -> dict[str, int]:
-        """Stop everything that runs; says how much it was."""
+        """Stop all running turns and return their number."""
         return {
             "stopped": await self._dispatcher.stop_all(
                 CommandContext(address="", person=_OPERATOR, admin=True)
@@ -146,64 +146,62 @@ class Operations:
 
     async def resume(self, session: str) -> dict[str, str]:
         """Make a suspended session the active one of its conversation."""
-        found = await self._find_session(session)
-        if found.state is not SessionState.SUSPENDED:
-            msg = (
-                f"{found.id} is {found.state.value}; only a suspended session can be brought back."
-            )
+        target = await self._find_session(session)
+        if target.state is not SessionState.SUSPENDED:
+            msg = f"{target.id} is {target.state.value}; only a suspended session can be resumed."
             raise OperationRefused(msg)
         await self._dispatcher.ask(
-            found.key, ResumeSession(context=self._operator_context(found), session=found.id)
+            target.key, ResumeSession(context=self._operator_context(target), session=target.id)
         )
-        return {"id": found.id, "state": (await self._find_session(found.id)).state.value}
+        return {"id": target.id, "state": (await self._find_session(target.id)).state.value}
 
     async def delete(self, session: str) -> dict[str, str]:
-        """Close a session for good, and take its words out of the store."""
-        found = await self._find_session(session)
+        """Close a session permanently, and erase its text from the store."""
+        target = await self._find_session(session)
         await self._dispatcher.ask(
-            found.key, DeleteSession(self._operator_context(found), found.id)
+            target.key, DeleteSession(self._operator_context(target), target.id)
         )
-        await self._erase_text(found.id)
-        return {"id": found.id, "state": (await self._find_session(found.id)).state.value}
+        await self._erase_text(target.id)
+        return {"id": target.id, "state": (await self._find_session(target.id)).state.value}
 
     async def pair_list(self) -> list[dict[str, str]]:
-        """Open requests and people let in."""
+        """Return open pairing requests and paired people."""
         return self._people.list_people()
 
     async def pair_approve(self, code: str) -> dict[str, str]:
-        """Let in whom the code belongs to."""
-        found = await self._dispatcher.pair_approve(code)
-        if found is None:
-            msg = "No open request has this code; “holdfast pair list” shows what is open."
+        """Give access to the person with this pairing code."""
+        person = await self._dispatcher.pair_approve(code)
+        if person is None:
+            msg = "No open request has this code; “holdfast pair list” shows the open requests."
             raise OperationRefused(msg)
-        return {"principal": found[0], "name": found[1]}
+        return {"principal": person[0], "name": person[1]}
 
     async def pair_revoke(self, principal: str) -> dict[str, str]:
-        """Let somebody in no more."""
+        """Revoke the access that a person got by pairing."""
         if not await self._dispatcher.pair_revoke(principal):
-            msg = f"{principal} was not let in by pairing; see access.allow in the configuration."
+            msg = f"{principal} is not paired; see access.allow in the configuration."
             raise OperationRefused(msg)
         return {"principal": principal}
 
     async def pair_claim(self) -> dict[str, object]:
-        """Make a code by which the first admin shows up, and links that hand it in."""
+        """Create a claim code for the first admin, and links that submit the code."""
         code = await self._people.create_claim_code()
         return {"code": code, "links": self._claim_links(code)}
 
     async def restart_list(self) -> list[dict[str, object]]:
-        """What a restart would interrupt."""
+        """Return the turns that a restart would interrupt."""
         return self._restart.list_running_tasks()
 
     async def restart_state(self, restart: str) -> dict[str, object]:
-        """How a restart stands."""
+        """Return the state of a restart."""
         return self._restart.state(restart)
 
     async def restart_cancel(self, restart: str) -> dict[str, object]:
-        """Let a restart wait no more for a moment in which nothing runs."""
+        """Cancel a restart that waits for the gateway to become idle."""
         return self._restart.cancel(restart)
 
     async def _find_session(self, text: str) -> Session:
-        found = await self._store.find_session(text)
+        found = await self._store.sessions.find(text)
         if found is None:
             msg = f"No session has the id {text}; “holdfast sessions list” shows them."
             raise OperationRefused(msg)

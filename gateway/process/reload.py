@@ -1,7 +1,7 @@
-"""Reads the configuration anew while the gateway runs.
+"""Reload of the configuration while the gateway runs.
 
-All of it is read, checked and prepared before anything is exchanged: when something is wrong with
-it, or its model cannot be found, what was in force stays in force.
+The whole configuration is read, checked and prepared before any part takes effect. After an error,
+or if the model cannot be found, the current settings stay in force.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class ConfigReloader:
-    """One at a time; whoever asks meanwhile waits, and then reads anew."""
+    """Reloader of the configuration; concurrent calls run one after the other."""
 
     def __init__(
         self,
@@ -40,32 +40,32 @@ class ConfigReloader:
         self._lock = asyncio.Lock()
 
     async def __call__(self) -> dict[str, object]:
-        """See the module; raises `HoldfastError` with what is wrong."""
+        """Reload the configuration and return the changed keys; raises `HoldfastError`."""
         async with self._lock:
             try:
-                found = await self._reload()
+                plan = await self._reload()
             except HoldfastError as error:
                 for line in error.lines:
-                    log.error("the configuration is not taken, the one in force stays: %s", line)  # noqa: TRY400 - the operator needs the sentence
+                    log.error("configuration not reloaded, the current one stays: %s", line)  # noqa: TRY400 - no traceback
                 raise
-        log.info("the configuration was read anew. %s", found.summary)
+        log.info("configuration reloaded. %s", plan.summary)
         return {
-            "changed": list(found.changed),
-            "later": list(found.after_restart),
-            "summary": found.summary,
+            "changed": list(plan.changed),
+            "later": list(plan.after_restart),
+            "summary": plan.summary,
         }
 
     async def _reload(self) -> ReloadPlan:
         new, old = self._read_settings(), self._current_settings()
         for secret in find_secrets(new):
             self._redactor.add(secret)
-        found = plan_reload(old, new)
-        prepared = self._models.prepare(found.settings)
-        # Where money is limited from now on the price of each model must be known.
-        limits = (found.settings.limits.dollar_limit_key, old.limits.dollar_limit_key)
-        other = found.settings.model != old.model or limits[0] != limits[1]
-        targets = await open_targets(found.settings) if other else None
+        plan = plan_reload(old, new)
+        prepared = self._models.prepare(plan.settings)
+        # A new limit in dollars opens the models again, because then their prices must be known.
+        limits = (plan.settings.limits.dollar_limit_key, old.limits.dollar_limit_key)
+        reopen = plan.settings.model != old.model or limits[0] != limits[1]
+        targets = await open_targets(plan.settings) if reopen else None
         self._models.apply(prepared, targets)
-        self._people.apply_settings(found.settings.access)
-        self._apply_settings(found.settings)
-        return found
+        self._people.apply_settings(plan.settings.access)
+        self._apply_settings(plan.settings)
+        return plan

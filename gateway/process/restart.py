@@ -1,8 +1,8 @@
-"""Restarts the gateway: asked for in a chat or by the command line, and told of when it is over.
+"""Restarts of the gateway, requested in a chat or by the command line.
 
-A restart is a stop after which the process becomes the program that lies on disk now. Whether that
-one could start is found out first; until then nothing is interrupted. What is to be told afterwards
-is kept in the store, so that it is told whatever dies in between.
+A restart is a stop after which the process replaces itself with the program currently on disk. The
+new program is checked first; if the check fails, nothing is interrupted. The report to the
+requesters is prepared in the store, so that a crash in between does not lose the report.
 """
 
 import asyncio
@@ -41,17 +41,17 @@ from sessions.values.notices import NoticeId
 log = logging.getLogger(__name__)
 
 IDLE_MINUTES = 30.0
-"""How long a restart waits for the moment in which nothing runs, unless somebody says otherwise."""
+"""Default limit of the wait for a moment without running turns."""
 
 _SHELF, _PENDING_KEY, _COMPLETED_KEY = "restart", "asked", "last"
 
 
 class RestartRefused(HoldfastError):
-    """It is not restarted."""
+    """The restart cannot be carried out."""
 
 
 class _IdleRestart(msgspec.Struct, kw_only=True):
-    """A restart that waits for the moment in which nothing runs."""
+    """A restart that waits until no turn runs."""
 
     id: str
     deadline: float
@@ -61,7 +61,7 @@ class _IdleRestart(msgspec.Struct, kw_only=True):
 
 
 class Restarter:
-    """One restart at a time."""
+    """Service that restarts the gateway; at most one restart is pending at a time."""
 
     def __init__(
         self,
@@ -85,14 +85,14 @@ class Restarter:
         self._ids = ids
         self._announcer = announcer
         self._delivery = delivery
-        self._successor = successor  # none where the gateway lives in a terminal
+        self._successor = successor  # None if the gateway runs inside a terminal
         self._lifecycle = lifecycle
         self._running_tasks = running_tasks
         self._wait_until_idle = wait_until_idle
         self._tasks = tasks
         self._drain_seconds = drain_seconds
         self._safe_mode = safe_mode
-        self._resumes_turns = resumes_turns  # what is interrupted goes on by itself
+        self._resumes_turns = resumes_turns  # interrupted turns resume on their own
         self._pending: PendingRestart | None = None
         self._completed: CompletedRestart | None = None
         self._idle_restart: _IdleRestart | None = None
@@ -100,7 +100,7 @@ class Restarter:
 
     @contextlib.contextmanager
     def closing(self) -> Iterator[None]:
-        """At the end nothing keeps the process."""
+        """Cancel background tasks at the end of this block, so that the process can exit."""
         try:
             yield
         finally:
@@ -113,38 +113,38 @@ class Restarter:
         task.add_done_callback(self._background_tasks.discard)
         return task
 
-    # --- asked in a chat ------------------------------------------------------------------------
+    # --- requested in a chat --------------------------------------------------------------------
 
     async def request_restart(self, call: CommandCall) -> CommandOutcome:
         """See `gateway.commands.contract.CommandServices`."""
-        told = await self._refusal_notice(call)
-        if told:
-            return told
-        # The look at the new program takes a second; nothing that comes in has to wait for it.
+        refusal = await self._refusal_notice(call)
+        if refusal:
+            return refusal
+        # Checking the new program takes a second; incoming messages must not wait for that.
         _ = self._start_task(self._check_and_restart(call))
         return ReplyLater()
 
     async def _check_and_restart(self, call: CommandCall) -> None:
-        assert self._successor  # noqa: S101 - looked at by `_not_now`
+        assert self._successor  # noqa: S101 - checked by `_refusal_notice`
         cause = await self._successor.find_start_error()
-        told = await self._refusal_notice(call)
-        if told is None and cause:
+        refusal = await self._refusal_notice(call)
+        if refusal is None and cause:
             log.warning("not restarted: %s", cause)
-            told = NoticeReply(NoticeId.RESTART_REFUSED, {"cause": cause})
+            refusal = NoticeReply(NoticeId.RESTART_REFUSED, {"cause": cause})
         try:
-            if told:
-                await self._reply(call.context, told.notice, told.fields)
+            if refusal:
+                await self._reply(call.context, refusal.notice, refusal.fields)
             else:
                 await self._restart(call)
         except StoreError as error:
-            # The command stays in the store; the next process answers it and restarts no more.
-            log.warning("a restart cannot be told of: %s", error)
+            # The command stays in the store; the next process answers without restarting again.
+            log.warning("the answer to /restart was not stored: %s", error)
 
     async def _refusal_notice(self, call: CommandCall) -> NoticeReply | None:
-        """What somebody is told instead of a restart."""
+        """Return the notice to answer with if no new restart is to begin; else None."""
         if self._successor is None:
             return NoticeReply(NoticeId.RESTART_CANNOT)
-        if not self._lifecycle.ready.is_set():  # said before this process began: it has had its way
+        if not self._lifecycle.ready.is_set():  # a command to the previous process, already done
             return NoticeReply(NoticeId.RESTART_FRESH)
         if self._pending is None:
             return (
@@ -153,13 +153,17 @@ class Restarter:
                 else None
             )
         if self._lifecycle.stopping.is_set() and not self._lifecycle.restarting.is_set():
-            return NoticeReply(NoticeId.RESTART_STOPPING)  # called off
+            return NoticeReply(NoticeId.RESTART_STOPPING)  # a stop replaced the restart
         try:
             await self._save_pending(
                 self._pending.with_requester(RestartRequester(call.context.address, call.direct))
             )
         except StoreError as error:
-            log.warning("who asked for a restart as well cannot be kept: %s", error)
+            log.warning(
+                "%s will get no report of the restart, because the request was not stored: %s",
+                call.context.address,
+                error,
+            )
         return NoticeReply(NoticeId.RESTART_ALREADY, {"n": len(self._running_tasks())})
 
     async def _reply(self, context: CommandContext, notice: NoticeId, fields: NoticeFields) -> None:
@@ -169,16 +173,16 @@ class Restarter:
         done = SetInbox(ids=(context.inbox,), state=InboxState.DONE, at=self._clock.now())
         await self._delivery.put(*((done,) if context.inbox else ()), PutItem(item))
 
-    # --- going ----------------------------------------------------------------------------------
+    # --- restarting -----------------------------------------------------------------------------
 
     async def _restart(self, call: CommandCall | None = None) -> None:
-        """Restart: what is to be told of it becomes durable first."""
+        """Begin the restart, after storing the requesters who get a report."""
         successor, n, wait = self._successor, len(self._running_tasks()), self._idle_restart
-        assert successor  # noqa: S101 - every way here has looked
+        assert successor  # noqa: S101 - checked by all callers
         if self._pending:
-            return  # at this very moment somebody else does
+            return  # another request has begun the restart
         waits = wait is not None and wait.state == "waiting"
-        id_ = wait.id if wait and waits else self._ids.new("r")  # who waits is told by that id
+        id_ = wait.id if wait and waits else self._ids.new("r")  # the command line polls this id
         askers = (RestartRequester(call.context.address, call.direct),) if call else ()
         self._pending = asked = PendingRestart(
             id=id_, at=self._clock.now(), version=successor.version, askers=askers
@@ -190,11 +194,11 @@ class Restarter:
             if call:
                 fields = {"n": n, "s": round(self._drain_seconds())}
                 await self._reply(call.context, NoticeId.RESTARTING, fields)
-        except StoreError as error:  # a store that does not write is a reason to restart
-            log.warning("of this restart nothing will be told: %s", error)
+        except StoreError as error:  # restart anyway: it may repair the store
+            log.warning("no report of this restart will be sent, it was not stored: %s", error)
         if self._lifecycle.stopping.is_set():
-            return  # somebody was faster
-        log.info("restarting; %d running", n)
+            return  # a stop began meanwhile
+        log.info("restarting; %d turns running", n)
         self._lifecycle.restarting.set()
         self._lifecycle.stopping.set()
 
@@ -203,36 +207,37 @@ class Restarter:
         await self._store.put_value(_SHELF, _PENDING_KEY, msgspec.json.encode(pending).decode())
 
     async def on_drained(self, interrupted: Sequence[InterruptedTurn]) -> None:
-        """Everything has come to its end; this was interrupted."""
+        """Store which turns the drain has interrupted, for the report after the restart."""
         if self._pending is None:
             return
         ended = msgspec.structs.replace(self._pending, interrupted=tuple(interrupted), drained=True)
         try:
             await self._save_pending(ended)
         except StoreError as error:
-            log.warning("what the restart interrupted cannot be kept: %s", error)
+            log.warning("the list of interrupted turns was not stored: %s", error)
 
-    # --- back -----------------------------------------------------------------------------------
+    # --- after the restart ----------------------------------------------------------------------
 
     async def report_finished(self, unfinished: Sequence[InterruptedTurn]) -> None:
-        """Tell who asked that it is over; `left`: what a process that died was still doing.
+        """Report a finished restart to its requesters.
 
-        A crash in the middle of this repeats the same item, which is shown once.
+        `unfinished` are turns that a crashed process left running. After a crash during this method
+        the same items are stored again under the same ids, so each report is shown once.
         """
         try:
             last = await self._store.get_value(_SHELF, _COMPLETED_KEY)
             self._completed = msgspec.json.decode(last, type=CompletedRestart) if last else None
-            kept = await self._store.get_value(_SHELF, _PENDING_KEY)
-            if kept is None or self._successor is None:
+            stored = await self._store.get_value(_SHELF, _PENDING_KEY)
+            if stored is None or self._successor is None:
                 return
-            asked = msgspec.json.decode(kept, type=PendingRestart)
+            asked = msgspec.json.decode(stored, type=PendingRestart)
         except msgspec.DecodeError as error:
-            log.warning("what a restart has left cannot be read: %s", error)
+            log.warning("the stored state of a restart cannot be read: %s", error)
             return
         over = complete_restart(
             asked, unfinished, self._clock.now(), self._successor.version, safe_mode=self._safe_mode
         )
-        log.info("back after a restart of %s", format_duration(over.took))
+        log.info("restart finished after %s", format_duration(over.took))
         resumed = int(bool(self._resumes_turns() and over.interrupted))
         for asker in asked.askers:
             fields = {**restart_fields(over, direct=asker.direct), "resumed": resumed}
@@ -243,19 +248,19 @@ class Restarter:
         await self._store.put_value(_SHELF, _PENDING_KEY, None)
         self._completed = over
 
-    # --- asked by the command line --------------------------------------------------------------
+    # --- requested by the command line ----------------------------------------------------------
 
     def list_running_tasks(self) -> list[dict[str, object]]:
-        """What a restart would interrupt."""
+        """Return the turns that a restart would interrupt."""
         return [
             msgspec.to_builtins(task) | {"line": task.summary_line}
             for task in self._running_tasks()
         ]
 
     async def restart(self, when_idle: float | None = None) -> dict[str, object]:
-        """Restart now, or once nothing runs, if that comes within so many minutes.
+        """Restart now, or as soon as no turn runs within `when_idle` minutes.
 
-        Raises `Refused` when the program on disk could not start.
+        Raises `RestartRefused` if the program on disk could not start.
         """
         self._check_possible()
         if self._lifecycle.restarting.is_set() and self._pending:
@@ -278,15 +283,15 @@ class Restarter:
 
     def _check_possible(self) -> None:
         if self._successor is None:
-            msg = "This gateway lives in a terminal (holdfast chat) and cannot be restarted."
+            msg = "This gateway runs inside a terminal (holdfast chat) and cannot be restarted."
             raise RestartRefused(msg)
         if self._lifecycle.stopping.is_set() and not self._lifecycle.restarting.is_set():
-            msg = "Holdfast is being stopped; start it again when it has ended."
+            msg = "Holdfast is stopping; start it again when it has stopped."
             raise RestartRefused(msg)
 
     async def _restart_when_idle(self, idle_restart: _IdleRestart) -> None:
         assert self._successor  # noqa: S101 - checked before
-        log.info("restarting as soon as nothing runs")
+        log.info("restarting as soon as no turn runs")
         while True:
             left = idle_restart.deadline - self._clock.monotonic()
             try:
@@ -294,9 +299,9 @@ class Restarter:
                     await self._wait_until_idle()
             except TimeoutError:
                 if idle_restart.deadline > self._clock.monotonic():
-                    continue  # somebody has asked again meanwhile
+                    continue  # another request moved the deadline
                 idle_restart.state = "gave_up"
-                log.info("not restarted: %d still running", len(self._running_tasks()))
+                log.info("not restarted: %d turns still running", len(self._running_tasks()))
                 return
             if cause := await self._successor.find_start_error():
                 idle_restart.state, idle_restart.cause = "refused", cause
@@ -307,7 +312,7 @@ class Restarter:
         await self._restart()
 
     def cancel(self, restart_id: str) -> dict[str, object]:
-        """Wait no more."""
+        """Cancel a restart that waits for an idle moment; return its state."""
         wait = self._idle_restart
         if wait and wait.id == restart_id and wait.state == "waiting" and wait.task:
             wait.task.cancel()
@@ -315,7 +320,7 @@ class Restarter:
         return self.state(restart_id)
 
     def state(self, restart_id: str) -> dict[str, object]:
-        """How a restart stands; the process that comes after it knows it as well."""
+        """Return the state of a restart; also known to the process after the restart."""
         running = self.list_running_tasks()
         if self._pending and self._pending.id == restart_id:
             state = "draining" if self._lifecycle.restarting.is_set() else "stopping"
@@ -326,13 +331,13 @@ class Restarter:
                 "drain_seconds": self._drain_seconds(),
             }
         if self._completed and self._completed.id == restart_id:
-            told: dict[str, object] = {
+            report: dict[str, object] = {
                 "state": "back",
                 "took_text": format_duration(self._completed.took),
             }
-            told.update(msgspec.to_builtins(self._completed))
-            told["lines"] = [task.summary_line for task in self._completed.interrupted]
-            return told
+            report.update(msgspec.to_builtins(self._completed))
+            report["lines"] = [task.summary_line for task in self._completed.interrupted]
+            return report
         wait = self._idle_restart
         if wait is None or wait.id != restart_id:
             msg = f"No restart has the id {restart_id}."

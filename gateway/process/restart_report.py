@@ -1,4 +1,4 @@
-"""Sans-IO: what is kept of a restart until it is over, and how it is told then."""
+"""Sans-IO: the stored state of a restart, and the report to its requesters afterwards."""
 
 from collections.abc import Iterable, Sequence
 
@@ -11,10 +11,10 @@ _EXCERPT_LENGTH = 60
 
 
 class RestartRequester(msgspec.Struct, frozen=True):
-    """Where somebody asked for a restart."""
+    """The chat in which a restart was requested."""
 
     address: str
-    direct: bool = False  # nobody else reads along there
+    direct: bool = False  # a private chat
 
 
 class InterruptedTurn(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -25,40 +25,41 @@ class InterruptedTurn(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=T
     request: str
     minutes: int
     tool: str = ""
-    waits: bool = False  # for somebody's answer to a question
+    waits: bool = False  # for an approval
 
     @property
     def summary_line(self) -> str:
-        """For people: whose it is, what, for how long."""
+        """One line for people: conversation, request, minutes, running tool."""
         plain = "".join(sign if sign.isprintable() else " " for sign in self.request)
         words = " ".join(plain.split())
         shown = (
             words if len(words) <= _EXCERPT_LENGTH else words[: _EXCERPT_LENGTH - 1].rstrip() + "…"
         )
         doing = f", {self.tool} is running" if self.tool else ""
-        waits = ", waits for an answer to a question" if self.waits else ""
-        return f"{self.key}: “{shown}” ({self.minutes} min{doing}{waits})"
+        waits = ", waiting for an approval" if self.waits else ""
+        age = f"{self.minutes} min" if self.minutes else "under 1 min"
+        return f"{self.key}: “{shown}” ({age}{doing}{waits})"
 
 
 class PendingRestart(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A restart that is under way."""
+    """A restart in progress."""
 
     id: str
-    at: int  # milliseconds
+    at: int  # Unix time in milliseconds
     version: str
     askers: tuple[RestartRequester, ...] = ()
     interrupted: tuple[InterruptedTurn, ...] = ()
-    drained: bool = False  # the process came to its end in order
+    drained: bool = False  # the old process stopped cleanly
 
     def with_requester(self, requester: RestartRequester) -> "PendingRestart":
-        """With somebody else who is to be told."""
+        """Return a copy with one more chat that gets the report."""
         if any(each.address == requester.address for each in self.askers):
             return self
         return msgspec.structs.replace(self, askers=(*self.askers, requester))
 
 
 class CompletedRestart(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A restart that is over."""
+    """A finished restart."""
 
     id: str
     took: int  # milliseconds
@@ -66,7 +67,7 @@ class CompletedRestart(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=
     after: str
     interrupted: tuple[InterruptedTurn, ...] = ()
     in_order: bool = True
-    careful: bool = False  # it is in safe mode now
+    careful: bool = False  # the new process runs in safe mode
 
 
 def complete_restart(
@@ -77,7 +78,7 @@ def complete_restart(
     *,
     safe_mode: bool = False,
 ) -> CompletedRestart:
-    """Put together what became of it; `left`: what a process that died had still been doing."""
+    """Return the finished restart; `unfinished` are turns that a crashed process left running."""
     tasks = {task.turn: task for task in (*pending.interrupted, *unfinished)}
     took = max(0, now - pending.at)  # the clock may have been set back
     return CompletedRestart(
@@ -92,7 +93,7 @@ def complete_restart(
 
 
 def restart_fields(restart: CompletedRestart, *, direct: bool) -> NoticeFields:
-    """Say it in a chat; what others had asked for only where nobody else reads along."""
+    """Return the fields of the report; requests of other people are listed only in private chats."""
     fields: dict[str, str | int] = {
         "took": format_duration(restart.took),
         "n": len(restart.interrupted),
@@ -102,19 +103,19 @@ def restart_fields(restart: CompletedRestart, *, direct: bool) -> NoticeFields:
     if restart.interrupted and direct:
         fields["list"] = "\n" + format_turns(restart.interrupted)
     if not restart.in_order:
-        fields["how"] = "I ended before all was finished in order."
+        fields["how"] = "I did not shut down cleanly."
     return fields
 
 
 def format_turns(turns: Sequence[InterruptedTurn]) -> str:
-    """One line for each of the first, and how many more there are."""
+    """Return one line for each of the first turns, and the number of the others."""
     lines = [f"· {task.summary_line}" for task in turns[:_MAX_LISTED]]
     more = len(turns) - len(lines)
     return "\n".join([*lines, f"· and {more} more"] if more else lines)
 
 
 def format_duration(milliseconds: int) -> str:
-    """How long it took, for people."""
+    """Return a duration for people, such as "45 s", "3 min" or "2 h"."""
     seconds = max(1, round(milliseconds / 1000))
     if seconds < 120:  # noqa: PLR2004 - two minutes
         return f"{seconds} s"

@@ -1,6 +1,6 @@
-"""Sans-IO: whether a start is careful, because those before it died soon after they began.
+"""Sans-IO: the decision to start in safe mode, after several starts in a row crashed early.
 
-How far a start came is all that is kept, never when: a clock that is set changes nothing.
+Only the phase that a start reached is recorded, never a time, so that clock changes have no effect.
 """
 
 from enum import Enum
@@ -8,37 +8,37 @@ from enum import Enum
 import msgspec
 
 SAFE_MODE_CRASHES = 3
-"""Starts in a row that died quickly, after which the next one is careful."""
+"""Early crashes in a row after which the next start is in safe mode."""
 
 UptimeThresholds = tuple[float, float]
 UPTIME_THRESHOLDS_SECONDS: UptimeThresholds = (60.0, 600.0)
-"""Seconds after it was ready: from then on a crash is not a quick one; it has run well."""
+"""Seconds since ready: after the first a crash is not early; after the second safe mode ends."""
 
 
 class StartPhase(Enum):
-    """How far a start came."""
+    """The phase that a start reached."""
 
     STARTING = "starting"
     READY = "ready"
     STEADY = "steady"
     WELL = "well"
-    ENDED = "ended"  # in order
-    REFUSED = "refused"  # it said why it could not start, such as a port that is taken
+    ENDED = "ended"  # clean exit
+    REFUSED = "refused"  # failed with an error for the operator, such as a taken port
 
 
 class StartRecord(msgspec.Struct, frozen=True):
-    """What a start leaves for the next one."""
+    """The record that a start leaves for the next start."""
 
     phase: StartPhase
-    crashes: int = 0  # quick ones in a row, before this start
-    careful: bool = False
+    crashes: int = 0  # early crashes in a row before this start
+    careful: bool = False  # safe mode
 
 
 FIRST_START = StartRecord(StartPhase.STARTING)
 
 
 def next_start(previous: StartRecord | None) -> StartRecord:
-    """Begin a start, in view of what the one before has left; None: nothing that can be read."""
+    """Return the record of a new start, given the previous one or None if it is unreadable."""
     if previous is None:
         return FIRST_START
     match previous.phase:
@@ -47,7 +47,7 @@ def next_start(previous: StartRecord | None) -> StartRecord:
             return StartRecord(
                 StartPhase.STARTING, crashes, previous.careful or crashes >= SAFE_MODE_CRASHES
             )
-        case StartPhase.REFUSED:  # it says nothing about the ones before it
+        case StartPhase.REFUSED:  # neither a crash nor a success
             return StartRecord(StartPhase.STARTING, previous.crashes, previous.careful)
         case StartPhase.STEADY:
             return StartRecord(StartPhase.STARTING, 0, previous.careful)
@@ -58,7 +58,7 @@ def next_start(previous: StartRecord | None) -> StartRecord:
 def phase_reached(
     ready_seconds: float, thresholds: UptimeThresholds = UPTIME_THRESHOLDS_SECONDS
 ) -> StartPhase:
-    """How far a start has come that has been ready for so many seconds."""
+    """Return the phase of a start that has been ready for `ready_seconds`."""
     steady, well = thresholds
     if ready_seconds < steady:
         return StartPhase.READY
@@ -68,6 +68,6 @@ def phase_reached(
 def seconds_until_next_phase(
     ready_seconds: float, thresholds: UptimeThresholds = UPTIME_THRESHOLDS_SECONDS
 ) -> float | None:
-    """Seconds until it has come further; None when that is as far as it goes."""
+    """Return the seconds until the next phase; None in the last phase."""
     ahead = [seconds - ready_seconds for seconds in thresholds if seconds > ready_seconds]
     return ahead[0] if ahead else None

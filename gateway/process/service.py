@@ -1,4 +1,4 @@
-"""Runs a gateway as a service: lock, signals, systemd, control socket."""
+"""The gateway as a service: lock, signals, systemd notifications, control socket."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Runner(Protocol):
-    """What is run: `gateway.runner.GatewayRunner`."""
+    """The gateway to run: `gateway.runner.GatewayRunner`."""
 
     ready: asyncio.Event
     stopping: asyncio.Event
@@ -43,20 +43,20 @@ class Runner(Protocol):
 
     @property
     def condition(self) -> ManagedDaemon:
-        """What the service manager is told about."""
+        """State reported to the service manager."""
         ...
 
     @property
     def operations(self) -> Mapping[str, Operation]:
-        """What the control socket offers."""
+        """Operations offered on the control socket."""
         ...
 
     def adapter(self, name: str) -> Adapter | None:
-        """One of the adapters in use."""
+        """Return an adapter by name; None if it is not in use."""
         ...
 
     async def run(self) -> None:
-        """Until `stopping` is set and everything is drained."""
+        """Run until `stopping` is set and everything is drained."""
         ...
 
 
@@ -73,13 +73,13 @@ async def serve(
     handover: Handover | None = None,
     start_log: contextlib.AbstractContextManager[object] | None = None,
 ) -> None:
-    """Run until told to stop; raises `HoldfastError` for what keeps it from starting.
+    """Run the gateway until a stop; raises `HoldfastError` if it cannot start.
 
-    `then` is carried out once the gateway is ready. With `signals` the first SIGTERM or SIGINT
-    stops, and a second one skips the wait for running turns; SIGHUP has the configuration read
-    again, unless it says that the terminal is gone, which stops as well. At the end of a restart,
-    which a signal to stop turns into a stop, the lock is left in `handover`. `starts` is entered
-    behind the lock.
+    `on_ready` is called once the gateway is ready. With `handle_signals` the first SIGTERM or
+    SIGINT stops the gateway and a second one skips the wait for running turns. SIGHUP reloads the
+    configuration, or stops if the controlling terminal is gone. A restart passes the lock on in
+    `handover`; a stop signal during a restart turns it into a stop. `start_log` is entered while
+    the lock is held.
     """
     manager, handover = SystemdNotifier(environ), handover or Handover()
     opened, hung_up = asyncio.Event(), asyncio.Event()
@@ -106,7 +106,7 @@ async def serve(
             handover.pass_on(LOCK, lock)
 
 
-# --- beside the runner -----------------------------------------------------------------------
+# --- signals and helpers ---------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -116,34 +116,34 @@ def _handling_signals(
     loop = asyncio.get_running_loop()
 
     def called_off() -> bool:
-        """A stop wins over a restart that is under way."""
+        """Turn a restart in progress into a stop; True if there was one."""
         if not runner.restarting.is_set():
             return False
-        log.info("told to stop: this is no restart any more")
+        log.info("stop signal during a restart: stopping instead")
         runner.restarting.clear()
         manager.notify(*stop_notification(runner.condition))
         return True
 
-    def told() -> None:
+    def on_stop_signal() -> None:
         if called_off():
             return
         if runner.stopping.is_set():
-            log.info("told to stop again: not waiting for running turns")
+            log.info("second stop signal: not waiting for running turns")
             runner.skip_drain.set()
         runner.stopping.set()
 
-    # `nohup` ignores it for us: the end of the terminal is then no reason to stop.
+    # Under `nohup` SIGHUP is ignored: then the end of the terminal is no reason to stop.
     leaves_with_terminal = signal.getsignal(signal.SIGHUP) != signal.SIG_IGN and _has_terminal()
 
     def hung_up() -> None:
         if leaves_with_terminal and not _has_terminal():
-            log.info("the terminal is gone: stopping")
+            log.info("the terminal was closed: stopping")
             called_off()
             runner.stopping.set()
         else:
             on_hangup()
 
-    actions = {**dict.fromkeys(STOP_SIGNALS, told), signal.SIGHUP: hung_up}
+    actions = {**dict.fromkeys(STOP_SIGNALS, on_stop_signal), signal.SIGHUP: hung_up}
     for number, action in actions.items():
         loop.add_signal_handler(number, action)
     try:
@@ -154,8 +154,8 @@ def _handling_signals(
 
 
 async def _reload_on_hangup(runner: Runner, hung_up: asyncio.Event) -> None:
-    """Read the configuration anew whenever SIGHUP comes; what is wrong with it is in the log."""
-    await runner.ready.wait()  # one that comes while everything starts is not forgotten
+    """Reload the configuration at each SIGHUP; errors go to the log."""
+    await runner.ready.wait()  # a SIGHUP during the start takes effect afterwards
     while True:
         await hung_up.wait()
         hung_up.clear()
@@ -165,7 +165,7 @@ async def _reload_on_hangup(runner: Runner, hung_up: asyncio.Event) -> None:
 
 
 def _has_terminal() -> bool:
-    """Whether this process has a terminal that can be reached: one that hung up cannot."""
+    """Return True if this process has a controlling terminal that has not hung up."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
     except OSError:
@@ -180,7 +180,7 @@ async def _run_control_socket(
     socket_opened: asyncio.Event,
     on_ready: OnReady | None,
 ) -> None:
-    """Open the control socket once there is something to control."""
+    """Serve the control socket once the gateway is ready."""
     await runner.ready.wait()
     console = runner.adapter("console")
     streams = {"chat": chat_stream(console)} if isinstance(console, ConsoleAdapter) else {}
@@ -188,7 +188,4 @@ async def _run_control_socket(
         socket_opened.set()
         if on_ready:
             await on_ready()
-        await asyncio.Event().wait()  # the socket stays open until the runner has ended
-
-
-# --- terminals -------------------------------------------------------------------------------
+        await asyncio.Event().wait()  # cancelled when the runner has ended

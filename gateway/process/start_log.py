@@ -1,8 +1,7 @@
-"""Keeps in the state folder how far this start came, for the one that follows a crash.
+"""The record of this start in the state folder, read by the next start to count crashes.
 
-The file is no part of the database, which may be what is broken. It is replaced whole, so that a
-process that is killed leaves the old one or the new one. That it could not be written keeps nobody
-from starting.
+The record is a file outside the database, because the database may be the cause of the crashes. The
+file is replaced atomically. A failed write does not prevent the start.
 """
 
 import asyncio
@@ -34,7 +33,7 @@ FILE_NAME = "starts.json"
 
 
 class StartLog:
-    """One start of the daemon, from the lock to its end; used as a context."""
+    """Record of one start of the daemon, from the lock to its end; a context manager."""
 
     def __init__(
         self,
@@ -44,25 +43,25 @@ class StartLog:
     ) -> None:
         self._file = home / FILE_NAME
         self._thresholds = thresholds
-        self._on_safe_mode = on_safe_mode  # told after how many crashes this start is to be careful
+        self._on_safe_mode = on_safe_mode  # called with the number of crashes
         self._record = next_start(None)
         self._ready_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> Self:
-        """Begin; the caller holds the lock of the state folder."""
+        """Begin the record; the caller holds the lock of the state folder."""
         self._record = next_start(self._read())
         self._write()
         if self._record.careful:
             self._on_safe_mode(self._record.crashes)
         elif self._record.crashes:
-            log.warning("the start before this one crashed soon after it began")
+            log.warning("the previous start crashed early")
         return self
 
     def __exit__(
         self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
     ) -> None:
-        """End: in order, refused with words for the operator, or by an error of our own."""
+        """Record a clean exit or a refused start; after any other error the phase stays."""
         if self._timer:
             self._timer.cancel()
         if error is None:
@@ -73,7 +72,7 @@ class StartLog:
             self._set_phase(StartPhase.REFUSED)
 
     def mark_ready(self) -> None:
-        """It does its work now; from here the time counts."""
+        """Mark the start as ready and begin measuring uptime."""
         self._ready_at = asyncio.get_running_loop().time()
         self._update_phase()
 

@@ -1,8 +1,8 @@
-"""Puts a new state in the place of an old one: whole, or, after a crash, at the next start.
+"""Crash-safe replacement of the state, for a restore.
 
-What is to be moved is written down first. A move that was done is known by where things lie, so the
-list can be gone through again from its beginning: whoever next holds the lock of the state folder
-does that, before anything is read.
+The list of moves is written to disk first. A completed move is recognizable by the positions of the
+files, so the list can be repeated from the beginning. After a crash the next process that holds the
+lock of the state folder finishes the moves before reading anything.
 """
 
 import os
@@ -17,19 +17,19 @@ _PLAN_FILE = "plan.json"
 
 
 class Move(msgspec.Struct, frozen=True):
-    """One thing that goes from one place to another of the same file system."""
+    """One rename inside a file system."""
 
     source: str
     target: str
 
 
 def work_folder(home: Path) -> Path:
-    """Where a new state is prepared."""
+    """Return the folder in which a new state is prepared."""
     return home / WORK_FOLDER
 
 
 def apply_moves(home: Path, moves: list[Move]) -> None:
-    """Do all moves; from now on a crash does not stop them."""
+    """Carry out all moves; after a crash `finish_moves` completes them."""
     plan = work_folder(home) / _PLAN_FILE
     unfinished = plan.with_suffix(".new")
     _copy_owner(work_folder(home), home)
@@ -44,7 +44,7 @@ def apply_moves(home: Path, moves: list[Move]) -> None:
 
 
 def finish_moves(home: Path) -> None:
-    """Do what a restore had begun, and clear up behind it; raises `CannotStart`."""
+    """Finish an interrupted restore and remove its work folder; raises `CannotStart`."""
     work = work_folder(home)
     if not work.exists():
         return
@@ -62,32 +62,32 @@ def finish_moves(home: Path) -> None:
         shutil.rmtree(work)
     except OSError as error:
         msg = (
-            f"A restore that was begun cannot be finished: {error.strerror} ({error.filename}); "
-            "mend that and start again."
+            f"An interrupted restore cannot be finished: {error.strerror} ({error.filename}). "
+            "Fix that and start again."
         )
         raise CannotStart(msg) from error
 
 
 def _apply_move(source: Path, target: Path) -> None:
-    # Done before: what went away lies at its target, what came in has left its source.
+    # A completed move has no source any more, or has its target already.
     if os.path.lexists(source) and not os.path.lexists(target):
-        aside = not target.parent.exists()
+        new_folder = not target.parent.exists()
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if aside:
+        if new_folder:
             _copy_owner(target.parent, source.parent)
         source.rename(target)
 
 
 def _copy_owner(tree: Path, like: Path) -> None:
-    """What root puts there belongs to whoever the state belongs to: the service is not root."""
+    """As root, give a tree the owner of the state folder, because the service is not root."""
     owner = like.stat()
     if os.geteuid() != 0 or owner.st_uid == 0:
         return
     os.chown(tree, owner.st_uid, owner.st_gid)
     for root, folders, files in os.walk(tree):
         for name in (*folders, *files):
-            each = os.path.join(root, name)  # noqa: PTH118 - names may be no text
-            os.chown(each, owner.st_uid, owner.st_gid, follow_symlinks=False)
+            path = os.path.join(root, name)  # noqa: PTH118 - names may not be text
+            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def _sync_tree(folder: Path) -> None:

@@ -1,7 +1,7 @@
-"""The program that takes this process's place at a restart: the same command, as it lies on disk now.
+"""The program that replaces this process at a restart: the same command, as now installed.
 
-It is asked whether it could start before anything is interrupted. Then this process becomes it: the
-process keeps its number, so that systemd, a container and a shell all see the same daemon.
+The program is first run with `--check`, before anything is interrupted. Then this process replaces
+itself by `execve` and keeps its pid, so that systemd, a container and a shell see the same daemon.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ from gateway.process.handover import Handover
 log = logging.getLogger(__name__)
 
 CHECK_TIMEOUT_SECONDS = 30.0
-"""Seconds that it may take to say whether it could start."""
+"""Seconds that the check of the new program may take."""
 
 CHECK_OPTION = "--check"
 _CHECK_EXCLUDED_VARIABLES = frozenset({"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"})
 
 
 class Successor:
-    """How this program is started again."""
+    """The command, environment and open files of the next process image."""
 
     def __init__(
         self, command: Sequence[str], environ: Mapping[str, str], handover: Handover | None = None
@@ -39,20 +39,20 @@ class Successor:
 
     @cached_property
     def version(self) -> str:
-        """The version of this process; to be read before another one is installed."""
+        """Version of this process; read it before an upgrade changes the installed version."""
         try:
             return installed("holdfast")
         except PackageNotFoundError:
             return ""
 
     async def find_start_error(self) -> str:
-        """Say why it could not start, in one or more sentences; empty when it could."""
+        """Run the check of the new program; returns its error in sentences, or "" if it can start."""
         program = self._command[0]
         if not os.access(program, os.X_OK):
-            return f"The program {program} is not there any more, or may not be run."
+            return f"The program {program} is missing or not executable."
         environ = {
-            name: each
-            for name, each in self._environ.items()
+            name: value
+            for name, value in self._environ.items()
             if name not in _CHECK_EXCLUDED_VARIABLES
         }
         try:
@@ -68,17 +68,17 @@ class Successor:
             return f"The program {program} cannot be run: {error.strerror}."
         try:
             async with asyncio.timeout(CHECK_TIMEOUT_SECONDS):
-                _, said = await process.communicate()
+                _, output = await process.communicate()
         except TimeoutError:
-            return f"The program {program} did not say within {CHECK_TIMEOUT_SECONDS:g} s that it can start."
+            return f"The check of {program} did not finish within {CHECK_TIMEOUT_SECONDS:g} s."
         finally:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-        return describe_failure(said.decode(errors="replace")) if process.returncode else ""
+        return describe_failure(output.decode(errors="replace")) if process.returncode else ""
 
     def replace_process(self) -> NoReturn:
-        """Become it; raises `CannotStart` when that is not possible any more."""
+        """Replace this process with the new program; raises `CannotStart` if that fails."""
         sys.stdout.flush()
         sys.stderr.flush()
         environ = {**self._environ, **self.handover.environment()}
@@ -86,21 +86,21 @@ class Successor:
             os.execve(self._command[0], self._command, environ)  # noqa: S606 - no shell is wanted
         except OSError as error:
             msg = (
-                f"The restart failed, nothing runs now: {self._command[0]}: {error.strerror}. "
-                "Start it again with: holdfast run"
+                f"The restart failed, and Holdfast is not running: {self._command[0]}: "
+                f"{error.strerror}. Start it again with: holdfast run"
             )
             raise CannotStart(msg) from error
 
 
 def describe_failure(output: str) -> str:
-    """What a program said when it refused, without its name in front; never more than a few lines."""
+    """Return the output of a failed check in at most three sentences."""
     lines = [
         line.removeprefix("holdfast: ").strip() for line in output.splitlines() if line.strip()
     ]
     if any(line.startswith("Traceback ") for line in lines):
-        return f"The installed program does not even start: {lines[-1]}"
+        return f"The installed program crashes at its start: {lines[-1]}"
     shown = [line if line.endswith((".", "!", "?")) else f"{line}." for line in lines[-3:]]
-    return " ".join(shown) or "The installed program ends at once and does not say why."
+    return " ".join(shown) or "The installed program exits at once without an error message."
 
 
 def restart_command(
@@ -109,10 +109,10 @@ def restart_command(
     python: str,
     is_script: Callable[[str], bool] | None = None,
 ) -> tuple[str, ...]:
-    """How this process is started again: by its script, which names its own Python, or by Python.
+    """Return the command that starts this program again: its script, or else the interpreter.
 
-    `original` is what Python itself was called with. After an upgrade the script may name another
-    Python than the one that runs here; options of Python itself are only kept by calling that one.
+    `original` is `sys.orig_argv`. The script is preferred because after an upgrade it may name
+    another Python. If the interpreter got options of its own, it is called directly to keep them.
     """
     script = argv[0]
     plain = len(original) > 1 and original[1] == script

@@ -1,7 +1,7 @@
-"""Notifications to the service manager: ready, status, reload, stop and the watchdog.
+"""Notifications to systemd: ready, status, reload, stop and watchdog.
 
-The watchdog is fed while the event loop turns and the thread that writes the database answers. An
-error such as "the disk is full" is an answer: a restart would not free the disk, so the daemon stays
+The watchdog is fed while the event loop runs and the store's writer thread answers. An error such
+as "the disk is full" counts as an answer: a restart would not free the disk, so the daemon stays
 alive. Only a writer that neither answers nor makes progress counts as hung.
 """
 
@@ -18,27 +18,27 @@ from sessions.errors import StoreError
 log = logging.getLogger(__name__)
 
 
-_MICROSECONDS_PER_SECOND = 1_000_000  # the manager counts in microseconds
+_MICROSECONDS_PER_SECOND = 1_000_000
 
 
 class SystemdNotifier:
-    """The service manager's socket; without one, everything said is said to nobody."""
+    """Sender to the service manager's socket; without a socket, notifications are dropped."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         address = environ.get("NOTIFY_SOCKET", "")
-        # A name that begins with @ is not a file: in the kernel it begins with a zero byte.
+        # "@" marks an abstract socket, whose name in the kernel begins with a zero byte.
         self._address = "\0" + address[1:] if address.startswith("@") else address
         microseconds = environ.get("WATCHDOG_USEC", "")
         self.watchdog_seconds = int(microseconds) / 2_000_000 if microseconds.isdecimal() else 0.0
-        """Seconds between two signs of life, twice as often as asked for; 0: none are wanted."""
+        """Seconds between two keepalives, half of the watchdog's timeout; 0 without a watchdog."""
 
     @property
     def is_enabled(self) -> bool:
-        """Whether anybody is told."""
+        """True if there is a service manager to notify."""
         return bool(self._address)
 
     def notify(self, *lines: str) -> None:
-        """Send lines such as READY=1; a manager that does not listen is no reason to stop."""
+        """Send lines such as READY=1; a failed send is ignored."""
         if not self._address:
             return
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
@@ -50,7 +50,7 @@ class SystemdNotifier:
 
 
 STATUS_INTERVAL_SECONDS = 5.0
-"""Pause between two looks at what the status line says; it is sent when it has changed."""
+"""Interval of the check for a changed status line."""
 
 
 START_EXTENSION_INTERVAL_SECONDS = 10.0
@@ -60,68 +60,68 @@ START_EXTENSION_SECONDS = 30
 
 
 MAX_START_SECONDS = 3600.0
-"""How long a start may take, as when a large database is brought up to date."""
+"""Limit on extensions of the start timeout, for example during a migration of a large database."""
 
 
 FIRST_CONNECT_SECONDS = 30.0
-"""Each platform gives up a first try sooner than this by itself."""
+"""Limit on the wait for first connections; each platform's own timeout is shorter."""
 
 
 class ManagedDaemon(Protocol):
-    """What is told about: `gateway.process.health.GatewayHealth`."""
+    """The daemon that is reported on: `gateway.process.health.GatewayHealth`."""
 
     stopping: asyncio.Event
     restarting: asyncio.Event
-    """Set together with `stopping` when this process comes back as another program."""
+    """Set together with `stopping` for a restart."""
     ready: asyncio.Event
 
     @property
     def drain_seconds(self) -> float:
-        """How long running turns may finish when it stops."""
+        """Seconds that running turns get to finish at a stop."""
         ...
 
     def describe_status(self) -> str:
-        """How it stands, in one line."""
+        """Return the state in one line."""
         ...
 
     async def wait_first_attempts(self) -> None:
-        """Wait until each platform was connected, or could not be, for the first time."""
+        """Wait until the first connection attempt of each platform has succeeded or failed."""
         ...
 
     async def ping_writer(self) -> None:
-        """Wait for an answer of the thread that writes; raises `StoreError` when it cannot."""
+        """Wait for an answer of the store's writer thread; raises its `StoreError`."""
         ...
 
     def writer_steps(self) -> int:
-        """Count what that thread has taken in hand."""
+        """Return the number of transactions that the writer thread has begun."""
         ...
 
 
 async def notify_lifecycle(
     daemon: ManagedDaemon, manager: SystemdNotifier, opened: asyncio.Event
 ) -> None:
-    """Tell of start, standing and end; `opened` is set when the daemon can be asked things."""
+    """Report start, status and stop; `opened` is set once the control socket is open."""
     if not manager.is_enabled:
         return
     await _extend_start(manager, opened)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(FIRST_CONNECT_SECONDS):
             await daemon.wait_first_attempts()
-    said = daemon.describe_status()
+    status = daemon.describe_status()
     if not daemon.stopping.is_set():
-        manager.notify("READY=1", f"STATUS={said}")
+        manager.notify("READY=1", f"STATUS={status}")
     while not await _is_set_within(daemon.stopping, STATUS_INTERVAL_SECONDS):
-        said = _notify_change(daemon, manager, said)
-    said = daemon.describe_status()
+        status = _notify_change(daemon, manager, status)
+    status = daemon.describe_status()
     manager.notify(*stop_notification(daemon))
     while True:
         await asyncio.sleep(STATUS_INTERVAL_SECONDS)
-        said = _notify_change(daemon, manager, said)
+        status = _notify_change(daemon, manager, status)
 
 
 def stop_notification(daemon: ManagedDaemon) -> tuple[str, ...]:
-    """What the manager is told of the end; that of a restart is none to it: the process stays."""
-    # The unit may have been written for a shorter wait than is configured by now.
+    """Return the notification of a stop; a restart is a reload to systemd, as the pid stays."""
+    # The unit file may contain a shorter timeout than the current configuration needs.
     most = max_stop_seconds(daemon.drain_seconds) * _MICROSECONDS_PER_SECOND
     more = (f"EXTEND_TIMEOUT_USEC={most}", f"STATUS={daemon.describe_status()}")
     if not daemon.restarting.is_set():
@@ -138,7 +138,7 @@ def _notify_change(daemon: ManagedDaemon, manager: SystemdNotifier, previous: st
 
 
 async def _extend_start(manager: SystemdNotifier, opened: asyncio.Event) -> None:
-    """Ask for more time while it starts; in the end the manager's own patience counts again."""
+    """Extend systemd's start timeout while the daemon starts, for `MAX_START_SECONDS` at most."""
     manager.notify("STATUS=Starting.")
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(MAX_START_SECONDS):
@@ -159,11 +159,11 @@ async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
 async def feed_watchdog(
     daemon: ManagedDaemon, manager: SystemdNotifier, writer_timeout: float | None = None
 ) -> None:
-    """Feed the watchdog, if there is one, as long as the daemon is alive.
+    """Feed the watchdog, if there is one, while the event loop and the writer thread are alive.
 
-    `patience` is for a writer that is silent: as long as the manager has with us. It must be longer
-    than the database waits for somebody else's lock. How long a start may take is another question:
-    the first sign of life is what the manager begins to count from.
+    `writer_timeout` is the limit for a silent writer, by default the timeout of the watchdog. The
+    limit must be longer than the database waits for the lock of another process. The start is not
+    covered: systemd measures from the first keepalive.
     """
     if not manager.watchdog_seconds:
         return
@@ -185,8 +185,8 @@ async def feed_watchdog(
             elif not silent:
                 silent = True
                 log.error(
-                    "the database's writer has not answered for %.0f s; "
-                    "the service manager is left to start the daemon anew",
+                    "the store's writer thread has not answered for %.0f s; "
+                    "the watchdog is no longer fed, so systemd will restart the daemon",
                     clock() - since,
                 )
             await asyncio.sleep(manager.watchdog_seconds)

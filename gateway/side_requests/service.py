@@ -172,13 +172,13 @@ class SideRequests:
     async def usage(self, call: CommandCall) -> CommandOutcome:
         """Show what was used: by the last turn, this conversation, this person today."""
         store, since = self._store, midnight(self._clock.now(), self._zone)
-        sessions = await store.sessions(key=call.key, limit=1)
+        sessions = await store.sessions.list(key=call.key, limit=1)
         last = here = UsageTotals()
         if sessions:
-            here = await store.usage_totals(session_id=sessions[0].id)
-            turn = await store.last_turn(sessions[0].id)
-            last = await store.usage_totals(turn_id=turn.id) if turn else last
-        today = await store.usage_totals(person=call.principal, since=since)
+            here = await store.spending.totals(session_id=sessions[0].id)
+            turn = await store.turns.last(sessions[0].id)
+            last = await store.spending.totals(turn_id=turn.id) if turn else last
+        today = await store.spending.totals(person=call.principal, since=since)
         standings = await self._budgets.turn_budget(call.key, call.principal).statuses()
         left = [
             f"{each.left_text} of {each.limit_text} for {each.scope.label}" for each in standings
@@ -204,7 +204,7 @@ class SideRequests:
 
     async def _summarise(self, call: CommandCall, session: str) -> None:
         side = self._side_turn(call)
-        seen = await self._store.context(session)
+        seen = await self._store.sessions.context(session)
         try:
             async with asyncio.timeout(self._deadline_seconds):
                 setting = self._models.turn_setting(call.key, call.principal)
@@ -249,7 +249,7 @@ class SideRequests:
     async def _answer_side_question(self, call: CommandCall, session: str) -> None:
         side = self._side_turn(call)
         setting = self._models.turn_setting(call.key, call.principal)
-        summary, history = await self._store.context(session)
+        summary, history = await self._store.sessions.context(session)
         question = Message("user", f"{_SIDE_QUESTION_PREFIX}\n\n{call.args}")
         text, cause = "", ""
         try:

@@ -84,7 +84,7 @@ async def compaction_change(
     up by somebody else.
     """
     earlier, rows = seen_context
-    earlier_now, rows_now = await store.context(session_id)
+    earlier_now, rows_now = await store.sessions.context(session_id)
     if earlier_now != earlier or rows_now[: len(rows)] != rows:
         return None
     keep = compacted.kept_rows + len(rows_now) - len(rows)

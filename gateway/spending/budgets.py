@@ -166,7 +166,7 @@ class Budgets:
     ) -> tuple[BudgetStatus, ...]:
         if not scopes:
             return ()
-        spent = await self._store.budget_usage(day, [scope.name for scope in scopes])
+        spent = await self._store.spending.on_day(day, [scope.name for scope in scopes])
         return tuple(
             BudgetStatus(scope, day, spent[scope.name], self._exhausted_days.get(scope.name) == day)
             for scope in scopes

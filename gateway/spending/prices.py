@@ -1,7 +1,7 @@
 """Prices of models: configured, free for local servers, or from a price list.
 
-The list is the extra `prices`. Loading it takes 0.4 s and 27 MB, so it is used only with a limit in
-dollars, and only for models without a configured price.
+The list is the extra `prices`. Loading takes 0.4 s and 27 MB, so the list is used only with a limit
+in dollars, and only for models without a configured price.
 """
 
 import functools
@@ -21,7 +21,7 @@ _PRICE_LIST_PROVIDERS = {"openai": "openai", "openai-responses": "openai", "anth
 
 
 def find_price(settings: TargetSettings, model: str) -> PriceSettings | None:
-    """Return the price of a model; None if it is unknown."""
+    """Return the price of a model; None if unknown."""
     if settings.price is not None:
         return settings.price
     if settings.provider == "demo" or _is_local_service(settings.base_url):
@@ -80,7 +80,7 @@ def _price_list_hint() -> str:
 def check_prices(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
     """Yield each configured model without a known price if a limit in dollars needs it.
 
-    A model without a name is checked when it gets one.
+    A model without a name is checked once the name is known.
     """
     limit = settings.limits.dollar_limit_key
     if not limit:

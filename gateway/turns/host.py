@@ -97,10 +97,10 @@ class TurnFactory:
 
     async def recover_turn(self, turn: Turn, running: RunningTurn) -> TurnCrashed:
         """See `sessions.conversation.actor.ActorHost`."""
-        shown = await self._store.turn_items(turn.id)
+        shown = await self._store.outbox.of_turn(turn.id)
         running = msgspec.structs.replace(running, origin=answer_origin(shown))
-        history = await self._store.history(turn.session_id)
-        runs = await self._store.tool_runs(turn.id)
+        history = await self._store.sessions.history(turn.session_id)
+        runs = await self._store.turns.tool_runs(turn.id)
         # What was for one request alone is not gone on with: whoever asked has seen it break off.
         take_up = self._resumes_turns() and not running.single_turn
         return salvage(turn, running, history, runs, self._clock.now(), may_resume=take_up)

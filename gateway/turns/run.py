@@ -181,11 +181,11 @@ class TurnRun:
             return ended
 
     async def _build_task(self) -> TurnTask:
-        summary, history = await self._store.context(self._turn.session)
+        summary, history = await self._store.sessions.context(self._turn.session)
         history = await self._fetch_missing_files(history)
         self._update_request(history)
         notes = _notes(self._start)
-        if self._start.resumed and (before := await self._store.turn(self._turn.id)):
+        if self._start.resumed and (before := await self._store.turns.get(self._turn.id)):
             self._attempts_before = before.attempts
             if before.resumed:  # the same turn: what it showed stays
                 said_before = answer_texts(rows_since_request(history))
@@ -209,8 +209,8 @@ class TurnRun:
     async def _earlier_tool_runs(self, history: tuple[Message, ...]) -> tuple[ToolRun, ...]:
         """The calls of the work that is taken up: of this turn, or of those it goes on from."""
         calls = [call.id for row in rows_since_request(history) for call in row.tool_calls]
-        earlier = await self._store.tool_runs_of_calls(self._turn.session, calls)
-        own = await self._store.tool_runs(self._turn.id)
+        earlier = await self._store.turns.tool_runs_of_calls(self._turn.session, calls)
+        own = await self._store.turns.tool_runs(self._turn.id)
         return tuple({run.call_id: run for run in (*earlier, *own)}.values())
 
     async def _run_agent(self, task: TurnTask) -> TurnEnded:

@@ -10,7 +10,7 @@ unchanged while an answer grows.
 
 import re
 import unicodedata
-from bisect import bisect_right
+from bisect import bisect_left
 
 import msgspec
 
@@ -122,8 +122,9 @@ class IncrementalSplitter:
         """Count the pieces that no further text can change."""
         settled = max(0, len(self._found) - _UNSETTLED_PIECES)
         line = md.rfind("\n") + 1
-        if looks_like_fence(md[line:]):  # longer text may make it none
-            settled = min(settled, bisect_right(self._ends, line))
+        if looks_like_fence(md[line:]):
+            # A longer line may be no fence; the piece that ends right before it depends on that, too.
+            settled = min(settled, bisect_left(self._ends, line))
         return settled
 
     def _append_pieces(self, cutter: "_Splitter") -> None:

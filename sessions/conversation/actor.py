@@ -406,7 +406,7 @@ class Actor:
         left = stored.suspended
         if left is None or left.reason is None:
             return None
-        asked = await self._shared.store.last_turn(left.id)
+        asked = await self._shared.store.turns.last(left.id)
         return ResumableSession(left.id, left.reason, asked.request if asked else "", stored.held)
 
     async def _recover_turn(self, left: Turn, person: str) -> TurnCrashed:
@@ -451,7 +451,7 @@ class Actor:
         """Return an arrival if the stored row still waits. Only this actor takes waiting rows."""
         if any(pending.id == event.inbox for pending in state.waiting):
             return StartWaiting()
-        entry = await self._shared.store.inbox_entry(event.source, event.event)
+        entry = await self._shared.store.inbox.find(event.source, event.event)
         if entry is None or entry.state is not InboxState.WAITING:
             return StartWaiting()
         return MessageArrived(self._shared.host.read_pending(entry))
@@ -459,7 +459,7 @@ class Actor:
     async def _enrich_retry(self, event: RetryTurn, state: ConversationState) -> RetryTurn:
         if event.turn:
             session = await self._session_of_last_turn(event.turn)
-            turn = await self._shared.store.turn(event.turn) if session else None
+            turn = await self._shared.store.turns.get(event.turn) if session else None
             last = await self._read_turn(turn) if turn else None
         else:
             last = await self._last_turn(await self._shared.store.conversation(self.key))
@@ -472,12 +472,12 @@ class Actor:
         target = event.session or (state.resumable.session if state.resumable else None)
         if event.turn:
             target = await self._session_of_last_turn(event.turn)
-        session = await store.session(target) if target else None
+        session = await store.sessions.get(target) if target else None
         # A failed turn leaves the session active; the button continues in place.
         here = bool(event.turn) and event.resume_turn and session and session.id == state.session
         if session is None or not (here or session.state is SessionState.SUSPENDED):
             return msgspec.structs.replace(event, session=None)
-        turn = await store.last_turn(session.id)
+        turn = await store.turns.last(session.id)
         return msgspec.structs.replace(
             event,
             session=session.id,
@@ -489,15 +489,15 @@ class Actor:
     async def _session_of_last_turn(self, turn_id: str) -> str | None:
         """Return the session in which this is the last turn; None for an outdated button."""
         store = self._shared.store
-        turn = await store.turn(turn_id)
-        session = await store.session(turn.session_id) if turn else None
+        turn = await store.turns.get(turn_id)
+        session = await store.sessions.get(turn.session_id) if turn else None
         if session is None or session.key != self.key or session.state is SessionState.CLOSED:
             return None
-        last = await store.last_turn(session.id)
+        last = await store.turns.last(session.id)
         return session.id if last and last.id == turn_id else None
 
     async def _held_messages(self, session: str) -> tuple[PendingMessage, ...]:
-        entries = await self._shared.store.held_entries(session)
+        entries = await self._shared.store.inbox.held(session)
         return tuple(self._shared.host.read_pending(entry) for entry in entries)
 
     async def _last_turn(self, stored: ConversationSnapshot) -> LastTurn | None:
@@ -505,11 +505,13 @@ class Actor:
 
     async def _read_turn(self, turn: Turn) -> LastTurn:
         shared = self._shared
-        entries = await shared.store.turn_inbox(turn.id)
+        entries = await shared.store.inbox.of_turn(turn.id)
         pendings = tuple(shared.host.read_pending(entry) for entry in entries)
         messages = tuple(p.message for p in pendings)
         if any(message.files for message in messages):
-            messages = with_known_transcripts(messages, await shared.store.history(turn.session_id))
+            messages = with_known_transcripts(
+                messages, await shared.store.sessions.history(turn.session_id)
+            )
         return LastTurn(
             id=turn.id,
             session=turn.session_id,

@@ -450,8 +450,8 @@ async def _looked_up(load: Load, home: Path, readers: Readers) -> dict[str, Any]
         late.append(f"speaking: {signs['speaking']} signs of life")
     states: Counter[str] = Counter()
     async with opened(home) as store:
-        for session in await store.sessions(limit=10 * load.streams):
-            for turn in await store.turns(session.id):
+        for session in await store.sessions.list(limit=10 * load.streams):
+            for turn in await store.turns.of_session(session.id):
                 cause = f" ({turn.cause})" if turn.cause else ""
                 states[f"{turn.state.value}{cause}"] += 1
     wanted = {TurnState.DONE.value: load.speaking + load.silent}

@@ -259,15 +259,15 @@ async def _all_ended(runner: GatewayRunner, load: Load) -> None:
     store = runner._store
     assert store is not None
     for number in range(load.streams):
-        (session,) = await store.sessions(key=f"memory:{number}")
+        (session,) = await store.sessions.list(key=f"memory:{number}")
         while True:
-            (turn,) = await store.turns(session.id)
+            (turn,) = await store.turns.of_session(session.id)
             if turn.state is not TurnState.RUNNING:
                 break
             await asyncio.sleep(0.05)
         assert turn.state is TurnState.DONE, turn
         assert turn.attempts == 1, turn
-        _, answer = await store.history(session.id)
+        _, answer = await store.sessions.history(session.id)
         assert answer.content.count(" word") == load.times
 
 

@@ -49,8 +49,8 @@ async def test_every_database_goes_into_every_other_one(
     )
     fresh = await SessionStore.open(other, clock=SystemClock())
     assert await fresh.find_problems() == ()
-    assert await fresh.history("s1") == await store.history("s1")
-    assert await fresh.undelivered_items() == ()
+    assert await fresh.sessions.history("s1") == await store.sessions.history("s1")
+    assert await fresh.outbox.undelivered() == ()
     assert await fresh.get_value(SHELF, MOMENT) == str(NOW)
     await fresh.accept(entry("later"))
     await talk(fresh, "s9", 1, key="web:later")
@@ -76,8 +76,8 @@ async def test_what_is_in_postgresql_is_kept_in_a_schema_of_its_own(
     assert (ready.replaces_state, ready.ended_work) == (True, ClosedWork())
     assert "the schema before_restore_20270115t080000z of postgresql://" in ready.aside_location
     store = await SessionStore.open(new_url, clock=SystemClock())
-    assert [each.id for each in await store.sessions()] == ["s1"]
-    assert len(await store.running_turns()) == 1
+    assert [each.id for each in await store.sessions.list()] == ["s1"]
+    assert len(await store.turns.running()) == 1
     old = await store.database.read(
         lambda c: c.exec_driver_sql("SELECT id FROM before_restore_20270115t080000z.sessions").all()
     )

@@ -26,8 +26,8 @@ async def test_what_a_dead_process_left_of_a_deleted_session_goes(store: Session
     await talk(store, "s2", 2, key="web:a")
     await store.apply(SetSession("s1", CLOSED, SessionReason.DELETED, 5000))
     await Retention(store, SystemClock(), broken, lambda: None).run_once()
-    assert await store.history("s1") == ()
-    assert len(await store.history("s2")) == 2
+    assert await store.sessions.history("s1") == ()
+    assert len(await store.sessions.history("s2")) == 2
 
 
 async def test_a_session_whose_owner_is_broken_stays(
@@ -36,7 +36,7 @@ async def test_a_session_whose_owner_is_broken_stays(
     await talk(store, "s1", 2)
     await store.apply(SetSession("s1", CLOSED, SessionReason.NEW, 5000))
     await Retention(store, SystemClock(), broken, lambda: 1).run_once()
-    assert len(await store.history("s1")) == 2
+    assert len(await store.sessions.history("s1")) == 2
     assert "s1 could not be deleted: the owner of telegram:1001 broke" in caplog.text
 
 

@@ -33,7 +33,7 @@ def ids(found: tuple[Approval, ...]) -> list[str]:
 
 
 async def state_of(store: SessionStore, id_: str) -> ApprovalState:
-    found = await store.approval(id_)
+    found = await store.approvals.get(id_)
     assert found
     return found.state
 
@@ -44,8 +44,8 @@ async def state_of(store: SessionStore, id_: str) -> ApprovalState:
 async def test_an_approval_is_read_back_unchanged(store: SessionStore) -> None:
     put = question("p1", arguments='{"text": "a\\u0000b \N{GRINNING FACE}"}')
     await store.apply(PutApproval(put))
-    assert await store.approval("p1") == put
-    assert await store.approval("p2") is None
+    assert await store.approvals.get("p1") == put
+    assert await store.approvals.get("p2") is None
 
 
 async def test_a_second_approval_with_the_same_id_is_refused(
@@ -54,7 +54,7 @@ async def test_a_second_approval_with_the_same_id_is_refused(
     await store.apply(PutApproval(question("p1")))
     with pytest.raises(Conflict, match="already in the database"):
         await store.apply(PutApproval(question("p1", tool="another")))
-    assert await store.approval("p1") == question("p1")
+    assert await store.approvals.get("p1") == question("p1")
 
 
 async def test_an_approval_of_a_missing_turn_is_refused(store: SessionStore) -> None:
@@ -73,10 +73,10 @@ async def test_open_approvals_are_listed_oldest_first(store: SessionStore) -> No
     ):
         await store.apply(PutApproval(question(name, key=key, asked_at=at)))
     await store.apply(answer("p6"))
-    assert ids(await store.open_approvals()) == ["p4", "p5", "p3", "p2", "p1"]
-    assert ids(await store.open_approvals("web:a")) == ["p4", "p5", "p2"]
-    assert await store.open_approvals("web:c") == ()
-    assert (await store.open_approvals("web:b"))[0] == question("p3", key="web:b", asked_at=20)
+    assert ids(await store.approvals.open()) == ["p4", "p5", "p3", "p2", "p1"]
+    assert ids(await store.approvals.open("web:a")) == ["p4", "p5", "p2"]
+    assert await store.approvals.open("web:c") == ()
+    assert (await store.approvals.open("web:b"))[0] == question("p3", key="web:b", asked_at=20)
 
 
 # --- answering -------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ async def test_an_answer_is_stored_with_person_time_and_reason(
     await store.apply(
         AnswerApproval(id="p1", state=state, by="web:ann", at=3000, reason="because \x00")
     )
-    assert await store.approval("p1") == msgspec.structs.replace(
+    assert await store.approvals.get("p1") == msgspec.structs.replace(
         question("p1"),
         state=state,
         answered_by="web:ann",
@@ -122,7 +122,7 @@ async def test_only_valid_state_transitions_are_accepted(
         refused = f"is {before.value}; it cannot become {after.value}"
         with pytest.raises(Conflict, match=refused):
             await store.apply(answer(put.id, after))
-        assert await store.approval(put.id) == put
+        assert await store.approvals.get(put.id) == put
 
 
 async def test_using_a_permission_keeps_the_recorded_answer(store: SessionStore) -> None:
@@ -131,7 +131,7 @@ async def test_using_a_permission_keeps_the_recorded_answer(store: SessionStore)
         AnswerApproval(id="p1", state=ALLOWED, by="ann", at=3000, reason="ok"),
     )
     await store.apply(AnswerApproval(id="p1", state=USED, by="", at=4000))
-    used = await store.approval("p1")
+    used = await store.approvals.get("p1")
     assert used
     assert (used.state, used.answered_by, used.answered_at, used.reason) == (
         USED,
@@ -151,10 +151,10 @@ async def test_a_late_answer_rolls_back_its_whole_transaction(store: SessionStor
     await store.apply(PutApproval(question("p1")), answer("p1", DENIED, "ann"))
     with pytest.raises(Conflict):
         await store.apply(Checkpoint("t1", "you may"), answer("p1", ALLOWED, "bob"))
-    turn = await store.turn("t1")
+    turn = await store.turns.get("t1")
     assert turn
     assert turn.partial == ""
-    kept = await store.approval("p1")
+    kept = await store.approvals.get("p1")
     assert kept
     assert (kept.state, kept.answered_by) == (DENIED, "ann")
 
@@ -187,7 +187,7 @@ async def test_exactly_one_of_many_concurrent_answers_counts(
                     change = answer(name, (ALLOWED, DENIED)[number % 2], f"person {number}", number)
                     tasks.create_task(give(stores[number % len(stores)], change))
             assert (len(winners), len(losers)) == (1, 19)
-            kept = await store.approval(name)
+            kept = await store.approvals.get(name)
             assert kept
             assert (kept.state, kept.answered_by) == (winners[0].state, winners[0].by)
     finally:
@@ -200,13 +200,13 @@ async def test_exactly_one_of_many_concurrent_answers_counts(
 
 async def test_a_permission_is_found_only_for_exactly_its_call(store: SessionStore) -> None:
     await store.apply(PutApproval(question("p1")), answer("p1"))
-    found = await store.allowed_approval("s1", "pay", '{"amount": 1}', 2100)
-    assert found == await store.approval("p1")
-    assert await store.allowed_approval("s1", "pay", '{"amount":1}', 2100) is None
-    assert await store.allowed_approval("s1", "pay", '{"amount": 1} ', 2100) is None
-    assert await store.allowed_approval("s1", "Pay", '{"amount": 1}', 2100) is None
-    assert await store.allowed_approval("s2", "pay", '{"amount": 1}', 2100) is None
-    assert await store.allowed_approval("s1", "pay", '{"amount": 1}', 2101) is None
+    found = await store.approvals.find_allowed("s1", "pay", '{"amount": 1}', 2100)
+    assert found == await store.approvals.get("p1")
+    assert await store.approvals.find_allowed("s1", "pay", '{"amount":1}', 2100) is None
+    assert await store.approvals.find_allowed("s1", "pay", '{"amount": 1} ', 2100) is None
+    assert await store.approvals.find_allowed("s1", "Pay", '{"amount": 1}', 2100) is None
+    assert await store.approvals.find_allowed("s2", "pay", '{"amount": 1}', 2100) is None
+    assert await store.approvals.find_allowed("s1", "pay", '{"amount": 1}', 2101) is None
 
 
 EXACT = [
@@ -230,7 +230,7 @@ async def test_unstorable_characters_in_arguments_stay_distinct(
         name = f"p{number}"
         await store.apply(PutApproval(question(name, arguments=text)), answer(name))
     for number, text in enumerate(texts):
-        found = await store.allowed_approval("s1", "pay", text, 0)
+        found = await store.approvals.find_allowed("s1", "pay", text, 0)
         assert found
         assert (found.id, found.arguments) == (f"p{number}", text)
 
@@ -238,7 +238,7 @@ async def test_unstorable_characters_in_arguments_stay_distinct(
 async def test_denied_or_used_approvals_are_no_permission(store: SessionStore) -> None:
     for state in (OPEN, DENIED, EXPIRED, USED):
         await store.apply(PutApproval(question(f"p {state.value}", state=state)))
-    assert await store.allowed_approval("s1", "pay", '{"amount": 1}', 0) is None
+    assert await store.approvals.find_allowed("s1", "pay", '{"amount": 1}', 0) is None
 
 
 async def test_the_newest_unused_permission_is_found_first(
@@ -247,7 +247,7 @@ async def test_the_newest_unused_permission_is_found_first(
     for name, at in (("p1", 10), ("p3", 30), ("p2", 20), ("p4", 30)):
         await store.apply(PutApproval(question(name, asked_at=at)), answer(name))
     order = []
-    while found := await store.allowed_approval("s1", "pay", '{"amount": 1}', 0):
+    while found := await store.approvals.find_allowed("s1", "pay", '{"amount": 1}', 0):
         order.append(found.id)
         await store.apply(answer(found.id, USED))
     assert order == ["p4", "p3", "p2", "p1"]
@@ -259,8 +259,8 @@ async def test_approvals_survive_a_restart(store: SessionStore, store_url: str) 
     await store.close()
     again = await SessionStore.open(store_url, clock=SystemClock())
     try:
-        assert await again.open_approvals() == (question("p1"),)
-        found = await again.allowed_approval("s1", "pay", '{"amount": 1}', 0)
+        assert await again.approvals.open() == (question("p1"),)
+        found = await again.approvals.find_allowed("s1", "pay", '{"amount": 1}', 0)
         assert found
         assert found.id == "p2"
     finally:

@@ -23,7 +23,7 @@ def hold(tokens: int, *wants: BudgetLimit, cost: float = 0.0, day: str = DAY) ->
 
 
 async def counted(store: SessionStore, scope: str = "all", day: str = DAY) -> BudgetUsage:
-    return (await store.budget_usage(day, [scope]))[scope]
+    return (await store.spending.on_day(day, [scope]))[scope]
 
 
 async def test_a_reservation_counts_until_it_is_settled(store: SessionStore) -> None:
@@ -82,11 +82,11 @@ async def test_unconditional_changes_commit_even_if_the_reservation_is_refused(
     assert await store.reserve_budget(hold(900), if_reserved=(begun,)) == ALL
     assert await store.reserve_budget(hold(900), (SettleBudget(whole, 200),), (begun,)) == ALL
     assert await counted(store) == BudgetUsage(200)
-    turn = await store.turn("t1")
+    turn = await store.turns.get("t1")
     assert turn is not None
     assert turn.attempts == 0
     assert await store.reserve_budget(hold(800), if_reserved=(begun,)) is None
-    turn = await store.turn("t1")
+    turn = await store.turns.get("t1")
     assert turn is not None
     assert turn.attempts == 1
 

@@ -14,7 +14,7 @@ from tests.contract.store_kit import KEY, ended, opened, started, talk
 
 
 async def seen(store: SessionStore, session: str = "s1") -> tuple[str, list[str]]:
-    summary, rows = await store.context(session)
+    summary, rows = await store.sessions.context(session)
     return summary, [row.content for row in rows]
 
 
@@ -25,11 +25,11 @@ def questions(*numbers: int) -> list[str]:
 async def test_without_a_summary_a_model_sees_the_history(store: SessionStore) -> None:
     await talk(store, "s1", 3)
     await store.apply(TakeBackTurn("s1", "t_s1_00001", 5000))
-    assert await store.context("s1") == ("", await store.history("s1"))
+    assert await store.sessions.context("s1") == ("", await store.sessions.history("s1"))
     assert await seen(store) == ("", questions(0, 2))
-    assert await store.context("nobody") == ("", ())
+    assert await store.sessions.context("nobody") == ("", ())
     await store.apply(opened("s2", key="web:a"))
-    assert await store.context("s2") == ("", ())
+    assert await store.sessions.context("s2") == ("", ())
 
 
 async def test_a_long_history_is_complete_and_in_order(
@@ -43,8 +43,8 @@ async def test_a_long_history_is_complete_and_in_order(
             row = Message("user", f"{session} {number} {texts[number % len(texts)]}")
             await store.apply(AppendMessages(session, "t", (row,), 1000))
     for session in ("s1", "s2"):
-        _, rows = await store.context(session)
-        assert rows == await store.history(session)
+        _, rows = await store.sessions.context(session)
+        assert rows == await store.sessions.history(session)
         assert [row.content.split()[1] for row in rows] == [str(number) for number in range(300)]
 
 
@@ -61,25 +61,25 @@ async def test_a_summary_replaces_the_oldest_rows(
 ) -> None:
     await talk(store, "s1", 5)
     await talk(store, "s2", 5, key="web:a")
-    before, other = await store.history("s1"), await store.session("s2")
+    before, other = await store.sessions.history("s1"), await store.sessions.get("s2")
     await store.apply(PutSummary(session_id="s1", keep=keep, summary="they talked", at=9000))
     assert await seen(store) == ("they talked", left)
     assert await seen(store, "s2") == ("", questions(0, 1, 2, 3, 4))
-    assert await store.history("s1") == before
-    session = await store.session("s1")
+    assert await store.sessions.history("s1") == before
+    session = await store.sessions.get("s1")
     assert session
     assert (session.messages, session.updated_at) == (5, 9000)
-    assert await store.session("s2") == other
+    assert await store.sessions.get("s2") == other
 
 
 async def test_a_summary_with_too_few_rows_changes_nothing(
     store: SessionStore,
 ) -> None:
     await talk(store, "s1", 5)
-    before = await store.session("s1")
+    before = await store.sessions.get("s1")
     await store.apply(PutSummary(session_id="s1", keep=6, summary="too early", at=9000))
     assert await seen(store) == ("", questions(0, 1, 2, 3, 4))
-    assert await store.session("s1") == before
+    assert await store.sessions.get("s1") == before
     await store.apply(PutSummary(session_id="s1", keep=2, summary="first", at=9000))
     await store.apply(PutSummary(session_id="s1", keep=3, summary="second", at=9500))
     assert await seen(store) == ("first", questions(3, 4))

@@ -91,7 +91,7 @@ async def test_a_copy_is_identical_and_usable(
     other = await SessionStore.open(url, clock=SystemClock())
     assert await other.get_value("shelf", "name") == ODD
     await other.apply(AppendMessages("s1", "t1", (Message("assistant", "on"),), 3000), ended("t1"))
-    assert (await other.history("s1"))[-1].content == "on"
+    assert (await other.sessions.history("s1"))[-1].content == "on"
     await other.close()
 
 
@@ -167,11 +167,11 @@ async def test_rows_are_copied_from_sqlite_to_postgresql_and_back(
         copying.check_unused(where)
     before = max(each.seq for each in await store.timeline(ADDRESS, 0, 100))
     await store.accept(entry("new"))  # numbers continue after the copied ones
-    added = await store.inbox_entry_by_id("new")
+    added = await store.inbox.get("new")
     assert added
     assert added.seq > before
     await store.apply(AppendMessages("s1", "t1", (Message("user", "next"),), 3000))
-    assert (await store.history("s1"))[-1].content == "next"
+    assert (await store.sessions.history("s1"))[-1].content == "next"
     await store.close()
     copying.copy_database(where, tmp_path / "back.db")
     copying.check_integrity(tmp_path / "back.db")
@@ -245,7 +245,7 @@ async def test_an_older_database_is_copied_before_its_migration(tmp_path: Path) 
     url, file = at_first(tmp_path)
     keep_in = tmp_path / "backups"
     store = await SessionStore.open(url, clock=FixedClock(), copy_folder=keep_in)
-    assert (await store.history("s1"))[0].content == "hello"
+    assert (await store.sessions.history("s1"))[0].content == "hello"
     await store.close()
     (copy,) = keep_in.iterdir()
     assert copy.name == f"before-{HEAD}-20270115T080000Z.db"
@@ -442,22 +442,22 @@ async def test_open_work_of_a_restored_copy_is_closed(store: SessionStore, store
     with engine.connect() as connection, connection.begin():
         over = after_restore.close_open_work(connection, NOW)
     assert over == after_restore.ClosedWork(turns=1, held=3, unanswered=2, unsent=2, questions=2)
-    assert await store.running_turns() == ()
-    assert await store.waiting_keys() == ()
-    assert await store.pending_commands() == ()
-    assert await store.undelivered_items() == ()
-    assert await store.open_approvals() == ()
-    turn = await store.turn("t1")
+    assert await store.turns.running() == ()
+    assert await store.inbox.waiting_keys() == ()
+    assert await store.inbox.pending_commands() == ()
+    assert await store.outbox.undelivered() == ()
+    assert await store.approvals.open() == ()
+    turn = await store.turns.get("t1")
     assert turn
     assert (turn.state, turn.cause) == (TurnState.INTERRUPTED, "restored")
-    session = await store.session("s1")
+    session = await store.sessions.get("s1")
     assert session
     assert (session.state, session.reason) == (SessionState.SUSPENDED, SessionReason.CRASH)
-    assert {each.id for each in await store.held_entries("s1")} == {"i0", "i2", "i3"}
-    assert {each.id for each in await store.held_entries("s2")} == {"i4"}
+    assert {each.id for each in await store.inbox.held("s1")} == {"i0", "i2", "i3"}
+    assert {each.id for each in await store.inbox.held("s2")} == {"i4"}
     (traced,) = await store.trace("w1")
     assert traced.entry.decision == after_restore.RESTORED_REASON
-    allowed = await store.allowed_approval("s1", "pay", f"\ud800 {ODD}", 0)
+    allowed = await store.approvals.find_allowed("s1", "pay", f"\ud800 {ODD}", 0)
     assert allowed is None
     with pytest.raises(Conflict):
         await store.apply(AnswerApproval(id="p1", state=ApprovalState.USED, by="", at=NOW))
@@ -482,5 +482,5 @@ async def test_upload_paths_are_rewritten_to_the_new_folder(
     with engine.connect() as connection, connection.begin():
         after_restore.rewrite_upload_paths(connection, "/old/home/", "/new/")
     engine.dispose()
-    bodies = [each.body.decode() for each in await store.undelivered_items()]
+    bodies = [each.body.decode() for each in await store.outbox.undelivered()]
     assert bodies == ['{"text":"a","path":"/new/outgoing/shown/f/ä.txt"}', other.body.decode()]

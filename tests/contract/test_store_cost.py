@@ -85,7 +85,7 @@ async def turn(store: SessionStore, ids: Ids, session: str, key: str) -> None:
     await store.accept(entry(inbox, key=key, address=key, source=key, state=InboxState.WAITING))
     await store.conversation(key)
     await store.apply(started(name, session, inbox, key=key, at=2, person=key))
-    await store.context(session)
+    await store.sessions.context(session)
     await store.apply(StartAttempt(name, 1, "openai/one", 3))
     await store.apply(
         EndAttempt(

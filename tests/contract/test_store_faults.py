@@ -70,15 +70,15 @@ async def test_acknowledged_writes_survive_a_kill(store_url: str, lines: int) ->
         assert await store.database.read(soundness.find_damage) == ()
         for word, name in said:
             if word == "accepted":
-                assert await store.inbox_entry("telegram::1001", f"event of {name}")
-        shown = {item.id for item in await store.undelivered_items()}
+                assert await store.inbox.find("telegram::1001", f"event of {name}")
+        shown = {item.id for item in await store.outbox.undelivered()}
         assert shown >= {name for word, name in said if word == "answered"}
         # A turn is stored with its message and its entry, or not at all.
-        for session in await store.sessions():
-            turns = await store.turns(session.id)
-            assert session.messages == len(turns) == len(await store.history(session.id))
+        for session in await store.sessions.list():
+            turns = await store.turns.of_session(session.id)
+            assert session.messages == len(turns) == len(await store.sessions.history(session.id))
             for turn in turns:
-                assert len(await store.turn_inbox(turn.id)) == 1
+                assert len(await store.inbox.of_turn(turn.id)) == 1
         before = (await store.timeline("telegram/1001", 0, 1))[-1].seq
         assert await store.accept(entry("after"))
         [newest] = await store.timeline("telegram/1001", before, 10)
@@ -143,14 +143,14 @@ async def test_writers_and_readers_reconnect_after_a_server_restart(
     postgres_server: postgres.Server, remote: SessionStore
 ) -> None:
     assert await remote.accept(entry("i1"))
-    await remote.sessions()
+    await remote.sessions.list()
     await asyncio.to_thread(postgres_server.stop)
     try:
         for _ in range(2):
             with pytest.raises(StoreUnavailable, match="postgresql://"):
                 await remote.accept(entry("i2"))
             with pytest.raises(StoreUnavailable, match="postgresql://"):
-                await remote.sessions()
+                await remote.sessions.list()
     finally:
         await asyncio.to_thread(postgres_server.start)
     assert await remote.accept(entry("i2"))
@@ -161,12 +161,12 @@ async def test_a_connection_lost_while_idle_causes_no_error(
     remote: SessionStore,
 ) -> None:
     await remote.accept(entry("i1"))
-    await remote.sessions()
+    await remote.sessions.list()
     await _end_all_connections(remote)
     async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
         for number in range(2, 6):
             tasks.create_task(remote.accept(entry(f"i{number}")))
-            tasks.create_task(remote.sessions())
+            tasks.create_task(remote.sessions.list())
     assert len((await remote.conversation("telegram:1001")).waiting) == 5
 
 

@@ -26,13 +26,13 @@ def sent(turn: str, *rows: Message) -> AppendMessages:
 async def test_download_results_are_written_into_their_rows(store: SessionStore) -> None:
     rows = (Message("user", "look", files=(PHOTO, VOICE)), Message("user", "and", sender="Ann"))
     await store.apply(opened("s1"), sent("t1", *rows))
-    assert await store.history("s1") == rows
+    assert await store.sessions.history("s1") == rows
     await store.apply(SetFileResults("s1", 2, (FETCHED, HEARD)))
-    first, second = await store.history("s1")
+    first, second = await store.sessions.history("s1")
     assert (first.content, second) == ("look", rows[1])
     assert first.files[0] == FETCHED
     assert first.files[1].heard.startswith("Buy ")
-    session = await store.session("s1")
+    session = await store.sessions.get("s1")
     assert session
     assert session.messages == 2
 
@@ -41,7 +41,7 @@ async def test_only_the_newest_rows_are_searched(store: SessionStore) -> None:
     rows = tuple(Message("user", str(number), files=(PHOTO,)) for number in range(3))
     await store.apply(opened("s1"), sent("t1", *rows))
     await store.apply(SetFileResults("s1", 2, (FETCHED,)))
-    found = [row.files[0].fetched for row in await store.history("s1")]
+    found = [row.files[0].fetched for row in await store.sessions.history("s1")]
     assert found == [False, True, True]
 
 
@@ -51,7 +51,7 @@ async def test_retracted_rows_are_not_counted_as_newest(store: SessionStore) -> 
     await store.apply(started("t2", "s1", said="never mind"), ended("t2"))
     await store.apply(TakeBackTurn("s1", "t2", 5000))
     await store.apply(SetFileResults("s1", 1, (FETCHED,)))
-    assert (await store.history("s1"))[-1].files == (FETCHED,)
+    assert (await store.sessions.history("s1"))[-1].files == (FETCHED,)
 
 
 async def test_an_unknown_file_is_refused_and_changes_nothing(
@@ -60,7 +60,7 @@ async def test_an_unknown_file_is_refused_and_changes_nothing(
     await store.apply(opened("s1"), sent("t1", Message("user", "look", files=(PHOTO,))))
     with pytest.raises(RecordNotFound, match=r"received/b/v\.ogg is not in the database"):
         await store.apply(SetTitle("s1", "changed"), SetFileResults("s1", 5, (HEARD,)))
-    session = await store.session("s1")
+    session = await store.sessions.get("s1")
     assert session
     assert session.title is None
 
@@ -82,13 +82,13 @@ async def test_a_transcribed_request_renames_its_turn_and_session(
 ) -> None:
     await store.apply(opened("s1"), started("t1", "s1", said="voice message"))
     await store.apply(SetRequest("t1", "s1", "voice message", "Buy milk\nand bread"))
-    turn, session = await store.turn("t1"), await store.session("s1")
+    turn, session = await store.turns.get("t1"), await store.sessions.get("s1")
     assert turn
     assert session
     assert (turn.request, session.title) == ("Buy milk\nand bread", "Buy milk")
     await store.apply(ended("t1"), started("t2", "s1", said="voice message"))
     await store.apply(SetRequest("t2", "s1", "voice message", "And eggs"))
-    turn, session = await store.turn("t2"), await store.session("s1")
+    turn, session = await store.turns.get("t2"), await store.sessions.get("s1")
     assert turn
     assert session
     assert (turn.request, session.title) == ("And eggs", "Buy milk")

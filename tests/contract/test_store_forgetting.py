@@ -130,7 +130,7 @@ async def test_clearing_a_session_deletes_its_text_and_keeps_its_costs(
     assert left["outbox"] == "[]"
     assert left["messages"] == "[]"
     assert await forgetting.uncleared_sessions() == ()
-    session = await store.session("s1")
+    session = await store.sessions.get("s1")
     assert session
     assert (session.state, session.reason, session.title, session.messages) == (
         CLOSED,
@@ -138,7 +138,7 @@ async def test_clearing_a_session_deletes_its_text_and_keeps_its_costs(
         None,
         0,
     )
-    assert await store.usage_totals(key=KEY) == UsageTotals(input_tokens=7, cost=0.5, requests=1)
+    assert await store.spending.totals(key=KEY) == UsageTotals(input_tokens=7, cost=0.5, requests=1)
     assert await store.find_problems() == ()
     await forgetting.clear_sessions("s1", now=NOW)  # a repetition changes nothing
     await forgetting.clear_sessions(now=NOW)
@@ -149,11 +149,11 @@ async def test_received_events_are_recognised_for_a_week(
 ) -> None:
     await converse(store, "s1")
     await forgetting.clear_sessions("s1", now=NOW)
-    kept = await store.inbox_entry("telegram::1001", "event of i_s1")
+    kept = await store.inbox.find("telegram::1001", "event of i_s1")
     assert kept
     assert (kept.state, kept.payload, kept.turn_id) == (InboxState.IGNORED, None, None)
     assert not await store.accept(entry("i_s1"))  # a redelivery
-    assert await store.inbox_entry("telegram::1001", "event of c_s1") is None  # older than a week
+    assert await store.inbox.find("telegram::1001", "event of c_s1") is None  # older than a week
     assert (await store.delete_ignored(NOW)).ignored == 1
     assert await store.accept(entry("i_s1"))
 
@@ -177,9 +177,9 @@ async def test_in_a_room_only_rows_of_the_session_are_deleted(
     await talk(store, "s9", 1, key="telegram:-1:u=2")
     await store.apply(OpenSession("s8", "telegram:-1:u=3", "telegram/-1", 1))
     await forgetting.clear_sessions("s1", now=NOW)
-    assert await store.inbox_entry_by_id("c_s1") is not None
-    assert await store.inbox_entry_by_id("i_s1") is not None
-    assert (await store.inbox_entry_by_id("i_s1")).payload is None  # type: ignore[union-attr]
+    assert await store.inbox.get("c_s1") is not None
+    assert await store.inbox.get("i_s1") is not None
+    assert (await store.inbox.get("i_s1")).payload is None  # type: ignore[union-attr]
     shown = await store.timeline("telegram/-1", 0, 10)
     assert {each.id for each in shown} == {"c_s1", "n_s1"}
 
@@ -245,7 +245,7 @@ async def test_old_rows_of_continuing_sessions_are_deleted_but_not_their_history
     # Settled too recently.
     await store.apply(SetInbox(ids=("i8",), state=InboxState.REFUSED, at=9500))
     assert await forgetting.delete_older_than(9000, NOW) == 6
-    assert [await store.inbox_entry_by_id(f"i{n}") is None for n in (0, 1, 2, 8, 9)] == [
+    assert [await store.inbox.get(f"i{n}") is None for n in (0, 1, 2, 8, 9)] == [
         True,
         True,
         False,
@@ -259,9 +259,9 @@ async def test_old_rows_of_continuing_sessions_are_deleted_but_not_their_history
         "i9",
         "o9",
     }
-    assert await store.tool_runs("t1") == ()
-    assert len(await store.tool_runs("t2")) == 1
-    assert len(await store.history("s1")) == 3
+    assert await store.turns.tool_runs("t1") == ()
+    assert len(await store.turns.tool_runs("t2")) == 1
+    assert len(await store.sessions.history("s1")) == 3
     assert await forgetting.delete_older_than(9000, NOW) == 0
     assert await store.find_problems() == ()
 
@@ -309,7 +309,7 @@ async def test_deleting_a_big_history_shrinks_the_file(tmp_path: Path) -> None:
     async with asyncio.timeout(30):
         await forgetting.delete_sessions("s2", now=NOW)
         await forgetting.release_free_pages()
-    assert len(await store.history("s1")) == 3
+    assert len(await store.sessions.history("s1")) == 3
     await store.close()
     copy.merge_wal(file)  # merges the WAL into the file
     assert file.stat().st_size < full / 2

@@ -38,7 +38,7 @@ WAITING, HELD, DONE = InboxState.WAITING, InboxState.HELD, InboxState.DONE
 
 
 async def state_of(store: SessionStore, name: str) -> InboxState:
-    found = await store.inbox_entry("telegram::1001", f"event of {name}")
+    found = await store.inbox.find("telegram::1001", f"event of {name}")
     assert found
     return found.state
 
@@ -49,8 +49,8 @@ async def state_of(store: SessionStore, name: str) -> InboxState:
 async def test_an_entry_is_read_back_unchanged(store: SessionStore) -> None:
     sent = entry("i1", payload=b"\x00\xff{}")
     assert await store.accept(sent)
-    assert await store.inbox_entry(sent.source, sent.event) == msgspec.structs.replace(sent, seq=1)
-    assert await store.inbox_entry(sent.source, "another") is None
+    assert await store.inbox.find(sent.source, sent.event) == msgspec.structs.replace(sent, seq=1)
+    assert await store.inbox.find(sent.source, "another") is None
 
 
 async def test_a_redelivery_is_recognised_and_changes_nothing(store: SessionStore) -> None:
@@ -58,7 +58,7 @@ async def test_a_redelivery_is_recognised_and_changes_nothing(store: SessionStor
     assert await store.accept(first)
     again = msgspec.structs.replace(first, id="i2", payload=b"other", key="web:a")
     assert not await store.accept(again)
-    kept = await store.inbox_entry(first.source, first.event)
+    kept = await store.inbox.find(first.source, first.event)
     assert kept
     assert (kept.id, kept.payload, kept.key) == ("i1", b"{}", KEY)
     assert await store.accept(msgspec.structs.replace(again, source="telegram::1002"))
@@ -71,16 +71,16 @@ async def test_waiting_entries_are_listed_in_order_of_arrival(store: SessionStor
     await store.accept(entry("i5", key="web:b", state=InboxState.IGNORED, payload=None))
     waiting = (await store.conversation(KEY)).waiting
     assert [each.id for each in waiting] == ["i3", "i1", "i2"]
-    assert sorted(await store.waiting_keys()) == [KEY, "web:a"]
+    assert sorted(await store.inbox.waiting_keys()) == [KEY, "web:a"]
 
 
 async def test_commands_are_listed_until_they_are_done(store: SessionStore) -> None:
     for name in ("i1", "i2"):
         await store.accept(entry(name, state=InboxState.COMMAND))
-    assert [each.id for each in await store.pending_commands()] == ["i1", "i2"]
+    assert [each.id for each in await store.inbox.pending_commands()] == ["i1", "i2"]
     await store.apply(SetInbox(ids=("i1",), state=DONE, at=5000))
-    assert [each.id for each in await store.pending_commands()] == ["i2"]
-    done = await store.inbox_entry("telegram::1001", "event of i1")
+    assert [each.id for each in await store.inbox.pending_commands()] == ["i2"]
+    done = await store.inbox.find("telegram::1001", "event of i1")
     assert done
     assert done.settled_at == 5000
 
@@ -89,14 +89,14 @@ async def test_starting_a_turn_marks_its_entries_as_running(store: SessionStore)
     for name in ("i1", "i2", "i3"):
         await store.accept(entry(name))
     await store.apply(opened("s1"), started("t1", "s1", "i1", "i2"))
-    taken = await store.turn_inbox("t1")
+    taken = await store.inbox.of_turn("t1")
     assert [(each.id, each.state, each.session_id) for each in taken] == [
         ("i1", InboxState.RUNNING, "s1"),
         ("i2", InboxState.RUNNING, "s1"),
     ]
     await store.apply(ended("t1", at=3000))
-    assert {each.state for each in await store.turn_inbox("t1")} == {DONE}
-    assert {each.settled_at for each in await store.turn_inbox("t1")} == {3000}
+    assert {each.state for each in await store.inbox.of_turn("t1")} == {DONE}
+    assert {each.settled_at for each in await store.inbox.of_turn("t1")} == {3000}
     assert await state_of(store, "i3") is WAITING
 
 
@@ -104,8 +104,8 @@ async def test_an_entry_can_be_answered_a_second_time(store: SessionStore) -> No
     await store.accept(entry("i1"))
     await store.apply(opened("s1"), started("t1", "s1", "i1"), ended("t1"))
     await store.apply(started("t2", "s1", "i1"))
-    assert await store.turn_inbox("t1") == ()
-    [again] = await store.turn_inbox("t2")
+    assert await store.inbox.of_turn("t1") == ()
+    [again] = await store.inbox.of_turn("t2")
     assert (again.state, again.settled_at) == (InboxState.RUNNING, None)
 
 
@@ -122,9 +122,9 @@ async def test_a_suspended_session_holds_its_waiting_entries(store: SessionStore
     await store.apply(
         opened("s1"), SetInbox(ids=("i1", "i2"), state=HELD, at=3000, session_id="s1")
     )
-    assert [each.id for each in await store.held_entries("s1")] == ["i1", "i2"]
+    assert [each.id for each in await store.inbox.held("s1")] == ["i1", "i2"]
     await store.apply(SetInbox(ids=("i2",), state=WAITING, at=4000))
-    assert [each.id for each in await store.held_entries("s1")] == ["i1"]
+    assert [each.id for each in await store.inbox.held("s1")] == ["i1"]
     assert [each.id for each in (await store.conversation(KEY)).waiting] == ["i2", "i3"]
 
 
@@ -136,7 +136,7 @@ async def test_only_waiting_entries_can_be_edited(store: SessionStore) -> None:
     await store.apply(started("t1", "s1", "i1"))
     assert not await store.replace_payload("i1", b"too late")
     assert not await store.replace_payload("i9", b"not there")
-    [kept] = await store.turn_inbox("t1")
+    [kept] = await store.inbox.of_turn("t1")
     assert kept.payload == b"edited again"
 
 
@@ -170,8 +170,8 @@ async def test_a_turn_is_read_back_with_its_attempts_and_end(store: SessionStore
         started_at=2000,
         person="telegram:7",
     )
-    assert await store.turn("t1") == begun
-    assert await store.running_turns() == (begun,)
+    assert await store.turns.get("t1") == begun
+    assert await store.turns.running() == (begun,)
     await store.apply(Checkpoint("t1", "it is"), StartAttempt("t1", 1, "openai/one", 2100))
     await store.apply(
         EndAttempt(
@@ -189,8 +189,8 @@ async def test_a_turn_is_read_back_with_its_attempts_and_end(store: SessionStore
         StartAttempt("t1", 2, "openai/two", 2300),
     )
     await store.apply(EndTurn("t1", TurnState.FAILED, 2400, "no answer"))
-    assert await store.running_turns() == ()
-    assert await store.turn("t1") == msgspec.structs.replace(
+    assert await store.turns.running() == ()
+    assert await store.turns.get("t1") == msgspec.structs.replace(
         begun,
         state=TurnState.FAILED,
         finished_at=2400,
@@ -198,7 +198,7 @@ async def test_a_turn_is_read_back_with_its_attempts_and_end(store: SessionStore
         cause="no answer",
         partial="it is",
     )
-    assert await store.turns("s1") == (await store.turn("t1"),)
+    assert await store.turns.of_session("s1") == (await store.turns.get("t1"),)
 
 
 async def test_a_resumed_turn_keeps_its_id_and_person(store: SessionStore) -> None:
@@ -219,7 +219,7 @@ async def test_a_resumed_turn_keeps_its_id_and_person(store: SessionStore) -> No
             person="telegram:8",
         )
     )
-    turn, session = await store.turn("t1"), await store.session("s1")
+    turn, session = await store.turns.get("t1"), await store.sessions.get("s1")
     assert turn == Turn(
         id="t1",
         session_id="s1",
@@ -268,10 +268,10 @@ async def test_a_tool_call_is_never_started_twice(store: SessionStore) -> None:
     await store.apply(opened("s1"), started("t1", "s1"), start)
     with pytest.raises(ToolAlreadyStarted, match="call_1 of t1"):
         await store.apply(Checkpoint("t1", "not this either"), start)
-    turn = await store.turn("t1")
+    turn = await store.turns.get("t1")
     assert turn
     assert turn.partial == ""
-    assert await store.tool_runs("t1") == (
+    assert await store.turns.tool_runs("t1") == (
         ToolRun(
             turn_id="t1",
             call_id="call_1",
@@ -300,7 +300,7 @@ async def test_tool_runs_are_read_back_with_their_result(store: SessionStore) ->
     await store.apply(
         EndTool(turn_id="t1", call_id="call_b", ok=False, result="no \x00 disk", at=2200)
     )
-    failed, unknown = await store.tool_runs("t1")
+    failed, unknown = await store.turns.tool_runs("t1")
     assert (failed.call_id, failed.ok, failed.result) == ("call_b", False, "no \ufffd disk")
     assert (unknown.call_id, unknown.ok, unknown.finished_at) == ("call_a", None, None)
     with pytest.raises(RecordNotFound, match="call_c of t1"):
@@ -320,13 +320,13 @@ async def test_tool_runs_of_calls_are_found_across_turns_of_a_session(
         StartTool(turn_id="t2", call_id="c3", tool="write", risk="write", arguments="{}", at=2102),
         EndTool(turn_id="t1", call_id="c1", ok=True, result="late", at=2103),
     )
-    found = await store.tool_runs_of_calls("s1", ["c3", "c1", "c9"])
+    found = await store.turns.tool_runs_of_calls("s1", ["c3", "c1", "c9"])
     assert [(run.turn_id, run.call_id, run.result) for run in found] == [
         ("t1", "c1", "late"),
         ("t2", "c3", None),
     ]
-    assert await store.tool_runs_of_calls("s1", []) == ()
-    assert await store.tool_runs_of_calls("s2", ["c1"]) == ()
+    assert await store.turns.tool_runs_of_calls("s1", []) == ()
+    assert await store.turns.tool_runs_of_calls("s2", ["c1"]) == ()
 
 
 # --- outbox ----------------------------------------------------------------------------------
@@ -346,7 +346,7 @@ async def test_an_item_is_read_back_unchanged(store: SessionStore) -> None:
         not_before=3,
     )
     await store.apply(PutItem(put))
-    assert await store.undelivered_items() == (msgspec.structs.replace(put, seq=1),)
+    assert await store.outbox.undelivered() == (msgspec.structs.replace(put, seq=1),)
 
 
 async def test_putting_an_item_again_keeps_its_delivery_state(
@@ -358,7 +358,7 @@ async def test_putting_an_item_again_keeps_its_delivery_state(
     )
     news = msgspec.structs.replace(item("o1", text="whole"), error="cut", reply_to="m7")
     await store.apply(PutItem(news))
-    [kept] = await store.undelivered_items()
+    [kept] = await store.outbox.undelivered()
     assert (kept.body, kept.final, kept.error, kept.reply_to) == (b"whole", True, "cut", "m7")
     assert (kept.shown, kept.tries, kept.not_before) == (b"m1", 2, 9000)
     assert (kept.state, kept.created_at) == (ItemState.PENDING, 2500)
@@ -370,15 +370,15 @@ async def test_a_delivery_update_changes_only_the_given_fields(store: SessionSto
         SetItem(id="o1", state=ItemState.UNKNOWN, at=2600, shown=b"m1", tries=1, error="cut")
     )
     await store.apply(SetItem(id="o1", state=ItemState.ATTEMPTING, at=2700, tries=2))
-    [tried] = await store.undelivered_items()
+    [tried] = await store.outbox.undelivered()
     assert (tried.shown, tried.tries, tried.error, tried.settled_at) == (b"m1", 2, "cut", None)
     await store.apply(SetItem(id="o1", state=ItemState.SENT, at=2800))
-    assert await store.undelivered_items() == ()
+    assert await store.outbox.undelivered() == ()
     [sent] = await store.timeline(ADDRESS, 0, 10)
     assert isinstance(sent, OutboxItem)
     assert (sent.state, sent.settled_at, sent.shown) == (ItemState.SENT, 2800, b"m1")
     await store.apply(PutItem(item("o1", text="edited")))
-    [reopened] = await store.undelivered_items()
+    [reopened] = await store.outbox.undelivered()
     assert (reopened.settled_at, reopened.shown) == (None, b"m1")
     with pytest.raises(RecordNotFound, match="o9"):
         await store.apply(SetItem(id="o9", state=ItemState.SENT, at=1))
@@ -387,7 +387,7 @@ async def test_a_delivery_update_changes_only_the_given_fields(store: SessionSto
 async def test_only_unsettled_items_are_undelivered(store: SessionStore) -> None:
     for state in ItemState:
         await store.apply(PutItem(item(f"o_{state.value}", state=state)))
-    assert [each.state for each in await store.undelivered_items()] == [
+    assert [each.state for each in await store.outbox.undelivered()] == [
         ItemState.PENDING,
         ItemState.ATTEMPTING,
         ItemState.UNKNOWN,
@@ -463,10 +463,10 @@ async def test_a_message_is_traced_to_its_turn_and_items(store: SessionStore) ->
     await store.accept(entry("i2", state=InboxState.IGNORED, payload=None))
     await store.apply(opened("s1"), started("t1", "s1", "i1"), PutItem(item("o1", turn="t1")))
     await store.apply(ended("t1"), PutItem(item("o2", turn="t2")))
-    turn = await store.turn("t1")
-    shown = tuple(each for each in await store.undelivered_items() if each.id == "o1")
-    [first] = await store.turn_inbox("t1")
-    ignored = await store.inbox_entry("telegram::1001", "event of i2")
+    turn = await store.turns.get("t1")
+    shown = tuple(each for each in await store.outbox.undelivered() if each.id == "o1")
+    [first] = await store.inbox.of_turn("t1")
+    ignored = await store.inbox.find("telegram::1001", "event of i2")
     assert ignored
     expected = (MessageTrace(ignored, None, ()), MessageTrace(first, turn, shown))
     assert await store.trace(KEY) == await store.trace(ADDRESS) == expected
@@ -478,12 +478,12 @@ async def test_a_message_is_traced_to_its_turn_and_items(store: SessionStore) ->
 
 async def test_an_empty_list_of_changes_or_rows_changes_nothing(store: SessionStore) -> None:
     await store.apply(opened("s1"))
-    before = await store.session("s1")
+    before = await store.sessions.get("s1")
     await store.apply()
     await store.apply(SetInbox(ids=(), state=DONE, at=1), AppendMessages("s1", "t1", (), 1000))
-    assert await store.session("s1") == before
+    assert await store.sessions.get("s1") == before
     await store.apply(AppendMessages("s1", "t1", (Message("user", ""),), 1000))
-    assert await store.history("s1") == (Message("user", ""),)
+    assert await store.sessions.history("s1") == (Message("user", ""),)
 
 
 async def test_a_late_live_update_does_not_replace_the_final_item(
@@ -492,5 +492,5 @@ async def test_a_late_live_update_does_not_replace_the_final_item(
     await store.apply(PutItem(item("a_1", text="so far", final=False)))
     await store.apply(PutItem(item("a_1", text="whole")))
     await store.apply(PutItem(item("a_1", text="so far", final=False)))
-    (found,) = await store.undelivered_items()
+    (found,) = await store.outbox.undelivered()
     assert (found.body, found.final) == (b"whole", True)

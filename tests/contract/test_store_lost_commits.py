@@ -229,7 +229,7 @@ async def test_a_write_in_doubt_waits_while_other_writes_are_refused_at_once(
         assert not doubtful.done()
         cutter.refuses = False
         await doubtful
-        assert len(await store.history(f"s_{name}")) == 1
+        assert len(await store.sessions.history(f"s_{name}")) == 1
         await store.close()
 
 
@@ -251,7 +251,7 @@ async def test_closing_the_store_asks_once_more_for_the_commit(
         await store.close()
         outcome = await doubtful
         assert isinstance(outcome, CommitOutcomeUnknown) != comes_back
-        assert len(await other.history(f"s_{name}")) == comes_back
+        assert len(await other.sessions.history(f"s_{name}")) == comes_back
 
 
 async def seen(write: Coroutine[Any, Any, None]) -> StoreError | None:
@@ -295,7 +295,12 @@ async def test_later_writes_do_not_overtake_a_write_in_doubt(
             missing = seen(store.apply(ended(f"t_{name}")))  # forces separate transactions
             refused = tasks.create_task(missing)
         assert isinstance(refused.result(), RecordNotFound)
-        assert [row.content for row in await store.history(f"s_{name}")] == ["0", "a", "b", "c"]
+        assert [row.content for row in await store.sessions.history(f"s_{name}")] == [
+            "0",
+            "a",
+            "b",
+            "c",
+        ]
         await store.close()
 
 
@@ -312,7 +317,7 @@ async def test_the_last_commit_before_closing_is_also_resolved(
             await asyncio.sleep(0)
             store.database.stop()
         await store.close()
-    assert len(await other.history(f"s_{name}")) == 1
+    assert len(await other.sessions.history(f"s_{name}")) == 1
 
 
 async def test_a_closed_writer_removes_its_row(

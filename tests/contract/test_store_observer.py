@@ -61,7 +61,7 @@ async def test_the_observer_is_called_after_the_commit(store: SessionStore) -> N
 
     class Reading(RecordingObserver):
         def on_applied(self, changes: tuple[Change, ...]) -> None:
-            found.append(group.create_task(store.session("s1")))
+            found.append(group.create_task(store.sessions.get("s1")))
 
     store.observer = Reading()
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:

@@ -126,21 +126,24 @@ async def test_rows_of_older_versions_survive_the_migrations(
         prepare.check_current(parse_url(store_url))
     store = await SessionStore.open(store_url, clock=SystemClock())
     try:
-        assert await store.context("s1") == ("", (Message("user", "hello"),))
-        turn = await store.turn("t1")
+        assert await store.sessions.context("s1") == ("", (Message("user", "hello"),))
+        turn = await store.turns.get("t1")
         assert turn
         assert turn.person == ""
-        assert await store.usage_totals(key="web:a") == UsageTotals(
+        assert await store.spending.totals(key="web:a") == UsageTotals(
             input_tokens=7, requests=1, unpriced=1
         )
-        assert await store.context("s2") == ("an earlier talk", (Message("user", "behind it"),) * 2)
-        assert [run.attempt for run in await store.tool_runs("t2")] == [0]
+        assert await store.sessions.context("s2") == (
+            "an earlier talk",
+            (Message("user", "behind it"),) * 2,
+        )
+        assert [run.attempt for run in await store.turns.tool_runs("t2")] == [0]
         await store.apply(
             EndAttempt(turn_id="t2", number=1, verdict="DONE", at=3, request_hash="c0ffee")
         )
         await store.apply(PutSummary(session_id="s1", keep=0, summary="greetings", at=3))
         await store.apply(PutApproval(question("p1")))
-        assert await store.context("s1") == ("greetings", ())
+        assert await store.sessions.context("s1") == ("greetings", ())
     finally:
         await store.close()
 
@@ -225,7 +228,7 @@ async def test_several_processes_can_open_a_new_database_at_once(store_url: str)
         for _ in range(4):
             tasks.create_task(one())
     store = await SessionStore.open(store_url, clock=SystemClock(), read_only=True)
-    assert await store.sessions() == ()
+    assert await store.sessions.list() == ()
     await store.close()
 
 
@@ -247,7 +250,7 @@ async def test_a_closed_database_can_be_read_without_being_written(tmp_path: Pat
     file = tmp_path / "a folder?x=1#%41" / "holdfast.db"
     before = file.read_bytes()
     reading = await SessionStore.open(url, clock=SystemClock(), read_only=True)
-    assert len(await reading.sessions()) == 1
+    assert len(await reading.sessions.list()) == 1
     await reading.close()
     assert file.read_bytes() == before
 

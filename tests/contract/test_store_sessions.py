@@ -23,7 +23,7 @@ ACTIVE, SUSPENDED, CLOSED = SessionState.ACTIVE, SessionState.SUSPENDED, Session
 
 async def test_a_session_is_read_back_unchanged(store: SessionStore) -> None:
     await store.apply(opened("s1", at=7))
-    assert await store.session("s1") == Session(
+    assert await store.sessions.get("s1") == Session(
         id="s1",
         key=KEY,
         address=ADDRESS,
@@ -34,18 +34,18 @@ async def test_a_session_is_read_back_unchanged(store: SessionStore) -> None:
         created_at=7,
         updated_at=7,
     )
-    assert await store.session("s2") is None
+    assert await store.sessions.get("s2") is None
 
 
 async def test_a_key_has_at_most_one_active_session(store: SessionStore) -> None:
     await store.apply(opened("s1"))
     with pytest.raises(Conflict, match="telegram:1001 already has an active session"):
         await store.apply(opened("s2"))
-    assert await store.session("s2") is None
+    assert await store.sessions.get("s2") is None
     await store.apply(SetSession("s1", SUSPENDED, SessionReason.STOP, 2000), opened("s2"))
     with pytest.raises(Conflict, match="another session of its key"):
         await store.apply(SetSession("s1", ACTIVE, None, 3000))
-    suspended = await store.session("s1")
+    suspended = await store.sessions.get("s1")
     assert suspended
     assert (suspended.state, suspended.reason) == (SUSPENDED, SessionReason.STOP)
 
@@ -59,11 +59,11 @@ async def test_changes_are_committed_all_or_none(store: SessionStore) -> None:
             opened("s2", key="telegram:1002"),
             opened("s3", key="telegram:1002"),
         )
-    untouched = await store.session("s1")
+    untouched = await store.sessions.get("s1")
     assert untouched
     assert (untouched.title, untouched.messages) == (None, 0)
-    assert await store.turn("t1") is None
-    assert await store.session("s2") is None
+    assert await store.turns.get("t1") is None
+    assert await store.sessions.get("s2") is None
 
 
 async def test_changing_a_missing_record_is_refused(store: SessionStore) -> None:
@@ -81,11 +81,11 @@ async def test_a_session_is_titled_after_the_first_line_of_its_first_request(
     await store.apply(opened("s1"))
     await store.apply(started("t1", "s1", said=f"\n  {'word ' * 20}\nmore"), ended("t1"))
     await store.apply(started("t2", "s1", said="another request"))
-    session = await store.session("s1")
+    session = await store.sessions.get("s1")
     assert session
     assert session.title == ("word " * 12).strip()
     await store.apply(SetTitle("s1", "holiday"))
-    session = await store.session("s1")
+    session = await store.sessions.get("s1")
     assert session
     assert session.title == "holiday"
 
@@ -100,11 +100,11 @@ async def test_history_is_read_back_exactly_and_in_order(store: SessionStore) ->
     )
     await store.apply(opened("s1"), AppendMessages("s1", "t1", rows, 2000))
     await store.apply(AppendMessages("s1", "t2", (Message("user", "go on"),), 3000))
-    assert await store.history("s1") == (*rows, Message("user", "go on"))
-    assert await store.history("s1", limit=2) == (rows[3], Message("user", "go on"))
-    assert await store.history("s1", limit=0) == ()
-    assert await store.history("nobody") == ()
-    session = await store.session("s1")
+    assert await store.sessions.history("s1") == (*rows, Message("user", "go on"))
+    assert await store.sessions.history("s1", limit=2) == (rows[3], Message("user", "go on"))
+    assert await store.sessions.history("s1", limit=0) == ()
+    assert await store.sessions.history("nobody") == ()
+    session = await store.sessions.get("s1")
     assert session
     assert (session.messages, session.updated_at) == (5, 3000)
 
@@ -116,11 +116,11 @@ async def test_unstorable_characters_are_replaced_and_never_refused(
     call = ToolCall("call_1", "write", bad)
     await store.apply(opened("s1"), started("t1", "s1", said=bad), SetTitle("s1", bad), ended("t1"))
     await store.apply(AppendMessages("s1", "t1", (Message("assistant", "", (call,)),), 1))
-    first, second = await store.history("s1")
+    first, second = await store.sessions.history("s1")
     assert first.content.startswith("nul ")
     assert first.content.endswith(" end")
     assert second.tool_calls[0].arguments.endswith(" end")
-    turn, session = await store.turn("t1"), await store.session("s1")
+    turn, session = await store.turns.get("t1"), await store.sessions.get("s1")
     assert turn
     assert turn.request == "nul \ufffd lone ? end"
     assert session
@@ -130,24 +130,27 @@ async def test_unstorable_characters_are_replaced_and_never_refused(
 async def test_retracted_rows_leave_the_history_and_the_count(store: SessionStore) -> None:
     await talk(store, "s1", 3)
     await store.apply(TakeBackTurn("s1", "t_s1_00002", 5000))
-    assert [row.content for row in await store.history("s1")] == ["question 0", "question 1"]
-    session = await store.session("s1")
+    assert [row.content for row in await store.sessions.history("s1")] == [
+        "question 0",
+        "question 1",
+    ]
+    session = await store.sessions.get("s1")
     assert session
     assert session.messages == 2
     assert session.title == "question 0"
-    assert len(await store.turns("s1")) == 3
+    assert len(await store.turns.of_session("s1")) == 3
 
 
 async def test_after_an_undo_the_last_turn_is_the_one_before(store: SessionStore) -> None:
     await talk(store, "s1", 3)
     await store.apply(TakeBackTurn("s1", "t_s1_00002", 5000))
-    last = await store.last_turn("s1")
+    last = await store.turns.last("s1")
     assert last
     assert last.id == "t_s1_00001"
     await store.apply(
         TakeBackTurn("s1", "t_s1_00001", 5000), TakeBackTurn("s1", "t_s1_00000", 5000)
     )
-    assert await store.last_turn("s1") is None
+    assert await store.turns.last("s1") is None
     with pytest.raises(RecordNotFound):
         await store.apply(TakeBackTurn("s1", "t9", 5000))
 
@@ -169,18 +172,18 @@ async def test_a_conversation_snapshot_has_everything_an_actor_needs(store: Sess
     stopped = await store.conversation(KEY)
     assert stopped.active is None
     assert stopped.suspended
-    assert stopped.suspended == stopped.newest == await store.session("s1")
+    assert stopped.suspended == stopped.newest == await store.sessions.get("s1")
     assert (stopped.held, [each.id for each in stopped.waiting]) == (2, ["i3"])
-    assert stopped.last_turn == await store.turn("t1")
+    assert stopped.last_turn == await store.turns.get("t1")
     assert stopped.running == ()
 
     await store.apply(opened("s2", at=5000), started("t2", "s2", "i3", at=5000))
     fresh = await store.conversation(KEY)
     assert fresh.active
-    assert fresh.active == fresh.newest == await store.session("s2")
+    assert fresh.active == fresh.newest == await store.sessions.get("s2")
     assert fresh.suspended == stopped.suspended
-    assert fresh.running == (await store.turn("t2"),)
-    assert fresh.last_turn == await store.turn("t2")
+    assert fresh.running == (await store.turns.get("t2"),)
+    assert fresh.last_turn == await store.turns.get("t2")
     assert (fresh.held, fresh.waiting) == (2, ())
 
 
@@ -217,12 +220,12 @@ async def test_sessions_are_listed_newest_first(store: SessionStore) -> None:
     def names(found: tuple[Session, ...]) -> list[str]:
         return [session.id for session in found]
 
-    assert names(await store.sessions()) == ["s6", "s5", "s4", "s3", "s2", "s1"]
-    assert names(await store.sessions(limit=2)) == ["s6", "s5"]
-    assert names(await store.sessions(key=KEY)) == ["s6", "s1"]
-    assert names(await store.sessions(platform="telegram")) == ["s6", "s5", "s2", "s1"]
-    assert names(await store.sessions(platform="web")) == ["s4"]
-    assert await store.sessions(platform="nothing") == ()
+    assert names(await store.sessions.list()) == ["s6", "s5", "s4", "s3", "s2", "s1"]
+    assert names(await store.sessions.list(limit=2)) == ["s6", "s5"]
+    assert names(await store.sessions.list(key=KEY)) == ["s6", "s1"]
+    assert names(await store.sessions.list(platform="telegram")) == ["s6", "s5", "s2", "s1"]
+    assert names(await store.sessions.list(platform="web")) == ["s4"]
+    assert await store.sessions.list(platform="nothing") == ()
 
 
 async def test_a_session_is_found_by_a_prefix_of_its_id(store: SessionStore) -> None:
@@ -230,7 +233,7 @@ async def test_a_session_is_found_by_a_prefix_of_its_id(store: SessionStore) -> 
         await store.apply(opened(name, key=f"web:{name}"))
 
     async def found(text: str, key: str | None = None) -> str | None:
-        session = await store.find_session(text, key)
+        session = await store.sessions.find(text, key)
         return session.id if session else None
 
     assert await found("s_aab2") == "s_aab2"
@@ -251,12 +254,12 @@ async def test_chats_of_a_platform_are_listed_last_used_first(store: SessionStor
         await store.apply(type(changed)(name, key, f"address {key}", at), SetTitle(name, name))
     await store.apply(SetSession("s4", CLOSED, SessionReason.DELETED, 8000))
     await store.apply(opened("s5", key="telegram:1"))
-    assert await store.chats("web", 10) == (
+    assert await store.sessions.chats("web", 10) == (
         ("address web:a", "s3", 6000),
         ("address web:b", "s2", 5000),
         (ADDRESS, "question 0", 4000),
     )
-    assert len(await store.chats("web", 1)) == 1
+    assert len(await store.sessions.chats("web", 1)) == 1
 
 
 async def test_small_values_are_stored_replaced_and_deleted(store: SessionStore) -> None:
@@ -285,9 +288,9 @@ async def test_fifty_concurrent_writers_lose_nothing_and_share_commits(store: Se
     async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
         for number in range(50):
             tasks.create_task(chat(number))
-    assert {session.messages for session in await store.sessions()} == {5}
-    assert len(await store.sessions()) == 50
-    assert await store.running_turns() == ()
+    assert {session.messages for session in await store.sessions.list()} == {5}
+    assert len(await store.sessions.list()) == 50
+    assert await store.turns.running() == ()
     assert counts.commits < 50 * 12 / 2, "waiting writes must share commits"
 
 
@@ -306,9 +309,9 @@ async def test_a_read_only_store_sees_the_writes_of_another_store(
     await talk(store, "s1", 1)
     reader = await SessionStore.open(store_url, clock=SystemClock(), read_only=True)
     try:
-        assert await reader.sessions() == await store.sessions()
+        assert await reader.sessions.list() == await store.sessions.list()
         await talk(store, "s2", 1, key="web:a")
-        assert len(await reader.sessions()) == 2
+        assert len(await reader.sessions.list()) == 2
         with pytest.raises(StoreError, match="opened read-only"):
             await reader.apply(opened("s3", key="web:b"))
         with pytest.raises(StoreError, match="cannot be used"):
@@ -329,7 +332,7 @@ async def test_a_history_is_read_up_to_the_end_of_a_turn(store: SessionStore) ->
     await store.apply(started("t3", "s1", said="four"), ended("t3"))
 
     async def read(session: str, turn: str) -> list[str]:
-        return [row.content for row in await store.history_up_to(session, turn)]
+        return [row.content for row in await store.sessions.history_up_to(session, turn)]
 
     assert await read("s1", "t1") == ["one", "two"]
     assert await read("s1", "t2") == ["one", "two", "three"]
@@ -341,7 +344,7 @@ async def test_a_history_is_read_up_to_the_end_of_a_turn(store: SessionStore) ->
 async def test_an_inbox_entry_is_found_by_its_id(store: SessionStore) -> None:
     await store.accept(entry("i1"))
     await store.accept(entry("i2"))
-    found = await store.inbox_entry_by_id("i2")
+    found = await store.inbox.get("i2")
     assert found
     assert (found.id, found.event) == ("i2", "event of i2")
-    assert await store.inbox_entry_by_id("i3") is None
+    assert await store.inbox.get("i3") is None

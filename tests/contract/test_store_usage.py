@@ -81,7 +81,7 @@ CASES: dict[str, tuple[dict[str, Any], UsageTotals]] = {
 
 async def test_usage_is_summed_over_requests_matching_all_filters(store: SessionStore) -> None:
     await fill(store)
-    found = {name: await store.usage_totals(**only) for name, (only, _) in CASES.items()}
+    found = {name: await store.spending.totals(**only) for name, (only, _) in CASES.items()}
     assert found == {name: expected for name, (_, expected) in CASES.items()}
     kinds = {(type(each.input_tokens), type(each.requests)) for each in found.values()}
     assert kinds == {(int, int)}
@@ -90,14 +90,14 @@ async def test_usage_is_summed_over_requests_matching_all_filters(store: Session
 async def test_retracted_and_failed_turns_still_count(store: SessionStore) -> None:
     await fill(store)
     await store.apply(TakeBackTurn("s1", "t1", 5), EndTurn("t2", TurnState.FAILED, 6, "no answer"))
-    assert await store.usage_totals() == ALL
+    assert await store.spending.totals() == ALL
 
 
 async def test_an_unfinished_request_is_counted_without_cost(
     store: SessionStore,
 ) -> None:
     await store.apply(opened("s1"), started("t1", "s1"), StartAttempt("t1", 1, "openai/one", 1))
-    assert await store.usage_totals(turn_id="t1") == UsageTotals(requests=1)
+    assert await store.spending.totals(turn_id="t1") == UsageTotals(requests=1)
 
 
 async def test_sums_of_small_costs_are_exact(store: SessionStore) -> None:
@@ -105,23 +105,23 @@ async def test_sums_of_small_costs_are_exact(store: SessionStore) -> None:
     costs = [0.1, 0.2, 7.5e-8, 1e-9, 123_456.789, 0.0]
     for number, cost in enumerate(costs):
         await store.apply(*request("t1", number + 1, 0, cost))
-    assert (await store.usage_totals(turn_id="t1")).cost == 123_457.089000076
+    assert (await store.spending.totals(turn_id="t1")).cost == 123_457.089000076
 
 
 async def test_impossible_costs_are_stored_as_unknown(store: SessionStore) -> None:
     await store.apply(opened("s1"), started("t1", "s1"))
     for number, cost in enumerate((math.nan, math.inf, -math.inf, 1e300, -1e300)):
         await store.apply(*request("t1", number, 2, cost))
-    assert await store.usage_totals() == used(10, 5, None, 5, 5)
+    assert await store.spending.totals() == used(10, 5, None, 5, 5)
 
 
 async def test_a_cost_of_zero_is_known(store: SessionStore) -> None:
     await store.apply(opened("s1"), started("t1", "s1"), *request("t1", 1, 2, 0.0))
-    assert (await store.usage_totals()).cost == 0.0
+    assert (await store.spending.totals()).cost == 0.0
 
 
 async def test_token_sums_may_exceed_32_bits(store: SessionStore) -> None:
     await store.apply(opened("s1"), started("t1", "s1"))
     for number in (1, 2):
         await store.apply(*request("t1", number, 3_000_000_000))
-    assert (await store.usage_totals()).output_tokens == 60_000_000_000
+    assert (await store.spending.totals()).output_tokens == 60_000_000_000

@@ -322,7 +322,7 @@ class Reader:
             await self._chat(command)
         state = SessionState.SUSPENDED if "resume" in command else SessionState.ACTIVE
         async with self._store() as store:
-            return next(each.id for each in await store.sessions() if each.state is state)
+            return next(each.id for each in await store.sessions.list() if each.state is state)
 
     async def _chat(self, _: str) -> str:
         self.say("good morning")

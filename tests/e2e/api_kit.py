@@ -127,7 +127,7 @@ class ApiHouse:
     async def sessions(self, key: str = "") -> list[tuple[str, str | None]]:
         """State and reason of each session, the newest first."""
         assert self.house.runner._store
-        found = await self.house.runner._store.sessions(key=key or None)
+        found = await self.house.runner._store.sessions.list(key=key or None)
         return [(each.state.value, each.reason and each.reason.value) for each in found]
 
 

@@ -378,5 +378,5 @@ async def nothing_left(runner: GatewayRunner) -> None:
     assert runner.condition.pool
     assert runner._store
     async with asyncio.timeout(60):
-        while runner.condition.pool.running_turns() or await runner._store.undelivered_items():  # noqa: ASYNC110 - the runner tells only who asks
+        while runner.condition.pool.running_turns() or await runner._store.outbox.undelivered():  # noqa: ASYNC110 - the runner tells only who asks
             await asyncio.sleep(0.05)

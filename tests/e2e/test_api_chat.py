@@ -1,4 +1,4 @@
-"""`/v1/chat/completions` and `/v1/models`: the whole gateway before OpenAI's own library."""
+"""`/v1/chat/completions` and `/v1/models` over the whole gateway, by OpenAI's library and raw HTTP."""
 
 import asyncio
 import base64
@@ -49,7 +49,7 @@ def looking(url: str, text: str = "what is this?") -> Any:
 # --- answers ---------------------------------------------------------------------------------
 
 
-async def test_the_library_gets_a_whole_answer(tmp_path: Path) -> None:
+async def test_openai_library_gets_a_whole_answer(tmp_path: Path) -> None:
     async with ModelServer(ok("Hello.")) as model, served(tmp_path, model) as api:
         answer = await api.chat.create(model="scripted", messages=user("hi"))
         (choice,) = answer.choices
@@ -61,7 +61,7 @@ async def test_the_library_gets_a_whole_answer(tmp_path: Path) -> None:
         assert await api.sessions() == [("closed", "answered")]
 
 
-async def test_the_messages_of_a_request_are_the_conversation(tmp_path: Path) -> None:
+async def test_messages_of_a_request_are_the_conversation(tmp_path: Path) -> None:
     said: Any = [
         {"role": "system", "content": "Speak like a pirate."},
         {"role": "user", "content": "one"},
@@ -77,12 +77,12 @@ async def test_the_messages_of_a_request_are_the_conversation(tmp_path: Path) ->
         assert system.endswith("Speak like a pirate.\n\nBe brief.")
         assert len(system) > len("Speak like a pirate.\n\nBe brief.")
         assert api.house.runner._store
-        (session,) = await api.house.runner._store.sessions()
-        history = await api.house.runner._store.history(session.id)
+        (session,) = await api.house.runner._store.sessions.list()
+        history = await api.house.runner._store.sessions.history(session.id)
         assert [row.content for row in history] == ["one", "two", "three", "echo: three"]
 
 
-async def test_a_stream_gives_the_text_in_order_and_ends_with_done(tmp_path: Path) -> None:
+async def test_stream_has_the_text_in_order_and_ends_with_done(tmp_path: Path) -> None:
     async with (
         ModelServer(words("one two three four")) as model,
         served(tmp_path, model) as api,
@@ -103,7 +103,7 @@ async def test_a_stream_gives_the_text_in_order_and_ends_with_done(tmp_path: Pat
     assert not any("usage" in each for each in chunks(found))
 
 
-async def test_the_library_reads_a_stream_and_what_it_cost(tmp_path: Path) -> None:
+async def test_openai_library_reads_a_stream_with_usage(tmp_path: Path) -> None:
     async with ModelServer(words("one two three")) as model, served(tmp_path, model) as api:
         stream = await api.chat.create(
             model="scripted",
@@ -120,7 +120,7 @@ async def test_the_library_reads_a_stream_and_what_it_cost(tmp_path: Path) -> No
     assert all(chunk.usage is None for chunk in found[:-1])
 
 
-async def test_ten_streams_at_once_each_get_their_own_answer(tmp_path: Path) -> None:
+async def test_ten_concurrent_streams_get_their_own_answers(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, served(tmp_path, model) as api:
         found: dict[int, str] = {}
 
@@ -133,10 +133,10 @@ async def test_ten_streams_at_once_each_get_their_own_answer(tmp_path: Path) -> 
     assert found == {number: f"echo: number {number}" for number in range(10)}
 
 
-# --- which model -----------------------------------------------------------------------------
+# --- models ----------------------------------------------------------------------------------
 
 
-async def test_models_are_the_configured_one_and_those_of_routes(tmp_path: Path) -> None:
+async def test_models_list_the_configured_model_and_those_of_routes(tmp_path: Path) -> None:
     routes = (RouteSettings(match="telegram:*", model="vendor/small"),)
     async with ModelServer(talkative) as model, served(tmp_path, model, route=routes) as api:
         listed = await api.client.models.list()
@@ -147,7 +147,7 @@ async def test_models_are_the_configured_one_and_those_of_routes(tmp_path: Path)
         assert error.value.code == "model_not_found"
 
 
-async def test_a_request_may_name_any_model_that_is_known(tmp_path: Path) -> None:
+async def test_request_can_name_any_known_model(tmp_path: Path) -> None:
     routes = (RouteSettings(match="telegram:*", model="vendor/small"),)
     models = ("scripted", "big-one")
     meant = {
@@ -165,7 +165,7 @@ async def test_a_request_may_name_any_model_that_is_known(tmp_path: Path) -> Non
             assert model.requests[-1].model == asked == answer.model
 
 
-async def test_a_model_that_nobody_knows_is_a_404(tmp_path: Path) -> None:
+async def test_unknown_model_is_a_404(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, served(tmp_path, model) as api:
         with pytest.raises(openai.NotFoundError) as error:
             await api.chat.create(model="scriptet", messages=user("hi"))
@@ -174,10 +174,10 @@ async def test_a_model_that_nobody_knows_is_a_404(tmp_path: Path) -> None:
         assert model.requests == []
 
 
-# --- who is let in ---------------------------------------------------------------------------
+# --- authentication --------------------------------------------------------------------------
 
 
-async def test_without_the_right_key_nothing_is_served(tmp_path: Path) -> None:
+async def test_requests_without_the_key_are_refused(tmp_path: Path) -> None:
     async with ModelServer() as model, served(tmp_path, model) as api:
         for key in ("", "wrong", f"{KEY}x", KEY[:-1]):
             wire = Wire(api.wire.base, key)
@@ -188,7 +188,7 @@ async def test_without_the_right_key_nothing_is_served(tmp_path: Path) -> None:
             await wire.close()
 
 
-async def test_the_library_raises_its_error_for_a_wrong_key(tmp_path: Path) -> None:
+async def test_openai_library_raises_authentication_error_for_a_wrong_key(tmp_path: Path) -> None:
     async with (
         ModelServer() as model,
         served(tmp_path, model) as api,
@@ -198,7 +198,7 @@ async def test_the_library_raises_its_error_for_a_wrong_key(tmp_path: Path) -> N
             await stranger.models.list()
 
 
-async def test_without_a_configured_key_the_answer_says_how_to_set_one(tmp_path: Path) -> None:
+async def test_error_without_a_configured_key_names_the_setting(tmp_path: Path) -> None:
     async with (
         ModelServer() as model,
         served(tmp_path, model, http=HttpSettings(port=0, ui=False)) as api,
@@ -208,17 +208,21 @@ async def test_without_a_configured_key_the_answer_says_how_to_set_one(tmp_path:
         assert "http.api_key" in body["error"]["message"]
 
 
-# --- what is refused -------------------------------------------------------------------------
+# --- refusals --------------------------------------------------------------------------------
 
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
-    "tools": ({"tools": [TOOL]}, "tools", "tools of its own"),
+    "tools": ({"tools": [TOOL]}, "tools", "uses its own tools"),
     "several answers": ({"n": 2}, "n", "one answer"),
     "no messages": ({"messages": []}, "messages", "length >= 1"),
-    "nobody asks": ({"messages": [{"role": "system", "content": "x"}]}, "messages", "role `user`"),
-    "blank": ({"messages": user("  ")}, "messages[0].content", "nothing in"),
+    "no user message": (
+        {"messages": [{"role": "system", "content": "x"}]},
+        "messages",
+        "role `user`",
+    ),
+    "blank": ({"messages": user("  ")}, "messages[0].content", "is empty"),
     "role": ({"messages": [{"role": "king", "content": "x"}]}, "messages[0].role", "king"),
     "type": ({"max_tokens": "many"}, "max_tokens", "got `str`"),
     "missing": (
@@ -229,22 +233,22 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "remote picture": (
         {"messages": looking("https://example.org/cat.png")},
         "messages[0].content[1].image_url.url",
-        "not fetched",
+        "does not fetch pictures",
     ),
     "broken picture": (
         {"messages": looking("data:image/png;base64,%%%")},
         "messages[0].content[1].image_url.url",
-        "not base64",
+        "not valid base64",
     ),
-    "no picture": (
+    "not a picture": (
         {"messages": looking("data:text/html;base64,QUJD")},
         "messages[0].content[1].image_url.url",
-        "no picture",
+        "neither a picture",
     ),
     "too many pictures": (
         {"messages": [message for _ in range(21) for message in looking(data_url())]},
         "messages[20].content[1].image_url.url",
-        "more than 20",
+        "at most 20",
     ),
     "audio": (
         {"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]},
@@ -254,7 +258,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
 }
 
 
-async def test_what_cannot_be_done_is_refused_in_one_sentence(tmp_path: Path) -> None:
+async def test_unsupported_requests_are_refused_in_one_sentence(tmp_path: Path) -> None:
     async with ModelServer() as model, served(tmp_path, model) as api:
         for name, (change, param, words_of_it) in REFUSED.items():
             body = {"model": "scripted", "messages": user("hi"), **change}
@@ -266,7 +270,7 @@ async def test_what_cannot_be_done_is_refused_in_one_sentence(tmp_path: Path) ->
         assert await api.sessions() == []
 
 
-async def test_who_misspells_what_must_be_there_is_told_its_name(tmp_path: Path) -> None:
+async def test_missing_required_field_is_named(tmp_path: Path) -> None:
     async with ModelServer() as model, served(tmp_path, model) as api:
         for path, body, name in (
             ("/chat/completions", {"message": user("hi")}, "messages"),
@@ -284,14 +288,14 @@ async def test_who_misspells_what_must_be_there_is_told_its_name(tmp_path: Path)
             )
 
 
-async def test_a_body_that_is_no_request_is_a_400(tmp_path: Path) -> None:
+async def test_malformed_body_is_a_400(tmp_path: Path) -> None:
     async with ModelServer() as model, served(tmp_path, model) as api:
         for body in (b"", b"{", b"[]", b"\xff", b'"x"', b"[" * 100_000):
             status, _, answer = await api.wire.send("POST", "/chat/completions", data=body)
             assert (status, answer["error"]["type"]) == (400, "invalid_request_error"), body[:9]
 
 
-async def test_what_is_not_known_is_let_pass(tmp_path: Path) -> None:
+async def test_unknown_fields_are_ignored(tmp_path: Path) -> None:
     async with ModelServer(ok("Hello.")) as model, served(tmp_path, model) as api:
         status, _, answer = await api.wire.ask(
             "hi", logit_bias={}, seed=7, user="me", stop=["x"], tools=[], whatever={"a": 1}
@@ -299,7 +303,7 @@ async def test_what_is_not_known_is_let_pass(tmp_path: Path) -> None:
         assert (status, answer["choices"][0]["message"]["content"]) == (200, "Hello.")
 
 
-async def test_words_that_look_like_a_command_are_words(tmp_path: Path) -> None:
+async def test_text_that_looks_like_a_command_is_not_a_command(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, served(tmp_path, model) as api:
         for text in ("/stop", "/queue later", "/nonsense", "claim ABCD"):
             _, _, answer = await api.wire.ask(text)
@@ -309,8 +313,8 @@ async def test_words_that_look_like_a_command_are_words(tmp_path: Path) -> None:
 # --- tools -----------------------------------------------------------------------------------
 
 
-async def test_a_tool_runs_while_the_stream_goes_on(tmp_path: Path) -> None:
-    """Seeds 19 and 39: the boundary does not end the stream, and the pair is exact."""
+async def test_tool_runs_while_the_stream_stays_open(tmp_path: Path) -> None:
+    """The tool boundary does not end the stream, and the tool has exactly one pair of events."""
     shop = Workshop()
     scripts = (
         'H T"Let me look." C(0,c1,read,{"path":"a"}) F tool_calls U D',
@@ -343,7 +347,7 @@ async def test_a_tool_runs_while_the_stream_goes_on(tmp_path: Path) -> None:
         assert text_of(found[first:]) == "\n\nIt says so."
 
 
-async def test_the_library_reads_a_turn_with_a_tool(tmp_path: Path) -> None:
+async def test_openai_library_reads_a_turn_with_a_tool(tmp_path: Path) -> None:
     shop = Workshop()
     scripts = (calls(("c1", "pay", '{"amount":3}')), ok("Paid."))
     async with (
@@ -360,9 +364,7 @@ async def test_the_library_reads_a_turn_with_a_tool(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tool", ["slow", "stubborn", "broken"])
-async def test_completed_is_also_sent_for_a_tool_that_did_not_end_well(
-    tmp_path: Path, tool: str
-) -> None:
+async def test_failed_tool_also_gets_a_completed_event(tmp_path: Path, tool: str) -> None:
     shop = Workshop()
     async with (
         ModelServer(calls(("c1", tool, "{}")), ok("done")) as model,
@@ -376,7 +378,7 @@ async def test_completed_is_also_sent_for_a_tool_that_did_not_end_well(
     assert text_of(found) == "done"
 
 
-async def test_a_tool_that_is_stopped_is_completed_before_the_end_is_told(tmp_path: Path) -> None:
+async def test_stopped_tool_is_completed_before_the_end_of_the_stream(tmp_path: Path) -> None:
     shop = Workshop()
     async with (
         ModelServer(calls(("c1", "sleepy", "{}"))) as model,
@@ -386,7 +388,7 @@ async def test_a_tool_that_is_stopped_is_completed_before_the_end_is_told(tmp_pa
         async with asyncio.timeout(8):
             await shop.entered.wait()
             assert api.house.runner._store
-            (session,) = await api.house.runner._store.sessions()
+            (session,) = await api.house.runner._store.sessions.list()
             await api.house.runner.operations["stop"](session=session.id)
             found = [event async for event in events(response)]
         assert [each["status"] for each in named(found, PROGRESS)] == ["running", "completed"]
@@ -395,7 +397,7 @@ async def test_a_tool_that_is_stopped_is_completed_before_the_end_is_told(tmp_pa
         assert found[-1].data == "[DONE]"
 
 
-async def test_a_call_that_must_ask_does_not_run_and_the_model_is_told(tmp_path: Path) -> None:
+async def test_call_that_needs_approval_does_not_run_and_the_model_is_told(tmp_path: Path) -> None:
     shop = Workshop()
     scripts = (calls(("c1", "shell", '{"command":"make tea"}')), ok("I may not."))
     async with (
@@ -410,13 +412,12 @@ async def test_a_call_that_must_ask_does_not_run_and_the_model_is_told(tmp_path:
         assert shop.effects == []
 
 
-# --- signs of life, and news -----------------------------------------------------------------
+# --- keepalives and notices ------------------------------------------------------------------
 
 QUICK = HttpSettings(port=0, api_key=Secret(KEY), ui=False, sse_keepalive=0.05)
 
 
-async def test_a_silent_tool_is_bridged_by_signs_of_life(tmp_path: Path) -> None:
-    """Seed 18."""
+async def test_keepalives_are_sent_during_a_silent_tool(tmp_path: Path) -> None:
     shop = Workshop()
     async with (
         ModelServer(calls(("c1", "sleepy", "{}")), ok("done")) as model,
@@ -435,7 +436,7 @@ async def test_a_silent_tool_is_bridged_by_signs_of_life(tmp_path: Path) -> None
     assert [each["status"] for each in named(found, PROGRESS)] == ["running", "completed"]
 
 
-async def test_a_stream_that_says_something_gives_no_signs_of_life(tmp_path: Path) -> None:
+async def test_active_stream_has_no_keepalives(tmp_path: Path) -> None:
     script = 'H [T"word " W.02]*40 F stop U D'
     patient = HttpSettings(port=0, api_key=Secret(KEY), ui=False, sse_keepalive=0.6)
     async with (
@@ -447,7 +448,7 @@ async def test_a_stream_that_says_something_gives_no_signs_of_life(tmp_path: Pat
     assert not [event for event in found if event.name.startswith(":")]
 
 
-async def test_a_model_that_only_thinks_does_not_hold_back_signs_of_life(tmp_path: Path) -> None:
+async def test_keepalives_are_sent_while_the_model_reasons(tmp_path: Path) -> None:
     script = 'H [R"hm " W.02]*40 T"done" F stop U D'
     async with ModelServer(script) as model, served(tmp_path, model, http=QUICK) as api:
         found = await api.wire.stream("go")
@@ -455,7 +456,7 @@ async def test_a_model_that_only_thinks_does_not_hold_back_signs_of_life(tmp_pat
     assert len([event for event in found if event.name == ": keepalive"]) >= 3
 
 
-async def test_notices_come_beside_the_text(tmp_path: Path) -> None:
+async def test_notices_are_events_of_their_own(tmp_path: Path) -> None:
     scripts = ('S429:{"retry-after":"0.01"}', ok("done"))
     async with ModelServer(*scripts) as model, served(tmp_path, model) as api:
         found = await api.wire.stream("go")
@@ -465,8 +466,8 @@ async def test_notices_come_beside_the_text(tmp_path: Path) -> None:
         assert text_of(found) == "done"
 
 
-async def test_news_of_a_cut_call_are_no_part_of_the_answer(tmp_path: Path) -> None:
-    """Words, then half of a call: what a chat is told of it comes as an event of its own."""
+async def test_notice_of_a_cut_tool_call_is_not_part_of_the_answer(tmp_path: Path) -> None:
+    """After text and half of a tool call, the notice of the cut is a separate event."""
     shop = Workshop()
     cut = """H T"Let me pay." C(0,c1,pay,'{"amount":') RST"""
     scripts = (cut, calls(("c2", "pay", '{"amount":3}')), ok("Paid."))
@@ -485,12 +486,12 @@ async def test_news_of_a_cut_call_are_no_part_of_the_answer(tmp_path: Path) -> N
         assert shop.effects == ["pay 3", "pay 3"]
 
 
-# --- honest ends -----------------------------------------------------------------------------
+# --- failures and other endings --------------------------------------------------------------
 
 CUT = 'H T"so far " RST'
 
 
-async def test_a_turn_that_fails_without_text_is_an_error(tmp_path: Path) -> None:
+async def test_failed_turn_without_text_is_an_error(tmp_path: Path) -> None:
     async with ModelServer('S400"too clever"') as model, served(tmp_path, model) as api:
         with pytest.raises(openai.InternalServerError) as error:
             await api.chat.create(model="scripted", messages=user("go"))
@@ -500,7 +501,7 @@ async def test_a_turn_that_fails_without_text_is_an_error(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_a_failure_is_not_repeated_by_the_library(tmp_path: Path, stream: bool) -> None:
+async def test_openai_library_does_not_retry_a_failed_turn(tmp_path: Path, stream: bool) -> None:
     async with (
         ModelServer('S400"no"') as model,
         served(tmp_path, model) as api,
@@ -513,7 +514,7 @@ async def test_a_failure_is_not_repeated_by_the_library(tmp_path: Path, stream: 
         assert len(model.requests) == 1
 
 
-async def test_a_failure_after_text_ends_the_stream_with_its_cause(tmp_path: Path) -> None:
+async def test_failure_after_text_ends_the_stream_with_its_cause(tmp_path: Path) -> None:
     async with (
         ModelServer(CUT, 'S400"not today"') as model,
         served(tmp_path, model) as api,
@@ -528,7 +529,7 @@ async def test_a_failure_after_text_ends_the_stream_with_its_cause(tmp_path: Pat
         assert done.data == "[DONE]"
 
 
-async def test_the_library_sees_the_text_and_then_raises(tmp_path: Path) -> None:
+async def test_openai_library_yields_the_text_and_then_raises(tmp_path: Path) -> None:
     async with (
         ModelServer(CUT, 'S400"not today"') as model,
         served(tmp_path, model) as api,
@@ -538,7 +539,7 @@ async def test_the_library_sees_the_text_and_then_raises(tmp_path: Path) -> None
 
         async def read() -> None:
             async for chunk in stream:
-                found.append(chunk.choices[0])  # noqa: PERF401 - what came before the error stays
+                found.append(chunk.choices[0])  # noqa: PERF401 - keeps the chunks before the error
 
         with pytest.raises(openai.APIError, match="not today"):
             await read()
@@ -547,10 +548,8 @@ async def test_the_library_sees_the_text_and_then_raises(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("before", ["a tool", "a notice", "a sign of life"])
-async def test_a_stream_in_which_nothing_was_said_ends_with_an_error_too(
-    tmp_path: Path, before: str
-) -> None:
-    """The status is out by then, so the end says it."""
+async def test_stream_without_text_ends_with_an_error_event(tmp_path: Path, before: str) -> None:
+    """The status 200 is already sent, so the error is in the last event."""
     scripts: dict[str, tuple[Script, ...]] = {
         "a tool": (calls(("c1", "noop", "{}")), 'S400"not today"'),
         "a notice": ('S429:{"retry-after":"0.01"}', 'S400"not today"'),
@@ -576,7 +575,7 @@ async def test_a_stream_in_which_nothing_was_said_ends_with_an_error_too(
         assert done.data == "[DONE]"
 
 
-async def test_the_library_raises_where_a_turn_failed_behind_a_tool(tmp_path: Path) -> None:
+async def test_openai_library_raises_for_a_turn_that_failed_after_a_tool(tmp_path: Path) -> None:
     scripts = (calls(("c1", "noop", "{}")), 'S400"not today"')
     async with (
         ModelServer(*scripts, *scripts) as model,
@@ -586,7 +585,9 @@ async def test_the_library_raises_where_a_turn_failed_behind_a_tool(tmp_path: Pa
         with pytest.raises(openai.APIError, match="not today"):
             async for _ in stream:
                 pass
-        with pytest.raises(openai.InternalServerError) as error:  # unstreamed it is a status
+        with pytest.raises(
+            openai.InternalServerError
+        ) as error:  # without streaming: an error status
             await api.chat.create(model="scripted", messages=user("go"))
         assert (error.value.status_code, error.value.code) == (502, "turn_failed")
 
@@ -594,7 +595,7 @@ async def test_the_library_raises_where_a_turn_failed_behind_a_tool(tmp_path: Pa
 ANEW = "Once upon a time there was a king who had three daughters, and "
 
 
-async def test_what_was_streamed_is_what_is_kept_also_when_the_model_begins_anew(
+async def test_streamed_text_equals_stored_text_after_a_retry_of_the_model(
     tmp_path: Path,
 ) -> None:
     old = f"{ANEW}one of them was very old and very wise. " * 3
@@ -606,7 +607,7 @@ async def test_what_was_streamed_is_what_is_kept_also_when_the_model_begins_anew
         assert text_of(await api.wire.stream("go", headers=headers)) == live
 
 
-async def test_words_repeated_without_end_are_not_in_a_whole_answer(tmp_path: Path) -> None:
+async def test_endless_repetition_is_not_in_a_whole_answer(tmp_path: Path) -> None:
     block = "".join(chr(97 + at * 7 % 26) for at in range(120)) + " end. "
     scripts = (f'H [T"{block}"]*200 HANG', ok("Then it was over."))
     async with ModelServer(*scripts) as model, served(tmp_path, model) as api:
@@ -614,7 +615,7 @@ async def test_words_repeated_without_end_are_not_in_a_whole_answer(tmp_path: Pa
         assert answer["choices"][0]["message"]["content"] == "Then it was over."
 
 
-async def test_a_whole_answer_that_was_cut_says_so(tmp_path: Path) -> None:
+async def test_whole_answer_that_was_cut_has_an_error(tmp_path: Path) -> None:
     async with (
         ModelServer(CUT, 'S400"not today"') as model,
         served(tmp_path, model) as api,
@@ -628,7 +629,7 @@ async def test_a_whole_answer_that_was_cut_says_so(tmp_path: Path) -> None:
         assert answer["error"]["partial"] is True
 
 
-async def test_an_answer_ends_at_the_length_that_was_wanted(tmp_path: Path) -> None:
+async def test_answer_ends_at_the_requested_length(tmp_path: Path) -> None:
     async with (
         ModelServer('H T"one two" F length U(2) D') as model,
         served(tmp_path, model) as api,
@@ -639,7 +640,7 @@ async def test_an_answer_ends_at_the_length_that_was_wanted(tmp_path: Path) -> N
         assert len(model.requests) == 1
 
 
-async def test_without_a_wanted_length_a_long_answer_is_carried_on(tmp_path: Path) -> None:
+async def test_long_answer_continues_without_a_requested_length(tmp_path: Path) -> None:
     scripts = ('H T"one two " F length U D', ok("three"))
     async with ModelServer(*scripts) as model, served(tmp_path, model) as api:
         found = await api.wire.stream("go")
@@ -647,7 +648,9 @@ async def test_without_a_wanted_length_a_long_answer_is_carried_on(tmp_path: Pat
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_what_the_model_declines_is_no_stop(tmp_path: Path, stream: bool) -> None:
+async def test_refusal_of_the_model_is_a_content_filter_ending(
+    tmp_path: Path, stream: bool
+) -> None:
     async with (
         ModelServer("H F content_filter U D") as model,
         served(tmp_path, model) as api,
@@ -665,7 +668,7 @@ async def test_what_the_model_declines_is_no_stop(tmp_path: Path, stream: bool) 
 # --- pictures --------------------------------------------------------------------------------
 
 
-async def test_a_picture_reaches_the_model(tmp_path: Path) -> None:
+async def test_picture_reaches_the_model(tmp_path: Path) -> None:
     async with ModelServer(ok("A cat.")) as model, served(tmp_path, model) as api:
         answer = await api.chat.create(model="scripted", messages=looking(data_url()))
         assert answer.choices[0].message.content == "A cat."
@@ -674,7 +677,7 @@ async def test_a_picture_reaches_the_model(tmp_path: Path) -> None:
         assert [part["image_url"]["url"] for part in shown] == [data_url()]
 
 
-async def test_pictures_of_earlier_messages_are_seen_as_well(tmp_path: Path) -> None:
+async def test_pictures_of_earlier_messages_reach_the_model(tmp_path: Path) -> None:
     other = PNG + b"other"
     said: Any = [
         *looking(data_url(), "first"),
@@ -692,10 +695,10 @@ async def test_pictures_of_earlier_messages_are_seen_as_well(tmp_path: Path) -> 
         assert shown == [[data_url()], [data_url(other)]]
 
 
-# --- a client that leaves --------------------------------------------------------------------
+# --- disconnects -----------------------------------------------------------------------------
 
 
-async def test_a_client_that_leaves_ends_its_turn_and_not_its_session(tmp_path: Path) -> None:
+async def test_disconnected_client_ends_its_turn_but_not_its_session(tmp_path: Path) -> None:
     session = {"x-session-id": "s"}
     async with ModelServer(talkative) as model, served(tmp_path, model) as api:
         async with api.wire.opened("hang", headers=session) as response:
@@ -710,8 +713,8 @@ async def test_a_client_that_leaves_ends_its_turn_and_not_its_session(tmp_path: 
         assert answer["choices"][0]["message"]["content"] == "echo: next"
         assert await api.sessions() == [("active", None)]
         assert api.house.runner._store
-        (turn, _) = await api.house.runner._store.turns(
-            (await api.house.runner._store.sessions())[0].id
+        (turn, _) = await api.house.runner._store.turns.of_session(
+            (await api.house.runner._store.sessions.list())[0].id
         )
         assert (turn.state, turn.cause) == ("stopped", "left")
         said = [each["content"] for each in await api.house.asked(2)]
@@ -719,7 +722,7 @@ async def test_a_client_that_leaves_ends_its_turn_and_not_its_session(tmp_path: 
         assert said[1] == "so far "
 
 
-async def test_a_stream_that_the_library_closes_ends_its_turn(tmp_path: Path) -> None:
+async def test_stream_closed_by_the_openai_library_ends_its_turn(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, served(tmp_path, model) as api:
         stream = await api.chat.create(model="scripted", messages=user("hang"), stream=True)
         async for chunk in stream:
@@ -730,7 +733,7 @@ async def test_a_stream_that_the_library_closes_ends_its_turn(tmp_path: Path) ->
             await model.requests[0].closed.wait()
 
 
-async def test_a_client_that_leaves_while_nothing_was_written_ends_its_turn(
+async def test_disconnect_before_any_output_ends_the_turn(
     tmp_path: Path,
 ) -> None:
     async with ModelServer("HANG") as model, served(tmp_path, model) as api:
@@ -741,12 +744,12 @@ async def test_a_client_that_leaves_while_nothing_was_written_ends_its_turn(
             await model.requests[0].closed.wait()
 
 
-# --- what must not get out -------------------------------------------------------------------
+# --- secrets ---------------------------------------------------------------------------------
 
 SECRET = "sk-abcdefghij0123456789ABCDEFGHIJ"
 
 
-async def test_a_key_in_a_text_is_not_shown_however_it_is_cut(tmp_path: Path) -> None:
+async def test_key_in_the_text_is_masked_however_it_is_chunked(tmp_path: Path) -> None:
     script = f'H T"it is {SECRET[:2]}" T"{SECRET[2:20]}" T"{SECRET[20:]} ok" F stop U D'
     async with ModelServer(script) as model, served(tmp_path, model) as api:
         headers = {"idempotency-key": "k"}
@@ -754,7 +757,7 @@ async def test_a_key_in_a_text_is_not_shown_however_it_is_cut(tmp_path: Path) ->
         assert text_of(await api.wire.stream("go", headers=headers)) == "it is *** ok"
 
 
-async def test_a_key_in_an_error_of_the_model_service_is_not_shown(tmp_path: Path) -> None:
+async def test_key_in_an_error_of_the_model_service_is_masked(tmp_path: Path) -> None:
     script = f'S400"wrong key {SECRET}"'
     async with ModelServer(script) as model, served(tmp_path, model) as api:
         status, _, body = await api.wire.ask("go")
@@ -763,7 +766,7 @@ async def test_a_key_in_an_error_of_the_model_service_is_not_shown(tmp_path: Pat
         assert "***" in body["error"]["message"]
 
 
-async def test_a_reader_that_takes_nothing_is_let_go_and_its_turn_ends(tmp_path: Path) -> None:
+async def test_stalled_reader_is_disconnected_and_its_turn_ends(tmp_path: Path) -> None:
     impatient = msgspec.structs.replace(HTTP, slow_after=Duration(0.3))
     script = f'H [T"{"many words " * 2000}"]*200 HANG'
     async with (
@@ -773,7 +776,7 @@ async def test_a_reader_that_takes_nothing_is_let_go_and_its_turn_ends(tmp_path:
         port = int(api.wire.base.rpartition(":")[2].partition("/")[0])
         lazy = socket.socket()
         lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        lazy.setblocking(False)  # noqa: FBT003 - as the socket wants it
+        lazy.setblocking(False)  # noqa: FBT003 - its only argument
         await asyncio.get_running_loop().sock_connect(lazy, ("127.0.0.1", port))
         body = json.dumps({"messages": user("go"), "stream": True})
         head = (

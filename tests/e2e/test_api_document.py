@@ -1,4 +1,4 @@
-"""`/openapi.json` says of the API what is true of it."""
+"""`/openapi.json` is valid and agrees with the API."""
 
 import json
 import re
@@ -25,17 +25,17 @@ ROOT = Path(__file__).parents[2]
 SPEC: dict[str, Any] = json.loads(written("1.2.3"))
 
 PAGE = re.compile(r"/|/enter/.*|/web/.*")
-"""The web page's own addresses are no API."""
+"""Paths of the web page, which are not part of the API."""
 
 
 def valid(data: Any, schema: dict[str, Any]) -> bool:
-    """Whether data fits a schema of the document."""
+    """Return True if data fits a schema of the document."""
     whole = {**schema, "components": SPEC["components"]}
     return bool(jsonschema.Draft202012Validator(whole).is_valid(data))
 
 
 def bodies() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every body of the document, with where it stands."""
+    """Yield every body of the document, with its position."""
     for path, methods in SPEC["paths"].items():
         for method, operation in methods.items():
             where = f"{method} {path}"
@@ -53,10 +53,10 @@ async def api(tmp_path: Path) -> AsyncIterator[ApiHouse]:
         yield house
 
 
-# --- the document itself ---------------------------------------------------------------------
+# --- the document ----------------------------------------------------------------------------
 
 
-async def test_every_address_of_the_server_is_in_it_and_no_other(api: ApiHouse) -> None:
+async def test_document_has_exactly_the_paths_of_the_server(api: ApiHouse) -> None:
     store = api.house.runner._store
     assert store
     served_at = {
@@ -70,7 +70,7 @@ async def test_every_address_of_the_server_is_in_it_and_no_other(api: ApiHouse) 
     assert served_at == described
 
 
-async def test_whoever_reaches_the_port_may_read_it(api: ApiHouse) -> None:
+async def test_document_needs_no_key(api: ApiHouse) -> None:
     url = api.wire.base.removesuffix("v1") + "openapi.json"
     async with aiohttp.ClientSession() as http:
         async with http.get(url) as response:
@@ -85,14 +85,14 @@ async def test_whoever_reaches_the_port_may_read_it(api: ApiHouse) -> None:
     assert {**SPEC, "info": found["info"]} == found
 
 
-def test_a_validator_accepts_it() -> None:
+def test_document_is_valid_openapi() -> None:
     schemathesis.openapi.from_dict(SPEC).validate()
     broken = {**SPEC, "paths": {"/livez": {"get": {"responses": {"200": {}}}}}}
     with pytest.raises(ValueError, match="required property"):
         schemathesis.openapi.from_dict(broken).validate()
 
 
-def test_every_shape_in_it_is_a_json_schema_and_is_used() -> None:
+def test_every_component_is_a_json_schema_and_is_used() -> None:
     shapes = SPEC["components"]["schemas"]
     for each in shapes.values():
         jsonschema.Draft202012Validator.check_schema(each)
@@ -101,7 +101,7 @@ def test_every_shape_in_it_is_a_json_schema_and_is_used() -> None:
     assert used == set(shapes)
 
 
-def test_its_examples_fit_its_shapes() -> None:
+def test_examples_fit_their_schemas() -> None:
     seen = 0
     for where, body in bodies():
         for name, each in body.get("examples", {}).items():
@@ -114,7 +114,7 @@ def test_its_examples_fit_its_shapes() -> None:
 
 
 def check_events(stream: str, shapes: dict[str, Any]) -> set[str]:
-    """Hold every event of a stream against the shape of its name; gives the names that came."""
+    """Check every event of a stream against the schema of its name; return the names seen."""
     seen = set()
     *written, rest = stream.split("\n\n")
     assert rest == ""
@@ -130,10 +130,10 @@ def check_events(stream: str, shapes: dict[str, Any]) -> set[str]:
     return seen
 
 
-# --- what the code does ----------------------------------------------------------------------
+# --- agreement with the code -----------------------------------------------------------------
 
 
-def test_every_status_that_the_api_writes_is_described() -> None:
+def test_every_status_of_the_api_is_described() -> None:
     pattern = re.compile(
         r"(?:status=|refusal\(|status = |Response\(\w+, )([2-5]\d\d)\b|else (5\d\d)"
     )
@@ -146,7 +146,7 @@ def test_every_status_that_the_api_writes_is_described() -> None:
     used = {int(a or b) for text in texts for a, b in pattern.findall(text)}
     described = {reply.status for each in OPERATIONS for reply in each.responses}
     assert {400, 401, 403, 404, 409, 413, 422, 429, 500, 502, 503} <= used
-    assert used - {405} <= described  # what is described are methods that are taken
+    assert used - {405} <= described  # only supported methods are described
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_every_status_that_the_api_writes_is_described() -> None:
         ("/responses", {"input": "go"}),
     ],
 )
-async def test_a_stream_holds_the_events_that_are_described(
+async def test_stream_has_only_the_described_events(
     tmp_path: Path, path: str, body: dict[str, Any]
 ) -> None:
     shop = Workshop()
@@ -188,8 +188,8 @@ ABOUT = [
 ]
 
 
-async def test_answers_and_refusals_are_as_described(tmp_path: Path) -> None:
-    """By hand what schemathesis does by chance: whole answers, broken ones, models, what is not."""
+async def test_answers_and_errors_match_the_document(tmp_path: Path) -> None:
+    """Chosen cases that schemathesis finds only by chance: answers, failures, models, 404s."""
     scripts = (ok("Hello."), "S400", 'H T"so far" F content_filter D')
     async with ModelServer(*scripts, ok("Hello.")) as model, served(tmp_path, model) as api:
         asked = [("POST", "/chat/completions", {"messages": user("hi")})] * len(scripts)

@@ -1,4 +1,4 @@
-"""The API before clients that know no better, or mean no good; `make api-fuzz` asks 10,000 times."""
+"""Random and malicious requests to the API; `make api-fuzz` sends 10,000."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tests.faults.api_fuzz import fuzz
 
 
 @pytest.mark.timeout(90)
-async def test_whatever_is_asked_is_answered_or_refused_and_leaves_nothing(tmp_path: Path) -> None:
+async def test_any_request_is_answered_or_refused_without_leftovers(tmp_path: Path) -> None:
     tally = await fuzz(400, 7, tmp_path)
     assert tally.wrong == []
     assert tally.kinds.total() == 400
@@ -18,6 +18,6 @@ async def test_whatever_is_asked_is_answered_or_refused_and_leaves_nothing(tmp_p
     assert tally.turns > 50
 
 
-def test_the_same_seed_asks_the_same() -> None:
+def test_same_seed_generates_the_same_requests() -> None:
     assert [Cases(3)[n] for n in range(200)] == [Cases(3)[n] for n in range(200)]
     assert [Cases(3)[n] for n in range(20)] != [Cases(4)[n] for n in range(20)]

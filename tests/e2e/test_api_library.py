@@ -1,4 +1,4 @@
-"""What OpenAI's library for Python does with streams that end early, and when it is turned away."""
+"""OpenAI's Python library with streams that end early, and with refusals."""
 
 import asyncio
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests.fakes.model_server import ModelServer
 NARROW = HttpSettings(port=0, api_key=Secret(KEY), ui=False, max_requests=1)
 
 
-async def test_a_stream_that_the_library_closes_ends_its_turn(tmp_path: Path) -> None:
+async def test_stream_closed_by_the_openai_library_ends_its_turn(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, served(tmp_path, model) as api:
         stream = await api.chat.create(model="scripted", messages=user("hang"), stream=True)
         async with stream:
@@ -31,7 +31,7 @@ async def test_a_stream_that_the_library_closes_ends_its_turn(tmp_path: Path) ->
         assert answer.choices[0].message.content == "echo: hi"
 
 
-async def test_the_helper_for_streams_reads_a_turn_with_a_tool(tmp_path: Path) -> None:
+async def test_stream_helper_reads_a_turn_with_a_tool(tmp_path: Path) -> None:
     shop = Workshop()
     scripts = (
         'H T"Let me look." C(0,c1,read,{"path":"a"}) F tool_calls U D',
@@ -47,7 +47,7 @@ async def test_the_helper_for_streams_reads_a_turn_with_a_tool(tmp_path: Path) -
         assert shop.effects == ["read a"]
 
 
-async def test_the_library_raises_its_error_when_there_is_too_much_to_do(tmp_path: Path) -> None:
+async def test_openai_library_raises_rate_limit_error_for_a_full_server(tmp_path: Path) -> None:
     async with (
         ModelServer(talkative) as model,
         served(tmp_path, model, http=NARROW) as api,
@@ -59,7 +59,7 @@ async def test_the_library_raises_its_error_when_there_is_too_much_to_do(tmp_pat
         assert error.value.response.headers["retry-after"] == "1"
 
 
-async def test_the_library_comes_back_when_it_is_asked_to(tmp_path: Path) -> None:
+async def test_openai_library_retries_after_429(tmp_path: Path) -> None:
     async with (
         ModelServer(talkative) as model,
         served(tmp_path, model, http=NARROW) as api,

@@ -1,4 +1,4 @@
-"""The API as OpenAI's library for Node meets it; `test_api_chat` has the same for Python."""
+"""The API with OpenAI's Node library; `test_api_chat` has the same for Python."""
 
 import asyncio
 import base64
@@ -27,7 +27,7 @@ def body(text: str, **more: Any) -> dict[str, Any]:
     return {"model": "scripted", "messages": user(text), **more}
 
 
-async def test_node_gets_a_whole_answer(tmp_path: Path) -> None:
+async def test_node_library_gets_a_whole_answer(tmp_path: Path) -> None:
     async with (
         ModelServer(ok("Hello.")) as model,
         served(tmp_path, model) as api,
@@ -43,7 +43,7 @@ async def test_node_gets_a_whole_answer(tmp_path: Path) -> None:
         assert answer["usage"]["completion_tokens"] == 5
 
 
-async def test_node_reads_a_stream_and_what_it_cost(tmp_path: Path) -> None:
+async def test_node_library_reads_a_stream_with_usage(tmp_path: Path) -> None:
     async with (
         ModelServer(words("one two three")) as model,
         served(tmp_path, model) as api,
@@ -56,11 +56,11 @@ async def test_node_reads_a_stream_and_what_it_cost(tmp_path: Path) -> None:
             ["assistant"],
         )
         assert seen["ids"] == 1
-        assert seen["empty"] == 1  # the one with the usage
+        assert seen["empty"] == 1  # the chunk with the usage
         assert seen["usage"]["completion_tokens"] == 5
 
 
-async def test_the_helper_for_streams_of_node_puts_the_answer_together(tmp_path: Path) -> None:
+async def test_node_stream_helper_assembles_the_answer(tmp_path: Path) -> None:
     async with (
         ModelServer(words("one two three")) as model,
         served(tmp_path, model) as api,
@@ -75,7 +75,7 @@ async def test_the_helper_for_streams_of_node_puts_the_answer_together(tmp_path:
         assert found["usage"] > 5
 
 
-async def test_node_lists_models_and_asks_for_one(tmp_path: Path) -> None:
+async def test_node_library_lists_models_and_requests_one(tmp_path: Path) -> None:
     routes = (RouteSettings(match="telegram:*", model="vendor/small"),)
     async with (
         ModelServer(talkative) as model,
@@ -95,7 +95,7 @@ async def test_node_lists_models_and_asks_for_one(tmp_path: Path) -> None:
         assert error.value.code == "model_not_found"
 
 
-async def test_node_knows_a_wrong_key_by_its_error(tmp_path: Path) -> None:
+async def test_node_library_raises_authentication_error_for_a_wrong_key(tmp_path: Path) -> None:
     async with ModelServer() as model, served(tmp_path, model) as api, node(api) as sdk:
         for case in ("chat", "stream", "helper", "models"):
             with pytest.raises(Raised) as error:
@@ -105,10 +105,10 @@ async def test_node_knows_a_wrong_key_by_its_error(tmp_path: Path) -> None:
         assert model.requests == []
 
 
-# --- too much at once ------------------------------------------------------------------------
+# --- limits ----------------------------------------------------------------------------------
 
 
-async def test_node_is_told_when_a_session_takes_no_more(tmp_path: Path) -> None:
+async def test_node_library_raises_rate_limit_error_for_a_full_queue(tmp_path: Path) -> None:
     headers = {"x-session-id": "mine"}
     one_waits = GatewaySettings(drain_seconds=0, queue_limit=1)
     async with (
@@ -131,16 +131,16 @@ async def test_node_is_told_when_a_session_takes_no_more(tmp_path: Path) -> None
 
 
 async def waiting(api: ApiHouse) -> None:
-    """Wait until a request waits in the session."""
+    """Wait until a request is queued in the session."""
     store = api.house.runner._store
     assert store
     async with asyncio.timeout(8):
-        while not (await store.conversation("api:mine")).waiting:  # noqa: ASYNC110 - it tells nobody
+        while not (await store.conversation("api:mine")).waiting:  # noqa: ASYNC110 - the store has no event
             await asyncio.sleep(0.01)
 
 
-async def test_node_comes_back_when_it_is_asked_to(tmp_path: Path) -> None:
-    """A server that is full says after how long; the library waits and asks again by itself."""
+async def test_node_library_retries_after_429(tmp_path: Path) -> None:
+    """A full server sends Retry-After; the library waits and retries on its own."""
     narrow = HttpSettings(port=0, api_key=Secret(KEY), ui=False, max_requests=1)
     async with (
         ModelServer(talkative) as model,
@@ -160,10 +160,10 @@ async def test_node_comes_back_when_it_is_asked_to(tmp_path: Path) -> None:
         assert again.result()["content"] == "echo: hi"
 
 
-# --- tools, and news beside the text ---------------------------------------------------------
+# --- tools and notices -----------------------------------------------------------------------
 
 
-async def test_events_of_tools_do_not_disturb_node(tmp_path: Path) -> None:
+async def test_node_library_ignores_tool_events(tmp_path: Path) -> None:
     shop = Workshop()
     scripts = (LOOK, ok("It says so.")) * 2
     async with (
@@ -179,7 +179,7 @@ async def test_events_of_tools_do_not_disturb_node(tmp_path: Path) -> None:
         assert shop.effects == ["read a", "read a"]
 
 
-async def test_a_tool_before_the_first_word_does_not_disturb_node(tmp_path: Path) -> None:
+async def test_node_library_ignores_a_tool_event_before_the_first_text(tmp_path: Path) -> None:
     shop = Workshop()
     scripts = (calls(("c1", "pay", '{"amount":3}')), ok("Paid.")) * 2
     async with (
@@ -191,7 +191,7 @@ async def test_a_tool_before_the_first_word_does_not_disturb_node(tmp_path: Path
             assert (await sdk.run(case, body=body("go")))[text] == "Paid."
 
 
-async def test_a_notice_does_not_disturb_node(tmp_path: Path) -> None:
+async def test_node_library_ignores_a_notice(tmp_path: Path) -> None:
     limited = 'S429:{"retry-after":"0.01"}'
     async with (
         ModelServer(limited, ok("done"), limited, ok("done")) as model,
@@ -203,11 +203,11 @@ async def test_a_notice_does_not_disturb_node(tmp_path: Path) -> None:
         assert (await sdk.run("helper", body=body("go")))["content"] == "done"
 
 
-# --- ends ------------------------------------------------------------------------------------
+# --- endings ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", ["leave", "leaveHelper"])
-async def test_a_stream_that_node_gives_up_ends_its_turn(tmp_path: Path, case: str) -> None:
+async def test_stream_closed_by_the_node_library_ends_its_turn(tmp_path: Path, case: str) -> None:
     async with ModelServer(talkative) as model, served(tmp_path, model) as api, node(api) as sdk:
         if case == "leave":
             found = await sdk.run(case, body=body("hang"))
@@ -222,7 +222,9 @@ async def test_a_stream_that_node_gives_up_ends_its_turn(tmp_path: Path, case: s
 
 
 @pytest.mark.parametrize("case", ["chat", "stream", "helper"])
-async def test_a_failure_before_the_first_word_is_raised_by_node(tmp_path: Path, case: str) -> None:
+async def test_node_library_raises_a_failure_before_the_first_text(
+    tmp_path: Path, case: str
+) -> None:
     async with (
         ModelServer('S400"too clever"') as model,
         served(tmp_path, model) as api,
@@ -232,10 +234,10 @@ async def test_a_failure_before_the_first_word_is_raised_by_node(tmp_path: Path,
             await sdk.run(case, retries=2, body=body("go"))
         assert "InternalServerError" in error.value.told["kinds"]
         assert (error.value.status, error.value.code) == (502, "turn_failed")
-        assert len(model.requests) == 1  # it was told not to ask again
+        assert len(model.requests) == 1  # a header forbids the retry
 
 
-async def test_a_failure_after_text_is_raised_by_node_behind_the_text(tmp_path: Path) -> None:
+async def test_node_library_yields_the_text_and_then_raises(tmp_path: Path) -> None:
     script = (CUT, 'S400"not today"')
     async with (
         ModelServer(*script, *script) as model,
@@ -251,7 +253,9 @@ async def test_a_failure_after_text_is_raised_by_node_behind_the_text(tmp_path: 
             await sdk.run("helper", body=body("go"))
 
 
-async def test_what_cannot_be_done_is_a_bad_request_to_node(tmp_path: Path) -> None:
+async def test_node_library_raises_bad_request_error_for_unsupported_requests(
+    tmp_path: Path,
+) -> None:
     async with ModelServer() as model, served(tmp_path, model) as api, node(api) as sdk:
         with pytest.raises(Raised) as error:
             await sdk.run("chat", body=body("hi", n=2))
@@ -262,7 +266,7 @@ async def test_what_cannot_be_done_is_a_bad_request_to_node(tmp_path: Path) -> N
 # --- pictures and sessions -------------------------------------------------------------------
 
 
-async def test_a_picture_of_node_reaches_the_model(tmp_path: Path) -> None:
+async def test_picture_of_the_node_library_reaches_the_model(tmp_path: Path) -> None:
     parts = [
         {"type": "text", "text": "what is this?"},
         {"type": "image_url", "image_url": {"url": PNG}},
@@ -279,7 +283,7 @@ async def test_a_picture_of_node_reaches_the_model(tmp_path: Path) -> None:
         assert [part["image_url"]["url"] for part in shown] == [PNG]
 
 
-async def test_node_goes_on_with_a_session(tmp_path: Path) -> None:
+async def test_node_library_continues_a_session(tmp_path: Path) -> None:
     headers = {"x-session-id": "mine"}
     async with ModelServer(talkative) as model, served(tmp_path, model) as api, node(api) as sdk:
         for text, state in (("one", "new"), ("two", "continued")):

@@ -1,4 +1,4 @@
-"""`/v1/responses` as OpenAI's library for Node meets it."""
+"""`/v1/responses` with OpenAI's Node library."""
 
 import asyncio
 from pathlib import Path
@@ -22,7 +22,7 @@ def body(text: str, **more: Any) -> dict[str, Any]:
     return {"model": "scripted", "input": text, **more}
 
 
-async def test_node_gets_a_response_finds_it_again_and_forgets_it(tmp_path: Path) -> None:
+async def test_node_library_creates_retrieves_and_deletes_a_response(tmp_path: Path) -> None:
     async with (
         ModelServer(ok("Hello.")) as model,
         served(tmp_path, model) as api,
@@ -41,7 +41,7 @@ async def test_node_gets_a_response_finds_it_again_and_forgets_it(tmp_path: Path
         assert (error.value.name, error.value.status) == ("NotFoundError", 404)
 
 
-async def test_node_goes_on_from_a_response(tmp_path: Path) -> None:
+async def test_node_library_continues_a_response(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, served(tmp_path, model) as api, node(api) as sdk:
         first = await sdk.run("respond", body=body("one"))
         after = body("two", previous_response_id=first["id"])
@@ -55,7 +55,7 @@ async def test_node_goes_on_from_a_response(tmp_path: Path) -> None:
         assert error.value.name in {"BadRequestError", "NotFoundError"}
 
 
-async def test_node_reads_the_events_of_a_response(tmp_path: Path) -> None:
+async def test_node_library_reads_the_events_of_a_response(tmp_path: Path) -> None:
     async with (
         ModelServer(*[words("one two three")] * 2) as model,
         served(tmp_path, model) as api,
@@ -75,7 +75,7 @@ async def test_node_reads_the_events_of_a_response(tmp_path: Path) -> None:
         assert found["response"]["status"] == "completed"
 
 
-async def test_tools_and_notices_in_a_response_do_not_disturb_node(tmp_path: Path) -> None:
+async def test_node_library_ignores_tools_and_notices_in_a_response(tmp_path: Path) -> None:
     shop = Workshop()
     scripts = (
         'S429:{"retry-after":"0.01"}',
@@ -95,7 +95,7 @@ async def test_tools_and_notices_in_a_response_do_not_disturb_node(tmp_path: Pat
         assert shop.effects == ["pay 3", "read a"] * 2
 
 
-async def test_a_response_that_node_gives_up_ends_its_turn(tmp_path: Path) -> None:
+async def test_response_stream_closed_by_the_node_library_ends_its_turn(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, served(tmp_path, model) as api, node(api) as sdk:
         assert await sdk.run("leaveResponse", body=body("hang")) == {"text": "so far "}
         async with asyncio.timeout(8):
@@ -104,7 +104,7 @@ async def test_a_response_that_node_gives_up_ends_its_turn(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("case", ["respond", "respondStream", "respondHelper"])
-async def test_a_response_that_fails_before_its_first_word_is_raised_by_node(
+async def test_node_library_raises_for_a_response_that_failed_before_text(
     tmp_path: Path, case: str
 ) -> None:
     async with (
@@ -118,7 +118,7 @@ async def test_a_response_that_fails_before_its_first_word_is_raised_by_node(
         assert len(model.requests) == 1
 
 
-async def test_a_response_that_fails_behind_text_is_a_failed_one_to_node(tmp_path: Path) -> None:
+async def test_node_library_reads_a_failed_response_after_text(tmp_path: Path) -> None:
     script = (CUT, 'S400"not today"')
     async with (
         ModelServer(*script, *script) as model,
@@ -132,7 +132,7 @@ async def test_a_response_that_fails_behind_text_is_a_failed_one_to_node(tmp_pat
         assert (found["response"]["status"], found["said"]) == ("failed", "so far ")
 
 
-async def test_a_wrong_key_opens_no_response_to_node(tmp_path: Path) -> None:
+async def test_node_library_gets_no_response_with_a_wrong_key(tmp_path: Path) -> None:
     async with ModelServer() as model, served(tmp_path, model) as api, node(api) as sdk:
         for case in ("respond", "respondStream", "retrieve"):
             with pytest.raises(Raised) as error:

@@ -1,4 +1,4 @@
-"""`docs/api.md`: its examples run, and it knows every route."""
+"""`docs/api.md`: its examples run, and every route is documented."""
 
 import asyncio
 import re
@@ -12,7 +12,7 @@ from tests.fakes.model_server import ModelServer
 PAGE = (Path(__file__).parents[2] / "docs/api.md").read_text(encoding="utf-8")
 
 
-async def test_the_examples_in_python_run(tmp_path: Path) -> None:
+async def test_python_examples_run(tmp_path: Path) -> None:
     examples = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     async with ModelServer(talkative) as model, served(tmp_path, model) as api:
         said = {"OPENAI_BASE_URL": api.wire.base, "OPENAI_API_KEY": KEY}
@@ -31,7 +31,7 @@ async def test_the_examples_in_python_run(tmp_path: Path) -> None:
     assert shown.decode() == f"echo: {words[0]}echo: {words[1]}echo: {words[2]}{words[3]}"
 
 
-async def test_every_route_is_named(tmp_path: Path) -> None:
+async def test_every_route_is_documented(tmp_path: Path) -> None:
     async with ModelServer() as model, served(tmp_path, model) as api:
         adapter = api.house.runner._api
         assert adapter

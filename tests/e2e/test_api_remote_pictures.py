@@ -1,4 +1,4 @@
-"""Pictures that a request only points at."""
+"""Pictures that a request gives by address."""
 
 import base64
 from pathlib import Path
@@ -37,8 +37,8 @@ def fetching(*places: str) -> HttpSettings:
     )
 
 
-async def test_pictures_that_lie_elsewhere_reach_the_model(tmp_path: Path) -> None:
-    """What they are is told by what they hold, whatever the server calls them."""
+async def test_pictures_given_by_address_reach_the_model(tmp_path: Path) -> None:
+    """The type is detected from the content, whatever the server says."""
     held = {"/a": answer(PNG, "text/plain"), "/b": leads_to("/c"), "/c": answer(WEBP)}
     async with (
         Shelf(held).open() as shelf,
@@ -62,7 +62,7 @@ async def test_pictures_that_lie_elsewhere_reach_the_model(tmp_path: Path) -> No
         assert shown == [[png], [webp, png]]
 
 
-async def test_a_response_may_point_at_pictures_as_well(tmp_path: Path) -> None:
+async def test_responses_accept_pictures_given_by_address(tmp_path: Path) -> None:
     async with (
         Shelf({"/a": answer(PNG)}).open() as shelf,
         ModelServer(ok("A cat.")) as model,
@@ -76,7 +76,7 @@ async def test_a_response_may_point_at_pictures_as_well(tmp_path: Path) -> None:
         assert data_url(PNG, "image/png") in str(row)
 
 
-async def test_nothing_is_fetched_unless_that_was_set(tmp_path: Path) -> None:
+async def test_no_picture_is_fetched_by_default(tmp_path: Path) -> None:
     async with (
         Shelf({"/a": answer(PNG)}).open() as shelf,
         ModelServer() as model,
@@ -87,13 +87,13 @@ async def test_nothing_is_fetched_unless_that_was_set(tmp_path: Path) -> None:
         assert error.value.param == PARAM
         shown = {"type": "input_image", "image_url": f"http://{shelf.place()}/a", "detail": "auto"}
         asked: Any = [{"role": "user", "content": [shown]}]
-        with pytest.raises(openai.BadRequestError, match="not fetched") as error:
+        with pytest.raises(openai.BadRequestError, match="does not fetch pictures") as error:
             await api.client.responses.create(model="scripted", input=asked)
         assert error.value.param == "input[0].content[0].image_url"
         assert shelf.met == 0
 
 
-async def test_what_cannot_be_had_or_is_no_picture_is_refused_before_it_is_stored(
+async def test_unusable_remote_picture_is_refused_before_the_request_is_stored(
     tmp_path: Path,
 ) -> None:
     held = {
@@ -110,17 +110,17 @@ async def test_what_cannot_be_had_or_is_no_picture_is_refused_before_it_is_store
     ):
         base = f"http://{shelf.place()}"
         refused = {
-            (f"{base}/page",): "no picture",
-            (f"{base}/svg",): "no picture",
+            (f"{base}/page",): "not a JPEG",
+            (f"{base}/svg",): "not a JPEG",
             (f"{base}/large",): "too large",
             (f"{base}/nothing",): "answered 404",
             (f"{base}/inside",): "not on the public internet",
-            (f"{base}/half", f"{base}/half"): "too large",  # together
+            (f"{base}/half", f"{base}/half"): "too large",  # in total
             ("http://127.0.0.1/a.png",): "not on the public internet",
             ("http://localhost/a.png",): "not on the public internet",
             (f"http://127.0.0.2:{shelf.port}/page",): "not on the public internet",
-            ("ftp://example.org/a.png",): "no address that begins",
-            ("cat.png",): "no address that begins",
+            ("ftp://example.org/a.png",): "nor an address that begins",
+            ("cat.png",): "nor an address that begins",
         }
         for urls, why in refused.items():
             with pytest.raises(openai.BadRequestError, match=why) as error:
@@ -131,7 +131,7 @@ async def test_what_cannot_be_had_or_is_no_picture_is_refused_before_it_is_store
         assert model.requests == []
 
 
-async def test_a_repeat_finds_the_answer_without_fetching_again(tmp_path: Path) -> None:
+async def test_repeated_request_is_answered_without_fetching_again(tmp_path: Path) -> None:
     async with (
         Shelf({"/a": answer(PNG)}).open() as shelf,
         ModelServer(ok("A cat.")) as model,

@@ -1,4 +1,4 @@
-"""`/v1/responses`: the whole gateway before OpenAI's own library, and as it stands on the wire."""
+"""`/v1/responses` over the whole gateway, by OpenAI's library and raw HTTP."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ MODEL = "scripted"
 
 
 class Client:
-    """The same API, by OpenAI's library and by hand."""
+    """A client with OpenAI's library and raw HTTP."""
 
     def __init__(self, api: ApiHouse) -> None:
         self.api = api
@@ -68,19 +68,19 @@ class Client:
             return await opened.rest()
 
     async def seen(self, number: int) -> list[str]:
-        """What the model was shown in its n-th request."""
+        """Return the contents of all messages in the n-th request to the model."""
         return [str(each["content"]) for each in await self.api.house.asked(number)]
 
 
 class Opened:
-    """A stream under way."""
+    """A stream in progress."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self.response = response
         self.content = b""
 
     async def until(self, words_of_it: str) -> dict[str, Any]:
-        """Read until something was said; gives the answer as it was created."""
+        """Read until a text appears; return the response of the first event."""
         async for line in self.response.content:
             self.content += line
             if words_of_it in line.decode():
@@ -107,7 +107,7 @@ def plain(answer: Response) -> dict[str, Any]:
 # --- answers ---------------------------------------------------------------------------------
 
 
-async def test_the_library_gets_a_whole_answer_and_finds_it_again(tmp_path: Path) -> None:
+async def test_openai_library_gets_a_response_and_retrieves_it_later(tmp_path: Path) -> None:
     more: dict[str, Any] = {
         "instructions": "Be brief.",
         "metadata": {"colour": "red"},
@@ -139,7 +139,7 @@ async def test_the_library_gets_a_whole_answer_and_finds_it_again(tmp_path: Path
             assert await client.library.retrieve(answer.id) == answer
 
 
-async def test_a_stream_is_in_order_and_agrees_with_what_is_kept(tmp_path: Path) -> None:
+async def test_stream_is_in_order_and_equals_the_stored_response(tmp_path: Path) -> None:
     async with (
         ModelServer(words("one two three four")) as model,
         responses(tmp_path, model) as client,
@@ -156,14 +156,14 @@ async def test_a_stream_is_in_order_and_agrees_with_what_is_kept(tmp_path: Path)
         assert await client.get(found.response["id"]) == found.response
 
 
-async def test_the_library_reads_a_stream(tmp_path: Path) -> None:
+async def test_openai_library_reads_a_stream(tmp_path: Path) -> None:
     async with ModelServer(words("one two three")) as model, responses(tmp_path, model) as client:
         stream = await client.ask("go", stream=True)
         found = checked([event.to_dict(mode="json") async for event in stream])
         assert found.text == "one two three"
 
 
-async def test_the_helper_of_the_library_puts_a_stream_together(tmp_path: Path) -> None:
+async def test_stream_helper_assembles_the_response(tmp_path: Path) -> None:
     shop = Workshop()
     scripts = ('H T"Let me look." C(0,c1,read,{"path":"a"}) F tool_calls U D', ok("It says so."))
     async with (
@@ -179,7 +179,7 @@ async def test_the_helper_of_the_library_puts_a_stream_together(tmp_path: Path) 
         assert (await client.library.retrieve(final.id)).output_text == final.output_text
 
 
-async def test_the_items_of_a_request_are_the_conversation(tmp_path: Path) -> None:
+async def test_items_of_a_request_are_the_conversation(tmp_path: Path) -> None:
     items: Any = [
         {"role": "developer", "content": "Speak like a pirate."},
         {"role": "user", "content": "one"},
@@ -215,7 +215,7 @@ async def test_the_items_of_a_request_are_the_conversation(tmp_path: Path) -> No
         assert newest["has_more"] is True
 
 
-async def test_a_picture_reaches_the_model(tmp_path: Path) -> None:
+async def test_picture_reaches_the_model(tmp_path: Path) -> None:
     looking = [
         {
             "role": "user",
@@ -228,17 +228,17 @@ async def test_a_picture_reaches_the_model(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, responses(tmp_path, model) as client:
         first = await client.ask(looking)
         await client.ask("and now?", previous_response_id=first.id)
-        await client.ask("or else?", previous_response_id=first.id)  # on a branch
+        await client.ask("or else?", previous_response_id=first.id)  # branches off
         for number in (1, 2, 3):
             row = (await client.api.house.asked(number))[0]
             shown = [part for part in row["content"] if part["type"] == "image_url"]
             assert [part["image_url"]["url"] for part in shown] == [data_url()]
 
 
-# --- going on --------------------------------------------------------------------------------
+# --- continuing an answer --------------------------------------------------------------------
 
 
-async def test_a_conversation_goes_on_from_an_answer_and_branches_from_an_older_one(
+async def test_newest_answer_is_continued_and_an_older_one_branches(
     tmp_path: Path,
 ) -> None:
     async with ModelServer(talkative) as model:
@@ -247,7 +247,7 @@ async def test_a_conversation_goes_on_from_an_answer_and_branches_from_an_older_
             two = await client.ask("two", previous_response_id=one.id)
             assert two.previous_response_id == one.id
             assert len(await client.api.sessions()) == 1
-        async with responses(tmp_path, model) as client:  # all of it lasts
+        async with responses(tmp_path, model) as client:  # also after a restart
             await client.ask("three", previous_response_id=two.id)
             assert len(await client.api.sessions()) == 1
             branch = await client.ask("other", previous_response_id=one.id)
@@ -266,7 +266,7 @@ async def test_a_conversation_goes_on_from_an_answer_and_branches_from_an_older_
             assert not client.api.house.system(2).endswith("Be brief.")
 
 
-async def test_two_that_go_on_from_the_same_answer_at_once_do_not_mix(tmp_path: Path) -> None:
+async def test_two_concurrent_continuations_of_one_answer_do_not_mix(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, responses(tmp_path, model) as client:
         one = await client.ask("one")
         async with asyncio.TaskGroup() as group:
@@ -277,7 +277,7 @@ async def test_two_that_go_on_from_the_same_answer_at_once_do_not_mix(tmp_path: 
         assert len(await client.api.sessions()) == 4
 
 
-async def test_what_came_to_no_answer_is_not_part_of_what_follows_another(tmp_path: Path) -> None:
+async def test_failed_request_is_not_part_of_a_later_continuation(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, responses(tmp_path, model) as client:
         one = await client.ask("one")
         with pytest.raises(openai.InternalServerError):
@@ -286,7 +286,7 @@ async def test_what_came_to_no_answer_is_not_part_of_what_follows_another(tmp_pa
         assert await client.seen(len(model.requests)) == ["one", "echo: one", "two"]
 
 
-async def test_a_named_session_goes_on_from_its_answers_as_well(tmp_path: Path) -> None:
+async def test_answer_of_a_named_session_can_be_continued(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, responses(tmp_path, model) as client:
         status, headers, one = await client.send("one", headers=SESSION)
         assert (status, headers["x-session-state"]) == (200, "new")
@@ -302,7 +302,7 @@ async def test_a_named_session_goes_on_from_its_answers_as_well(tmp_path: Path) 
         assert (status, body["error"]["param"]) == (400, "previous_response_id")
 
 
-async def test_nothing_goes_on_from_what_is_not_there(tmp_path: Path) -> None:
+async def test_unknown_previous_response_is_refused(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, responses(tmp_path, model) as client:
         chat = await client.api.chat.create(
             model=MODEL, messages=[{"role": "user", "content": "hi"}]
@@ -318,7 +318,7 @@ async def test_nothing_goes_on_from_what_is_not_there(tmp_path: Path) -> None:
         assert len(model.requests) == 2
 
 
-async def test_what_is_not_to_be_kept_leaves_its_conversation_as_it_was(tmp_path: Path) -> None:
+async def test_unstored_answer_does_not_change_its_conversation(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, responses(tmp_path, model) as client:
         one = await client.ask("one")
         beside = await client.ask("aside", previous_response_id=one.id, store=False)
@@ -327,14 +327,14 @@ async def test_what_is_not_to_be_kept_leaves_its_conversation_as_it_was(tmp_path
         assert await client.seen(3) == ["one", "echo: one", "two"]
         store = client.api.house.runner._store
         assert store
-        aside, first = await store.sessions()
-        said = [row.content for row in await store.history(first.id)]
+        aside, first = await store.sessions.list()
+        said = [row.content for row in await store.sessions.history(first.id)]
         assert said == ["one", "echo: one", "two", "echo: two"]
-        said = [row.content for row in await store.history(aside.id)]
+        said = [row.content for row in await store.sessions.history(aside.id)]
         assert said == ["one", "echo: one", "aside", "echo: aside"]
 
 
-async def test_what_is_deleted_is_gone_with_its_conversation(tmp_path: Path) -> None:
+async def test_deleted_answer_is_gone_with_its_conversation(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model:
         async with responses(tmp_path, model) as client:
             one = await client.ask("one", headers=keyed())
@@ -360,7 +360,7 @@ async def test_answers_of_a_deleted_conversation_are_gone(tmp_path: Path) -> Non
         one = await client.ask("one")
         runner = client.api.house.runner
         assert runner._store
-        (session,) = await runner._store.sessions()
+        (session,) = await runner._store.sessions.list()
         await runner.operations["delete"](session=session.id)
         with pytest.raises(openai.NotFoundError):
             await client.library.retrieve(one.id)
@@ -368,10 +368,10 @@ async def test_answers_of_a_deleted_conversation_are_gone(tmp_path: Path) -> Non
             await client.ask("two", previous_response_id=one.id)
 
 
-# --- the same request again ------------------------------------------------------------------
+# --- repeated requests -----------------------------------------------------------------------
 
 
-async def test_a_repeat_gets_the_same_answer_also_where_it_went_on(tmp_path: Path) -> None:
+async def test_repeated_continuation_gets_the_same_answer(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model:
         async with responses(tmp_path, model) as client:
             one = await client.ask("one", headers=keyed("a"))
@@ -393,10 +393,10 @@ async def test_a_repeat_gets_the_same_answer_also_where_it_went_on(tmp_path: Pat
         assert len(model.requests) == sent + 1
 
 
-# --- while it runs ---------------------------------------------------------------------------
+# --- running answers -------------------------------------------------------------------------
 
 
-async def test_one_that_runs_is_seen_and_can_be_stopped(tmp_path: Path) -> None:
+async def test_running_response_can_be_retrieved_and_cancelled(tmp_path: Path) -> None:
     async with (
         ModelServer(talkative) as model,
         responses(tmp_path, model) as client,
@@ -418,7 +418,7 @@ async def test_one_that_runs_is_seen_and_can_be_stopped(tmp_path: Path) -> None:
         assert went_on.output_text == "echo: next"
 
 
-async def test_a_stream_that_the_library_closes_ends_its_turn(tmp_path: Path) -> None:
+async def test_stream_closed_by_the_openai_library_ends_its_turn(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, responses(tmp_path, model) as client:
         answer = ""
         stream = await client.ask("hang", stream=True, store=False)
@@ -434,7 +434,7 @@ async def test_a_stream_that_the_library_closes_ends_its_turn(tmp_path: Path) ->
             await client.library.retrieve(answer)
 
 
-async def test_a_silent_answer_is_created_with_the_first_sign_of_life(tmp_path: Path) -> None:
+async def test_silent_response_is_created_with_the_first_keepalive(tmp_path: Path) -> None:
     http = HttpSettings(port=0, api_key=Secret(KEY), ui=False, sse_keepalive=0.05)
     async with (
         ModelServer("HANG") as model,
@@ -452,8 +452,8 @@ async def test_a_silent_answer_is_created_with_the_first_sign_of_life(tmp_path: 
 
 
 @pytest.mark.parametrize("lang", ["", "python", "js"])
-async def test_tools_are_told_beside_the_answer(tmp_path: Path, lang: str) -> None:
-    """OpenAI's library for JavaScript fails at types that it does not know, save for one."""
+async def test_tool_events_are_separate_from_the_answer(tmp_path: Path, lang: str) -> None:
+    """OpenAI's JavaScript library fails on unknown event types, except for one."""
     shop = Workshop()
     scripts = (calls(("c1", "pay", '{"amount":3}')), ok("Paid."))
     headers = {"x-stainless-lang": lang} if lang else {}
@@ -478,7 +478,7 @@ async def test_tools_are_told_beside_the_answer(tmp_path: Path, lang: str) -> No
         assert shop.effects == ["pay 3"]
 
 
-async def test_a_queue_tells_who_waits_and_refuses_who_is_too_many(tmp_path: Path) -> None:
+async def test_full_queue_sends_notices_and_refuses_further_requests(tmp_path: Path) -> None:
     go = asyncio.Event()
     shop, script = gated(go)
     settings = GatewaySettings(drain_seconds=0, queue_limit=1)
@@ -502,11 +502,11 @@ async def test_a_queue_tells_who_waits_and_refuses_who_is_too_many(tmp_path: Pat
         assert notice["id"] == "N15"
 
 
-# --- ends ------------------------------------------------------------------------------------
+# --- endings ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_a_failure_before_any_text_is_an_error_and_is_not_repeated(
+async def test_failure_before_any_text_is_an_error_without_retry(
     tmp_path: Path, stream: bool
 ) -> None:
     async with (
@@ -521,7 +521,7 @@ async def test_a_failure_before_any_text_is_an_error_and_is_not_repeated(
         assert len(model.requests) == 1
 
 
-async def test_a_failure_after_text_is_told_streamed_whole_and_later(tmp_path: Path) -> None:
+async def test_failure_after_text_is_reported_streamed_whole_and_stored(tmp_path: Path) -> None:
     scripts = (CUT, 'S400"not today"') * 2
     async with ModelServer(*scripts) as model:
         async with responses(tmp_path, model) as client:
@@ -545,7 +545,7 @@ INCOMPLETE = {
 
 
 @pytest.mark.parametrize(("script", "reason", "text"), INCOMPLETE.values(), ids=INCOMPLETE)
-async def test_an_answer_that_is_not_whole_says_why(
+async def test_incomplete_answer_has_a_reason(
     tmp_path: Path, script: str, reason: str, text: str
 ) -> None:
     async with (
@@ -562,7 +562,7 @@ async def test_an_answer_that_is_not_whole_says_why(
         assert await client.library.retrieve(whole.id) == whole
 
 
-async def test_what_is_refused_is_refused_in_openai_s_shape(tmp_path: Path) -> None:
+async def test_refusals_have_the_shape_of_openai(tmp_path: Path) -> None:
     async with ModelServer() as model, responses(tmp_path, model) as client:
         stranger = Wire(client.api.wire.base, "wrong")
         for method, path in (
@@ -578,15 +578,15 @@ async def test_what_is_refused_is_refused_in_openai_s_shape(tmp_path: Path) -> N
         with pytest.raises(openai.NotFoundError) as error:
             await client.library.create(model="nobody", input="hi")
         assert error.value.code == "model_not_found"
-        with pytest.raises(openai.BadRequestError, match="tools of its own"):
+        with pytest.raises(openai.BadRequestError, match="uses its own tools"):
             await client.ask("hi", tools=[{"type": "web_search"}])
         assert await client.api.sessions() == []
 
 
-async def test_an_answer_is_not_streamed_a_second_time(tmp_path: Path) -> None:
+async def test_stored_answer_cannot_be_streamed(tmp_path: Path) -> None:
     async with ModelServer(ok("Hello.")) as model, responses(tmp_path, model) as client:
         answer = await client.ask("hi")
-        with pytest.raises(openai.BadRequestError, match="not streamed again"):
+        with pytest.raises(openai.BadRequestError, match="cannot be streamed"):
             await client.library.retrieve(answer.id, stream=True)
         status, _, body = await client.api.wire.send(
             "GET", f"/responses/{answer.id}/input_items?limit=0"
@@ -594,7 +594,7 @@ async def test_an_answer_is_not_streamed_a_second_time(tmp_path: Path) -> None:
         assert (status, body["error"]["param"]) == (400, "limit")
 
 
-async def test_a_key_in_a_text_is_shown_neither_live_nor_later(tmp_path: Path) -> None:
+async def test_key_in_the_text_is_masked_live_and_later(tmp_path: Path) -> None:
     secret = "sk-abcdefghij0123456789ABCDEFGHIJ"
     script = f'H T"it is {secret[:2]}" T"{secret[2:20]}" T"{secret[20:]} ok" F stop U D'
     async with ModelServer(script) as model, responses(tmp_path, model) as client:

@@ -1,4 +1,4 @@
-"""Sessions and repeats over the API: queues, restarts, `kill -9`, `Idempotency-Key`."""
+"""Sessions and repeated requests of the API: queues, restarts, `kill -9`, `Idempotency-Key`."""
 
 import asyncio
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def said(answer: dict[str, Any]) -> str:
 
 
 def gated(go: asyncio.Event) -> tuple[Workshop, Callable[[dict[str, Any]], Script]]:
-    """A model whose every turn waits in a tool until it is let go."""
+    """Return tools and a model whose turns wait inside a tool until `go` is set."""
     shop = Workshop()
     shop.release = go
 
@@ -61,7 +61,7 @@ def gated(go: asyncio.Event) -> tuple[Workshop, Callable[[dict[str, Any]], Scrip
 # --- sessions --------------------------------------------------------------------------------
 
 
-async def test_a_session_goes_on_with_what_the_store_knows(tmp_path: Path) -> None:
+async def test_session_continues_with_the_stored_history(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, served(tmp_path, model) as api:
         forged = [*user("lie"), {"role": "assistant", "content": "forged"}]
         _, first, _ = await api.wire.ask("", headers=SESSION, messages=[*forged, *user("one")])
@@ -75,7 +75,7 @@ async def test_a_session_goes_on_with_what_the_store_knows(tmp_path: Path) -> No
         assert await api.sessions("api:mine") == [("active", None)]
 
 
-async def test_of_several_first_requests_one_makes_the_session(tmp_path: Path) -> None:
+async def test_concurrent_first_requests_create_one_session(tmp_path: Path) -> None:
     go = asyncio.Event()
     shop, script = gated(go)
     async with ModelServer(script) as model, served(tmp_path, model, tools=shop.tools()) as api:
@@ -91,7 +91,7 @@ async def test_of_several_first_requests_one_makes_the_session(tmp_path: Path) -
     assert states == ["continued", "continued", "continued", "new"]
 
 
-async def test_a_session_survives_a_restart(tmp_path: Path) -> None:
+async def test_session_survives_a_restart(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model:
         async with served(tmp_path, model) as api:
             await api.wire.ask("one", headers=SESSION)
@@ -103,7 +103,7 @@ async def test_a_session_survives_a_restart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["~mine", "", " ", "a" * 129, "a b", "ä"])
-async def test_only_plain_names_are_names_of_sessions(tmp_path: Path, name: str) -> None:
+async def test_malformed_session_names_are_refused(tmp_path: Path, name: str) -> None:
     async with ModelServer(talkative) as model, served(tmp_path, model) as api:
         status, headers, _ = await api.wire.ask("one", headers={"x-session-id": name})
         if name.strip():
@@ -112,7 +112,7 @@ async def test_only_plain_names_are_names_of_sessions(tmp_path: Path, name: str)
             assert (status, headers.get("x-session-state")) == (200, None)
 
 
-async def test_a_request_waits_while_its_session_is_busy(tmp_path: Path) -> None:
+async def test_request_waits_while_its_session_is_busy(tmp_path: Path) -> None:
     go = asyncio.Event()
     shop, script = gated(go)
     async with ModelServer(script) as model, served(tmp_path, model, tools=shop.tools()) as api:
@@ -132,7 +132,7 @@ async def test_a_request_waits_while_its_session_is_busy(tmp_path: Path) -> None
 
 
 async def waiting(api: ApiHouse, number: int) -> None:
-    """Wait until so many requests wait in the session."""
+    """Wait until so many requests are queued in the session."""
     store = api.house.runner._store
     assert store
     async with asyncio.timeout(8):
@@ -142,7 +142,7 @@ async def waiting(api: ApiHouse, number: int) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_queue_that_is_full_answers_429(tmp_path: Path) -> None:
+async def test_full_queue_answers_429(tmp_path: Path) -> None:
     go = asyncio.Event()
     shop, script = gated(go)
     settings = GatewaySettings(drain_seconds=0, queue_limit=1)
@@ -162,7 +162,7 @@ async def test_a_queue_that_is_full_answers_429(tmp_path: Path) -> None:
         assert text_of(second.result()) == "echo: two"
 
 
-async def test_who_leaves_the_queue_is_not_answered(tmp_path: Path) -> None:
+async def test_queued_request_of_a_disconnected_client_is_not_answered(tmp_path: Path) -> None:
     go = asyncio.Event()
     shop, script = gated(go)
     async with ModelServer(script) as model, served(tmp_path, model, tools=shop.tools()) as api:
@@ -178,7 +178,7 @@ async def test_who_leaves_the_queue_is_not_answered(tmp_path: Path) -> None:
         assert [each.last_user_text for each in model.requests] == ["one", "one"]
 
 
-async def test_a_key_has_no_limit_unless_one_is_written(tmp_path: Path) -> None:
+async def test_api_key_has_no_message_limit_by_default(tmp_path: Path) -> None:
     limits = LimitSettings(
         messages_per_minute=1, users={"api:key": UserLimits(messages_per_minute=2)}
     )
@@ -191,10 +191,10 @@ async def test_a_key_has_no_limit_unless_one_is_written(tmp_path: Path) -> None:
             assert [(await api.wire.ask("hi"))[0] for _ in range(3)] == [200, 200, 429]
 
 
-# --- the same request again ------------------------------------------------------------------
+# --- repeated requests -----------------------------------------------------------------------
 
 
-async def test_a_repeat_joins_the_turn_that_runs(tmp_path: Path) -> None:
+async def test_repeated_request_joins_the_running_turn(tmp_path: Path) -> None:
     go = asyncio.Event()
     shop, script = gated(go)
     async with ModelServer(script) as model, served(tmp_path, model, tools=shop.tools()) as api:
@@ -211,7 +211,9 @@ async def test_a_repeat_joins_the_turn_that_runs(tmp_path: Path) -> None:
         assert len(model.requests) == 2  # one turn, of two steps
 
 
-async def test_the_first_may_leave_when_a_second_has_joined(tmp_path: Path) -> None:
+async def test_turn_continues_for_the_second_client_after_the_first_disconnects(
+    tmp_path: Path,
+) -> None:
     go = asyncio.Event()
     shop, script = gated(go)
     async with ModelServer(script) as model, served(tmp_path, model, tools=shop.tools()) as api:
@@ -225,7 +227,7 @@ async def test_the_first_may_leave_when_a_second_has_joined(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("session", [{}, SESSION], ids=["alone", "in a session"])
-async def test_a_repeat_gets_the_stored_answer_also_after_a_restart(
+async def test_repeated_request_gets_the_stored_answer_after_a_restart(
     tmp_path: Path, session: dict[str, str]
 ) -> None:
     headers = keyed(**session)
@@ -243,7 +245,7 @@ async def test_a_repeat_gets_the_stored_answer_also_after_a_restart(
         assert len(model.requests) == before
 
 
-async def test_who_lost_the_connection_and_asks_again_at_once_is_answered(tmp_path: Path) -> None:
+async def test_request_repeated_right_after_a_disconnect_is_answered(tmp_path: Path) -> None:
     scripts = ('H T"so " HANG', ok("so it is"))
     async with ModelServer(*scripts) as model, served(tmp_path, model) as api:
         async with api.wire.opened("one", headers=keyed(**SESSION)) as response:
@@ -252,7 +254,7 @@ async def test_who_lost_the_connection_and_asks_again_at_once_is_answered(tmp_pa
                     break
             response.close()
         async with asyncio.timeout(8):
-            await model.requests[0].closed.wait()  # it is being ended right now
+            await model.requests[0].closed.wait()  # the turn is just ending
         found = await api.wire.stream("one", headers=keyed(**SESSION))
         assert (text_of(found), finish_of(found)) == ("so it is", ["stop"])
         again = await api.wire.stream("one", headers=keyed(**SESSION))
@@ -260,16 +262,16 @@ async def test_who_lost_the_connection_and_asks_again_at_once_is_answered(tmp_pa
         assert len(model.requests) == 2
 
 
-async def test_who_asks_again_while_the_turn_that_was_left_ends_is_answered_anew(
+async def test_request_repeated_while_its_turn_is_ending_starts_a_new_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is already being ended is not joined: it would end before the reader's eyes."""
+    """A turn that is already ending is not joined, because its new reader would get no answer."""
     scripts = ('H T"so " HANG', ok("so it is"))
     ends, go, looked = asyncio.Event(), asyncio.Event(), asyncio.Event()
     async with ModelServer(*scripts) as model, served(tmp_path, model) as api:
         store = api.house.runner._store
         assert store
-        apply, inbox_entry = store.apply, store.inbox_entry
+        apply, inbox_entry = store.apply, store.inbox.find
 
         async def slowly(*changes: Change) -> None:
             if any(isinstance(each, EndTurn) for each in changes) and not go.is_set():
@@ -283,7 +285,7 @@ async def test_who_asks_again_while_the_turn_that_was_left_ends_is_answered_anew
             return found
 
         monkeypatch.setattr(store, "apply", slowly)
-        monkeypatch.setattr(store, "inbox_entry", noticed)
+        monkeypatch.setattr(store.inbox, "find", noticed)
         async with api.wire.opened("one", headers=keyed()) as response:
             async for event in events(response):
                 if text_of([event]):
@@ -298,7 +300,7 @@ async def test_who_asks_again_while_the_turn_that_was_left_ends_is_answered_anew
         assert (text_of(again.result()), finish_of(again.result())) == ("so it is", ["stop"])
 
 
-async def test_under_one_key_nothing_else_can_be_asked(tmp_path: Path) -> None:
+async def test_idempotency_key_cannot_be_reused_for_another_request(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, served(tmp_path, model) as api:
         await api.wire.ask("one", headers=keyed())
         status, _, body = await api.wire.ask("two", headers=keyed())
@@ -307,7 +309,7 @@ async def test_under_one_key_nothing_else_can_be_asked(tmp_path: Path) -> None:
         assert (status, said(answer)) == (200, "echo: two")
 
 
-async def test_a_repeat_of_what_failed_is_tried_anew(tmp_path: Path) -> None:
+async def test_repeat_of_a_failed_request_starts_a_new_turn(tmp_path: Path) -> None:
     scripts = ('S400"no"', ok("yes"))
     async with ModelServer(*scripts) as model, served(tmp_path, model) as api:
         status, _, _ = await api.wire.ask("one", headers=keyed())
@@ -318,7 +320,7 @@ async def test_a_repeat_of_what_failed_is_tried_anew(tmp_path: Path) -> None:
         assert len(model.requests) == 2
 
 
-async def test_a_capped_answer_is_capped_when_it_is_told_again(tmp_path: Path) -> None:
+async def test_replayed_capped_answer_is_still_capped(tmp_path: Path) -> None:
     async with (
         ModelServer('H T"one two" F length U(2) D') as model,
         served(tmp_path, model) as api,
@@ -332,8 +334,8 @@ async def test_a_capped_answer_is_capped_when_it_is_told_again(tmp_path: Path) -
 # --- restarts --------------------------------------------------------------------------------
 
 
-async def test_a_turn_that_is_drained_is_told_to_its_reader(tmp_path: Path) -> None:
-    """One that has said nothing gets an error, one that has ends with it."""
+async def test_client_of_an_interrupted_turn_gets_an_error(tmp_path: Path) -> None:
+    """A turn without text becomes an error response; a stream with text ends with the error."""
 
     def answer(body: dict[str, Any]) -> Script:
         return "HANG" if body["messages"][-1]["content"] == "one" else talkative(body)
@@ -355,7 +357,7 @@ async def test_a_turn_that_is_drained_is_told_to_its_reader(tmp_path: Path) -> N
         assert found[-2].data["error"]["code"] == "interrupted"
 
 
-async def test_a_session_that_was_drained_goes_on_at_the_next_request(tmp_path: Path) -> None:
+async def test_interrupted_session_resumes_at_the_next_request(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model:
         async with served(tmp_path, model) as api, api.wire.opened("hang", headers=SESSION) as one:
             async for event in events(one):
@@ -364,7 +366,7 @@ async def test_a_session_that_was_drained_goes_on_at_the_next_request(tmp_path: 
             api.house.runner.stopping.set()
             assert finish_of([event async for event in events(one)]) == ["error"]
         async with opened(tmp_path) as store:
-            (session,) = await store.sessions()
+            (session,) = await store.sessions.list()
             assert (session.state, session.reason) == ("suspended", "restart")
         async with served(tmp_path, model) as api:
             _, headers, answer = await api.wire.ask("next", headers=SESSION)
@@ -388,7 +390,7 @@ async def test_a_session_that_was_drained_goes_on_at_the_next_request(tmp_path: 
         (SessionReason.SWITCHED, "new"),
     ],
 )
-async def test_what_an_interruption_suspended_goes_on_and_what_a_person_did_not(
+async def test_only_interrupted_sessions_resume_not_stopped_ones(
     tmp_path: Path, reason: SessionReason, state: str
 ) -> None:
     async with ModelServer(talkative) as model:
@@ -396,7 +398,7 @@ async def test_what_an_interruption_suspended_goes_on_and_what_a_person_did_not(
             await api.wire.ask("one", headers=SESSION)
         place = f"sqlite:///{tmp_path / 'holdfast.db'}"
         store = await SessionStore.open(place, clock=SystemClock())
-        (session,) = await store.sessions()
+        (session,) = await store.sessions.list()
         await store.apply(SetSession(session.id, SessionState.SUSPENDED, reason, 1))
         await store.close()
         async with served(tmp_path, model) as api:
@@ -406,8 +408,8 @@ async def test_what_an_interruption_suspended_goes_on_and_what_a_person_did_not(
             assert ("echo: one" in asked) is (state == "resumed")
 
 
-async def test_while_the_daemon_stops_nothing_more_is_begun(tmp_path: Path) -> None:
-    """Also of what was let in before, and had to fetch a picture first."""
+async def test_no_request_begins_while_the_daemon_stops(tmp_path: Path) -> None:
+    """This includes requests that were accepted before and still fetch a picture."""
     patient = GatewaySettings(drain_seconds=60)
 
     class Stops(dict[str, bytes]):
@@ -431,11 +433,11 @@ async def test_while_the_daemon_stops_nothing_more_is_begun(tmp_path: Path) -> N
         assert (await api.wire.send("GET", "/models"))[0] == 200
         store = api.house.runner._store
         assert store
-        assert len(await store.sessions()) == 1
+        assert len(await store.sessions.list()) == 1
     assert [each.last_user_text for each in model.requests] == ["hang"]
 
 
-async def test_what_waited_at_a_crash_is_answered_only_if_it_may_be_asked_again(
+async def test_queued_request_is_answered_after_a_crash_only_with_a_key(
     tmp_path: Path,
 ) -> None:
     go = asyncio.Event()
@@ -471,7 +473,7 @@ async def cut_off(api: ApiHouse, text: str, headers: dict[str, str]) -> None:
 
 
 async def test_kill_9_in_the_middle_of_an_answer(tmp_path: Path) -> None:
-    """The session goes on at the next request, with what was said, and the key finds its answer."""
+    """The session resumes with its partial text, and a repeat with the key gets the answer."""
     async with ModelServer(talkative) as model:
         daemon = Daemon(
             tmp_path,
@@ -505,12 +507,12 @@ async def test_kill_9_in_the_middle_of_an_answer(tmp_path: Path) -> None:
         assert asked[0] == "before"
         assert any("hang" in each for each in asked)
         async with opened(tmp_path) as store:
-            (session,) = [each for each in await store.sessions() if each.key == "api:mine"]
+            (session,) = [each for each in await store.sessions.list() if each.key == "api:mine"]
             assert (session.state, session.reason) == ("active", None)
 
 
-async def test_a_turn_that_the_crash_cut_is_not_taken_up_for_nobody(tmp_path: Path) -> None:
-    """With `on_interrupted = "resume"` a session's turn goes on by itself, a lone request's does not."""
+async def test_turn_of_a_lone_request_is_not_resumed_after_a_crash(tmp_path: Path) -> None:
+    """With `on_interrupted = "resume"` only turns of sessions resume, not those of lone requests."""
     resume = SessionSettings(on_interrupted="resume")
     async with ModelServer(talkative) as model:
         async with (

@@ -1,4 +1,4 @@
-"""Streams of the API: many at once, readers that stop reading, and tools in between."""
+"""Streams of the API: many at once, stalled readers, and tools between texts."""
 
 from pathlib import Path
 
@@ -17,15 +17,15 @@ PROGRESS = "hermes.tool.progress"
 
 
 @pytest.mark.timeout(60)
-async def test_fifty_streams_at_once_of_which_ten_are_silent_and_ten_not_read(
+async def test_fifty_streams_with_ten_silent_and_ten_unread(
     tmp_path: Path,
 ) -> None:
-    """A short form of `tests.bench.api_streams`: what does not depend on how busy the machine is."""
+    """A short form of `tests.bench.api_streams`, limited to checks independent of machine load."""
     load = Load(
         speaking=30, silent=10, stalled=10, interval=0.05, seconds=4, keepalive=2.0, judged=False
     )
     outcome = await measure(load, tmp_path, Cores())
-    assert outcome.broken() == []  # threads and memory among others
+    assert outcome.broken() == []  # includes threads and memory
     assert outcome.turns == {"done": 40, "stopped (left)": 10}
     assert outcome.service.left == 10
     assert len(outcome.delays) == load.speaking * load.times
@@ -33,8 +33,8 @@ async def test_fifty_streams_at_once_of_which_ten_are_silent_and_ten_not_read(
     assert "50 streams (10 silent, 10 with readers that take nothing)" in outcome.words()
 
 
-async def test_a_stream_survives_the_boundaries_of_several_tools(tmp_path: Path) -> None:
-    """Seed 19: where text stops for a tool, the stream goes on."""
+async def test_stream_stays_open_across_several_tools(tmp_path: Path) -> None:
+    """The stream does not end where the text pauses for a tool."""
     shop = Workshop()
     scripts = (
         'H T"One." C(0,c1,read,{"path":"a"}) F tool_calls U D',
@@ -52,8 +52,8 @@ async def test_a_stream_survives_the_boundaries_of_several_tools(tmp_path: Path)
     assert found[-1].data == "[DONE]"
 
 
-async def test_each_tool_is_told_by_exactly_two_events_of_one_id_in_order(tmp_path: Path) -> None:
-    """Seed 39, with three tools of which two run side by side."""
+async def test_each_tool_has_exactly_two_events_in_order(tmp_path: Path) -> None:
+    """Three tools, two of which run concurrently."""
     shop = Workshop()
     scripts = (
         calls(("c1", "read", '{"path":"a"}'), ("c2", "read", '{"path":"b"}')),
@@ -81,14 +81,13 @@ async def test_each_tool_is_told_by_exactly_two_events_of_one_id_in_order(tmp_pa
 def hidden() -> Tool:
     @tool(risk=Risk.READ)
     async def _peek(_context: ToolContext) -> str:
-        """Look at something that nobody needs to see."""
+        """Look."""
         return "seen"
 
     return _peek
 
 
-async def test_a_tool_whose_name_begins_with_an_underscore_is_not_told(tmp_path: Path) -> None:
-    """Seed 40."""
+async def test_tool_with_a_leading_underscore_has_no_events(tmp_path: Path) -> None:
     scripts = (calls(("c1", "_peek", "{}")), ok("done"))
     async with (
         ModelServer(*scripts) as model,
@@ -96,13 +95,13 @@ async def test_a_tool_whose_name_begins_with_an_underscore_is_not_told(tmp_path:
     ):
         found = await api.wire.stream("go")
         (row,) = [each for each in await api.house.asked(2) if each["role"] == "tool"]
-    assert row["content"] == "seen"  # it did run
+    assert row["content"] == "seen"  # the tool ran
     assert named(found, PROGRESS) == []
     assert text_of(found) == "done"
 
 
-async def test_a_call_that_never_ran_has_no_event_of_its_end(tmp_path: Path) -> None:
-    """Seed 40: no `completed` without a `running`, here of a tool that does not exist."""
+async def test_call_that_never_ran_has_no_completed_event(tmp_path: Path) -> None:
+    """A tool that does not exist has no `running` and so no `completed` event."""
     shop = Workshop()
     scripts = (
         calls(("c1", "nonexistent", "{}"), ("c2", "read", '{"path":"a"}')),
@@ -118,7 +117,7 @@ async def test_a_call_that_never_ran_has_no_event_of_its_end(tmp_path: Path) -> 
     assert text_of(found) == "done"
 
 
-async def test_a_tool_that_takes_too_long_is_completed_and_the_stream_goes_on(
+async def test_tool_timeout_is_completed_and_the_stream_continues(
     tmp_path: Path,
 ) -> None:
     shop = Workshop()

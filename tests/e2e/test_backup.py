@@ -86,7 +86,7 @@ async def test_a_backup_of_a_running_gateway_is_restored_and_nothing_happens_twi
                 body=b"{}",
                 created_at=1,
             )
-            address = (await store.sessions())[0].address
+            address = (await store.sessions.list())[0].address
             await store.apply(
                 PutItem(
                     msgspec.structs.replace(unsent, address=address, body=b'{"text":"sent since"}')
@@ -180,15 +180,15 @@ async def test_deleting_a_session_deletes_its_text(tmp_path: Path) -> None:
         store = store_of(house)
         await house.screen.say(CHAT, "my elderberries")
         await house.screen.shows(CHAT, "echo: my elderberries")
-        (session,) = await store.sessions()
+        (session,) = await store.sessions.list()
         await house.runner.operations["delete"](session=session.id)
-        (left,) = await store.sessions()
+        (left,) = await store.sessions.list()
         assert (left.reason, left.title, left.messages) == (SessionReason.DELETED, None, 0)
-        assert await store.history(session.id) == ()
+        assert await store.sessions.history(session.id) == ()
         address = session.address
         assert await store.timeline(address, 0, 10) == ()
-        assert [turn.request for turn in await store.turns(session.id)] == [""]
-        assert (await store.usage_totals(session_id=session.id)).requests == 1
+        assert [turn.request for turn in await store.turns.of_session(session.id)] == [""]
+        assert (await store.spending.totals(session_id=session.id)).requests == 1
         assert await store.find_problems() == ()
         await house.screen.say(CHAT, "again")
         await house.screen.shows(CHAT, "echo: again")
@@ -201,12 +201,12 @@ async def test_text_stored_by_a_running_turn_after_the_deletion_is_deleted_later
         store = store_of(house)
         await house.screen.say(CHAT, "hang on")
         await house.screen.shows(CHAT, "so far")
-        (session,) = await store.sessions()
+        (session,) = await store.sessions.list()
         await house.runner.operations["delete"](session=session.id)
-        await until(store.running_turns, wanted=False)  # the turn is still ending
+        await until(store.turns.running, wanted=False)  # the turn is still ending
         await house.runner._conversations.retention.run_once()
         assert await store.data_removal.uncleared_sessions() == ()
-        assert await store.history(session.id) == ()
+        assert await store.sessions.history(session.id) == ()
 
 
 async def test_old_conversations_are_deleted_and_used_ones_stay(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ async def test_old_conversations_are_deleted_and_used_ones_stay(tmp_path: Path) 
                 await house.screen.say(chat, f"hello from {chat}")
                 await house.screen.shows(chat, "echo: hello")
             store = store_of(house)
-            by_key = {each.key.partition(":")[2]: each.id for each in await store.sessions()}
+            by_key = {each.key.partition(":")[2]: each.id for each in await store.sessions.list()}
             now = SystemClock().now()
             long_ago = now - 2 * DAY
             await store.apply(
@@ -232,14 +232,14 @@ async def test_old_conversations_are_deleted_and_used_ones_stay(tmp_path: Path) 
             store, screen = store_of(house), house.screen
 
             async def left() -> bool:
-                return len(await store.sessions()) > 2
+                return len(await store.sessions.list()) > 2
 
             await until(left, wanted=False)  # the cleanup runs right after the start
-            assert {each.id for each in await store.sessions()} == {
+            assert {each.id for each in await store.sessions.list()} == {
                 by_key["active"],
                 by_key["young"],
             }
-            assert await store.turns(by_key["closed"]) == ()
+            assert await store.turns.of_session(by_key["closed"]) == ()
             assert await store.find_problems() == ()
             await screen.say("suspended", "/resume")
             await screen.shows("suspended", "no earlier conversation to bring back")
@@ -255,10 +255,10 @@ async def test_a_conversation_resumed_during_the_deletion_stays(tmp_path: Path) 
         store = store_of(house)
         await house.screen.say(CHAT, "hello")
         await house.screen.shows(CHAT, "echo: hello")
-        (session,) = await store.sessions()
+        (session,) = await store.sessions.list()
         await store.apply(SetSession(session.id, SessionState.SUSPENDED, SessionReason.STOP, 1))
         await house.runner._conversations.retention.run_once()
-        assert len(await store.history(session.id)) == 2
+        assert len(await store.sessions.history(session.id)) == 2
 
 
 async def test_without_keep_days_nothing_is_deleted(tmp_path: Path) -> None:
@@ -266,10 +266,10 @@ async def test_without_keep_days_nothing_is_deleted(tmp_path: Path) -> None:
         store = store_of(house)
         await house.screen.say(CHAT, "hello")
         await house.screen.shows(CHAT, "echo: hello")
-        (session,) = await store.sessions()
+        (session,) = await store.sessions.list()
         await store.apply(SetSession(session.id, SessionState.CLOSED, SessionReason.NEW, 1))
         await house.runner._conversations.retention.run_once()
-        assert len(await store.sessions()) == 1
+        assert len(await store.sessions.list()) == 1
 
 
 # --- the command -----------------------------------------------------------------------------
@@ -322,7 +322,7 @@ async def test_the_commands_report_success_and_failures_in_one_sentence(
         assert "Not included: api_key: a secret (--secrets includes it)." in said
         check = await asyncio.to_thread(says, 0, "a", "db", "check")
         assert check == "No damage found in the database.\n"
-    assert "b.tgz is there already" in says(1, "a", "backup", "b.tgz")
+    assert "b.tgz already exists" in says(1, "a", "backup", "b.tgz")
     data: dict[str, Any] = json.loads(
         says(0, "a", "backup", "c.tar", "--json", "--secrets", "--set", "agent.workspace=/srv/x")
     )
@@ -377,10 +377,13 @@ async def test_unfinished_work_ended_by_a_restore_is_counted(shell: Shell, tmp_p
         await house.screen.say(CHAT, "hang on")
         await house.screen.shows(CHAT, "so far")
         await house.screen.say(CHAT, "then this")
-        await until(store.waiting_keys)
+        await until(store.inbox.waiting_keys)
         await asyncio.to_thread(shell.says, 0, "a", "backup", "b.tgz")
     said = shell.says(0, "b", "restore", "b.tgz")
-    assert "so it is Not repeated: 1 running answer was ended, " in said
+    assert (
+        "Not repeated, because it may have been done after the backup: 1 running answer was ended, "
+        in said
+    )
     assert "1 waiting message is kept for /resume" in said
     assert "restore it again with --moved" in said
     said = shell.says(0, "b", "restore", "b.tgz", "--moved", "--yes")

@@ -229,10 +229,10 @@ async def test_compact_puts_a_summary_in_front_of_the_next_request(tmp_path: Pat
     assert all(f"{LONG} {number}" in record for number in range(3))
     assert server.requests[4].tools == {}
     async with opened(tmp_path) as store:
-        (session,) = await store.sessions()
+        (session,) = await store.sessions.list()
         assert session.messages == 10
-        assert (await store.usage_totals(session_id=session.id)).requests == 6
-        last = await store.last_turn(session.id)
+        assert (await store.spending.totals(session_id=session.id)).requests == 6
+        last = await store.turns.last(session.id)
         assert last
         assert last.request == "and now?"
 
@@ -335,9 +335,11 @@ async def test_btw_is_answered_while_a_turn_runs_and_nobody_remembers_it(tmp_pat
         after = await house.asked(4)
     assert not any("what is up?" in str(row["content"]) for row in after)
     async with opened(tmp_path) as store:
-        (session,) = await store.sessions()
-        assert not any("up?" in row.content for row in await store.history(session.id))
-        assert [turn.state for turn in await store.turns(session.id)].count(TurnState.DONE) == 3
+        (session,) = await store.sessions.list()
+        assert not any("up?" in row.content for row in await store.sessions.history(session.id))
+        assert [turn.state for turn in await store.turns.of_session(session.id)].count(
+            TurnState.DONE
+        ) == 3
     assert house.screen.violations() == []
 
 
@@ -346,8 +348,8 @@ async def test_btw_needs_no_conversation_and_asks_for_its_question(tmp_path: Pat
         await say(house, "/btw", "Write the question behind it: /btw and then your text.")
         await say(house, "/btw who are you?", "💬 echo: who are you?")
     async with opened(tmp_path) as store:
-        assert await store.sessions() == ()
-        assert await store.pending_commands() == ()
+        assert await store.sessions.list() == ()
+        assert await store.inbox.pending_commands() == ()
 
 
 async def test_btw_survives_a_cut_stream_and_says_why_when_it_cannot(tmp_path: Path) -> None:
@@ -403,7 +405,7 @@ async def test_a_question_that_a_crash_interrupted_is_answered_once_after_the_st
             await screen.shows(CHAT, "💬 I am back")
     assert screen.screen(CHAT) == ["💬 I am back"]
     async with opened(tmp_path) as store:
-        assert await store.pending_commands() == ()
+        assert await store.inbox.pending_commands() == ()
 
 
 async def test_a_stop_of_the_gateway_waits_for_no_question_on_the_side(tmp_path: Path) -> None:
@@ -415,5 +417,5 @@ async def test_a_stop_of_the_gateway_waits_for_no_question_on_the_side(tmp_path:
             house.runner.stopping.set()
             await asyncio.wait({house._task})
     async with opened(tmp_path) as store:
-        (left,) = await store.pending_commands()
+        (left,) = await store.inbox.pending_commands()
         assert left.state is InboxState.COMMAND

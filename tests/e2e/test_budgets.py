@@ -98,7 +98,7 @@ def a_screen() -> Screen:
 async def spent(house: House, scope: str, *, days: int = 0) -> BudgetUsage:
     store = house.runner._store
     assert store
-    return (await store.budget_usage(day_of(NOON, days=days), [scope]))[scope]
+    return (await store.spending.on_day(day_of(NOON, days=days), [scope]))[scope]
 
 
 async def settled(house: House, scope: str, *, days: int = 0) -> BudgetUsage:

@@ -212,7 +212,7 @@ def test_an_invalid_configuration_exits_with_78_and_lists_every_problem(place: P
     assert len(report["problems"]) == 2
     file.write_text("")
     assert place.json("config", "check")["ok"]
-    assert "works (holdfast.toml)" in place.run("config", "check").stdout
+    assert "valid (holdfast.toml)" in place.run("config", "check").stdout
 
 
 def test_the_configuration_is_shown_without_secrets_unless_requested(place: Place) -> None:
@@ -292,7 +292,7 @@ def test_why_shows_the_timeline_of_a_message(place: Place) -> None:
     assert way["turn"]["state"] == "done"
     assert [item["state"] for item in way["items"]] == ["sent"]
     told = place.run("why", way["message"]).stdout
-    steps = ["received and stored", "began", "turn done", "answer sent"]
+    steps = ["received and stored", "started", "turn done", "answer sent"]
     positions = [told.index(step) for step in steps]
     assert positions == sorted(positions)
     assert place.run("why", "telegram:1").returncode == 1
@@ -342,13 +342,13 @@ def test_an_invalid_key_file_hides_only_the_key(place: Place) -> None:
     shown = place.run("config", "show")
     assert shown.returncode == 0
     assert "[http]" in shown.stdout
-    assert "holds no API key" in shown.stderr
+    assert "does not contain an API key" in shown.stderr
     secret = place.run("config", "show", "--secrets")
     assert (secret.returncode, secret.stdout) == (1, "")
-    assert "holds no API key. Remove it" in secret.stderr
+    assert "does not contain an API key. Remove it" in secret.stderr
     started = place.run("run", "--set", "http.port=0")
     assert started.returncode == 1
-    assert "holds no API key. Remove it" in started.stderr
+    assert "does not contain an API key. Remove it" in started.stderr
 
 
 def test_a_chat_joins_the_daemon_and_is_readable_meanwhile(place: Place) -> None:
@@ -390,7 +390,10 @@ def test_a_second_daemon_is_refused_and_the_first_continues(place: Place) -> Non
         second = place.run("run", "--set", "http.port=0")
         assert second.returncode == 1
         assert second.stderr.count("\n") == 1
-        assert f"Another Holdfast (pid {first.pid}) already runs on {place.home}" in second.stderr
+        assert (
+            f"Another Holdfast (pid {first.pid}) is already running on {place.home}"
+            in second.stderr
+        )
         assert place.run("db", "upgrade").returncode == 1
         assert place.run("status").returncode == 0
 
@@ -531,7 +534,7 @@ def test_leaving_by_ctrl_d_finishes_the_answer(place: Place) -> None:
     screen.press(f"{SLOW}\r")
     screen.wait_for("echo: one two")
     screen.press("\x04")
-    screen.wait_for("finished first")
+    screen.wait_for("finished")
     assert screen.code() == 0
     (session,) = place.json("sessions", "list")
     assert (session["state"], session["messages"]) == ("active", 2)

@@ -1,4 +1,4 @@
-"""The daemon as a process: signals, kills, what a start and its conversations cost."""
+"""The daemon as a process: signals, kills, and the cost of a start and of conversations."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ from tests.faults.kills import kill_again_and_again
 
 START_CPU_SECONDS = 1.0
 MOST_MEGABYTES = 90
-NOISE = 1.6  # these machines are shared; what is measured is CPU time, which grows with contention
+NOISE = 1.6  # CPU time grows with contention on shared machines
 
 
 def openai(model: ModelServer) -> tuple[str, ...]:
@@ -25,13 +25,13 @@ KEY = {"OPENAI_API_KEY": "sk-none"}
 
 
 @pytest.mark.timeout(120)
-async def test_kills_at_random_moments_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
+async def test_random_kills_lose_and_duplicate_nothing(tmp_path: Path) -> None:
     counted = await kill_again_and_again(tmp_path, kills=3, seed=3)
     assert counted["kills"] == 3
     assert counted["running"] > 0, "no kill hit a running turn: this proves nothing"
 
 
-async def test_the_first_signal_drains_and_the_second_does_not_wait(tmp_path: Path) -> None:
+async def test_first_signal_drains_and_second_skips_the_drain(tmp_path: Path) -> None:
     async with ModelServer(always('H T"so far " HANG')) as model:
         daemon = Daemon(tmp_path, *openai(model), "gateway.drain_seconds=60", env=KEY)
         async with daemon, Page(daemon) as page:
@@ -52,7 +52,7 @@ async def test_the_first_signal_drains_and_the_second_does_not_wait(tmp_path: Pa
             assert answers(rows)[0] == "so far "
 
 
-async def test_a_second_daemon_on_the_same_state_is_refused_in_one_line(tmp_path: Path) -> None:
+async def test_second_daemon_on_the_same_state_is_refused_in_one_line(tmp_path: Path) -> None:
     async with Daemon(tmp_path) as first:
         second = Daemon(tmp_path)
         with pytest.raises(AssertionError, match="it ended instead of starting") as refused:
@@ -62,7 +62,7 @@ async def test_a_second_daemon_on_the_same_state_is_refused_in_one_line(tmp_path
         assert len(second.said) == 1
 
 
-async def test_a_second_start_is_cheap_and_a_hundred_conversations_fit_in_memory(
+async def test_warm_start_and_memory_of_a_hundred_conversations(
     tmp_path: Path,
 ) -> None:
     async with Daemon(tmp_path):
@@ -92,7 +92,7 @@ def _resident_megabytes(pid: int) -> float:
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-async def test_what_was_said_while_it_was_down_is_not_lost_when_it_is_sent_again(
+async def test_message_sent_during_downtime_is_answered_once_after_its_repeat(
     tmp_path: Path,
 ) -> None:
     daemon = Daemon(tmp_path)
@@ -102,7 +102,7 @@ async def test_what_was_said_while_it_was_down_is_not_lost_when_it_is_sent_again
         began = time.monotonic()
         await daemon.start()
         assert time.monotonic() - began < 15
-        for status in (202, 200):  # the second is a repeat of the same message
+        for status in (202, 200):  # the second request repeats the same message
             assert await page.send("chat-1", "anybody?", "message-1") == status
         rows = await page.until("chat-1", lambda rows: len(answers(rows)) == 1)
         assert [row["text"] for row in rows if row["author"] == "user"] == ["anybody?"]

@@ -163,7 +163,7 @@ async def test_first_start_leads_to_an_owner_with_tools_and_a_second_person(tmp_
             await telegram.shows(ANN, f"(telegram:{BOB}) asks to be let in")
 
             assert await daemon.run("pair", "approve", pairing) == [
-                f"Let in telegram:{BOB} (Ada L.)."
+                f"telegram:{BOB} (Ada L.) now has access."
             ]
             await telegram.shows(BOB, "✅ You are let in.")
             daemon.say(BOB, "hello")

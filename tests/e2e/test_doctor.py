@@ -151,14 +151,14 @@ async def test_fix_repairs_what_it_can_and_reports_the_rest(tmp_path: Path) -> N
         model.key = "another"
         told = await asked(tmp_path)
         assert told.code == 1
-        assert "mends 3 of them" in told.text
+        assert "can fix 3 of them" in told.text
         assert telegram.webhook
         told = await asked(tmp_path, "--fix")
         assert not telegram.webhook
         again = await asked(tmp_path, "--json")
     assert told.code == 1  # the key is still invalid
     assert "telegram: removed the webhook" in told.text
-    assert f"{state} has mode 0700 now" in told.text
+    assert f"{state} now has mode 0700" in told.text
     assert file.stat().st_mode & 0o777 == 0o600
     assert "✗ model" in told.text
     assert "model.api_key or OPENAI_API_KEY" in told.text

@@ -83,9 +83,9 @@ async def test_stop_among_a_hundred_hanging_turns_acts_within_300_ms(tmp_path: P
     took.sort()
     assert took[98] < 0.3, f"p99 of /stop was {took[98]:.3f} s"
     async with opened(tmp_path) as store:
-        for session in await store.sessions():
+        for session in await store.sessions.list():
             assert (session.state, session.reason) == (SessionState.SUSPENDED, SessionReason.STOP)
-            history = await store.history(session.id)
+            history = await store.sessions.history(session.id)
             assert (history[-1].content, history[-1].interrupted) == ("so far ", "stop")
 
 
@@ -253,7 +253,7 @@ async def test_a_restart_in_the_middle_of_a_turn_is_told_once_and_what_waited_is
     assert shown.count("so far ") + shown.count("so far") == 1
     assert texts(screen, "8") == ["echo: calm", "echo: goes on"]
     async with opened(tmp_path) as store:
-        reasons = {s.key: s.reason for s in await store.sessions() if s.state == "suspended"}
+        reasons = {s.key: s.reason for s in await store.sessions.list() if s.state == "suspended"}
         assert reasons == {"memory:7": SessionReason.RESTART}
 
 
@@ -302,8 +302,8 @@ async def test_an_interrupted_turn_is_taken_up_again_where_that_is_configured(
             assert "verbatim" in asked["content"]
     assert texts(screen) == ["abc and the rest"]
     async with opened(tmp_path) as store:
-        (session,) = await store.sessions()
-        (turn,) = await store.turns(session.id)
+        (session,) = await store.sessions.list()
+        (turn,) = await store.turns.of_session(session.id)
         assert (turn.state, turn.resumed) == (TurnState.DONE, 1)
 
 
@@ -322,7 +322,7 @@ async def test_a_turn_that_keeps_killing_the_gateway_is_stuck_after_three_times(
         async with gateway(tmp_path, model, screen, sessions=settings):
             await screen.shows(CHAT, "♻️ I was restarted while working on “hang”")
     async with opened(tmp_path) as store:
-        (session,) = await store.sessions()
+        (session,) = await store.sessions.list()
         assert session.reason is SessionReason.STUCK
     assert len(model.requests) == 4
 
@@ -524,7 +524,7 @@ async def test_the_command_line_can_send_stop_resume_and_delete(tmp_path: Path) 
         await screen.say(CHAT, "hang")
         await screen.shows(CHAT, "so far")
         assert house.runner._store
-        (session,) = await house.runner._store.sessions()
+        (session,) = await house.runner._store.sessions.list()
         await do["stop"](session=session.id[:15])
         await screen.shows(CHAT, "⏹ Stopped.")
         await do["resume"](session=session.id)
@@ -532,7 +532,7 @@ async def test_the_command_line_can_send_stop_resume_and_delete(tmp_path: Path) 
         await do["delete"](session=session.id)
         with pytest.raises(Exception, match="No session has the id"):
             await do["stop"](session="s_nobody")
-        with pytest.raises(Exception, match="no platform telegram"):
+        with pytest.raises(Exception, match="platform telegram is not running"):
             await do["send"](chat="telegram:1", text="x")
         with pytest.raises(Exception, match="is not a session key"):
             await do["send"](chat="nonsense", text="x")
@@ -557,14 +557,14 @@ async def test_a_steering_message_reaches_the_model_after_the_next_tool_result(
         asked = await house.asked(2)
         assert [row["role"] for row in asked] == ["user", "assistant", "tool", "user"]
     async with opened(tmp_path) as store:
-        (session,) = await store.sessions()
-        assert [row.role for row in await store.history(session.id)] == [
+        (session,) = await store.sessions.list()
+        assert [row.role for row in await store.sessions.history(session.id)] == [
             *("user", "assistant", "tool", "user"),
             "assistant",
         ]
-        (turn,) = await store.turns(session.id)
-        states = {entry.state for entry in await store.turn_inbox(turn.id)}
-        assert len(await store.turn_inbox(turn.id)) == 2
+        (turn,) = await store.turns.of_session(session.id)
+        states = {entry.state for entry in await store.inbox.of_turn(turn.id)}
+        assert len(await store.inbox.of_turn(turn.id)) == 2
         assert states == {"done"}
     assert len(model.requests) == 2
 
@@ -610,7 +610,7 @@ async def test_in_rooms_only_what_is_meant_for_us_is_answered_and_kept(tmp_path:
     assert b"words of another aside" not in raw
     assert b"words of robot" not in raw
     async with opened(tmp_path) as store:
-        (session,) = await store.sessions()
+        (session,) = await store.sessions.list()
         assert session.key == "memory:room:u=1001"
 
 
@@ -679,8 +679,8 @@ async def test_a_failed_turn_goes_on_by_its_button(tmp_path: Path) -> None:
         assert [each["role"] for each in await house.asked(4)] == ["user", "assistant", "user"]
         await screen.press(CHAT, go_on.action)  # it is over: the button belongs to another turn
         await screen.shows(CHAT, "There is no earlier conversation")
-        (session,) = await house.runner._store.sessions()  # type: ignore[union-attr]
-        turns = await house.runner._store.turns(session.id)  # type: ignore[union-attr]
+        (session,) = await house.runner._store.sessions.list()  # type: ignore[union-attr]
+        turns = await house.runner._store.turns.of_session(session.id)  # type: ignore[union-attr]
         assert [turn.state for turn in turns] == [TurnState.FAILED, TurnState.DONE]
         assert turns[1].request == "tell me"
 

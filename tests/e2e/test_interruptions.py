@@ -69,8 +69,8 @@ def first(script: str) -> Callable[[dict[str, object]], Script]:
 
 async def history(home: Path) -> list[Message]:
     async with opened(home) as store:
-        sessions = await store.sessions(key=f"memory:{CHAT}")
-        return list(await store.history(sessions[-1].id))
+        sessions = await store.sessions.list(key=f"memory:{CHAT}")
+        return list(await store.sessions.history(sessions[-1].id))
 
 
 async def test_a_stop_names_the_tool_that_was_running_and_closes_its_call(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ async def test_a_crash_in_the_middle_of_a_text_keeps_the_last_checkpoint(tmp_pat
                 await model.request(1)
             store = house.runner._store
             assert store
-            (turn,) = await store.running_turns()
+            (turn,) = await store.turns.running()
             await store.apply(Checkpoint(turn.id, "half an ans"))  # as every 2 seconds
             await house.crash()
         async with gateway(tmp_path, model, screen):
@@ -140,7 +140,7 @@ async def test_a_crash_in_the_middle_of_a_text_keeps_the_last_checkpoint(tmp_pat
     rows = await history(tmp_path)
     assert (rows[-1].content, rows[-1].interrupted) == ("half an ans", "crash")
     async with opened(tmp_path) as store:
-        (session,) = await store.sessions()
+        (session,) = await store.sessions.list()
         assert session.reason is SessionReason.CRASH
 
 
@@ -178,8 +178,8 @@ async def test_a_command_that_was_stored_before_a_crash_is_carried_out_after_it(
         async with gateway(tmp_path, model, screen):
             await screen.shows(CHAT, "🆕 New conversation.")
     async with opened(tmp_path) as store:
-        assert await store.pending_commands() == ()
-        (session,) = await store.sessions()
+        assert await store.inbox.pending_commands() == ()
+        (session,) = await store.sessions.list()
         assert session.reason is SessionReason.NEW
 
 
@@ -281,7 +281,7 @@ async def test_a_conversation_that_was_quiet_for_too_long_starts_anew(tmp_path: 
         )
         assert await house.asked(2) == [{"role": "user", "content": "second"}]
     async with opened(tmp_path) as store:
-        newest, oldest = await store.sessions()
+        newest, oldest = await store.sessions.list()
         assert (oldest.state, oldest.reason) == (SessionState.CLOSED, SessionReason.IDLE)
         assert newest.state is SessionState.ACTIVE
 
@@ -292,7 +292,7 @@ async def test_an_old_session_can_be_put_away_while_another_is_active(tmp_path: 
         assert store
         await house.screen.say(CHAT, "one")
         await house.screen.shows(CHAT, "fine")
-        (session,) = await store.sessions()
+        (session,) = await store.sessions.list()
         await store.apply(SetSession(session.id, SessionState.SUSPENDED, SessionReason.STOP, 1))
         do = house.runner.operations
         assert await do["delete"](session=session.id) == {"id": session.id, "state": "closed"}

@@ -1,4 +1,4 @@
-"""A gateway whose PostgreSQL is lost in the middle of commits: every turn is as if nothing had been."""
+"""PostgreSQL connections lost during commits: every turn ends as if nothing had happened."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from tests.fakes.model_script import Script, calls, words
 from tests.fakes.model_server import ModelServer
 
 COMMITS = 12
-"""More than the turn has: the last plans are for what comes behind it."""
+"""More commits than the turn has; the last cuts hit the commits after the turn."""
 
 
 @pytest.fixture(scope="module")
@@ -32,13 +32,13 @@ def database() -> Iterator[str]:
 
 
 def paying(body: dict[str, Any]) -> Script:
-    """Calls a tool, then answers."""
+    """Call a tool, then answer."""
     if body["messages"][-1]["role"] == "tool":
         return words("It is paid.")
     return calls(("c1", "pay", "{}"))
 
 
-async def test_a_turn_is_answered_and_its_tool_runs_once_whichever_commit_is_lost(
+async def test_turn_is_answered_and_its_tool_runs_once_for_any_lost_commit(
     tmp_path: Path, database: str
 ) -> None:
     paid: Counter[str] = Counter()
@@ -64,13 +64,13 @@ async def test_a_turn_is_answered_and_its_tool_runs_once_whichever_commit_is_los
     assert screen.violations() == []
     store = await SessionStore.open(database, clock=SystemClock(), read_only=True)
     for chat in chats:
-        [session] = await store.sessions(key=f"memory:{chat}")
-        rows = await store.history(session.id)
+        [session] = await store.sessions.list(key=f"memory:{chat}")
+        rows = await store.sessions.history(session.id)
         assert [row.role for row in rows] == ["user", "assistant", "tool", "assistant"], chat
         assert session.messages == 4
-        [turn] = await store.turns(session.id)
+        [turn] = await store.turns.of_session(session.id)
         assert (turn.state, turn.attempts, turn.resumed) == (TurnState.DONE, 2, 0), chat
-        [run] = await store.tool_runs(turn.id)
+        [run] = await store.turns.tool_runs(turn.id)
         assert (run.ok, run.result, run.attempt) == (True, "paid", 1), chat
         texts = [message.text for message in screen.messages(chat)]
         assert [text for text in texts if "paid" in text] == ["It is paid."], chat

@@ -49,9 +49,12 @@ async def test_a_conversation_lives_on_postgresql_as_it_does_on_sqlite(
             assert await house.runner.condition.problems() == []
     store = await SessionStore.open(database, clock=SystemClock(), read_only=True)
     try:
-        newest, oldest = await store.sessions(key=f"memory:{CHAT}")
+        newest, oldest = await store.sessions.list(key=f"memory:{CHAT}")
         assert oldest.reason is SessionReason.RESTART
-        assert [row.role for row in await store.history(newest.id)] == ["user", "assistant"]
+        assert [row.role for row in await store.sessions.history(newest.id)] == [
+            "user",
+            "assistant",
+        ]
         assert await store.find_problems() == ()
     finally:
         await store.close()

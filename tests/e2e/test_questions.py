@@ -224,7 +224,7 @@ async def test_a_stop_does_not_wait_for_the_answer_and_ends_the_question(tmp_pat
         assert not any("may have taken effect" in text for text in screen.screen(CHAT))
     assert machine.ran == []
     async with opened(tmp_path) as store:
-        assert await store.open_approvals() == ()
+        assert await store.approvals.open() == ()
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ async def test_a_turn_taken_up_after_a_crash_runs_once_what_was_allowed(
             await question(screen, ELSEWHERE)
             store = house.runner._store
             assert store
-            (asked,) = await store.open_approvals()
+            (asked,) = await store.approvals.open()
             await house.crash()
         assert machine.ran == []
         async with gateway(
@@ -260,11 +260,11 @@ async def test_a_turn_taken_up_after_a_crash_runs_once_what_was_allowed(
             assert machine.ran == ["make tea"]
             assert len([each for each in screen.messages(CHAT) if "run wanted" in each.text]) == 1
     async with opened(tmp_path) as store:
-        used = await store.approval(asked.id)
+        used = await store.approvals.get(asked.id)
         assert used
         assert used.state is ApprovalState.USED
-        assert await store.open_approvals() == ()
-        (run,) = await store.tool_runs(used.turn_id)
+        assert await store.approvals.open() == ()
+        (run,) = await store.turns.tool_runs(used.turn_id)
         assert run.attempt == 2  # the first request was lost with the process that asked
 
 

@@ -1,4 +1,4 @@
-"""How the gateway starts while all is well with its platforms, and while it is not."""
+"""Start of the gateway with working and with failing platforms."""
 
 import asyncio
 import re
@@ -16,56 +16,54 @@ from tests.e2e.town import PLATFORMS, daemon_in, town
 from tests.fakes.model_server import ModelServer
 from tests.fakes.quick_time import clock, quickly
 
-COUNTED = 1.5 if "coverage" in sys.modules else 1.0  # to count lines takes its time
+COVERAGE_FACTOR = 1.5 if "coverage" in sys.modules else 1.0  # coverage slows the start down
 TOKENS = {"telegram": "token", "discord": "token", "slack": "bot_token"}
 
 
-def waited(pid: int) -> float:
-    """Seconds for which a process could have run, but others did."""
+def cpu_wait_seconds(pid: int) -> float:
+    """Return the seconds that a process was runnable but waited for a CPU."""
     told = Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii")
     return int(told.split()[1]) / 1e9
 
 
-# --- a daemon of its own -------------------------------------------------------------------------
+# --- in a daemon process -------------------------------------------------------------------------
 
 
-async def test_with_three_platforms_the_daemon_is_ready_within_two_seconds(tmp_path: Path) -> None:
+async def test_daemon_with_three_platforms_is_ready_within_two_seconds(tmp_path: Path) -> None:
     async with town() as place, ModelServer(brief) as model:
         began = time.monotonic()
         async with daemon_in(place, tmp_path, model) as running:
             told = await standing(running)
-            took = time.monotonic() - began - waited(running.pid)
+            took = time.monotonic() - began - cpu_wait_seconds(running.pid)
             assert told == {"status": 200, "ready": True, "not_ready": []}
-            assert took < 2.0 * COUNTED
+            assert took < 2.0 * COVERAGE_FACTOR
             await place.answered(*PLATFORMS)
             assert await running.stop() == 0
 
 
 @pytest.mark.parametrize("silent", PLATFORMS)
-async def test_a_platform_that_never_answers_does_not_delay_the_start(
-    tmp_path: Path, silent: str
-) -> None:
+async def test_unresponsive_platform_does_not_delay_the_start(tmp_path: Path, silent: str) -> None:
     others = [name for name in PLATFORMS if name != silent]
     async with town() as place, ModelServer(brief) as model:
         place.doors[silent].silent = True
         began = time.monotonic()
         async with daemon_in(place, tmp_path, model) as running:
-            took = time.monotonic() - began - waited(running.pid)
+            took = time.monotonic() - began - cpu_wait_seconds(running.pid)
             told = await standing(running)
             assert (told["status"], told["not_ready"]) == (
                 503,
                 [f"{silent}: connecting, no answer so far"],
             )
-            assert took < 3.0 * COUNTED  # a second is given to those that are slow
+            assert took < 3.0 * COVERAGE_FACTOR  # slow platforms get one second
             await place.answered(*others)
             await running.kill()
 
 
-# --- in this process, where time passes quickly --------------------------------------------------
+# --- in this process, with accelerated time ------------------------------------------------------
 
 
 async def problem_of(runner: GatewayRunner, name: str) -> str:
-    """Wait until exactly this platform is in trouble, and give what is said of it."""
+    """Wait until exactly this platform has a problem, and return the problem."""
     async with asyncio.timeout(60):
         while True:
             found = await runner.condition.problems()
@@ -77,7 +75,7 @@ async def problem_of(runner: GatewayRunner, name: str) -> str:
 
 @pytest.mark.parametrize("name", PLATFORMS)
 @pytest.mark.parametrize("trouble", ["refuses connections", "never answers", "knows no such token"])
-def test_a_platform_in_trouble_is_named_holds_up_no_other_and_comes_back(
+def test_failing_platform_is_reported_isolated_and_recovers(
     tmp_path: Path, name: str, trouble: str
 ) -> None:
     others = [each for each in PLATFORMS if each != name]
@@ -103,7 +101,7 @@ def test_a_platform_in_trouble_is_named_holds_up_no_other_and_comes_back(
                     await place.doors[name].open()
                 place.doors[name].silent = False
                 async with asyncio.timeout(120):
-                    while await runner.condition.problems():  # noqa: ASYNC110 - the runner tells only who asks
+                    while await runner.condition.problems():  # noqa: ASYNC110 - the runner has no event
                         await asyncio.sleep(0.1)
                 await place.answered(name, number=1)
 

@@ -142,8 +142,8 @@ async def test_the_model_gets_the_path_of_a_document_and_can_read_it(tmp_path: P
     assert screen.fetched == ["r1"]
     assert screen.violations() == []
     async with opened(tmp_path) as store:
-        (session,) = await store.sessions()
-        (row, *_) = await store.history(session.id)
+        (session,) = await store.sessions.list()
+        (row, *_) = await store.sessions.history(session.id)
         assert (row.content, row.files[0].fetched) == ("what does it say?", True)
         assert session.title == "what does it say?"
 
@@ -245,8 +245,8 @@ async def test_a_file_in_a_steering_message_reaches_the_model_after_the_tool(
         steered = await last_content(house, 2)
         assert re.fullmatch(r"with this\n\[File: received/\S+ \(text/plain, 20 bytes\)\]", steered)
     async with opened(tmp_path) as store:
-        (session,) = await store.sessions()
-        rows = await store.history(session.id)
+        (session,) = await store.sessions.list()
+        rows = await store.sessions.history(session.id)
         assert [file.fetched for row in rows for file in row.files] == [True]
     assert len(model.requests) == 2
     assert screen.violations() == []
@@ -342,9 +342,11 @@ async def test_a_voice_message_is_transcribed_once(
         await screen.shows(CHAT, "Taken back: “Buy milk and bread.”")
     assert (len(transcription.asked), screen.fetched) == (1, ["r1"])
     async with opened(tmp_path) as store:
-        (session,) = await store.sessions()
+        (session,) = await store.sessions.list()
         assert session.title == "Buy milk and bread."
-        assert {turn.request for turn in await store.turns(session.id)} == {"Buy milk and bread."}
+        assert {turn.request for turn in await store.turns.of_session(session.id)} == {
+            "Buy milk and bread."
+        }
 
 
 async def test_the_queue_notice_quotes_the_transcript_of_a_voice_message(

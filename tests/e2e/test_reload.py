@@ -1,4 +1,4 @@
-"""The configuration is read anew while everything runs, or not at all."""
+"""Reload of the configuration while the gateway runs: completely or not at all."""
 
 import signal
 from pathlib import Path
@@ -21,8 +21,8 @@ CHAT, OTHER = "1001", "1002"
 EVE = Sender("1002", "Eve")
 
 
-class Written:
-    """A configuration that a test writes anew."""
+class ChangeableConfig:
+    """A configuration that a test can change."""
 
     def __init__(self, model: ModelServer) -> None:
         self.settings = Settings(
@@ -47,12 +47,12 @@ def _model(url: str, name: str) -> ModelSettings:
     return ModelSettings(provider="openai", name=name, base_url=url, api_key=Secret("sk-none"))
 
 
-async def test_who_is_let_in_and_which_model_answers_changes_while_it_runs(tmp_path: Path) -> None:
+async def test_reload_changes_access_and_model_while_running(tmp_path: Path) -> None:
     async with (
         ModelServer(talkative) as model,
         ModelServer(always('H T"by the other" F stop D')) as second,
     ):
-        written = Written(model)
+        written = ChangeableConfig(model)
         async with gateway(tmp_path, model, settings=written(), reread=written) as house:
             screen, reload = house.screen, house.runner.operations["reload"]
             await screen.say(OTHER, "hello?", sender=EVE)
@@ -79,12 +79,12 @@ async def test_who_is_let_in_and_which_model_answers_changes_while_it_runs(tmp_p
             assert screen.messages(CHAT) == []
 
 
-async def test_a_turn_that_runs_is_finished_by_the_model_that_it_began_with(tmp_path: Path) -> None:
+async def test_running_turn_keeps_its_model_after_a_reload(tmp_path: Path) -> None:
     async with (
         ModelServer(always('H T"slow" W.2 T"ly" F stop D')) as model,
         ModelServer(always('H T"second" F stop D')) as other,
     ):
-        written = Written(model)
+        written = ChangeableConfig(model)
         async with gateway(tmp_path, model, settings=written(), reread=written) as house:
             await house.screen.say(CHAT, "go")
             await house.screen.shows(CHAT, "slow")
@@ -94,16 +94,16 @@ async def test_a_turn_that_runs_is_finished_by_the_model_that_it_began_with(tmp_
             await house.screen.shows(CHAT, "slowly", "second")
 
 
-async def test_what_is_wrong_is_said_and_what_was_in_force_stays(tmp_path: Path) -> None:
+async def test_invalid_configuration_is_reported_and_not_applied(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model:
-        written = Written(model)
+        written = ChangeableConfig(model)
         async with gateway(tmp_path, model, settings=written(), reread=written) as house:
             reload = house.runner.operations["reload"]
             written.wrong = "holdfast.toml:3: unknown key gateway.bussy (did you mean busy?)"
             with pytest.raises(ConfigError, match="unknown key"):
                 await reload()
             written.wrong = ""
-            # The model cannot be found: then nothing else of it counts either.
+            # The model cannot be found, so the other changes do not apply either.
             nameless = ModelSettings(provider="nobody", name="x")
             written.change(access=AccessSettings(), model=nameless)
             with pytest.raises(ConfigError, match="no model provider"):
@@ -112,7 +112,7 @@ async def test_what_is_wrong_is_said_and_what_was_in_force_stays(tmp_path: Path)
             await house.screen.shows(CHAT, "echo: still here?")
 
 
-async def test_a_hangup_reads_the_file_and_half_a_file_changes_nothing(tmp_path: Path) -> None:
+async def test_sighup_reloads_and_a_partial_file_changes_nothing(tmp_path: Path) -> None:
     file = tmp_path / "holdfast.toml"
     file.write_text('[gateway]\nqueue_limit = 5\n[agent]\nsystem_prompt = "One."\n')
     file.chmod(0o600)
@@ -132,11 +132,11 @@ async def test_a_hangup_reads_the_file_and_half_a_file_changes_nothing(tmp_path:
 
             assert (await prompt(1)).startswith("One.")
             file.write_text('[gateway]\nqueue_limit = 7\n[agent]\nsystem_prompt = "Two')
-            await hang_up("the configuration is not taken, the one in force stays")
+            await hang_up("configuration not reloaded, the current one stays")
             assert (await prompt(2)).startswith("One.")
             file.write_text('[gateway]\nqueue_limit = 7\n[agent]\nsystem_prompt = "Two."\n')
             await hang_up("Changed: gateway.queue_limit, agent.system_prompt.")
             assert (await prompt(3)).startswith("Two.")
             file.write_text(file.read_text() + "[http]\nsse_keepalive = 3\n")
-            await hang_up("Only at the next start: http.sse_keepalive.")
+            await hang_up("Needs a restart: http.sse_keepalive.")
             assert await daemon.stop() == 0

@@ -1,4 +1,4 @@
-"""A restart from the inside: who is told what, and what keeps it from happening."""
+"""Restarts inside one process: reports to the requesters, refusals, safe mode."""
 
 import asyncio
 import contextlib
@@ -25,12 +25,12 @@ ADMINS = ("memory:9", "memory:8")
 BACK = "✅ Back after"
 
 
-def a_screen() -> Screen:
+def new_screen() -> Screen:
     return Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
 
 
-def programs(folder: Path, text: str = "exit 0") -> Successor:
-    """What would be started: a program that says whether it could."""
+def successor_script(folder: Path, text: str = "exit 0") -> Successor:
+    """Return the next program: a shell script that answers the check."""
     path = folder / "program"
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
@@ -47,7 +47,7 @@ async def house(
 ) -> AsyncIterator[House]:
     options: dict[str, Any] = {
         "admins": ADMINS,
-        "successor": programs(folder, says),
+        "successor": successor_script(folder, says),
         "served": False,
         **drains(0.05),
         **more,
@@ -61,7 +61,7 @@ async def says(house: House, chat: str, text: str) -> None:
 
 
 async def hangs(house: House, chat: str = ANN) -> None:
-    """Let a turn run that does not end."""
+    """Start a turn that does not end."""
     await says(house, chat, "hang here")
     await house.screen.shows(chat, "so far")
 
@@ -76,13 +76,13 @@ async def model() -> AsyncIterator[ModelServer]:
         yield server
 
 
-# --- asked in a chat ------------------------------------------------------------------------------
+# --- requested in a chat --------------------------------------------------------------------------
 
 
-async def test_who_asks_is_told_at_once_and_when_it_is_back_and_others_only_what_concerns_them(
+async def test_requester_gets_start_and_end_of_a_restart_and_others_only_their_interruption(
     tmp_path: Path, model: ModelServer
 ) -> None:
-    screen = a_screen()
+    screen = new_screen()
     async with house(tmp_path, model, screen) as first:
         await hangs(first)
         await says(first, CHIEF, "/restart")
@@ -98,16 +98,16 @@ async def test_who_asks_is_told_at_once_and_when_it_is_back_and_others_only_what
         await says(third, CHIEF, "once more")
         await screen.shows(CHIEF, "echo: once more")
     (told,) = texts(screen, CHIEF, BACK)
-    assert "1 task was interrupted.\n· memory:1001: “hang here” (0 min)" in told
+    assert "1 task was interrupted.\n· memory:1001: “hang here” (under 1 min)" in told
     assert len(texts(screen, CHIEF, "Restarting")) == 1
     assert not texts(screen, ANN, BACK)
     assert len(texts(screen, ANN, "♻️")) == 1
 
 
-async def test_in_a_room_nobody_reads_what_others_asked_for(
+async def test_report_in_a_room_does_not_quote_requests_of_others(
     tmp_path: Path, model: ModelServer
 ) -> None:
-    screen = a_screen()
+    screen = new_screen()
     async with house(tmp_path, model, screen) as first:
         await hangs(first)
         asked = InboundMessage(
@@ -121,18 +121,18 @@ async def test_in_a_room_nobody_reads_what_others_asked_for(
     assert told.endswith("1 task was interrupted.")
 
 
-async def test_only_admins_may(tmp_path: Path, model: ModelServer) -> None:
-    screen = a_screen()
+async def test_only_admins_can_restart(tmp_path: Path, model: ModelServer) -> None:
+    screen = new_screen()
     async with house(tmp_path, model, screen) as first:
         await says(first, ANN, "/restart")
         await screen.shows(ANN, "Only an admin may do that.")
         assert not first.runner.stopping.is_set()
 
 
-async def test_several_who_ask_are_all_told_and_what_they_write_meanwhile_is_answered_after(
+async def test_all_requesters_get_a_report_and_messages_are_answered_afterwards(
     tmp_path: Path, model: ModelServer
 ) -> None:
-    screen = a_screen()
+    screen = new_screen()
     async with house(tmp_path, model, screen, **drains(60)) as first:
         await hangs(first)
         await says(first, CHIEF, "/restart")
@@ -154,8 +154,8 @@ async def test_several_who_ask_are_all_told_and_what_they_write_meanwhile_is_ans
     assert len(texts(screen, OTHER, BACK)) == len(texts(screen, CHIEF, BACK)) == 1
 
 
-async def test_it_goes_by_what_a_reload_has_changed(tmp_path: Path, model: ModelServer) -> None:
-    screen = a_screen()
+async def test_restart_uses_reloaded_settings(tmp_path: Path, model: ModelServer) -> None:
+    screen = new_screen()
     resumes: dict[str, Any] = {"sessions": SessionSettings(on_interrupted="resume")}
     written: list[Settings] = []
     async with house(tmp_path, model, screen, reread=written.pop) as first:
@@ -172,10 +172,8 @@ async def test_it_goes_by_what_a_reload_has_changed(tmp_path: Path, model: Model
     assert "1 task was interrupted and taken up again." in told
 
 
-async def test_two_who_ask_at_the_same_moment_get_one_restart(
-    tmp_path: Path, model: ModelServer
-) -> None:
-    screen = a_screen()
+async def test_concurrent_requests_cause_one_restart(tmp_path: Path, model: ModelServer) -> None:
+    screen = new_screen()
     async with house(tmp_path, model, screen) as first:
         async with asyncio.TaskGroup() as both:
             both.create_task(says(first, CHIEF, "/restart"))
@@ -186,10 +184,8 @@ async def test_two_who_ask_at_the_same_moment_get_one_restart(
         await screen.shows(OTHER, BACK)
 
 
-async def test_when_the_process_dies_on_the_way_that_is_told_too_once(
-    tmp_path: Path, model: ModelServer
-) -> None:
-    screen = a_screen()
+async def test_crash_during_a_restart_is_reported_once(tmp_path: Path, model: ModelServer) -> None:
+    screen = new_screen()
     async with house(tmp_path, model, screen, **drains(60)) as first:
         await hangs(first)
         await says(first, CHIEF, "/restart")
@@ -200,14 +196,12 @@ async def test_when_the_process_dies_on_the_way_that_is_told_too_once(
             await screen.shows(CHIEF, BACK)
             await next_one.crash()
     (told,) = texts(screen, CHIEF, BACK)
-    assert "I ended before all was finished in order. 1 task was interrupted." in told
+    assert "I did not shut down cleanly. 1 task was interrupted." in told
 
 
-async def test_a_report_that_was_begun_and_not_finished_is_shown_once(
-    tmp_path: Path, model: ModelServer
-) -> None:
-    """The process died after the report stood in the outbox, before it was noted as told."""
-    screen = a_screen()
+async def test_interrupted_report_is_shown_once(tmp_path: Path, model: ModelServer) -> None:
+    """The process dies after the report is in the outbox, before it is recorded as sent."""
+    screen = new_screen()
     async with house(tmp_path, model, screen) as first:
         await says(first, CHIEF, "/restart")
         await first.ended()
@@ -224,10 +218,10 @@ async def test_a_report_that_was_begun_and_not_finished_is_shown_once(
     assert len(texts(screen, CHIEF, BACK)) == 1
 
 
-async def test_what_a_dead_process_had_been_told_restarts_no_living_one(
+async def test_restart_command_to_a_dead_process_does_not_restart_the_next(
     tmp_path: Path, model: ModelServer
 ) -> None:
-    screen = a_screen()
+    screen = new_screen()
     async with house(tmp_path, model, screen, "exec sleep 60") as first:
         await says(first, CHIEF, "/restart")
         await first.crash()
@@ -238,10 +232,8 @@ async def test_what_a_dead_process_had_been_told_restarts_no_living_one(
         assert not second.runner.stopping.is_set()
 
 
-async def test_a_store_that_does_not_write_any_more_is_no_reason_not_to_restart(
-    tmp_path: Path, model: ModelServer
-) -> None:
-    screen, line = a_screen(), tmp_path / "line"
+async def test_restart_works_without_a_writable_store(tmp_path: Path, model: ModelServer) -> None:
+    screen, line = new_screen(), tmp_path / "line"
     os.mkfifo(line)
     async with house(tmp_path, model, screen, f"read x < {line}") as first:
         await says(first, CHIEF, "/restart")
@@ -257,26 +249,26 @@ async def test_a_store_that_does_not_write_any_more_is_no_reason_not_to_restart(
         assert not second.runner.stopping.is_set()
 
 
-async def test_what_is_kept_of_a_restart_and_cannot_be_read_is_let_be(
+async def test_unreadable_restart_record_is_ignored(
     tmp_path: Path, model: ModelServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    screen = a_screen()
+    screen = new_screen()
     async with house(tmp_path, model, screen) as first:
         assert first.runner._store
         await first.runner._store.put_value("restart", "asked", "nonsense")
     async with house(tmp_path, model, screen) as second:
         await says(second, CHIEF, "hello")
         await screen.shows(CHIEF, "echo: hello")
-    assert "what a restart has left cannot be read" in caplog.text
+    assert "the stored state of a restart cannot be read" in caplog.text
 
 
-# --- not restarted --------------------------------------------------------------------------------
+# --- refused --------------------------------------------------------------------------------------
 
 
-async def test_a_program_that_could_not_start_is_not_changed_to_and_nothing_is_interrupted(
+async def test_failing_check_prevents_the_restart_and_interrupts_nothing(
     tmp_path: Path, model: ModelServer
 ) -> None:
-    screen = a_screen()
+    screen = new_screen()
     refuses = "echo 'holdfast: holdfast.toml:3: http.prot: unknown key' >&2; exit 78"
     async with house(tmp_path, model, screen, refuses) as first:
         await hangs(first)
@@ -288,37 +280,37 @@ async def test_a_program_that_could_not_start_is_not_changed_to_and_nothing_is_i
         )
         with pytest.raises(RestartRefused, match="nothing was interrupted"):
             await operation(first, "restart")()
-        assert len(first.runner.condition.pool.running_turns()) == 1  # type: ignore[union-attr]  # it runs
+        assert len(first.runner.condition.pool.running_turns()) == 1  # type: ignore[union-attr]  # still runs
         await says(first, CHIEF, "still there?")
         await screen.shows(CHIEF, "echo: still there?")
 
 
-async def test_who_is_being_stopped_cannot_restart(tmp_path: Path, model: ModelServer) -> None:
-    screen = a_screen()
+async def test_stopping_gateway_refuses_a_restart(tmp_path: Path, model: ModelServer) -> None:
+    screen = new_screen()
     async with house(tmp_path, model, screen, **drains(60)) as first:
         await hangs(first)
         first.runner.stopping.set()
         await says(first, CHIEF, "/restart")
         await screen.shows(CHIEF, "I am being stopped, so I cannot restart")
-        with pytest.raises(RestartRefused, match="is being stopped"):
+        with pytest.raises(RestartRefused, match="Holdfast is stopping"):
             await operation(first, "restart")()
         assert not first.runner.restarting.is_set()
 
 
-async def test_a_stop_during_a_restart_wins_and_who_asked_is_told_when_it_runs_again(
+async def test_stop_during_a_restart_wins_and_the_report_follows_at_the_next_start(
     tmp_path: Path, model: ModelServer
 ) -> None:
-    screen = a_screen()
+    screen = new_screen()
     async with house(tmp_path, model, screen, **drains(60)) as first:
         await hangs(first)
         async with asyncio.TaskGroup() as group:
             asked = [group.create_task(operation_result(first)) for _ in range(2)]
         told, again = (each.result() for each in asked)
-        assert told["id"] == again["id"]  # two at the same moment get one restart
+        assert told["id"] == again["id"]  # both requests get one restart
         assert (await operation_result(first))["id"] == told["id"]
         await says(first, CHIEF, "/restart")
         await screen.shows(CHIEF, "Restarting already")
-        first.runner.restarting.clear()  # what a signal does, see `gateway.process.service`
+        first.runner.restarting.clear()  # as a signal does, see `gateway.process.service`
         await says(first, OTHER, "/restart")
         await screen.shows(OTHER, "I am being stopped")
         state: Any = await operation(first, "restart_state")(restart=told["id"])
@@ -330,18 +322,18 @@ async def test_a_stop_during_a_restart_wins_and_who_asked_is_told_when_it_runs_a
         await screen.shows(CHIEF, BACK)
 
 
-async def test_a_gateway_in_a_terminal_cannot_be_restarted(
+async def test_gateway_in_a_terminal_cannot_be_restarted(
     tmp_path: Path, model: ModelServer
 ) -> None:
-    screen = a_screen()
+    screen = new_screen()
     async with house(tmp_path, model, screen, successor=None) as first:
         await says(first, CHIEF, "/restart")
         await screen.shows(CHIEF, "I live in a terminal here")
-        with pytest.raises(RestartRefused, match="lives in a terminal"):
+        with pytest.raises(RestartRefused, match="runs inside a terminal"):
             await operation(first, "restart")()
 
 
-# --- asked by the command line --------------------------------------------------------------------
+# --- requested by the command line ----------------------------------------------------------------
 
 
 def operation(house: House, name: str) -> Operation:
@@ -361,15 +353,15 @@ async def until_state(house: House, id_: str, state: str) -> Any:
             await asyncio.sleep(0.01)
 
 
-async def test_it_waits_for_a_moment_without_a_turn_while_others_begin(
+async def test_idle_restart_waits_for_a_moment_without_turns(
     tmp_path: Path, model: ModelServer
 ) -> None:
-    screen = a_screen()
+    screen = new_screen()
     async with house(tmp_path, model, screen) as first:
         await hangs(first)
         tasks: Any = await operation(first, "restart_list")()
         (task,) = tasks
-        assert task["line"] == "memory:1001: “hang here” (0 min)"
+        assert task["line"] == "memory:1001: “hang here” (under 1 min)"
         told: Any = await operation(first, "restart")(when_idle=30)
         assert (told["state"], told["seconds_left"]) == ("waiting", 1800)
         assert len(told["running"]) == 1
@@ -386,7 +378,7 @@ async def test_it_waits_for_a_moment_without_a_turn_while_others_begin(
         state: Any = await operation(second, "restart_state")(restart=told["id"])
         assert (state["state"], state["lines"]) == ("back", [])
         assert state["before"] == state["after"]
-    async with house(tmp_path, model, screen) as third:  # it is remembered for who asks later
+    async with house(tmp_path, model, screen) as third:  # the result stays available
         state = await operation(third, "restart_state")(restart=told["id"])
         assert state["state"] == "back"
         with pytest.raises(RestartRefused, match="No restart has the id"):
@@ -394,8 +386,8 @@ async def test_it_waits_for_a_moment_without_a_turn_while_others_begin(
     assert not texts(screen, CHIEF, BACK)
 
 
-async def test_it_does_not_wait_for_ever(tmp_path: Path, model: ModelServer) -> None:
-    screen = a_screen()
+async def test_idle_restart_gives_up_after_its_limit(tmp_path: Path, model: ModelServer) -> None:
+    screen = new_screen()
     async with house(tmp_path, model, screen) as first:
         await hangs(first)
         told: Any = await operation(first, "restart")(when_idle=0.001)
@@ -413,24 +405,20 @@ async def test_it_does_not_wait_for_ever(tmp_path: Path, model: ModelServer) -> 
         assert not first.runner.stopping.is_set()
 
 
-async def test_what_could_start_when_it_was_asked_is_looked_at_again_when_it_is_time(
-    tmp_path: Path, model: ModelServer
-) -> None:
-    screen = a_screen()
+async def test_idle_restart_checks_the_program_again(tmp_path: Path, model: ModelServer) -> None:
+    screen = new_screen()
     async with house(tmp_path, model, screen) as first:
         await hangs(first)
         told: Any = await operation(first, "restart")(when_idle=30)
-        programs(tmp_path, "echo 'holdfast: The disk is full.' >&2; exit 1")
+        successor_script(tmp_path, "echo 'holdfast: The disk is full.' >&2; exit 1")
         await says(first, ANN, "/stop")
         state = await until_state(first, told["id"], "refused")
         assert state["cause"] == "The disk is full."
         assert not first.runner.stopping.is_set()
 
 
-async def test_who_waits_for_a_quiet_moment_learns_of_a_restart_that_somebody_asked_for_at_once(
-    tmp_path: Path, model: ModelServer
-) -> None:
-    screen = a_screen()
+async def test_idle_restart_joins_an_immediate_restart(tmp_path: Path, model: ModelServer) -> None:
+    screen = new_screen()
     async with house(tmp_path, model, screen) as first:
         await hangs(first)
         told: Any = await operation(first, "restart")(when_idle=30)
@@ -445,10 +433,10 @@ async def test_who_waits_for_a_quiet_moment_learns_of_a_restart_that_somebody_as
 # --- safe mode ------------------------------------------------------------------------------------
 
 
-async def test_in_safe_mode_there_are_no_tools_and_nothing_goes_on_by_itself(
+async def test_safe_mode_has_no_tools_and_resumes_nothing(
     tmp_path: Path, model: ModelServer
 ) -> None:
-    screen = a_screen()
+    screen = new_screen()
     resumes: dict[str, Any] = {"sessions": SessionSettings(on_interrupted="resume")}
     async with house(tmp_path, model, screen, **resumes) as first:
         await hangs(first)
@@ -490,10 +478,8 @@ async def test_in_safe_mode_there_are_no_tools_and_nothing_goes_on_by_itself(
     assert len(texts(screen, OTHER, "afe mode")) == 2
 
 
-async def test_a_command_that_was_left_is_not_carried_out_in_safe_mode(
-    tmp_path: Path, model: ModelServer
-) -> None:
-    screen = a_screen()
+async def test_pending_command_is_not_run_in_safe_mode(tmp_path: Path, model: ModelServer) -> None:
+    screen = new_screen()
     async with house(tmp_path, model, screen, "exec sleep 60") as first:
         await says(first, CHIEF, "/restart")
         await first.crash()

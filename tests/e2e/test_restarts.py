@@ -1,4 +1,4 @@
-"""The process itself restarts: nothing said meanwhile is lost, a stop wins, crashes make it careful."""
+"""Restarts of a real process: no message is lost, a stop wins, crashes lead to safe mode."""
 
 import asyncio
 import signal
@@ -16,9 +16,9 @@ from tests.fakes.telegram.server import TOKEN, TelegramServer, serving
 
 OWNER = 9
 TALKERS = 3
-HANGS, CHIEF = 3, 4  # as the people of a platform are counted
-PACE = 0.3  # seconds between two who say something
-MOST = 15  # of one platform: more would take their time there, whoever answers
+HANGS, CHIEF = 3, 4  # numbers of people on a platform
+PAUSE = 0.3  # seconds between two messages
+MAX_MESSAGES = 15  # messages per platform; more would exceed its rate limit
 BACK = "✅ Back after"
 
 
@@ -31,7 +31,7 @@ def a_daemon(home: Path, model: ModelServer, telegram: TelegramServer, *sets: st
         f"platforms.telegram.base_url={telegram.url}",
         'access.allow=["telegram:*"]',
         f'access.admins=["telegram:{OWNER}"]',
-        "gateway.stale_after=3650d",  # the server's clock stands still somewhere
+        "gateway.stale_after=3650d",  # the clock of the fake server stands still
         "gateway.queue_limit=10000",
         "limits.messages_per_minute=10000",
         *sets,
@@ -43,7 +43,7 @@ def shown(telegram: TelegramServer, chat: int, words: str) -> int:
     return sum(words in each for each in telegram.screen(chat))
 
 
-async def test_three_quick_crashes_make_it_careful_until_somebody_restarts_it(
+async def test_three_early_crashes_cause_safe_mode_until_a_restart(
     tmp_path: Path,
 ) -> None:
     async with ModelServer(talkative) as model, serving() as telegram:
@@ -70,7 +70,7 @@ async def test_three_quick_crashes_make_it_careful_until_somebody_restarts_it(
         assert any("error" in line and "Safe mode after 3" in line for line in daemon.said)
 
 
-async def test_what_could_not_start_is_not_restarted_and_a_stop_wins(tmp_path: Path) -> None:
+async def test_failing_check_prevents_the_restart_and_a_stop_wins(tmp_path: Path) -> None:
     config, home = tmp_path / "holdfast.toml", tmp_path / "home"
     config.write_text("[gateway]\n")
     async with ModelServer(talkative) as model, serving() as telegram:
@@ -85,18 +85,18 @@ async def test_what_could_not_start_is_not_restarted_and_a_stop_wins(tmp_path: P
             config.write_text("[gateway]\ndrain_secnds = 3\n")
             printed = await daemon.run("service", "restart")
             assert printed.startswith("Running now, interrupted unless finished in time: 1 task.")
-            assert "  · web:chat-1: “hang here” (0 min)\n" in printed
+            assert "  · web:chat-1: “hang here” (under 1 min)\n" in printed
             assert "holdfast: Not restarted, and nothing was interrupted: " in printed
             assert "drain_secnds" in printed
             config.write_text("[gateway]\n")
 
-            version = of_database(home)
-            of_database(home, "from_the_future")
+            version = schema_version(home)
+            schema_version(home, "from_the_future")
             telegram.say(OWNER, "/restart", user=OWNER)
             await telegram.until(lambda: shown(telegram, OWNER, "⛔ Not restarted") == 1, 20)
             newer = "was written by a newer version of Holdfast (from_the_future"
             assert shown(telegram, OWNER, newer) == 1
-            of_database(home, version)
+            schema_version(home, version)
             assert (await daemon.standing())["ready"]
 
             async with asyncio.TaskGroup() as group:
@@ -113,8 +113,8 @@ async def test_what_could_not_start_is_not_restarted_and_a_stop_wins(tmp_path: P
             assert "I was restarted while working on" in notices(rows)[0]
 
 
-def of_database(home: Path, change: str = "") -> str:
-    """The version of its form; another one when one is given."""
+def schema_version(home: Path, change: str = "") -> str:
+    """Return the schema version of the database; with `change`, set another one."""
     connection: Any = sqlite3.connect(home / "holdfast.db", timeout=20)
     try:
         found = str(connection.execute("SELECT version_num FROM alembic_version").fetchone()[0])
@@ -127,27 +127,27 @@ def of_database(home: Path, change: str = "") -> str:
 
 
 async def talk(people: Crowd, name: str, over: asyncio.Event) -> int:
-    """Let some people say something again and again; gives how often."""
+    """Send messages from several people in turn; return their number."""
     number = 0
-    while not over.is_set() and number < MOST:
+    while not over.is_set() and number < MAX_MESSAGES:
         await people.say(number % TALKERS, f"{name} {number}.")
         number += 1
-        await asyncio.sleep(PACE)
+        await asyncio.sleep(PAUSE)
     return number
 
 
 async def talk_on_page(page: Page, over: asyncio.Event) -> int:
     number = 0
-    while not over.is_set() and number < MOST:
-        # As the page does: said again under the same id until somebody has taken it in.
-        while await page.send("chat-1", f"page {number}.", f"message-{number}") not in {200, 202}:  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(PACE)
+    while not over.is_set() and number < MAX_MESSAGES:
+        # Like the page: sent again under the same id until the daemon has accepted it.
+        while await page.send("chat-1", f"page {number}.", f"message-{number}") not in {200, 202}:  # noqa: ASYNC110 - there is no event
+            await asyncio.sleep(PAUSE)
         number += 1
-        await asyncio.sleep(PACE)
+        await asyncio.sleep(PAUSE)
     return number
 
 
-async def test_what_is_said_through_a_restart_is_answered_once_on_every_platform(
+async def test_messages_during_a_restart_are_answered_once_on_every_platform(
     tmp_path: Path,
 ) -> None:
     async with ModelServer(talkative) as model, town(TALKERS + 2, judged=False) as place:
@@ -184,7 +184,7 @@ async def test_what_is_said_through_a_restart_is_answered_once_on_every_platform
         (asked,) = said(telegram, CHIEF, "🔄 Restarting.")
         assert "finishing first, for 0 s" not in asked
         (back,) = said(telegram, CHIEF, BACK)
-        assert f"telegram:{1001 + HANGS}: “hang here” (0 min)" in back
+        assert f"telegram:{1001 + HANGS}: “hang here” (under 1 min)" in back
         assert len(said(telegram, HANGS, "♻️ I was restarted while working on “hang here”")) == 1
 
 

@@ -155,7 +155,7 @@ async def test_after_a_crash_an_answer_is_still_a_reply_with_a_reaction(
             if not resume:
                 store = house.runner._store
                 assert store
-                (turn,) = await store.running_turns()
+                (turn,) = await store.turns.running()
                 await store.apply(Checkpoint(turn.id, "so far"))  # the host does this every 2 s
             await house.crash()
         async with gateway(tmp_path, model, screen, sessions=settings):

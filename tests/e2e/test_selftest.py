@@ -45,14 +45,14 @@ def test_failed_trials_are_counted() -> None:
         TrialResult("one", well=True, words="ok"),
         TrialResult("two", well=False, words="lost"),
     )
-    assert summary_line((well, not_well), 12.3) == "1 of 2 failed, in 12 s."
-    assert summary_line((well,), 1.0) == "All 1 well, in 1 s."
+    assert summary_line((well, not_well), 12.3) == "1 of 2 trials failed, in 12 s."
+    assert summary_line((well,), 1.0) == "All 1 trials passed, in 1 s."
 
 
 async def test_a_gateway_that_does_not_start_is_reported_in_one_sentence(tmp_path: Path) -> None:
     async with open_gateway(tmp_path, {}, SystemClock()) as stage:
         stage.home.write_text("a file where the state folder should be")
-        with pytest.raises(CannotStart, match=r"does not start here: .*state"):
+        with pytest.raises(CannotStart, match=r"does not start: .*state"):
             await stage.start()
 
 
@@ -74,7 +74,7 @@ class Bot:
     def answer(self, body: bytes, status: int = 200) -> None:
         self.answers.append(b"%d %b" % (status, body))
 
-    def break_off(self) -> None:
+    def abort(self) -> None:
         self.broken += 1
 
 

@@ -128,7 +128,7 @@ def pipe(home: Path) -> None:
         (link_out, "link.txt", "link"),
         (folder, "folder", "is a folder"),
         (empty, "empty", "is empty"),
-        (large, "large", "takes at most 10 MB"),
+        (large, "large", "accepts at most 10 MB"),
         (pipe, "pipe", "not a regular file"),
         (folder, "missing", "There is no 'missing'"),
     ],

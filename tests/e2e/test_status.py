@@ -1,4 +1,4 @@
-"""What people see of a turn while it goes on: at a terminal, and while a question waits."""
+"""Progress of a running turn as people see it: in a terminal, and during an approval."""
 
 import asyncio
 import contextlib
@@ -46,7 +46,7 @@ WAITING = "🔐 Waiting for an answer"
 async def terminal(
     home: Path, model: ModelServer, *tools: Tool, show_reasoning: bool = False
 ) -> AsyncIterator[TerminalScreen]:
-    """A gateway with nothing but a terminal."""
+    """Run a gateway with only a terminal; yields its screen."""
     settings = Settings(
         gateway=GatewaySettings(drain_seconds=0),
         model=ModelSettings(
@@ -71,7 +71,7 @@ async def terminal(
 
 
 async def said(screen: TerminalScreen, text: str) -> list[TerminalFrame]:
-    """All that is shown until everything is answered."""
+    """Send a text and return all frames until everything is answered."""
     await screen.send(text)
     async with asyncio.TaskGroup() as group:
         group.create_task(screen.finish())
@@ -82,7 +82,7 @@ def statuses(frames: list[TerminalFrame]) -> list[str]:
     return [frame.text for frame in frames if isinstance(frame, StatusFrame)]
 
 
-async def test_a_terminal_shows_that_a_model_is_silent(tmp_path: Path) -> None:
+async def test_terminal_shows_that_the_model_is_silent(tmp_path: Path) -> None:
     async with (
         ModelServer('H W1 T"done" F stop U D EOF') as model,
         terminal(tmp_path, model) as screen,
@@ -94,11 +94,11 @@ async def test_a_terminal_shows_that_a_model_is_silent(tmp_path: Path) -> None:
     assert "".join(frame.text for frame in frames if isinstance(frame, AnswerFrame)) == "done"
 
 
-async def test_a_terminal_shows_a_tool_and_takes_it_away_when_that_is_done(tmp_path: Path) -> None:
+async def test_terminal_shows_a_tool_until_it_is_done(tmp_path: Path) -> None:
     running, go_on = asyncio.Event(), asyncio.Event()
 
     @tool(risk=Risk.READ, label="what", emoji="📖")
-    async def look(context: ToolContext, what: str) -> str:  # noqa: ARG001 - every tool has one
+    async def look(context: ToolContext, what: str) -> str:  # noqa: ARG001 - required of every tool
         """Look.
 
         Args:
@@ -118,11 +118,11 @@ async def test_a_terminal_shows_a_tool_and_takes_it_away_when_that_is_done(tmp_p
         go_on.set()
         while not (isinstance(shown[-1], AnswerFrame) and shown[-1].done):
             shown.append(await anext(frames))
-    assert statuses(shown)[:2] == ["📖 birds", ""]  # gone although the model says nothing yet
+    assert statuses(shown)[:2] == ["📖 birds", ""]  # removed before the model's next text
     assert statuses(shown)[-1] == ""
 
 
-async def test_somebody_types_while_the_model_is_silent_and_nothing_of_that_is_left(
+async def test_status_line_leaves_no_trace_while_a_person_types(
     tmp_path: Path,
 ) -> None:
     def service(body: dict[str, object]) -> Script:
@@ -154,7 +154,7 @@ async def test_somebody_types_while_the_model_is_silent_and_nothing_of_that_is_l
     assert "no output" not in "".join(seen)
 
 
-async def test_at_a_terminal_thoughts_stand_before_the_answer_or_nowhere(tmp_path: Path) -> None:
+async def test_terminal_shows_reasoning_before_the_answer_or_not_at_all(tmp_path: Path) -> None:
     script: list[Script] = [
         'H R"hmm" C(0,c1,list_dir,{"path":"."}) F tool_calls U D',
         'H R"I see" T"It is" W.5 R"later" T" empty." F stop U D EOF',
@@ -170,7 +170,7 @@ async def test_at_a_terminal_thoughts_stand_before_the_answer_or_nowhere(tmp_pat
     assert "".join(each.text for each in answer) == "It is empty."
 
 
-async def test_while_a_question_waits_the_chat_says_so(tmp_path: Path) -> None:
+async def test_chat_shows_that_an_approval_is_pending(tmp_path: Path) -> None:
     machine = Machine()
     screen = house.Screen(live=Live.DRAFT, live_interval=0.01, burst=1000)
     async with (
@@ -188,8 +188,8 @@ async def test_while_a_question_waits_the_chat_says_so(tmp_path: Path) -> None:
         assert WAITING not in screen.screen(CHAT)
 
 
-@pytest.mark.parametrize("late", [False, True], ids=["it waits", "it begins to wait"])
-async def test_the_end_does_not_wait_for_somebodys_answer(tmp_path: Path, late: bool) -> None:
+@pytest.mark.parametrize("late", [False, True], ids=["already waiting", "begins to wait"])
+async def test_shutdown_does_not_wait_for_an_approval(tmp_path: Path, late: bool) -> None:
     machine = Machine()
     asks = calling()
 
@@ -220,5 +220,5 @@ async def test_the_end_does_not_wait_for_somebodys_answer(tmp_path: Path, late: 
         await home.screen.shows(CHAT, "♻️ I was restarted")
     assert machine.ran == []
     async with opened(tmp_path) as store:
-        kept = await store.open_approvals()
+        kept = await store.approvals.open()
         assert late or [each.state for each in kept] == [ApprovalState.OPEN]

@@ -81,7 +81,7 @@ async def test_the_command_line_stops_one_and_all(tmp_path: Path) -> None:
             await says(house, chat, "hang here")
             await screen.shows(chat, "so far")
         assert house.runner._store
-        (session,) = await house.runner._store.sessions(key=f"memory:{CHATS[0]}")
+        (session,) = await house.runner._store.sessions.list(key=f"memory:{CHATS[0]}")
         told = await operations["stop"](session=session.id)
         assert told == {"id": session.id, "state": "suspended", "stopped": True}
         told = await operations["stop"](session=session.id)

@@ -1,6 +1,4 @@
-"""Two gateways that were started with the same token, by mistake: what people see, and where it is
-said.
-"""
+"""Two gateways started with the same token by mistake: their answers and their reports."""
 
 import asyncio
 import contextlib
@@ -18,8 +16,8 @@ from tests.fakes.slack.server import APP_TOKEN, BOT_TOKEN, SlackServer
 from tests.fakes.telegram.server import TOKEN as TELEGRAM_TOKEN
 from tests.fakes.telegram.server import serving
 
-SAID = ("are you there?", "!retry", "/nonsense", "!whoami", "!stop")
-"""Messages and commands; each is answered once by both, and what they say of it is one message."""
+INPUTS = ("are you there?", "!retry", "/nonsense", "!whoami", "!stop")
+"""Messages and commands; the two daemons together show one answer to each."""
 
 
 TOKENS = {
@@ -30,10 +28,10 @@ TOKENS = {
 
 
 @contextlib.asynccontextmanager
-async def twins(
+async def two_daemons(
     home: Path, platform: str, url: str, model: ModelServer, person: str
 ) -> AsyncIterator[tuple[Daemon, Daemon]]:
-    """Two daemons, each with a state folder of its own, started together."""
+    """Start two daemons together, each with its own state folder."""
     made = [
         Daemon(
             home / name,
@@ -54,8 +52,8 @@ async def twins(
         yield one, two
 
 
-async def named_by_all(daemons: tuple[Daemon, Daemon], platform: str, words: str) -> None:
-    """Each says it in its log, on `/readyz` and to who asks for its status, in the same words."""
+async def assert_reported_by_all(daemons: tuple[Daemon, Daemon], platform: str, words: str) -> None:
+    """Assert that each daemon reports it in its log, on `/readyz` and in its status alike."""
     for each in daemons:
         line = await each.in_trouble(words)
         assert line.startswith(f"{platform}: ")
@@ -65,14 +63,14 @@ async def named_by_all(daemons: tuple[Daemon, Daemon], platform: str, words: str
         assert line.partition(": ")[2] in " ".join((await each.run("status")).split())
 
 
-async def test_on_discord_a_message_that_both_receive_is_answered_once(tmp_path: Path) -> None:
+async def test_discord_message_received_by_both_daemons_is_answered_once(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, discord_server(pace=(50, 5.0)) as discord:
         ann = discord.world.user("Ann")
         direct = discord.world.direct(ann)
-        async with twins(tmp_path, "discord", discord.url, model, ann["id"]) as (one, two):
+        async with two_daemons(tmp_path, "discord", discord.url, model, ann["id"]) as (one, two):
             assert discord.identified == 2
 
-            for shown, said in enumerate(SAID, 1):
+            for shown, said in enumerate(INPUTS, 1):
                 await discord.say(direct, ann, said)
                 await discord.until(lambda: len(discord.called("POST message")) == 2 * shown)  # noqa: B023 - awaited here
                 assert len(discord.screen(direct)) == shown, discord.screen(direct)
@@ -80,15 +78,17 @@ async def test_on_discord_a_message_that_both_receive_is_answered_once(tmp_path:
             assert len(model.requests) == 4
             assert await one.stop() == 0
             assert await two.stop() == 0
-        assert len(discord.screen(direct)) == len(SAID)
+        assert len(discord.screen(direct)) == len(INPUTS)
 
 
-async def test_on_telegram_both_name_the_conflict_and_what_is_said_is_answered(
+async def test_telegram_conflict_is_reported_by_both_and_messages_are_answered(
     tmp_path: Path,
 ) -> None:
     async with ModelServer(talkative) as model, serving() as telegram:
-        async with twins(tmp_path, "telegram", telegram.url, model, "1001") as both:
-            await named_by_all(both, "telegram", "another program receives this bot's messages")
+        async with two_daemons(tmp_path, "telegram", telegram.url, model, "1001") as both:
+            await assert_reported_by_all(
+                both, "telegram", "another program receives this bot's messages"
+            )
             for number in range(3):
                 telegram.say(1001, f"number {number}")
             await telegram.shows(1001, *(f"echo: number {number}" for number in range(3)))
@@ -100,16 +100,16 @@ async def test_on_telegram_both_name_the_conflict_and_what_is_said_is_answered(
         assert set(telegram.violations) == {"two programs ask for updates"}
 
 
-async def test_on_slack_both_name_it_within_ten_seconds_and_a_message_is_answered_once(
+async def test_slack_conflict_is_reported_within_ten_seconds_and_answered_once(
     tmp_path: Path,
 ) -> None:
     async with ModelServer(talkative) as model, SlackServer() as slack:
-        async with twins(tmp_path, "slack", slack.url, model, "T1/U1") as both:
+        async with two_daemons(tmp_path, "slack", slack.url, model, "T1/U1") as both:
             words = "another program uses the same app token"
             async with asyncio.timeout(10):
                 for each in both:
                     await each.in_trouble(words)
-            await named_by_all(both, "slack", words)
+            await assert_reported_by_all(both, "slack", words)
             await slack.say("D1", "hello")
             await slack.until(lambda: slack.workspace.screen("D1") == ["echo: hello"])
             for each in both:

@@ -70,7 +70,7 @@ class Terminal:
             if now in stands:
                 return way
             await asyncio.sleep(0.02)
-        msg = f"{what} never stands like that: {stands}"
+        msg = f"{what} never has this state: {stands}"
         raise AssertionError(msg)
 
     async def data(self, what: str) -> list[dict[str, Any]]:
@@ -109,10 +109,10 @@ async def test_ignored_and_unknown_messages_are_explained(terminal: Terminal) ->
         await screen.inject(in_a_room("chatter", "e1", ANN))
         await screen.inject(in_a_room("hey bot", "e2", STRANGER, addressed=True))
         told = await terminal.why("memory:hall")
-        assert told.startswith("memory:hall: nothing is waiting\nmessage e2 of memory:hall:u=5\n")
+        assert told.startswith("memory:hall: nothing is waiting\nmessage e2 in memory:hall:u=5\n")
         assert "now: it was ignored: its sender has no access. Its text was not kept" in told
         assert "continues when: its sender gets access, by access.allow or by holdfast pair" in told
-        assert "message e1 of memory:hall:u=1001" in told
+        assert "message e1 in memory:hall:u=1001" in told
         assert "in this room the bot was not addressed" in await terminal.why("e1")
         told = await terminal.why("memory:1002", code=1)
         assert "The last message from memory arrived 2" in told
@@ -172,7 +172,7 @@ async def test_a_waiting_message_names_its_turn_and_its_end(terminal: Terminal) 
         waiting = await terminal.why("m2")
         assert "edited by its author while it was waiting" in waiting
         assert "now: it is waiting for turn t_" in waiting
-        assert "(“please hang”, begun 2" in waiting
+        assert "(“please hang”, started 2" in waiting
         assert "continues when: that turn ends, or is stopped by /stop in the chat" in waiting
         refused = await terminal.why("m4")
         assert "not accepted: gateway.queue_limit messages were already waiting" in refused
@@ -182,7 +182,7 @@ async def test_a_waiting_message_names_its_turn_and_its_end(terminal: Terminal) 
         assert way["goes_on_when"]
         by_turn = await terminal.why(way["turn"]["id"])
         assert by_turn == running
-        assert "message m1 of" in await terminal.why(way["session"])
+        assert "message m1 in" in await terminal.why(way["session"])
         await screen.say(CHAT, "/stop", sender=ANN, event="m5")
         await screen.shows(CHAT, "⏹ Stopped.")
         stopped = await terminal.why("m1")
@@ -193,7 +193,7 @@ async def test_a_waiting_message_names_its_turn_and_its_end(terminal: Terminal) 
         )
         held = await terminal.why("m2")
         assert "now: it is kept unanswered with session s_" in held
-        assert "command /stop m5 of memory:1001" in await terminal.why("m5")
+        assert "command /stop m5 in memory:1001" in await terminal.why("m5")
         assert "now: it was processed\n" in await terminal.why("m5")
     assert "it is kept unanswered" in await terminal.why("m2")  # also without a running gateway
 
@@ -207,10 +207,10 @@ async def test_a_delayed_answer_names_the_cause(terminal: Terminal) -> None:
             answered = await terminal.until("m1", "it was answered; the answer was delivered 2")
             assert answered["goes_on_when"] is None
             (answer,) = answered["items"]
-            assert "message m1 of memory:1001" in await terminal.why(answer["id"])
+            assert "message m1 in memory:1001" in await terminal.why(answer["id"])
             screen.fail(rate_limited(600.0), Post)
             await screen.say(CHAT, "and now", sender=ANN, event="m2")
-            await terminal.until("m2", "asked us to send nothing before 2")
+            await terminal.until("m2", "accepts no message before 2")
             told = await terminal.why(KEY)
             assert told.startswith(f"{KEY}: 1 ")
             assert " not " in told.splitlines()[0]

@@ -201,9 +201,9 @@ class Scene:
         """Stop it, which shows that it lived; gives the history of the chat, and its turns."""
         assert await self.daemon.stop() == 0
         async with opened(self.daemon.home) as store:
-            (session,) = await store.sessions(key=f"web:{self.chat}")
-            history = list(await store.history(session.id))
-            turns = list(await store.turns(session.id))
+            (session,) = await store.sessions.list(key=f"web:{self.chat}")
+            history = list(await store.sessions.history(session.id))
+            turns = list(await store.turns.of_session(session.id))
         check_history(history)
         return history, turns
 

@@ -137,7 +137,7 @@ async def reloads(town: Town) -> str:
     await town.holdfast("service", "reload")
     await town.is_answered()
     assert (await town.shown())["MainPID"] == before["MainPID"]
-    assert "configuration was read anew" in await town.holdfast("service", "logs", "-n", "20")
+    assert "configuration reloaded" in await town.holdfast("service", "logs", "-n", "20")
     return "the same process, and a line in its log"
 
 
@@ -147,7 +147,7 @@ async def restarts(town: Town) -> str:
     after = await town.shown()
     assert after["MainPID"] == before["MainPID"]  # it becomes the new program: nothing is refused
     assert after["NRestarts"] == before["NRestarts"]
-    assert "back after a restart" in await town.holdfast("service", "logs", "-n", "20")
+    assert "restart finished after" in await town.holdfast("service", "logs", "-n", "20")
     await town.is_answered()
     return "the same process, begun anew, answers"
 
@@ -244,7 +244,7 @@ async def logs_well(town: Town) -> str:
     warned = await town.run(
         "journalctl", "-u", "holdfast", "-p", "warning", "-o", "cat", "--no-pager"
     )
-    assert "the configuration was read anew" not in warned  # which is but information
+    assert "configuration reloaded" not in warned  # which is but information
     return f"{len(lines)} lines, none with two times"
 
 

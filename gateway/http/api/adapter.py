@@ -1,4 +1,4 @@
-"""The platform `api`: its routes, and what the gateway would show in a chat that nobody looks at."""
+"""The platform `api`: its routes, and delivery of notices to the clients of running turns."""
 
 import asyncio
 import logging
@@ -48,14 +48,14 @@ CAPABILITIES = Capabilities(
     repeat=Repeat.ALWAYS,
     burst=1_000,
     per_second=1_000.0,
-    command="`holdfast sessions {word}`",  # commands of a chat do not exist there
+    command="`holdfast sessions {word}`",  # API clients have no chat commands
 )
 
 _Handler = Callable[[Request, ApiRequests], Awaitable[ASGIApp]]
 
 
 class ApiAdapter:
-    """See `Adapter`. What a program is told it reads from its turn's feed; this delivers notices."""
+    """See `Adapter`. Clients read answers from the feed of a turn; `deliver` adds the notices."""
 
     name = PLATFORM
     account = ""
@@ -82,20 +82,20 @@ class ApiAdapter:
         self._started_at = clock.now() // 1000
 
     def open(self, requests: ApiRequests) -> None:
-        """From now on requests are taken."""
+        """Begin to accept requests."""
         self._requests = requests
 
     async def store_picture(self, pieces: AsyncIterator[bytes]) -> tuple[str, int]:
-        """Keep a picture until its turn fetches it."""
+        """Store a picture until its turn fetches it; returns its reference and size."""
         return await self._pictures.save(pieces)
 
-    async def run(self, inbox: Inbox, ready: Callable[[], None]) -> None:  # noqa: ARG002 - see `Requests`
+    async def run(self, inbox: Inbox, ready: Callable[[], None]) -> None:  # noqa: ARG002 - see `ApiRequests`
         """See `Adapter`."""
         ready()
-        await asyncio.Event().wait()  # the HTTP server does the work; this one only lasts
+        await asyncio.Event().wait()  # the routes do the work
 
     async def deliver(self, op: Op) -> Receipt:
-        """See `Adapter`. Notices that answer a request reach whoever waits for its answer."""
+        """See `Adapter`. Publish a notice about a request to the clients that follow its turn."""
         if isinstance(op, Post) and op.notice and op.op.startswith("n_"):
             origin, _, rest = op.op.removeprefix("n_").partition(".")
             feed = self._feeds.get(origin)
@@ -126,7 +126,7 @@ class ApiAdapter:
             Route("/v1/models/{name:path}", self._require_key(self._model)),
         ]
 
-    # --- what is served -------------------------------------------------------------------------
+    # --- handlers -------------------------------------------------------------------------------
 
     async def _chat(self, request: Request, requests: ApiRequests) -> ASGIApp:
         asked, following = await subscribe_to_answer(request, requests, read_request)
@@ -160,10 +160,10 @@ class ApiAdapter:
     def _describe_model(self, name: str, provider: str) -> Model:
         return Model(id=name, created=self._started_at, owned_by=provider)
 
-    # --- who is let in --------------------------------------------------------------------------
+    # --- authentication and errors --------------------------------------------------------------
 
     def _require_key(self, handler: _Handler) -> Callable[[Request], Awaitable[ASGIApp]]:
-        """Let in whoever has the key; every refusal is one that OpenAI's clients can read."""
+        """Wrap a handler: check the API key, and turn errors into responses in OpenAI's shape."""
 
         async def answer(request: Request) -> ASGIApp:
             if not has_valid_key(request, self._api_key):
@@ -171,11 +171,13 @@ class ApiAdapter:
             try:
                 return await handler(request, self._require_requests())
             except ClientDisconnect:
-                return Response(status_code=400)  # nobody reads it
+                return Response(status_code=400)  # the client is gone
             except RequestRefused as refused:
                 return failure_response(refused.failure)
             except (StoreError, EventNotHandled, OSError) as error:
-                log.warning("a request over HTTP was not stored: %s", error)
+                log.warning(
+                    "api: %s %s was not stored: %s", request.method, request.url.path, error
+                )
                 return failure_response(NOT_STORED)
 
         return answer

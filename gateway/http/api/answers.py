@@ -1,7 +1,7 @@
-"""Answers that lie in the store: found by their ids, told once more, forgotten.
+"""Stored answers of the API: lookup by id, replay and deletion.
 
-An answer is called after the inbox row that asked for it. What is known of it lies where every
-turn leaves it (row, turn, outbox); only that it was forgotten is a note of its own.
+The id of an answer is derived from the inbox row of its request. The content comes from the rows
+that every turn leaves (inbox, turn, outbox); only a deletion is recorded separately.
 """
 
 import re
@@ -23,7 +23,7 @@ from sessions.values.notices import NoticeId
 
 OPEN_STATES = {InboxState.WAITING, InboxState.RUNNING}
 DELETED_ANSWERS = "api.forgotten"
-"""Answers that somebody has had deleted, by the inbox rows that asked for them."""
+"""Shelf of deleted answers, keyed by the inbox row of the request."""
 
 _RESPONSE_ID = re.compile(r"resp_([0-9a-z]{1,40})")
 _ANSWER, _NOTICE = "answer", "notice"
@@ -38,7 +38,7 @@ _END_WITHOUT_TURN = {InboxState.REFUSED: FeedOutcome.REFUSED}
 
 
 class StoredAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked, and what came of it as far as it is stored."""
+    """A request and its answer, as far as they are stored."""
 
     id: str
     entry: InboxEntry
@@ -46,24 +46,24 @@ class StoredAnswer(msgspec.Struct, frozen=True, kw_only=True):
     options: RequestOptions
     turn: Turn | None
     text: str = ""
-    end: FeedEnd | None = None  # None: it is not over
+    end: FeedEnd | None = None  # None while the turn runs
 
     @property
     def address(self) -> Address:
-        """Where it was asked."""
+        """Address of the conversation."""
         return self.message.address
 
 
 class StoredAnswers:
-    """Reads answers out of the store."""
+    """Reader of answers in the store."""
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
 
     async def find(self, answer_id: str, *, include_running: bool = False) -> StoredAnswer | None:
-        """Find an answer that was to be kept; `running`: also one that was not, while it runs."""
+        """Return a retrievable answer; with `include_running` also any answer still in progress."""
         known = _RESPONSE_ID.fullmatch(answer_id)
-        entry = await self._store.inbox_entry_by_id(f"i_{known[1]}") if known else None
+        entry = await self._store.inbox.get(f"i_{known[1]}") if known else None
         if entry is None or not entry.payload:
             return None
         asked = read_event(entry)
@@ -82,21 +82,21 @@ class StoredAnswers:
         )
 
     async def get(self, answer_id: str) -> StoredAnswer:
-        """Find an answer; raises `Refused` when there is none."""
+        """Return an answer; raises `RequestRefused` if there is none."""
         found = await self.find(answer_id)
         if found is None:
             raise response_not_found(answer_id)
         return found
 
     async def refresh(self, answer: StoredAnswer) -> StoredAnswer:
-        """Look at it once more."""
-        entry = await self._store.inbox_entry_by_id(answer.entry.id) or answer.entry
+        """Read an answer again."""
+        entry = await self._store.inbox.get(answer.entry.id) or answer.entry
         turn = await self._find_turn(entry)
         text, end = await self.read_ending(entry, turn)
         return msgspec.structs.replace(answer, entry=entry, turn=turn, text=text, end=end)
 
     async def read_ending(self, entry: InboxEntry, turn: Turn | None) -> tuple[str, FeedEnd | None]:
-        """Read what was said, and how it ended; no end: it goes on."""
+        """Return the text and the end of a turn; the end is None while the turn runs."""
         if entry.state in OPEN_STATES:
             return "", None
         if turn is None:
@@ -104,9 +104,9 @@ class StoredAnswers:
         over = _END_BY_TURN_STATE.get(turn.state)
         if over is None:
             return "", None
-        items = await self._store.turn_items(turn.id)
+        items = await self._store.outbox.of_turn(turn.id)
         text = next((read_body(item).text for item in items if item.kind == _ANSWER), "")
-        spent = await self._store.usage_totals(turn_id=turn.id)
+        spent = await self._store.spending.totals(turn_id=turn.id)
         usage = Usage(spent.input_tokens, spent.output_tokens, spent.cached_tokens)
         done = TurnDone(
             ending=TurnEnding.ANSWERED if over is FeedOutcome.ANSWERED else TurnEnding.FAILED,
@@ -119,42 +119,42 @@ class StoredAnswers:
         return text, FeedEnd(over, done, turn.cause or "")
 
     async def is_deleted(self, entry: InboxEntry) -> bool:
-        """Whether somebody has had it deleted."""
+        """Return True if the answer to this inbox row was deleted."""
         return await self._store.get_value(DELETED_ANSWERS, entry.id) is not None
 
     async def mark_deleted(self, answer: StoredAnswer, now: int) -> None:
-        """Give it to nobody any more."""
+        """Record the deletion of an answer; `find` then no longer returns it."""
         await self._store.put_value(DELETED_ANSWERS, answer.entry.id, str(now))
 
     async def are_all_deleted(self, session_id: str) -> bool:
-        """Whether of all that was answered in a session nothing is to be found any more."""
-        for turn in await self._store.turns(session_id):
-            for entry in await self._store.turn_inbox(turn.id):
+        """Return True if every answer of a session was deleted."""
+        for turn in await self._store.turns.of_session(session_id):
+            for entry in await self._store.inbox.of_turn(turn.id):
                 if not await self.is_deleted(entry):
                     return False
         return True
 
     async def _find_turn(self, entry: InboxEntry) -> Turn | None:
-        return await self._store.turn(entry.turn_id) if entry.turn_id else None
+        return await self._store.turns.get(entry.turn_id) if entry.turn_id else None
 
     async def _is_session_deleted(self, turn: Turn) -> bool:
-        session = await self._store.session(turn.session_id)
+        session = await self._store.sessions.get(turn.session_id)
         return session is None or session.reason is SessionReason.DELETED
 
 
 def response_id(entry: InboxEntry) -> str:
-    """Name the answer to something that was received."""
+    """Return the answer id of an inbox row."""
     return f"resp_{entry.id.partition('_')[2]}"
 
 
 def response_not_found(answer_id: str) -> RequestRefused:
-    """Refuse an id under which nothing is kept."""
-    message = f"There is no response “{answer_id[:80]}” here, or not any more."
+    """Return the refusal of an id without a stored answer."""
+    message = f"There is no response “{answer_id[:80]}”, or it was deleted."
     return RequestRefused(HttpFailure(status=404, message=message, code="response_not_found"))
 
 
 def _last_notice(items: tuple[OutboxItem, ...]) -> NoticeId:
-    """Return the notice that ended a failed turn; it is the suffix of the item's id."""
+    """Return the notice that ended a failed turn; its id is the suffix of the item's id."""
     names = [item.id.partition(".")[2] for item in items if item.kind == _NOTICE]
     known = (_NOTICES[name] for name in reversed(names) if name in _NOTICES)
     return next(known, NoticeId.TURN_FAILED)

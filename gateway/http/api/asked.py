@@ -1,4 +1,4 @@
-"""Sans-IO: what a program asks, in no form's words."""
+"""Sans-IO: a request of an API client, independent of the endpoint it came through."""
 
 import hashlib
 
@@ -8,13 +8,13 @@ from sessions.records import ToolCall
 
 
 class RequestPicture(msgspec.Struct, frozen=True, kw_only=True):
-    """A picture that came inside of a request, or that it says where to find."""
+    """A picture of a request: its content, or the address to fetch it from."""
 
     name: str
     media_type: str = ""
     content: bytes = b""
-    url: str = ""  # where it still is to be fetched from
-    param: str = ""  # where that stands in the request
+    url: str = ""  # empty once the content is there
+    param: str = ""  # position of `url` in the request, for error messages
 
 
 class RequestMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,26 +30,26 @@ class RequestMessage(msgspec.Struct, frozen=True, kw_only=True):
 class ApiRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request."""
 
-    message: RequestMessage  # what is to be answered
-    history: tuple[RequestMessage, ...] = ()  # as the program remembers it
+    message: RequestMessage  # the message to answer
+    history: tuple[RequestMessage, ...] = ()  # earlier messages, as sent by the client
     system_prompt: str = ""
-    model: str = ""  # as it is written in the request; empty: any
+    model: str = ""  # as written in the request; empty: the default model
     max_output_tokens: int | None = None
     temperature: float | None = None
     reasoning_effort: str | None = None
     stream: bool = False
-    include_usage: bool = False  # a stream ends with what it cost
-    previous_id: str = ""  # the id of the answer from which the conversation goes on
-    retrievable: bool = False  # the answer may be asked for again by its id
+    include_usage: bool = False  # a stream ends with its token usage
+    previous_id: str = ""  # id of the answer that this request continues
+    retrievable: bool = False  # the answer can be fetched later by its id
     echo: bytes = b""  # see `gateway.inbound.request_options.RequestOptions.echo`
     digest: str = ""
 
 
 def replace_nul(text: str) -> str:
-    """Words as they are stored: no end-of-text byte, which databases refuse."""
+    """Replace NUL characters, which PostgreSQL refuses in text."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def body_digest(api_name: str, body: bytes) -> str:
-    """Tell requests apart."""
+    """Return a digest that tells requests apart, for the check of a reused Idempotency-Key."""
     return hashlib.sha256(api_name.encode() + b"\0" + body).hexdigest()

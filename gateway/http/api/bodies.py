@@ -1,4 +1,4 @@
-"""Sans-IO: what the bodies of all forms have in common."""
+"""Sans-IO: decoding of request bodies, with errors that name the part of the request."""
 
 import re
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import msgspec
 from gateway.http.api.failures import RequestRefused, invalid_request
 
 TOOLS_NOT_SUPPORTED = (
-    "The agent behind this API has tools of its own and cannot call those of a request; "
+    "The agent behind this API uses its own tools and cannot call tools of a request; "
     "leave `tools` out."
 )
 _ERROR_WITH_PATH = re.compile(r"(?P<what>.*) - at `\$\.?(?P<param>[^`]*)`", re.DOTALL)
@@ -21,12 +21,12 @@ B = TypeVar("B")
 
 
 def decode_body(decode: Callable[[bytes], B], content: bytes) -> B:
-    """Read a body as its form reads it; raises `Refused` with what is wrong with it, and where."""
+    """Decode a request body; raises `RequestRefused` that names the error and its position."""
     try:
         return decode(content)
     except msgspec.ValidationError as error:
-        found = _ERROR_WITH_PATH.fullmatch(str(error))
-        what, param = (found["what"], found["param"]) if found else (str(error), "")
+        match = _ERROR_WITH_PATH.fullmatch(str(error))
+        what, param = (match["what"], match["param"]) if match else (str(error), "")
         raise _validation_error(what, param) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         msg = "The body of this request is not JSON."
@@ -36,7 +36,7 @@ def decode_body(decode: Callable[[bytes], B], content: bytes) -> B:
 def _validation_error(what: str, param: str) -> RequestRefused:
     kind, part = _INVALID_VALUE.fullmatch(what), _CONTENT_PART.fullmatch(param)
     if kind and part:
-        msg = f"Parts of type “{kind['kind'][:80]}” are not taken here, only text and pictures."
+        msg = f"Parts of type “{kind['kind'][:80]}” are not supported, only text and pictures."
         return invalid_request(msg, part["part"])
     if missing := _MISSING_FIELD.fullmatch(what):
         where = f"{param}.{missing['name']}" if param else missing["name"]

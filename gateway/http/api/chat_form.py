@@ -1,4 +1,4 @@
-"""Sans-IO: `/v1/chat/completions`: reads its requests, writes its answers."""
+"""Sans-IO: codec of `/v1/chat/completions`: decodes requests, encodes answers."""
 
 from collections.abc import Iterator
 
@@ -41,20 +41,20 @@ from gateway.http.api.tool_events import stream_event
 from gateway.http.errors import ErrorBody
 from sessions.records import ToolCall
 
-# --- what comes in -----------------------------------------------------------------------------
+# --- requests ----------------------------------------------------------------------------------
 
 _decode = msgspec.json.Decoder(ChatRequest).decode
 
 
 def read_request(content: bytes) -> ApiRequest:
-    """Read a request; raises `Refused`. What is not known here is let pass, as others do."""
+    """Decode a request; raises `RequestRefused`. Unknown fields are ignored."""
     body = decode_body(_decode, content)
     if (body.tools and body.tool_choice != "none") or body.functions:
         raise invalid_request(
             TOOLS_NOT_SUPPORTED, "tools" if body.tools else "functions", "unsupported_parameter"
         )
     if body.n not in {None, 1}:
-        msg = "There is one answer to a request; `n` can only be 1."
+        msg = "A request gets one answer; `n` can only be 1."
         raise invalid_request(msg, "n", "unsupported_parameter")
     *before, message = _read_messages(body.messages)
     options = body.stream_options
@@ -111,10 +111,10 @@ def _read_messages(messages: list[ChatMessage]) -> list[RequestMessage]:
             case _:
                 said.append(RequestMessage(role="user", text=text, pictures=own))
     if not said or said[-1].role != "user":
-        msg = "The last message must be one of role `user`: that is the one that is answered."
+        msg = "The last message must have the role `user`: it is the message to answer."
         raise invalid_request(msg, "messages")
     if not said[-1].text.strip() and not said[-1].pictures:
-        msg = "There is nothing in the last message."
+        msg = "The last message is empty."
         raise invalid_request(msg, f"messages[{len(messages) - 1}].content")
     return said
 
@@ -129,7 +129,7 @@ def _read_tool_calls(message: AssistantMessage) -> tuple[ToolCall, ...]:
 def _read_content(
     message: ChatMessage, number: int, pictures: list[RequestPicture]
 ) -> tuple[str, tuple[RequestPicture, ...]]:
-    """Give words and pictures; `pictures` are all those of the request so far."""
+    """Return text and pictures of a message; also appends to `pictures`, all of the request."""
     if not isinstance(message.content, list):
         return replace_nul(message.content or ""), ()
     texts, first = [], len(pictures)
@@ -145,11 +145,11 @@ def _read_content(
     return "\n".join(texts), tuple(pictures[first:])
 
 
-# --- what goes out -----------------------------------------------------------------------------
+# --- answers -----------------------------------------------------------------------------------
 
 
 class ChatEncoder:
-    """Writes one answer, as events or whole."""
+    """Encoder of one answer, as events or whole."""
 
     def __init__(
         self,
@@ -164,26 +164,26 @@ class ChatEncoder:
         self._created = created
         self._model = model
         self._include_usage = include_usage
-        # OpenAI's own libraries take every event for a chunk, whatever it is called.
+        # OpenAI's own libraries parse every event as a chunk, whatever its name.
         self._chunk_like = chunk_like
-        self._text_sent = False  # some of the answer
+        self._text_sent = False
 
     def encode_start(self) -> bytes:
-        """Write the first event of an answer."""
+        """Encode the first event of an answer."""
         return self._encode_chunk(Delta(role="assistant", content=""))
 
     def encode_piece(self, piece: AnswerPiece) -> bytes:
-        """Write what is told of a turn."""
+        """Encode a piece of the answer."""
         match piece:
             case AnswerTextPiece():
                 self._text_sent = True
                 return self._encode_chunk(Delta(content=piece.text))
             case _:
-                name, said = stream_event(piece, chunk_like=self._chunk_like)
-                return b"event: " + name.encode() + b"\n" + _encode_data(said)
+                name, payload = stream_event(piece, chunk_like=self._chunk_like)
+                return b"event: " + name.encode() + b"\n" + _encode_data(payload)
 
     def encode_end(self, outcome: AnswerOutcome) -> bytes:
-        """Write how it ended."""
+        """Encode the last events: finish reason, usage, error, `[DONE]`."""
         events = [
             self._encode_chunk(Delta(refusal=outcome.refusal or UNSET), outcome.finish_reason)
         ]
@@ -197,7 +197,7 @@ class ChatEncoder:
         return b"".join(events)
 
     def encode_answer(self, text: str, outcome: AnswerOutcome) -> bytes:
-        """Write the answer in one piece."""
+        """Encode the whole answer."""
         content = text if text or not outcome.refusal else None
         message = AnswerMessage(content, outcome.refusal or None)
         answer = ChatAnswer(

@@ -1,6 +1,6 @@
-"""Sans-IO: `/v1/chat/completions` as it stands on the wire: what it takes, and what it gives.
+"""Sans-IO: wire types of `/v1/chat/completions`, for requests and responses.
 
-`/openapi.json` is made from these: names and sentences here are what its readers see.
+`/openapi.json` is generated from these types; their names and docstrings appear in it.
 """
 
 from typing import Annotated, Any, Literal
@@ -13,42 +13,42 @@ from gateway.http.api.endings import FinishReason
 from gateway.http.api.pictures import PICTURE_URL_SCHEMA
 from gateway.http.errors import Error
 
-# --- what it takes -----------------------------------------------------------------------------
+# --- requests ----------------------------------------------------------------------------------
 
 
 class PictureAddress(msgspec.Struct, frozen=True):
-    """Where a picture is."""
+    """The address of a picture."""
 
     url: Annotated[str, Meta(extra_json_schema=PICTURE_URL_SCHEMA)]
 
 
 class TextPart(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
-    """Words of a message."""
+    """Text of a message."""
 
     text: str = ""
 
 
 class RefusalPart(msgspec.Struct, frozen=True, tag_field="type", tag="refusal"):
-    """Words with which a model declined."""
+    """Text with which a model declined to answer."""
 
     refusal: str = ""
 
 
 class PicturePart(msgspec.Struct, frozen=True, tag_field="type", tag="image_url"):
-    """A picture in a message; a request may have twenty."""
+    """A picture in a message; up to twenty per request."""
 
     image_url: PictureAddress
 
 
 class CalledFunction(msgspec.Struct, frozen=True):
-    """What was called."""
+    """The function of a tool call."""
 
     name: str
     arguments: Annotated[str, Meta(description="A JSON object.")] = "{}"
 
 
 class ChatToolCall(msgspec.Struct, frozen=True):
-    """A call of a tool, as the program remembers it."""
+    """An earlier tool call, as sent by the client."""
 
     id: str
     function: CalledFunction
@@ -58,32 +58,32 @@ TextContent = str | list[TextPart | RefusalPart] | None
 
 
 class SystemMessage(msgspec.Struct, frozen=True, tag_field="role", tag="system"):
-    """Is added to the agent's own prompt."""
+    """An addition to the agent's own system prompt."""
 
     content: TextContent = None
 
 
 class DeveloperMessage(msgspec.Struct, frozen=True, tag_field="role", tag="developer"):
-    """Is added to the agent's own prompt."""
+    """An addition to the agent's own system prompt."""
 
     content: TextContent = None
 
 
 class UserMessage(msgspec.Struct, frozen=True, tag_field="role", tag="user"):
-    """What somebody said. The last one is what is answered, and must not be blank."""
+    """A message of the user. The last one is answered, and must not be blank."""
 
     content: str | list[TextPart | RefusalPart | PicturePart] | None = None
 
 
 class AssistantMessage(msgspec.Struct, frozen=True, tag_field="role", tag="assistant"):
-    """What was answered before."""
+    """An earlier answer."""
 
     content: TextContent = None
     tool_calls: list[ChatToolCall] | None = None
 
 
 class ToolMessage(msgspec.Struct, frozen=True, tag_field="role", tag="tool"):
-    """What a tool gave before."""
+    """An earlier result of a tool."""
 
     content: TextContent = None
     tool_call_id: str | None = None
@@ -93,46 +93,50 @@ ChatMessage = SystemMessage | DeveloperMessage | UserMessage | AssistantMessage 
 
 
 class StreamOptions(msgspec.Struct, frozen=True):
-    """More about a stream."""
+    """Options of a stream."""
 
-    include_usage: Annotated[bool | None, Meta(description="End the stream with what it cost.")] = (
-        None
-    )
+    include_usage: Annotated[
+        bool | None, Meta(description="End the stream with its token usage.")
+    ] = None
 
 
 TokenLimit = Annotated[
-    float,  # to JSON Schema 7.0 is an integer too
+    float,  # because 7.0 is an integer in JSON Schema
     Meta(ge=1, le=2_147_483_647, multiple_of=1, extra_json_schema={"type": "integer"}),
 ]
 Temperature = Annotated[float, Meta(ge=0, le=2)]
 _SINGLE_CHOICE = Meta(
-    description="There is one answer to a request.", extra_json_schema={"enum": [1, None]}
+    description="A request gets one answer.", extra_json_schema={"enum": [1, None]}
 )
 _NO_TOOLS = Meta(
-    description="The agent calls its own tools. Those of a request are refused, unless "
+    description="The agent uses its own tools. Tools of a request are refused unless "
     "`tool_choice` is `none`.",
 )
 _NO_FUNCTIONS = Meta(
-    description="As `tools`, in an older form: refused.", extra_json_schema={"maxItems": 0}
+    description="The older form of `tools`: refused.", extra_json_schema={"maxItems": 0}
 )
 
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request for an answer. What is not named here is let pass and means nothing.
+    """A request for an answer. Fields not listed here are accepted and ignored.
 
-    The last message must be one of role `user` with something in it.
+    The last message must have the role `user` and must not be empty.
     """
 
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
     model: Annotated[
         str | None,
-        Meta(description="One of `GET /v1/models`, or a part of its name; left out: the usual."),
+        Meta(
+            description="A model of `GET /v1/models`, or a part of its name. Default: the "
+            "configured model."
+        ),
     ] = None
-    stream: Annotated[bool | None, Meta(description="Answer with events as they come.")] = None
+    stream: Annotated[bool | None, Meta(description="Stream the answer as events.")] = None
     stream_options: StreamOptions | None = None
     max_tokens: TokenLimit | None = None
     max_completion_tokens: Annotated[
-        TokenLimit | None, Meta(description="The newer name of `max_tokens`; it counts.")
+        TokenLimit | None,
+        Meta(description="The newer name of `max_tokens`; wins if both are given."),
     ] = None
     temperature: Temperature | None = None
     reasoning_effort: ReasoningEffort | None = None
@@ -148,19 +152,19 @@ TOOLS_SCHEMA: dict[str, object] = {
         {"properties": {"tool_choice": {"const": "none"}}, "required": ["tool_choice"]},
     ]
 }
-"""What no type says of a `ChatRequest`, in JSON Schema."""
+"""Rules of a `ChatRequest` that its type cannot express, in JSON Schema."""
 
-# --- what it gives -----------------------------------------------------------------------------
+# --- responses ---------------------------------------------------------------------------------
 
 
 class CachedTokens(msgspec.Struct, frozen=True):
-    """How much of a prompt was known already."""
+    """Prompt tokens that the model service read from its cache."""
 
     cached_tokens: int
 
 
 class ChatUsage(msgspec.Struct, frozen=True):
-    """What an answer cost, all steps of the agent together."""
+    """Token usage of an answer, summed over all steps of the agent."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -169,7 +173,7 @@ class ChatUsage(msgspec.Struct, frozen=True):
 
 
 class AnswerMessage(msgspec.Struct, frozen=True):
-    """An answer."""
+    """The message of an answer."""
 
     content: str | None
     refusal: str | None
@@ -177,7 +181,7 @@ class AnswerMessage(msgspec.Struct, frozen=True):
 
 
 class AnswerChoice(msgspec.Struct, frozen=True):
-    """The one answer that there is."""
+    """The only choice of an answer."""
 
     message: AnswerMessage
     finish_reason: FinishReason
@@ -185,11 +189,11 @@ class AnswerChoice(msgspec.Struct, frozen=True):
 
 
 class ChatAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer in one piece. With `finish_reason` `error` it is not whole, and `error` says why."""
+    """A whole answer. With `finish_reason` `error` it is incomplete, and `error` says why."""
 
     id: str
     object: Literal["chat.completion"] = "chat.completion"
-    created: Annotated[int, Meta(description="Seconds since 1970.")]
+    created: Annotated[int, Meta(description="Unix time in seconds.")]
     model: str
     choices: list[AnswerChoice]
     usage: ChatUsage
@@ -197,7 +201,7 @@ class ChatAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delta(msgspec.Struct, frozen=True):
-    """What a chunk adds."""
+    """The addition of a chunk."""
 
     role: Literal["assistant"] | UnsetType = UNSET
     content: str | UnsetType = UNSET
@@ -205,7 +209,7 @@ class Delta(msgspec.Struct, frozen=True):
 
 
 class ChunkChoice(msgspec.Struct, frozen=True):
-    """The one answer that there is, a piece of it."""
+    """The only choice of a chunk."""
 
     delta: Delta
     finish_reason: FinishReason | None = None
@@ -213,7 +217,7 @@ class ChunkChoice(msgspec.Struct, frozen=True):
 
 
 class ChatChunk(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of an answer. The last one has no choices and what it cost, if that was asked for."""
+    """A chunk of an answer. With `include_usage` a last chunk has `usage` and no choices."""
 
     id: str
     object: Literal["chat.completion.chunk"] = "chat.completion.chunk"

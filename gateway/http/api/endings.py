@@ -1,4 +1,4 @@
-"""Sans-IO: how a turn ended, in the words of OpenAI's API."""
+"""Sans-IO: the outcome of a turn in terms of OpenAI's API: finish reason, refusal or failure."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -17,7 +17,7 @@ FinishReason = Literal["stop", "length", "content_filter", "error"]
 _DECLINED_NOTICE, _THOUGHT_TOO_LONG_NOTICE = NoticeId.DECLINED, NoticeId.REASONING_USED_UP
 QUEUE_FULL = HttpFailure(
     status=429,
-    message="Too many requests wait in this session already. Please send this one again later.",
+    message="Too many requests are queued in this session. Please try again later.",
     type=RATE_LIMIT_ERROR,
     code="queue_full",
     retry_after=5,
@@ -25,21 +25,21 @@ QUEUE_FULL = HttpFailure(
 )
 STOPPED = HttpFailure(
     status=409,
-    message="This was stopped before the answer was whole.",
+    message="The answer was stopped before it was complete.",
     type="stopped",
     code="stopped",
 )
 INTERRUPTED = HttpFailure(
     status=503,
-    message="The gateway was restarted before the answer was whole. What was begun is kept: in a "
-    "session, the next request goes on from there.",
+    message="The gateway was restarted before the answer was complete. The partial answer is kept: "
+    "in a session, the next request continues from there.",
     type=SERVER_ERROR,
     code="interrupted",
     retry_after=2,
 )
 NOT_STARTED = HttpFailure(
     status=503,
-    message="The gateway is restarting; this was not begun. Please send it again in a moment.",
+    message="The gateway is restarting and did not begin this request. Please try again in a moment.",
     type=SERVER_ERROR,
     code="restarting",
     retry_after=2,
@@ -51,13 +51,13 @@ class AnswerOutcome(msgspec.Struct, frozen=True):
     """The end of an answer."""
 
     finish_reason: FinishReason
-    failure: HttpFailure | None = None  # with `error` alone
-    refusal: str = ""  # in whose words the model declined
+    failure: HttpFailure | None = None  # only with finish reason "error"
+    refusal: str = ""  # text with which the model declined
     usage: Usage = Usage()
 
 
 def outcome_of(end: FeedEnd) -> AnswerOutcome:
-    """Say honestly how it ended."""
+    """Return the outcome for the end of a turn."""
     usage = end.done.usage if end.done else Usage()
     match end.outcome:
         case FeedOutcome.ANSWERED:
@@ -76,7 +76,7 @@ def outcome_of(end: FeedEnd) -> AnswerOutcome:
 
 
 def redact_outcome(outcome: AnswerOutcome, redact: Callable[[str], str]) -> AnswerOutcome:
-    """Hide secrets: what a service says of an error may hold a key."""
+    """Mask secrets: the error text of a model service may contain a key."""
     failure = outcome.failure
     if failure:
         failure = replace(failure, message=redact(failure.message))
@@ -97,7 +97,7 @@ def _failed_outcome(done: TurnDone | None, cause: str, usage: Usage) -> AnswerOu
 
 
 def turn_failed(cause: str, status: int) -> HttpFailure:
-    """Say that the model, or the way to it, failed."""
+    """Return the failure for an error of the model or of the connection to the model."""
     why = cause.rstrip(". ") or "the log says why"
     message = f"The answer could not be finished: {why}."
     return HttpFailure(status=status, message=message, type=SERVER_ERROR, code="turn_failed")

@@ -1,4 +1,4 @@
-"""Sans-IO: what the API refuses, and why; the shape of it is the port's (`gateway.http.errors`)."""
+"""Sans-IO: refusals of the API; their JSON shape comes from `gateway.http.errors`."""
 
 from gateway.http.errors import (
     INVALID_REQUEST_ERROR,
@@ -27,7 +27,7 @@ INSUFFICIENT_QUOTA = "insufficient_quota"
 
 
 class RequestRefused(Exception):
-    """A request that is not carried out."""
+    """A request that is refused before a turn begins."""
 
     def __init__(self, failure: HttpFailure) -> None:
         super().__init__(failure.message)
@@ -37,13 +37,13 @@ class RequestRefused(Exception):
 def invalid_request(
     message: str, param: str | None = None, code: str | None = None
 ) -> RequestRefused:
-    """Refuse a request that cannot be carried out as it is."""
+    """Return the refusal (400) of a request that is malformed or not supported."""
     return RequestRefused(HttpFailure(status=400, message=message, param=param, code=code))
 
 
 NOT_READY = HttpFailure(
     status=503,
-    message="The gateway is starting or stopping. Please send this again in a moment.",
+    message="The gateway is starting or stopping. Please try again in a moment.",
     type=SERVER_ERROR,
     code="not_ready",
     retry_after=2,
@@ -51,27 +51,27 @@ NOT_READY = HttpFailure(
 )
 NOT_STORED = HttpFailure(
     status=503,
-    message="The request could not be stored. Please send it again in a moment.",
+    message="The request could not be stored. Please try again in a moment.",
     type=SERVER_ERROR,
     code="not_stored",
     retry_after=2,
     retryable=True,
 )
 NOT_ALLOWED = HttpFailure(
-    status=403, message="This key is not let in.", type=PERMISSION_ERROR, code="not_allowed"
+    status=403, message="This key has no access.", type=PERMISSION_ERROR, code="not_allowed"
 )
 IDEMPOTENCY_KEY_REUSED = HttpFailure(
     status=422,
-    message="This Idempotency-Key came with another request before. Use a new one for this.",
+    message="This Idempotency-Key was used for a different request. Use a new key.",
     code="idempotency_key_reused",
 )
 
 
 def too_many_messages(limit: int) -> HttpFailure:
-    """Refuse what goes over the messages that are taken in a minute."""
+    """Return the failure for a request above the limit of messages per minute."""
     return HttpFailure(
         status=429,
-        message=f"That was more than {limit} messages in a minute. Please send it again later.",
+        message=f"The limit is {limit} messages per minute. Please try again in a minute.",
         type=RATE_LIMIT_ERROR,
         code="rate_limit_exceeded",
         retry_after=60,
@@ -79,7 +79,7 @@ def too_many_messages(limit: int) -> HttpFailure:
 
 
 def over_budget(cause: str, retry_after: int | None) -> HttpFailure:
-    """Refuse what costs more than may be spent; OpenAI's clients know the code."""
+    """Return the failure for an exhausted budget; OpenAI's clients know the code."""
     return HttpFailure(
         status=429,
         message=f"{cause[:1].upper()}{cause[1:]}.",
@@ -90,6 +90,6 @@ def over_budget(cause: str, retry_after: int | None) -> HttpFailure:
 
 
 def model_not_found(name: str, hint: str = "") -> HttpFailure:
-    """Refuse a model that nobody knows."""
-    message = f"There is no model “{name[:80]}” here.{hint} `GET /v1/models` lists them."
+    """Return the failure for an unknown model."""
+    message = f"There is no model “{name[:80]}”.{hint} `GET /v1/models` lists the models."
     return HttpFailure(status=404, message=message, param="model", code="model_not_found")

@@ -1,4 +1,4 @@
-"""Pictures that a request only points at: fetched before it is stored, so that its turn has them."""
+"""Download of pictures given by address, before the request is stored and its turn begins."""
 
 from collections.abc import Sequence
 
@@ -19,14 +19,14 @@ _ACCEPT = "image/webp, image/png, image/jpeg, image/gif"
 
 
 class RemotePictures:
-    """Fetches them, or refuses requests with such where there is no fetcher."""
+    """Downloader of pictures; without a fetcher, requests with remote pictures are refused."""
 
     def __init__(self, fetcher: Fetcher | None) -> None:
         self._fetcher = fetcher
 
     async def fetch_all(self, messages: Sequence[RequestMessage]) -> list[RequestMessage]:
-        """Give the messages with all their pictures; raises `Refused`."""
-        room = MAX_PICTURE_BYTES  # for all of a request, as its body has a limit, too
+        """Return the messages with all pictures downloaded; raises `RequestRefused`."""
+        room = MAX_PICTURE_BYTES  # for all pictures of the request together
         found = []
         for each in messages:
             pictures = []
@@ -44,6 +44,6 @@ class RemotePictures:
             answer = await self._fetcher.get(wanted.url, max_bytes, _ACCEPT)
         except FetchError as error:
             raise picture_not_fetched(wanted, str(error)) from error
-        if answer.status != 200:  # noqa: PLR2004 - the one status with which a picture comes
-            raise picture_not_fetched(wanted, f"the server there answered {answer.status}")
+        if answer.status != 200:  # noqa: PLR2004 - the only status with a picture
+            raise picture_not_fetched(wanted, f"the server answered {answer.status}")
         return with_content(wanted, answer.content)

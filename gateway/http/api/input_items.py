@@ -1,4 +1,4 @@
-"""Sans-IO: what was sent with a request of `/v1/responses`, as it is listed afterwards."""
+"""Sans-IO: the list of input items of a stored response (`/v1/responses/{id}/input_items`)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -18,7 +18,7 @@ ItemFields = dict[str, object]
 def encode_page(
     message: InboundMessage, options: RequestOptions, query: Mapping[str, str]
 ) -> bytes:
-    """Write a part of the list; raises `Refused` for one that there cannot be."""
+    """Encode one page of the list; raises `RequestRefused` for a bad `after` or `limit`."""
     items = list(_list_items(message, options))
     if query.get("order", "desc") != "asc":
         items.reverse()
@@ -41,7 +41,7 @@ def encode_page(
 def _read_limit(query: Mapping[str, str]) -> int:
     given = query.get("limit", str(_DEFAULT_LIMIT))
     if not (given.isascii() and given.isdecimal() and 1 <= int(given[:9]) <= _MAX_LIMIT):
-        msg = f"`limit` is a number from 1 to {_MAX_LIMIT}."
+        msg = f"`limit` must be a number from 1 to {_MAX_LIMIT}."
         raise invalid_request(msg, "limit")
     return int(given)
 
@@ -73,5 +73,5 @@ def _content_parts(role: str, text: str, files: Iterable[File]) -> Iterator[Item
             yield {"type": "output_text", "text": text, "annotations": []}
         else:
             yield {"type": "input_text", "text": text}
-    for _ in files:  # a picture is told of, not given back
+    for _ in files:  # pictures are listed without their content
         yield {"type": "input_image", "detail": "auto", "image_url": None, "file_id": None}

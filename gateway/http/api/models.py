@@ -1,4 +1,4 @@
-"""Which model a request means, and which there are."""
+"""Model names in API requests: the list of models, and resolution of a requested name."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal
@@ -15,7 +15,7 @@ _CACHE_SECONDS = 60.0
 
 
 class ModelResolver:
-    """Finds models by the names that programs give."""
+    """Resolver of model names given by API clients."""
 
     def __init__(self, models: Models, clock: Clock) -> None:
         self._models = models
@@ -24,15 +24,15 @@ class ModelResolver:
         self._fetched_at: float | None = None
 
     def list_models(self) -> Sequence[tuple[str, str]]:
-        """Name the configured models and those of the routes, with who provides each."""
+        """List the models of the configuration and of its routes, each with its provider."""
         return [(name, self._models.provider_of(name)) for name in self._models.configured_names()]
 
     def default_model(self, key: str) -> str:
-        """Name the model that answers in a conversation when none is asked for."""
+        """Return the model that answers in a conversation if a request names none."""
         return self._models.targets_of(key)[0].model
 
     async def resolve(self, name: str) -> str:
-        """Find a model as `/model` does; raises `Refused` where none is meant, or several are."""
+        """Find a model as `/model` does; raises `RequestRefused` unless exactly one matches."""
         known = self._models.configured_names()
         if not name or name in known:
             return name
@@ -42,7 +42,7 @@ class ModelResolver:
             case ModelFound(found):
                 return found
             case ModelAmbiguous(found):
-                msg = f"“{name[:80]}” may be any of these models: {quote_names(found)}."
+                msg = f"“{name[:80]}” matches several models: {quote_names(found)}."
             case near:
                 hint = f" Did you mean {quote_names(near.nearest)}?" if near.nearest else ""
                 raise RequestRefused(model_not_found(name, hint))
@@ -51,7 +51,7 @@ class ModelResolver:
         )
 
     async def _fetch_offered_names(self) -> tuple[str, ...] | None:
-        """Ask the service what it has, but not for every request."""
+        """Ask the model service for its models, at most once a minute."""
         now = self._clock.monotonic()
         if self._fetched_at is None or now - self._fetched_at > _CACHE_SECONDS:
             self._offered_names = await self._models.list_offered()
@@ -60,16 +60,16 @@ class ModelResolver:
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that may be asked for by its name."""
+    """A model that requests can name."""
 
     id: str
     object: Literal["model"] = "model"
-    created: Annotated[int, Meta(description="Since when the gateway runs, in seconds of 1970.")]
-    owned_by: Annotated[str, Meta(description="Over which provider it is reached.")]
+    created: Annotated[int, Meta(description="Start of the gateway, as Unix time in seconds.")]
+    owned_by: Annotated[str, Meta(description="The provider of the model.")]
 
 
 class ModelList(msgspec.Struct, frozen=True, kw_only=True):
-    """The configured model, and those of the routes."""
+    """The configured model and the models of the routes."""
 
     object: Literal["list"] = "list"
     data: list[Model]

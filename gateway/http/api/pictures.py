@@ -1,4 +1,4 @@
-"""Sans-IO: pictures inside of a request, as `data:` addresses, and those that lie elsewhere."""
+"""Sans-IO: pictures of a request, given as a `data:` URL or by address."""
 
 import base64
 import binascii
@@ -11,12 +11,12 @@ from gateway.media.incoming import MAX_FILES, extension_for
 from sessions.values.size import format_size
 
 REMOTE_NOT_ALLOWED = (
-    "Pictures are not fetched from other addresses here, unless http.fetch_pictures is set; send "
-    "the picture itself, as a data: address (`data:image/png;base64,…`)."
+    "This server does not fetch pictures from other addresses (http.fetch_pictures is off); send "
+    "the picture itself as a data: URL (`data:image/png;base64,…`)."
 )
-NOT_A_PICTURE = "what lies there is no picture that a model can be shown (JPEG, PNG, GIF or WebP)"
-MAX_PICTURE_BYTES = 15_000_000  # bytes, as much as is kept of one file
-# Capitals count as little as in any address; JSON Schema has no other way to say so.
+NOT_A_PICTURE = "the file there is not a JPEG, PNG, GIF or WebP picture"
+MAX_PICTURE_BYTES = 15_000_000
+# URL schemes and media types ignore case; JSON Schema patterns have no flag for that.
 _DATA_URL_HEAD = (
     r"[Dd][Aa][Tt][Aa]:([Ii][Mm][Aa][Gg][Ee]/[A-Za-z0-9.+-]{1,60})(?:;[^;,]*)*"
     r";[Bb][Aa][Ss][Ee]64,"
@@ -25,28 +25,28 @@ _DATA_URL = f"^{_DATA_URL_HEAD}(?:[A-Za-z0-9+/]{{4}})*(?:[A-Za-z0-9+/]{{2}}(?:==
 _WEB_URL_HEAD = r"[Hh][Tt][Tt][Pp][Ss]?://"
 PICTURE_URL_SCHEMA = {
     "type": "string",
-    "description": "The picture itself, as a `data:` address; or, where `http.fetch_pictures` is set, "
-    "where it lies.",
+    "description": "The picture as a `data:` URL, or its `https://` address if "
+    "`http.fetch_pictures` is set.",
     "anyOf": [{"pattern": _DATA_URL}, {"pattern": f"^{_WEB_URL_HEAD}"}],
 }
-"""The forms of a picture's address, as JSON Schema has patterns."""
+"""JSON Schema of a picture's URL."""
 
 _DATA_URL_PATTERN = re.compile(_DATA_URL_HEAD)
 _WEB_URL_PATTERN = re.compile(_WEB_URL_HEAD)
 
 
 def read_picture(url: str, param: str, number: int) -> RequestPicture:
-    """Read one; `number` names it among those of the request. Raises `Refused`."""
+    """Read one picture; raises `RequestRefused`. `number` is its position in the request."""
     if number > MAX_FILES:
-        msg = f"There are more than {MAX_FILES} pictures in this request."
+        msg = f"A request can have at most {MAX_FILES} pictures."
         raise invalid_request(msg, param)
     if _WEB_URL_PATTERN.match(url):
         return RequestPicture(name=f"picture-{number}", url=url, param=param)
     head = _DATA_URL_PATTERN.match(url)
     if head is None:
         msg = (
-            "This is no picture in base64 (one begins like `data:image/png;base64,`), and no "
-            "address that begins with `https://`."
+            "This is neither a picture in base64 (`data:image/png;base64,…`) nor an address that "
+            "begins with `https://`."
         )
         raise invalid_request(msg, param, "invalid_image_url")
     try:
@@ -54,7 +54,7 @@ def read_picture(url: str, param: str, number: int) -> RequestPicture:
     except (binascii.Error, ValueError):
         content = b""
     if not content:
-        msg = "What stands in this picture's address is not base64."
+        msg = "The content of this data: URL is not valid base64."
         raise invalid_request(msg, param)
     if len(content) > MAX_PICTURE_BYTES:
         msg = f"This picture is too large ({format_size(len(content))}, at most {format_size(MAX_PICTURE_BYTES)})."
@@ -66,7 +66,10 @@ def read_picture(url: str, param: str, number: int) -> RequestPicture:
 
 
 def with_content(wanted: RequestPicture, content: bytes) -> RequestPicture:
-    """Take in what was found; raises `Refused` when that is no picture, whatever it is called."""
+    """Return the picture with downloaded content; raises `RequestRefused` if it is no picture.
+
+    The type is detected from the content, because file names and headers are not reliable.
+    """
     kind = detect_media_type(content[:SIGNATURE_BYTES])
     if kind is None:
         raise picture_not_fetched(wanted, NOT_A_PICTURE)
@@ -76,6 +79,6 @@ def with_content(wanted: RequestPicture, content: bytes) -> RequestPicture:
 
 
 def picture_not_fetched(wanted: RequestPicture, why: str) -> RequestRefused:
-    """Refuse a request with a picture that cannot be had."""
-    msg = f"This picture was not fetched: {why}."
+    """Return the refusal of a request whose picture could not be downloaded."""
+    msg = f"This picture could not be fetched: {why}."
     return invalid_request(msg, wanted.param, "invalid_image_url")

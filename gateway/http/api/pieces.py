@@ -1,4 +1,7 @@
-"""Sans-IO: a turn's news as what a program is told: text that only grows, tools in pairs, notices."""
+"""Sans-IO: turn events converted to pieces of an API answer.
+
+Text is only ever appended, every tool start has exactly one end, and notices pass through.
+"""
 
 import msgspec
 
@@ -14,17 +17,17 @@ from gateway.observe.redact_stream import RedactingStream
 from gateway.turns.answer import join_step_texts
 from gateway.turns.feed_events import FeedEvent, FeedNotice
 
-_STEP_SEPARATOR = "\n\n"  # two steps of an answer
+_STEP_SEPARATOR = "\n\n"
 
 
 class AnswerTextPiece(msgspec.Struct, frozen=True):
-    """The answer goes on."""
+    """Text to append to the answer."""
 
     text: str
 
 
 class ToolStartPiece(msgspec.Struct, frozen=True):
-    """A tool begins; exactly one `ToolEndPiece` with the same id follows."""
+    """The start of a tool; exactly one `ToolEndPiece` with the same id follows."""
 
     id: str
     tool: str
@@ -33,7 +36,7 @@ class ToolStartPiece(msgspec.Struct, frozen=True):
 
 
 class ToolEndPiece(msgspec.Struct, frozen=True):
-    """A tool has come to its end, whatever that was."""
+    """The end of a tool, successful or not."""
 
     id: str
     tool: str
@@ -43,31 +46,32 @@ AnswerPiece = AnswerTextPiece | ToolStartPiece | ToolEndPiece | FeedNotice
 
 
 class PieceBuilder:
-    """One reader's view of a turn.
+    """Converter of one turn's events for one reader.
 
-    Put together, what it gives is the answer as a chat shows it, unless words were taken back.
+    The concatenated text equals the answer shown in a chat, unless the turn replaced text that was
+    already sent.
     """
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._redacting_stream = RedactingStream(redactor)
-        self._finished_steps: list[str] = []  # of steps that are over
-        self._step_text: list[str] = []  # of the present step, as it stands
-        self._leading_blanks = ""  # blanks at the beginning of a step: they count only before words
-        self._emitted_texts: list[str] = []  # of the present step, what was given
-        self._has_earlier_text = False  # something was given before that
+        self._finished_steps: list[str] = []
+        self._step_text: list[str] = []  # of the current step
+        self._leading_blanks = ""  # of the current step, held back until text follows
+        self._emitted_texts: list[str] = []  # text of the current step already returned
+        self._has_earlier_text = False  # an earlier step has returned text
         self._running_tools: dict[str, str] = {}
         self._seen_call_ids: set[str] = set()
 
     @property
     def text(self) -> str:
-        """Give all that was said, as the chat would show it in the end."""
+        """The whole answer, as shown at the end in a chat."""
         return self._redactor.redact(
             join_step_texts((*self._finished_steps, "".join(self._step_text)))
         )
 
     def add(self, news: FeedEvent) -> tuple[AnswerPiece, ...]:
-        """Take in what happened; gives what is to be told of it."""
+        """Process an event and return the pieces to send."""
         match news:
             case TextDelta():
                 self._step_text.append(news.text)
@@ -90,12 +94,12 @@ class PieceBuilder:
         return ()
 
     def finish(self) -> tuple[AnswerPiece, ...]:
-        """The turn is over: so are the tools that it leaves behind."""
+        """Flush held text and end the tools still running, because the turn has ended."""
         left = list(self._running_tools)
         return (*self._flush(), *(piece for call in left for piece in self._end_tool(call)))
 
     def _replace_text(self, text: str) -> tuple[AnswerPiece, ...]:
-        """Go on behind what was given: it cannot be taken back."""
+        """Continue after the text already sent, or start a new step if the replacement differs."""
         given = self._leading_blanks + "".join(self._emitted_texts)
         return self._add_text(text[len(given) :]) if text.startswith(given) else self._start_step()
 

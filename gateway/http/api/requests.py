@@ -1,4 +1,7 @@
-"""From what is asked to a turn that is followed: stored like every message, and answered once."""
+"""Requests of API clients: stored like every message, and followed through a subscription.
+
+A repeated request with the same Idempotency-Key joins its running turn or replays its answer.
+"""
 
 import asyncio
 import re
@@ -55,20 +58,20 @@ StorePicture = Callable[[AsyncIterator[bytes]], Awaitable[tuple[str, int]]]
 _SENDER = Sender(id="key", name="API")
 SESSION_ID_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._:@/+=-]{0,127}"
 MAX_IDEMPOTENCY_KEY_LENGTH = 255
-_GENERATED_PREFIX = "~"  # the names that we give begin so
-_MAX_TRIES_PER_KEY = 20  # of one Idempotency-Key, where none came to an answer
+_GENERATED_PREFIX = "~"  # of generated conversation names; clients cannot choose such a name
+_MAX_TRIES_PER_KEY = 20  # turns without an answer under one Idempotency-Key
 _RESUMABLE_REASONS = {SessionReason.CRASH, SessionReason.RESTART, SessionReason.STUCK}
 
 
 class TurnSubscription(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn that somebody waits for; it is let go of at the end of a `with`."""
+    """A client's subscription to a turn; a context manager that unsubscribes at the end."""
 
     feed: Feed
     id: str
-    entry: InboxEntry  # what was asked
-    created: int  # seconds since 1970
+    entry: InboxEntry  # of the request
+    created: int  # Unix time in seconds
     model: str
-    session_state: str  # of the session: "new", "continued", "resumed"; empty: there is none
+    session_state: str  # "new", "continued" or "resumed"; empty without a session
     unsubscribe: Callable[[], None]
 
     def __enter__(self) -> Self:
@@ -84,7 +87,7 @@ class TurnSubscription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Destination(msgspec.Struct, frozen=True, kw_only=True):
-    """In which conversation something is asked, and what it knows of what was said before."""
+    """The conversation of a request, and the history that goes along."""
 
     address: Address
     single_turn: bool = False  # as in `gateway.inbound.request_options.RequestOptions`
@@ -100,12 +103,12 @@ class _Destination(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """Of the conversation."""
+        """Session key of the conversation."""
         return str(SessionKey(platform=self.address.platform, chat=self.address.chat))
 
 
 class ApiRequests:
-    """Begins turns for programs, and finds those that are there already."""
+    """Service that begins turns for API clients and finds the turns of repeated requests."""
 
     def __init__(
         self,
@@ -131,21 +134,20 @@ class ApiRequests:
         self._feeds = feeds
         self._submit = submit
         self._post_event = post_event
-        self._apply_event = (
-            apply_event  # takes an event as `post` does, and returns when it is carried out
-        )
-        self._store_picture = store_picture  # a picture until its turn fetches it
+        self._apply_event = apply_event  # like `post_event`, but waits for the result
+        self._store_picture = store_picture
         self._remote_pictures = remote_pictures
-        self._erase_session = erase_session  # takes the words out of a session that was deleted
+        self._erase_session = erase_session
         self._is_stopping = is_stopping
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def begin(
         self, request: ApiRequest, session_id: str, idempotency_key: str
     ) -> TurnSubscription:
-        """Have a request answered; raises `Refused`, or `StoreError` when nothing was stored.
+        """Store a request and subscribe to its turn.
 
-        `session` names a conversation that is kept, `key` says what may be sent again.
+        `session_id` names a conversation to continue; `idempotency_key` makes a repeat safe. Raises
+        `RequestRefused`, or `StoreError` if nothing was stored.
         """
         if self._is_stopping():
             raise RequestRefused(NOT_READY)
@@ -158,11 +160,11 @@ class ApiRequests:
             if request.previous_id
             else None
         )
-        # A name that no program can choose: it is for this request alone.
+        # Clients cannot choose this name, so the conversation belongs to this request alone.
         own = stable_id(PLATFORM, idempotency_key) if idempotency_key else self._new_id()
         fresh = Address(PLATFORM, session_id or f"{_GENERATED_PREFIX}{own}")
         event = f"k{stable_id(idempotency_key)}" if idempotency_key else self._new_id()
-        # Nobody comes between the look at the end of a conversation and the word added to it.
+        # The lock keeps other requests out between reading the end of a conversation and adding to it.
         async with self._lock_for(previous.address if previous else fresh):
             for number in range(1, _MAX_TRIES_PER_KEY + 1):
                 name = event if number == 1 else f"{event}~{number}"
@@ -175,16 +177,16 @@ class ApiRequests:
                 found = await self._try_subscribe(request, where, name, keyed=bool(idempotency_key))
                 if found:
                     return found
-        msg = "This Idempotency-Key came too often without an answer. Use a new one."
+        msg = "Too many requests with this Idempotency-Key ended without an answer. Use a new key."
         raise invalid_request(msg, code="idempotency_key_used_up")
 
     async def stop(self, answer: StoredAnswer) -> None:
-        """End what is still being answered; returns when that is stored."""
+        """Stop a running answer; returns after the stop is stored."""
         origin = origin_of(answer.entry)
         await self._apply_event(answer.entry.key, RequestAbandoned(answer.entry.id, origin))
 
     async def delete(self, answer: StoredAnswer) -> None:
-        """Give an answer to nobody any more; a conversation of which nothing is left goes with it."""
+        """Delete an answer, and its generated conversation once all its answers are deleted."""
         await self.stored_answers.mark_deleted(answer, self._clock.now())
         turn, own = answer.turn, answer.address.chat.startswith(_GENERATED_PREFIX)
         if turn and own and await self.stored_answers.are_all_deleted(turn.session_id):
@@ -194,32 +196,30 @@ class ApiRequests:
             await self._apply_event(answer.entry.key, DeleteSession(by, turn.session_id))
             await self._erase_session(turn.session_id)
 
-    # --- in which conversation ------------------------------------------------------------------
+    # --- choice of the conversation -------------------------------------------------------------
 
     def _lock_for(self, address: Address) -> asyncio.Lock:
         return self._locks.setdefault(address.chat, asyncio.Lock())
 
     async def _find_previous(self, answer_id: str, session_id: str) -> StoredAnswer:
-        """Find the answer that somebody wants to go on from; raises `Refused`."""
+        """Return the answer that a request continues; raises `RequestRefused`."""
         param = "previous_response_id"
         if session_id:
-            msg = (
-                "X-Session-Id and previous_response_id both name a conversation; send one of them."
-            )
+            msg = "X-Session-Id and previous_response_id both name a conversation; send only one."
             raise invalid_request(msg, param)
         found = await self.stored_answers.find(answer_id)
         if found is None:
             msg = f"Previous response with id '{answer_id[:80]}' not found."
             raise invalid_request(msg, param, "previous_response_not_found")
         if found.end is None:
-            msg = "That response is still being written; ask again once it has ended."
+            msg = "The previous response is still in progress; try again when it has ended."
             raise invalid_request(msg, param, "previous_response_in_progress")
         return found
 
     async def _choose_destination(
         self, request: ApiRequest, address: Address, session_id: str
     ) -> _Destination:
-        if session_id:  # the store knows better than the program what was said
+        if session_id:  # the stored history takes precedence over the client's
             return _Destination(
                 address=address, session_state=await self._read_session_state(address)
             )
@@ -228,9 +228,11 @@ class ApiRequests:
     async def _destination_after(
         self, request: ApiRequest, previous: StoredAnswer, fresh: Address, event: str
     ) -> _Destination:
-        """Go on behind an answer; where others did so before, or nothing is to stay, branch off.
+        """Return the conversation that continues an answer.
 
-        `event` names what may be asked twice: where it went on before, it is found again.
+        A request branches off into a new conversation if the answer is no longer the newest one or
+        if nothing is to be stored. `event` is the event id of a request with an Idempotency-Key: a
+        repeat of a request that continued in place finds its row there again.
         """
         there = _Destination(
             address=previous.address,
@@ -239,40 +241,40 @@ class ApiRequests:
         )
         branch = _Destination(address=fresh, single_turn=True, history=request.history)
         turn = previous.turn
-        if event and await self._store.inbox_entry(there.source, event):
+        if event and await self._store.inbox.find(there.source, event):
             return there
         if turn is None:
             return branch
         if request.retrievable and await self._is_newest(previous, there.key):
             return msgspec.structs.replace(there, after=turn.session_id)
-        rows = await self._store.history_up_to(turn.session_id, turn.id)
+        rows = await self._store.sessions.history_up_to(turn.session_id, turn.id)
         return msgspec.structs.replace(branch, rows=rows)
 
     async def _is_newest(self, previous: StoredAnswer, key: str) -> bool:
-        """Whether a conversation stands as it did when the answer was given."""
+        """Return True if nothing was added to the conversation since the answer."""
         stored, turn = await self._store.conversation(key), previous.turn
         if stored.waiting or stored.running or stored.newest is None or turn is None:
             return False
-        last = await self._store.last_turn(turn.session_id)
+        last = await self._store.turns.last(turn.session_id)
         return stored.newest.id == turn.session_id and last is not None and last.id == turn.id
 
-    # --- one try --------------------------------------------------------------------------------
+    # --- subscribing ----------------------------------------------------------------------------
 
     async def _try_subscribe(
         self, request: ApiRequest, destination: _Destination, event: str, *, keyed: bool
     ) -> TurnSubscription | None:
-        """Join or begin a turn; None when there was one that came to no answer."""
+        """Join or begin a turn; None if an earlier turn under this event id had no answer."""
         source = destination.source
         origin = stable_id(source, event)
         feed = self._feeds.acquire(origin)
         following: TurnSubscription | None = None
         try:
             known = await self._find_entry(source, event) if keyed else None
-            if known and known.payload is None:  # it was deleted with its conversation
+            if known and known.payload is None:  # deleted with its conversation
                 return None
             if known is None or known.state is InboxState.WAITING:
                 message = await self._build_message(request, destination, event, keyed=keyed)
-                assert source_of(message) == source  # noqa: S101 - both name this place
+                assert source_of(message) == source  # noqa: S101 - same address
                 known = _accepted_entry(await self._submit(message))
             if _options_of(known).digest != request.digest:
                 raise RequestRefused(IDEMPOTENCY_KEY_REUSED)
@@ -283,13 +285,14 @@ class ApiRequests:
         return following
 
     async def _find_entry(self, source: str, event: str) -> InboxEntry | None:
-        """Find what was asked before, as it stands after all that is on its way to its owner."""
-        known = await self._store.inbox_entry(source, event)
+        """Return the row of an earlier request, after the conversation applied pending events."""
+        known = await self._store.inbox.find(source, event)
         if known is None or known.state not in OPEN_STATES:
             return known
-        # Whoever asked may have left just now, and ended it: that is not to be joined.
+        # The earlier client may just have disconnected, which ends the turn. Wait until the
+        # conversation has applied that, so that a turn about to end is not joined.
         await self._apply_event(known.key, StartWaiting())
-        return await self._store.inbox_entry(source, event)
+        return await self._store.inbox.find(source, event)
 
     async def _subscribe(
         self, feed: Feed, entry: InboxEntry, session_state: str
@@ -311,7 +314,7 @@ class ApiRequests:
                 session_state=session_state,
                 unsubscribe=leave,
             )
-        turn = await self._store.turn(entry.turn_id) if entry.turn_id else None
+        turn = await self._store.turns.get(entry.turn_id) if entry.turn_id else None
         if turn is None or turn.state is not TurnState.DONE:
             return None
         text, end = await self.stored_answers.read_ending(entry, turn)
@@ -330,11 +333,11 @@ class ApiRequests:
         )
 
     def _unsubscribe(self, feed: Feed, key: str) -> None:
-        """Stop following; whoever is the last ends the turn."""
+        """Stop following a turn; without followers the turn ends."""
         if self._feeds.release(feed) and key:
             self._post_event(key, RequestAbandoned(feed.inbox_id, feed.origin))
 
-    # --- what is stored -------------------------------------------------------------------------
+    # --- building the message -------------------------------------------------------------------
 
     async def _build_message(
         self, request: ApiRequest, destination: _Destination, event: str, *, keyed: bool
@@ -342,7 +345,7 @@ class ApiRequests:
         said, *before = await self._remote_pictures.fetch_all(
             (request.message, *destination.history)
         )
-        if self._is_stopping():  # meanwhile
+        if self._is_stopping():  # began while the pictures were downloaded
             raise RequestRefused(NOT_READY)
         wishes = RequestOptions(
             system=request.system_prompt,
@@ -403,14 +406,17 @@ class ApiRequests:
         resumed = last and last == stored.suspended and last.reason in _RESUMABLE_REASONS
         if resumed:
             return "resumed"
-        return "continued" if stored.waiting else "new"  # whose turn is yet to begin
+        return "continued" if stored.waiting else "new"
 
     def _new_id(self) -> str:
         return self._ids.new("q").partition("_")[2]
 
 
 async def close_abandoned_requests(store: SessionStore, clock: Clock, key: str) -> None:
-    """Nobody waits any more for what was asked before a start, unless it may be asked again."""
+    """Close queued requests of an earlier process, except those with an Idempotency-Key.
+
+    Their clients lost the connection; only a request with a key can be repeated and joined.
+    """
     waiting = (await store.conversation(key)).waiting
     gone = tuple(entry.id for entry in waiting if not _options_of(entry).keyed)
     if gone:
@@ -418,21 +424,24 @@ async def close_abandoned_requests(store: SessionStore, clock: Clock, key: str) 
 
 
 def auto_resumes(key: str) -> bool:
-    """See `sessions.conversation.events.State.auto_resume`: nobody reads there that a session was interrupted."""
+    """Return True for API conversations, because no person sees an interruption notice there.
+
+    See `sessions.conversation.events.State.auto_resume`.
+    """
     return key.startswith(f"{PLATFORM}:")
 
 
 def _check_headers(session_id: str, idempotency_key: str) -> None:
     if session_id and not re.fullmatch(SESSION_ID_PATTERN, session_id):
-        msg = "X-Session-Id takes up to 128 letters, digits and . _ : @ / + = -"
+        msg = "X-Session-Id can have up to 128 letters, digits and . _ : @ / + = -"
         raise invalid_request(msg, "X-Session-Id")
     if len(idempotency_key) > MAX_IDEMPOTENCY_KEY_LENGTH:
-        msg = f"An Idempotency-Key has at most {MAX_IDEMPOTENCY_KEY_LENGTH} characters."
+        msg = f"An Idempotency-Key can have at most {MAX_IDEMPOTENCY_KEY_LENGTH} characters."
         raise invalid_request(msg, "Idempotency-Key")
 
 
 def _replay(origin: str, text: str, end: FeedEnd) -> Feed:
-    """Tell once more what was answered."""
+    """Return a finished feed that replays a stored answer."""
     feed = Feed(origin)
     feed.publish(TextDelta(text))
     if end.done:
@@ -452,13 +461,13 @@ def _options_of(entry: InboxEntry) -> RequestOptions:
     return decode_options(event.wishes) if isinstance(event, InboundMessage) else RequestOptions()
 
 
-_LARGE_BODY_BYTES = 200_000  # bytes of a body that is read beside the loop
+_LARGE_BODY_BYTES = 200_000  # larger bodies are decoded in a thread
 
 
 async def subscribe_to_answer(
     request: Request, requests: ApiRequests, decode: Callable[[bytes], ApiRequest]
 ) -> tuple[ApiRequest, TurnSubscription]:
-    """Have a request answered; raises what `Requests.begin` raises."""
+    """Decode an HTTP request and begin its turn; raises like `ApiRequests.begin`."""
     body = await request.body()
     asked = await asyncio.to_thread(decode, body) if len(body) > _LARGE_BODY_BYTES else decode(body)
     headers = request.headers

@@ -1,4 +1,4 @@
-"""Sans-IO: reads the requests of `/v1/responses`."""
+"""Sans-IO: decoder of `/v1/responses` requests."""
 
 import msgspec
 
@@ -24,22 +24,20 @@ from gateway.http.api.responses_shapes import (
 from sessions.records import ToolCall
 
 CONVERSATION_NOT_SUPPORTED = (
-    "There are no conversation objects here: name a conversation with the header X-Session-Id, or "
-    "go on from an answer with `previous_response_id`."
+    "Conversation objects are not supported: name a conversation with the header X-Session-Id, or "
+    "continue an answer with `previous_response_id`."
 )
 BACKGROUND_NOT_SUPPORTED = (
-    "An answer is written while somebody waits for it; leave `background` out, and ask with "
-    "`stream` and an Idempotency-Key if the connection may break."
+    "Background responses are not supported; leave `background` out. If the connection may break, "
+    "use `stream` and an Idempotency-Key."
 )
-FORMAT_NOT_SUPPORTED = "The agent answers in plain words; `text.format` can only be of type `text`."
-PROMPT_NOT_SUPPORTED = (
-    "No prompts are stored here; write what you want into `instructions` and `input`."
-)
+FORMAT_NOT_SUPPORTED = "The agent answers in plain text; `text.format` can only be of type `text`."
+PROMPT_NOT_SUPPORTED = "Stored prompts are not supported; use `instructions` and `input`."
 REFERENCES_NOT_SUPPORTED = (
-    "Items are not looked up by their ids; send them whole, or go on with `previous_response_id`."
+    "References to items are not supported; send whole items, or use `previous_response_id`."
 )
 LAST_ITEM_NOT_FROM_USER = (
-    "The last item must be a message of role `user`: that is the one that is answered."
+    "The last item must be a message of role `user`: it is the message to answer."
 )
 
 _PROMPT_ROLES = {"system", "developer"}
@@ -49,7 +47,7 @@ _decode = msgspec.json.Decoder(ResponseRequest).decode
 
 
 def read_request(content: bytes) -> ApiRequest:
-    """Read a request; raises `Refused`. What is not known here is let pass, as others do."""
+    """Decode a request; raises `RequestRefused`. Unknown fields are ignored."""
     body = decode_body(_decode, content)
     _check_supported(body)
     prompts = [body.instructions or ""]
@@ -88,7 +86,7 @@ def _check_supported(body: ResponseRequest) -> None:
 
 
 def _encode_echo(body: ResponseRequest, *, store: bool) -> bytes:
-    """What an answer repeats of its request."""
+    """Return the fields that an answer echoes from its request."""
     reasoning = body.reasoning or Reasoning()
     echo = RequestEcho(
         instructions=body.instructions,
@@ -107,14 +105,14 @@ def _to_int(number: float | None) -> int | None:
     return None if number is None else int(number)
 
 
-# --- the items of a conversation ---------------------------------------------------------------
+# --- input items -------------------------------------------------------------------------------
 
 
 def _read_messages(items: str | list[InputItem], prompts: list[str]) -> list[RequestMessage]:
-    """Read what was said; what is said to the model as its maker goes to the `prompts`."""
+    """Return the messages; texts of system and developer messages are appended to `prompts`."""
     if isinstance(items, str):
         if not items.strip():
-            msg = "There is nothing in the input."
+            msg = "The input is empty."
             raise invalid_request(msg, "input")
         return [RequestMessage(role="user", text=replace_nul(items))]
     said: list[RequestMessage] = []
@@ -124,7 +122,7 @@ def _read_messages(items: str | list[InputItem], prompts: list[str]) -> list[Req
     if not said or said[-1].role != "user":
         raise invalid_request(LAST_ITEM_NOT_FROM_USER, "input")
     if not said[-1].text.strip() and not said[-1].pictures:
-        msg = "There is nothing in the last message."
+        msg = "The last message is empty."
         raise invalid_request(msg, "input")
     return said
 
@@ -156,16 +154,16 @@ def _add_item(
             text = _read_text(item.output, f"{param}.output", "tool", pictures)
             messages.append(RequestMessage(role="tool", text=text, tool_call_id=item.call_id or ""))
         case "reasoning":
-            pass  # only the model that thought it could read it
+            pass  # readable only by the model that produced it
         case "item_reference":
             raise invalid_request(REFERENCES_NOT_SUPPORTED, param)
         case _:
-            msg = f"Items of type “{item.type[:40]}” are not taken here."
+            msg = f"Items of type “{item.type[:40]}” are not supported."
             raise invalid_request(msg, f"{param}.type")
 
 
 def _add_tool_call(messages: list[RequestMessage], call: ToolCall) -> None:
-    """Calls that stand together are one step of the model."""
+    """Append a tool call; consecutive calls belong to one assistant message."""
     if messages and messages[-1].role == "assistant":
         last = messages.pop()
         messages.append(msgspec.structs.replace(last, tool_calls=(*last.tool_calls, call)))
@@ -174,7 +172,7 @@ def _add_tool_call(messages: list[RequestMessage], call: ToolCall) -> None:
 
 
 def _read_text(parts: InputContent, param: str, role: str, pictures: list[RequestPicture]) -> str:
-    """Give the words; pictures go to those of the request so far."""
+    """Return the text of an item; its pictures are appended to `pictures`."""
     if not isinstance(parts, list):
         return replace_nul(parts or "")
     texts = []
@@ -185,6 +183,6 @@ def _read_text(parts: InputContent, param: str, role: str, pictures: list[Reques
         elif part.type == "input_image" and part.image_url and role == "user":
             pictures.append(read_picture(part.image_url, f"{here}.image_url", len(pictures) + 1))
         else:
-            msg = f"Parts of type “{part.type[:40]}” are not taken here, only text and pictures."
+            msg = f"Parts of type “{part.type[:40]}” are not supported, only text and pictures."
             raise invalid_request(msg, here)
     return "\n".join(texts)

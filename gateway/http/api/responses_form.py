@@ -1,4 +1,4 @@
-"""Sans-IO: `/v1/responses`: writes its answers, as events or whole."""
+"""Sans-IO: encoder of `/v1/responses` answers, as events or whole."""
 
 from typing import Any, Literal
 
@@ -24,10 +24,8 @@ from gateway.http.api.responses_shapes import (
 )
 from gateway.http.api.tool_events import stream_event
 
-_END_EVENTS = {
-    "completed": "completed",
-    "incomplete": "incomplete",
-}  # events of an end; else: failed
+# Any other status ends with the event "failed".
+_END_EVENTS = {"completed": "completed", "incomplete": "incomplete"}
 _INCOMPLETE_REASONS: dict[str, Literal["max_output_tokens", "content_filter"]] = {
     "length": "max_output_tokens",
     "content_filter": "content_filter",
@@ -35,14 +33,13 @@ _INCOMPLETE_REASONS: dict[str, Literal["max_output_tokens", "content_filter"]] =
 _STOPPED_CODE = "stopped"
 _TOO_MANY_REQUESTS = 429
 _IGNORED_EVENT = "keepalive"
-"""What OpenAI's library for JavaScript calls an event without meaning; it fails at what it does not
-know."""
+"""Event type that OpenAI's JavaScript library ignores; the library fails on unknown types."""
 
 _decode_echo = msgspec.json.Decoder(RequestEcho).decode
 
 
 class ResponsesEncoder:
-    """Writes one answer."""
+    """Encoder of one answer."""
 
     def __init__(
         self, answer_id: str, model: str, created: int, echo: bytes, *, javascript: bool = False
@@ -59,27 +56,27 @@ class ResponsesEncoder:
     # --- events ---------------------------------------------------------------------------------
 
     def encode_start(self) -> bytes:
-        """Write the first events of an answer."""
+        """Encode the first events of an answer."""
         running = self._response("in_progress", [])
         return self._event("response.created", response=running) + self._event(
             "response.in_progress", response=running
         )
 
     def encode_piece(self, piece: AnswerPiece) -> bytes:
-        """Write what is told of a turn."""
+        """Encode a piece of the answer."""
         if isinstance(piece, AnswerTextPiece):
             opened = b"" if self._sent_texts else self._open_item()
             self._sent_texts.append(piece.text)
             return opened + self._content_event(
                 "response.output_text.delta", 0, delta=piece.text, logprobs=[]
             )
-        name, said = stream_event(piece)
+        name, payload = stream_event(piece)
         type_ = _IGNORED_EVENT if self._javascript else name
         numbered = {"type": type_, "sequence_number": self._next_sequence_number()}
-        return _encode_event(name, numbered | msgspec.to_builtins(said))
+        return _encode_event(name, numbered | msgspec.to_builtins(payload))
 
     def encode_end(self, outcome: AnswerOutcome) -> bytes:
-        """Write how it ended."""
+        """Encode the last events: open parts closed, the final response, `[DONE]`."""
         text, status = "".join(self._sent_texts), _status(outcome)
         parts = _output_parts(text, outcome)
         events = []
@@ -134,11 +131,11 @@ class ResponsesEncoder:
     # --- whole ----------------------------------------------------------------------------------
 
     def encode_answer(self, text: str, outcome: AnswerOutcome) -> bytes:
-        """Write the answer in one piece."""
+        """Encode the whole answer."""
         return msgspec.json.encode(self._finished_response(_output_parts(text, outcome), outcome))
 
     def encode_in_progress(self) -> bytes:
-        """Write an answer that is not over."""
+        """Encode a response whose turn is still running."""
         return msgspec.json.encode(self._response("in_progress", []))
 
     def _finished_response(self, parts: list[OutputPart], outcome: AnswerOutcome) -> Response:
@@ -188,7 +185,7 @@ def _status(outcome: AnswerOutcome) -> ResponseStatus:
 
 
 def _output_parts(text: str, outcome: AnswerOutcome) -> list[OutputPart]:
-    """What a message holds; a whole answer without a word is a message without words."""
+    """Return the parts of the message; a complete answer has a text part even if it is empty."""
     parts: list[OutputPart] = [OutputText(text)] if text or outcome.finish_reason == "stop" else []
     if outcome.refusal:
         parts.append(OutputRefusal(outcome.refusal))
@@ -196,7 +193,7 @@ def _output_parts(text: str, outcome: AnswerOutcome) -> list[OutputPart]:
 
 
 def _error(failure: HttpFailure) -> ResponseError:
-    """OpenAI's clients know few codes; the sentence says the rest."""
+    """Map a failure to one of the two codes that OpenAI's clients know."""
     if failure.status == _TOO_MANY_REQUESTS:
         return ResponseError("rate_limit_exceeded", failure.message)
     return ResponseError("server_error", failure.message)

@@ -1,4 +1,4 @@
-"""What is served below `/v1/responses`."""
+"""Handlers of `/v1/responses` and the endpoints below."""
 
 import msgspec
 from starlette.requests import Request
@@ -18,14 +18,14 @@ from gateway.observe.redact import Redactor
 from sessions.values.clock import Clock
 
 _STREAM_NOT_SUPPORTED = (
-    "An answer that was begun is not streamed again; ask for it without `stream`, or repeat the "
-    "request with its Idempotency-Key."
+    "A stored response cannot be streamed; leave `stream` out, or repeat the request with its "
+    "Idempotency-Key."
 )
-_STILL_IN_PROGRESS = "This response is still being written; cancel it first."
+_STILL_IN_PROGRESS = "This response is still in progress; cancel it first."
 
 
 class ResponsesRoutes:
-    """Answers requests in the form of `/v1/responses`."""
+    """Route handlers of the Responses API."""
 
     def __init__(self, clock: Clock, keepalive_seconds: float, redactor: Redactor) -> None:
         self._clock = clock
@@ -33,7 +33,7 @@ class ResponsesRoutes:
         self._redactor = redactor
 
     async def create(self, request: Request, requests: ApiRequests) -> ASGIApp:
-        """`POST /v1/responses`."""
+        """Handle `POST /v1/responses`."""
         asked, following = await subscribe_to_answer(request, requests, read_request)
         form = ResponsesEncoder(
             response_id(following.entry),
@@ -52,12 +52,12 @@ class ResponsesRoutes:
         )
 
     async def dispatch(self, request: Request, requests: ApiRequests) -> ASGIApp:
-        """`/v1/responses/{id}`: one route, for a refused method is told all that there are."""
+        """Handle `/v1/responses/{id}`; one route, so that a 405 lists all allowed methods."""
         act = self.delete if request.method == "DELETE" else self.retrieve
         return await act(request, requests)
 
     async def retrieve(self, request: Request, requests: ApiRequests) -> ASGIApp:
-        """`GET /v1/responses/{id}`."""
+        """Handle `GET /v1/responses/{id}`."""
         if request.query_params.get("stream", "").lower() == "true":
             raise invalid_request(_STREAM_NOT_SUPPORTED, "stream", "unsupported_parameter")
         return _json_response(
@@ -65,7 +65,7 @@ class ResponsesRoutes:
         )
 
     async def delete(self, request: Request, requests: ApiRequests) -> ASGIApp:
-        """`DELETE /v1/responses/{id}`."""
+        """Handle `DELETE /v1/responses/{id}`."""
         kept = await requests.stored_answers.get(_requested_id(request))
         if kept.end is None:
             raise invalid_request(_STILL_IN_PROGRESS, code="response_in_progress")
@@ -73,7 +73,7 @@ class ResponsesRoutes:
         return _json_response(msgspec.json.encode(ResponseDeleted(kept.id)))
 
     async def cancel(self, request: Request, requests: ApiRequests) -> ASGIApp:
-        """`POST /v1/responses/{id}/cancel`: also of one that is not kept, as long as it runs."""
+        """Handle `POST /v1/responses/{id}/cancel`, also for a running answer with store=false."""
         name = _requested_id(request)
         kept = await requests.stored_answers.find(name, include_running=True)
         if kept and kept.end is None:
@@ -84,7 +84,7 @@ class ResponsesRoutes:
         return _json_response(self._encode(kept))
 
     async def input_items(self, request: Request, requests: ApiRequests) -> ASGIApp:
-        """`GET /v1/responses/{id}/input_items`: what was sent with that request."""
+        """Handle `GET /v1/responses/{id}/input_items`."""
         kept = await requests.stored_answers.get(_requested_id(request))
         return _json_response(
             input_items.encode_page(kept.message, kept.options, request.query_params)

@@ -1,6 +1,6 @@
-"""Sans-IO: `/v1/responses` as it stands on the wire: what it takes, and what it gives.
+"""Sans-IO: wire types of `/v1/responses`, for requests and responses.
 
-`/openapi.json` is made from these: names and sentences here are what its readers see.
+`/openapi.json` is generated from these types; their names and docstrings appear in it.
 """
 
 from typing import Annotated, Any, Literal
@@ -12,14 +12,14 @@ from agent.settings import ReasoningEffort
 from gateway.http.api.chat_shapes import TOOLS_SCHEMA, Temperature, TokenLimit
 from gateway.http.api.pictures import PICTURE_URL_SCHEMA
 
-# --- what it takes -----------------------------------------------------------------------------
+# --- requests ----------------------------------------------------------------------------------
 
 TEXT_PART_TYPES = ("input_text", "output_text", "text", "summary_text", "refusal")
-"""Parts of a message that are words."""
+"""Types of message parts that are text."""
 
 
 class InputPart(msgspec.Struct, frozen=True):
-    """Words or, in what a user says, a picture (`input_image`)."""
+    """Text or, in a message of the user, a picture (`input_image`)."""
 
     type: str
     text: str = ""
@@ -31,7 +31,7 @@ InputContent = str | list[InputPart] | None
 
 
 class InputItem(msgspec.Struct, frozen=True, kw_only=True):
-    """A message, a call of a tool, what came of one, or a thought (which is passed over)."""
+    """A message, a tool call, a tool result, or reasoning (which is ignored)."""
 
     type: str | None = None
     role: Literal["system", "developer", "user", "assistant"] | None = None
@@ -43,20 +43,20 @@ class InputItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reasoning(msgspec.Struct, frozen=True):
-    """How much the model is to think."""
+    """Reasoning options."""
 
     effort: ReasoningEffort | None = None
     summary: str | None = None
 
 
 class TextFormat(msgspec.Struct, frozen=True):
-    """In which form the agent answers."""
+    """Format of the answer."""
 
     type: Annotated[str, Meta(extra_json_schema={"enum": ["text"]})] = "text"
 
 
 class TextOptions(msgspec.Struct, frozen=True):
-    """How words are to be."""
+    """Text output options."""
 
     format: TextFormat | None = None
 
@@ -65,15 +65,13 @@ MetadataKey = Annotated[str, Meta(max_length=64)]
 MetadataValue = Annotated[str, Meta(max_length=512)]
 Metadata = Annotated[dict[MetadataKey, MetadataValue], Meta(max_length=16)]
 TopP = Annotated[float, Meta(ge=0, le=1)]
-_NOT_SUPPORTED = Meta(
-    description="There is none here: it is refused.", extra_json_schema={"type": "null"}
-)
+_NOT_SUPPORTED = Meta(description="Not supported: refused.", extra_json_schema={"type": "null"})
 
 
 class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request for an answer. What is not named here is let pass and means nothing.
+    """A request for an answer. Fields not listed here are accepted and ignored.
 
-    The last item must be a message of role `user` with something in it.
+    The last item must be a message of role `user` and must not be empty.
     """
 
     input: (
@@ -82,17 +80,20 @@ class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True):
     )
     model: Annotated[
         str | None,
-        Meta(description="One of `GET /v1/models`, or a part of its name; left out: the usual."),
+        Meta(
+            description="A model of `GET /v1/models`, or a part of its name. Default: the "
+            "configured model."
+        ),
     ] = None
-    instructions: Annotated[str | None, Meta(description="Is added to the agent's own prompt.")] = (
-        None
-    )
-    stream: Annotated[bool | None, Meta(description="Answer with events as they come.")] = None
+    instructions: Annotated[
+        str | None, Meta(description="An addition to the agent's own system prompt.")
+    ] = None
+    stream: Annotated[bool | None, Meta(description="Stream the answer as events.")] = None
     store: Annotated[
-        bool | None, Meta(description="Whether the answer may be asked for by its id.")
+        bool | None, Meta(description="Make the answer retrievable by its id (default).")
     ] = None
     previous_response_id: Annotated[
-        str | None, Meta(description="The answer from which the conversation goes on.")
+        str | None, Meta(description="The answer that this request continues.")
     ] = None
     metadata: Metadata | None = None
     max_output_tokens: TokenLimit | None = None
@@ -102,13 +103,13 @@ class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True):
     text: TextOptions | None = None
     tools: Annotated[
         list[Any] | None,
-        Meta(description="Those of a request are refused, unless `tool_choice` is `none`."),
+        Meta(description="Tools of a request are refused unless `tool_choice` is `none`."),
     ] = None
     tool_choice: Any = None
     background: Annotated[
         bool | None,
         Meta(
-            description="An answer is written while somebody waits for it.",
+            description="Background responses are not supported.",
             extra_json_schema={"enum": [False, None]},
         ),
     ] = None
@@ -159,13 +160,13 @@ EXTRA_SCHEMAS: dict[str, dict[str, Any]] = {
         ]
     },
 }
-"""What no type says of these, in JSON Schema."""
+"""Rules that the types cannot express, in JSON Schema."""
 
-# --- what it gives -----------------------------------------------------------------------------
+# --- responses ---------------------------------------------------------------------------------
 
 
 class OutputText(msgspec.Struct, frozen=True, tag_field="type", tag="output_text"):
-    """Words of an answer."""
+    """Text of an answer."""
 
     text: str
     annotations: list[Any] = []
@@ -173,7 +174,7 @@ class OutputText(msgspec.Struct, frozen=True, tag_field="type", tag="output_text
 
 
 class OutputRefusal(msgspec.Struct, frozen=True, tag_field="type", tag="refusal"):
-    """Words with which the model declined."""
+    """Text with which the model declined to answer."""
 
     refusal: str
 
@@ -182,7 +183,7 @@ OutputPart = OutputText | OutputRefusal
 
 
 class OutputMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="message"):
-    """An answer."""
+    """The message of an answer."""
 
     id: str
     role: Literal["assistant"] = "assistant"
@@ -191,33 +192,33 @@ class OutputMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="type",
 
 
 class ResponseError(msgspec.Struct, frozen=True):
-    """Why an answer is not whole."""
+    """The reason why an answer failed."""
 
     code: Literal["rate_limit_exceeded", "server_error"]
     message: str
 
 
 class IncompleteDetails(msgspec.Struct, frozen=True):
-    """What cut an answer short."""
+    """The reason why an answer is incomplete."""
 
     reason: Literal["max_output_tokens", "content_filter"]
 
 
 class InputTokenDetails(msgspec.Struct, frozen=True):
-    """More about what was read."""
+    """Details of the input tokens."""
 
     cached_tokens: int
     cache_write_tokens: int = 0
 
 
 class OutputTokenDetails(msgspec.Struct, frozen=True):
-    """More about what was written."""
+    """Details of the output tokens."""
 
     reasoning_tokens: int = 0
 
 
 class ResponseUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """What an answer cost, all steps of the agent together."""
+    """Token usage of an answer, summed over all steps of the agent."""
 
     input_tokens: int
     input_tokens_details: InputTokenDetails
@@ -227,26 +228,26 @@ class ResponseUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EchoedReasoning(msgspec.Struct, frozen=True):
-    """What was wished of the model's thinking."""
+    """The reasoning options of the request."""
 
     effort: str | None = None
     summary: str | None = None
 
 
 class EchoedFormat(msgspec.Struct, frozen=True):
-    """The form in which the agent answers."""
+    """The format of the answer."""
 
     type: Literal["text"] = "text"
 
 
 class EchoedText(msgspec.Struct, frozen=True):
-    """How its words are."""
+    """The text output options of the answer."""
 
     format: EchoedFormat = EchoedFormat()
 
 
 class RequestEcho(msgspec.Struct, frozen=True, kw_only=True):
-    """What an answer repeats of its request."""
+    """Fields of a request that its answer repeats."""
 
     instructions: str | None = None
     max_output_tokens: int | None = None
@@ -262,10 +263,10 @@ ResponseStatus = Literal["in_progress", "completed", "incomplete", "failed", "ca
 
 
 class Response(RequestEcho, frozen=True, kw_only=True, tag_field="object", tag="response"):
-    """An answer, or as much of one as there is."""
+    """An answer, finished or in progress."""
 
     id: str
-    created_at: Annotated[int, Meta(description="Seconds since 1970.")]
+    created_at: Annotated[int, Meta(description="Unix time in seconds.")]
     model: str
     status: ResponseStatus
     error: ResponseError | None = None
@@ -281,7 +282,7 @@ class Response(RequestEcho, frozen=True, kw_only=True, tag_field="object", tag="
 
 
 class ResponseEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """A step of an answer; which fields there are follows from its type."""
+    """An event of a streamed answer; its type determines its fields."""
 
     type: str
     sequence_number: int
@@ -298,7 +299,7 @@ class ResponseEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResponseDeleted(msgspec.Struct, frozen=True, tag_field="object", tag="response"):
-    """The answer is given to nobody any more."""
+    """Confirmation that an answer was deleted."""
 
     id: str
     deleted: Literal[True] = True
@@ -308,7 +309,7 @@ InputItemType = Literal["message", "function_call", "function_call_output"]
 
 
 class ListedItem(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that was sent with a request; which fields there are follows from its type."""
+    """An input item of a request; its type determines its fields."""
 
     id: str
     type: InputItemType
@@ -322,7 +323,7 @@ class ListedItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ItemList(msgspec.Struct, frozen=True, kw_only=True, tag_field="object", tag="list"):
-    """A part of what was sent."""
+    """A page of the input items of a request."""
 
     data: list[ListedItem]
     first_id: str | None

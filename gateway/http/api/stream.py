@@ -1,4 +1,4 @@
-"""A turn as an HTTP response: piece by piece as it happens, or whole at its end."""
+"""A turn as an HTTP response: streamed as events, or sent whole at the end."""
 
 import asyncio
 from collections.abc import Iterable
@@ -27,27 +27,27 @@ _JSON_HEADERS = {"content-type": "application/json", "cache-control": "no-store"
 
 
 class AnswerEncoder(Protocol):
-    """How one kind of answer is written."""
+    """Encoder of one answer in the format of an endpoint."""
 
     def encode_start(self) -> bytes:
-        """Write the first event of an answer."""
+        """Encode the first event of an answer."""
         ...
 
     def encode_piece(self, piece: AnswerPiece) -> bytes:
-        """Write what is told of a turn."""
+        """Encode a piece of the answer."""
         ...
 
     def encode_end(self, outcome: AnswerOutcome) -> bytes:
-        """Write how it ended."""
+        """Encode the last events."""
         ...
 
     def encode_answer(self, text: str, outcome: AnswerOutcome) -> bytes:
-        """Write the answer in one piece."""
+        """Encode the whole answer."""
         ...
 
 
 class AnswerResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """An ASGI response that lasts as long as its turn, or until its reader leaves."""
+    """An ASGI response that lasts until the turn ends or the client disconnects."""
 
     subscription: TurnSubscription
     encoder: AnswerEncoder
@@ -57,7 +57,7 @@ class AnswerResponse(msgspec.Struct, frozen=True, kw_only=True):
     redactor: Redactor
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
-        """Answer the request; a reader that takes nothing is cut off by `gateway.http.client_timeouts`."""
+        """Send the response; `gateway.http.client_timeouts` disconnects a client that stops reading."""
         with self.subscription, self.subscription.feed.subscribe() as reading:
             async with asyncio.TaskGroup() as group:
                 writer = _ResponseWriter(self, send)
@@ -70,7 +70,11 @@ class AnswerResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _ResponseWriter:
-    """Writes one response. Headers wait for something to say: until then it can still fail."""
+    """Writer of one response.
+
+    The headers are sent with the first content, because before that the response can still become
+    an error.
+    """
 
     def __init__(self, answer: AnswerResponse, send: Send) -> None:
         self._encoder = answer.encoder
@@ -85,7 +89,7 @@ class _ResponseWriter:
         self._last_write_at = answer.clock.monotonic()
 
     async def write_stream(self, reading: FeedReader) -> None:
-        """Write events until the end, and a sign of life whenever nothing else was written."""
+        """Write events until the end, and a keepalive comment after each idle period."""
         while not reading.is_cancelled:
             news = await reading.read()
             events = self._encode_events(news)
@@ -95,12 +99,12 @@ class _ResponseWriter:
             if events:
                 await self._write(events)
             elif self._idle_seconds >= self._keepalive_seconds:
-                # With it the status is out: whoever waits may as well know what for.
+                # The comment commits the status 200, so the start event can go out too.
                 await self._write(KEEPALIVE_COMMENT + self._encode_start())
         await self._abort()
 
     async def keep_alive(self, reading: FeedReader) -> None:
-        """Let the writer look up when it is time for a sign of life: no timer for each write."""
+        """Wake the writer when a keepalive is due; one timer per response, not one per write."""
         while True:
             left = self._keepalive_seconds - self._idle_seconds
             if left <= 0:
@@ -129,7 +133,7 @@ class _ResponseWriter:
         await self._abort()
 
     async def _abort(self) -> None:
-        """End what was begun. The reader may still be there: the server lets go of all at its end."""
+        """End the response; the client may still be connected, because a shutdown cancels too."""
         if self._headers_sent:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
         else:
@@ -142,7 +146,7 @@ class _ResponseWriter:
         pieces = self._read_pieces(news)
         if not pieces:
             return b""
-        beginning = self._encode_start()  # first: a form may count its events
+        beginning = self._encode_start()  # before the pieces: encoders number their events
         return beginning + b"".join(map(self._encoder.encode_piece, pieces))
 
     def _encode_start(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Sans-IO: what a stream tells beside the words of an answer, as events with names of their own."""
+"""Sans-IO: the named events of a stream that are not answer text: tool progress and notices."""
 
 from typing import Annotated, Any
 
@@ -13,14 +13,14 @@ TOOL_PROGRESS_EVENT, NOTICE_EVENT = "hermes.tool.progress", "holdfast.notice"
 EmptyChoices = Annotated[
     list[Any],
     Meta(
-        description="Only for OpenAI's libraries, which take every event for a chunk.",
+        description="Only for OpenAI's libraries, which parse every event as a chunk.",
         extra_json_schema={"maxItems": 0},
     ),
 ]
 
 
 class ToolRunning(msgspec.Struct, frozen=True, kw_only=True, tag_field="status", tag="running"):
-    """A tool of the agent begins. Exactly one `completed` with the same id follows."""
+    """The start of a tool of the agent. Exactly one `completed` with the same id follows."""
 
     tool: str
     emoji: str
@@ -30,7 +30,7 @@ class ToolRunning(msgspec.Struct, frozen=True, kw_only=True, tag_field="status",
 
 
 class ToolCompleted(msgspec.Struct, frozen=True, kw_only=True, tag_field="status", tag="completed"):
-    """A tool has come to its end, whatever that was."""
+    """The end of a tool, successful or not."""
 
     tool: str
     call_id: str = msgspec.field(name="toolCallId")
@@ -38,9 +38,9 @@ class ToolCompleted(msgspec.Struct, frozen=True, kw_only=True, tag_field="status
 
 
 class NoticePayload(msgspec.Struct, frozen=True, kw_only=True):
-    """A word of the gateway's own, which is not a part of the answer."""
+    """A notice of the gateway, which is not part of the answer."""
 
-    id: Annotated[str, Meta(description="Which notice it is, whatever its words.")]
+    id: Annotated[str, Meta(description="Stable id of the notice, independent of its text.")]
     text: str
     choices: EmptyChoices | UnsetType = UNSET
 
@@ -49,13 +49,13 @@ EVENT_TYPES: dict[str, tuple[type[msgspec.Struct], ...]] = {
     TOOL_PROGRESS_EVENT: (ToolRunning, ToolCompleted),
     NOTICE_EVENT: (NoticePayload,),
 }
-"""What is told under which name."""
+"""Payload types by event name."""
 
 
 def stream_event(
     piece: ToolStartPiece | ToolEndPiece | FeedNotice, *, chunk_like: bool = False
 ) -> tuple[str, ToolRunning | ToolCompleted | NoticePayload]:
-    """Give an event: its name, and what it says. One like a chunk has empty `choices` besides."""
+    """Return name and payload of an event; `chunk_like` adds empty `choices`."""
     none: list[Any] | UnsetType = [] if chunk_like else UNSET
     match piece:
         case ToolStartPiece(call, tool, label, emoji):

@@ -1,13 +1,12 @@
-"""`/openapi.json`: the API's description of itself, made from what requests are read with.
+"""`/openapi.json`: the OpenAPI document, generated from the types that decode requests.
 
-Whoever may reach the port may read it, with or without a key: it is the same for every installation
-of a version, tells nothing of this one, and generators of clients and viewers fetch it without one.
+The document needs no key: every installation of a version has the same document, and client
+generators and viewers send no key.
 
-terms       what an operation and its answers are
-refused     every refusal and error, with the words that are really sent
-chat        `/v1/chat/completions`, `/v1/models`; responses: `/v1/responses`
+document    the whole document; `terms` defines operation, response and parameter specs
+chat        `/v1/chat/completions`, `/v1/models`; `responses`: `/v1/responses`
 watching    `/livez`, `/readyz`, `/metrics`, `/openapi.json`
-document    all of it as one text
+refused     every error response, with the messages that the server really sends
 """
 
 import asyncio
@@ -15,7 +14,7 @@ from importlib import import_module, metadata
 
 
 async def openapi_json() -> bytes:
-    """Give the document; nothing of it is imported or made before somebody asks."""
+    """Return the document, which is built on the first request."""
     return await asyncio.to_thread(_build)
 
 

@@ -1,4 +1,4 @@
-"""`/v1/chat/completions` and `/v1/models`, described."""
+"""OpenAPI description of `/v1/chat/completions` and `/v1/models`."""
 
 import msgspec
 
@@ -25,14 +25,15 @@ from sessions.values.notices import NoticeId
 
 SESSION_ID = ParameterSpec(
     name="X-Session-Id",
-    description="A conversation that is kept. The last message of the request is added to it; what the request "
-    "says of earlier ones counts only where there is no conversation of that name yet.",
+    description="Name of a stored conversation. Only the last message of the request is used; "
+    "earlier messages come from the stored history.",
     schema={"type": "string", "pattern": f"^({SESSION_ID_PATTERN})?$"},
     example="team-notes",
 )
 IDEMPOTENCY_KEY = ParameterSpec(
     name="Idempotency-Key",
-    description="Sent again with the same body, it joins the turn that runs, or gets the answer that there is.",
+    description="Makes a repeat safe: the same key with the same body joins the running turn or "
+    "returns its answer.",
     schema={"type": "string", "maxLength": MAX_IDEMPOTENCY_KEY_LENGTH},
     example="9d3c3a54-6d0f-4c0e-8a73-1f6f0e6a2b11",
 )
@@ -92,10 +93,10 @@ OPERATIONS = (
         summary="Ask the agent",
         description="The agent answers as it does in a chat, with its own tools. Without "
         "`X-Session-Id` the messages of the request are the conversation.\n\n"
-        "A stream sends comments (`: keepalive`) while nothing else is to be said. Events without "
-        "a name are `ChatChunk`, or an `ErrorBody` where the answer broke off after its beginning; "
-        "the last one is `[DONE]`. A client that leaves ends its turn, unless another with the same "
-        "`Idempotency-Key` still reads.",
+        "A stream sends comments (`: keepalive`) while it is idle. Events without a name are a "
+        "`ChatChunk`, or an `ErrorBody` if the answer breaks off; the last one is `[DONE]`. A turn "
+        "ends when its client disconnects, unless another client with the same `Idempotency-Key` "
+        "still reads.",
         parameters=[("header", SESSION_ID), ("header", IDEMPOTENCY_KEY)],
         body=_BODY,
         responses=[
@@ -129,7 +130,7 @@ OPERATIONS = (
         method="get",
         id="listModels",
         tag="models",
-        summary="The configured model, and those of the routes",
+        summary="List the configured model and the models of the routes",
         responses=[
             ResponseSpec(200, "The models.", [ContentSpec(JSON, ModelList)]),
             *refused.authorized_responses(),
@@ -140,13 +141,13 @@ OPERATIONS = (
         method="get",
         id="getModel",
         tag="models",
-        summary="One of them",
+        summary="Get a model",
         parameters=[
             (
                 "path",
                 ParameterSpec(
                     name="name",
-                    description="As it is listed.",
+                    description="A name from the list.",
                     schema={"type": "string"},
                     example=_MODEL,
                     required=True,

@@ -1,4 +1,4 @@
-"""The whole document, as OpenAPI 3.1 has it."""
+"""Assembly of the OpenAPI 3.1 document."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -24,8 +24,10 @@ OPERATIONS: tuple[OperationSpec, ...] = (
     *watching.OPERATIONS,
 )
 EVENTS_KEY = "x-events"
-"""Under a stream: the schema of each event's data, by the event's name; "" has
-none, and a name may end with `*`."""
+"""Extension for streams: the schema of each event's data by event name.
+
+"" is an event without a name; a name can end with `*`.
+"""
 
 _REF = "#/components/schemas/{name}"
 _SECURITY_SCHEME = "key"
@@ -35,29 +37,29 @@ _SECURITY: dict[Access, list[dict[str, list[str]]]] = {
     "key unless local": [{}, {_SECURITY_SCHEME: []}],
 }
 _DESCRIPTION = """\
-The agent behind this gateway, for programs made for OpenAI's API: the same sessions, journal and \
+The agent behind this gateway, for clients of OpenAI's API: with the same sessions, journal and \
 recovery as in a chat.
 
-Every address answers also to HEAD where it answers to GET. Bodies are read as JSON whatever their \
-Content-Type says. Every refusal and error is an `ErrorBody`. Addresses of the gateway's own web \
-page and of chat platforms are no part of this.
+Every path that supports GET also supports HEAD. Bodies are read as JSON, whatever their \
+Content-Type. Every error is an `ErrorBody`. The paths of the web page and of chat platforms are \
+not described here.
 """
 _TAGS = {
     "chat": "Ask the agent.",
-    "responses": "Ask the agent, and come back to its answers.",
-    "models": "Who answers.",
-    "watching": "How the daemon does.",
+    "responses": "Ask the agent, and fetch or continue its answers later.",
+    "models": "The models that can answer.",
+    "watching": "Health and metrics of the daemon.",
 }
 
 
 @cache
 def written(version: str) -> bytes:
-    """Give the document; `version` is ours."""
+    """Return the encoded document; `version` is the version of Holdfast."""
     return msgspec.json.encode(build_document(version))
 
 
 def build_document(version: str) -> dict[str, Any]:
-    """Put everything together."""
+    """Build the document from the operations and their types."""
     schemas, components = _build_schemas()
     paths: dict[str, dict[str, Any]] = {}
     for each in OPERATIONS:
@@ -70,7 +72,7 @@ def build_document(version: str) -> dict[str, Any]:
             "description": _DESCRIPTION,
             "license": {"name": "MIT", "identifier": "MIT"},
         },
-        "servers": [{"url": "/", "description": "The gateway that gave this document."}],
+        "servers": [{"url": "/", "description": "The gateway that serves this document."}],
         "tags": [{"name": name, "description": about} for name, about in _TAGS.items()],
         "security": _SECURITY["key"],
         "paths": paths,
@@ -80,20 +82,21 @@ def build_document(version: str) -> dict[str, Any]:
                 _SECURITY_SCHEME: {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "`holdfast config show --secrets` prints it (http.api_key).",
+                    "description": "The API key (http.api_key); `holdfast config show --secrets` "
+                    "prints the key.",
                 }
             },
         },
     }
 
 
-# --- shapes ------------------------------------------------------------------------------------
+# --- schemas -----------------------------------------------------------------------------------
 
 _Schemas = Mapping[Any, dict[str, Any]]
 
 
 def _build_schemas() -> tuple[_Schemas, dict[str, Any]]:
-    """Give the schema of each shape in use, and the named ones that these refer to."""
+    """Return the schema of each type in use, and the named components that they refer to."""
     taken, of_taken = _build_components(each.body.schema_type for each in OPERATIONS if each.body)
     given, of_given = _build_components(_response_types())
     for name, rule in {ChatRequest.__name__: TOOLS_SCHEMA, **EXTRA_SCHEMAS}.items():
@@ -120,7 +123,7 @@ def _response_types() -> Iterable[Any]:
 
 
 def _require_defaults(schema: dict[str, Any]) -> None:
-    """Say of what we write that it is written also where it is the usual."""
+    """Mark fields with a default as required, because responses always contain them."""
     usual = [name for name, each in schema.get("properties", {}).items() if "default" in each]
     for name in usual:
         del schema["properties"][name]["default"]
@@ -176,7 +179,7 @@ def _content(contents: Iterable[ContentSpec], schemas: _Schemas) -> dict[str, An
 
 def _body(content: ContentSpec, schemas: _Schemas) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    if not content.events:  # OpenAPI 3.1 does not say whether a stream or its events were meant
+    if not content.events:  # OpenAPI 3.1 has no schema for the events of a stream
         found["schema"] = (
             {"type": "string"} if content.schema_type is None else schemas[content.schema_type]
         )

@@ -1,4 +1,4 @@
-"""Every refusal and error of the API, with the words that are really sent."""
+"""OpenAPI descriptions of all error responses, with the messages that the server really sends."""
 
 from collections.abc import Iterable
 
@@ -19,57 +19,57 @@ from gateway.http.openapi.terms import JSON, ContentSpec, ParameterSpec, Respons
 
 SESSION_STATE = ParameterSpec(
     name="X-Session-State",
-    description="What became of the session that was named: it is `new`, goes on (`continued`), or goes on "
-    "after a restart has interrupted it (`resumed`).",
+    description="State of the named session: `new`, `continued`, or `resumed` if a restart had "
+    "interrupted it.",
     schema={"type": "string", "enum": ["new", "continued", "resumed"]},
     example="continued",
 )
 _RETRY_AFTER = ParameterSpec(
     name="Retry-After",
-    description="Seconds after which it is worth another try.",
+    description="Seconds until a retry is worthwhile.",
     schema={"type": "integer", "minimum": 1},
     example=RETRY_AFTER_SECONDS,
 )
 _SHOULD_RETRY = ParameterSpec(
     name="X-Should-Retry",
-    description="`false` where a client should not repeat it by itself: a turn may lie behind it, whose tools "
+    description="`false` if clients should not retry on their own, because the tools of a turn may "
     "have run.",
     schema={"type": "string", "enum": ["false"]},
     example="false",
 )
 _AUTHENTICATE = ParameterSpec(
     name="WWW-Authenticate",
-    description="What is to be shown.",
+    description="The authentication scheme.",
     schema={"type": "string"},
     example="Bearer",
     required=True,
 )
 
 _INVALID_REQUEST = failures.invalid_request(
-    "The last message must be one of role `user`: that is the one that is answered.", "messages"
+    "The last message must have the role `user`: it is the message to answer.", "messages"
 ).failure
-_TURN_FAILED = endings.turn_failed("the model's service cannot be reached", 502)
+_TURN_FAILED = endings.turn_failed("the model service cannot be reached", 502)
 _DESCRIPTIONS = {
-    400: "The request cannot be carried out as it is; `error.param` names the part that is meant.",
+    400: "The request is invalid or not supported; `error.param` names the part.",
     401: "The key is missing or wrong.",
-    403: "The request comes under another name or from another site, or the key is not let in.",
-    404: "There is no such model, or nothing of that name.",
-    409: "Somebody stopped it before the answer was whole.",
+    403: "The Host or Origin header is not accepted, or the key has no access.",
+    404: "The model or the object does not exist.",
+    409: "The answer was stopped before it was complete.",
     408: "The headers or the body took too long to arrive.",
     413: "The body is too large.",
-    422: "The `Idempotency-Key` came with another request before.",
-    429: "Too much at once: requests, or messages in a minute, or waiting ones in the session. Or more "
-    "than may be spent on a day (`insufficient_quota`).",
+    422: "The `Idempotency-Key` was used for a different request.",
+    429: "Too many concurrent requests, messages per minute or queued requests in the session; or "
+    "a budget is exhausted (`insufficient_quota`).",
     431: "The headers are too large.",
-    500: "Something failed that nobody foresaw; the gateway's log says what.",
-    502: "The model's service gave no answer.",
-    503: "Not now: the gateway is starting or stopping, could not store the request, or the "
-    "operator has to do something about the model's service.",
+    500: "An unexpected error; see the log of the gateway.",
+    502: "The model service did not answer.",
+    503: "The gateway is starting or stopping, could not store the request, or needs its "
+    "administrator to fix the connection to the model service.",
 }
 
 
 def common_responses() -> list[ResponseSpec]:
-    """Give what any address may refuse."""
+    """Return the errors that every path can answer."""
     return [
         _response(400, [unreadable_request(400)], _SHOULD_RETRY),
         _response(403, [WRONG_HOST, FOREIGN_ORIGIN], _SHOULD_RETRY),
@@ -81,17 +81,17 @@ def common_responses() -> list[ResponseSpec]:
 
 
 def limited_responses() -> list[ResponseSpec]:
-    """Give what any address but those for watching may refuse."""
+    """Return the errors of every path with a concurrency limit: all except monitoring paths."""
     return [*common_responses(), _response(429, [TOO_MANY_REQUESTS], _RETRY_AFTER)]
 
 
 def unauthorized_response() -> ResponseSpec:
-    """Refuse who has no key."""
+    """Return the error for a missing or wrong key."""
     return _response(401, [INVALID_API_KEY], _AUTHENTICATE, _SHOULD_RETRY)
 
 
 def authorized_responses() -> list[ResponseSpec]:
-    """Give what any address behind the key may refuse."""
+    """Return the errors of every path that requires the key."""
     return _merge_responses(
         limited_responses(),
         [unauthorized_response()],
@@ -100,12 +100,12 @@ def authorized_responses() -> list[ResponseSpec]:
 
 
 def not_found_response(failure: HttpFailure) -> ResponseSpec:
-    """Refuse what is not there."""
+    """Return the error for a missing object."""
     return _response(404, [failure], _SHOULD_RETRY)
 
 
 def lookup_responses(failure: HttpFailure) -> list[ResponseSpec]:
-    """Give what may become of a request about something that may not be there."""
+    """Return the errors of a request for an object by id."""
     return _merge_responses(
         authorized_responses(),
         [_response(400, [_INVALID_REQUEST], _SHOULD_RETRY), not_found_response(failure)],
@@ -113,7 +113,7 @@ def lookup_responses(failure: HttpFailure) -> list[ResponseSpec]:
 
 
 def answer_responses() -> list[ResponseSpec]:
-    """Give what may become of a request for an answer."""
+    """Return the errors of a request that begins a turn."""
     state = (SESSION_STATE, _SHOULD_RETRY)
     broken = endings.turn_failed("the log says why", 500)
     waits = [endings.INTERRUPTED, endings.NOT_STARTED]
@@ -145,7 +145,7 @@ def _response(
 
 
 def _merge_responses(*lists: list[ResponseSpec]) -> list[ResponseSpec]:
-    """Make one reply of those with the same status."""
+    """Merge responses with the same status into one."""
     found: dict[int, ResponseSpec] = {}
     for reply in (each for replies in lists for each in replies):
         known = found.get(reply.status)

@@ -1,4 +1,4 @@
-"""`/v1/responses`, described."""
+"""OpenAPI description of `/v1/responses`."""
 
 import msgspec
 
@@ -55,7 +55,7 @@ _ANSWER_EXAMPLE = msgspec.json.decode(_encoder().encode_answer("Hello.", AnswerO
 _PATH = "/v1/responses/{id}"
 _ID_PARAMETER = ParameterSpec(
     name="id",
-    description="As the answer is called.",
+    description="The id of the answer.",
     schema={"type": "string"},
     example=_ID,
     required=True,
@@ -69,9 +69,9 @@ OPERATIONS = (
         method="post",
         id="createResponse",
         tag="responses",
-        summary="Ask the agent, in OpenAI's newer form",
-        description="As `/v1/chat/completions`; `previous_response_id` goes on from an answer. A "
-        "stream ends with `data: [DONE]`, and sends comments while nothing else is to be said.",
+        summary="Ask the agent through OpenAI's newer API",
+        description="Like `/v1/chat/completions`; `previous_response_id` continues an answer. A "
+        "stream sends comments while it is idle, and ends with `data: [DONE]`.",
         parameters=[("header", SESSION_ID), ("header", IDEMPOTENCY_KEY)],
         body=ContentSpec(
             JSON,
@@ -108,20 +108,20 @@ OPERATIONS = (
         method="get",
         id="getResponse",
         tag="responses",
-        summary="An answer that was kept",
+        summary="Get a stored answer",
         parameters=[
             ("path", _ID_PARAMETER),
             (
                 "query",
                 ParameterSpec(
                     name="stream",
-                    description="An answer is not streamed again: `true` is refused.",
+                    description="Stored answers cannot be streamed: `true` is refused.",
                     schema={"type": "string", "not": {"pattern": "^[Tt][Rr][Uu][Ee]$"}},
                 ),
             ),
         ],
         responses=[
-            ResponseSpec(200, "The answer, as far as it is written.", [_ANSWER_CONTENT]),
+            ResponseSpec(200, "The answer, finished or in progress.", [_ANSWER_CONTENT]),
             *refused.lookup_responses(_NOT_FOUND),
         ],
     ),
@@ -130,12 +130,10 @@ OPERATIONS = (
         method="delete",
         id="deleteResponse",
         tag="responses",
-        summary="Forget an answer",
+        summary="Delete an answer",
         parameters=[("path", _ID_PARAMETER)],
         responses=[
-            ResponseSpec(
-                200, "It is given to nobody any more.", [ContentSpec(JSON, ResponseDeleted)]
-            ),
+            ResponseSpec(200, "The answer was deleted.", [ContentSpec(JSON, ResponseDeleted)]),
             *refused.lookup_responses(_NOT_FOUND),
         ],
     ),
@@ -144,10 +142,10 @@ OPERATIONS = (
         method="post",
         id="cancelResponse",
         tag="responses",
-        summary="Stop an answer that is being written",
+        summary="Stop an answer in progress",
         parameters=[("path", _ID_PARAMETER)],
         responses=[
-            ResponseSpec(200, "The answer, as it is now.", [_ANSWER_CONTENT]),
+            ResponseSpec(200, "The answer after the stop.", [_ANSWER_CONTENT]),
             *refused.lookup_responses(_NOT_FOUND),
         ],
     ),
@@ -156,14 +154,14 @@ OPERATIONS = (
         method="get",
         id="listInputItems",
         tag="responses",
-        summary="What was sent with the request",
+        summary="List the input items of a response",
         parameters=[
             ("path", _ID_PARAMETER),
             (
                 "query",
                 ParameterSpec(
                     name="limit",
-                    description="How many.",
+                    description="Maximum number of items.",
                     schema={"type": "integer", "minimum": 1, "maximum": 100},
                     example=20,
                 ),
@@ -172,7 +170,7 @@ OPERATIONS = (
                 "query",
                 ParameterSpec(
                     name="order",
-                    description="`asc`: the oldest first.",
+                    description="`asc` for oldest first.",
                     schema={"type": "string"},
                     example="desc",
                 ),
@@ -181,7 +179,7 @@ OPERATIONS = (
                 "query",
                 ParameterSpec(
                     name="after",
-                    description="The item before the first one.",
+                    description="Id of the item before the page.",
                     schema={"type": "string"},
                 ),
             ),

@@ -1,4 +1,4 @@
-"""Sans-IO: what an operation of the API is, and what it answers."""
+"""Sans-IO: building blocks of the OpenAPI description: operations, parameters, responses."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -14,7 +14,7 @@ Access = Literal["key", "open", "key unless local"]
 
 
 class ParameterSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A header, or a part of a path or query."""
+    """A header, or a parameter of a path or query."""
 
     name: str
     description: str
@@ -27,13 +27,13 @@ class ContentSpec(msgspec.Struct, frozen=True):
     """A body in one of its media types."""
 
     media_type: str
-    schema_type: Any = None  # a type that is written as JSON; none: text
+    schema_type: Any = None  # type of a JSON body; None: text
     examples: Mapping[str, Any] = {}
-    events: Mapping[str, Sequence[Any]] = {}  # of a stream: shapes by the event's name
+    events: Mapping[str, Sequence[Any]] = {}  # of a stream: payload types by event name
 
 
 class ResponseSpec(msgspec.Struct, frozen=True):
-    """What is answered with one status."""
+    """The response for one status."""
 
     status: int
     description: str
@@ -42,7 +42,7 @@ class ResponseSpec(msgspec.Struct, frozen=True):
 
 
 class OperationSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A method of an address."""
+    """A method of a path."""
 
     path: str
     method: Method

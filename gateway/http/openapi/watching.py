@@ -1,4 +1,4 @@
-"""What tells how the daemon does, described; and the document itself."""
+"""OpenAPI description of health checks, metrics and the document itself."""
 
 from typing import Any
 
@@ -12,7 +12,9 @@ _READINESS = ContentSpec(
     Readiness,
     {
         "all is well": Readiness(ready=True, not_ready=[], status="running"),
-        "one is not": Readiness(ready=False, not_ready=["telegram: connecting"], status="running"),
+        "a platform is connecting": Readiness(
+            ready=False, not_ready=["telegram: connecting"], status="running"
+        ),
     },
 )
 
@@ -22,10 +24,10 @@ OPERATIONS = (
         method="get",
         id="isAlive",
         tag="watching",
-        summary="Whether it answers at all",
+        summary="Check that the daemon is alive",
         access="open",
         responses=[
-            ResponseSpec(200, "It does.", [ContentSpec(TEXT, None, {"alive": "ok\n"})]),
+            ResponseSpec(200, "Alive.", [ContentSpec(TEXT, None, {"alive": "ok\n"})]),
             *refused.common_responses(),
         ],
     ),
@@ -34,12 +36,12 @@ OPERATIONS = (
         method="get",
         id="isReady",
         tag="watching",
-        summary="Whether it can do its work, and what keeps it from it",
+        summary="Check that the daemon is ready, or list its problems",
         access="open",
         responses=[
-            ResponseSpec(200, "It can.", [_READINESS]),
+            ResponseSpec(200, "Ready.", [_READINESS]),
             *refused.common_responses(),
-            ResponseSpec(503, "It cannot; `not_ready` says why.", [_READINESS]),
+            ResponseSpec(503, "Not ready; `not_ready` lists the problems.", [_READINESS]),
         ],
     ),
     OperationSpec(
@@ -47,12 +49,12 @@ OPERATIONS = (
         method="get",
         id="readFigures",
         tag="watching",
-        summary="Figures in Prometheus's text form",
-        description="Programs of the same machine need no key.",
+        summary="Metrics in Prometheus text format",
+        description="Programs on the same machine need no key.",
         access="key unless local",
         responses=[
             ResponseSpec(
-                200, "The figures.", [ContentSpec(TEXT, None, {"some": _METRICS_EXAMPLE})]
+                200, "The metrics.", [ContentSpec(TEXT, None, {"some": _METRICS_EXAMPLE})]
             ),
             *refused.common_responses(),
             refused.unauthorized_response(),

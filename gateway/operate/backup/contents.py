@@ -37,7 +37,7 @@ def is_escaping_link(name: str, target: str) -> bool:
 
 
 def rejection_reason(name: str, kind: str, target: str, earlier_links: Collection[str]) -> str:
-    """Return why an archive member must not be unpacked; empty if it may be.
+    """Return why an archive member must not be unpacked; empty if allowed.
 
     `kind` is `file`, `folder`, `link` or anything else; `earlier_links` are the links unpacked so
     far.

@@ -10,7 +10,7 @@ FORMAT_VERSION = 1
 
 
 class InvalidBackup(HoldfastError):
-    """The file is not a Holdfast backup, or it is damaged."""
+    """The file is damaged, or not a Holdfast backup."""
 
 
 class BackupMember(msgspec.Struct, frozen=True):
@@ -23,7 +23,7 @@ class BackupMember(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything needed to check a backup before it is restored."""
+    """Everything needed to check a backup before a restore."""
 
     version: str  # of Holdfast
     schema: str  # database revision

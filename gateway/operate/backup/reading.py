@@ -1,4 +1,4 @@
-"""Verifies a backup and unpacks it into an empty folder.
+"""Verifies a backup, and unpacks the archive into an empty folder.
 
 The archive is untrusted: every name, link and digest is checked first, and each file is created
 exclusively, so no member overwrites another.
@@ -27,7 +27,7 @@ _ARCHIVE_ERRORS = (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error)
 
 
 def verify(file: Path) -> Manifest:
-    """Read a whole backup and check it; raise `InvalidBackup` with the first problem."""
+    """Read and check a whole backup; raise `InvalidBackup` with the first problem."""
     return _read(file, None)
 
 
@@ -82,7 +82,7 @@ class _ArchiveReader:
         self.manifest: bytes | None = None
 
     def read_members(self) -> Iterator[BackupMember]:
-        """Yield each member after checking it and unpacking it into the folder, if there is one."""
+        """Yield each member after the checks; with a folder, also unpack the member."""
         for info in self._archive:
             kind = _member_kind(info)
             if self.manifest is not None:

@@ -65,7 +65,7 @@ def prepare_restore(
 ) -> PreparedRestore:
     """Unpack and check a backup without touching the current state; the caller holds the lock.
 
-    With `moved`, nothing ran since the backup was made, so its unfinished work continues. Raises
+    With `moved`, nothing ran since the backup was made, so unfinished work continues. Raises
     `InvalidBackup`, `CannotStart`, or `ConfigError` if a newer version made the backup.
     """
     location = parse_url(store_url)
@@ -131,7 +131,7 @@ def apply_restore(prepared: PreparedRestore) -> None:
 def _upgrade_database(
     file: Path, database: Path, manifest: Manifest, home: Path, now: int, *, moved: bool
 ) -> ClosedWork:
-    """Check the unpacked database, upgrade it, and adapt its paths and unfinished work."""
+    """Check and upgrade the unpacked database, and adapt paths and unfinished work."""
     copy = copying.sqlite_location(database)
     try:
         copying.check_integrity(database)

@@ -1,7 +1,7 @@
-"""Writes a backup: one archive that gets its final name only after it was verified.
+"""Writes a backup: one archive that gets the final name only after the verification.
 
-The database is copied first, so the folders read afterwards contain every file it refers to. Files
-may change while they are read; each is stored with the size it had when it was opened.
+The database is copied first, so the folders read afterwards contain every file named in a row.
+Files may change while they are read; each is stored with the size at the time of opening.
 """
 
 import contextlib
@@ -277,7 +277,7 @@ class _ArchiveWriter:
         self._record_member(name, "folder", 0, hashlib.sha256().hexdigest())
 
     def add_link(self, name: str, target: str, state: os.stat_result) -> None:
-        """Add a symbolic link without following it."""
+        """Add a symbolic link, not the target."""
         info = _tar_info(name, state, tarfile.SYMTYPE)
         info.linkname = target
         self._add_member(info)

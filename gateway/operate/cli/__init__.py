@@ -1,6 +1,6 @@
 """The `holdfast` command: one module per group of commands, imported on first use.
 
-Every command pays for the imports of this module, so it imports click and nothing slow.
+Every command pays for the imports of this module: click, and nothing slow.
 
     common, platforms      shared options, store access and output; the platform helpers of `config`
     run, chat, terminal, remote
@@ -38,7 +38,7 @@ COMMANDS = {
     "selftest": ("selftest", "Test crash recovery on a throwaway gateway."),
     "version": ("version", "Print the version."),
 }
-"""Command name: the module that defines the command, and its one-line help."""
+"""Command name: the module that defines the command, and the one-line help."""
 
 
 class LazyGroup(click.Group):

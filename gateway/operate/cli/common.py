@@ -64,7 +64,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON f
 
 
 def load_settings(options: ConfigOptions) -> LoadedConfig:
-    """Load the configuration and print its warnings to stderr."""
+    """Load the configuration; print warnings to stderr."""
     loaded = load(options, read_environment(), load_specs())
     for warning in loaded.warnings:
         click.echo(f"holdfast: {warning}", err=True)
@@ -118,7 +118,7 @@ def read_store(
 async def open_store(
     loaded: LoadedConfig, *, read_only: bool, keep_in: Path | None = None
 ) -> AsyncIterator["SessionStore"]:
-    """Open the store, and report its errors as one sentence. See `SessionStore.open`."""
+    """Open the store, and report errors as one sentence. See `SessionStore.open`."""
     # Slow to import, and not needed by commands that only call the daemon.
     from sessions.store.store import SessionStore  # noqa: PLC0415
 
@@ -133,7 +133,7 @@ async def open_store(
 
 
 def store_url(loaded: LoadedConfig) -> str:
-    """Return the URL of the database, with its password."""
+    """Return the URL of the database, including the password."""
     url = loaded.settings.store.url
     return url.reveal() if url else f"sqlite:///{loaded.home / 'holdfast.db'}"
 
@@ -160,7 +160,7 @@ def print_json(value: object) -> None:
 def print_table(
     headings: Sequence[str], rows: Iterable[Sequence[object]], if_empty: str = "Nothing."
 ) -> None:
-    """Print rows for people, each column as wide as its widest cell."""
+    """Print rows for people, each column as wide as the widest cell."""
     lines = [tuple(headings), *(tuple(printable(str(cell)) for cell in row) for row in rows)]
     if len(lines) == 1:
         click.echo(if_empty)

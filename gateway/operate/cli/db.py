@@ -1,4 +1,4 @@
-"""`holdfast db`: upgrades the database and checks it for damage."""
+"""`holdfast db`: upgrades the database and finds damage."""
 
 import asyncio
 from pathlib import Path

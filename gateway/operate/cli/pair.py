@@ -1,4 +1,4 @@
-"""`holdfast pair`: gives people access and takes it away."""
+"""`holdfast pair`: grants and revokes access."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""A chat that outlasts the daemon: it reconnects to the next one and loses no message."""
+"""A chat that outlasts the daemon: reconnects to the next one and loses no message."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ BACK_NOTE = NoteFrame("Holdfast is running again.")
 
 
 class DaemonGone(CannotStart):
-    """Holdfast has stopped. Messages it received are answered when it runs again."""
+    """Holdfast has stopped. Received messages are answered after the next start."""
 
 
 class RemoteChat:

@@ -1,4 +1,4 @@
-"""`holdfast service restart`: lists running tasks, asks, and follows the restart to its end.
+"""`holdfast service restart`: lists running tasks, asks, and follows the restart to the end.
 
 The commands talk to the running daemon, whether systemd or a person started it.
 """
@@ -17,7 +17,7 @@ from gateway.process.restart import IDLE_MINUTES, RestartRefused
 
 POLL_SECONDS = 0.25
 RESTART_TIMEOUT_SECONDS = 60.0
-"""Seconds for a daemon to end and start again, after the drain time of its tasks."""
+"""Seconds for a daemon to end and start again, after the drain time of running tasks."""
 
 
 class RestartNotFinished(HoldfastError):
@@ -85,7 +85,7 @@ def wait_until_idle(minutes: float) -> None:
 
 
 def _follow_restart(status: dict[str, Any]) -> None:
-    """Print the progress of a restart until it has finished."""
+    """Print the progress of a restart until the end."""
     id_, shown, until = str(status["id"]), "", None
     while True:
         state = status["state"]

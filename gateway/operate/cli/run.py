@@ -89,7 +89,7 @@ def run_daemon(
     argv: Sequence[str],
     on_started: OnStarted | None = None,
 ) -> None:
-    """Run the daemon until it is told to stop; a restart executes `argv` again.
+    """Run the daemon until a stop signal; a restart executes `argv` again.
 
     `on_started` is awaited after the greeting is printed.
     """
@@ -142,7 +142,7 @@ async def _run_gateway(
     successor: Successor,
     on_started: OnStarted | None,
 ) -> bool:
-    """Run until the gateway stops; return True if it must be started again."""
+    """Run until the gateway stops; return True if a restart was requested."""
     runner = GatewayRunner(
         loaded.settings,
         loaded.home,
@@ -188,7 +188,7 @@ async def _run_gateway(
 
 
 def _reload_settings(options: ConfigOptions) -> Settings:
-    """Load the current configuration and log its warnings."""
+    """Load the current configuration; log warnings."""
     loaded = load(options, read_environment(), load_specs())
     for warning in loaded.warnings:
         logger.warning("%s", warning)
@@ -214,7 +214,7 @@ _API_KEY_VARIABLES: Mapping[str, str] = {
 
 
 def command_name(started_as: str, folder: Path, which: Callable[[str], str | None]) -> str:
-    """Return the command a person would type to run this program again; it may not be on PATH."""
+    """Return the command to type here: the name if PATH finds the program, else a path."""
     found = Path(started_as)
     if which(found.name) or not found.is_absolute():
         return found.name if which(found.name) else started_as

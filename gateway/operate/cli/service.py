@@ -121,7 +121,7 @@ class ServiceContext(Struct, frozen=True):
 
 
 def service_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add `--user` to a command, and pass the command its `ServiceContext`."""
+    """Add `--user` to a command, and pass the `ServiceContext`."""
 
     @click.option("--user", is_flag=True, help="Use this user's own service; needs no root.")
     @click.pass_context
@@ -196,14 +196,14 @@ def uninstall(here: ServiceContext, *, user: bool) -> None:
 @service.command()
 @service_options
 def start(here: ServiceContext, *, user: bool) -> None:
-    """Start the service and wait until it is ready."""
+    """Start the service and wait until the gateway is ready."""
     _run_systemctl(here, "start", user=user)
 
 
 @service.command()
 @service_options
 def stop(here: ServiceContext, *, user: bool) -> None:
-    """Stop the service after its running turns have finished."""
+    """Stop the service after running turns have finished."""
     _run_systemctl(here, "stop", user=user)
 
 

@@ -30,7 +30,7 @@ class SessionNotFound(HoldfastError):
 
 
 class SessionExport(msgspec.Struct, frozen=True):
-    """A session with its history and turns."""
+    """A session with history and turns."""
 
     session: Session
     history: tuple[Message, ...]
@@ -53,7 +53,7 @@ def list_(options: ConfigOptions, *, as_json: bool, every: bool) -> None:
     limit = None if as_json or every else LIST_LIMIT
 
     async def read(store: SessionStore) -> tuple[Session, ...]:
-        return tuple(await store.sessions(limit=limit))
+        return tuple(await store.sessions.list(limit=limit))
 
     found = read_store(options, read)
     if as_json:
@@ -81,7 +81,7 @@ def list_(options: ConfigOptions, *, as_json: bool, every: bool) -> None:
 @json_option
 @config_options
 def show(options: ConfigOptions, session: str, *, as_json: bool) -> None:
-    """Show a session with its history and turns."""
+    """Show a session with history and turns."""
     whole = _load(options, session)
     if as_json:
         print_json(export_data(whole))
@@ -164,11 +164,11 @@ def delete(session: str) -> None:
 
 def _load(options: ConfigOptions, session_id: str) -> SessionExport:
     async def read(store: SessionStore) -> SessionExport | None:
-        found = await store.find_session(session_id)
+        found = await store.sessions.find(session_id)
         if found is None:
             return None
-        history = await store.history(found.id)
-        return SessionExport(found, tuple(history), tuple(await store.turns(found.id)))
+        history = await store.sessions.history(found.id)
+        return SessionExport(found, tuple(history), tuple(await store.turns.of_session(found.id)))
 
     whole = read_store(options, read)
     if whole is None:
@@ -195,7 +195,7 @@ def session_data(session: Session) -> dict[str, Any]:
 
 
 def export_data(export: SessionExport) -> dict[str, Any]:
-    """Return a session with its history and turns as JSON data."""
+    """Return a session with history and turns as JSON data."""
     return {
         **session_data(export.session),
         "history": [_message_data(message) for message in export.history],
@@ -231,7 +231,7 @@ def _turn_data(turn: Turn) -> dict[str, Any]:
 
 
 def state_text(session: Session) -> str:
-    """Return a session's state, with its reason in parentheses."""
+    """Return a session's state, with the reason in parentheses."""
     return (
         f"{session.state.value} ({session.reason.value})" if session.reason else session.state.value
     )

@@ -1,4 +1,4 @@
-"""`holdfast why`: prints the timeline of a message, and the reason why it waits."""
+"""`holdfast why`: prints the timeline of a message, and the reason for waiting."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -66,13 +66,13 @@ def why(options: ConfigOptions, what: str, *, as_json: bool) -> None:
                 for each in traced
             ]
             return _LookupResult(tuple(reports))
-        if item := await store.item(what):
+        if item := await store.outbox.get(what):
             return _LookupResult((), item)
         platform = chats.platform_of(what)
         if platform is None:
             return _LookupResult(())
-        last = await store.newest_entries(platform, 1)
-        ignored = await store.newest_entries(platform, _MAX_IGNORED, ignored_only=True)
+        last = await store.inbox.newest(platform, 1)
+        ignored = await store.inbox.newest(platform, _MAX_IGNORED, ignored_only=True)
         return _LookupResult((), None, last, ignored)
 
     found = read_store(options, read)
@@ -88,7 +88,7 @@ def why(options: ConfigOptions, what: str, *, as_json: bool) -> None:
 
 
 def _ask_daemon() -> RunningGateway | None:
-    """Return the state of the running gateway; None if none runs, empty if it does not answer."""
+    """Return the state of the running gateway; None if none runs, empty without an answer."""
     try:
         found = send_request(control_socket(), "status")
     except NotRunning:
@@ -108,7 +108,7 @@ def _output_lines(what: str, found: _LookupResult) -> Iterator[str]:
 
 
 def report_lines(report: MessageReport) -> Iterator[str]:
-    """Yield the timeline of a message, one line per event, then its current state."""
+    """Yield the timeline of a message, one line per event, then the current state."""
     yield story.headline(report)
     for at, what in story.timeline(report):
         yield f"  {rfc3339(at)[:-1].replace('T', ' ')}  {what}"

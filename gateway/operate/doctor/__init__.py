@@ -1,4 +1,4 @@
-"""Checks of everything a gateway needs, each with its problem and the fix.
+"""Checks of everything a gateway needs; a finding names the problem and the fix.
 
     check, checks  the type of a check, and the closed list of all checks
     context        shared input of all checks: configuration, state folder, running daemon
@@ -14,7 +14,7 @@ One module per subject:
                    remote services: platforms, model services, their clock
     database, disk storage
     daemon, port, service, sandbox
-                   processes: the running gateway, its port, systemd, bubblewrap
+                   processes: the running gateway, the HTTP port, systemd, bubblewrap
     access, spending
                    people with access, and the limits on costs
 """

@@ -116,7 +116,7 @@ async def _inspect_daemon(home: Path, environ: Mapping[str, str]) -> DaemonInfo:
 
 
 def find_lock_holder(home: Path, proc_locks: Path = Path("/proc/locks")) -> tuple[bool, str]:
-    """Return whether the state folder is locked, and by which process, without locking it.
+    """Return whether the state folder is locked, and by which process, without taking the lock.
 
     Taking the lock even for a moment would turn away a daemon that starts at that moment.
     """

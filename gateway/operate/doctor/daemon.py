@@ -1,4 +1,4 @@
-"""The gateway on this state folder: whether one runs, its version, and its problems."""
+"""The gateway on this state folder: running or not, version, and problems."""
 
 import asyncio
 from collections.abc import Iterator, Sequence

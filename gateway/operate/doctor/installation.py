@@ -81,7 +81,7 @@ def _find_foreign_packages(
 
 
 def _package_root(this_distribution: Distribution) -> Path:
-    """Return the folder of the packages; for an editable installation, its source folder."""
+    """Return the folder of the packages; for an editable installation, the source folder."""
     written = this_distribution.read_text("direct_url.json")
     origin = msgspec.json.decode(written) if written else {}
     if origin.get("dir_info", {}).get("editable"):

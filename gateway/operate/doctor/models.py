@@ -1,4 +1,4 @@
-"""The model and its fallbacks: reachable, authorized, listed, answering, calling tools."""
+"""The model and the fallbacks: reachable, authorized, listed, answering, calling tools."""
 
 from collections.abc import Iterator, Sequence
 

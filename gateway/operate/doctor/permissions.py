@@ -20,7 +20,7 @@ _PRIVATE_NAMES = ("holdfast.db", "holdfast.db-wal", "holdfast.db-shm", "api_key"
 
 
 async def check_permissions(context: DoctorContext) -> Sequence[Finding]:
-    """Check the state folder; the configuration file is checked when it is loaded."""
+    """Check the state folder; loading checks the configuration file."""
     return await asyncio.to_thread(lambda: [*_findings(context)])
 
 
@@ -105,7 +105,7 @@ def _change_mode(path: Path, mode: int, remark: str = "") -> tuple[bool, str]:
 
 
 def _config_mode(path: Path) -> tuple[int, str]:
-    """Return the new mode of a configuration file; a group chosen on purpose keeps its access."""
+    """Return the new mode of a configuration file; a group chosen on purpose keeps access."""
     found = path.stat()
     mode = stat.S_IMODE(found.st_mode) & ~_OTHERS_MASK
     if found.st_mode & stat.S_IRGRP and found.st_gid != _primary_group(found.st_uid):
@@ -123,7 +123,7 @@ def _private_paths(context: DoctorContext) -> Iterator[Path]:
 
 
 def _secret_paths(context: DoctorContext) -> Iterator[Path]:
-    """Yield the credentials folder and its files; systemd manages the modes of its own copies."""
+    """Yield the credentials folder and the files in it; systemd protects its own copies."""
     places = {name: value for name, value in context.environ.items() if name == "HOME"}
     folder = credentials.find_folder(places)
     if folder is None:

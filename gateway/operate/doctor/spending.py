@@ -37,7 +37,7 @@ def _limit_findings(
 
 
 def is_paid(settings: Settings) -> bool:
-    """Return True if a configured model probably costs money: it needs a key and is not local."""
+    """Return True if a configured model probably costs money: needs a key and is not local."""
     targets = (settings.model, *settings.model.fallback)
     return any(
         target.provider != "demo"

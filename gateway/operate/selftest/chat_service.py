@@ -1,7 +1,7 @@
 """A stand-in for Telegram's Bot API, limited to what the daemon uses in private chats.
 
-The service keeps each chat as a person sees it. On request it rejects a message with 429, fails, or
-breaks the connection after it has stored a message.
+The service keeps each chat as a person sees it. On request the service rejects a message with 429,
+fails, or breaks the connection after storing a message.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ RETRY_AFTER = 1
 
 _BOT = {"id": 1000000001, "is_bot": True, "first_name": "Selftest", "username": "selftest_bot"}
 DUPLICATE_MARK = "duplicate"
-"""Word in a message that warns that it may be a duplicate."""
+"""Word that marks a message as a possible duplicate."""
 
 _ANSWER_END = re.compile(r"end-of-([a-z]+-\d+)")
 _MAX_UPDATES = 100

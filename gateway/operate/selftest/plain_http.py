@@ -77,7 +77,7 @@ class Connection(asyncio.Protocol):
 
 
 RequestHandler = Callable[[Connection, str, bytes], None]
-"""Handles a request: its connection, the path with query, and the body."""
+"""Handles a request: the connection, the path with query, and the body."""
 
 
 @contextlib.asynccontextmanager

@@ -66,7 +66,7 @@ class SelfTestGateway:
         file.chmod(0o600)
 
     async def start(self) -> None:
-        """Start the daemon and wait for its READY=1 notification, as systemd would."""
+        """Start the daemon and wait for the READY=1 notification, as systemd would."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifications:
             notify_path = self._folder / "notify"
             notify_path.unlink(missing_ok=True)
@@ -107,7 +107,7 @@ class SelfTestGateway:
         await self._terminate(signal.SIGKILL)
 
     async def stop(self) -> int | None:
-        """Stop the daemon with SIGTERM; return its exit code, or None after a timeout."""
+        """Stop the daemon with SIGTERM; return the exit code, or None after a timeout."""
         return await self._terminate(signal.SIGTERM)
 
     async def _terminate(self, number: signal.Signals) -> int | None:

@@ -10,7 +10,7 @@ from sessions.values.spelling import did_you_mean
 
 
 class AnswerError(HoldfastError):
-    """An answer is missing or invalid; without a person to ask again, it ends the set-up."""
+    """An answer is missing or invalid; without a person to ask again, the set-up ends."""
 
     exit_code: ClassVar[int] = 2
 

@@ -257,7 +257,7 @@ def _sort_platforms(names: Iterable[str]) -> list[str]:
 
 
 def _default_guide(spec: PlatformSpec) -> SetupGuide:
-    """Return the questions for a platform without its own guide."""
+    """Return the questions for a platform without a guide."""
     return SetupGuide(
         tuple(
             TokenGuide(

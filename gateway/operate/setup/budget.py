@@ -20,7 +20,7 @@ _PRICES = "gateway.spending.prices"
 
 
 def is_supported(path: KeyPath = DAILY_LIMIT_KEY) -> bool:
-    """Return True if this version has the setting `path` and enforces it."""
+    """Return True if this version has and enforces the setting `path`."""
     kind: object = Settings
     for part in path:
         is_table = isinstance(kind, type) and issubclass(kind, Struct)
@@ -72,7 +72,7 @@ def _ask_amount(prompter: Prompter, question: SetupQuestion) -> float | None:
 
 
 def _ask_price(prompter: Prompter, draft: ConfigDraft, model: TargetSettings) -> bool:
-    """Ask for the model's price; return True if it is now known."""
+    """Ask for the model's price; return True if given."""
     missing = (
         f"--daily-usd needs the price of {model.name}, which is unknown: install holdfast[prices], "
         "or set model.price in the configuration."

@@ -20,7 +20,7 @@ _HEADER = """\
 
 
 class ConfigDraft:
-    """An editable configuration, and the secrets it refers to.
+    """An editable configuration, and the secrets named in the document.
 
     `reference` maps a secret's name to the value in the document; `text` is None for a new
     document.
@@ -35,7 +35,7 @@ class ConfigDraft:
         self.secrets: dict[str, str] = {}  # content by file name
 
     def get(self, path: KeyPath) -> Any:  # noqa: ANN401 - any TOML value
-        """Return a value; None if it is not set."""
+        """Return a value; None if not set."""
         node: Any = self._values
         for part in path:
             if not isinstance(node, dict) or part not in node:
@@ -44,7 +44,7 @@ class ConfigDraft:
         return node
 
     def put(self, path: KeyPath, value: str | float) -> None:
-        """Set a value if it differs."""
+        """Set a value, if different."""
         if self.get(path) == value:
             return
         table: Any = self._document
@@ -71,7 +71,7 @@ class ConfigDraft:
         self.secrets[name] = text
 
     def remove(self, path: KeyPath) -> None:
-        """Remove a value if it is set."""
+        """Remove a value, if set."""
         if self.get(path) is None:
             return
         table: Any = self._document

@@ -49,14 +49,14 @@ class FileTransaction:
             self._roll_back()
 
     def make_folder(self, path: Path, mode: int) -> None:
-        """Create a folder and its missing parents."""
+        """Create a folder and all missing parents."""
         missing = [folder for folder in (path, *path.parents) if not folder.exists()]
         for folder in reversed(missing):
             folder.mkdir(mode=mode)
             self._created_folders.append(folder)
 
     def write(self, path: Path, data: bytes, mode: int) -> None:
-        """Write a file; an existing file keeps its mode and owner."""
+        """Write a file; an existing file keeps mode and owner."""
         before = _read_original(path)
         with self.temporary_file(path, data, before.mode or mode) as written:
             self._originals.append(before)

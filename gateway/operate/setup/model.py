@@ -1,4 +1,4 @@
-"""Questions about the model: suggests keys and servers it finds, else asks for a key or URL."""
+"""Questions about the model: suggests keys and servers found here, else asks for a key or URL."""
 
 from collections.abc import Sequence
 
@@ -58,7 +58,7 @@ class RequestedModel(Struct, frozen=True):
 
 
 class ChosenModel(Struct, frozen=True):
-    """The model to use; `was_configured` if it was already configured."""
+    """The model to use; `was_configured` if taken from the current configuration."""
 
     settings: TargetSettings
     checked: bool = False
@@ -348,7 +348,7 @@ def _demo_candidate() -> _Candidate:
 
 
 def _first_failure(probed: ProbedModel | None) -> Finding | None:
-    """Return the first failed finding, except the missing name while it is still to be chosen."""
+    """Return the first failed finding, except a missing name that is still to be chosen."""
     found = probed.findings if probed else ()
     unnamed = probed is not None and probed.name is None
     failed = (finding for finding in found if finding.level == "fail")

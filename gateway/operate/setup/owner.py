@@ -1,4 +1,4 @@
-"""Waits for the claim that makes its sender the owner."""
+"""Waits until a claim makes a person the owner."""
 
 import asyncio
 import contextlib

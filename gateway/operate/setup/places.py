@@ -1,4 +1,4 @@
-"""Path and mode of the configuration and its secrets."""
+"""Path and mode of the configuration and the secrets."""
 
 import pwd
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ CREDENTIALS_FOLDER = credentials.MACHINE_FOLDER.name
 
 
 class ConfigTarget(Struct, frozen=True):
-    """The configuration file to write, and its environment."""
+    """The configuration file to write, with environment and user."""
 
     path: Path
     environ: Mapping[str, str]

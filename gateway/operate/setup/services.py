@@ -30,7 +30,7 @@ _MIN_KEY_LENGTH = 8
 
 
 def service_of_key(key: str) -> KnownService | None:
-    """Return the service of a key; None if its prefix is unknown."""
+    """Return the service of a key; None for an unknown prefix."""
     return next((known for start, known in _SERVICE_BY_KEY_PREFIX if key.startswith(start)), None)
 
 
@@ -51,7 +51,7 @@ def complete_url(text: str) -> str:
 
 
 def is_local_network(base_url: str | None) -> bool:
-    """Return True if a service is on this machine or its network, so that using it is free."""
+    """Return True if a service is on this machine or a local network, which makes it free."""
     host = urlsplit(base_url or "").hostname or ""
     try:
         return ipaddress.ip_address(host).is_private

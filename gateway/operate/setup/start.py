@@ -9,7 +9,7 @@ from gateway.operate.setup.asking import InputEnded, Prompter, confirm
 
 
 class StartMode(enum.Enum):
-    """How the gateway starts after the configuration is written."""
+    """Way to start the gateway after the set-up."""
 
     SERVICE = "service"
     FOREGROUND = "here"
@@ -32,7 +32,7 @@ class SetupActions(Protocol):
         ...
 
     def run_gateway(self) -> None:
-        """Run the gateway in this process until it is stopped."""
+        """Run the gateway in this process until a stop signal."""
         ...
 
     def wait_for_owner(self) -> None:
@@ -45,7 +45,7 @@ class SetupActions(Protocol):
 
 
 def no_service_reason(systemd: Path) -> str:
-    """Return why a service cannot be installed here; empty if it can."""
+    """Return why no service can be installed here; empty if one can."""
     if systemd.is_dir():
         return ""
     return "this machine does not run systemd, so no service can be installed"
@@ -104,7 +104,7 @@ def start_gateway(
 
 
 def _offer_restart(prompter: Prompter, actions: SetupActions) -> bool:
-    """Offer to restart the service; return True if it was restarted."""
+    """Offer to restart the service; return True after a restart."""
     try:
         words = "Restart the service now to apply the changes"
         return confirm(prompter, "restart", words, default=True) and actions.restart_service()

@@ -37,7 +37,7 @@ class WriteResult(Struct, frozen=True):
 
 
 def read_draft(target: ConfigTarget, specs: PlatformSpecs) -> ConfigDraft:
-    """Load the current configuration; raise `ConfigError` if it cannot be read or edited."""
+    """Load the current configuration; raise `ConfigError` if the file cannot be read or edited."""
     try:
         return ConfigDraft(target.path.read_bytes().decode("utf-8-sig"), target.secret_reference)
     except FileNotFoundError:
@@ -88,7 +88,7 @@ def ask_all(
 def _show_existing(
     prompter: Prompter, target: ConfigTarget, draft: ConfigDraft, specs: PlatformSpecs
 ) -> TargetSettings | None:
-    """Describe the current configuration; return its model, if it configures one."""
+    """Describe the current configuration; return the configured model, if any."""
     if not target.path.exists():
         prompter.say(f"The configuration will be written to {target.path}.")
         _show_environment(prompter, target.environ)

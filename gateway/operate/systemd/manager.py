@@ -85,7 +85,7 @@ class ServiceManager:
         return dict(line.partition("=")[::2] for line in output.splitlines())
 
     def systemd_version(self) -> int:
-        """Return the version of systemd; the oldest supported one if it cannot be determined."""
+        """Return the version of systemd; the oldest supported one if unknown."""
         try:
             output = self._run(("systemctl", "--version"), QUERY_TIMEOUT_SECONDS).stdout
         except StepFailed:

@@ -36,7 +36,7 @@ class WriteFile(Struct, frozen=True):
 
 
 class RemoveFile(Struct, frozen=True):
-    """A file to remove if it exists."""
+    """A file to remove, if present."""
 
     path: Path
 
@@ -73,7 +73,7 @@ def install_steps(
 
 
 def uninstall_steps(scope: ServiceScope, stop_timeout_seconds: float) -> tuple[InstallStep, ...]:
-    """Return the steps to stop the service and remove its unit; all data stays."""
+    """Return the steps to stop the service and remove the unit; all data stays."""
     return (
         RunCommand(scope.systemctl("stop", UNIT_NAME), stop_timeout_seconds, may_fail=True),
         RunCommand(scope.systemctl("disable", UNIT_NAME), may_fail=True),
@@ -84,7 +84,7 @@ def uninstall_steps(scope: ServiceScope, stop_timeout_seconds: float) -> tuple[I
 
 
 def describe_step(step: InstallStep) -> Iterator[str]:
-    """Yield a step as shell-like lines; includes the text of a file unless it is secret."""
+    """Yield a step as shell-like lines; includes the text of a file unless marked as secret."""
     match step:
         case MakeFolder(path, mode):
             yield f"mkdir -p -m {mode:o} {shlex.quote(str(path))}"

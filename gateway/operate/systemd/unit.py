@@ -39,8 +39,7 @@ class ServiceUnit(Struct, frozen=True, kw_only=True):
     writable_folders: tuple[Path, ...] = ()
     """Writable folders other than the state folder."""
     hidden_folders: tuple[Path, ...] = ()
-    """Program folders below a path such as /home that the machine's service cannot see by default.
-    """
+    """Program folders, for example in /home, that the machine's service cannot see."""
     systemd_version: int = MIN_SYSTEMD_VERSION
 
 
@@ -102,10 +101,7 @@ _LIMITS = (
 def _service_keys(unit: ServiceUnit) -> Iterator[tuple[str, str]]:
     words = [_quote(str(unit.program)), "run"]
     if unit.config:
-        words += [
-            "--config",
-            _quote(str(unit.config).replace("$", "$$")),
-        ]  # escape systemd's variable expansion
+        words += ["--config", _quote(str(unit.config).replace("$", "$$"))]  # literal $
     yield "Type", "notify"
     yield "NotifyAccess", "main"
     yield "ExecStart", " ".join(words)

@@ -1,8 +1,8 @@
 """The trace of one message in plain words, for `holdfast why`; all modules are Sans-IO.
 
-    facts     the collected data of a message, and its text forms
+    facts     the collected data of a message, and text helpers
     story     the timeline: events with their times
-    standing  the current state: what the message waits for, and what continues it
+    standing  the current state, and the event that will change the state
     shown     the same for an answer that is not delivered yet
     chats     the summary of a chat, and the answer for unknown ids
 

@@ -88,5 +88,5 @@ def unrequested_item_line(item: OutboxItem) -> str:
 
 
 def _chat_name(address: str) -> str:
-    address_ = read_address(address)
-    return f"{connection_name(address_.platform, address_.account)}:{address_.chat}"
+    parsed = read_address(address)
+    return f"{connection_name(parsed.platform, parsed.account)}:{parsed.chat}"

@@ -1,4 +1,4 @@
-"""Sans-IO: the collected data of a message, and its text forms."""
+"""Sans-IO: the collected data of a message, and text helpers."""
 
 from collections.abc import Mapping
 
@@ -19,7 +19,7 @@ class RunningGateway(msgspec.Struct, frozen=True):
 
 
 class MessageReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A received message with everything that explains its state."""
+    """A received message with everything that explains the current state."""
 
     trace: MessageTrace
     around: EntryContext
@@ -34,7 +34,7 @@ class MessageReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaitStatus(msgspec.Struct, frozen=True):
-    """The current state of a message, and the event that continues it, if any."""
+    """The current state of a message, and the event that will change the state, if any."""
 
     current: str
     unblocked_by: str = ""

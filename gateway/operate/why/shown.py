@@ -76,14 +76,14 @@ def error_suffix(item: OutboxItem) -> str:
 
 
 def _paused_until(report: MessageReport, address: str) -> int:
-    address_ = read_address(address)
-    chat = f"{address_.platform}@{address_.account}:{address_.chat}"
-    return max(report.pauses.get(chat, 0), report.pauses.get(f"{chat}:{address_.thread}", 0))
+    parsed = read_address(address)
+    chat = f"{parsed.platform}@{parsed.account}:{parsed.chat}"
+    return max(report.pauses.get(chat, 0), report.pauses.get(f"{chat}:{parsed.thread}", 0))
 
 
 def _platform_trouble(report: MessageReport, address: str) -> str:
-    address_ = read_address(address)
-    return platform_trouble(report.daemon, connection_name(address_.platform, address_.account))
+    parsed = read_address(address)
+    return platform_trouble(report.daemon, connection_name(parsed.platform, parsed.account))
 
 
 def platform_trouble(daemon: RunningGateway | None, platform: str) -> str:

@@ -1,4 +1,4 @@
-"""Sans-IO: the current state of a message: what it waits for, and what continues it."""
+"""Sans-IO: the current state of a message, and the event that will change the state."""
 
 from typing import assert_never
 
@@ -29,7 +29,7 @@ from sessions.records import (
 
 
 def wait_status(report: MessageReport) -> WaitStatus:
-    """Return the current state of a message, and the event that continues it."""
+    """Return the current state of a message, and the event that will change the state."""
     entry = report.entry
     match entry.state:
         case InboxState.IGNORED:

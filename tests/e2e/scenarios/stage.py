@@ -224,7 +224,7 @@ class Stage:
         async with asyncio.timeout(seconds):
             while True:
                 ended = [turn for turn in await self.turns(chat) if turn.state != TurnState.RUNNING]
-                if len(ended) >= turns and not await self._store.undelivered_items():
+                if len(ended) >= turns and not await self._store.outbox.undelivered():
                     return ended[-1]
                 await asyncio.sleep(0.1)
 
@@ -237,13 +237,13 @@ class Stage:
     async def turns(self, chat: str = CHAT) -> list[Turn]:
         """Return all turns of the chat, oldest first."""
         found: list[Turn] = []
-        for session in reversed(await self._store.sessions(key=f"memory:{chat}")):
-            found += await self._store.turns(session.id)
+        for session in reversed(await self._store.sessions.list(key=f"memory:{chat}")):
+            found += await self._store.turns.of_session(session.id)
         return found
 
     async def tool_runs(self, turn: Turn) -> tuple[ToolRun, ...]:
         """Return the journal's records of a turn's tool calls."""
-        return await self._store.tool_runs(turn.id)
+        return await self._store.turns.tool_runs(turn.id)
 
     async def judged(self) -> list[Judged]:
         """Return the journal's records of all requests, in order."""
@@ -258,12 +258,12 @@ class Stage:
 
     async def sessions(self, chat: str = CHAT) -> list[str]:
         """Return the ids of the chat's sessions, newest first."""
-        return [session.id for session in await self._store.sessions(key=f"memory:{chat}")]
+        return [session.id for session in await self._store.sessions.list(key=f"memory:{chat}")]
 
     async def rows(self, chat: str = CHAT, back: int = 0) -> list[Message]:
         """Return the history of the newest session, or of the one `back` sessions earlier."""
         sessions = await self.sessions(chat)
-        return list(await self._store.history(sessions[back])) if sessions else []
+        return list(await self._store.sessions.history(sessions[back])) if sessions else []
 
     async def history(self, chat: str = CHAT, back: int = 0) -> list[str]:
         """Return the history in short form: `U:go`, `A!:cut`, `A{read,pay}`, `T:result`."""
@@ -284,11 +284,11 @@ class Stage:
         visible text must be removed again.
         """
         everything: list[Message] = []
-        for session in await self._store.sessions():
-            rows = list(await self._store.history(session.id))
+        for session in await self._store.sessions.list():
+            rows = list(await self._store.sessions.history(session.id))
             _check_rows(rows, readable=readable)
             everything += rows
-            for turn in await self._store.turns(session.id):
+            for turn in await self._store.turns.of_session(session.id):
                 assert turn.state != TurnState.RUNNING
         self._check_effects(everything)
         assert any(text.strip() for text in self.shown()), "the user was left without a word"

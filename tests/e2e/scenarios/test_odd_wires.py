@@ -194,7 +194,7 @@ async def test_the_finish_reason_may_arrive_with_the_last_text(tmp_path: Path) -
     async with stage(tmp_path, "chat", script) as scene:
         turn = await scene.go()
         assert scene.shown() == ["all"]
-        spent = await scene._store.usage_totals(turn_id=turn.id)
+        spent = await scene._store.spending.totals(turn_id=turn.id)
         assert (spent.input_tokens, spent.output_tokens) == (11, 3)
         await scene.check()
 

@@ -28,7 +28,7 @@ async def test_a_complete_answer_is_shown_unchanged(tmp_path: Path, protocol: Pr
         assert await scene.history() == ["U:go", "A:Hello"]
         assert scene.told.ids == []
         assert len(scene.requests) == 1
-        spent = await scene._store.usage_totals(turn_id=turn.id)
+        spent = await scene._store.spending.totals(turn_id=turn.id)
         assert (spent.input_tokens, spent.output_tokens) == (10, 5)
         await scene.check()
 
@@ -130,7 +130,7 @@ async def test_the_usage_of_all_requests_is_summed(tmp_path: Path, protocol: Pro
     async with stage(tmp_path, protocol, *scripts) as scene:
         turn = await scene.go()
         assert turn.attempts == 2
-        spent = await scene._store.usage_totals(turn_id=turn.id)
+        spent = await scene._store.spending.totals(turn_id=turn.id)
         assert (spent.input_tokens, spent.output_tokens) == (20, 7)
         await scene.check()
 

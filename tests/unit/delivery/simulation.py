@@ -22,6 +22,7 @@ from sessions.changes import Change, PutItem
 from sessions.errors import StoreError
 from sessions.records import ItemState, OutboxItem
 from sessions.store.database import Database
+from sessions.store.readers import OutboxReader
 from sessions.store.schema import outbox
 from sessions.store.store import SessionStore
 from tests.fakes.memory import MemoryAdapter
@@ -97,12 +98,25 @@ class Crash:
             await asyncio.Event().wait()  # a dead process does nothing
 
 
+class BusyOutbox(OutboxReader):
+    """Stops the clock of the world while the store is read."""
+
+    def __init__(self, database: Database, world: World) -> None:
+        super().__init__(database)
+        self.world = world
+
+    async def undelivered(self) -> tuple[OutboxItem, ...]:
+        with self.world.busy():
+            return await super().undelivered()
+
+
 class Store(SessionStore):
     """The real store; dies before or after a commit."""
 
     def __init__(self, database: Database, clock: World) -> None:
         super().__init__(database, clock)
         self.world = clock
+        self.outbox = BusyOutbox(database, clock)
         self.crash = Crash()
         self.commits = 0
         self.forgot = False  # died before a Retry-After was stored
@@ -132,10 +146,6 @@ class Store(SessionStore):
     async def get_value(self, shelf: str, name: str) -> str | None:
         with self.world.busy():
             return await super().get_value(shelf, name)
-
-    async def undelivered_items(self) -> tuple[OutboxItem, ...]:
-        with self.world.busy():
-            return await super().undelivered_items()
 
 
 class Platform(MemoryAdapter):

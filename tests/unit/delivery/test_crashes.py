@@ -55,7 +55,7 @@ class Conversation:
             await self._look()
             assert not await self._life()
         await asyncio.sleep(memory.DRAFT_LIFETIME_SECONDS * 2)
-        assert await self.store.undelivered_items() == ()
+        assert await self.store.outbox.undelivered() == ()
         return died
 
     async def _life(self) -> bool:
@@ -88,7 +88,7 @@ class Conversation:
             rows = await self.store.timeline(self._item("").address, 0, 10)
         finals = [row for row in rows if isinstance(row, OutboxItem)]
         self._committed = bool(finals)
-        found = [*await self.store.undelivered_items(), *finals]
+        found = [*await self.store.outbox.undelivered(), *finals]
         self.doubts += any(
             part.fate is ShownState.TRYING for each in found for part in read_shown(each).parts
         )

@@ -248,7 +248,7 @@ async def test_flush_waits_until_the_results_are_stored(world: World, store: Sto
         await put(store, delivery, item("a_1", "Answer"))
         await until(lambda: bool(platform.screen(CHAT)))
         await delivery.flush(10)
-    assert await store.undelivered_items() == ()
+    assert await store.outbox.undelivered() == ()
 
 
 @simulated
@@ -259,7 +259,7 @@ async def test_flush_ends_after_its_timeout(world: World, store: Store) -> None:
         await put(store, delivery, item("a_1", "Answer"))
         await delivery.flush(12)
     assert world.monotonic() == 12
-    assert [each.id for each in await store.undelivered_items()] == ["a_1"]
+    assert [each.id for each in await store.outbox.undelivered()] == ["a_1"]
 
 
 @pytest.mark.parametrize("live", [Live.EDIT, Live.STREAM])
@@ -279,7 +279,7 @@ def test_an_abandoned_answer_keeps_its_text_and_is_closed(live: Live, repeat: Re
             await asyncio.sleep(20)
         assert platform.screen(CHAT)[:-1] == seen[:-1]
         assert seen[-1].startswith(platform.screen(CHAT)[-1])
-        assert await store.undelivered_items() == ()
+        assert await store.outbox.undelivered() == ()
         if live is Live.STREAM:
             assert platform.violations() == []
 
@@ -338,7 +338,7 @@ async def test_only_a_limited_number_of_idle_chats_is_remembered(
     assert platform.violations() == []
 
 
-def test_an_item_without_an_adapter_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_undeliverable_items_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     @simulated
     async def scene(world: World, store: Store) -> None:
         platform = Platform(clock=world)
@@ -349,8 +349,8 @@ def test_an_item_without_an_adapter_is_logged(caplog: pytest.LogCaptureFixture) 
             await delivery.flush(10)
 
     scene()
-    assert "a_3 cannot be shown in memory@:1001: The platform refused" in caplog.text
-    assert 'a_2 waits: nothing delivers to {"platform":"nowhere"' in caplog.text
+    assert "a_3 cannot be sent to memory@:1001: The platform refused" in caplog.text
+    assert 'a_2 stays queued: no adapter delivers to {"platform":"nowhere"' in caplog.text
 
 
 class Writer:

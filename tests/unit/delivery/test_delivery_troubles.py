@@ -356,7 +356,7 @@ async def test_an_already_deleted_message_need_not_be_deleted(world: World, stor
         answer = await _begun_and_erased(delivery, platform)
         answer.drop()
         await asyncio.sleep(10)
-        assert await store.undelivered_items() == ()
+        assert await store.outbox.undelivered() == ()
     assert [type(op) for op in platform.ops][-1] is Delete
 
 

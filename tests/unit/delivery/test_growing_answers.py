@@ -136,7 +136,7 @@ def test_a_dropped_answer_is_deleted(live: Live) -> None:
             answer.update("Too late")
             await asyncio.sleep(10)
             assert platform.screen(CHAT) == []
-            assert await store.undelivered_items() == ()
+            assert await store.outbox.undelivered() == ()
         assert platform.violations() == []
 
     scene()

@@ -1,4 +1,4 @@
-"""The key that is made where none is configured."""
+"""The generated API key."""
 
 import errno
 import logging
@@ -12,13 +12,13 @@ from gateway.errors import CannotStart
 from gateway.http.api_key import key_path, load_or_create, read
 
 
-def test_a_key_is_made_once_and_then_stays(tmp_path: Path) -> None:
+def test_key_is_generated_once_and_then_reused(tmp_path: Path) -> None:
     first, second = load_or_create(tmp_path), load_or_create(tmp_path)
     assert (first.is_new, second.is_new) == (True, False)
     assert first.secret == second.secret == read(tmp_path)
 
 
-def test_a_key_is_256_random_bits_that_only_its_owner_can_read(tmp_path: Path) -> None:
+def test_key_has_256_random_bits_and_a_private_file(tmp_path: Path) -> None:
     asked = []
 
     def random(size: int) -> str:
@@ -37,41 +37,41 @@ def test_two_installations_have_different_keys(tmp_path: Path) -> None:
     assert load_or_create(tmp_path / "a").secret != load_or_create(tmp_path / "b").secret
 
 
-def test_what_a_power_cut_left_of_a_key_is_made_anew(tmp_path: Path) -> None:
+def test_partial_key_file_after_a_power_cut_is_replaced(tmp_path: Path) -> None:
     (tmp_path / ".api_key.new").write_text("hf-")
     assert load_or_create(tmp_path).is_new
     assert len(load_or_create(tmp_path).secret.reveal()) > 40
 
 
 @pytest.mark.parametrize("text", ["", "\n", "hf-short", "two words " * 5, "ü" * 50, "\0" * 50])
-def test_a_file_that_holds_no_key_keeps_the_daemon_from_starting(tmp_path: Path, text: str) -> None:
+def test_file_without_a_key_prevents_the_start(tmp_path: Path, text: str) -> None:
     key_path(tmp_path).write_text(text, encoding="utf-8")
-    with pytest.raises(CannotStart, match="holds no API key"):
+    with pytest.raises(CannotStart, match="does not contain an API key"):
         load_or_create(tmp_path)
     assert key_path(tmp_path).read_text(encoding="utf-8") == text
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o666])
-def test_a_key_that_others_could_read_is_closed_and_named(
+def test_readable_key_file_is_made_private_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: int
 ) -> None:
     key = load_or_create(tmp_path).secret
     key_path(tmp_path).chmod(mode)
     with caplog.at_level(logging.WARNING):
         assert read(tmp_path) == key
-        assert caplog.text == ""  # who only looks changes nothing
+        assert caplog.text == ""  # reading alone changes nothing
         assert stat.S_IMODE(key_path(tmp_path).stat().st_mode) == mode
         assert load_or_create(tmp_path).secret == key
     assert stat.S_IMODE(key_path(tmp_path).stat().st_mode) == 0o600
-    assert f"{key_path(tmp_path)} could be read by others; it no longer can" in caplog.text
-    assert "remove it" in caplog.text
+    assert f"{key_path(tmp_path)} was readable by other users; now it is private" in caplog.text
+    assert "delete the file" in caplog.text
     assert key.reveal() not in caplog.text
     caplog.clear()
     assert load_or_create(tmp_path).secret == key
     assert caplog.text == ""
 
 
-def test_a_key_that_is_open_where_nothing_can_be_changed_is_named(
+def test_readable_key_file_that_cannot_be_changed_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = load_or_create(tmp_path).secret
@@ -82,12 +82,12 @@ def test_a_key_that_is_open_where_nothing_can_be_changed_is_named(
 
     monkeypatch.setattr(Path, "chmod", refusing)
     assert load_or_create(tmp_path).secret == key
-    assert "can be read by others, and that cannot be changed" in caplog.text
+    assert "is readable by other users, and its mode cannot be changed" in caplog.text
     assert "Read-only file system" in caplog.text
 
 
-def test_where_it_cannot_be_kept_that_is_said(tmp_path: Path) -> None:
-    with pytest.raises(CannotStart, match=r"cannot be kept in .*gone/api_key: No such file"):
+def test_unwritable_key_file_raises_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(CannotStart, match=r"cannot be written to .*gone/api_key: No such file"):
         load_or_create(tmp_path / "gone")
     key_path(tmp_path).mkdir()
     with pytest.raises(CannotStart, match="cannot be read: Is a directory"):

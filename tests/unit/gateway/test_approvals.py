@@ -195,7 +195,7 @@ class Office:
         """Wait until so many questions are shown and waited for; give the newest."""
         id_ = await self.waited(number)
         await self.screen.one("1", approval_code(id_))
-        found = await self.store.approval(id_)
+        found = await self.store.approvals.get(id_)
         assert found
         return found
 
@@ -229,7 +229,7 @@ class Office:
         )
 
     async def state(self, id_: str) -> ApprovalState:
-        found = await self.store.approval(id_)
+        found = await self.store.approvals.get(id_)
         assert found
         return found.state
 
@@ -252,7 +252,7 @@ async def office(
     clock, screen = clock or SetClock(), screen or Screen()
     store = await SessionStore.open(f"sqlite:///{home / 'holdfast.db'}", clock=clock)
     made = Office(store, screen, clock)
-    if await store.session("s1") is None:
+    if await store.sessions.get("s1") is None:
         address = write_address(Address("memory", "1"))
         await store.apply(
             OpenSession("s1", "memory:1", address, 1),
@@ -317,7 +317,7 @@ async def test_where_nobody_is_to_be_asked_everything_may_run_and_nothing_is_kep
     async with office(tmp_path, mode="never") as desk:
         assert await said(desk.asks()) is None
         assert await said(desk.asks(key="api:x")) is None
-        assert await desk.store.open_approvals() == ()
+        assert await desk.store.approvals.open() == ()
         assert desk.screen.messages("1") == []
 
 
@@ -336,7 +336,7 @@ async def test_where_nobody_can_answer_it_does_not_run_and_nothing_is_asked(
 ) -> None:
     async with office(tmp_path, admins=admins) as desk:
         assert await said(desk.asks(how, key=key, person=person)) == why
-        assert await desk.store.open_approvals() == ()
+        assert await desk.store.approvals.open() == ()
 
 
 @pytest.mark.parametrize(
@@ -665,7 +665,7 @@ async def test_a_stop_before_the_question_is_stored_leaves_nothing_open(tmp_path
         task = desk.asks()
         await desk.waited()
         await cut(desk, task, TurnState.STOPPED)
-        assert await desk.store.open_approvals() == ()
+        assert await desk.store.approvals.open() == ()
 
 
 async def test_a_store_that_fails_beside_breaks_nothing(
@@ -862,7 +862,7 @@ async def test_an_answer_that_comes_while_the_call_looks_for_its_question_is_not
         assert answer.result() in (MAY, MAY_NOT, NOTED)
         assert await said(task) == (None if word == YES else "denied by memory:1.")
         assert await desk.store.values("denied") == {}
-        assert await desk.store.open_approvals() == ()
+        assert await desk.store.approvals.open() == ()
         assert await desk.state(id_) in {ApprovalState.USED, ApprovalState.DENIED}
 
 

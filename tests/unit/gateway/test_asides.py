@@ -26,8 +26,10 @@ from gateway.turns.models import Models, open_models
 from sessions.changes import AppendMessages, EndAttempt, PutSummary, StartAttempt
 from sessions.conversation.events import CommandContext, ConversationState, RunningTurn
 from sessions.records import InboxEntry, InboxState, Message, OutboxItem
+from sessions.store.database import Database
+from sessions.store.readers import SessionReader
 from sessions.store.store import SessionStore
-from sessions.values.clock import SystemClock
+from sessions.values.clock import Clock, SystemClock
 from sessions.values.ids import Ids
 from sessions.values.notices import NoticeId
 from sessions.values.secret import Secret
@@ -113,7 +115,7 @@ class Room:
         return [read_body(item).text for item in await self.items()]
 
     async def items(self) -> list[OutboxItem]:
-        return list(await self.store.undelivered_items())
+        return list(await self.store.outbox.undelivered())
 
 
 @contextlib.asynccontextmanager
@@ -194,8 +196,8 @@ async def test_a_question_that_takes_too_long_is_given_up_and_its_cost_kept(
         assert await made.shown() == [
             "💬 I could not answer your question on the side: it took longer than 0.005 minutes."
         ]
-        assert (await made.store.usage_totals(session_id="s1", person=PERSON)).requests == 1
-        assert await made.store.pending_commands() == ()
+        assert (await made.store.spending.totals(session_id="s1", person=PERSON)).requests == 1
+        assert await made.store.inbox.pending_commands() == ()
 
 
 async def test_a_summary_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
@@ -204,7 +206,7 @@ async def test_a_summary_that_takes_too_long_is_given_up(tmp_path: Path) -> None
         await made.call("compact")
         (text,) = await made.shown()
         assert "could not be summarised: it took longer than" in text
-        assert (await made.store.context("s1"))[0] == ""
+        assert (await made.store.sessions.context("s1"))[0] == ""
 
 
 async def test_an_answer_on_the_side_is_delivered_like_any_answer_and_not_like_a_notice(
@@ -255,7 +257,7 @@ async def test_what_breaks_takes_nothing_else_down_and_is_told(
                 "This could not be done just now. Please try again in a moment."
             ]
         assert "/btw broke" in caplog.text
-        assert await made.store.pending_commands() == ()
+        assert await made.store.inbox.pending_commands() == ()
 
 
 async def test_what_cannot_be_stored_is_left_to_the_next_start(
@@ -270,9 +272,9 @@ async def test_what_cannot_be_stored_is_left_to_the_next_start(
                 await asyncio.wait(set(made.asides._running))
         assert "left to the next start" in caplog.text
     again = await SessionStore.open(f"sqlite:///{tmp_path / 'holdfast.db'}", clock=SystemClock())
-    (left,) = await again.pending_commands()
+    (left,) = await again.inbox.pending_commands()
     assert left.state is InboxState.COMMAND
-    assert await again.undelivered_items() == ()
+    assert await again.outbox.undelivered() == ()
     await again.close()
 
 
@@ -284,7 +286,7 @@ async def test_once_it_is_closing_everything_is_left_to_the_next_start(tmp_path:
         assert await made.shown() == []
         assert await made.call("btw", "two") == ReplyLater()
         assert await made.shown() == []
-        assert len(await made.store.pending_commands()) == 2
+        assert len(await made.store.inbox.pending_commands()) == 2
 
 
 # --- what is said at once ----------------------------------------------------------------------
@@ -382,17 +384,27 @@ async def test_usage_before_anything_was_said_is_nothing(tmp_path: Path) -> None
 
 
 class Moving(SessionStore):
-    """A store in which a turn adds a row right behind every look at a conversation."""
+    """A store in which a turn adds a row right after every read of a conversation."""
 
-    more = 0  # rows that are still to come
+    more = 0  # rows still to come
     added_by = ""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        super().__init__(database, clock)
+        self.sessions = MovingSessions(database, self)
+
+
+class MovingSessions(SessionReader):
+    def __init__(self, database: Database, store: Moving) -> None:
+        super().__init__(database)
+        self._store = store
 
     async def context(self, session_id: str) -> tuple[str, tuple[Message, ...]]:
         seen = await super().context(session_id)
-        if self.more:
-            self.more -= 1
-            row = Message("assistant", f"{self.more} are left")
-            await self.apply(AppendMessages(session_id, self.added_by, (row,), 4))
+        if self._store.more:
+            self._store.more -= 1
+            row = Message("assistant", f"{self._store.more} are left")
+            await self._store.apply(AppendMessages(session_id, self._store.added_by, (row,), 4))
         return seen
 
 
@@ -416,11 +428,11 @@ async def test_rows_that_come_meanwhile_stay_in_view_or_nothing_is_shortened(
         (text,) = await made.shown()
         assert told in text
         added, store.more = more - store.more, 0
-        found, rows = await store.context("s1")
+        found, rows = await store.sessions.context("s1")
         assert found == summary
         assert [row.content for row in rows[-added - 1 :]] == [
             "more",
             *(f"{more - number} are left" for number in range(1, added + 1)),
         ]
         assert len(rows) == (added + 1 if summary else added + 7)
-        assert (await store.usage_totals(session_id="s1")).requests == 1
+        assert (await store.spending.totals(session_id="s1")).requests == 1

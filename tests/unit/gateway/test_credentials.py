@@ -1,4 +1,4 @@
-"""Secrets as files of a folder: what systemd, compose and people put there."""
+"""Secrets as files in a folder, from systemd, compose or people."""
 
 import os
 from collections.abc import Callable
@@ -32,14 +32,14 @@ def kept(tmp_path: Path) -> Kept:
     return keep
 
 
-def test_files_called_like_variables_count_as_those(kept: Kept) -> None:
+def test_files_named_like_variables_count_as_variables(kept: Kept) -> None:
     folder = kept(TELEGRAM_BOT_TOKEN="1:abc\n", holdfast_OPENAI_API_KEY="sk-x", key="other")
     (folder / "A_FOLDER").mkdir()
     found = credentials.read_variables(folder)
     assert found == {"TELEGRAM_BOT_TOKEN": "1:abc", "OPENAI_API_KEY": "sk-x"}
 
 
-def test_a_token_given_by_systemd_configures_its_platform(
+def test_token_passed_by_systemd_configures_its_platform(
     kept: Kept, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     folder = kept(
@@ -57,12 +57,12 @@ def test_a_token_given_by_systemd_configures_its_platform(
     assert "telegram" in settings.platforms
     assert settings.http.port == 9000
     assert settings.model.api_key
-    assert settings.model.api_key.reveal() == "sk-of-the-environment"  # what is set goes first
+    assert settings.model.api_key.reveal() == "sk-of-the-environment"  # a set variable wins
     assert settings.http.api_key
     assert settings.http.api_key.reveal() == "named"
 
 
-def test_the_folder_of_the_user_counts_without_systemd(tmp_path: Path) -> None:
+def test_folder_of_the_user_is_used_without_systemd(tmp_path: Path) -> None:
     own = tmp_path / ".config/holdfast/credentials"
     own.mkdir(parents=True)
     assert credentials.find_folder({"HOME": str(tmp_path)}) == own
@@ -75,11 +75,11 @@ def test_the_folder_of_the_user_counts_without_systemd(tmp_path: Path) -> None:
     }
 
 
-def test_a_folder_that_is_named_and_not_there_holds_nothing(tmp_path: Path) -> None:
+def test_missing_named_folder_counts_as_empty(tmp_path: Path) -> None:
     assert credentials.read_variables(tmp_path / "none") == {}
 
 
-def test_what_cannot_be_read_is_named(kept: Kept) -> None:
+def test_unreadable_credential_is_reported(kept: Kept) -> None:
     folder = kept()
     (folder / "A_TOKEN").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match=r"A_TOKEN is not UTF-8"):
@@ -87,15 +87,15 @@ def test_what_cannot_be_read_is_named(kept: Kept) -> None:
     with pytest.raises(ConfigError, match="cannot be read: Not a directory"):
         credentials.read_variables(folder / "A_TOKEN")
     (folder / "A_TOKEN").unlink()
-    (folder / "MEMORY").symlink_to("/proc/self/mem")  # whose beginning nobody may read
+    (folder / "MEMORY").symlink_to("/proc/self/mem")  # unreadable at its beginning
     with pytest.raises(ConfigError, match="MEMORY cannot be read"):
         credentials.read_variables(folder)
 
 
-# --- whose state folder ------------------------------------------------------------------------
+# --- choice of the state folder ----------------------------------------------------------------
 
 
-def test_root_means_the_service_of_the_machine_unless_there_is_one_of_its_own(
+def test_root_uses_the_folder_of_the_system_service_by_default(
     tmp_path: Path,
 ) -> None:
     service, home = tmp_path / "service", tmp_path / "root"
@@ -113,7 +113,7 @@ def test_root_means_the_service_of_the_machine_unless_there_is_one_of_its_own(
     assert found(root=True) == own
 
 
-def test_a_folder_that_was_chosen_is_no_guess(tmp_path: Path) -> None:
+def test_chosen_folder_is_not_the_service_default(tmp_path: Path) -> None:
     assert not is_service_home({"HOLDFAST_HOME": "/var/lib/holdfast"})
     assert not is_service_home({"STATE_DIRECTORY": "/var/lib/holdfast"})
     assert not is_service_home({"HOME": str(tmp_path)}) or os.path.lexists("/var/lib/holdfast")

@@ -1,4 +1,4 @@
-"""How much room is left."""
+"""Free disk space."""
 
 import asyncio
 import errno
@@ -25,18 +25,18 @@ from gateway.observe.disk import DiskGauge, DiskSpace, free_bytes
             "disk: nearly full, 3.5 MB left in /state (gateway.disk_low is 200 MB)",
         ),
         (0, 1, "disk: nearly full, 0 bytes left in /state (gateway.disk_low is 1 byte)"),
-        (0, 0, ""),  # nobody wants to know
+        (0, 0, ""),  # warnings are off
     ],
 )
-def test_it_is_said_when_less_is_left_than_is_wanted(free: int, wanted: int, said: str) -> None:
+def test_warning_below_the_required_free_space(free: int, wanted: int, said: str) -> None:
     assert DiskSpace(free, wanted, Path("/state")).warning == said
 
 
-def test_the_room_is_what_the_disk_says(tmp_path: Path) -> None:
+def test_free_bytes_come_from_the_file_system(tmp_path: Path) -> None:
     assert 0 < free_bytes(tmp_path) < 2**60
 
 
-def test_a_folder_that_is_gone_is_an_error(tmp_path: Path) -> None:
+def test_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         free_bytes(tmp_path / "gone")
 
@@ -47,24 +47,22 @@ def test_a_folder_that_is_gone_is_an_error(tmp_path: Path) -> None:
         (999, False, True),
         (1000, False, False),
         (999, True, True),
-        (1000, True, True),  # a byte more is no news
+        (1000, True, True),  # within the hysteresis
         (1099, True, True),
         (1100, True, False),
         (5000, True, False),
     ],
 )
-def test_a_disk_that_was_low_needs_some_more_to_be_well_again(
-    free: int, *, before: bool, low: bool
-) -> None:
+def test_low_disk_recovers_with_hysteresis(free: int, *, before: bool, low: bool) -> None:
     assert DiskSpace(free, 1000, Path("/state")).is_low(was_low=before) is low
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_who_wants_no_room_is_never_told(*, before: bool) -> None:
+def test_limit_zero_never_warns(*, before: bool) -> None:
     assert not DiskSpace(0, 0, Path("/state")).is_low(was_low=before)
 
 
-async def test_a_disk_that_hangs_is_asked_once_however_often_somebody_wants_to_know(
+async def test_hanging_disk_is_read_once_for_all_callers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.observe.disk.READ_TIMEOUT_SECONDS", 0.02)
@@ -90,13 +88,13 @@ async def test_a_disk_that_hangs_is_asked_once_however_often_somebody_wants_to_k
         assert (await gauge.read()).free_bytes == 7
 
 
-async def test_each_answer_is_a_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_read_is_fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = iter([5, 50])
     monkeypatch.setattr("gateway.observe.disk.free_bytes", lambda _: next(left))
     gauge = DiskGauge(tmp_path, 10)
     assert [(await gauge.read()).free_bytes for _ in range(2)] == [5, 50]
 
 
-async def test_what_the_disk_says_instead_of_a_number_is_passed_on(tmp_path: Path) -> None:
+async def test_error_of_the_disk_is_raised(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         await DiskGauge(tmp_path / "gone", 10).read()

@@ -1,4 +1,4 @@
-"""Log lines: readable, with the conversation they are about, and without secrets."""
+"""Log lines: format, context of the conversation, and masking of secrets."""
 
 import asyncio
 import io
@@ -21,7 +21,7 @@ TOKEN = "123456789:AAEhBOweik6ad9r_QXMENQjcrGbqCr4K-bc"
 
 @pytest.fixture
 def stream() -> Iterator[io.StringIO]:
-    """What would be stderr; everything is put back as it was."""
+    """A stream in place of stderr; the logging configuration is restored afterwards."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield io.StringIO()
@@ -44,7 +44,7 @@ def configure(
     return logging.getLogger("gateway.turns.host")
 
 
-def test_a_line_says_when_how_bad_where_and_what(stream: io.StringIO) -> None:
+def test_line_has_time_level_logger_and_message(stream: io.StringIO) -> None:
     logger = configure(stream)
     record = logger.makeRecord(
         "gateway.turns.host", logging.INFO, "", 0, "turn %s began", ("t_1",), None
@@ -54,7 +54,7 @@ def test_a_line_says_when_how_bad_where_and_what(stream: io.StringIO) -> None:
     assert stream.getvalue() == "2026-11-18T11:06:40.123Z info gateway.turns.host: turn t_1 began\n"
 
 
-def test_lines_bear_the_conversation_they_are_about(stream: io.StringIO) -> None:
+def test_lines_have_the_context_of_their_conversation(stream: io.StringIO) -> None:
     logger = configure(stream)
     with log.log_context(chat="telegram:1001"):
         with log.log_context(session="s_1", turn="t_1"):
@@ -67,7 +67,7 @@ def test_lines_bear_the_conversation_they_are_about(stream: io.StringIO) -> None
     assert none.endswith("none")
 
 
-async def test_two_tasks_at_once_each_bear_their_own_conversation(stream: io.StringIO) -> None:
+async def test_concurrent_tasks_have_their_own_context(stream: io.StringIO) -> None:
     logger = configure(stream)
     both = asyncio.Barrier(2)
 
@@ -92,7 +92,7 @@ async def test_two_tasks_at_once_each_bear_their_own_conversation(stream: io.Str
         ("error", ["e"]),
     ],
 )
-def test_the_configured_level_holds_for_us_and_libraries_only_warn(
+def test_level_applies_to_own_loggers_and_libraries_only_warn(
     stream: io.StringIO, level: Literal["debug", "info", "warning", "error"], seen: list[str]
 ) -> None:
     for name in ("gateway.turns.host", "httpx2"):
@@ -106,26 +106,26 @@ def test_the_configured_level_holds_for_us_and_libraries_only_warn(
     assert said == [*seen, "w", "e"]
 
 
-def test_configuring_again_does_not_write_lines_twice(stream: io.StringIO) -> None:
+def test_configuring_twice_does_not_duplicate_lines(stream: io.StringIO) -> None:
     configure(stream)
     configure(stream).info("once")
     assert stream.getvalue().count("once") == 1
 
 
-def test_a_message_cannot_forge_a_line(stream: io.StringIO) -> None:
+def test_message_cannot_forge_a_log_line(stream: io.StringIO) -> None:
     configure(stream).info("said %s", "hello\n2026-11-18T00:00:00Z error gateway: forged\r!")
     assert len(stream.getvalue().splitlines()) == 1
     assert "hello\\n2026" in stream.getvalue()
 
 
-def test_in_the_journal_every_line_has_its_priority_and_no_time(stream: io.StringIO) -> None:
+def test_journal_lines_have_a_priority_and_no_time(stream: io.StringIO) -> None:
     logger = configure(stream, level="debug", journal=True)
     logger.debug("d")
     logger.info("i")
     logger.warning("w")
     logger.critical("c")
     try:
-        raise RuntimeError("broken")  # noqa: EM101, TRY301 - it is to be logged
+        raise RuntimeError("broken")  # noqa: EM101, TRY301 - raised to be logged
     except RuntimeError:
         logger.exception("e")
     lines = stream.getvalue().splitlines()
@@ -135,7 +135,7 @@ def test_in_the_journal_every_line_has_its_priority_and_no_time(stream: io.Strin
     assert all(line.startswith("<3>") for line in lines[4:])
 
 
-def test_json_lines_are_objects_with_everything_in_them(stream: io.StringIO) -> None:
+def test_json_lines_contain_all_fields(stream: io.StringIO) -> None:
     logger = configure(stream, form="json")
     with log.log_context(session="s_1"):
         logger.warning('a "quoted" %s', "word", extra={"attempt": 2, "message_id": "m"})
@@ -151,7 +151,7 @@ def test_json_lines_are_objects_with_everything_in_them(stream: io.StringIO) -> 
     }
 
 
-def test_an_extra_field_does_not_replace_what_every_line_has(stream: io.StringIO) -> None:
+def test_extra_field_does_not_replace_a_standard_field(stream: io.StringIO) -> None:
     configure(stream, form="json").info("real", extra={"level": "fake", "at": "never"})
     line = json.loads(stream.getvalue())
     assert (line["level"], line["message"]) == ("info", "real")
@@ -159,7 +159,9 @@ def test_an_extra_field_does_not_replace_what_every_line_has(stream: io.StringIO
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_no_secret_is_written_anywhere(stream: io.StringIO, form: Literal["text", "json"]) -> None:
+def test_secrets_are_masked_in_every_part_of_a_line(
+    stream: io.StringIO, form: Literal["text", "json"]
+) -> None:
     logger = configure(stream, form=form)
 
     def break_down() -> None:
@@ -180,7 +182,7 @@ def test_no_secret_is_written_anywhere(stream: io.StringIO, form: Literal["text"
     assert TOKEN[10:] not in text
 
 
-def test_warnings_of_python_become_lines(stream: io.StringIO) -> None:
+def test_python_warnings_are_logged(stream: io.StringIO) -> None:
     configure(stream)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
@@ -190,16 +192,14 @@ def test_warnings_of_python_become_lines(stream: io.StringIO) -> None:
     assert "that is old" in stream.getvalue()
 
 
-def test_a_logger_without_a_stream_writes_to_stderr(
-    stream: io.StringIO, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_default_stream_is_stderr(stream: io.StringIO, capsys: pytest.CaptureFixture[str]) -> None:
     log.configure(Redactor())
     logging.getLogger("gateway").info("hello")
     assert capsys.readouterr().err.endswith("info gateway: hello\n")
     assert not stream.getvalue()
 
 
-def test_the_journal_is_told_from_a_file_that_stderr_was_led_into(tmp_path: Path) -> None:
+def test_redirected_stderr_is_not_the_journal(tmp_path: Path) -> None:
     with (tmp_path / "one").open("w") as one, (tmp_path / "two").open("w") as two:
         status = (tmp_path / "one").stat()
         environ = {"JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"}
@@ -236,7 +236,7 @@ KEY = "abcdefghij0123456789ABCDEFGHIJ"
         ("-----BEGIN PRIVATE KEY-----\nMIIE cut off", "***"),
     ],
 )
-def test_what_looks_like_a_token_is_taken_out(text: str, cleaned: str) -> None:
+def test_token_like_text_is_masked(text: str, cleaned: str) -> None:
     assert Redactor().redact(text) == cleaned
 
 
@@ -256,27 +256,27 @@ def test_what_looks_like_a_token_is_taken_out(text: str, cleaned: str) -> None:
         "the xox game, AKIA, AIza, ghp_",
     ],
 )
-def test_ordinary_text_stays_as_it_is(text: str) -> None:
+def test_ordinary_text_is_unchanged(text: str) -> None:
     assert Redactor().redact(text) == text
 
 
-def test_configured_secrets_are_taken_out_in_every_form() -> None:
+def test_configured_secrets_are_masked_in_every_encoding() -> None:
     redactor = Redactor([Secret("p@ss word"), Secret("p@ss word and more")])
     cleaned = redactor.redact("1 p@ss word, 2 p@ss word and more, 3 p%40ss%20word, 4 p@ss")
     assert cleaned == "1 ***, 2 ***, 3 ***, 4 p@ss"
 
 
-def test_each_line_of_a_secret_with_several_is_taken_out() -> None:
+def test_each_line_of_a_multiline_secret_is_masked() -> None:
     redactor = Redactor([Secret("first-line\nsecond-line\n-")])
     assert redactor.redact("first-line|second-line|-") == "***|***|-"
 
 
-def test_a_secret_too_short_to_be_one_blacks_out_nothing() -> None:
+def test_very_short_secret_is_not_masked() -> None:
     redactor = Redactor([Secret("a"), Secret("12345")])
     assert redactor.redact("a banana, 12345") == "a banana, 12345"
 
 
-def test_a_secret_that_becomes_known_later_is_taken_out_from_then_on() -> None:
+def test_secret_added_later_is_masked_from_then_on() -> None:
     redactor = Redactor()
     assert redactor.redact("one-time-link") == "one-time-link"
     redactor.add(Secret("one-time-link"))

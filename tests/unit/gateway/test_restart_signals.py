@@ -1,4 +1,4 @@
-"""What the service manager is told of a restart, and what a signal makes of it."""
+"""Notifications about a restart, and stop signals during a restart."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ from platforms.core.contract import Adapter
 
 
 class Patient:
-    """A gateway whose running turns never finish by themselves."""
+    """A gateway whose running turns never finish on their own."""
 
     def __init__(self) -> None:
         self.stopping = asyncio.Event()
@@ -61,7 +61,7 @@ class Manager:
         self._socket.settimeout(5)
 
     async def told(self, first: str) -> list[str]:
-        """Wait for a message that begins so."""
+        """Wait for a notification with this prefix."""
         while True:
             said = (await asyncio.to_thread(self._socket.recv, 999)).decode().splitlines()
             if said[0] == first:
@@ -72,7 +72,7 @@ class Manager:
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-async def test_a_restart_is_no_stop_to_systemd_unless_a_signal_comes(
+async def test_restart_is_a_reload_to_systemd_unless_a_signal_stops_it(
     tmp_path: Path, stopped: bool
 ) -> None:
     runner, handover, manager = Patient(), Handover(), Manager(tmp_path / "notify")
@@ -87,7 +87,7 @@ async def test_a_restart_is_no_stop_to_systemd_unless_a_signal_comes(
         if stopped:
             os.kill(os.getpid(), signal.SIGTERM)
             assert (await manager.told("STOPPING=1"))[-1] == "STATUS=Stopping."
-            assert not runner.skip_drain.is_set()  # what runs has its time all the same
+            assert not runner.skip_drain.is_set()  # running turns still get their drain time
             os.kill(os.getpid(), signal.SIGTERM)
             await runner.skip_drain.wait()
         runner.skip_drain.set()
@@ -101,7 +101,7 @@ async def test_a_restart_is_no_stop_to_systemd_unless_a_signal_comes(
     if stopped:
         with hold_state_folder(tmp_path):
             pass
-    else:  # the lock is left to whoever takes our place
+    else:  # the lock is passed on to the next process
         with pytest.raises(CannotStart), hold_state_folder(tmp_path):
             pass
         handover.discard()

@@ -1,4 +1,4 @@
-"""Safe mode: which starts are careful, and how far a start has come."""
+"""Safe mode: the decision at a start, and the recorded phase of a start."""
 
 import asyncio
 import logging
@@ -39,25 +39,23 @@ S, R, T, W, E, X = (
         ([R, R], False),
         ([S, R, S], True),
         ([R, R, R], True),
-        ([R, R, E, R], False),  # one ended in order: it is no row any more
-        ([R, R, T, R], False),  # nor where one ran for a minute
+        ([R, R, E, R], False),  # a clean exit breaks the row
+        ([R, R, T, R], False),  # so does a minute of uptime
         ([R, R, W, R], False),
-        ([R, R, X, R], True),  # a port that was taken says nothing
+        ([R, R, X, R], True),  # a refused start is neutral
         ([X, X, X, X], False),
         ([R, X, X, R], False),
-        ([R, R, R, R], True),  # careful, and it still crashes
-        ([R, R, R, T], True),  # a minute is not enough to end it
+        ([R, R, R, R], True),  # still crashing in safe mode
+        ([R, R, R, T], True),  # a minute does not end safe mode
         ([R, R, R, X], True),
-        ([R, R, R, W], False),  # ten minutes are
-        ([R, R, R, E], False),  # by hand
-        ([R, R, R, W, R, R], False),  # counted anew
+        ([R, R, R, W], False),  # ten minutes do
+        ([R, R, R, E], False),  # so does a clean exit
+        ([R, R, R, W, R, R], False),  # the count starts again
         ([R, R, R, W, R, R, R], True),
         ([R, R, R, T, R], True),
     ],
 )
-def test_a_start_is_careful_after_three_quick_crashes(
-    lives: list[StartPhase], careful: bool
-) -> None:
+def test_safe_mode_begins_after_three_early_crashes(lives: list[StartPhase], careful: bool) -> None:
     left: StartRecord | None = None
     for life in lives:
         left = StartRecord(life, next_start(left).crashes, next_start(left).careful)
@@ -65,7 +63,7 @@ def test_a_start_is_careful_after_three_quick_crashes(
     assert (begun.phase, begun.careful) == (StartPhase.STARTING, careful)
 
 
-def test_a_start_comes_further_with_the_time() -> None:
+def test_phase_advances_with_uptime() -> None:
     assert list(UPTIME_THRESHOLDS_SECONDS) == [60, 600]
     assert [phase_reached(at) for at in (0, 59.9, 60, 599, 600, 9e9)] == [R, R, T, T, W, W]
     assert [seconds_until_next_phase(at) for at in (0, 59, 60, 599, 600, 9e9)] == [
@@ -78,7 +76,7 @@ def test_a_start_comes_further_with_the_time() -> None:
     ]
 
 
-# --- what is kept -----------------------------------------------------------------------------
+# --- the start log ----------------------------------------------------------------------------
 
 
 class Careful:
@@ -90,7 +88,7 @@ class Careful:
 
 
 class Killed(BaseException):
-    """As far as the next start can see, `kill -9`."""
+    """Simulate `kill -9`, as far as the next start can tell."""
 
 
 async def a_start(
@@ -104,7 +102,7 @@ async def a_start(
             raise error
 
 
-async def test_crashes_are_remembered_and_an_end_in_order_is_too(tmp_path: Path) -> None:
+async def test_crashes_and_clean_exits_are_recorded(tmp_path: Path) -> None:
     careful = Careful()
     groups = BaseExceptionGroup("", [Killed(), ZeroDivisionError()])
     for error, ready in ((Killed(), True), (groups, False), (Killed(), True)):
@@ -118,7 +116,7 @@ async def test_crashes_are_remembered_and_an_end_in_order_is_too(tmp_path: Path)
     assert careful.told == [3]
 
 
-async def test_a_refusal_is_no_crash(tmp_path: Path) -> None:
+async def test_refused_start_is_not_a_crash(tmp_path: Path) -> None:
     careful = Careful()
     for _ in range(5):
         with pytest.raises(ExceptionGroup):
@@ -129,7 +127,7 @@ async def test_a_refusal_is_no_crash(tmp_path: Path) -> None:
     assert careful.told == []
 
 
-async def test_what_breaks_when_it_was_ready_is_a_crash_whatever_its_words(tmp_path: Path) -> None:
+async def test_error_after_ready_is_a_crash(tmp_path: Path) -> None:
     careful = Careful()
     for _ in range(3):
         with pytest.raises(CannotStart):
@@ -138,7 +136,7 @@ async def test_what_breaks_when_it_was_ready_is_a_crash_whatever_its_words(tmp_p
     assert careful.told == [3]
 
 
-async def test_after_a_while_it_has_run_well(tmp_path: Path) -> None:
+async def test_long_uptime_ends_the_crash_count(tmp_path: Path) -> None:
     starts = StartLog(tmp_path, Careful(), (0.01, 0.02))
     phases: list[bytes] = []
     with starts:
@@ -152,7 +150,7 @@ async def test_after_a_while_it_has_run_well(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("left", [b"", b"{", b'{"phase":"flying"}', b"[]"])
-async def test_what_cannot_be_read_is_a_first_start(
+async def test_unreadable_record_counts_as_a_first_start(
     tmp_path: Path, left: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / FILE_NAME).write_bytes(left)
@@ -162,11 +160,11 @@ async def test_what_cannot_be_read_is_a_first_start(
     assert "cannot be read" in caplog.text
 
 
-async def test_a_folder_that_cannot_be_written_keeps_nobody_from_starting(
+async def test_unwritable_folder_does_not_prevent_the_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / FILE_NAME).mkdir()  # nothing can take its place
+    (tmp_path / FILE_NAME).mkdir()  # a folder cannot be replaced by a file
     with caplog.at_level(logging.WARNING):
         await a_start(tmp_path, Careful())
     assert "cannot be written" in caplog.text
-    assert os.listdir(tmp_path) == [FILE_NAME]  # noqa: PTH208 - no wait
+    assert os.listdir(tmp_path) == [FILE_NAME]  # noqa: PTH208 - does not block

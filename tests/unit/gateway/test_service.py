@@ -43,7 +43,7 @@ from sessions.values.ids import Ids
 
 
 class Memory:
-    """Shelf and archive in one, with nothing on them."""
+    """An empty adapter store."""
 
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
@@ -62,7 +62,7 @@ class Memory:
 
 
 class SmallRunner:
-    """A gateway that only has a console, and answers everything it hears."""
+    """A gateway with only a console that answers every message."""
 
     def __init__(self, error: Exception | None = None) -> None:
         clock, memory = SystemClock(), Memory()
@@ -119,7 +119,7 @@ class SmallRunner:
 
 
 class SlowToStop(SmallRunner):
-    """A gateway whose running turns never finish by themselves."""
+    """A gateway whose running turns never finish on their own."""
 
     async def run(self) -> None:
         self.ready.set()
@@ -128,7 +128,7 @@ class SlowToStop(SmallRunner):
 
 @asynccontextmanager
 async def _serving(runner: SmallRunner, home: Path, **environ: str) -> AsyncIterator[Path]:
-    """A service from its start to its end; gives the control socket."""
+    """Run a service from start to stop; yields the control socket."""
     attended = asyncio.Event()
 
     async def then() -> None:
@@ -152,7 +152,7 @@ async def _frame(wire: ControlConnection) -> object:
 # --- signals and the socket ------------------------------------------------------------------
 
 
-async def test_the_first_signal_stops_and_the_second_hurries(tmp_path: Path) -> None:
+async def test_first_signal_stops_and_second_skips_the_drain(tmp_path: Path) -> None:
     runner = SlowToStop()
     hurried = []
 
@@ -170,7 +170,7 @@ async def test_the_first_signal_stops_and_the_second_hurries(tmp_path: Path) -> 
     assert given_back
 
 
-async def test_a_hangup_has_the_configuration_read_again_and_kills_nothing(tmp_path: Path) -> None:
+async def test_sighup_reloads_the_configuration(tmp_path: Path) -> None:
     runner = SmallRunner()
     async with _serving(runner, tmp_path) as path:
         os.kill(os.getpid(), signal.SIGHUP)
@@ -179,21 +179,21 @@ async def test_a_hangup_has_the_configuration_read_again_and_kills_nothing(tmp_p
     assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
 
 
-async def test_operations_can_be_asked_for_from_ready_to_end(tmp_path: Path) -> None:
+async def test_operations_are_available_from_ready_to_stop(tmp_path: Path) -> None:
     async with _serving(SmallRunner(), tmp_path) as path:
         assert await asyncio.to_thread(send_request, path, "status") == {"state": "running"}
     with pytest.raises(NotRunning):
         send_request(path, "status")
 
 
-async def test_a_second_service_on_the_same_folder_is_refused(tmp_path: Path) -> None:
+async def test_second_service_on_the_same_folder_is_refused(tmp_path: Path) -> None:
     async with _serving(SmallRunner(), tmp_path) as path:
         with pytest.raises(CannotStart, match=f"pid {os.getpid()}"):
             await serve(SmallRunner(), tmp_path, {})
         assert await asyncio.to_thread(send_request, path, "status") == {"state": "running"}
 
 
-async def test_what_keeps_the_runner_from_starting_comes_out(tmp_path: Path) -> None:
+async def test_error_of_the_runner_is_raised(tmp_path: Path) -> None:
     error = CannotStart("The port is taken.")
     with pytest.raises(ExceptionGroup) as raised:
         await serve(SmallRunner(error), tmp_path, {})
@@ -204,7 +204,7 @@ async def test_what_keeps_the_runner_from_starting_comes_out(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("abstract", [False, True])
-async def test_systemd_is_told_of_start_life_and_end(tmp_path: Path, abstract: bool) -> None:
+async def test_systemd_is_notified_of_start_status_and_stop(tmp_path: Path, abstract: bool) -> None:
     name = f"@holdfast-test-{os.getpid()}" if abstract else str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind("\0" + name[1:] if abstract else name)
@@ -221,7 +221,7 @@ async def test_systemd_is_told_of_start_life_and_end(tmp_path: Path, abstract: b
     ]
 
 
-async def test_signs_of_life_come_twice_as_often_as_asked_for(tmp_path: Path) -> None:
+async def test_watchdog_is_fed_twice_per_interval(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(5)
@@ -233,7 +233,7 @@ async def test_signs_of_life_come_twice_as_often_as_asked_for(tmp_path: Path) ->
     assert SystemdNotifier(environ).watchdog_seconds == pytest.approx(0.01)
 
 
-def test_a_manager_that_is_not_there_is_no_reason_to_stop(tmp_path: Path) -> None:
+def test_missing_service_manager_is_ignored(tmp_path: Path) -> None:
     SystemdNotifier({}).notify("READY=1")
     SystemdNotifier({"NOTIFY_SOCKET": str(tmp_path / "gone")}).notify("READY=1")
     assert SystemdNotifier({"WATCHDOG_USEC": "soon"}).watchdog_seconds == 0
@@ -242,7 +242,7 @@ def test_a_manager_that_is_not_there_is_no_reason_to_stop(tmp_path: Path) -> Non
 # --- terminals of other processes ------------------------------------------------------------
 
 
-async def test_a_joined_terminal_says_and_is_shown(tmp_path: Path) -> None:
+async def test_attached_terminal_sends_messages_and_shows_answers(tmp_path: Path) -> None:
     runner = SmallRunner()
     async with _serving(runner, tmp_path) as path:
         one, two = await open_stream(path, "chat"), await open_stream(path, "chat", chat=CHAT)
@@ -260,7 +260,7 @@ async def test_a_joined_terminal_says_and_is_shown(tmp_path: Path) -> None:
         await two.close()
 
 
-async def test_a_terminal_that_has_said_everything_gets_all_answers_and_then_the_end(
+async def test_terminal_at_end_of_input_gets_all_answers_before_the_end(
     tmp_path: Path,
 ) -> None:
     async with _serving(SmallRunner(), tmp_path) as path:
@@ -278,9 +278,7 @@ async def test_a_terminal_that_has_said_everything_gets_all_answers_and_then_the
 
 
 @pytest.mark.parametrize("said", [b"hello\n", b'{"say": 7}\n'])
-async def test_nonsense_from_a_terminal_ends_only_its_own_stream(
-    tmp_path: Path, said: bytes
-) -> None:
+async def test_invalid_input_ends_only_its_own_stream(tmp_path: Path, said: bytes) -> None:
     async with _serving(SmallRunner(), tmp_path) as path:
         reader, writer = await asyncio.open_unix_connection(path)
         writer.write(b'{"do": "chat"}\n' + said)
@@ -289,14 +287,14 @@ async def test_nonsense_from_a_terminal_ends_only_its_own_stream(
         assert await asyncio.to_thread(send_request, path, "status") == {"state": "running"}
 
 
-async def test_a_chat_without_a_name_is_refused(tmp_path: Path) -> None:
+async def test_chat_without_a_name_is_refused(tmp_path: Path) -> None:
     async with _serving(SmallRunner(), tmp_path) as path:
         wire = await open_stream(path, "chat", chat="")
         assert b"needs a name" in (await wire.read() or b"")
         await wire.close()
 
 
-# --- the end of the program ------------------------------------------------------------------
+# --- exit codes ------------------------------------------------------------------------------
 
 
 def _raising(error: BaseException) -> Callable[[], None]:
@@ -306,7 +304,7 @@ def _raising(error: BaseException) -> Callable[[], None]:
     return run
 
 
-def test_known_errors_end_in_their_lines_and_codes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_known_errors_are_printed_with_their_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_to_exit_code(lambda: None) == 0
     assert (
         run_to_exit_code(_raising(ConfigError("http.port is wrong", "model.nam is unknown"))) == 78
@@ -322,7 +320,7 @@ def test_known_errors_end_in_their_lines_and_codes(capsys: pytest.CaptureFixture
     assert run_to_exit_code(_raising(KeyboardInterrupt())) == INTERRUPTED_EXIT_CODE
 
 
-def test_what_nobody_foresaw_is_one_line_and_the_log_has_the_rest(
+def test_unexpected_error_is_one_line_with_a_logged_traceback(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     error = ExceptionGroup("", [ZeroDivisionError("division by zero\nat night")])
@@ -332,7 +330,7 @@ def test_what_nobody_foresaw_is_one_line_and_the_log_has_the_rest(
     with caplog.at_level(logging.CRITICAL):
         report_crash(type(error), error)
     assert capsys.readouterr().err.endswith(
-        "holdfast: ended by an error of its own: ZeroDivisionError: division by zero\n"
+        "holdfast: ended by an internal error: ZeroDivisionError: division by zero\n"
     )
     assert caplog.records[0].exc_info
     report_crash(ValueError, ValueError("bad"))

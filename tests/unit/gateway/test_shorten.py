@@ -144,25 +144,25 @@ async def test_without_a_model_there_is_no_summary_but_a_reason(tmp_path: Path) 
 
 
 async def test_rows_that_came_meanwhile_stay_in_view(store: SessionStore) -> None:
-    seen = await store.context("s1")
+    seen = await store.sessions.context("s1")
     new = Message("user", "meanwhile")
     await store.apply(started("t3", "s1", said=""), AppendMessages("s1", "t3", (new,), 4))
     change = await compaction_change(store, "s1", seen, DONE, 5)
     assert change == PutSummary(session_id="s1", keep=3, summary="They talked.", at=5, rows=9)
     await store.apply(change)
-    assert await store.context("s1") == ("They talked.", (*ROWS[-2:], new))
+    assert await store.sessions.context("s1") == ("They talked.", (*ROWS[-2:], new))
 
 
 async def test_a_conversation_from_which_something_was_taken_is_another_one(
     store: SessionStore,
 ) -> None:
-    seen = await store.context("s1")
+    seen = await store.sessions.context("s1")
     await store.apply(TakeBackTurn("s1", "t2", 4))
     assert await compaction_change(store, "s1", seen, DONE, 5) is None
 
 
 async def test_so_is_one_that_somebody_else_summed_up(store: SessionStore) -> None:
-    seen = await store.context("s1")
+    seen = await store.sessions.context("s1")
     await store.apply(
         PutSummary(session_id="s1", keep=4, summary="They talked, somebody says.", at=4)
     )
@@ -177,9 +177,9 @@ async def test_a_summary_of_other_rows_than_there_are_is_refused(
         await store.apply(
             PutSummary(session_id="s1", keep=2, summary="They talked.", at=5, rows=rows)
         )
-    assert await store.context("s1") == ("", ROWS)
+    assert await store.sessions.context("s1") == ("", ROWS)
     await store.apply(PutSummary(session_id="s1", keep=2, summary="They talked.", at=5, rows=8))
-    assert await store.context("s1") == ("They talked.", ROWS[-2:])
+    assert await store.sessions.context("s1") == ("They talked.", ROWS[-2:])
 
 
 # --- what it cost ------------------------------------------------------------------------------
@@ -207,14 +207,14 @@ async def test_costs_are_on_record_without_a_turn_that_anybody_could_take_back(
             )
         )
     )
-    spent = await store.usage_totals(session_id="s1", person="p")
+    spent = await store.spending.totals(session_id="s1", person="p")
     assert (spent.requests, spent.input_tokens, spent.output_tokens) == (2, 100, 7)
-    last = await store.last_turn("s1")
+    last = await store.turns.last("s1")
     assert last
     assert last.id == "t2"
-    assert await store.running_turns() == ()
-    assert await store.context("s1") == ("", ROWS)
-    session = await store.session("s1")
+    assert await store.turns.running() == ()
+    assert await store.sessions.context("s1") == ("", ROWS)
+    session = await store.sessions.get("s1")
     assert session
     assert session.messages == len(ROWS)
 
@@ -242,4 +242,4 @@ async def test_a_conversation_that_is_too_long_is_shortened_for_one_question_onl
         await models.aclose()
     assert done.text == "Fine."
     assert server.requests[1].messages[0]["content"].startswith("[Summary of the conversation")
-    assert await store.context("s1") == ("", ROWS)
+    assert await store.sessions.context("s1") == ("", ROWS)

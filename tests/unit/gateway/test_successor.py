@@ -1,4 +1,4 @@
-"""What takes a process's place: how it is called, whether it could start, what it is left."""
+"""The next process image: its command, its check, and the files passed to it."""
 
 import fcntl
 import os
@@ -25,10 +25,10 @@ def script(folder: Path, text: str, name: str = "holdfast") -> str:
     return str(path)
 
 
-# --- how it is called -------------------------------------------------------------------------
+# --- command ----------------------------------------------------------------------------------
 
 
-def test_a_script_is_called_by_itself_and_everything_else_by_its_python(tmp_path: Path) -> None:
+def test_script_is_restarted_directly_and_modules_by_python(tmp_path: Path) -> None:
     own = script(tmp_path, "")
     plain = tmp_path / "plain.py"
     plain.write_text("print()")
@@ -46,7 +46,7 @@ def test_a_script_is_called_by_itself_and_everything_else_by_its_python(tmp_path
         assert restart_command(argv, original, "py") == words
 
 
-def test_a_script_keeps_its_place_though_it_was_named_by_a_short_path(
+def test_relative_script_path_becomes_absolute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -54,7 +54,7 @@ def test_a_script_keeps_its_place_though_it_was_named_by_a_short_path(
     assert restart_command(["./holdfast", "run"], ["p", "./holdfast", "run"], "py") == (own, "run")
 
 
-# --- whether it could start -------------------------------------------------------------------
+# --- check ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -65,58 +65,56 @@ def test_a_script_keeps_its_place_though_it_was_named_by_a_short_path(
         ('[ -z "$NOTIFY_SOCKET" ] && [ "$KEPT" = yes ]', ""),
         ("echo 'holdfast: http.port is wrong' >&2; exit 78", "http.port is wrong."),
         ("echo 'holdfast: One.' >&2; echo 'holdfast: Two!' >&2; exit 1", "One. Two!"),
-        ("exit 3", "The installed program ends at once and does not say why."),
+        ("exit 3", "The installed program exits at once without an error message."),
     ],
 )
-async def test_it_is_asked_whether_it_could_start(tmp_path: Path, text: str, refusal: str) -> None:
+async def test_new_program_is_checked(tmp_path: Path, text: str, refusal: str) -> None:
     environ = {**read_environment(), "NOTIFY_SOCKET": "/x", "KEPT": "yes"}
     successor = Successor((script(tmp_path, text), "run"), environ)
     assert await successor.find_start_error() == refusal
     assert await successor.find_start_error() == refusal
 
 
-async def test_a_program_that_is_gone_or_broken_is_named(tmp_path: Path) -> None:
+async def test_missing_or_broken_program_is_reported(tmp_path: Path) -> None:
     gone = str(tmp_path / "gone")
-    assert "is not there any more" in await Successor((gone, "run"), {}).find_start_error()
+    assert "is missing or not executable" in await Successor((gone, "run"), {}).find_start_error()
     broken = tmp_path / "broken"
     broken.write_bytes(b"\0\0\0\0")
     broken.chmod(0o755)
     assert "cannot be run" in await Successor((str(broken), "run"), {}).find_start_error()
     own = script(tmp_path, "")
-    os.chmod(own, 0o644)  # noqa: PTH101 - a word, not a wait
-    assert "may not be run" in await Successor((own, "run"), {}).find_start_error()
+    os.chmod(own, 0o644)  # noqa: PTH101 - does not block
+    assert "not executable" in await Successor((own, "run"), {}).find_start_error()
 
 
-async def test_a_program_that_says_nothing_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_silent_check_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.process.successor.CHECK_TIMEOUT_SECONDS", 0.05)
     successor = Successor((script(tmp_path, "exec sleep 60"), "run"), read_environment())
-    assert "did not say within 0.05 s" in await successor.find_start_error()
+    assert "did not finish within 0.05 s" in await successor.find_start_error()
 
 
-def test_a_traceback_is_told_in_a_line() -> None:
+def test_traceback_is_reported_in_one_line() -> None:
     said = 'Traceback (most recent call last):\n  File "x"\nImportError: no module agent\n'
     assert describe_failure(said) == (
-        "The installed program does not even start: ImportError: no module agent"
+        "The installed program crashes at its start: ImportError: no module agent"
     )
 
 
-def test_the_version_is_the_installed_one() -> None:
+def test_version_is_the_installed_version() -> None:
     assert Successor(("x",), {}).version == installed("holdfast")
 
 
-def test_a_program_that_vanished_at_the_last_moment_ends_in_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(CannotStart, match="nothing runs now"):
+def test_program_that_vanished_before_exec_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(CannotStart, match="Holdfast is not running"):
         Successor((str(tmp_path / "gone"), "run"), {}).replace_process()
 
 
-# --- what it is left --------------------------------------------------------------------------
+# --- handover ---------------------------------------------------------------------------------
 
 
 @pytest.mark.process
-def test_files_reach_the_next_process_image_and_only_that(tmp_path: Path) -> None:
-    """A process becomes another program: what was kept is open there, named, and locked."""
+def test_files_are_passed_only_to_the_next_process_image(tmp_path: Path) -> None:
+    """Replace a process image: passed files are open there, named, and still locked."""
     code = """
 import os, sys
 from pathlib import Path
@@ -158,7 +156,7 @@ with hold_state_folder(home, file) as lock:
         pass
 
 
-def test_a_lock_of_another_folder_is_not_taken_for_ours(tmp_path: Path) -> None:
+def test_inherited_lock_of_another_folder_is_closed(tmp_path: Path) -> None:
     other = os.open(tmp_path / "other", os.O_RDWR | os.O_CREAT)
     with hold_state_folder(tmp_path / "home", other) as lock:
         assert lock != other
@@ -170,7 +168,7 @@ def test_a_lock_of_another_folder_is_not_taken_for_ours(tmp_path: Path) -> None:
         os.close(own)
 
 
-def test_what_nobody_wants_is_closed(tmp_path: Path) -> None:
+def test_unused_inherited_files_are_closed(tmp_path: Path) -> None:
     handover = Handover()
     file = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
     handover.pass_on(PORT, file)
@@ -185,24 +183,24 @@ def test_what_nobody_wants_is_closed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "nonsense", "1 lock=3", "x lock=y", f"{os.getpid()} lock=9999"]
 )
-def test_nobody_is_led_astray_by_what_stands_in_the_variable(text: str) -> None:
+def test_malformed_handover_variable_is_ignored(text: str) -> None:
     handover = Handover(text)
     assert handover.take(LOCK) is None
     assert take_handover() == ""
 
 
-# --- the port ---------------------------------------------------------------------------------
+# --- port -------------------------------------------------------------------------------------
 
 
 def left_behind() -> tuple[int, int]:
-    """A listening socket that nobody accepts at, as a process that has gone leaves it."""
+    """Return a listening socket without an accepting process, as after a handover."""
     server = socket.create_server(("127.0.0.1", 0))
     port = server.getsockname()[1]
     return server.detach(), port
 
 
 @pytest.mark.parametrize("any_port", [True, False])
-def test_who_knocked_before_the_port_was_taken_over_is_let_in(any_port: bool) -> None:
+def test_connection_made_before_the_handover_is_served(any_port: bool) -> None:
     number, port = left_behind()
     with socket.create_connection(("127.0.0.1", port)):
         server = HttpServer("localhost", 0 if any_port else port)
@@ -216,7 +214,7 @@ def test_who_knocked_before_the_port_was_taken_over_is_let_in(any_port: bool) ->
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "127.0.0.2", "localhost"])
-def test_a_socket_that_listens_elsewhere_is_closed_and_another_is_made(host: str) -> None:
+def test_inherited_socket_on_another_address_is_replaced(host: str) -> None:
     number, old = left_behind()
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, 0), family=family) as other:
@@ -237,7 +235,7 @@ def accepts(host: str, port: int) -> bool:
     return True
 
 
-def test_what_is_no_socket_is_let_be(tmp_path: Path) -> None:
+def test_inherited_file_that_is_no_socket_is_ignored(tmp_path: Path) -> None:
     file = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
     server = HttpServer("127.0.0.1", 0)
     server.bind(file)

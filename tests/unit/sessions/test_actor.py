@@ -221,7 +221,7 @@ async def test_damage_is_reported_to_the_requester_and_not_retried(
                     UndoTurn(CommandContext(address="there", person="web:ann", inbox="i2"), None),
                 )
             assert [(say.notice, say.address) for say in host.said] == [("damaged.here", "there")]
-            done = await store.inbox_entry("web", "event of i2")
+            done = await store.inbox.find("web", "event of i2")
             assert done
             assert done.state is InboxState.DONE
             await handled_state(actor, StartWaiting())  # other events are still handled

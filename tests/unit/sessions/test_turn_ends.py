@@ -163,10 +163,10 @@ class Conversation:
         return work
 
     async def history(self) -> list[Message]:
-        return list(await self.store.history("s1"))
+        return list(await self.store.sessions.history("s1"))
 
     async def states(self) -> list[TurnState]:
-        return [turn.state for turn in await self.store.turns("s1")]
+        return [turn.state for turn in await self.store.turns.of_session("s1")]
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Bodies of `/v1/chat/completions` as they are read."""
+"""Decoding of `/v1/chat/completions` requests."""
 
 import base64
 import contextlib
@@ -27,7 +27,7 @@ def by(role: str, content: Any = None, **more: Any) -> dict[str, Any]:
 CALL = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"a":1}'}}
 
 
-def test_the_last_message_is_asked_and_the_others_came_before() -> None:
+def test_last_message_is_the_request_and_the_others_are_history() -> None:
     found = asked(by("system", "s"), by("user", "one"), by("assistant", "two"), by("user", "three"))
     assert found.message.text == "three"
     assert [(each.role, each.text) for each in found.history] == [
@@ -37,7 +37,7 @@ def test_the_last_message_is_asked_and_the_others_came_before() -> None:
     assert found.system_prompt == "s"
 
 
-def test_calls_and_their_results_are_part_of_what_came_before() -> None:
+def test_tool_calls_and_results_are_part_of_the_history() -> None:
     found = asked(
         by("user", "one"),
         by("assistant", None, tool_calls=[CALL]),
@@ -49,40 +49,40 @@ def test_calls_and_their_results_are_part_of_what_came_before() -> None:
     assert (result.role, result.text, result.tool_call_id) == ("tool", "result", "c1")
 
 
-def test_parts_of_text_are_lines() -> None:
+def test_text_parts_are_joined_by_line_breaks() -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     assert asked(by("user", parts)).message.text == "a\nb"
 
 
-def test_what_a_database_cannot_hold_is_replaced() -> None:
+def test_nul_characters_are_replaced() -> None:
     assert asked(by("user", "a\0b")).message.text == "a\N{REPLACEMENT CHARACTER}b"
 
 
-def test_the_newer_name_of_a_limit_counts() -> None:
+def test_max_completion_tokens_wins_over_max_tokens() -> None:
     assert asked(by("user", "x"), max_tokens=5).max_output_tokens == 5
     found = asked(by("user", "x"), max_tokens=5, max_completion_tokens=7)
     assert found.max_output_tokens == 7
 
 
-def test_tools_that_may_not_be_called_do_no_harm() -> None:
+def test_tools_are_accepted_only_with_tool_choice_none() -> None:
     assert asked(by("user", "x"), tools=[{}], tool_choice="none").message.text == "x"
-    with pytest.raises(RequestRefused, match="tools of its own"):
+    with pytest.raises(RequestRefused, match="uses its own tools"):
         asked(by("user", "x"), tools=[{}], tool_choice="auto")
 
 
-def test_other_bodies_are_told_apart() -> None:
+def test_different_bodies_have_different_digests() -> None:
     same = asked(by("user", "x")).digest
     assert asked(by("user", "x")).digest == same
     assert asked(by("user", "y")).digest != same
 
 
 @pytest.mark.parametrize("kind", ["image/png", "IMAGE/PNG", "image/png;name=a.png"])
-def test_a_picture_is_read(kind: str) -> None:
+def test_data_url_picture_is_read(kind: str) -> None:
     found = read_picture(f"data:{kind};base64,{base64.b64encode(b'abc').decode()}", "p", 3)
     assert (found.name, found.media_type, found.content) == ("picture-3.png", "image/png", b"abc")
 
 
-def test_a_picture_that_is_too_large_is_refused_with_its_size() -> None:
+def test_oversized_picture_is_refused_with_its_size() -> None:
     url = f"data:image/png;base64,{base64.b64encode(bytes(MAX_PICTURE_BYTES + 1)).decode()}"
     with pytest.raises(RequestRefused, match="too large") as error:
         read_picture(url, "p", 1)
@@ -104,15 +104,15 @@ _message = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None)  # the machine may be busy
+@settings(deadline=None)
 @given(st.dictionaries(_keys, _values) | st.builds(lambda m: {"messages": m}, st.lists(_message)))
-def test_whatever_a_body_holds_it_is_read_or_refused(body: dict[str, Any]) -> None:
+def test_any_json_body_is_decoded_or_refused(body: dict[str, Any]) -> None:
     with contextlib.suppress(RequestRefused):
         assert read_request(msgspec.json.encode(body)).message.text.strip()
 
 
-@settings(deadline=None)  # the machine may be busy
+@settings(deadline=None)
 @given(st.binary(max_size=40))
-def test_whatever_bytes_come_they_are_read_or_refused(content: bytes) -> None:
+def test_any_bytes_are_decoded_or_refused(content: bytes) -> None:
     with pytest.raises(RequestRefused):
         read_request(content)

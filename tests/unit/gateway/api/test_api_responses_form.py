@@ -1,4 +1,4 @@
-"""Bodies of `/v1/responses` as they are read, and answers as they are written."""
+"""Decoding of `/v1/responses` requests, and encoding of answers."""
 
 import contextlib
 import json
@@ -42,16 +42,16 @@ def result(name: str, output: Any = "result") -> dict[str, Any]:
     return {"type": "function_call_output", "call_id": name, "output": output}
 
 
-# --- what comes in ---------------------------------------------------------------------------
+# --- requests --------------------------------------------------------------------------------
 
 
-def test_a_string_is_what_the_user_says() -> None:
+def test_string_input_is_a_message_of_the_user() -> None:
     found = asked("one", instructions=" ", model=" m ")
     assert (found.message.role, found.message.text, found.system_prompt) == ("user", "one", "")
     assert (found.model, found.history, found.retrievable) == ("m", (), True)
 
 
-def test_the_last_message_is_asked_and_the_others_came_before() -> None:
+def test_last_message_is_the_request_and_the_others_are_history() -> None:
     found = asked([by("user", "one"), by("assistant", "two", type="message"), by("user", "three")])
     assert found.message.text == "three"
     assert [(each.role, each.text) for each in found.history] == [
@@ -60,12 +60,12 @@ def test_the_last_message_is_asked_and_the_others_came_before() -> None:
     ]
 
 
-def test_what_is_said_as_the_maker_stands_behind_the_instructions() -> None:
+def test_system_and_developer_messages_follow_the_instructions() -> None:
     found = asked([by("system", "a"), by("user", "x"), by("developer", "b")], instructions="i")
     assert found.system_prompt == "i\n\na\n\nb"
 
 
-def test_calls_that_stand_together_are_one_step() -> None:
+def test_consecutive_tool_calls_are_one_assistant_message() -> None:
     items = [
         by("user", "one"),
         by("assistant", "let me see"),
@@ -108,8 +108,8 @@ WISHES: dict[str, tuple[dict[str, Any], str, object]] = {
     "effort": ({"reasoning": {"effort": "high"}}, "reasoning_effort", "high"),
     "stream": ({"stream": True}, "stream", True),
     "previous": ({"previous_response_id": "resp_1"}, "previous_id", "resp_1"),
-    "not kept": ({"store": False}, "retrievable", False),
-    "store by name": ({"store": True}, "retrievable", True),
+    "store false": ({"store": False}, "retrievable", False),
+    "store true": ({"store": True}, "retrievable", True),
     "store null": ({"store": None}, "retrievable", True),
     "tools not used": ({"tools": [{}], "tool_choice": "none"}, "system_prompt", ""),
     "plain text": ({"text": {"format": {"type": "text"}, "verbosity": "low"}}, "system_prompt", ""),
@@ -119,23 +119,23 @@ WISHES: dict[str, tuple[dict[str, Any], str, object]] = {
 
 
 @pytest.mark.parametrize(("more", "name", "value"), WISHES.values(), ids=WISHES)
-def test_wishes_are_read(more: dict[str, Any], name: str, value: object) -> None:
+def test_options_are_decoded(more: dict[str, Any], name: str, value: object) -> None:
     assert getattr(asked("x", **more), name) == value
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
     "no input": ({}, "input", "`input` is missing"),
-    "blank": ({"input": " \n"}, "input", "nothing in"),
+    "blank": ({"input": " \n"}, "input", "is empty"),
     "nothing": ({"input": []}, "input", "role `user`"),
-    "nobody asks": ({"input": [by("assistant", "x")]}, "input", "role `user`"),
+    "no user message": ({"input": [by("assistant", "x")]}, "input", "role `user`"),
     "a result at the end": ({"input": [call("c"), result("c")]}, "input", "role `user`"),
-    "blank message": ({"input": [by("user", "")]}, "input", "nothing in"),
+    "blank message": ({"input": [by("user", "")]}, "input", "is empty"),
     "role": ({"input": [by("king", "x")]}, "input[0].role", "king"),
     "no role": ({"input": [{"type": "message", "content": "x"}]}, "input[0].role", "role"),
     "reference": (
         {"input": [{"type": "item_reference", "id": "msg_1"}]},
         "input[0]",
-        "not looked up",
+        "not supported",
     ),
     "other item": ({"input": [{"type": "web_search_call"}]}, "input[0].type", "web_search_call"),
     "file": (
@@ -148,14 +148,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
         "input[0].content[0]",
         "input_image",
     ),
-    "tools": ({"input": "x", "tools": [{"type": "function"}]}, "tools", "tools of its own"),
+    "tools": ({"input": "x", "tools": [{"type": "function"}]}, "tools", "uses its own tools"),
     "background": ({"input": "x", "background": True}, "background", "Idempotency-Key"),
     "conversation": ({"input": "x", "conversation": "c"}, "conversation", "X-Session-Id"),
     "prompt": ({"input": "x", "prompt": {"id": "p"}}, "prompt", "instructions"),
     "format": (
         {"input": "x", "text": {"format": {"type": "json_schema", "name": "a"}}},
         "text.format",
-        "plain words",
+        "plain text",
     ),
     "length": ({"input": "x", "max_output_tokens": 0}, "max_output_tokens", ">= 1"),
     "metadata": ({"input": "x", "metadata": {"a": "b" * 513}}, "metadata[...]", "<= 512"),
@@ -163,7 +163,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
 
 
 @pytest.mark.parametrize(("body", "param", "words"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_done_is_refused_in_one_sentence(
+def test_unsupported_requests_are_refused_in_one_sentence(
     body: dict[str, Any], param: str | None, words: str
 ) -> None:
     with pytest.raises(RequestRefused) as error:
@@ -173,7 +173,7 @@ def test_what_cannot_be_done_is_refused_in_one_sentence(
     assert words in failure.message
 
 
-def test_a_picture_that_lies_elsewhere_is_one_to_fetch() -> None:
+def test_picture_given_by_address_is_marked_for_download() -> None:
     url = "https://example.org/a"
     said = [by("user", [{"type": "input_image", "image_url": url}])]
     (picture,) = asked(said).message.pictures
@@ -181,7 +181,7 @@ def test_a_picture_that_lies_elsewhere_is_one_to_fetch() -> None:
     assert picture.param == "input[0].content[0].image_url"
 
 
-def test_other_forms_and_bodies_are_told_apart() -> None:
+def test_digest_depends_on_endpoint_and_body() -> None:
     assert asked("x").digest == asked("x").digest != asked("y").digest
 
 
@@ -202,18 +202,18 @@ _more = st.dictionaries(
 )
 
 
-@settings(deadline=None)  # the machine may be busy
+@settings(deadline=None)
 @given(st.builds(lambda i, more: {"input": i, **more}, _plain | st.lists(_item), _more))
-def test_whatever_a_body_holds_it_is_read_or_refused(body: dict[str, Any]) -> None:
+def test_any_json_body_is_decoded_or_refused(body: dict[str, Any]) -> None:
     with contextlib.suppress(RequestRefused):
         assert read_request(msgspec.json.encode(body)).message.text.strip()
 
 
-# --- what goes out ---------------------------------------------------------------------------
+# --- answers ---------------------------------------------------------------------------------
 
 BROKEN = HttpFailure(status=502, message="It broke.")
 ENDS = {
-    "whole": (AnswerOutcome("stop"), "completed", "response.completed"),
+    "complete": (AnswerOutcome("stop"), "completed", "response.completed"),
     "too long": (AnswerOutcome("length"), "incomplete", "response.incomplete"),
     "declined": (
         AnswerOutcome("content_filter", refusal="No."),
@@ -235,7 +235,7 @@ def form(*, javascript: bool = False) -> ResponsesEncoder:
 
 @pytest.mark.parametrize("texts", [(), ("one",), ("one ", "two")], ids=len)
 @pytest.mark.parametrize(("outcome", "status", "name"), ENDS.values(), ids=ENDS)
-def test_every_end_is_told_in_order_and_as_in_one_piece(
+def test_streamed_answer_equals_whole_answer_for_every_outcome(
     outcome: AnswerOutcome, status: str, name: str, texts: tuple[str, ...]
 ) -> None:
     outcome = msgspec.structs.replace(outcome, usage=Usage(3, 4, 2))
@@ -258,12 +258,12 @@ def test_every_end_is_told_in_order_and_as_in_one_piece(
     }
 
 
-def test_an_answer_that_is_not_over_has_no_output_yet() -> None:
+def test_answer_in_progress_has_no_output() -> None:
     found = json.loads(form().encode_in_progress())
     assert (found["status"], found["output"], found["usage"]) == ("in_progress", [], None)
 
 
-def test_too_many_requests_have_a_code_of_their_own() -> None:
+def test_status_429_has_the_code_rate_limit_exceeded() -> None:
     outcome = AnswerOutcome("error", HttpFailure(status=429, message="Later."))
     found = json.loads(form().encode_answer("x", outcome))
     assert found["error"] == {"code": "rate_limit_exceeded", "message": "Later."}
@@ -278,7 +278,7 @@ _tools = st.lists(st.sampled_from(["a", "b", "c"]), unique=True, max_size=2).map
 )
 
 
-@settings(deadline=None)  # the machine may be busy
+@settings(deadline=None)
 @given(
     before=st.lists(_texts, max_size=3),
     tools=_tools,
@@ -286,7 +286,7 @@ _tools = st.lists(st.sampled_from(["a", "b", "c"]), unique=True, max_size=2).map
     end=st.sampled_from([outcome for outcome, _, _ in ENDS.values()]),
     javascript=st.booleans(),
 )
-def test_whatever_happens_the_order_holds(
+def test_events_are_in_order_for_any_pieces(
     before: list[AnswerPiece],
     tools: list[AnswerPiece],
     after: list[AnswerPiece],
@@ -309,7 +309,7 @@ def test_whatever_happens_the_order_holds(
     assert len(found.notices) == sum(isinstance(each, FeedNotice) for each in after)
 
 
-# --- what was sent, as it is listed ----------------------------------------------------------
+# --- input items -----------------------------------------------------------------------------
 
 SENT = InboundMessage(
     id="q1",
@@ -333,7 +333,7 @@ def listed(**query: str) -> Any:
     return json.loads(encode_page(SENT, BEFORE, query))
 
 
-def test_items_are_listed_the_newest_first() -> None:
+def test_input_items_are_listed_newest_first() -> None:
     found = listed()
     kinds = [item["type"] for item in found["data"]]
     assert kinds == ["message", "function_call_output", "function_call", "message", "message"]
@@ -343,7 +343,7 @@ def test_items_are_listed_the_newest_first() -> None:
     assert listed(order="asc")["data"] == found["data"][::-1]
 
 
-def test_items_come_in_pages() -> None:
+def test_input_items_are_paged() -> None:
     whole = listed(order="asc")["data"]
     first = listed(order="asc", limit="2")
     assert (first["data"], first["has_more"]) == (whole[:2], True)
@@ -363,9 +363,9 @@ def test_items_come_in_pages() -> None:
         ({"limit": "9" * 9_999}, "limit"),
         ({"after": "nobody"}, "after"),
     ],
-    ids=["none", "too many", "no number", "no plain digit", "endless", "nobody"],
+    ids=["none", "too many", "no number", "no plain digit", "endless", "unknown item"],
 )
-def test_pages_that_there_cannot_be_are_refused(query: dict[str, str], param: str) -> None:
+def test_invalid_pages_are_refused(query: dict[str, str], param: str) -> None:
     with pytest.raises(RequestRefused) as error:
         listed(**query)
     assert error.value.failure.param == param

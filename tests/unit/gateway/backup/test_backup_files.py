@@ -533,7 +533,7 @@ def test_a_restore_that_cannot_finish_is_reported(home: Path) -> None:
     (home / ".restore" / "plan.json").write_text(
         json.dumps([{"source": str(home / "drafts"), "target": "/proc/nowhere/drafts"}])
     )
-    with pytest.raises(CannotStart, match="A restore that was begun cannot be finished: "):
+    with pytest.raises(CannotStart, match="An interrupted restore cannot be finished: "):
         finish_moves(home)
     assert (home / ".restore" / "plan.json").exists()
 

@@ -1,4 +1,4 @@
-"""What stands before every route, tried over a real server."""
+"""Middleware, health checks and errors of the application, over a real server."""
 
 import asyncio
 from collections.abc import AsyncIterator, MutableMapping, Sequence
@@ -102,13 +102,13 @@ async def client(health: Health) -> AsyncIterator[httpx2.AsyncClient]:
         ("", 403),
     ],
 )
-async def test_the_server_answers_only_to_its_own_names(
+async def test_unknown_host_headers_are_refused(
     client: httpx2.AsyncClient, host: str, status: int
 ) -> None:
     answer = await client.get("/echo", headers={"Host": host})
     assert answer.status_code == status
     if status == 403:
-        assert "address it prints" in answer.json()["error"]["message"]
+        assert "address printed at start" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ async def test_the_server_answers_only_to_its_own_names(
         ("/echo", "hook.example", 403),
     ],
 )
-async def test_a_path_may_have_names_of_its_own(
+async def test_single_paths_can_accept_more_hosts(
     client: httpx2.AsyncClient, path: str, host: str, status: int
 ) -> None:
     assert (await client.get(path, headers={"Host": host})).status_code == status
@@ -136,20 +136,20 @@ async def test_a_path_may_have_names_of_its_own(
     ("origin", "status"),
     [
         ("http://127.0.0.1:8420", 200),
-        ("https://127.0.0.1:8420", 200),  # behind something that speaks TLS
+        ("https://127.0.0.1:8420", 200),  # behind a TLS proxy
         ("https://tls.example:8443", 200),
-        ("http://127.0.0.1:3000", 403),  # another program of this machine
+        ("http://127.0.0.1:3000", 403),  # another program on this machine
         ("http://localhost:8420", 403),
         ("http://evil.example", 403),
         ("http://127.0.0.1:8420.evil.example", 403),
         ("ftp://127.0.0.1:8420", 403),
         ("null", 403),
-        ("http://[::1", 403),  # no address at all
+        ("http://[::1", 403),  # malformed address
         ("http://127.0.0.1:8420/", 403),  # an origin has no path
         ("", 403),
     ],
 )
-async def test_requests_of_other_sites_are_turned_away(
+async def test_requests_with_a_foreign_origin_are_refused(
     client: httpx2.AsyncClient, method: str, origin: str, status: int
 ) -> None:
     headers = {"Host": "127.0.0.1:8420", "Origin": origin}
@@ -157,12 +157,12 @@ async def test_requests_of_other_sites_are_turned_away(
     assert answer.status_code == status
 
 
-async def test_a_program_sends_no_origin_and_is_served(client: httpx2.AsyncClient) -> None:
+async def test_requests_without_an_origin_are_served(client: httpx2.AsyncClient) -> None:
     assert (await client.post("/echo", content=b"hello")).content == b"hello"
 
 
 @pytest.mark.parametrize("said", [True, False])
-async def test_too_large_a_body_is_refused_whether_its_size_was_said_or_not(
+async def test_oversized_body_is_refused_with_or_without_content_length(
     client: httpx2.AsyncClient, *, said: bool
 ) -> None:
     async def pieces() -> AsyncIterator[bytes]:
@@ -177,7 +177,7 @@ async def test_too_large_a_body_is_refused_whether_its_size_was_said_or_not(
 
 
 @pytest.mark.parametrize("said", [True, False])
-async def test_who_sends_all_of_too_large_a_body_before_it_listens_is_still_told(
+async def test_client_that_sends_its_whole_oversized_body_still_reads_the_413(
     client: httpx2.AsyncClient, *, said: bool
 ) -> None:
     reader, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)
@@ -195,7 +195,7 @@ async def test_who_sends_all_of_too_large_a_body_before_it_listens_is_still_told
     assert b'"This request is too large."' in answer
 
 
-async def test_a_body_that_does_not_end_is_not_waited_for(
+async def test_endless_oversized_body_is_discarded_for_a_limited_time(
     client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.http.guard.DISCARD_SECONDS", 0.05)
@@ -206,7 +206,9 @@ async def test_a_body_that_does_not_end_is_not_waited_for(
     writer.close()
 
 
-async def test_who_asks_before_it_sends_is_answered_at_once(client: httpx2.AsyncClient) -> None:
+async def test_expect_continue_with_an_oversized_body_is_refused_at_once(
+    client: httpx2.AsyncClient,
+) -> None:
     reader, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)
     asked = b"Content-Length: 9999\r\nExpect: 100-continue\r\n\r\n"
     writer.write(b"POST /echo HTTP/1.1\r\nHost: localhost\r\n" + asked)
@@ -215,7 +217,7 @@ async def test_who_asks_before_it_sends_is_answered_at_once(client: httpx2.Async
     writer.close()
 
 
-async def test_every_answer_carries_the_security_headers(client: httpx2.AsyncClient) -> None:
+async def test_every_response_has_the_security_headers(client: httpx2.AsyncClient) -> None:
     for path in ("/livez", "/echo", "/nothing", "/failing"):
         headers = (await client.get(path)).headers
         assert headers["x-content-type-options"] == "nosniff"
@@ -227,7 +229,7 @@ async def test_every_answer_carries_the_security_headers(client: httpx2.AsyncCli
     assert refused.headers["x-frame-options"] == "DENY"
 
 
-async def test_a_failing_route_says_little_outside_and_all_in_the_log(
+async def test_failing_route_answers_500_and_logs_the_traceback(
     client: httpx2.AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     answer = await client.get("/failing")
@@ -239,7 +241,7 @@ async def test_a_failing_route_says_little_outside_and_all_in_the_log(
     assert (await client.get("/livez")).status_code == 200
 
 
-async def test_a_response_that_breaks_off_is_not_taken_for_a_whole_one(
+async def test_failing_stream_closes_the_connection_without_its_end(
     client: httpx2.AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(httpx2.RemoteProtocolError):
@@ -251,11 +253,11 @@ async def test_a_response_that_breaks_off_is_not_taken_for_a_whole_one(
     ("method", "path", "status", "code", "sentence"),
     [
         ("GET", "/nothing", 404, "unknown_url", "There is nothing at this address."),
-        ("PUT", "/echo", 405, "method_not_supported", "This address does not take that method."),
+        ("PUT", "/echo", 405, "method_not_supported", "This address does not support that method."),
         ("GET", "/refusing", 418, None, "I am a teapot."),
     ],
 )
-async def test_errors_have_one_shape(
+async def test_errors_of_starlette_have_the_common_shape(
     client: httpx2.AsyncClient, method: str, path: str, status: int, code: str, sentence: str
 ) -> None:
     answer = await client.request(method, path)
@@ -266,7 +268,7 @@ async def test_errors_have_one_shape(
     assert status != 418 or answer.headers["x-tea"] == "green"
 
 
-async def test_readiness_names_what_is_missing(client: httpx2.AsyncClient, health: Health) -> None:
+async def test_readyz_lists_the_problems(client: httpx2.AsyncClient, health: Health) -> None:
     answer = await client.get("/readyz")
     assert (answer.status_code, answer.json()) == (200, {"ready": True, "not_ready": []})
     health.found = ["web: connecting"]
@@ -276,7 +278,7 @@ async def test_readiness_names_what_is_missing(client: httpx2.AsyncClient, healt
     assert (await client.get("/livez")).status_code == 200
 
 
-async def test_a_health_check_that_hangs_means_not_ready(
+async def test_hanging_health_check_means_not_ready(
     client: httpx2.AsyncClient, health: Health, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app_module, "_HEALTH_TIMEOUT", 0.01)
@@ -286,7 +288,7 @@ async def test_a_health_check_that_hangs_means_not_ready(
     assert answer.json()["not_ready"] == ["health: no answer within 0.01 s"]
 
 
-async def test_all_hosts_can_be_allowed_but_never_foreign_origins() -> None:
+async def test_wildcard_host_does_not_allow_foreign_origins() -> None:
     app = build_app([Route("/echo", echo)], health=Health(), allowed_hosts=["*"])
     transport = httpx2.ASGITransport(app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://any.example") as client:
@@ -295,7 +297,7 @@ async def test_all_hosts_can_be_allowed_but_never_foreign_origins() -> None:
         assert (await client.get("/echo", headers=foreign)).status_code == 403
 
 
-async def test_a_server_that_speaks_of_its_life_is_let_through() -> None:
+async def test_lifespan_messages_pass_the_guard() -> None:
     heard = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
     said = []
 

@@ -1,4 +1,4 @@
-"""Every error of the port has OpenAI's shape, whoever found it; its library knows each by its class."""
+"""Errors of the port have OpenAI's shape, and OpenAI's library maps each to its error class."""
 
 import asyncio
 import json
@@ -28,14 +28,14 @@ class Healthy:
         return ()
 
 
-class Place:
-    """A server with a route of each kind, and what it was told to cut."""
+class Server:
+    """A server with routes of different behaviour."""
 
-    def __init__(self, patience: ClientTimeouts | None, most: int) -> None:
+    def __init__(self, timeouts: ClientTimeouts | None, max_requests: int) -> None:
         self.begun = asyncio.Event()
         self.left = asyncio.Event()
-        self.crowd = ConcurrencyLimit(most)
-        self.server = HttpServer("127.0.0.1", 0, patience)
+        self.limit = ConcurrencyLimit(max_requests)
+        self.server = HttpServer("127.0.0.1", 0, timeouts)
         self.routes = [
             Route("/v1/models", self._models),
             Route("/v1/failing", self._failing),
@@ -71,24 +71,26 @@ class Place:
 
 
 @asynccontextmanager
-async def served(patience: ClientTimeouts | None = None, most: int = 9) -> AsyncIterator[Place]:
-    place = Place(patience, most)
-    place.server.bind()
+async def served(
+    timeouts: ClientTimeouts | None = None, max_requests: int = 9
+) -> AsyncIterator[Server]:
+    server = Server(timeouts, max_requests)
+    server.server.bind()
     app = build_app(
-        place.routes,
+        server.routes,
         health=Healthy(),
         max_body_bytes=1_000,
         key=Secret("right"),
-        concurrency_limit=place.crowd,
+        concurrency_limit=server.limit,
     )
     async with asyncio.timeout(10), asyncio.TaskGroup() as group:
-        serving = group.create_task(place.server.serve(app))
-        yield place
+        serving = group.create_task(server.server.serve(app))
+        yield server
         serving.cancel()
 
 
-def library(place: Place, key: str = "right") -> AsyncOpenAI:
-    return AsyncOpenAI(base_url=f"{place.server.url}v1", api_key=key, max_retries=0)
+def library(server: Server, key: str = "right") -> AsyncOpenAI:
+    return AsyncOpenAI(base_url=f"{server.server.url}v1", api_key=key, max_retries=0)
 
 
 Case = tuple[str, str, dict[str, Any], type[openai.APIStatusError], int, str, str]
@@ -121,7 +123,7 @@ REFUSED: dict[str, Case] = {
 @pytest.mark.parametrize(
     ("method", "path", "more", "raised", "status", "kind", "code"), REFUSED.values(), ids=REFUSED
 )
-async def test_the_library_raises_its_error(
+async def test_openai_library_raises_the_matching_error_class(
     method: str,
     path: str,
     more: dict[str, Any],
@@ -131,7 +133,7 @@ async def test_the_library_raises_its_error(
     code: str,
 ) -> None:
     made = openai._models.FinalRequestOptions.construct(method=method, url=path, **more)
-    async with served() as place, library(place) as client:
+    async with served() as server, library(server) as client:
         with pytest.raises(raised) as error:
             await client.request(object, made)
         assert type(error.value) is raised
@@ -141,15 +143,15 @@ async def test_the_library_raises_its_error(
         assert set(error.value.response.json()["error"]) == {"message", "type", "param", "code"}
 
 
-async def test_the_library_raises_its_error_for_a_wrong_key() -> None:
-    async with served() as place, library(place, "wrong") as client:
+async def test_openai_library_raises_authentication_error_for_a_wrong_key() -> None:
+    async with served() as server, library(server, "wrong") as client:
         with pytest.raises(openai.AuthenticationError) as error:
             await client.models.list()
         assert (error.value.type, error.value.code) == (UNFIT, "invalid_api_key")
 
 
-async def test_the_library_raises_its_error_when_too_many_are_at_work() -> None:
-    async with served(most=0) as place, library(place) as client:
+async def test_openai_library_raises_rate_limit_error_above_the_limit() -> None:
+    async with served(max_requests=0) as server, library(server) as client:
         with pytest.raises(openai.RateLimitError) as error:
             await client.models.list()
         assert (error.value.type, error.value.code) == ("rate_limit_error", "too_many_requests")
@@ -157,11 +159,11 @@ async def test_the_library_raises_its_error_when_too_many_are_at_work() -> None:
         assert (headers["retry-after"], headers.get("x-should-retry")) == ("1", None)
 
 
-# --- what the server itself finds ------------------------------------------------------------
+# --- errors found by the HTTP server ---------------------------------------------------------
 
 BAD_CHUNK = b"POST /v1/%s HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
 WIRE: dict[str, tuple[bytes, int, str | None]] = {
-    "no HTTP": (b"\x16\x03\x01 hello\r\n\r\n", 400, None),
+    "not HTTP": (b"\x16\x03\x01 hello\r\n\r\n", 400, None),
     "header": (b"GET /v1/models HTTP/1.1\r\nbad header\r\n\r\n", 400, None),
     "chunk": (BAD_CHUNK % b"taking", 400, None),
     "after HEAD": (b"HEAD /v1/models HTTP/1.1\r\nHost: x\r\n\r\nhello\r\n\r\n", 400, None),
@@ -171,9 +173,9 @@ WIRE: dict[str, tuple[bytes, int, str | None]] = {
 }  # fmt: skip
 
 
-async def said(place: Place, sent: bytes) -> bytes:
-    """All that the server says to this."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", place.server.port)
+async def raw_response(server: Server, sent: bytes) -> bytes:
+    """Send bytes and return the whole response of the server."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.server.port)
     writer.write(sent)
     try:
         async with asyncio.timeout(5):
@@ -190,11 +192,11 @@ def read(answer: bytes) -> tuple[int, dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("sent", "status", "code"), WIRE.values(), ids=WIRE)
-async def test_what_is_no_http_is_refused_in_the_same_shape(
+async def test_invalid_http_gets_an_error_in_the_common_shape(
     sent: bytes, status: int, code: str | None
 ) -> None:
-    async with served() as place:
-        answer = await said(place, sent)
+    async with served() as server:
+        answer = await raw_response(server, sent)
         if sent.startswith(b"HEAD"):
             _, _, answer = answer.partition(b"\r\n\r\n")
         found, error = read(answer)
@@ -204,17 +206,17 @@ async def test_what_is_no_http_is_refused_in_the_same_shape(
         assert error["message"].endswith(".")
 
 
-async def test_a_body_that_breaks_behind_the_first_word_ends_the_connection(
+async def test_broken_body_after_the_response_began_closes_the_connection(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with served() as place:
-        reader, writer = await asyncio.open_connection("127.0.0.1", place.server.port)
+    async with served() as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.server.port)
         begun, broken = BAD_CHUNK.split(b"zz")
         writer.write(begun % b"talking")
         assert b"hello" in await reader.readuntil(b"hello")
         writer.write(b"zz" + broken)
         assert await reader.read() == b"\r\n"
-        await place.left.wait()
+        await server.left.wait()
         writer.close()
     assert "failed" not in caplog.text
     assert "exception" not in caplog.text.lower()
@@ -227,17 +229,15 @@ SLOW: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("sent", SLOW.values(), ids=SLOW)
-async def test_who_does_not_come_to_an_end_is_told_so(
-    sent: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with served(ClientTimeouts(headers_seconds=0.1, body_seconds=0.1)) as place:
-        status, error = read(await said(place, sent))
+async def test_slow_request_gets_408(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async with served(ClientTimeouts(headers_seconds=0.1, body_seconds=0.1)) as server:
+        status, error = read(await raw_response(server, sent))
         assert (status, error["code"]) == (408, "request_timeout")
         if b"POST" in sent:
-            await place.left.wait()
+            await server.left.wait()
     assert "failed" not in caplog.text
 
 
-async def test_a_connection_on_which_nothing_comes_is_closed_without_a_word() -> None:
-    async with served(ClientTimeouts(headers_seconds=0.05)) as place:
-        assert await said(place, b"") == b""
+async def test_idle_connection_is_closed_without_a_response() -> None:
+    async with served(ClientTimeouts(headers_seconds=0.05)) as server:
+        assert await raw_response(server, b"") == b""

@@ -1,4 +1,4 @@
-"""Serving: taking the port, giving it back, ending quickly whatever hangs."""
+"""The HTTP server: binding, releasing the port, and a quick shutdown."""
 
 import asyncio
 import logging
@@ -33,7 +33,7 @@ async def serving(app: ASGIApp) -> AsyncIterator[tuple[HttpServer, asyncio.Task[
         task.cancel()
 
 
-async def test_the_real_port_is_known_before_anything_is_served() -> None:
+async def test_real_port_is_known_after_bind() -> None:
     server = HttpServer("127.0.0.1", 0)
     server.bind()
     assert server.port > 0
@@ -42,7 +42,7 @@ async def test_the_real_port_is_known_before_anything_is_served() -> None:
     server.close()
 
 
-async def test_nothing_that_is_written_waits_for_what_went_before() -> None:
+async def test_connections_have_tcp_nodelay() -> None:
     server = HttpServer("127.0.0.1", 0)
     server.bind()
     assert server._socket
@@ -53,7 +53,7 @@ async def test_nothing_that_is_written_waits_for_what_went_before() -> None:
     server.close()
 
 
-async def test_a_connection_made_before_serving_is_answered() -> None:
+async def test_connection_made_before_serving_is_answered() -> None:
     server = HttpServer("127.0.0.1", 0)
     server.bind()
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
@@ -65,7 +65,7 @@ async def test_a_connection_made_before_serving_is_answered() -> None:
         task.cancel()
 
 
-async def test_serving_without_binding_binds() -> None:
+async def test_serve_binds_the_port_if_necessary() -> None:
     server = HttpServer("127.0.0.1", 0)
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
         task = group.create_task(server.serve(hello))
@@ -74,7 +74,7 @@ async def test_serving_without_binding_binds() -> None:
         task.cancel()
 
 
-async def test_an_occupied_port_is_one_clear_error() -> None:
+async def test_occupied_port_raises_a_clear_error() -> None:
     first = HttpServer("127.0.0.1", 0)
     first.bind()
     second = HttpServer("127.0.0.1", first.port)
@@ -86,19 +86,19 @@ async def test_an_occupied_port_is_one_clear_error() -> None:
     second.close()
 
 
-async def test_an_address_that_is_not_ours_is_one_clear_error() -> None:
+async def test_foreign_address_raises_a_clear_error() -> None:
     with pytest.raises(PortTaken, match=r"Cannot listen on 203.* port 0: .*Check http\.host"):
         HttpServer("203.0.113.7", 0).bind()
 
 
-async def test_a_port_that_needs_more_rights_is_one_clear_error(
+async def test_privileged_port_raises_a_clear_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refused(*_: object, **__: object) -> socket.socket:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(socket, "create_server", refused)
-    with pytest.raises(PortTaken, match="Choose one above 1023"):
+    with pytest.raises(PortTaken, match="one above 1023"):
         HttpServer("127.0.0.1", 80).bind()
 
 
@@ -114,7 +114,7 @@ async def test_a_port_that_needs_more_rights_is_one_clear_error(
         ("localhost", "http://localhost:8420/"),
     ],
 )
-def test_the_url_is_one_that_a_person_on_this_machine_can_open(host: str, url: str) -> None:
+def test_url_can_be_opened_on_this_machine(host: str, url: str) -> None:
     assert HttpServer(host, 8420).url == url
 
 
@@ -129,7 +129,7 @@ def test_the_url_is_one_that_a_person_on_this_machine_can_open(host: str, url: s
         ("::", "::", False),
     ],
 )
-def test_what_is_listened_on_is_known_once_it_is(host: str, address: str, *, private: bool) -> None:
+def test_bound_address_is_known_after_bind(host: str, address: str, *, private: bool) -> None:
     server = HttpServer(host, 0)
     assert (server.bound_host, server.is_local_only) == ("", False)
     server.bind()
@@ -139,7 +139,7 @@ def test_what_is_listened_on_is_known_once_it_is(host: str, address: str, *, pri
         server.close()
 
 
-async def test_the_port_is_free_again_after_serving() -> None:
+async def test_port_is_free_after_serving() -> None:
     async with serving(hello) as (server, task):
         async with httpx2.AsyncClient(trust_env=False) as client:
             assert (await client.get(server.url)).text == "hello"
@@ -150,14 +150,14 @@ async def test_the_port_is_free_again_after_serving() -> None:
     again.close()
 
 
-async def test_signals_stay_the_daemons() -> None:
+async def test_server_leaves_the_signal_handlers_alone() -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     async with serving(hello) as (server, _), httpx2.AsyncClient(trust_env=False) as client:
         await client.get(server.url)
         assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
-async def test_streams_are_told_that_their_reader_left_when_serving_ends() -> None:
+async def test_shutdown_disconnects_open_streams() -> None:
     order = []
 
     async def stream(_: Scope, receive: Receive, send: Send) -> None:
@@ -176,12 +176,12 @@ async def test_streams_are_told_that_their_reader_left_when_serving_ends() -> No
         pieces = response.aiter_bytes()
         assert await anext(pieces) == b"begun"
         task.cancel()
-        async with asyncio.timeout(1):  # well before the grace is over
+        async with asyncio.timeout(1):  # well before the end of the grace period
             assert await anext(pieces) == b" ended"
     assert order == ["http.request", "http.disconnect", "http.disconnect"]
 
 
-async def test_a_response_that_hangs_is_cut_after_the_grace(
+async def test_hanging_response_is_cancelled_after_the_grace_period(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(server_module, "_SHUTDOWN_GRACE_SECONDS", 0.05)
@@ -203,10 +203,10 @@ async def test_a_response_that_hangs_is_cut_after_the_grace(
             assert await reader.read() == b""
             writer.close()
         await cancelled.wait()
-    assert "Cut 1 responses" in caplog.text
+    assert "cancelled 1 HTTP responses" in caplog.text
 
 
-async def test_a_short_answer_under_way_is_finished() -> None:
+async def test_short_response_in_progress_is_finished_at_shutdown() -> None:
     entered, go = asyncio.Event(), asyncio.Event()
 
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:

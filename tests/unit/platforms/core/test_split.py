@@ -182,6 +182,7 @@ def test_all_messages_but_the_last_stay_unchanged_while_the_text_grows(name: str
 )
 @settings(max_examples=300, deadline=None)
 @example(["```word " + "漢字" * 60, "漢字" * 20, "```"], 50, Unit.CHARACTERS)
+@example(["```word word word " + "x" * 30 + "\n```\n```word " + "漢字" * 19, "```"], 50, Unit.BYTES)
 def test_a_growing_text_is_cut_like_a_complete_one(news: list[str], limit: int, unit: Unit) -> None:
     growing, md = IncrementalSplitter(), ""
     for new in news:

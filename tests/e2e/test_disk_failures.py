@@ -1,4 +1,4 @@
-"""What befalls a machine: a real daemon says what is wrong, keeps what it has, and goes on after."""
+"""Disk failures of a real daemon: they are reported, nothing is lost, and the daemon recovers."""
 
 import resource
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 from tests.contract.store_kit import damage
 from tests.e2e.daemon import Daemon, Page, Row, answers
 from tests.e2e.house import talkative
-from tests.e2e.test_no_room import empty, fill, own_disk
+from tests.e2e.test_disk_full import empty, fill, small_disk
 from tests.fakes.dialects.requests import last_user_text
 from tests.fakes.model_script import Script
 from tests.fakes.model_server import ModelServer
@@ -34,13 +34,13 @@ async def until_answered(page: Page, chat: str, *texts: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["the disk is full", "no file may grow"])
-async def test_what_was_accepted_is_answered_once_though_nothing_could_be_written_for_a_while(
+async def test_accepted_messages_are_answered_once_after_a_full_disk(
     tmp_path: Path, how: str
 ) -> None:
     def slow(body: dict[str, Any]) -> Script:
         return 'H W1.5 T"at last" F stop D' if last_user_text(body) == "long" else talkative(body)
 
-    with own_disk(tmp_path / "state") as home:
+    with small_disk(tmp_path / "state") as home:
         async with (
             ModelServer(slow) as model,
             Daemon(home, *settings(model), env=KEY) as daemon,
@@ -55,7 +55,7 @@ async def test_what_was_accepted_is_answered_once_though_nothing_could_be_writte
             trouble = await daemon.in_trouble("store: ")
             assert str(home / "holdfast.db") in trouble
             assert await page.send("chat-two", "not now", "message-2") == 503
-            # The answer is there by now, and can be stored nowhere.
+            # The answer is complete by now but cannot be stored.
             await model.requests[0].answered.wait()
             if how == "the disk is full":
                 empty(home)
@@ -68,10 +68,10 @@ async def test_what_was_accepted_is_answered_once_though_nothing_could_be_writte
             await until_answered(page, "chat-two", "echo: not now")
 
 
-async def test_a_state_folder_that_is_read_only_is_named_and_works_once_it_is_not(
+async def test_read_only_state_folder_is_reported_and_recovers(
     tmp_path: Path,
 ) -> None:
-    with own_disk(tmp_path / "state") as home:
+    with small_disk(tmp_path / "state") as home:
         async with ModelServer(talkative) as model:
             async with Daemon(home, *settings(model), env=KEY) as daemon, Page(daemon) as page:
                 assert await page.send("chat-one", "before", "message-1") == 202
@@ -89,16 +89,16 @@ async def test_a_state_folder_that_is_read_only_is_named_and_works_once_it_is_no
                 await until_answered(page, "chat-one", "echo: before")
 
 
-async def test_a_damaged_page_is_named_and_holds_up_no_other_conversation(tmp_path: Path) -> None:
+async def test_damaged_database_page_is_reported_and_isolated(tmp_path: Path) -> None:
     def brief(body: dict[str, Any]) -> Script:
-        """Only what was asked is long, not what came of it."""
+        """Only the request is long, not the answer."""
         return 'H T"noted" F stop D' if "mark" in last_user_text(body) else talkative(body)
 
     async with ModelServer(brief) as model:
         daemon = Daemon(tmp_path, *settings(model), env=KEY)
         async with daemon, Page(daemon) as page:
             for number in range(4):
-                # Neither in a row's first page nor in its last: what is lost is the way to the next.
+                # Neither the first nor the last page of a row: this breaks the link to the next page.
                 text = f"{'x' * 5_000} mark {number} {'x' * 13_000}"
                 assert await page.send(f"chat-{number}", text, f"message-{number}") == 202
                 await until_answered(page, f"chat-{number}", "noted")
@@ -115,7 +115,7 @@ async def test_a_damaged_page_is_named_and_holds_up_no_other_conversation(tmp_pa
             await daemon.logs("it is damaged; restore a backup")
             told = await said(page, "notice", 1)
             assert "conversation is damaged; a new one works" in told[0]
-            for count in (2, 3):  # the first takes back what was said just now
+            for count in (2, 3):  # the first one undoes the last message
                 assert await page.send("chat-2", "/undo", f"undo-number-{count}") == 202
                 told = await said(page, "notice", count)
             assert "/new begins a conversation without it" in told[2]
@@ -126,7 +126,7 @@ async def test_a_damaged_page_is_named_and_holds_up_no_other_conversation(tmp_pa
 
 
 async def said(page: Page, author: str, count: int) -> list[str]:
-    """What the damaged conversation shows besides what is lost."""
+    """Return the texts of an author that the damaged conversation still shows."""
 
     def texts(rows: list[Row]) -> list[str]:
         return [row["text"] for row in rows if row["author"] == author]

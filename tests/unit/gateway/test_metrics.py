@@ -1,4 +1,4 @@
-"""Facts that pass by, and what they are counted as."""
+"""Events of the daemon, and the metrics derived from them."""
 
 from typing import Any
 
@@ -95,7 +95,7 @@ def times(figure: Any) -> dict[tuple[str, ...], float]:
         (InboxState.IGNORED, "not allowed", "not_allowed"),
     ],
 )
-def test_what_comes_in_is_counted_by_what_was_decided(
+def test_inbound_events_are_counted_by_decision(
     state: InboxState, decision: str, label: str
 ) -> None:
     ledger = Metrics()
@@ -104,7 +104,7 @@ def test_what_comes_in_is_counted_by_what_was_decided(
     assert counted(ledger.duplicates) == {}
 
 
-def test_what_was_there_already_is_a_suppressed_duplicate() -> None:
+def test_repeated_event_counts_as_suppressed_duplicate() -> None:
     ledger = Metrics()
     ledger.on_accepted(entry(), new=True)
     ledger.on_accepted(entry(), new=False)
@@ -112,7 +112,7 @@ def test_what_was_there_already_is_a_suppressed_duplicate() -> None:
     assert counted(ledger.inbound) == {("telegram", "message"): 1, ("telegram", "duplicate"): 1}
 
 
-def test_a_turn_has_its_times() -> None:
+def test_times_of_a_turn_are_measured() -> None:
     ledger = Metrics()
     ledger.on_accepted(entry(id_="i1", at=1_000), new=True)
     ledger.on_accepted(entry(id_="i2", at=2_000), new=True)
@@ -125,7 +125,7 @@ def test_a_turn_has_its_times() -> None:
     assert counted(ledger.turns) == {("telegram", "done"): 1}
 
 
-def test_a_message_waits_only_once_and_a_turn_ends_only_once() -> None:
+def test_queue_wait_and_turn_end_are_counted_once() -> None:
     ledger = Metrics()
     ledger.on_accepted(entry(), new=True)
     ledger.on_applied((start("t1", "i1"), EndTurn("t1", TurnState.STOPPED, 1)))
@@ -135,7 +135,7 @@ def test_a_message_waits_only_once_and_a_turn_ends_only_once() -> None:
     assert times(ledger.first_text_seconds) == {}
 
 
-def test_the_end_of_a_turn_of_an_earlier_process_is_counted_without_a_platform() -> None:
+def test_turn_of_an_earlier_process_ends_with_an_unknown_platform() -> None:
     ledger = Metrics()
     ledger.on_applied((EndTurn("t0", TurnState.INTERRUPTED, 1),))
     assert counted(ledger.turns) == {("unknown", "interrupted"): 1}
@@ -146,7 +146,7 @@ def request(verdict: str = "complete", number: int = 1, phase: str = "", **used:
     return EndAttempt(turn_id="t1", number=number, verdict=verdict, at=1, phase=phase, **used)
 
 
-def test_requests_tokens_and_money_are_counted_by_model() -> None:
+def test_requests_tokens_and_cost_are_counted_by_model() -> None:
     ledger = Metrics()
     ledger.on_applied((start(), StartAttempt("t1", 1, "openai/big", 0)))
     used: dict[str, Any] = {
@@ -174,7 +174,7 @@ def test_requests_tokens_and_money_are_counted_by_model() -> None:
 @pytest.mark.parametrize(
     ("verdict", "phase", "cause"),
     [
-        ("complete", "", None),  # it asked for tools
+        ("complete", "", None),  # a request for tools
         ("soft-complete", "", None),
         ("cut", "tool-args", "cut-tool-args"),
         ("cut", "before-first", "cut-before-first"),
@@ -182,7 +182,7 @@ def test_requests_tokens_and_money_are_counted_by_model() -> None:
         ("empty", "", "empty"),
     ],
 )
-def test_asking_once_more_after_an_answer_that_was_not_whole_is_a_recovery(
+def test_request_after_an_incomplete_answer_is_a_recovery(
     verdict: str, phase: str, cause: str | None
 ) -> None:
     ledger = Metrics()
@@ -193,14 +193,14 @@ def test_asking_once_more_after_an_answer_that_was_not_whole_is_a_recovery(
     assert counted(ledger.recoveries) == ({(cause,): 1} if cause else {})
 
 
-def test_a_turn_that_ended_with_a_bad_answer_is_recovered_by_no_request() -> None:
+def test_finished_turn_counts_no_recovery() -> None:
     ledger = Metrics()
     ledger.on_applied((StartAttempt("t1", 1, "m", 0), request("cut", 1, "text")))
     ledger.on_applied((EndTurn("t1", TurnState.FAILED, 1), StartAttempt("t1", 2, "m", 0)))
     assert counted(ledger.recoveries) == {}
 
 
-def test_models_beyond_the_limit_share_a_name() -> None:
+def test_models_beyond_the_limit_are_counted_as_other() -> None:
     ledger = Metrics()
     for number in range(MAX_MODELS + 10):
         label = f"{number}/{'m' * 200}"
@@ -225,7 +225,7 @@ def test_models_beyond_the_limit_share_a_name() -> None:
         (Crashed(), "crashed", 0),
     ],
 )
-def test_ops_are_counted_by_what_came_of_them(
+def test_operations_are_counted_by_result(
     outcome: Receipt | PlatformError, result: str, limited: int
 ) -> None:
     ledger = Metrics()
@@ -243,7 +243,7 @@ def test_ops_are_counted_by_what_came_of_them(
     ],
     ids=["edit", "typing", "react"],
 )
-def test_ops_are_counted_by_kind(op: Op, kind: str) -> None:
+def test_operations_are_counted_by_kind(op: Op, kind: str) -> None:
     ledger = Metrics()
     ledger.on_delivered("slack", op, Receipt("m"))
     assert counted(ledger.outbound) == {("slack", kind, "sent"): 1}
@@ -269,7 +269,7 @@ def test_tools_items_and_suspended_sessions_are_counted() -> None:
     assert counted(ledger.suspended_sessions) == {("crash",): 1}
 
 
-def test_what_never_ends_is_forgotten() -> None:
+def test_unfinished_turns_are_eventually_dropped() -> None:
     ledger = Metrics()
     for number in range(_MAX_REMEMBERED + 100):
         ledger.on_accepted(entry(id_=f"i{number}"), new=True)
@@ -286,7 +286,7 @@ def test_what_never_ends_is_forgotten() -> None:
     assert counted(ledger.turns) == {("unknown", "done"): 1, ("telegram", "done"): 1}
 
 
-def test_every_figure_has_a_name_of_ours_and_says_what_it_is() -> None:
+def test_every_metric_has_the_prefix_and_a_description() -> None:
     ledger = Metrics()
     figures: list[CounterMetric | HistogramMetric] = [*ledger.counters, *ledger.histograms]
     assert len({each.name for each in figures}) == len(figures) > 10

@@ -1,4 +1,4 @@
-"""The line locator against tomllib: it finds every key that tomllib finds, and no other."""
+"""Line numbers of keys, checked against tomllib: exactly the keys that tomllib finds."""
 
 import tomllib
 from typing import Any
@@ -12,7 +12,7 @@ from gateway.settings import KeyPath
 
 
 def paths_of(node: object, path: KeyPath = ()) -> set[KeyPath]:
-    """All keys, tables and elements of a parsed document."""
+    """Return the paths of all keys, tables and elements of a parsed document."""
     found = {path} if path else set()
     if isinstance(node, dict):
         for key, value in node.items():
@@ -90,14 +90,14 @@ def paths_of(node: object, path: KeyPath = ()) -> set[KeyPath]:
         ),
     ],
 )
-def test_keys_are_found_on_their_lines(document: str, lines: dict[Any, int]) -> None:
-    if 0 in lines.values():  # one key a line, in order
+def test_keys_are_located_on_their_lines(document: str, lines: dict[Any, int]) -> None:
+    if 0 in lines.values():  # one key per line, in order
         lines = {(key,): number for number, key in enumerate(lines, start=1)}
     assert locate_keys(document) == lines
     assert set(lines) == paths_of(tomllib.loads(document))
 
 
-def test_what_is_no_toml_is_refused_with_its_line() -> None:
+def test_invalid_toml_is_refused_with_its_line() -> None:
     with pytest.raises(ValueError, match="line 2"):
         locate_keys("a = 1\n= 2")
 
@@ -130,7 +130,7 @@ SCALARS = st.sampled_from(
 
 
 class Writer:
-    """Writes a random document; each key is used once, so a path tells one place."""
+    """Generator of random documents; each key occurs once, so a path has one position."""
 
     def __init__(self, draw: st.DrawFn) -> None:
         self.draw = draw
@@ -193,7 +193,7 @@ def documents(draw: st.DrawFn) -> str:
 
 
 @given(documents())
-def test_every_key_that_tomllib_finds_stands_on_the_line_we_say(document: str) -> None:
+def test_located_keys_agree_with_tomllib(document: str) -> None:
     parsed = tomllib.loads(document)
     lines = locate_keys(document)
     assert set(lines) == paths_of(parsed)
@@ -206,6 +206,6 @@ def test_every_key_that_tomllib_finds_stands_on_the_line_we_say(document: str) -
 
 @pytest.mark.process
 @given(documents(), st.integers(1, 5))
-def test_empty_lines_in_front_move_every_key_down(document: str, count: int) -> None:
+def test_empty_lines_in_front_shift_every_key(document: str, count: int) -> None:
     moved = locate_keys("\n" * count + document)
     assert moved == {path: line + count for path, line in locate_keys(document).items()}

@@ -1,4 +1,4 @@
-"""What is said, and to whom, when the disk fills up or the store takes nothing."""
+"""Reports and recovery when the disk is full or the store does not accept writes."""
 
 import asyncio
 import contextlib
@@ -24,8 +24,8 @@ NEVER = GatewaySettings(drain_seconds=0, disk_low=Size(0))
 
 
 @contextlib.contextmanager
-def own_disk(folder: Path) -> Iterator[Path]:
-    """A small disk of our own, which may be filled."""
+def small_disk(folder: Path) -> Iterator[Path]:
+    """Mount a small disk that a test can fill."""
     folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(folder)]
     if os.geteuid() or subprocess.run(command, capture_output=True, check=False).returncode:
@@ -46,21 +46,21 @@ def empty(folder: Path) -> None:
     (folder / "ballast").unlink()
 
 
-def look(house: House) -> None:
-    """Have the daemon look now, not in a minute."""
+def check_alerts(house: House) -> None:
+    """Make the daemon check its alerts now."""
     house.runner._alert_wakeup.set()
 
 
-async def well_again(house: House) -> None:
+async def wait_until_ready(house: House) -> None:
     async with asyncio.timeout(PATIENCE):
         while await not_ready(house):
             pass
 
 
-async def test_a_full_disk_is_named_and_what_was_said_meanwhile_is_answered_afterwards(
+async def test_full_disk_is_reported_and_messages_are_answered_afterwards(
     tmp_path: Path,
 ) -> None:
-    with own_disk(tmp_path / "state") as folder:
+    with small_disk(tmp_path / "state") as folder:
         async with (
             ModelServer(talkative) as model,
             gateway(folder, model, gateway=NEVER, **SERVED) as house,
@@ -72,31 +72,33 @@ async def test_a_full_disk_is_named_and_what_was_said_meanwhile_is_answered_afte
                 f"store: The database {folder}/holdfast.db cannot be used: the disk is full"
             )
             assert await get(f"{address(house)}livez") == (200, "ok\n")
-            with pytest.raises(asyncio.CancelledError):  # it is not acknowledged
+            with pytest.raises(asyncio.CancelledError):  # not acknowledged
                 await house.screen.say("1001", "hello", event="one")
             empty(folder)
-            await well_again(house)
-            await house.screen.say("1001", "hello", event="one")  # so it comes again
+            await wait_until_ready(house)
+            await house.screen.say(
+                "1001", "hello", event="one"
+            )  # so the platform delivers it again
             await house.screen.shows("1001", "echo: hello")
 
 
-async def test_admins_are_told_once_of_a_disk_that_runs_low_and_once_of_its_end(
+async def test_admins_get_one_notice_when_the_disk_is_low_and_one_when_it_recovers(
     tmp_path: Path,
 ) -> None:
     screen = Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
     low = GatewaySettings(drain_seconds=0, disk_low=Size(12_000_000))
-    with own_disk(tmp_path / "state") as folder:
+    with small_disk(tmp_path / "state") as folder:
         async with ModelServer(talkative) as model:
             async with gateway(folder, model, screen, gateway=low, admins=ADMINS) as house:
                 fill(folder, leave=8_000_000)
-                look(house)
+                check_alerts(house)
                 await screen.shows(CHIEF, "🛠 The disk is nearly full", f"left in {folder}")
-                look(house)
+                check_alerts(house)
                 await screen.say("1001", "what else?")
                 await screen.shows("1001", "echo: what else?")
             async with gateway(folder, model, screen, gateway=low, admins=ADMINS) as house:
                 empty(folder)
-                look(house)
+                check_alerts(house)
                 await screen.shows(CHIEF, "✅ There is room on the disk again")
                 await screen.say("1001", "and now?")
                 await screen.shows("1001", "echo: and now?")
@@ -105,7 +107,7 @@ async def test_admins_are_told_once_of_a_disk_that_runs_low_and_once_of_its_end(
             assert await store.get_value("operators", "book") == "{}"
 
 
-async def test_a_store_that_hangs_is_named_soon_and_holds_up_no_other_answer(
+async def test_hanging_store_is_reported_and_does_not_delay_other_requests(
     tmp_path: Path,
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -117,13 +119,13 @@ async def test_a_store_that_hangs_is_named_soon_and_holds_up_no_other_answer(
         await house.screen.shows("1001", "echo: hello")
         house.runner._report_problem("memory", "something else is wrong, too")
         with contextlib.closing(sqlite3.connect(tmp_path / "holdfast.db")) as other:
-            other.execute("BEGIN IMMEDIATE")  # another program holds the database
+            other.execute("BEGIN IMMEDIATE")  # another program locks the database
             began = loop.time()
             async with asyncio.TaskGroup() as group:
                 asked = [group.create_task(not_ready(house)) for _ in range(20)]
                 assert await get(f"{address(house)}livez") == (200, "ok\n")
                 assert loop.time() - began < 1.5
-            assert loop.time() - began < 4  # within 2 s, and what a busy machine adds
+            assert loop.time() - began < 4  # 2 s plus a margin for a busy machine
             for each in asked:
                 assert each.result() == [
                     "memory: something else is wrong, too",
@@ -131,4 +133,4 @@ async def test_a_store_that_hangs_is_named_soon_and_holds_up_no_other_answer(
                 ]
             other.rollback()
         house.runner._report_problem("memory", "")
-        await well_again(house)
+        await wait_until_ready(house)

@@ -1,4 +1,4 @@
-"""How the end of a restart is told."""
+"""The report of a restart."""
 
 import pytest
 
@@ -45,47 +45,45 @@ def told(over: CompletedRestart, *, direct: bool = True, resumed: int = 0) -> st
         ),
         (
             CompletedRestart(id="r", took=2_000, before="1.0", after="1.0", in_order=False),
-            "✅ Back after 2 s. I ended before all was finished in order.",
+            "✅ Back after 2 s. I did not shut down cleanly.",
         ),
     ],
 )
-def test_who_asked_is_told_what_matters(over: CompletedRestart, text: str) -> None:
+def test_report_of_a_restart_has_the_relevant_facts(over: CompletedRestart, text: str) -> None:
     assert told(over) == text
 
 
-def test_in_a_room_nobody_reads_what_others_had_asked_for() -> None:
+def test_report_in_a_room_does_not_quote_requests() -> None:
     over = CompletedRestart(id="r", took=1_000, before="1.0", after="1.0", interrupted=(ANN, BEN))
     assert told(over, direct=False, resumed=1) == (
         "✅ Back after 1 s. 2 tasks were interrupted and taken up again."
     )
 
 
-def test_a_long_list_is_cut() -> None:
+def test_long_list_of_turns_is_shortened() -> None:
     lines = format_turns([ANN, BEN] * 4).splitlines()
     assert len(lines) == 6
     assert lines[-1] == "· and 3 more"
-    assert lines[1] == (
-        "· pigeon:1002: “" + "x" * 59 + "…” (0 min, waits for an answer to a question)"
-    )
+    assert lines[1] == ("· pigeon:1002: “" + "x" * 59 + "…” (under 1 min, waiting for an approval)")
 
 
-def test_what_a_crash_left_counts_as_interrupted_and_nothing_twice() -> None:
+def test_turns_left_by_a_crash_are_interrupted_and_counted_once() -> None:
     asked = PendingRestart(id="r_1", at=10_000, version="1.0", interrupted=(ANN,), drained=True)
     over = complete_restart(asked, [ANN, BEN], 12_000, "1.1")
     assert over == CompletedRestart(
         id="r_1", took=2_000, before="1.0", after="1.1", interrupted=(ANN, BEN)
     )
     assert not complete_restart(ASKED, [], 5_000, "1.0").in_order
-    assert complete_restart(ASKED, [], 5_000, "1.0").took == 0  # the clock was set back
+    assert complete_restart(ASKED, [], 5_000, "1.0").took == 0  # after a clock change
 
 
-def test_each_chat_is_told_once() -> None:
+def test_each_chat_gets_one_report() -> None:
     both = ASKED.with_requester(RestartRequester("pigeon:7", direct=True)).with_requester(
         RestartRequester("pigeon:9", direct=True)
     )
     assert both.askers == (RestartRequester("pigeon:9"), RestartRequester("pigeon:7", direct=True))
 
 
-def test_spans_are_readable() -> None:
+def test_durations_are_readable() -> None:
     spans = [format_duration(seconds * 1000) for seconds in (0, 1, 119, 120, 7199, 7200, 172_800)]
     assert spans == ["1 s", "1 s", "119 s", "2 min", "2 h", "2 h", "48 h"]

@@ -1,4 +1,4 @@
-"""Numbers that grow: what they say, and that they stay few."""
+"""Counters and histograms, and their limit on label combinations."""
 
 from itertools import pairwise
 
@@ -10,7 +10,7 @@ from gateway.observe.metric_types import MAX_SERIES, OTHER, CounterMetric, Histo
 BOUNDS = (0.1, 1, 10)
 
 
-def test_what_happened_is_counted_by_its_labels() -> None:
+def test_counter_counts_by_labels() -> None:
     count = CounterMetric("holdfast_x_total", "", "platform", "result")
     count.add("slack", "sent")
     count.add("slack", "sent", amount=2.5)
@@ -18,7 +18,7 @@ def test_what_happened_is_counted_by_its_labels() -> None:
     assert dict(count.read()) == {("slack", "sent"): 3.5, ("slack", "rejected"): 1}
 
 
-def test_labels_beyond_the_limit_are_counted_together() -> None:
+def test_labels_beyond_the_limit_are_counted_as_other() -> None:
     count = CounterMetric("holdfast_x_total", "", "platform", "result")
     spread = HistogramMetric("holdfast_x_seconds", "", "platform", bounds=BOUNDS)
     for number in range(MAX_SERIES + 5):
@@ -33,7 +33,7 @@ def test_labels_beyond_the_limit_are_counted_together() -> None:
 
 
 @given(st.lists(st.floats(-5, 100) | st.sampled_from(BOUNDS)))
-def test_each_time_falls_between_the_bounds_around_it(times: list[float]) -> None:
+def test_durations_fall_into_the_right_bucket(times: list[float]) -> None:
     spread = HistogramMetric("holdfast_x_seconds", "", bounds=BOUNDS)
     for each in times:
         spread.observe(each)

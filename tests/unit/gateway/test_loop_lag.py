@@ -1,4 +1,4 @@
-"""The loop's lateness."""
+"""Measurement of event loop lag."""
 
 import asyncio
 import time
@@ -7,7 +7,7 @@ from gateway.observe.loop_lag import measure_loop_lag
 
 
 async def late(block: float) -> list[float]:
-    """What is told while the loop is held up for so long."""
+    """Return the reported lag while the loop is blocked for so many seconds."""
     told: list[float] = []
     heard = asyncio.Event()
 
@@ -19,16 +19,16 @@ async def late(block: float) -> list[float]:
         feeling = group.create_task(measure_loop_lag(hear, 0.01))
         await asyncio.sleep(0)
         done = time.thread_time() + block
-        while time.thread_time() < done:  # the loop of tests does not count what it did not compute
+        while time.thread_time() < done:  # the tests' loop measures CPU time only
             pass
         await heard.wait()
         feeling.cancel()
     return told
 
 
-async def test_a_loop_that_is_held_up_is_late_by_that() -> None:
+async def test_blocked_loop_is_late_by_the_blocked_time() -> None:
     assert (await late(0.2))[0] >= 0.18
 
 
-async def test_a_loop_that_is_not_held_up_is_told_of_too() -> None:
+async def test_idle_loop_reports_a_small_lag() -> None:
     assert (await late(0))[0] >= 0

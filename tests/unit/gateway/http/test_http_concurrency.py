@@ -1,4 +1,4 @@
-"""How many requests may be at work at once."""
+"""The limit on concurrent requests."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,17 +21,17 @@ class Healthy:
         return ()
 
 
-class Place:
-    """A server whose answers wait until they are told to go on."""
+class Server:
+    """A server whose responses wait for the event `go`."""
 
-    def __init__(self, most: int) -> None:
-        self.turned_away = 0
-        self.crowd = ConcurrencyLimit(most, self._count)
+    def __init__(self, max_requests: int) -> None:
+        self.rejected = 0
+        self.limit = ConcurrencyLimit(max_requests, self._count)
         self.go = asyncio.Event()
         self.begun = asyncio.Semaphore(0)
 
     def _count(self) -> None:
-        self.turned_away += 1
+        self.rejected += 1
 
     async def slow(self, _: Request) -> Response:
         self.begun.release()
@@ -52,8 +52,8 @@ class Place:
 
 
 @asynccontextmanager
-async def served(most: int) -> AsyncIterator[tuple[Place, httpx2.AsyncClient]]:
-    place = Place(most)
+async def served(max_requests: int) -> AsyncIterator[tuple[Server, httpx2.AsyncClient]]:
+    place = Server(max_requests)
     routes = [
         Route("/slow", place.slow),
         Route("/failing", place.failing),
@@ -61,7 +61,7 @@ async def served(most: int) -> AsyncIterator[tuple[Place, httpx2.AsyncClient]]:
     ]
     server = HttpServer("127.0.0.1", 0)
     server.bind()
-    app = build_app(routes, health=Healthy(), concurrency_limit=place.crowd)
+    app = build_app(routes, health=Healthy(), concurrency_limit=place.limit)
     async with asyncio.timeout(10), asyncio.TaskGroup() as group:
         serving = group.create_task(server.serve(app))
         async with httpx2.AsyncClient(base_url=server.url, trust_env=False, timeout=5) as client:
@@ -69,7 +69,7 @@ async def served(most: int) -> AsyncIterator[tuple[Place, httpx2.AsyncClient]]:
         serving.cancel()
 
 
-async def test_beyond_the_limit_a_client_is_asked_to_come_back() -> None:
+async def test_requests_above_the_limit_get_429_and_retry_after() -> None:
     async with served(2) as (place, client):
         async with asyncio.TaskGroup() as group:
             both = [group.create_task(client.get("/slow")) for _ in range(2)]
@@ -80,46 +80,48 @@ async def test_beyond_the_limit_a_client_is_asked_to_come_back() -> None:
             assert answer.headers["retry-after"] == "1"
             assert answer.headers["x-content-type-options"] == "nosniff"
             assert answer.json()["error"]["code"] == "too_many_requests"
-            assert (place.turned_away, place.crowd.active_requests) == (1, 2)
+            assert (place.rejected, place.limit.active_requests) == (1, 2)
             assert (await client.get("/livez")).status_code == 200
             assert (await client.get("/readyz")).status_code == 200
             place.go.set()
         assert [each.result().text for each in both] == ["done", "done"]
-        assert place.crowd.active_requests == 0
+        assert place.limit.active_requests == 0
         assert (await client.get("/slow")).status_code == 200
 
 
 @pytest.mark.parametrize(
     ("method", "kind", "counted"),
     [
-        ("GET", EVENTS, False),  # a page that hears of news
-        ("POST", EVENTS, True),  # an answer under way
+        ("GET", EVENTS, False),  # an idle page
+        ("POST", EVENTS, True),  # a streamed answer
         ("GET", "text/plain", True),  # a file
     ],
 )
-async def test_streams_count_where_they_are_work(method: str, kind: str, *, counted: bool) -> None:
+async def test_idle_event_streams_of_pages_do_not_count(
+    method: str, kind: str, *, counted: bool
+) -> None:
     async with served(1) as (place, client):
         async with client.stream(method, "/stream", params={"as": kind}) as response:
             assert response.status_code == 200
             await place.begun.acquire()
-            assert place.crowd.active_requests == counted
+            assert place.limit.active_requests == counted
             place.go.set()
             await response.aread()
-        assert place.crowd.active_requests == 0
+        assert place.limit.active_requests == 0
 
 
-async def test_a_route_that_fails_leaves_its_place() -> None:
+async def test_failed_request_frees_its_slot() -> None:
     async with served(1) as (place, client):
         for path, status in (("/failing", 500), ("/nothing", 404), ("/failing", 500)):
             assert (await client.get(path)).status_code == status
-        assert place.crowd.active_requests == 0
+        assert place.limit.active_requests == 0
 
 
-async def test_a_client_that_leaves_makes_room_when_its_answer_has_ended() -> None:
+async def test_disconnected_client_frees_its_slot_after_its_response_ends() -> None:
     async with served(1) as (place, client):
         with pytest.raises(httpx2.ReadTimeout):
             await client.get("/slow", timeout=0.05)
-        assert place.crowd.active_requests == 1
+        assert place.limit.active_requests == 1
         place.go.set()
-        await client.get("/livez")  # by then the answer that nobody waits for is over
-        assert place.crowd.active_requests == 0
+        await client.get("/livez")  # by then the abandoned response has ended
+        assert place.limit.active_requests == 0

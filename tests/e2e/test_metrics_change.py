@@ -1,4 +1,4 @@
-"""Each figure moves when what it counts really happens."""
+"""Each metric changes when its event really happens."""
 
 import asyncio
 import re
@@ -30,8 +30,8 @@ HTTP = HttpSettings(port=0, api_key=Secret(KEY), max_requests=1, slow_after=Dura
 ANSWER = 'H T"the answer" F stop U(10,100,60) D EOF'
 
 
-class Day:
-    """What happens at a gateway in a day."""
+class GatewayEvents:
+    """Events at a gateway, one method each."""
 
     def __init__(self) -> None:
         self.house: House
@@ -41,7 +41,7 @@ class Day:
         if body["messages"][-1]["role"] == "tool":
             return ANSWER
         asked = [str(each["content"]) for each in body["messages"] if each["role"] == "user"]
-        match re.findall(r"\w+", asked[-1])[-1]:  # what failed before may stand in front of it
+        match re.findall(r"\w+", asked[-1])[-1]:  # an earlier failed request may precede it
             case "look":
                 return calls(("c1", "read", '{"path": "a"}'))
             case "stumble":
@@ -96,24 +96,24 @@ class Day:
     async def stops(self) -> None:
         await self.said("/stop", "⏹")
 
-    async def starts_anew(self) -> None:
+    async def new_conversation(self) -> None:
         await self.said("/new", "🆕")
 
-    async def held_back(self) -> None:
-        """A post that the platform takes its time for."""
+    async def hold_delivery(self) -> None:
+        """Hold back a delivery on the platform."""
         self.gate = asyncio.Event()
         self.house.screen.fail(DeliveryFault(gate=self.gate), Post)
         await self.said("/whoami")
 
-    async def let_go(self) -> None:
+    async def release_delivery(self) -> None:
         self.gate.set()
 
-    async def chat_is_gone(self) -> None:
+    async def lose_chat(self) -> None:
         self.house.screen.lose_chat("7777")
         await self.house.runner.operations["send"](chat="memory:7777", text="are you there?")
 
-    async def turned_away(self) -> None:
-        """One request at work is all that may be."""
+    async def exceed_request_limit(self) -> None:
+        """Exceed the limit of one concurrent request."""
         url, headers = (
             f"{address(self.house)}v1/chat/completions",
             {"authorization": f"Bearer {KEY}"},
@@ -133,8 +133,8 @@ class Day:
                 assert second.status == 429
                 assert second.headers["retry-after"] == "1"
 
-    async def halfway(self) -> None:
-        """A body that does not go on."""
+    async def stall_body(self) -> None:
+        """Stall in the middle of a request body."""
         assert self.house.runner._http_server
         place = ("127.0.0.1", self.house.runner._http_server.port)
         reader, writer = await asyncio.open_connection(*place, family=socket.AF_INET)
@@ -143,14 +143,14 @@ class Day:
             await reader.read()
         writer.close()
 
-    async def late(self) -> None:
-        """The loop cannot go on for a while."""
-        time.sleep(0.3)  # noqa: ASYNC251 - that is the point
+    async def block_loop(self) -> None:
+        """Block the event loop."""
+        time.sleep(0.3)  # noqa: ASYNC251 - intended
 
 
-Step = Callable[[Day], Awaitable[None]]
-M = {"platform": "memory"}
-LEVELS_NOW: dict[str, list[tuple[str, dict[str, str], float]]] = {
+Step = Callable[[GatewayEvents], Awaitable[None]]
+MEMORY = {"platform": "memory"}
+GAUGES_AFTER: dict[str, list[tuple[str, dict[str, str], float]]] = {
     "hangs": [("running_turns", {}, 1.0)],
     "queues": [("inbox_messages", {"state": "waiting"}, 1.0)],
     "stops": [
@@ -158,64 +158,67 @@ LEVELS_NOW: dict[str, list[tuple[str, dict[str, str], float]]] = {
         ("inbox_messages", {"state": "held"}, 1.0),
         ("sessions", {"state": "suspended"}, 1.0),
     ],
-    "starts_anew": [("sessions", {"state": "closed"}, 1.0)],
-    "held_back": [("outbox_items", {}, 1.0)],
-    "let_go": [("outbox_items", {}, 0.0)],
+    "new_conversation": [("sessions", {"state": "closed"}, 1.0)],
+    "hold_delivery": [("outbox_items", {}, 1.0)],
+    "release_delivery": [("outbox_items", {}, 0.0)],
 }
-"""What stands at which value after a step."""
+"""Values of gauges after a step."""
 
 STEPS: list[tuple[Step, list[tuple[str, dict[str, str]]]]] = [
     (
-        Day.hello,
+        GatewayEvents.hello,
         [
-            ("inbound_total", {**M, "decision": "message"}),
-            ("queue_wait_seconds_count", M),
-            ("first_text_seconds_count", M),
-            ("turn_seconds_count", M),
-            ("turns_total", {**M, "state": "done"}),
+            ("inbound_total", {**MEMORY, "decision": "message"}),
+            ("queue_wait_seconds_count", MEMORY),
+            ("first_text_seconds_count", MEMORY),
+            ("turn_seconds_count", MEMORY),
+            ("turns_total", {**MEMORY, "state": "done"}),
             ("model_requests_total", {"model": "*", "verdict": "complete"}),
             ("tokens_total", {"model": "*", "kind": "input"}),
             ("tokens_total", {"model": "*", "kind": "output"}),
             ("cached_tokens_total", {"model": "*"}),
             ("cost_dollars_total", {"model": "*"}),
-            ("outbound_total", {**M, "kind": "post", "result": "sent"}),
+            ("outbound_total", {**MEMORY, "kind": "post", "result": "sent"}),
             ("items_total", {"state": "sent"}),
             ("sessions", {"state": "active"}),
         ],
     ),
     (
-        Day.hello_again,
-        [("inbound_total", {**M, "decision": "duplicate"}), ("duplicates_suppressed_total", M)],
-    ),
-    (Day.stranger, [("inbound_total", {**M, "decision": "not_allowed"})]),
-    (Day.whoami, [("inbound_total", {**M, "decision": "command"})]),
-    (Day.looks, [("tool_runs_total", {"result": "ok"})]),
-    (Day.stumbles, [("tool_runs_total", {"result": "failed"})]),
-    (Day.cut, [("recoveries_total", {"cause": "cut-text"})]),
-    (Day.fails, [("turns_total", {**M, "state": "failed"})]),
-    (Day.starts_anew, []),
-    (Day.hangs, []),
-    (Day.queues, []),
-    (
-        Day.stops,
+        GatewayEvents.hello_again,
         [
-            ("turns_total", {**M, "state": "stopped"}),
+            ("inbound_total", {**MEMORY, "decision": "duplicate"}),
+            ("duplicates_suppressed_total", MEMORY),
+        ],
+    ),
+    (GatewayEvents.stranger, [("inbound_total", {**MEMORY, "decision": "not_allowed"})]),
+    (GatewayEvents.whoami, [("inbound_total", {**MEMORY, "decision": "command"})]),
+    (GatewayEvents.looks, [("tool_runs_total", {"result": "ok"})]),
+    (GatewayEvents.stumbles, [("tool_runs_total", {"result": "failed"})]),
+    (GatewayEvents.cut, [("recoveries_total", {"cause": "cut-text"})]),
+    (GatewayEvents.fails, [("turns_total", {**MEMORY, "state": "failed"})]),
+    (GatewayEvents.new_conversation, []),
+    (GatewayEvents.hangs, []),
+    (GatewayEvents.queues, []),
+    (
+        GatewayEvents.stops,
+        [
+            ("turns_total", {**MEMORY, "state": "stopped"}),
             ("sessions_suspended_total", {"reason": "stop"}),
         ],
     ),
-    (Day.held_back, []),
-    (Day.let_go, []),
+    (GatewayEvents.hold_delivery, []),
+    (GatewayEvents.release_delivery, []),
     (
-        Day.limited,
+        GatewayEvents.limited,
         [
-            ("rate_limited_total", M),
-            ("outbound_total", {**M, "kind": "post", "result": "limited"}),
+            ("rate_limited_total", MEMORY),
+            ("outbound_total", {**MEMORY, "kind": "post", "result": "limited"}),
         ],
     ),
-    (Day.chat_is_gone, [("items_total", {"state": "dead"})]),
-    (Day.turned_away, [("http_refused_total", {"reason": "busy"})]),
-    (Day.halfway, [("http_refused_total", {"reason": "slow_body"})]),
-    (Day.late, [("loop_lag_seconds_count", {}), ("loop_lag_seconds_sum", {})]),
+    (GatewayEvents.lose_chat, [("items_total", {"state": "dead"})]),
+    (GatewayEvents.exceed_request_limit, [("http_refused_total", {"reason": "busy"})]),
+    (GatewayEvents.stall_body, [("http_refused_total", {"reason": "slow_body"})]),
+    (GatewayEvents.block_loop, [("loop_lag_seconds_count", {}), ("loop_lag_seconds_sum", {})]),
 ]
 
 
@@ -238,7 +241,7 @@ def settings_for(model: ModelServer) -> Settings:
 
 
 def of(found: Figures, name: str, labels: dict[str, str]) -> float:
-    """A figure; `*` stands for every value of a label."""
+    """Return the value of a metric; `*` matches every value of a label."""
     named = {key: each for key, each in labels.items() if each != "*"}
     return sum(
         number
@@ -250,14 +253,14 @@ def of(found: Figures, name: str, labels: dict[str, str]) -> float:
 Level = tuple[str, dict[str, str], float]
 
 
-async def watched(
+async def wait_for_changes(
     house: House,
     step: str,
     before: Figures,
     moved: list[tuple[str, dict[str, str]]],
     levels: list[Level],
 ) -> Figures:
-    """Wait until all of these have moved, or stand where they should."""
+    """Wait until all these metrics have grown and all gauges have their value."""
     missing: list[object] = []
 
     def enough(now: Figures) -> bool:
@@ -276,11 +279,11 @@ async def watched(
         raise AssertionError(msg) from None
 
 
-async def test_every_figure_moves_when_what_it_counts_happens(
+async def test_every_metric_changes_with_its_event(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.observe.metrics_page.CENSUS_CACHE_SECONDS", 0.0)
-    day = Day()
+    day = GatewayEvents()
     seen: set[str] = set()
     after: Figures = {}
     async with (
@@ -293,16 +296,16 @@ async def test_every_figure_moves_when_what_it_counts_happens(
         for step, moved in STEPS:
             before = await figures(house)
             await step(day)
-            levels = LEVELS_NOW.get(step.__name__, [])
-            after = await watched(house, step.__name__, before, moved, levels)
-            seen |= {name for name, _ in moving(before, after)}
+            levels = GAUGES_AFTER.get(step.__name__, [])
+            after = await wait_for_changes(house, step.__name__, before, moved, levels)
+            seen |= {name for name, _ in changed_metrics(before, after)}
         assert value(day.seen, "http_requests") == 1
         seen |= {name for (name, _), number in (*after.items(), *day.seen.items()) if number}
     ours = {each.name for each in _ours()}
     assert {name for name in ours if not any(each.startswith(name) for each in seen)} == set()
 
 
-def moving(before: Figures, after: Figures) -> Iterator[tuple[str, float]]:
+def changed_metrics(before: Figures, after: Figures) -> Iterator[tuple[str, float]]:
     for (name, labels), number in after.items():
         if number != before.get((name, labels), 0.0):
             yield name, number

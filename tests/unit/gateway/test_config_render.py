@@ -1,4 +1,4 @@
-"""Settings as text: what is shown can be read back, and the pages cannot rot."""
+"""Settings as text: the output can be loaded again, and the documentation is up to date."""
 
 import json
 import re
@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[3]
 
 
 class PigeonSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A platform as others write it."""
+    """A platform of another package."""
 
     token: Secret
     patience: Duration = Duration(90)
@@ -75,11 +75,11 @@ def read_back(text: str, folder: Path) -> LoadedConfig:
 
 
 @pytest.mark.parametrize("settings", [RICH, Settings(model=ModelSettings(name="demo"))])
-def test_what_is_shown_with_secrets_can_be_read_back(settings: Settings, tmp_path: Path) -> None:
+def test_rendered_settings_with_secrets_can_be_loaded(settings: Settings, tmp_path: Path) -> None:
     assert read_back(render_settings(settings, secrets=True), tmp_path).settings == settings
 
 
-def test_what_is_shown_without_secrets_has_none_and_is_toml() -> None:
+def test_rendered_settings_without_secrets_are_valid_toml() -> None:
     text = render_settings(RICH)
     assert "hunter2" not in text
     shown = tomllib.loads(text)
@@ -89,7 +89,7 @@ def test_what_is_shown_without_secrets_has_none_and_is_toml() -> None:
     assert shown["mcp"][1]["url"] == "https://ann:***@host"
 
 
-def test_each_value_is_shown_with_where_it_comes_from(tmp_path: Path) -> None:
+def test_each_rendered_value_has_its_origin(tmp_path: Path) -> None:
     path = tmp_path / "holdfast.toml"
     path.write_text("[http]\nport = 5\n[[route]]\nmatch = 'x'\n")
     options = ConfigOptions(path, ("http.ui=false",))
@@ -99,12 +99,12 @@ def test_each_value_is_shown_with_where_it_comes_from(tmp_path: Path) -> None:
     assert f'match = "x"  # {path}:4' in lines
     assert "ui = false  # --set http.ui=false" in lines
     assert 'token = "***"  # PIGEON_TOKEN' in lines
-    assert 'host = "127.0.0.1"' in lines  # a default: no source
+    assert 'host = "127.0.0.1"' in lines  # a default has no origin
     assert "# api_key is not set" in lines
 
 
 @given(st.text(), st.dictionaries(st.text(min_size=1), st.text(min_size=1), max_size=3))
-def test_any_text_can_be_shown_and_read_back(prompt: str, env: dict[str, str]) -> None:
+def test_any_text_survives_rendering_and_loading(prompt: str, env: dict[str, str]) -> None:
     server = McpSettings(name="a", command="c", env={k: Secret(v) for k, v in env.items()})
     settings = Settings(agent=AgentSettings(system_prompt=prompt), mcp=(server,))
     parsed = tomllib.loads(render_settings(settings, secrets=True))
@@ -116,7 +116,7 @@ def test_any_text_can_be_shown_and_read_back(prompt: str, env: dict[str, str]) -
 
 
 @pytest.mark.parametrize("settings", [RICH, Settings()])
-def test_the_schema_accepts_what_we_accept(settings: Settings) -> None:
+def test_schema_accepts_valid_settings(settings: Settings) -> None:
     made = build_schema(SPECS)
     jsonschema.Draft202012Validator.check_schema(made)
     jsonschema.validate(tomllib.loads(render_settings(settings, secrets=True)), made)
@@ -134,12 +134,12 @@ def test_the_schema_accepts_what_we_accept(settings: Settings) -> None:
         "[gateway]\nbusy = 'never'",
     ],
 )
-def test_the_schema_refuses_what_we_refuse(text: str) -> None:
+def test_schema_refuses_invalid_settings(text: str) -> None:
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(tomllib.loads(text), build_schema(SPECS))
 
 
-def test_the_schema_is_json() -> None:
+def test_schema_is_valid_json() -> None:
     assert json.loads(msgspec.json.encode(build_schema(SPECS)))["title"] == "Holdfast"
 
 
@@ -150,15 +150,15 @@ def keys_of(kind: type[Struct]) -> Iterator[str]:
     yield from (field.encode_name for field in msgspec.structs.fields(kind))
 
 
-def test_the_page_names_every_key_with_its_default_and_what_it_is_for() -> None:
+def test_page_lists_every_key_with_default_and_description() -> None:
     page = render_documentation(SPECS)
     for section in msgspec.structs.fields(Settings):
         if isinstance(section.type, type) and issubclass(section.type, Struct):
             for key in keys_of(section.type):
                 assert f"`{key}`" in page or f"{section.name}.{key}" in page, key
     assert "| `port` | a whole number from 0 to 65535 | `8420` |" in page
-    assert "| `token` | a secret | required | In the environment: `PIGEON_TOKEN`. |" in page
-    assert '| `patience` | a span of time | `"1m 30s"` |' in page
+    assert "| `token` | a secret | required | Environment: `PIGEON_TOKEN`. |" in page
+    assert '| `patience` | a duration | `"1m 30s"` |' in page
     assert "## `[limits.users.NAME]`" in page
     assert "## `[[model.fallback]]`" in page
     assert "| `sandbox` | one of" in page
@@ -166,12 +166,12 @@ def test_the_page_names_every_key_with_its_default_and_what_it_is_for() -> None:
     assert all(row.replace("\\|", "").count("|") == 5 for row in rows)
 
 
-def test_every_setting_of_ours_says_what_it_is_for() -> None:
+def test_every_setting_has_a_description() -> None:
     page = render_documentation({})
     assert not re.findall(r"^\| `\w+` .*\|  \|$", page, re.MULTILINE)
 
 
-def test_the_page_in_docs_is_the_one_the_code_writes() -> None:
+def test_configuration_page_is_up_to_date() -> None:
     written = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
     assert written == render_documentation(load_specs()), (
         "run: python -m scripts.configuration_docs"
@@ -179,21 +179,21 @@ def test_the_page_in_docs_is_the_one_the_code_writes() -> None:
 
 
 def uncommented(text: str) -> str:
-    """Take the # off the settings of an example; words have a space behind theirs."""
+    """Uncomment the settings of an example; comments in words have a space after the #."""
     return re.sub(r"^#(?=[\[a-z])", "", text, flags=re.MULTILINE)
 
 
-def test_the_example_changes_nothing_as_it_stands(tmp_path: Path) -> None:
+def test_example_configuration_changes_nothing(tmp_path: Path) -> None:
     text = (ROOT / "deploy/holdfast.example.toml").read_text(encoding="utf-8")
     plain = Settings(model=ModelSettings(name="demo"))
     assert read_back(text, tmp_path).settings == plain
 
 
-def test_the_example_works_with_everything_taken_in(tmp_path: Path) -> None:
+def test_example_configuration_is_valid_with_all_lines_enabled(tmp_path: Path) -> None:
     text = uncommented((ROOT / "deploy/holdfast.example.toml").read_text(encoding="utf-8"))
     (tmp_path / "key").write_text("k")
     text = text.replace("file:/etc/holdfast/api_key", "file:key")
-    text = text.replace('url = "sqlite', '#url = "sqlite')  # two examples of one key
+    text = text.replace('url = "sqlite', '#url = "sqlite')  # a second example of the key
     path = tmp_path / "holdfast.toml"
     path.write_text(text)
     path.chmod(0o600)
@@ -201,15 +201,15 @@ def test_the_example_works_with_everything_taken_in(tmp_path: Path) -> None:
     for section in ("gateway", "model", "agent", "tools", "sessions", "access", "limits", "http"):
         assert section in text
     assert found.route[0].model == found.model.fallback[0].name
-    assert found.gateway == Settings().gateway  # what it calls a default is one
+    assert found.gateway == Settings().gateway  # the example states the real defaults
     assert found.access.admins
 
 
-# --- weight ------------------------------------------------------------------------------------
+# --- imports -----------------------------------------------------------------------------------
 
 
 @pytest.mark.process
-def test_reading_the_configuration_needs_nothing_heavy() -> None:
+def test_loading_the_configuration_imports_no_heavy_library() -> None:
     program = "import sys, gateway.config.loader, gateway.config.render; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True

@@ -1,4 +1,4 @@
-"""Which places of one's own network may be written into the settings."""
+"""Addresses in the setting `http.fetch_pictures_from`."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from gateway.settings import HttpSettings
         ("fd00:0::5:80", ("fd00::5", 80)),  # the last colon counts
     ],
 )
-def test_an_address_and_a_port_are_a_place(text: str, place: tuple[str, int]) -> None:
+def test_address_with_port_is_accepted(text: str, place: tuple[str, int]) -> None:
     settings = HttpSettings(fetch_pictures_from=(text,))
     assert settings.picture_addresses == (place,)
     assert list(settings.conflicts()) == []
@@ -32,8 +32,8 @@ def test_an_address_and_a_port_are_a_place(text: str, place: tuple[str, int]) ->
         "10.0.0.5:²",
     ],
 )
-def test_anything_else_is_a_mistake_that_is_named(text: str) -> None:
+def test_other_text_is_reported_as_an_error(text: str) -> None:
     settings = HttpSettings(fetch_pictures_from=("10.0.0.5:80", text))
     ((path, problem),) = settings.conflicts()
     assert path == ("fetch_pictures_from", 1)
-    assert f'"{text}" is no address and port' in problem
+    assert f'"{text}" is not an address and a port' in problem

@@ -1,4 +1,4 @@
-"""What a process still holds after it was busy, seen from outside."""
+"""Resident memory of a process after a busy phase."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ def be_busy():
     large = []
     for number in range(20):
         large.append(bytearray(2_000_000))
-        kept.append(bytes(2_000))  # behind each large one there is a small one that stays
+        kept.append(bytes(2_000))  # a small block stays behind each large one
         if number == 0:
             large.clear()
 
@@ -41,5 +41,5 @@ def left(how: str) -> float:
 
 
 @pytest.mark.process
-def test_what_was_large_is_given_back_and_threads_share_one_heap() -> None:
+def test_large_blocks_are_returned_and_threads_share_one_arena() -> None:
     assert left("together") + 20 < left("as usual")

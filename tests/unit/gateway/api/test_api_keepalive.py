@@ -1,4 +1,4 @@
-"""Signs of life of a stream, to the second: time jumps here when all wait."""
+"""Keepalives of a stream, to the second, in a loop with simulated time."""
 
 import asyncio
 import math
@@ -37,17 +37,17 @@ ASKED = InboxEntry(
     received_at=0,
 )
 
-Told = Sequence[tuple[float, FeedEvent]]
-"""What a turn tells, and when."""
+TimedEvents = Sequence[tuple[float, FeedEvent]]
+"""Events of a turn, with their times."""
 
 
 class Client:
-    """Notes when what came; may take nothing for a while."""
+    """A client that records bodies with their times and can stall for a while."""
 
-    def __init__(self, takes_nothing_until: float = 0.0) -> None:
-        self.came: list[tuple[float, bytes]] = []
+    def __init__(self, stalled_until: float = 0.0) -> None:
+        self.received: list[tuple[float, bytes]] = []
         self.left = asyncio.Event()
-        self._until = takes_nothing_until
+        self._until = stalled_until
 
     async def receive(self) -> Message:
         await self.left.wait()
@@ -55,32 +55,32 @@ class Client:
 
     async def send(self, message: Message) -> None:
         loop = asyncio.get_running_loop()
-        if self.came:
+        if self.received:
             await asyncio.sleep(max(0.0, self._until - loop.time()))
         if body := message.get("body"):
-            self.came.append((loop.time(), body))
+            self.received.append((loop.time(), body))
 
-    def signs(self) -> list[float]:
-        """When signs of life came."""
-        return [at for at, body in self.came if body.startswith(KEEPALIVE_COMMENT)]
+    def keepalives(self) -> list[float]:
+        """Times of keepalives."""
+        return [at for at, body in self.received if body.startswith(KEEPALIVE_COMMENT)]
 
     def writes(self) -> list[float]:
-        """When anything else came."""
-        return [at for at, body in self.came if not body.startswith(KEEPALIVE_COMMENT)]
+        """Times of all other writes."""
+        return [at for at, body in self.received if not body.startswith(KEEPALIVE_COMMENT)]
 
 
-def jumping(work: Callable[[World], Coroutine[Any, Any, Client]]) -> Client:
+def run_in_simulated_time(work: Callable[[World], Coroutine[Any, Any, Client]]) -> Client:
     with asyncio.Runner(loop_factory=World) as runner:
         world = runner.get_loop()
         assert isinstance(world, World)
         return runner.run(work(world))
 
 
-def streamed(told: Told, end: float, *, takes_nothing_until: float = 0.0) -> Client:
-    """Stream a turn that ends at a moment."""
+def stream_turn(told: TimedEvents, end: float, *, stalled_until: float = 0.0) -> Client:
+    """Stream a turn that ends at the given time."""
 
     async def work(world: World) -> Client:
-        feed, client = Feed("o1"), Client(takes_nothing_until)
+        feed, client = Feed("o1"), Client(stalled_until)
 
         async def turn() -> None:
             for at, news in told:
@@ -108,31 +108,30 @@ def streamed(told: Told, end: float, *, takes_nothing_until: float = 0.0) -> Cli
         async with asyncio.TaskGroup() as group:
             group.create_task(turn())
             await answer({}, client.receive, client.send)
-            assert world.time() == max(end, takes_nothing_until)
-        assert client.came[-1][1].endswith(b"data: [DONE]\n\n")
+            assert world.time() == max(end, stalled_until)
+        assert client.received[-1][1].endswith(b"data: [DONE]\n\n")
         return client
 
-    return jumping(work)
+    return run_in_simulated_time(work)
 
 
-CASES: dict[str, tuple[Told, float, list[float]]] = {
-    "nothing at all but an end": ([], 9.9, []),
-    "a long wait for the first word": ([(25, WORD)], 30, [10, 20]),
-    "silence between two words": ([(1, WORD), (36, WORD)], 37, [11, 21, 31]),
-    "a word at every ninth second": ([(9.0 * number, WORD) for number in range(9)], 81, []),
-    "every write begins the silence anew": ([(9, WORD), (18, WORD)], 40, [28, 38]),
-    "a silent tool": ([(1, TOOL[0]), (34, TOOL[1])], 35, [11, 21, 31]),
-    "thoughts are not written": ([(number, THOUGHT) for number in range(1, 33)], 33, [10, 20, 30]),
-    "a sign of life begins the silence anew as well": ([(2, WORD), (13, WORD)], 24, [12, 23]),
+CASES: dict[str, tuple[TimedEvents, float, list[float]]] = {
+    "only an end": ([], 9.9, []),
+    "long wait for the first text": ([(25, WORD)], 30, [10, 20]),
+    "gap between two texts": ([(1, WORD), (36, WORD)], 37, [11, 21, 31]),
+    "text every nine seconds": ([(9.0 * number, WORD) for number in range(9)], 81, []),
+    "each write restarts the interval": ([(9, WORD), (18, WORD)], 40, [28, 38]),
+    "silent tool": ([(1, TOOL[0]), (34, TOOL[1])], 35, [11, 21, 31]),
+    "reasoning is not written": ([(number, THOUGHT) for number in range(1, 33)], 33, [10, 20, 30]),
+    "a keepalive restarts the interval": ([(2, WORD), (13, WORD)], 24, [12, 23]),
 }
 
 
-@pytest.mark.parametrize(("told", "end", "signs"), CASES.values(), ids=CASES)
-def test_signs_of_life_come_after_every_interval_of_silence(
-    told: Told, end: float, signs: list[float]
+@pytest.mark.parametrize(("told", "end", "keepalives"), CASES.values(), ids=CASES)
+def test_keepalive_follows_every_idle_interval(
+    told: TimedEvents, end: float, keepalives: list[float]
 ) -> None:
-    """Seed 18."""
-    assert streamed(told, end).signs() == signs
+    assert stream_turn(told, end).keepalives() == keepalives
 
 
 @settings(deadline=None, max_examples=60)
@@ -140,28 +139,28 @@ def test_signs_of_life_come_after_every_interval_of_silence(
     st.lists(st.tuples(st.integers(0, 30), st.sampled_from([WORD, THOUGHT, *TOOL])), max_size=12),
     st.integers(0, 40),
 )
-def test_whatever_is_told_each_silence_has_the_signs_that_belong_to_it(
+def test_every_gap_has_its_keepalives_for_any_events(
     steps: list[tuple[int, FeedEvent]], last: int
 ) -> None:
     now, told = 0.25, list[tuple[float, FeedEvent]]()
     for pause, news in steps:
         now += pause
         told.append((now, news))
-    client = streamed(told, now + last)
+    client = stream_turn(told, now + last)
     for before, after in pairwise([0.0, *client.writes()]):
         count = math.ceil((after - before) / INTERVAL) - 1
         expected = [before + INTERVAL * number for number in range(1, count + 1)]
-        found = [at for at in client.signs() if before < at < after]
+        found = [at for at in client.keepalives() if before < at < after]
         assert found == pytest.approx(expected)
 
 
-def test_signs_of_life_do_not_pile_up_before_a_reader_that_takes_nothing() -> None:
-    client = streamed([(1, WORD), (2, WORD)], 75, takes_nothing_until=55)
-    assert client.signs() == [65]
+def test_keepalives_do_not_pile_up_for_a_stalled_reader() -> None:
+    client = stream_turn([(1, WORD), (2, WORD)], 75, stalled_until=55)
+    assert client.keepalives() == [65]
     assert client.writes() == [1, 55, 75]
 
 
-def test_no_stream_outlives_its_reader() -> None:
+def test_stream_ends_when_its_reader_disconnects() -> None:
     async def work(world: World) -> Client:
         feed, client = Feed("o1"), Client()
         left: list[float] = []
@@ -187,4 +186,4 @@ def test_no_stream_outlives_its_reader() -> None:
         assert asyncio.all_tasks() == {asyncio.current_task()}
         return client
 
-    assert jumping(work).signs() == [10, 20]
+    assert run_in_simulated_time(work).keepalives() == [10, 20]

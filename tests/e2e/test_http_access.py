@@ -1,4 +1,4 @@
-"""Who gets in over HTTP: every address that the daemon serves is tried from outside."""
+"""Access over HTTP: every route of the daemon is tried without and with credentials."""
 
 import contextlib
 import re
@@ -21,17 +21,17 @@ from tests.e2e.crowd import gateway_on
 from tests.fakes.model_server import ModelServer
 
 OPEN = {"/", "/enter/{token}", "/web/static/{name}", "/livez", "/readyz", "/metrics"}
-"""What anybody on this machine may see: how to get in, and whether the daemon is well."""
+"""Routes without authentication: the login page and health checks."""
 
-SAID_TO_ALL = {"/openapi.json"}
-"""Names no secret, so it may be shown to everybody or to nobody else."""
+WITHOUT_SECRETS = {"/openapi.json"}
+"""Routes without secrets, which are neither required to be open nor protected."""
 
-FILLED = {"{chat}": "chat1", "{seq:int}": "1", "{place:int}": "0", "{name:path}": "demo"}
+PATH_VALUES = {"{chat}": "chat1", "{seq:int}": "1", "{place:int}": "0", "{name:path}": "demo"}
 CSRF = "X-Holdfast-CSRF"
 
 
-class Outside:
-    """A daemon in this process, and how it looks from outside."""
+class Client:
+    """A daemon in this process, seen by an HTTP client."""
 
     def __init__(self, runner: GatewayRunner, http: aiohttp.ClientSession, home: Path) -> None:
         assert runner.url
@@ -43,14 +43,14 @@ class Outside:
     async def link(self) -> str:
         return str(await self._runner.operations["link"]())
 
-    def behind_a_lock(self) -> Iterable[tuple[str, str]]:
-        """Method and path of everything that is not open."""
+    def protected_routes(self) -> Iterable[tuple[str, str]]:
+        """Yield method and path of every protected route."""
         for route in self._runner._adapters.routes():
             assert isinstance(route, Route)
-            if route.path in OPEN | SAID_TO_ALL:
+            if route.path in OPEN | WITHOUT_SECRETS:
                 continue
             path = route.path
-            for name, value in FILLED.items():
+            for name, value in PATH_VALUES.items():
                 path = path.replace(name, value)
             path = re.sub(r"\{\w+\}", "x", path)
             for method in sorted(route.methods or ()):
@@ -63,18 +63,18 @@ class Outside:
 
 
 @contextlib.asynccontextmanager
-async def outside(home: Path) -> AsyncIterator[Outside]:
+async def client_of_daemon(home: Path) -> AsyncIterator[Client]:
     async with (
         ModelServer() as model,
         aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as http,
         gateway_on({}, home, model, known=load_specs(), served=True) as runner,
     ):
-        yield Outside(runner, http, home)
+        yield Client(runner, http, home)
 
 
-async def test_nothing_is_given_or_taken_without_the_key_or_the_cookie(tmp_path: Path) -> None:
-    async with outside(tmp_path) as daemon:
-        found = list(daemon.behind_a_lock())
+async def test_every_protected_route_needs_the_key_or_the_cookie(tmp_path: Path) -> None:
+    async with client_of_daemon(tmp_path) as daemon:
+        found = list(daemon.protected_routes())
         assert {("POST", "/v1/chat/completions"), ("GET", "/v1/models"), ("GET", "/web/chats")} <= {
             *found
         }
@@ -95,22 +95,22 @@ async def test_nothing_is_given_or_taken_without_the_key_or_the_cookie(tmp_path:
             assert await daemon.asked(method, f"{path}?api_key={key}&key={key}") == 401
 
 
-async def test_the_key_opens_the_api_and_not_the_page(tmp_path: Path) -> None:
-    async with outside(tmp_path) as daemon:
+async def test_key_opens_the_api_but_not_the_page(tmp_path: Path) -> None:
+    async with client_of_daemon(tmp_path) as daemon:
         shown = {"Authorization": f"Bearer {daemon.key}"}
-        for method, path in daemon.behind_a_lock():
+        for method, path in daemon.protected_routes():
             status = await daemon.asked(method, path, **shown)
             assert (status == 401) == path.startswith("/web/"), (method, path, status)
 
 
-async def test_the_cookie_opens_the_page_and_not_the_api_and_changes_nothing_alone(
+async def test_cookie_opens_the_page_but_not_the_api(
     tmp_path: Path,
 ) -> None:
-    async with outside(tmp_path) as daemon:
+    async with client_of_daemon(tmp_path) as daemon:
         link = (await daemon.link()).removeprefix(daemon.url)
         assert await daemon.asked("GET", link) == 200
         tried = set()
-        for method, path in daemon.behind_a_lock():
+        for method, path in daemon.protected_routes():
             if not path.startswith("/web/"):
                 assert await daemon.asked(method, path) == 401, (method, path)
             elif method not in {"GET", "HEAD"}:
@@ -122,13 +122,11 @@ async def test_the_cookie_opens_the_page_and_not_the_api_and_changes_nothing_alo
         assert await daemon.asked("GET", "/web/chats") == 200
 
 
-# --- where it listens -----------------------------------------------------------------------------
+# --- public addresses -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::"])  # noqa: S104 - it is refused
-def test_a_door_for_others_without_a_key_is_refused_in_one_sentence_and_for_good(
-    tmp_path: Path, host: str
-) -> None:
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])  # noqa: S104 - refused
+def test_public_address_without_a_key_is_refused(tmp_path: Path, host: str) -> None:
     done = subprocess.run(
         [
             str(Path(sys.executable).with_name("holdfast")),
@@ -141,17 +139,17 @@ def test_a_door_for_others_without_a_key_is_refused_in_one_sentence_and_for_good
         timeout=20,
         check=False,
     )
-    assert done.returncode == 78  # systemd does not start it again
+    assert done.returncode == 78  # systemd does not restart it
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
-    assert f"{host} can be reached by others; set http.api_key" in line
+    assert f"{host} is not a local address; set http.api_key" in line
     assert not (tmp_path / "api_key").exists()
 
 
-async def test_a_name_that_leads_elsewhere_than_it_says_is_refused_when_it_is_known(
+async def test_name_that_resolves_to_a_public_address_is_refused(
     tmp_path: Path,
 ) -> None:
-    """Nobody knows before the port is taken where a name such as `localhost` leads."""
+    """The address of a name such as `localhost` is only known after the port is bound."""
     everywhere = HttpSettings(host="0.0.0.0", port=0)  # noqa: S104
     runner = GatewayRunner(Settings(http=everywhere), tmp_path, specs={})
     with pytest.raises(ConfigError, match=r"is 0\.0\.0\.0 here, which others can reach") as told:

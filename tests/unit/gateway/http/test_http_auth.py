@@ -1,4 +1,4 @@
-"""Who may use the API, and who may read the figures."""
+"""Authentication of API requests, and access to the metrics."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -69,7 +69,7 @@ async def asked(
         ("Bearer \xff\xfe", 401),
     ],
 )
-async def test_only_the_key_opens(shown: str | None, status: int) -> None:
+async def test_only_the_configured_key_is_accepted(shown: str | None, status: int) -> None:
     async with asked() as client:
         headers = [] if shown is None else [(b"authorization", shown.encode("latin-1"))]
         answer = await client.get("/who", headers=headers)
@@ -87,13 +87,13 @@ async def test_only_the_key_opens(shown: str | None, status: int) -> None:
 
 
 @pytest.mark.parametrize("shown", ["Bearer ", "Bearer None", f"Bearer {KEY}"])
-async def test_without_a_key_nobody_is_let_in(shown: str) -> None:
+async def test_no_request_is_authorized_without_a_configured_key(shown: str) -> None:
     async with asked(None) as client:
         assert (await client.get("/who", headers={"authorization": shown})).status_code == 401
 
 
 @pytest.mark.parametrize("key", ["two words", "a=b&c;d,e", "!\"#$%&'()*+,-./:;<=>?@[]^_`{|}~", "x"])
-async def test_a_key_may_have_every_printable_character(key: str) -> None:
+async def test_key_can_contain_every_printable_character(key: str) -> None:
     async with asked(key) as client:
         headers = {"authorization": f"Bearer {key}"}
         assert (await client.get("/who", headers=headers)).status_code == 200
@@ -101,13 +101,13 @@ async def test_a_key_may_have_every_printable_character(key: str) -> None:
         assert (await client.get("/who", headers=headers)).status_code == 401
 
 
-async def test_of_two_keys_none_is_tried_after_the_first() -> None:
+async def test_only_the_first_authorization_header_counts() -> None:
     async with asked() as client:
         shown = [(b"authorization", b"Bearer guess"), (b"authorization", f"Bearer {KEY}".encode())]
         assert (await client.get("/who", headers=shown)).status_code == 401
 
 
-async def test_how_much_of_a_key_was_right_shows_in_no_time(
+async def test_keys_are_compared_in_constant_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     compared = []
@@ -124,7 +124,7 @@ async def test_how_much_of_a_key_was_right_shows_in_no_time(
 
 
 @given(st.text(), st.text(st.characters(codec="utf-8")))
-def test_only_the_same_text_is_the_same(shown: str, expected: str) -> None:
+def test_key_comparison_is_exact(shown: str, expected: str) -> None:
     assert _constant_time_equal(shown, expected) == (shown == expected)
     assert _constant_time_equal(expected, expected)
 
@@ -139,7 +139,7 @@ def test_only_the_same_text_is_the_same(shown: str, expected: str) -> None:
         ("10.0.0.7", "127.0.0.1:8420", {}, False),
         ("::ffff:10.0.0.7", "localhost", {}, False),
         ("2001:db8::1", "localhost", {}, False),
-        ("127.0.0.1", "chat.example", {}, False),  # a proxy that passes the name on
+        ("127.0.0.1", "chat.example", {}, False),  # a proxy that forwards the host name
         ("127.0.0.1", "localhost", {"x-forwarded-for": "127.0.0.1"}, False),
         ("127.0.0.1", "localhost", {"forwarded": "for=10.0.0.7"}, False),
         ("127.0.0.1", "localhost", {"via": "1.1 proxy"}, False),
@@ -147,7 +147,7 @@ def test_only_the_same_text_is_the_same(shown: str, expected: str) -> None:
         ("somewhere", "localhost", {}, False),
     ],
 )
-async def test_figures_need_no_key_on_this_machine_and_one_from_elsewhere(
+async def test_metrics_need_a_key_except_for_local_clients(
     peer: str, name: str, headers: dict[str, str], *, local: bool
 ) -> None:
     async with asked(peer=peer, name=name) as client:
@@ -159,6 +159,6 @@ async def test_figures_need_no_key_on_this_machine_and_one_from_elsewhere(
     assert answer.headers["content-type"] == "text/plain; version=1.0.0"
 
 
-def test_somebody_without_an_address_is_not_of_this_machine() -> None:
+def test_client_without_an_address_is_not_local() -> None:
     scope: dict[str, Any] = {"type": "http", "headers": [(b"host", b"localhost")], "client": None}
     assert not is_local(Request(scope))

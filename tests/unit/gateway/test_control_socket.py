@@ -84,14 +84,14 @@ async def _raw(path: Path, sent: bytes) -> bytes:
         await writer.wait_closed()
 
 
-async def test_an_operation_answers_with_its_result(tmp_path: Path) -> None:
+async def test_operation_answers_with_its_result(tmp_path: Path) -> None:
     async with _served(tmp_path / "s") as path:
         assert await asyncio.to_thread(send_request, path, "double", {"number": 21}) == {
             "twice": 42
         }
 
 
-async def test_only_the_owner_may_open_the_socket_and_it_is_gone_afterwards(tmp_path: Path) -> None:
+async def test_socket_is_private_and_removed_afterwards(tmp_path: Path) -> None:
     async with _served(tmp_path / "s") as path:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert not path.exists()
@@ -103,11 +103,11 @@ async def test_only_the_owner_may_open_the_socket_and_it_is_gone_afterwards(tmp_
         ("refuse", {}, CannotStart, "This cannot be done today."),
         ("misconfigured", {}, ConfigError, "The configuration cannot work."),
         ("unknown", {}, CannotStart, "No such thing."),
-        ("dance", {}, CannotStart, "The running Holdfast cannot do 'dance'."),
+        ("dance", {}, CannotStart, "The running Holdfast does not know the operation 'dance'."),
         ("double", {"word": 1}, CannotStart, "missing a required argument"),
     ],
 )
-async def test_what_goes_wrong_is_one_sentence_with_its_exit_code(
+async def test_errors_are_one_sentence_with_an_exit_code(
     tmp_path: Path, do: str, args: dict[str, object], error: type[HoldfastError], words: str
 ) -> None:
     async with _served(tmp_path / "s") as path:
@@ -116,26 +116,26 @@ async def test_what_goes_wrong_is_one_sentence_with_its_exit_code(
 
 
 @pytest.mark.parametrize("sent", [b"hello\n", b'{"args": {}}\n', b'["do"]\n'])
-async def test_what_is_no_request_is_refused_and_the_socket_lives_on(
+async def test_invalid_request_is_refused_and_the_socket_keeps_serving(
     tmp_path: Path, sent: bytes
 ) -> None:
     async with _served(tmp_path / "s") as path:
         answer = json.loads(await _raw(path, sent))
         assert answer["code"] == 2
-        assert "not a request" in answer["error"]
+        assert "not a valid request" in answer["error"]
         assert await asyncio.to_thread(send_request, path, "double", {"number": 1}) == {"twice": 2}
 
 
-async def test_a_line_without_end_is_refused(tmp_path: Path) -> None:
+async def test_oversized_line_is_refused(tmp_path: Path) -> None:
     async with _served(tmp_path / "s") as path:
         reader, writer = await asyncio.open_unix_connection(path)
         writer.write(b"x" * (MAX_LINE_BYTES + 100_000))
         answer = json.loads(await reader.readline())
-        assert f"A line may have {MAX_LINE_BYTES} bytes" in answer["error"]
+        assert f"A line can have at most {MAX_LINE_BYTES} bytes" in answer["error"]
         writer.close()
 
 
-async def test_a_client_that_leaves_without_a_word_does_no_harm(tmp_path: Path) -> None:
+async def test_client_can_disconnect_without_a_request(tmp_path: Path) -> None:
     async with _served(tmp_path / "s") as path:
         _, writer = await asyncio.open_unix_connection(path)
         writer.close()
@@ -143,7 +143,7 @@ async def test_a_client_that_leaves_without_a_word_does_no_harm(tmp_path: Path) 
         assert await asyncio.to_thread(send_request, path, "double", {"number": 2}) == {"twice": 4}
 
 
-async def test_a_stream_carries_lines_both_ways_until_the_client_leaves(tmp_path: Path) -> None:
+async def test_stream_carries_lines_both_ways_until_the_client_disconnects(tmp_path: Path) -> None:
     async with _served(tmp_path / "s") as path:
         wire = await open_stream(path, "echo", chat="terminal")
         assert await wire.read() == b'{"args":{"chat":"terminal"}}\n'
@@ -152,7 +152,7 @@ async def test_a_stream_carries_lines_both_ways_until_the_client_leaves(tmp_path
         await wire.close()
 
 
-async def test_a_stream_that_fails_says_so(tmp_path: Path) -> None:
+async def test_failing_stream_sends_an_error(tmp_path: Path) -> None:
     async with _served(tmp_path / "s") as path:
         wire = await open_stream(path, "echo")
         await wire.read()
@@ -165,7 +165,7 @@ async def test_a_stream_that_fails_says_so(tmp_path: Path) -> None:
         await wire.close()
 
 
-async def test_the_end_of_the_daemon_ends_open_streams(tmp_path: Path) -> None:
+async def test_shutdown_ends_open_streams(tmp_path: Path) -> None:
     async with _served(tmp_path / "s") as path:
         wire = await open_stream(path, "echo")
         await wire.read()
@@ -174,7 +174,7 @@ async def test_the_end_of_the_daemon_ends_open_streams(tmp_path: Path) -> None:
     await wire.close()
 
 
-async def test_a_dead_daemons_socket_is_replaced(tmp_path: Path) -> None:
+async def test_stale_socket_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(os.fspath(path))
@@ -184,23 +184,23 @@ async def test_a_dead_daemons_socket_is_replaced(tmp_path: Path) -> None:
         assert await asyncio.to_thread(send_request, path, "double", {"number": 1}) == {"twice": 2}
 
 
-async def test_a_file_in_the_sockets_place_is_kept_and_named(tmp_path: Path) -> None:
+async def test_file_at_the_socket_path_is_kept_and_reported(tmp_path: Path) -> None:
     path = tmp_path / "s"
     path.write_text("precious")
-    with pytest.raises(CannotStart, match=f"{path} cannot be made"):
+    with pytest.raises(CannotStart, match=f"{path} cannot be created"):
         async with serve_control_socket(path, OPERATIONS):
             pass
     assert path.read_text() == "precious"
 
 
-async def test_without_a_daemon_both_kinds_of_client_say_so(tmp_path: Path) -> None:
+async def test_both_clients_report_a_missing_daemon(tmp_path: Path) -> None:
     with pytest.raises(NotRunning, match="holdfast run"):
         send_request(tmp_path / "s", "double")
     with pytest.raises(NotRunning, match="holdfast run"):
         await open_stream(tmp_path / "s", "echo")
 
 
-async def test_a_daemon_that_dies_while_asked_is_reported(tmp_path: Path) -> None:
+async def test_daemon_that_dies_during_a_request_is_reported(tmp_path: Path) -> None:
     async def die(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readline()
         writer.close()
@@ -210,21 +210,21 @@ async def test_a_daemon_that_dies_while_asked_is_reported(tmp_path: Path) -> Non
             await asyncio.to_thread(send_request, tmp_path / "s", "double")
 
 
-def test_every_way_of_not_reaching_the_daemon_has_its_sentence(tmp_path: Path) -> None:
+def test_each_connection_error_has_its_message(tmp_path: Path) -> None:
     assert "does not answer" in str(connection_error(tmp_path, TimeoutError()))
     assert "ended before" in str(connection_error(tmp_path, ConnectionResetError()))
     refused = connection_error(tmp_path, PermissionError(13, "Permission denied"))
     assert str(refused) == f"The control socket {tmp_path} cannot be used: Permission denied."
 
 
-def test_somebody_elses_daemon_is_not_trusted(tmp_path: Path) -> None:
+def test_daemon_of_another_user_is_not_trusted(tmp_path: Path) -> None:
     check_peer(os.geteuid(), tmp_path / "s")
     with pytest.raises(CannotStart, match="another user"):
         check_peer(54321, tmp_path / "s")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a folder away")
-def test_root_trusts_who_the_state_folder_belongs_to_and_nobody_else(tmp_path: Path) -> None:
+def test_root_trusts_only_the_owner_of_the_state_folder(tmp_path: Path) -> None:
     os.chown(tmp_path, 54321, 54321)
     check_peer(54321, tmp_path / "s")
     with pytest.raises(CannotStart, match="another user"):
@@ -233,7 +233,7 @@ def test_root_trusts_who_the_state_folder_belongs_to_and_nobody_else(tmp_path: P
         check_peer(54321, tmp_path / "gone" / "s")
 
 
-async def test_other_users_are_turned_away_even_if_the_file_let_them_in(tmp_path: Path) -> None:
+async def test_other_users_are_refused_whatever_the_file_mode(tmp_path: Path) -> None:
     somebody_else = frozenset({os.geteuid() + 1})
     async with (
         asyncio.timeout(5),
@@ -243,11 +243,11 @@ async def test_other_users_are_turned_away_even_if_the_file_let_them_in(tmp_path
             await asyncio.to_thread(send_request, tmp_path / "s", "double", {"number": 1})
 
 
-def test_the_socket_lies_in_the_state_folder() -> None:
+def test_socket_is_in_the_state_folder() -> None:
     assert socket_path(Path("/var/lib/holdfast"), {}) == Path("/var/lib/holdfast/control.sock")
 
 
-def test_a_long_path_moves_the_socket_under_a_name_made_of_the_path() -> None:
+def test_long_path_moves_the_socket_to_a_hashed_name() -> None:
     home = Path("/srv") / ("deep" * 30)
     moved = socket_path(home, {"XDG_RUNTIME_DIR": "/run/user/1000"})
     assert moved.parent == Path("/run/user/1000")
@@ -258,7 +258,7 @@ def test_a_long_path_moves_the_socket_under_a_name_made_of_the_path() -> None:
     assert socket_path(Path(f"{edge}x"), {}).parent != edge
 
 
-# --- the lock --------------------------------------------------------------------------------
+# --- lock ------------------------------------------------------------------------------------
 
 HOLD = """
 import sys, time
@@ -280,7 +280,7 @@ def _holder(home: Path) -> subprocess.Popen[str]:
 
 
 @pytest.mark.process
-def test_a_second_daemon_is_refused_and_told_who_the_first_is(tmp_path: Path) -> None:
+def test_second_daemon_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> None:
     home = tmp_path / "state"
     with _holder(home) as first:
         with pytest.raises(CannotStart, match=f"pid {first.pid}.*{home}"), hold_state_folder(home):
@@ -289,17 +289,17 @@ def test_a_second_daemon_is_refused_and_told_who_the_first_is(tmp_path: Path) ->
 
 
 @pytest.mark.process
-def test_kill_9_frees_the_folder(tmp_path: Path) -> None:
+def test_kill_9_releases_the_lock(tmp_path: Path) -> None:
     with _holder(tmp_path) as first:
         first.send_signal(signal.SIGKILL)
         first.wait(5)
     with hold_state_folder(tmp_path):
         assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
     with hold_state_folder(tmp_path):
-        pass  # and so does a proper end
+        pass  # a clean exit releases the lock as well
 
 
-def test_a_state_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_state_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with (
         pytest.raises(CannotStart, match=f"{tmp_path}/file/state cannot be used"),
@@ -308,6 +308,6 @@ def test_a_state_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         pass
 
 
-def test_the_state_folder_is_the_owners_alone(tmp_path: Path) -> None:
+def test_state_folder_is_private(tmp_path: Path) -> None:
     with hold_state_folder(tmp_path / "state"):
         assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700

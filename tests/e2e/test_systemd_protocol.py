@@ -20,13 +20,13 @@ from tests.e2e.daemon import PATIENCE, Daemon
 from tests.fakes.telegram.server import TOKEN
 
 ROOT = Path(__file__).parents[2]
-SIGN = "WATCHDOG=1"
+KEEPALIVE = "WATCHDOG=1"
 SILENCE = 1.5
-"""Seconds in which seven signs of life would have come."""
+"""Seconds, enough for seven keepalives."""
 
 
 class Manager:
-    """What a service manager hears."""
+    """A fake service manager that receives notifications."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -35,13 +35,13 @@ class Manager:
         self.socket.settimeout(PATIENCE)
         self.environ = {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "400000"}
 
-    def next(self, *, but: str = SIGN) -> str:
+    def next(self, *, but: str = KEEPALIVE) -> str:
         while (word := self.socket.recv(9999).decode()) == but:
             pass
         return word
 
-    def falls_silent(self) -> None:
-        """Wait until nothing comes any more; what is on its way may still come."""
+    def wait_for_silence(self) -> None:
+        """Wait until no more notifications arrive; those already sent may still arrive."""
         self.socket.settimeout(SILENCE)
         for _ in range(200):
             try:
@@ -63,9 +63,9 @@ def listening(address: str) -> Iterator[Manager]:
 
 
 @pytest.mark.parametrize("abstract", [False, True], ids=["path", "abstract"])
-async def test_systemd_hears_of_start_standing_and_end(tmp_path: Path, abstract: bool) -> None:
+async def test_systemd_is_notified_of_start_status_and_end(tmp_path: Path, abstract: bool) -> None:
     address = f"@holdfast-{os.getpid()}" if abstract else str(tmp_path / "notify")
-    nowhere = "http://127.0.0.1:9"  # a platform whose first chance fails
+    nowhere = "http://127.0.0.1:9"  # a platform whose first attempt fails
     with listening(address) as manager:
         daemon = Daemon(
             tmp_path / "state",
@@ -81,7 +81,7 @@ async def test_systemd_hears_of_start_standing_and_end(tmp_path: Path, abstract:
                 r"READY=1\nSTATUS=Answering on api, console and web; telegram: .+; idle\.", ready
             ), ready
             assert "Holdfast is running." in daemon.said
-            assert manager.next(but="") == SIGN
+            assert manager.next(but="") == KEEPALIVE
             daemon.signal(signal.SIGHUP)
             await daemon.logs("Nothing has changed.")
             assert await daemon.stop() == 0
@@ -99,8 +99,8 @@ def _take_terminal() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
-@pytest.mark.parametrize("ignored", [False, True], ids=["", "with nohup"])
-def test_a_daemon_ends_in_good_order_with_its_terminal(tmp_path: Path, ignored: bool) -> None:
+@pytest.mark.parametrize("ignored", [False, True], ids=["plain", "with nohup"])
+def test_daemon_stops_cleanly_when_its_terminal_closes(tmp_path: Path, ignored: bool) -> None:
     keyboard, theirs = pty.openpty()
     before = ("nohup",) if ignored else ()
     daemon = subprocess.Popen(
@@ -109,7 +109,7 @@ def test_a_daemon_ends_in_good_order_with_its_terminal(tmp_path: Path, ignored: 
         stdin=theirs,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        preexec_fn=_take_terminal,  # noqa: PLW1509 - no thread of ours holds anything it needs
+        preexec_fn=_take_terminal,  # noqa: PLW1509 - the tests hold no lock in another thread
     )
     os.close(theirs)
     try:
@@ -117,7 +117,7 @@ def test_a_daemon_ends_in_good_order_with_its_terminal(tmp_path: Path, ignored: 
         assert daemon.stderr
         assert b"Holdfast is running. Ctrl-C stops it." in daemon.stdout.readline()
         os.close(keyboard)
-        words = b"was read anew" if ignored else b"the terminal is gone: stopping"
+        words = b"configuration reloaded" if ignored else b"the terminal was closed: stopping"
         while words not in (line := daemon.stderr.readline()):
             assert line
         if ignored:
@@ -130,7 +130,7 @@ def test_a_daemon_ends_in_good_order_with_its_terminal(tmp_path: Path, ignored: 
         daemon.communicate()
 
 
-def test_signs_of_life_need_the_loop_and_the_writer(tmp_path: Path) -> None:
+def test_watchdog_needs_the_loop_and_the_writer(tmp_path: Path) -> None:
     with listening(str(tmp_path / "notify")) as manager:
         daemon = subprocess.Popen(
             [sys.executable, "-m", "tests.fakes.stuck_daemon", str(tmp_path / "state")],
@@ -141,13 +141,13 @@ def test_signs_of_life_need_the_loop_and_the_writer(tmp_path: Path) -> None:
         try:
             while not manager.next().startswith("READY=1"):
                 pass
-            assert manager.next(but="") == SIGN
+            assert manager.next(but="") == KEEPALIVE
             daemon.send_signal(signal.SIGUSR2)  # the writer hangs
-            manager.falls_silent()
-            daemon.send_signal(signal.SIGUSR2)  # and goes on
-            assert manager.next(but="") == SIGN
+            manager.wait_for_silence()
+            daemon.send_signal(signal.SIGUSR2)  # and continues
+            assert manager.next(but="") == KEEPALIVE
             daemon.send_signal(signal.SIGUSR1)  # the loop is blocked
-            manager.falls_silent()
+            manager.wait_for_silence()
             assert daemon.poll() is None
         finally:
             daemon.kill()

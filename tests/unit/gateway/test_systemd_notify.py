@@ -1,4 +1,4 @@
-"""What the service manager is told, and when the watchdog is fed."""
+"""Notifications to the service manager, and feeding of the watchdog."""
 
 import asyncio
 import contextlib
@@ -15,10 +15,10 @@ from gateway.process.systemd_notify import SystemdNotifier, feed_watchdog, notif
 from sessions.errors import StoreUnavailable
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
-from tests.e2e.test_no_room import fill, own_disk
+from tests.e2e.test_disk_full import fill, small_disk
 
-SIGN = b"WATCHDOG=1"
-PATIENCE = 120.0  # some of it in a time that runs faster
+KEEPALIVE = b"WATCHDOG=1"
+PATIENCE = 120.0  # partly in simulated time
 
 
 class Manager:
@@ -35,13 +35,13 @@ class Manager:
             return await asyncio.get_running_loop().sock_recv(self.socket, 9999)
 
     async def hears_next(self, wanted: bytes) -> bytes:
-        """The next word that begins so; what comes before is passed over."""
+        """Return the next notification with this prefix; earlier ones are skipped."""
         while not (word := await self.hears()).startswith(wanted):
             pass
         return word
 
     def heard(self) -> list[bytes]:
-        """All that has come and was not looked at yet."""
+        """Return all unread notifications."""
         words: list[bytes] = []
         with contextlib.suppress(BlockingIOError):
             while True:
@@ -57,7 +57,7 @@ def manager(tmp_path: Path) -> Iterator[Manager]:
 
 
 class Small:
-    """A daemon of which only can be told."""
+    """A fake daemon to report on."""
 
     def __init__(self, store: SessionStore | None = None) -> None:
         self.stopping = asyncio.Event()
@@ -123,10 +123,10 @@ async def until_logged(caplog: pytest.LogCaptureFixture, words: str) -> None:
             await asyncio.sleep(0.01)
 
 
-# --- the watchdog ------------------------------------------------------------------------------
+# --- watchdog ----------------------------------------------------------------------------------
 
 
-async def test_a_writer_that_hangs_stops_the_signs_of_life_until_it_answers(
+async def test_hanging_writer_stops_the_watchdog_keepalives_until_it_answers(
     manager: Manager, store: SessionStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     hold, held = threading.Event(), threading.Event()
@@ -136,20 +136,20 @@ async def test_a_writer_that_hangs_stops_the_signs_of_life_until_it_answers(
         hold.wait(PATIENCE)
 
     async with fed(Small(store), manager), asyncio.TaskGroup() as tasks:
-        await manager.hears_next(SIGN)
+        await manager.hears_next(KEEPALIVE)
         tasks.create_task(store.database.write(hang))
         with caplog.at_level(logging.ERROR):
-            await until_logged(caplog, "writer has not answered")
+            await until_logged(caplog, "writer thread has not answered")
         assert held.is_set()
         manager.heard()
-        await asyncio.sleep(0.3)  # ten signs would have come
+        await asyncio.sleep(0.3)  # enough for ten keepalives
         assert manager.heard() == []
         hold.set()
-        await manager.hears_next(SIGN)
+        await manager.hears_next(KEEPALIVE)
     assert caplog.text.count("has not answered") == 1
 
 
-async def test_a_locked_database_is_an_answer(
+async def test_locked_database_counts_as_an_answer(
     manager: Manager, store: SessionStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     daemon = Small(store)
@@ -158,15 +158,15 @@ async def test_a_locked_database_is_an_answer(
         other.execute("BEGIN IMMEDIATE")
         async with fed(daemon, manager, patience=60):
             for _ in range(10):
-                await manager.hears_next(SIGN)
+                await manager.hears_next(KEEPALIVE)
     assert "another process has locked it" in str(daemon.answers[0])
     assert "has not answered" not in caplog.text
 
 
-async def test_a_writer_that_gets_on_slowly_is_alive(
+async def test_slow_writer_with_progress_is_alive(
     manager: Manager, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As with a server of a database that is gone: each thing that waits is tried, and that fails."""
+    """Like a database server that is gone: each queued write is tried and fails."""
 
     class Slow(Small):
         steps = 0
@@ -179,48 +179,48 @@ async def test_a_writer_that_gets_on_slowly_is_alive(
             return self.steps // 2
 
     async with fed(Slow(), manager):
-        for _ in range(12):  # six times as long as one step may take
-            await manager.hears_next(SIGN)
+        for _ in range(12):  # six times the limit of one step
+            await manager.hears_next(KEEPALIVE)
     assert "has not answered" not in caplog.text
 
 
 async def use_up(store: SessionStore) -> None:
-    while True:  # what was there already may be used once more
+    while True:  # an existing block may be reused
         await store.put_value("shelf", "name", "x" * 10_000)
 
 
-async def test_a_full_disk_is_an_answer(manager: Manager, tmp_path: Path) -> None:
-    with own_disk(tmp_path / "full") as folder:
+async def test_full_disk_counts_as_an_answer(manager: Manager, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "full") as folder:
         opened = await SessionStore.open(f"sqlite:///{folder / 'h.db'}", clock=SystemClock())
         fill(folder)
         with pytest.raises(StoreUnavailable, match="cannot be used"):
             await use_up(opened)
         async with fed(Small(opened), manager):
             for _ in range(5):
-                await manager.hears_next(SIGN)
+                await manager.hears_next(KEEPALIVE)
         await opened.close()
 
 
-async def test_a_store_that_can_do_nothing_is_an_answer(manager: Manager) -> None:
+async def test_unavailable_store_counts_as_an_answer(manager: Manager) -> None:
     async with fed(Small(), manager):
         for _ in range(5):
-            await manager.hears_next(SIGN)
+            await manager.hears_next(KEEPALIVE)
 
 
-async def test_a_start_that_takes_long_is_not_the_business_of_the_watchdog(
+async def test_watchdog_is_not_fed_before_the_daemon_is_ready(
     manager: Manager,
 ) -> None:
     daemon = Small()
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(feed_watchdog(daemon, SystemdNotifier(manager.environ)))
-        await asyncio.sleep(0.15)  # five signs would have come
+        await asyncio.sleep(0.15)  # enough for five keepalives
         assert manager.heard() == []
         daemon.ready.set()
-        await manager.hears_next(SIGN)
+        await manager.hears_next(KEEPALIVE)
         task.cancel()
 
 
-async def test_nobody_is_fed_who_does_not_ask_for_it(manager: Manager) -> None:
+async def test_no_keepalives_without_a_watchdog(manager: Manager) -> None:
     del manager.environ["WATCHDOG_USEC"]
     async with asyncio.timeout(PATIENCE):
         await feed_watchdog(Small(), SystemdNotifier(manager.environ))
@@ -228,17 +228,17 @@ async def test_nobody_is_fed_who_does_not_ask_for_it(manager: Manager) -> None:
     assert manager.heard() == []
 
 
-# --- the story ---------------------------------------------------------------------------------
+# --- life cycle --------------------------------------------------------------------------------
 
 
 @pytest.mark.quick
-async def test_it_is_ready_when_every_platform_had_its_first_chance(manager: Manager) -> None:
+async def test_ready_is_sent_after_the_first_attempt_of_every_platform(manager: Manager) -> None:
     daemon = Small()
     async with told(daemon, manager) as opened:
         assert await manager.hears() == b"STATUS=Starting."
-        assert await manager.hears() == b"EXTEND_TIMEOUT_USEC=30000000"  # it takes long
+        assert await manager.hears() == b"EXTEND_TIMEOUT_USEC=30000000"  # the start takes long
         opened.set()
-        while manager.heard():  # noqa: ASYNC110 - what was on its way
+        while manager.heard():  # noqa: ASYNC110 - drains the socket
             await asyncio.sleep(1)
         await asyncio.sleep(5)
         assert manager.heard() == []
@@ -247,7 +247,7 @@ async def test_it_is_ready_when_every_platform_had_its_first_chance(manager: Man
 
 
 @pytest.mark.quick
-async def test_a_platform_that_never_gives_up_its_first_try_does_not_hold_it_for_ever(
+async def test_hanging_first_attempt_does_not_delay_ready_forever(
     manager: Manager,
 ) -> None:
     async with told(Small(), manager) as opened:
@@ -256,7 +256,7 @@ async def test_a_platform_that_never_gives_up_its_first_try_does_not_hold_it_for
 
 
 @pytest.mark.quick
-async def test_its_standing_is_told_when_it_changes_and_not_more_often(manager: Manager) -> None:
+async def test_status_is_sent_only_when_it_changes(manager: Manager) -> None:
     daemon = Small()
     daemon.tried.set()
     async with told(daemon, manager) as opened:
@@ -279,7 +279,7 @@ async def test_its_standing_is_told_when_it_changes_and_not_more_often(manager: 
 
 
 @pytest.mark.quick
-async def test_who_is_stopped_before_it_was_ready_never_says_so(manager: Manager) -> None:
+async def test_daemon_stopped_during_the_start_never_sends_ready(manager: Manager) -> None:
     daemon = Small()
     async with told(daemon, manager) as opened:
         daemon.stopping.set()

@@ -1,4 +1,4 @@
-"""What a program is told of a turn, and how that ends."""
+"""Conversion of turn events to pieces of an API answer, and of turn outcomes."""
 
 from typing import Any
 
@@ -63,20 +63,21 @@ def told(*news: FeedEvent) -> list[AnswerPiece]:
         ),
     ],
     ids=[
-        "a pair",
-        "each told twice",
-        "the same id again",
+        "one pair",
+        "each event twice",
+        "same id again",
         "never finished",
         "finished without a start",
         "finished too early",
-        "one of those that are not shown",
+        "hidden tool",
         "no id",
         "no name",
-        "two at once, one left behind",
+        "two at once, one unfinished",
     ],
 )
-def test_tools_are_told_in_pairs(news: tuple[FeedEvent, ...], pieces: list[AnswerPiece]) -> None:
-    """Seed 40."""
+def test_each_tool_start_has_exactly_one_end(
+    news: tuple[FeedEvent, ...], pieces: list[AnswerPiece]
+) -> None:
     assert told(*news) == pieces
 
 
@@ -95,26 +96,26 @@ def test_tools_are_told_in_pairs(news: tuple[FeedEvent, ...], pieces: list[Answe
     ids=[
         "one step",
         "two steps",
-        "a blank step",
-        "a blank step between",
-        "blanks at the beginning",
-        "restated and longer",
-        "what was shown stays",
-        "thoughts are not told",
+        "blank step",
+        "blank step between two others",
+        "leading blanks",
+        "replaced by a longer text",
+        "replaced by a different text",
+        "reasoning is not sent",
     ],
 )
-def test_text_only_grows(news: tuple[FeedEvent, ...], texts: list[str]) -> None:
+def test_streamed_text_is_only_appended(news: tuple[FeedEvent, ...], texts: list[str]) -> None:
     assert told(*news) == [AnswerTextPiece(text) for text in texts]
 
 
-def test_words_that_were_taken_back_are_not_in_the_whole_answer() -> None:
+def test_replaced_text_is_not_in_the_whole_answer() -> None:
     story = PieceBuilder(Redactor())
     for news in (TextDelta("one"), StepDone(), TextDelta("over and over"), TextReplaced("two")):
         story.add(news)
     assert story.text == "one\n\ntwo"
 
 
-def test_what_is_held_goes_out_before_a_tool_begins() -> None:
+def test_held_text_is_flushed_before_a_tool_start() -> None:
     key = "sk-abcdefghij0123456789ABCDEFGHIJ"
     news = (
         TextDelta("it is sk-"),
@@ -147,9 +148,9 @@ _tools = st.builds(
 )
 
 
-@settings(deadline=None)  # the machine may be busy
+@settings(deadline=None)
 @given(st.lists(_pieces, max_size=4))
-def test_all_that_is_told_together_is_what_a_chat_would_show(steps: list[list[str]]) -> None:
+def test_concatenated_pieces_equal_the_answer_in_a_chat(steps: list[list[str]]) -> None:
     story = PieceBuilder(Redactor())
     given_: list[str] = []
     for step in steps:
@@ -165,9 +166,9 @@ def test_all_that_is_told_together_is_what_a_chat_would_show(steps: list[list[st
     assert "".join(given_) == story.text == join_step_texts("".join(step) for step in steps)
 
 
-@settings(deadline=None)  # the machine may be busy
+@settings(deadline=None)
 @given(st.lists(_tools))
-def test_whatever_is_heard_of_tools_what_is_told_is_in_pairs(news: list[Any]) -> None:
+def test_tool_pieces_are_paired_for_any_events(news: list[Any]) -> None:
     found = told(*news)
     running: list[str] = []
     seen: list[str] = []
@@ -234,7 +235,7 @@ ANSWERED = TurnDone(ending=TurnEnding.ANSWERED, text="x")
         (FeedEnd(FeedOutcome.NOT_STARTED), "error", 503),
     ],
 )
-def test_nothing_but_a_whole_answer_ends_with_stop(
+def test_only_a_complete_answer_has_finish_reason_stop(
     end: FeedEnd, finish: str, status: int | None
 ) -> None:
     outcome = outcome_of(end)
@@ -244,21 +245,21 @@ def test_nothing_but_a_whole_answer_ends_with_stop(
 
 
 @pytest.mark.parametrize("over", [FeedOutcome.STOPPED, FeedOutcome.INTERRUPTED, FeedOutcome.FAILED])
-def test_a_library_does_not_repeat_by_itself_what_was_begun(over: FeedOutcome) -> None:
+def test_failures_of_begun_turns_forbid_automatic_retries(over: FeedOutcome) -> None:
     failure = outcome_of(FeedEnd(over)).failure
     assert failure
     assert failure.response_headers()["x-should-retry"] == "false"
 
 
 @pytest.mark.parametrize("over", [FeedOutcome.REFUSED, FeedOutcome.NOT_STARTED])
-def test_a_library_may_repeat_what_was_not_begun_after_a_while(over: FeedOutcome) -> None:
+def test_failures_before_a_turn_allow_a_delayed_retry(over: FeedOutcome) -> None:
     failure = outcome_of(FeedEnd(over)).failure
     assert failure
     assert "x-should-retry" not in failure.response_headers()
     assert int(failure.response_headers()["retry-after"]) > 0
 
 
-def test_what_a_service_says_of_an_error_shows_no_key() -> None:
+def test_error_text_of_a_model_service_is_redacted() -> None:
     key = "sk-abcdefghij0123456789ABCDEFGHIJ"
     clean = Redactor().redact
     declined = outcome_of(FeedEnd(FeedOutcome.FAILED, failed(NoticeId.DECLINED), f"not with {key}"))
@@ -270,7 +271,7 @@ def test_what_a_service_says_of_an_error_shows_no_key() -> None:
     assert "wrong key ***" in broken.failure.message
 
 
-def test_a_library_of_openais_finds_choices_in_every_event() -> None:
+def test_chunk_like_events_have_empty_choices() -> None:
     form = ChatEncoder("1", "m", 0, chunk_like=True)
     for piece in (AnswerTextPiece("a"), RUNS, OVER, FeedNotice("N1", "x")):
         data = form.encode_piece(piece).partition(b"data: ")[2]
@@ -278,7 +279,7 @@ def test_a_library_of_openais_finds_choices_in_every_event() -> None:
     assert b"choices" not in ChatEncoder("1", "m", 0).encode_piece(RUNS)
 
 
-def test_a_line_break_in_a_text_does_not_end_an_event() -> None:
+def test_line_break_in_a_text_does_not_end_an_event() -> None:
     event = ChatEncoder("1", "m", 0).encode_piece(AnswerTextPiece("a\n\nb\r\ndata: x"))
     assert event.count(b"\n") == 2
     assert event.endswith(b"\n\n")

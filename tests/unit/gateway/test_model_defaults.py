@@ -1,4 +1,4 @@
-"""Which model answers when little is written, and where keys may go."""
+"""Defaults of the model, and the addresses to which keys may be sent."""
 
 from pathlib import Path
 from typing import Any
@@ -76,7 +76,7 @@ CLAUDE = SERVICES["anthropic"].model
         (["model.name=m"], {"OPENAI_API_KEY": OPENAI}, ("openai", "m", None, OPENAI)),
     ],
 )
-def test_the_provider_follows_from_what_is_known(
+def test_provider_is_derived_from_keys_and_variables(
     sets: list[str], environ: dict[str, str], expected: tuple[str | None, ...]
 ) -> None:
     assert summary(model(*sets, **environ)) == expected
@@ -125,7 +125,7 @@ def test_the_provider_follows_from_what_is_known(
         ),
     ],
 )
-def test_a_model_that_cannot_work_is_an_error(sets: list[str], expected: str) -> None:
+def test_incomplete_model_is_an_error(sets: list[str], expected: str) -> None:
     (found,) = problems(*sets)
     assert found.startswith(expected)
 
@@ -148,7 +148,7 @@ def test_a_model_that_cannot_work_is_an_error(sets: list[str], expected: str) ->
         ("provider='demo'", ("demo", None, None, None)),
     ],
 )
-def test_a_fallback_gets_a_key_only_for_the_address_the_key_is_for(
+def test_fallback_inherits_a_key_only_for_the_same_address(
     fallback: str, expected: tuple[str | None, ...]
 ) -> None:
     found = model(
@@ -161,7 +161,7 @@ def test_a_fallback_gets_a_key_only_for_the_address_the_key_is_for(
     assert summary(found.fallback[0]) == expected
 
 
-def test_a_fallback_of_the_usual_service_needs_only_a_name() -> None:
+def test_fallback_on_the_same_service_needs_only_a_name() -> None:
     found = model("model.fallback=[{name='small'}]", OPENAI_API_KEY=OPENAI)
     assert summary(found.fallback[0]) == ("openai", "small", None, OPENAI)
 
@@ -172,13 +172,11 @@ def test_a_fallback_of_the_usual_service_needs_only_a_name() -> None:
         ("", (4.0, 0.5, 1800.0)),
         (", timeouts={}", (4.0, 0.5, 1800.0)),
         (", timeouts={connect=8}", (8.0, 0.5, 1800.0)),
-        (", timeouts={connect=15.0}", (15.0, 0.5, 1800.0)),  # what is usual may be wanted
+        (", timeouts={connect=15.0}", (15.0, 0.5, 1800.0)),  # an explicit default
         (", timeouts={lifetime=9}", (4.0, 0.5, 9.0)),
     ],
 )
-def test_a_fallback_has_the_clocks_of_the_model_but_for_its_own(
-    own: str, expected: tuple[float, ...]
-) -> None:
+def test_fallback_inherits_timeouts_except_its_own(own: str, expected: tuple[float, ...]) -> None:
     found = model(
         "model.base_url=http://x",
         "model.timeouts.connect=4",
@@ -189,7 +187,7 @@ def test_a_fallback_has_the_clocks_of_the_model_but_for_its_own(
     assert (clocks.connect, clocks.backoff, clocks.lifetime) == expected
 
 
-def test_a_clock_that_contradicts_one_of_the_model_is_an_error() -> None:
+def test_timeout_that_contradicts_an_inherited_one_is_an_error() -> None:
     (found,) = problems(
         "model.base_url=http://x",
         "model.timeouts.first_token=9",
@@ -198,7 +196,7 @@ def test_a_clock_that_contradicts_one_of_the_model_is_an_error() -> None:
     assert "model.fallback[0].timeouts.lifetime must not be shorter than first_token (9 s)" in found
 
 
-def test_clocks_that_are_no_table_are_left_to_decoding() -> None:
+def test_malformed_timeouts_are_reported_by_decoding() -> None:
     (found,) = problems(
         "model.base_url=http://x",
         "model.timeouts.connect=4",
@@ -207,7 +205,7 @@ def test_clocks_that_are_no_table_are_left_to_decoding() -> None:
     assert "model.fallback[0].timeouts must be a table" in found
 
 
-def test_a_provider_of_another_package_can_be_named_once_it_is_installed(
+def test_provider_of_an_installed_package_is_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     named = ("model.provider=guest", "model.fallback=[{name='m', provider='gest'}]")
@@ -228,6 +226,6 @@ def test_a_provider_of_another_package_can_be_named_once_it_is_installed(
     assert left.endswith('"demo", "guest", not "gest" (did you mean guest?)')
 
 
-def test_a_provider_s_name_that_is_none_is_refused_before_it_is_looked_up() -> None:
+def test_malformed_provider_name_is_refused_before_the_lookup() -> None:
     (found,) = problems("model.provider='A b'")
     assert "or the name of an installed provider plug-in" in found

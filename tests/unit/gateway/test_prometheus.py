@@ -1,4 +1,4 @@
-"""The page of figures as Prometheus's own parser reads it."""
+"""The metrics page as read by Prometheus's own parser."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ def read(page: bytes) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     }
 
 
-def test_times_are_counted_into_every_bound_above_them() -> None:
+def test_histogram_buckets_are_cumulative() -> None:
     ledger = Metrics()
     for seconds in (0.2, 0.3, 3, 5000):
         ledger.turn_seconds.observe(seconds, "slack")
@@ -38,7 +38,7 @@ def test_times_are_counted_into_every_bound_above_them() -> None:
     assert found[f"{name}_sum", (("platform", "slack"),)] == pytest.approx(5003.5)
 
 
-def test_counts_and_levels_carry_their_labels() -> None:
+def test_counters_and_gauges_have_labels() -> None:
     ledger = Metrics()
     ledger.on_applied(
         (
@@ -63,7 +63,7 @@ def test_counts_and_levels_carry_their_labels() -> None:
 
 
 @pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb", "ü{}=,#", "\ud800"])
-def test_no_name_of_a_model_breaks_the_page(name: str) -> None:
+def test_any_model_name_is_a_valid_label(name: str) -> None:
     ledger = Metrics()
     ledger.on_applied((StartAttempt("t", 1, name, 0),))
     ledger.model_requests.add(ledger._model_label(name), "complete")
@@ -73,13 +73,13 @@ def test_no_name_of_a_model_breaks_the_page(name: str) -> None:
     assert len([key for key in found if key[0] == "holdfast_model_requests_total"]) == 2
 
 
-def test_the_page_tells_of_the_process() -> None:
+def test_page_contains_process_metrics() -> None:
     found = read(PrometheusPage(Metrics()).render([]))
     assert found["holdfast_process_resident_memory_bytes", ()] > 1_000_000
     assert found["holdfast_process_open_fds", ()] > 2
 
 
 @pytest.mark.process
-def test_the_daemon_starts_without_what_writes_the_page() -> None:
+def test_prometheus_library_is_not_imported_at_the_start() -> None:
     code = "import sys, gateway.runner; sys.exit('prometheus_client' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""Secrets in a text that is shown while it grows."""
+"""Masking of secrets in streamed text."""
 
 import pytest
 from hypothesis import given, settings
@@ -39,7 +39,7 @@ def shown(pieces: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("secret", SECRETS, ids=range(len(SECRETS)))
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 1000])
-def test_a_secret_that_comes_in_pieces_is_not_shown(secret: str, size: int) -> None:
+def test_secret_split_over_chunks_is_masked(secret: str, size: int) -> None:
     text = f"It is {secret} and that was it."
     pieces = [text[at : at + size] for at in range(0, len(text), size)]
     assert "".join(shown(pieces)) == Redactor([Secret(OWN)]).redact(text)
@@ -57,11 +57,9 @@ def test_ordinary_words_pass_at_once(text: str) -> None:
 _words = st.sampled_from([*SECRETS, "ask-me", "a", "sk-learn", "12:30", "x", "---", "://", "Magic"])
 
 
-@settings(deadline=None)  # the machine may be busy
+@settings(deadline=None)
 @given(st.lists(_words | st.text(max_size=4), max_size=6), st.data())
-def test_however_it_is_cut_it_is_shown_as_the_whole_would_be(
-    words: list[str], data: st.DataObject
-) -> None:
+def test_chunking_does_not_change_the_masked_text(words: list[str], data: st.DataObject) -> None:
     text = " ".join(words)
     pieces = []
     while text:

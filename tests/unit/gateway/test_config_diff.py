@@ -1,4 +1,4 @@
-"""What of a changed configuration can take effect while the gateway runs."""
+"""Which configuration changes apply without a restart."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ OLD = Settings(
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_turns_and_commands_look_at_counts_at_once(
+def test_settings_read_by_turns_and_commands_apply_at_once(
     changes: dict[str, Any], named: str
 ) -> None:
     new = replace(OLD, **changes)
@@ -75,17 +75,17 @@ def test_what_turns_and_commands_look_at_counts_at_once(
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_was_built_at_the_start_stays_until_the_next(
+def test_settings_of_objects_built_at_the_start_need_a_restart(
     changes: dict[str, Any], named: str
 ) -> None:
     found = plan_reload(OLD, replace(OLD, **changes))
     assert found.settings == OLD
     assert found.changed == ()
     assert found.after_restart == (named,)
-    assert found.summary == f"Only at the next start: {named}."
+    assert found.summary == f"Needs a restart: {named}."
 
 
-def test_both_are_told_apart_in_one_reading() -> None:
+def test_reload_separates_immediate_changes_from_later_ones() -> None:
     new = replace(
         OLD,
         access=AccessSettings(admins=("telegram:1",)),
@@ -103,11 +103,11 @@ def test_the_same_configuration_changes_nothing() -> None:
     assert plan_reload(OLD, replace(OLD)).summary == "Nothing has changed."
 
 
-def test_no_secret_is_named() -> None:
+def test_summary_contains_no_secret() -> None:
     found = plan_reload(OLD, replace(OLD, model=replace(OLD.model, api_key=Secret("sk-secret"))))
     assert "sk-" not in found.summary
 
 
-def test_the_lists_name_keys_that_there_are() -> None:
+def test_restart_lists_contain_existing_keys() -> None:
     assert set(Settings.__struct_fields__) > RESTART_TABLES
     assert set(GatewaySettings.__struct_fields__) > RESTART_GATEWAY_KEYS
