@@ -89,6 +89,7 @@ async def test_stop_among_a_hundred_hanging_turns_acts_within_300_ms(tmp_path: P
             assert (history[-1].content, history[-1].interrupted) == ("so far ", "stop")
 
 
+@pytest.mark.quick
 async def test_after_a_stop_the_next_message_is_fresh_and_resume_brings_all_back(
     tmp_path: Path,
 ) -> None:
@@ -125,6 +126,7 @@ async def test_stop_with_nothing_running_suspends_nothing(tmp_path: Path) -> Non
     assert not any("Fresh" in text for text in texts(house.screen))
 
 
+@pytest.mark.quick
 async def test_what_waits_is_one_line_that_follows_the_queue_and_all_is_answered_in_order(
     tmp_path: Path,
 ) -> None:
@@ -145,6 +147,7 @@ async def test_what_waits_is_one_line_that_follows_the_queue_and_all_is_answered
     assert texts(screen) == ["slowly", "echo: two", "echo: three", "echo: four"]
 
 
+@pytest.mark.quick
 async def test_a_full_queue_says_what_was_not_taken(tmp_path: Path) -> None:
     settings = GatewaySettings(drain_seconds=0, queue_limit=2)
     async with ModelServer(talkative) as model, gateway(tmp_path, model, gateway=settings) as house:
@@ -156,6 +159,7 @@ async def test_a_full_queue_says_what_was_not_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("busy", ["interrupt", "collect"])
+@pytest.mark.quick
 async def test_busy_policies_decide_what_a_second_message_does(tmp_path: Path, busy: str) -> None:
     settings = GatewaySettings(drain_seconds=0, busy=busy)  # type: ignore[arg-type]  # one of its words
     async with ModelServer(talkative) as model, gateway(tmp_path, model, gateway=settings) as house:
@@ -176,6 +180,7 @@ async def test_busy_policies_decide_what_a_second_message_does(tmp_path: Path, b
             assert len(model.requests) == 2
 
 
+@pytest.mark.quick
 async def test_new_ends_what_runs_and_opens_a_conversation_without_memory(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
         await house.screen.say(CHAT, "hang")
@@ -212,6 +217,7 @@ async def test_retry_runs_the_last_message_again_and_undo_takes_it_back(tmp_path
         ]
 
 
+@pytest.mark.quick
 async def test_retry_after_a_stop_answers_the_stopped_message(tmp_path: Path) -> None:
     hung = iter(['H T"abc" HANG'])
 
@@ -228,6 +234,7 @@ async def test_retry_after_a_stop_answers_the_stopped_message(tmp_path: Path) ->
         assert await house.asked(2) == [{"role": "user", "content": "please"}]
 
 
+@pytest.mark.quick
 async def test_a_restart_in_the_middle_of_a_turn_is_told_once_and_what_waited_is_answered(
     tmp_path: Path,
 ) -> None:
@@ -257,6 +264,7 @@ async def test_a_restart_in_the_middle_of_a_turn_is_told_once_and_what_waited_is
         assert reasons == {"memory:7": SessionReason.RESTART}
 
 
+@pytest.mark.quick
 async def test_the_buttons_of_the_restart_notice_bring_the_turn_back(tmp_path: Path) -> None:
     screen = Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
     hung = iter(['H T"abc" HANG'])
@@ -281,6 +289,7 @@ async def test_the_buttons_of_the_restart_notice_bring_the_turn_back(tmp_path: P
             await screen.shows(CHAT, "There is no message to run again.")
 
 
+@pytest.mark.quick
 async def test_an_interrupted_turn_is_taken_up_again_where_that_is_configured(
     tmp_path: Path,
 ) -> None:
@@ -327,6 +336,7 @@ async def test_a_turn_that_keeps_killing_the_gateway_is_stuck_after_three_times(
     assert len(model.requests) == 4
 
 
+@pytest.mark.quick
 async def test_while_draining_messages_are_kept_and_running_turns_may_finish(
     tmp_path: Path,
 ) -> None:
@@ -514,6 +524,7 @@ async def test_what_reaches_us_too_late_or_too_often_is_not_answered_but_said(
     assert len(model.requests) == 2
 
 
+@pytest.mark.quick
 async def test_the_command_line_can_send_stop_resume_and_delete(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
         screen, do = house.screen, house.runner.operations
@@ -542,6 +553,7 @@ async def test_the_command_line_can_send_stop_resume_and_delete(tmp_path: Path) 
         assert await house.runner.condition.problems() == []
 
 
+@pytest.mark.quick
 async def test_a_steering_message_reaches_the_model_after_the_next_tool_result(
     tmp_path: Path,
 ) -> None:
@@ -640,6 +652,7 @@ async def test_commands_with_nothing_behind_them_explain_themselves(tmp_path: Pa
     assert model.requests == []
 
 
+@pytest.mark.quick
 async def test_a_member_cannot_stop_everybody(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
         await house.screen.say("8", "hang")
@@ -685,6 +698,7 @@ async def test_a_failed_turn_goes_on_by_its_button(tmp_path: Path) -> None:
         assert turns[1].request == "tell me"
 
 
+@pytest.mark.quick
 async def test_a_failed_turn_does_not_go_on_while_another_runs(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
         screen = house.screen
