@@ -1,51 +1,28 @@
-"""The daemon: the only place that knows sessions, platforms and the agent.
+"""The daemon: the only package that knows sessions, platforms and the agent.
 
-runner      what exists, started and stopped in which order; adapters: those of all platforms;
-            supervision: one of them, kept alive
-cli, service
-            what the operator meets; terminal: `holdfast chat`
-settings    what can be configured; config: read from files and elsewhere, in the modules config_*
-            and toml_lines; to_come: keys that this version refuses; nearest: what was meant
-setup       `holdfast setup`: asks, checks, writes the configuration
-restart     stops in order and starts anew; comeback: what is told of that; successor, handover:
-            what takes the place of the process, and what it is left
-starts      how far each start came; crashes: when one is to be careful (safe mode)
-ending      how the program ends when something is wrong; errors: what may be; lock: one daemon on
-            one state folder
-bulletin, glance, notify
-            systemd is told how it is; systemd: as its service; credentials: secrets in a folder
-reload      reads the configuration anew while all runs; reloading: what of it can change then
-control     how the command line reaches a running daemon; operations: what it can ask
-inbound, routing, access, people, pairing
-            from a message to a conversation, and who may; claim: the first owner; limits: how often;
-            steady: how old something is; messages: stored ones as the model reads them; receipts:
-            the signs on them; archive: what adapters read back
-commands    what people can say with a slash
-attachments fetches what people attach; received: its names and places, clearing: its end;
-            hearing, transcription: speech becomes words
-parcels     files that the agent sends
-turns       prepares turns; turn_setting: what they run with; work: one under way; live_answer: what
-            the chat sees of it; answer: what one leaves; attempts: what its requests cost;
-            wreckage: after a crash
-progress, reasoning
-            the status line, and what the model thinks, as the chat shows them
-approvals   asks people about risky calls; entitlement: who may answer; question: its words
-models      which models answer where; choices: what people chose, model_names: what they meant
-budgets     what may be spent on a day, held back and settled; days: of the machine's clock;
-            prices: what models cost
-asides      /model, /usage, /compact, /btw: side_turn, shorten and usage do the work
-hands, desk what the owner of a conversation can do; what commands and buttons lead to
-notices, announcer, operators, alarms, vigil
-            every sentence of ours that a chat shows; what the admins are told
-retention   what is not to be kept any more goes; backup: a whole state in one file, and back
-delivery    from items to what the chat shows
-way         why a message stands where it stands; decisions: what was decided about it
-observe     logs and metrics; figures: the page /metrics
-api_key     the key of the API where none is configured; disk: how much room is left;
-            loopback: which addresses only this machine reaches
-api         programs that speak OpenAI's API: requests in, a turn followed live; wishes: what else
-            they want; feeds, news: what a turn tells whoever waits for it
-selftest    `holdfast selftest`: the daemon as a process of its own, while things break
-http        webhooks, health, metrics, the page
-doctor      looks at everything a gateway needs, and says what is wrong and what to do
+runner          composition root: builds all parts, and starts and stops them in order
+conversations   the parts that serve conversations; retention deletes old sessions
+settings, errors
+                configuration as types; errors that end the program
+
+From a message to its answer:
+connections     platform adapters, each supervised and restarted
+inbound         a received message becomes a stored row of one conversation
+access          who may talk to the agent, and with which role
+commands        slash commands and buttons
+turns           turns of the agent, and their answers as the chat sees them
+approvals       approval requests before risky tool calls
+side_requests   /model, /usage, /compact and /btw
+media           files in both directions, and speech
+spending        budgets and prices
+notices         every message of Holdfast itself
+delivery        from stored items to messages in a chat
+
+Around them:
+http            the HTTP port: API, health, metrics, the web page
+process         start, lock, signals, restart, control socket, systemd
+config          reading, checking and reloading the configuration
+alerts          notices to the admins
+observe         logs and metrics
+operate         everything that only an operator runs: command line, setup, doctor, backup
 """

@@ -1,7 +1,6 @@
-"""What conversations live in: everything between a message that came in and its answer.
+"""`Conversations`: everything between an incoming message and its answer.
 
-It is made anew for each start. It knows the store and the platforms, but not how those are opened
-or closed, and nothing of the process.
+Created once per start, with an open store and the platforms; `GatewayRunner` opens and closes those.
 """
 
 import asyncio
@@ -45,9 +44,9 @@ from gateway.side_requests.service import SideRequests
 from gateway.spending.budgets import Budgets
 from gateway.turns.choices import ModelChoices
 from gateway.turns.feeds import Feeds
-from gateway.turns.host import ConversationHost, TurnFactory
+from gateway.turns.host import ConversationHost
 from gateway.turns.models import Models
-from gateway.turns.run import TurnServices
+from gateway.turns.services import TurnServices
 from sessions.changes import SetInbox
 from sessions.conversation.actor import ActorServices
 from sessions.conversation.events import BusyPolicy, InterruptTurn, RunningTurn
@@ -69,9 +68,9 @@ IGNORED_RETENTION_MILLISECONDS = 7 * 86_400_000
 
 
 class Services(msgspec.Struct, frozen=True, kw_only=True):
-    """What conversations stand on: there before them, closed after them."""
+    """Services opened before and closed after the conversations."""
 
-    settings: Callable[[], Settings]  # those of now: a reload exchanges them
+    settings: Callable[[], Settings]  # the present ones, because a reload replaces them
     home: Path
     clock: Clock
     ids: Ids
@@ -84,14 +83,14 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     feeds: Feeds
     metrics: Metrics
     transcriber: SpeechToText | None
-    on_alert_change: Callable[[], None]  # told when there is something that admins should hear of
+    on_alert_change: Callable[[], None]  # called when the alert watch must check now
     lifecycle: LifecycleEvents
     successor: Successor | None
     crash_count: int
 
 
 class Conversations:
-    """All of them, and who takes part in them."""
+    """Builds the parts that serve conversations, and runs their start, cleanup and drain."""
 
     def __init__(self, services: Services, tasks: asyncio.TaskGroup) -> None:
         self._services = services
@@ -112,10 +111,10 @@ class Conversations:
         self.approvals = ApprovalBroker(
             store,
             clock,
-            services.ids,
-            services.announcer,
-            services.delivery,
-            services.people,
+            ids=services.ids,
+            announcer=services.announcer,
+            delivery=services.delivery,
+            people=services.people,
             mode=lambda: settings().tools.approval,
             capabilities=services.adapters.capabilities,
             create_task=tasks.create_task,
@@ -124,7 +123,7 @@ class Conversations:
         self._reactions = MessageReactions(
             services.delivery.react if settings().gateway.reactions else None
         )
-        self._turns = self._make_turns()
+        self._host = self._make_host()
         self.pool = self._make_pool()
         self.retention = Retention(
             store, clock, self.pool.ask, lambda: settings().sessions.keep_days
@@ -140,65 +139,60 @@ class Conversations:
             tasks=tasks,
         )
         self.restart = self._make_restart()
-        self._crash_interrupted: list[
-            InterruptedTurn
-        ] = []  # what an earlier process was doing when it died
+        self._crash_interrupted: list[InterruptedTurn] = []  # turns of a process that died
         self._dispatcher = self._make_dispatcher()
 
-    # --- who takes part -------------------------------------------------------------------------
+    # --- parts ----------------------------------------------------------------------------------
 
-    def _make_turns(self) -> TurnFactory:
-        ground, media = self._services, self._services.settings().media
+    def _make_host(self) -> ConversationHost:
+        services, media = self._services, self._services.settings().media
         self._outgoing_files = OutgoingFiles(
-            ground.store,
-            ground.delivery,
-            ground.clock,
-            ground.home / "outgoing",
-            ground.adapters.capabilities,
+            services.store,
+            services.delivery,
+            services.clock,
+            services.home / "outgoing",
+            services.adapters.capabilities,
             keep_seconds=media.keep,
         )
         self._attachments = AttachmentFetcher(
-            lambda place: ground.adapters.get(place.platform, place.account),
-            ground.clock,
-            ground.transcriber,
+            lambda place: services.adapters.get(place.platform, place.account),
+            services.clock,
+            services.transcriber,
             FetchLimits(max_bytes=media.largest),
         )
-        shop = TurnServices(
-            store=ground.store,
-            delivery=ground.delivery,
-            announcer=ground.announcer,
+        turn_services = TurnServices(
+            store=services.store,
+            delivery=services.delivery,
+            announcer=services.announcer,
             approvals=self.approvals,
             admin_alerts=self.admin_alerts,
             budgets=self.budgets,
-            clock=ground.clock,
+            clock=services.clock,
             attachments=self._attachments,
             outgoing_files=self._outgoing_files,
             on_waiting=self._recheck_pool,
-            on_first_text=lambda turn: ground.metrics.on_first_text(turn, ground.clock.now()),
+            on_first_text=lambda turn: services.metrics.on_first_text(turn, services.clock.now()),
         )
-        return TurnFactory(
-            shop, ground.models.turn_setting, ground.feeds, resumes_turns=self._resumes_interrupted
+        return ConversationHost(
+            turn_services,
+            services.models.turn_setting,
+            self._reader,
+            self._reactions,
+            services.feeds,
+            resumes_turns=self._resumes_interrupted,
         )
 
     def _recheck_pool(self) -> None:
-        self.pool.recheck_drain()  # which is made after the turns
+        self.pool.recheck_drain()  # a method, because the pool is created after the host
 
     def _make_pool(self) -> SessionPool:
-        ground, settings = self._services, self._services.settings
-        hands = ConversationHost(
-            self._reader,
-            self._turns,
-            ground.announcer,
-            ground.delivery,
-            self._reactions,
-            ground.feeds,
-        )
+        services, settings = self._services, self._services.settings
         return SessionPool(
             ActorServices(
-                store=ground.store,
-                host=hands,
-                clock=ground.clock,
-                ids=ground.ids,
+                store=services.store,
+                host=self._host,
+                clock=services.clock,
+                ids=services.ids,
                 expiry_policy=lambda: _expiry(settings().sessions),
                 queue_limit=lambda: settings().gateway.queue_limit,
                 tasks=self._tasks,
@@ -207,48 +201,48 @@ class Conversations:
         )
 
     def _make_restart(self) -> Restarter:
-        ground = self._services
+        services = self._services
         return Restarter(
-            store=ground.store,
-            clock=ground.clock,
-            ids=ground.ids,
-            announcer=ground.announcer,
-            delivery=ground.delivery,
-            successor=ground.successor,
-            lifecycle=ground.lifecycle,
+            store=services.store,
+            clock=services.clock,
+            ids=services.ids,
+            announcer=services.announcer,
+            delivery=services.delivery,
+            successor=services.successor,
+            lifecycle=services.lifecycle,
             running_tasks=lambda: [
                 self._interrupted_turn(key, turn) for key, turn in self.pool.running_turns()
             ],
             wait_until_idle=self.pool.wait_until_idle,
             tasks=self._tasks,
-            drain_seconds=lambda: ground.settings().gateway.drain_seconds,
-            safe_mode=bool(ground.crash_count),
+            drain_seconds=lambda: services.settings().gateway.drain_seconds,
+            safe_mode=bool(services.crash_count),
             resumes_turns=self._resumes_interrupted,
         )
 
     def _make_dispatcher(self) -> Dispatcher:
-        ground = self._services
+        services = self._services
         return Dispatcher(
-            store=ground.store,
-            clock=ground.clock,
+            store=services.store,
+            clock=services.clock,
             pool=self.pool,
-            people=ground.people,
-            announcer=ground.announcer,
-            delivery=ground.delivery,
-            capabilities=ground.adapters.capabilities,
-            stopping=ground.lifecycle.stopping,
+            people=services.people,
+            announcer=services.announcer,
+            delivery=services.delivery,
+            capabilities=services.adapters.capabilities,
+            stopping=services.lifecycle.stopping,
             approvals=self.approvals,
             side_requests=self.side_requests,
             restart=self.restart,
-            crash_count=ground.crash_count,
+            crash_count=services.crash_count,
         )
 
     def _resumes_interrupted(self) -> bool:
-        """Whether turns that a restart interrupts go on by themselves."""
+        """Return True if interrupted turns resume by themselves after a restart."""
         return self._services.settings().sessions.on_interrupted == "resume"
 
     def _interrupted_turn(self, key: str, turn: RunningTurn) -> InterruptedTurn:
-        fields, waits = self._turns.notice_fields(turn), self._turns.is_waiting(turn)
+        fields, waits = self._host.notice_fields(turn), self._host.is_waiting(turn)
         tool = str(fields.get("tool", ""))
         return InterruptedTurn(
             turn=turn.id,
@@ -259,19 +253,19 @@ class Conversations:
             waits=waits,
         )
 
-    # --- what others reach them by --------------------------------------------------------------
+    # --- entry points ---------------------------------------------------------------------------
 
     async def make_reception(self) -> Reception:
-        """Make the door that messages come in by."""
-        ground = self._services
+        """Create the reception, which takes messages from the platforms."""
+        services = self._services
         await self._choices.load()
         return Reception(
-            store=ground.store,
-            clock=ground.clock,
-            ids=ground.ids,
-            settings=ground.settings,
+            store=services.store,
+            clock=services.clock,
+            ids=services.ids,
+            settings=services.settings,
             reader=self._reader,
-            policy=ground.people.current_policy,
+            policy=services.people.current_policy,
             command_words=COMMANDS.words,
             post=self.pool.post,
             dispatch=self._dispatcher.dispatch,
@@ -279,13 +273,13 @@ class Conversations:
             greet_stranger=self._dispatcher.greet_stranger,
             reactions=self._reactions,
             restored_at=int(
-                await ground.store.get_value(after_restore.SHELF, after_restore.MOMENT) or 0
+                await services.store.get_value(after_restore.SHELF, after_restore.MOMENT) or 0
             ),
         )
 
     def open_api(self, api: ApiAdapter, reception: Reception) -> None:
-        """Let programs take part."""
-        ground, http = self._services, self._services.settings().http
+        """Connect the API to the conversations."""
+        services, http = self._services, self._services.settings().http
         fetcher = (
             Fetcher(FetchRules(extra_addresses=http.picture_addresses))
             if http.fetch_pictures
@@ -293,17 +287,17 @@ class Conversations:
         )
         api.open(
             ApiRequests(
-                store=ground.store,
-                clock=ground.clock,
-                ids=ground.ids,
-                feeds=ground.feeds,
-                model_resolver=ModelResolver(ground.models, ground.clock),
+                store=services.store,
+                clock=services.clock,
+                ids=services.ids,
+                feeds=services.feeds,
+                model_resolver=ModelResolver(services.models, services.clock),
                 submit=reception.receive_request,
                 post_event=self.pool.post,
                 apply_event=self.pool.ask,
                 store_picture=api.store_picture,
                 remote_pictures=RemotePictures(fetcher),
-                is_stopping=ground.lifecycle.stopping.is_set,
+                is_stopping=services.lifecycle.stopping.is_set,
                 erase_session=self.retention.erase_text,
             )
         )
@@ -313,30 +307,30 @@ class Conversations:
         status: Callable[[], dict[str, object]],
         new_link: Callable[[str | None], Awaitable[str]],
     ) -> Mapping[str, Operation]:
-        """What the command line may ask for."""
-        ground = self._services
+        """Return the operations that the command line may call."""
+        services = self._services
         return Operations(
-            store=ground.store,
-            clock=ground.clock,
-            ids=ground.ids,
+            store=services.store,
+            clock=services.clock,
+            ids=services.ids,
             dispatcher=self._dispatcher,
-            people=ground.people,
-            delivery=ground.delivery,
-            capabilities=ground.adapters.capabilities,
+            people=services.people,
+            delivery=services.delivery,
+            capabilities=services.adapters.capabilities,
             read_status=status,
             read_usage_today=self.budgets.shared_statuses,
             create_link=new_link,
-            claim_links=ground.adapters.claim_links,
+            claim_links=services.adapters.claim_links,
             erase_text=self.retention.erase_text,
             restart=self.restart,
         ).by_name()
 
-    # --- from the start to the end --------------------------------------------------------------
+    # --- start, cleanup and drain ---------------------------------------------------------------
 
     async def recover(self, reception: Reception) -> None:
-        """Suspend what a crash interrupted, carry out what was said, answer what was waiting.
+        """Recover interrupted turns, run stored commands, and answer waiting messages.
 
-        In this order: a command that ends what runs must not end what was asked after it.
+        In this order, because a stored `/stop` must not stop a message that arrived after it.
         """
         store, clock = self._services.store, self._services.clock
         running = await store.turns.running()
@@ -351,12 +345,12 @@ class Conversations:
             for turn in running
         ]
         if running:
-            log.info("interrupted by the last end of the process: %d", len(running))
+            log.info("%d turns were interrupted when the last process ended", len(running))
         waiting = await store.inbox.waiting_keys()
         for key in filter(auto_resumes, waiting):
             await close_abandoned_requests(store, clock, key)
         for entry in await store.inbox.pending_commands():
-            if self._services.crash_count:  # one of these may be what it crashes of
+            if self._services.crash_count:  # one of these commands may cause the crash
                 done = SetInbox(ids=(entry.id,), state=InboxState.DONE, at=clock.now())
                 await self._dispatcher.send_notice(
                     NoticeId.NOT_NOW, entry.address, {}, done, origin=origin_of(entry)
@@ -366,58 +360,58 @@ class Conversations:
         await self.pool.recover(dict.fromkeys((*(turn.key for turn in running), *waiting)))
 
     async def report_restart(self) -> None:
-        """Tell who asked for it that the restart is over."""
+        """Report the finished restart to the person who asked for it."""
         await self.restart.report_finished(self._crash_interrupted)
 
     @contextlib.contextmanager
     def closing(self) -> Iterator[None]:
-        """At the end of the block none of them keeps the process."""
+        """Cancel all background work at the end of the block, so that the process can end."""
         with self.pool.closing(), self.side_requests.closing(), self.restart.closing():
             yield
 
     async def drain(self) -> None:
-        """Let running turns finish for a while, then interrupt them; nothing new begins."""
-        cut: list[InterruptedTurn] = []
+        """Start no more turns, wait for running turns up to `drain_seconds`, then interrupt them."""
+        interrupted: list[InterruptedTurn] = []
 
-        def farewell(key: str, turn: RunningTurn) -> InterruptTurn:
-            take_up = self._resumes_interrupted() and not turn.single_turn
-            cut.append(self._interrupted_turn(key, turn))
+        def interrupt(key: str, turn: RunningTurn) -> InterruptTurn:
+            resume = self._resumes_interrupted() and not turn.single_turn
+            interrupted.append(self._interrupted_turn(key, turn))
             return InterruptTurn(
-                SessionReason.RESTART, self._turns.notice_fields(turn), resume_after_restart=take_up
+                SessionReason.RESTART, self._host.notice_fields(turn), resume_after_restart=resume
             )
 
-        grace = self._services.settings().gateway.drain_seconds
-        hurry = self._services.lifecycle.skip_drain
-        interrupted = await self.pool.drain(grace, hurry, farewell, self._turns.is_waiting)
-        if interrupted:
-            log.info("interrupted: %d", interrupted)
-        await self.restart.on_drained(cut)
+        drain_seconds = self._services.settings().gateway.drain_seconds
+        skip_drain = self._services.lifecycle.skip_drain
+        count = await self.pool.drain(drain_seconds, skip_drain, interrupt, self._host.is_waiting)
+        if count:
+            log.info("%d turns interrupted by the shutdown", count)
+        await self.restart.on_drained(interrupted)
 
     async def run_cleanup(self) -> None:
-        """Forget what was only noted, and drafts and questions, once their time is over."""
-        ground, models = self._services, self._services.models
+        """Delete expired rows, drafts, files and approval requests every hour, until cancelled."""
+        services, models = self._services, self._services.models
         while True:
             try:
-                await ground.store.delete_ignored(
-                    ground.clock.now() - IGNORED_RETENTION_MILLISECONDS
+                await services.store.delete_ignored(
+                    services.clock.now() - IGNORED_RETENTION_MILLISECONDS
                 )
                 await models.sweep_drafts()
                 await models.close_retired(self._oldest_turn_start())
                 await self._outgoing_files.remove_old_copies()
                 await self._attachments.remove_old(
-                    models.workspaces(), ground.settings().media.keep
+                    models.workspaces(), services.settings().media.keep
                 )
                 await self.approvals.close_expired()
                 await self.retention.run_once()
                 await self.budgets.forget_old_days()
             except (StoreError, OSError) as error:
-                log.warning("cannot tidy up: %s", error)
+                log.warning("cleanup failed, next try in an hour: %s", error)
             await asyncio.sleep(CLEANUP_INTERVAL_SECONDS)
 
     def _oldest_turn_start(self) -> int:
-        """When the oldest of the running turns began; now, where none runs."""
-        begun = (turn.started_at for _, turn in self.pool.running_turns())
-        return min(begun, default=self._services.clock.now())
+        """Return the start of the oldest running turn, or the present time if none runs."""
+        starts = (turn.started_at for _, turn in self.pool.running_turns())
+        return min(starts, default=self._services.clock.now())
 
 
 def _expiry(settings: SessionSettings) -> ExpiryPolicy:

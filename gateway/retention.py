@@ -1,4 +1,4 @@
-"""Takes out of the store what is not to be kept: deleted sessions, and old ones where configured."""
+"""Removal of deleted sessions, and of sessions older than `sessions.keep_days`."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -19,7 +19,7 @@ _DAY_MS = 86_400_000
 
 
 class Retention:
-    """Asks the owner of a conversation before a session of it goes, so that none is taken in use."""
+    """Deletes sessions through their conversation's actor, so that a session in use is kept."""
 
     def __init__(
         self,
@@ -32,51 +32,51 @@ class Retention:
         self._clock = clock
         self._send_event = send_event
         self._keep_days = keep_days
-        self._steady_clock = SteadyClock(clock)  # a clock that is set ahead must delete nothing
+        self._steady_clock = SteadyClock(clock)  # a clock set ahead must not delete sessions
 
     async def erase_text(self, session_id: str) -> None:
-        """Take all words out of a session that was deleted just now."""
+        """Erase the text of a deleted session; after a failure `run_once` does it."""
         try:
             await self._store.data_removal.clear_sessions(session_id, now=self._clock.now())
-        except StoreError as error:  # the next round does it
-            log.warning("the words of %s are still there: %s", session_id, error)
+        except StoreError as error:
+            log.warning("session %s: text not erased yet: %s", session_id, error)
 
     async def run_once(self) -> None:
-        """Do all that there is to do; raises `StoreError`, and then the next round goes on."""
-        forgetting, now = self._store.data_removal, self._clock.now()
+        """Erase and delete everything that is due; raises `StoreError`, and the next run continues."""
+        removal, now = self._store.data_removal, self._clock.now()
         before: tuple[str, ...] = ()
-        while (found := await forgetting.uncleared_sessions()) and found != before:
-            await forgetting.clear_sessions(*found, now=now)
-            before = found
+        while (uncleared := await removal.uncleared_sessions()) and uncleared != before:
+            await removal.clear_sessions(*uncleared, now=now)
+            before = uncleared
         if days := self._keep_days():
             await self._delete_expired(self._steady_clock.now() - days * _DAY_MS, now)
-        await forgetting.delete_orphaned_values(answers.DELETED_ANSWERS)
-        await forgetting.release_free_pages()
+        await removal.delete_orphaned_values(answers.DELETED_ANSWERS)
+        await removal.release_free_pages()
 
     async def _delete_expired(self, before: int, now: int) -> None:
-        forgetting = self._store.data_removal
-        gone = 0
-        while found := await forgetting.idle_sessions(before):
+        removal = self._store.data_removal
+        deleted = 0
+        while idle := await removal.idle_sessions(before):
             ids = [
-                each.id
-                for each in found
-                if await self._close_session(each.key, each.address, each.id)
+                session.id
+                for session in idle
+                if await self._close_session(session.key, session.address, session.id)
             ]
             if not ids:
                 break
-            await forgetting.delete_sessions(*ids, now=now)
-            gone += len(ids)
-        rows = await forgetting.delete_older_than(before, now)
-        if gone or rows:
-            log.info("older than sessions.keep_days: %d sessions and %d rows deleted", gone, rows)
+            await removal.delete_sessions(*ids, now=now)
+            deleted += len(ids)
+        rows = await removal.delete_older_than(before, now)
+        if deleted or rows:
+            log.info("sessions.keep_days: %d sessions and %d rows deleted", deleted, rows)
 
     async def _close_session(self, key: str, address: str, session_id: str) -> bool:
-        """Have a session closed for good, unless somebody has just begun to use it again."""
+        """Close a session permanently; False if it is in use again or cannot be closed."""
         by = CommandContext(address=address, person=OPERATOR, admin=True)
         try:
             await self._send_event(key, DeleteSession(by, session_id, if_idle=True))
         except EventNotHandled as error:
-            log.warning("%s could not be deleted: %s", session_id, error)
+            log.warning("session %s not deleted: %s", session_id, error)
             return False
         session = await self._store.sessions.get(session_id)
         return session is not None and session.reason is SessionReason.DELETED

@@ -1,8 +1,8 @@
-"""`GatewayRunner`: what exists, and in which order it starts and stops.
+"""`GatewayRunner`: the composition root, and the order of start and shutdown.
 
-Nesting order is shutdown order. Outside is the store; inside it delivery, the platforms and the
-HTTP port; innermost the conversations. So at the end conversations finish first, while platforms
-still receive and deliver; then what is to be shown gets out; then connections close.
+Nesting order is shutdown order. The store is outermost; inside it are delivery, the platforms and
+the HTTP port; the conversations are innermost. So conversations finish first, while platforms still
+receive and deliver; then delivery is flushed; then connections close.
 """
 
 import asyncio
@@ -83,22 +83,18 @@ class GatewayRunner:
         read_settings: Callable[[], Settings] | None = None,
     ) -> None:
         self._settings = settings
-        self._read_settings = (
-            read_settings  # the configuration, from where it came; None: it cannot change
-        )
+        self._read_settings = read_settings  # reads the configuration again; None: no reload
         self._home = home
-        self._successor = successor  # none: it cannot restart itself
+        self._successor = successor  # None: this process cannot restart itself
         self._specs = specs
         self._clock = clock or SystemClock()
         self._started_at = self._clock.now()
         self._ids = Ids(self._clock)
         self._metrics = Metrics()
         self._redactor = redactor or Redactor()
-        self._tools = tuple(tools)  # besides ours and those of installed distributions
+        self._tools = tuple(tools)  # in addition to built-in tools and those of entry points
         self._feeds = Feeds()
-        self._alert_wakeup = (
-            asyncio.Event()
-        )  # a platform stands otherwise, or an admin was told something
+        self._alert_wakeup = asyncio.Event()  # set when the alert watch must check now
         self._adapters = AdapterDirectory(self._alert_wakeup.set)
         self._disk_gauge = DiskGauge(home, settings.gateway.disk_low)
         self._http_server = self._create_http_server() if serve_http else None
@@ -122,18 +118,21 @@ class GatewayRunner:
         self._api: ApiAdapter | None = None
         self._api_key: Secret | None = None
         self.created_api_key = False
-        """Whether the API's key was made by this start, because none is configured."""
+        """True if this start created the API key, because none is configured."""
 
-    # --- starting and stopping ------------------------------------------------------------------
+    # --- start and shutdown ---------------------------------------------------------------------
 
     def enter_safe_mode(self, crashes: int) -> None:
-        """Run in safe mode: so many starts in a row have crashed; to be said before `run`."""
+        """Switch to safe mode after `crashes` crashes in a row; call this before `run`."""
         log.error("%s", safe_mode_text(crashes))
         self.condition.crash_count = crashes
         self._settings = _safe_mode_settings(msgspec.structs.replace(self._settings, mcp=()))
 
     async def run(self) -> None:
-        """Live until `stopping` is set and everything is drained."""
+        """Run until `stopping` is set and everything is drained.
+
+        Raises `ConfigError` or `CannotStart` if the gateway cannot start.
+        """
         if self._http_server:
             self._bind_port(self._http_server)
         async with self._open_store() as store:
@@ -172,16 +171,16 @@ class GatewayRunner:
             await store.close()
 
     async def _serve(self, store: SessionStore, models: Models) -> None:
-        ground = await self._build_services(store, models)
-        delivery = ground.delivery
+        services = await self._build_services(store, models)
+        delivery = services.delivery
         self._build_adapters(store, delivery)
         recovered = await delivery.recover()
         if recovered:
-            log.info("%d things are still to be shown from before the start", recovered)
+            log.info("%d undelivered messages from before the start", recovered)
         async with asyncio.TaskGroup() as connections:
             tasks = [connections.create_task(delivery.run(), name="delivery")]
             async with asyncio.TaskGroup() as tasks_of_conversations:
-                conversations = Conversations(ground, tasks_of_conversations)
+                conversations = Conversations(services, tasks_of_conversations)
                 self._conversations, self.condition.pool = conversations, conversations.pool
                 self.operations.update(
                     conversations.operations(self._read_status, self._create_link)
@@ -190,18 +189,20 @@ class GatewayRunner:
                 await conversations.recover(reception)
                 if self._api:
                     conversations.open_api(self._api, reception)
-                tasks.append(connections.create_task(conversations.run_cleanup(), name="tidy"))
-                vigil = await self._open_alert_watch(conversations, ground)
-                tasks.append(connections.create_task(vigil.run(), name="vigil"))
+                tasks.append(connections.create_task(conversations.run_cleanup(), name="cleanup"))
+                watch = await self._open_alert_watch(conversations, services)
+                tasks.append(connections.create_task(watch.run(), name="alert watch"))
                 tasks += [
-                    connections.create_task(each.run(reception.receive), name=each.name)
-                    for each in self._adapters
+                    connections.create_task(adapter.run(reception.receive), name=adapter.name)
+                    for adapter in self._adapters
                 ]
                 if self._http_server:
                     app = self._build_app(store)
                     tasks.append(connections.create_task(self._http_server.serve(app), name="http"))
-                    late = loop_lag.measure_loop_lag(self._metrics.loop_lag_seconds.observe)
-                    tasks.append(connections.create_task(late, name="pulse"))
+                    loop_lag_task = loop_lag.measure_loop_lag(
+                        self._metrics.loop_lag_seconds.observe
+                    )
+                    tasks.append(connections.create_task(loop_lag_task, name="loop lag"))
                 with conversations.closing():
                     await self._wait_first_connections()
                     await conversations.report_restart()
@@ -254,7 +255,7 @@ class GatewayRunner:
         )
 
     def _apply_settings(self, settings: Settings) -> None:
-        """Go by other settings from now on; see `gateway.config.diff` for what they may change."""
+        """Use new settings from now on; `gateway.config.diff` lists the ones that may change."""
         self._settings = _safe_mode_settings(settings) if self.condition.crash_count else settings
         set_level(settings.gateway.log_level)
         self._conversations.budgets.update_limits(settings.limits)
@@ -262,25 +263,27 @@ class GatewayRunner:
     async def _open_alert_watch(
         self, conversations: Conversations, services: Services
     ) -> AlertWatch:
-        vigil = AlertWatch(
+        watch = AlertWatch(
             services.store,
             self._clock,
             conversations.admin_alerts,
             services.delivery,
             platform_statuses=lambda: {
-                each.name: PlatformStatus(each.problem, each.state is ConnectionState.CONNECTED)
-                for each in self._adapters
+                adapter.name: PlatformStatus(
+                    adapter.problem, adapter.state is ConnectionState.CONNECTED
+                )
+                for adapter in self._adapters
             },
             disk_gauge=self._disk_gauge,
             budgets=conversations.budgets,
             wakeup=self._alert_wakeup,
             crash_count=services.crash_count,
         )
-        await vigil.load()
-        return vigil
+        await watch.load()
+        return watch
 
     async def _wait_first_connections(self) -> None:
-        """Wait until every platform was connected, or could not be, for the first time."""
+        """Wait until every platform has finished its first connection attempt, for a second at most."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FIRST_CONNECT_SECONDS):
                 await self._adapters.wait_first_attempts()
@@ -289,10 +292,10 @@ class GatewayRunner:
 
     def _create_http_server(self) -> HttpServer:
         http = self._settings.http
-        patience = ClientTimeouts(
+        timeouts = ClientTimeouts(
             body_seconds=float(http.slow_after), write_seconds=float(http.slow_after)
         )
-        return HttpServer(http.host, http.port, patience, self._metrics.http_refused.add)
+        return HttpServer(http.host, http.port, timeouts, self._metrics.http_refused.add)
 
     def _bind_port(self, server: HttpServer) -> None:
         try:
@@ -300,10 +303,11 @@ class GatewayRunner:
         except PortTaken as error:
             raise CannotStart(str(error)) from error
         http = self._settings.http
-        if http.api_key is None and not server.is_local_only:  # a name may mean what nobody expects
+        # The configuration was checked before, but a host name may resolve to a public address.
+        if http.api_key is None and not server.is_local_only:
             msg = (
-                f"http.host {http.host} is {server.bound_host} here, which others can reach; "
-                "set http.api_key, or use 127.0.0.1"
+                f"http.host {http.host} resolves to {server.bound_host}, which other machines can "
+                "reach; set http.api_key, or use 127.0.0.1"
             )
             server.close()
             raise ConfigError(msg)
@@ -330,7 +334,7 @@ class GatewayRunner:
         )
 
     def _load_api_key(self) -> Secret:
-        """The one that was made here; known before anything is shown, so that it never is."""
+        """Load or create the API key, and register it for redaction before anything is logged."""
         key = api_key.load_or_create(self._home)
         self._redactor.add(key.secret)
         self.created_api_key = key.is_new
@@ -375,24 +379,24 @@ class GatewayRunner:
         self._adapters.set_warning(platform, text)
 
     def _built_in_platforms(self) -> frozenset[str]:
-        """Platforms that need no configuration."""
+        """Return the platforms that need no configuration."""
         page = self._http_server is not None and self._settings.http.ui
         return frozenset({"console", "web"} if page else {"console"})
 
     def adapter(self, name: str, account: str = "") -> Adapter | None:
-        """One of the adapters in use."""
+        """Return an adapter in use, or None."""
         return self._adapters.get(name, account)
 
-    # --- what others ask ------------------------------------------------------------------------
+    # --- status ---------------------------------------------------------------------------------
 
     @property
     def url(self) -> str | None:
-        """The address of the page, when there is one."""
+        """URL of the web page, or None if it is off."""
         return self._http_server.url if self._http_server and self._settings.http.ui else None
 
     @property
     def has_admin(self) -> bool:
-        """Whether anybody on a platform is an admin, configured or by a claim."""
+        """True if a platform has an admin, configured or claimed."""
         return self._people is not None and self._people.has_admin
 
     def _read_status(self) -> dict[str, object]:
@@ -403,7 +407,7 @@ class GatewayRunner:
     async def _create_link(self, base_url: str | None) -> str:
         page: object = self.adapter("web")
         if self._http_server is None or not isinstance(page, OffersLinks):
-            msg = "The web page is switched off (http.ui)."
+            msg = "The web page is off. Set http.ui = true to use it."
             raise CannotStart(msg)
         return await page.new_link(base_url or self._http_server.url)
 
@@ -411,11 +415,11 @@ class GatewayRunner:
 def _create_transcriber(settings: VoiceSettings) -> SpeechToText | None:
     if settings.transcription_url is None:
         return None
-    made: SpeechToText = import_module("gateway.media.transcription").Transcriber(settings)
-    return made
+    transcriber: SpeechToText = import_module("gateway.media.transcription").Transcriber(settings)
+    return transcriber
 
 
 def _safe_mode_settings(settings: Settings) -> Settings:
-    """What safe mode goes by: turns that were interrupted wait until somebody asks for them."""
+    """Return settings for safe mode, in which interrupted turns wait for `/resume`."""
     sessions = msgspec.structs.replace(settings.sessions, on_interrupted="suspend")
     return msgspec.structs.replace(settings, sessions=sessions)

@@ -1,11 +1,14 @@
-"""Tells the admins what only they can mend, once when it begins and once when it is over.
+"""Alerts for the admins about problems that only an admin can fix.
 
-The model: a key that is refused, an empty account, an outage; told with the turn that failed. Other
-failures of the service: with the first turn that fails after five minutes without any answer.
-Platforms: what keeps one from working, or disturbs it, for some minutes. The disk: that it is
-nearly full, at once, since a full one takes no notice either. What may be spent together: that it is
-nearly used up, and that it is, once a day each; the next day begins without a word. Safe mode, see
-`gateway.process.safe_mode`.
+Each problem is reported once when it starts and, except for budgets and a damaged database, once
+when it ends:
+
+model     a refused key, an empty account or an outage with the first turn that fails; other
+          failures with the first turn that fails after five minutes without any answer
+platform  a problem that lasts for some minutes
+disk      low space, at once, because a notice cannot be stored on a full disk
+budget    a shared budget that is nearly used up or used up, once a day each
+safe mode see `gateway.process.safe_mode`
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -29,32 +32,32 @@ from sessions.values.clock import Clock
 from sessions.values.notices import NoticeId
 
 _REPEAT_SECONDS = 3600.0
-"""Seconds for which the same trouble is not told again."""
+"""Seconds during which the same model failure is not reported again."""
 
 BUDGET_WARNING_SHARE = 0.8
-"""The part of a budget after which the admins are told of it."""
+"""Used share of a budget from which the admins are warned."""
 
 _MAX_REMEMBERED = 100
 
 
 class PlatformStatus(msgspec.Struct, frozen=True):
-    """How a platform stands: what is wrong, and whether people can be written to there."""
+    """Problem of a platform, and whether messages can be sent on it."""
 
-    cause: str  # empty: nothing
+    cause: str  # empty without a problem
     reachable: bool
 
 
 class BudgetAlert(msgspec.Struct, frozen=True):
-    """What the admins were told of a budget last, and on which day."""
+    """Last alert about a budget."""
 
     day: str
-    over: bool  # that it is used up; else that it nearly is
+    over: bool  # True: used up; False: nearly used up
 
 
 class AlertState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What the admins were told and has not ended, as it is kept."""
+    """Reported problems that have not ended, as stored."""
 
-    models: dict[str, Alarm] = {}  # by the kind of the trouble
+    models: dict[str, Alarm] = {}  # by cause
     platforms: dict[str, Alarm] = {}
     disk: Alarm | None = None
     safe_mode: Alarm | None = None
@@ -63,11 +66,11 @@ class AlertState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 class _ModelFailure(msgspec.Struct, frozen=True):
     alarm: Alarm
-    targets: str  # that were asked; empty: those of an earlier process
+    targets: str  # labels of the failed models; empty if an earlier process reported them
 
 
 class AdminAlerts:
-    """Writes to the admins; whoever asks commits what is to be shown."""
+    """Decides which alerts the admins get; the caller commits the returned changes."""
 
     def __init__(
         self,
@@ -81,14 +84,14 @@ class AdminAlerts:
         self._announcer = announcer
         self._clock = clock
         self._capabilities = capabilities
-        self._on_change = on_change  # told when the book is to be kept
+        self._on_change = on_change  # called when `state` must be saved
         self._last_alerted: dict[str, float] = {}
         self._model_failures: dict[str, _ModelFailure] = {}
-        self._failing_since: dict[str, float] = {}  # since when models only fail, by what was asked
-        self._disk_alarm: Alarm | None = None  # the disk
-        self._damage_reported = False  # it was told
-        self._safe_mode_alarm: Alarm | None = None  # safe mode
-        self._budget_alerts: dict[str, BudgetAlert] = {}  # of budgets
+        self._failing_since: dict[str, float] = {}  # time of the first failure, by model labels
+        self._disk_alarm: Alarm | None = None
+        self._damage_reported = False
+        self._safe_mode_alarm: Alarm | None = None
+        self._budget_alerts: dict[str, BudgetAlert] = {}
         self.alarms = Alarms()
 
     # --- the model ------------------------------------------------------------------------------
@@ -96,12 +99,12 @@ class AdminAlerts:
     def report_model_failure(
         self, cause: str, person: str, targets: str = ""
     ) -> tuple[Change, ...]:
-        """What the admins besides this person are to be shown; empty when there are none.
+        """Return alerts for all admins except this person, who sees the failure anyway.
 
-        When they were told of the same a little while ago, it is not said again: then nobody may
-        claim either that they were told just now. `targets`: the models that were asked.
+        Empty if there is no such admin or the same failure was reported within the last hour; then
+        the person must not read that the admins were notified.
         """
-        now, kind = self._clock.monotonic(), cause.partition(" (")[0]  # a service words it anew
+        now, kind = self._clock.monotonic(), cause.partition(" (")[0]  # the rest may vary
         if now - self._last_alerted.get(kind, -_REPEAT_SECONDS) < _REPEAT_SECONDS:
             return ()
         shown = self._notice_changes(NoticeId.MODEL_FAILED, {"cause": cause}, except_person=person)
@@ -116,17 +119,23 @@ class AdminAlerts:
             self._on_change()
         return shown
 
-    def on_turn_failed(self, done: TurnDone, person: str, targets: str) -> tuple[Change, ...]:
-        """The same for a turn that failed: at once, or once nothing was answered for some minutes.
+    def can_reach_admin_besides(self, person: str) -> bool:
+        """Return True if an admin other than this person can be sent alerts."""
+        return any(
+            f"{place.platform}:{place.chat}" != person and self._capabilities(place) is not None
+            for place in admin_addresses(self._admins())
+        )
 
-        What only an admin can mend, and an outage, is known for what it is with the first turn. Of
-        other troubles with the service (it refuses every request, connections break) only time
-        tells whether they pass.
+    def on_turn_failed(self, done: TurnDone, person: str, targets: str) -> tuple[Change, ...]:
+        """Return alerts about a failed turn: at once, or after some minutes without any answer.
+
+        Problems that only an admin can fix, and outages, are certain with the first failed turn.
+        Other failures, such as broken connections, may pass by themselves.
         """
         if done.tell_operator:
             return self.report_model_failure(done.cause, person, targets)
         if done.last_verdict != CUT or done.over_budget:
-            return ()  # it answered, in whatever way
+            return ()  # the model did answer
         since = self._failing_since.setdefault(targets, self._clock.monotonic())
         if len(self._failing_since) > _MAX_REMEMBERED:
             self._failing_since.pop(next(iter(self._failing_since)))
@@ -134,14 +143,16 @@ class AdminAlerts:
         return self.report_model_failure(done.cause, person, targets) if lasts else ()
 
     def on_model_answered(self, targets: str) -> tuple[Change, ...]:
-        """These models have answered: if the admins were told otherwise, that is over."""
+        """Return the alerts about the end of a reported failure of these models."""
         self._failing_since.pop(targets, None)
         if not self._model_failures:
             return ()
-        over = [
-            kind for kind, each in self._model_failures.items() if each.targets in {targets, ""}
+        kinds = [
+            kind
+            for kind, failure in self._model_failures.items()
+            if failure.targets in {targets, ""}
         ]
-        ended = [self._model_failures.pop(kind).alarm for kind in over]
+        ended = [self._model_failures.pop(kind).alarm for kind in kinds]
         if not ended:
             return ()
         self._on_change()
@@ -151,23 +162,25 @@ class AdminAlerts:
     # --- platforms ------------------------------------------------------------------------------
 
     def check_platforms(self, platforms: Mapping[str, PlatformStatus]) -> tuple[Change, ...]:
-        """What the admins are to be shown of how the platforms stand now."""
-        causes = {name: each.cause for name, each in platforms.items()}
-        shown: list[Change] = []
-        for news in self.alarms.update(causes, self._clock.now()):
-            fields = {"platform": news.subject, **self._alarm_fields(news.alarm)}
-            if isinstance(news, AlarmRaised):
-                away = {name for name, each in platforms.items() if not each.reachable}
-                shown += self._notice_changes(NoticeId.PLATFORM_FAILED, fields, unreachable=away)
+        """Return the alerts about platform problems that have lasted long enough or ended."""
+        causes = {name: status.cause for name, status in platforms.items()}
+        changes: list[Change] = []
+        for event in self.alarms.update(causes, self._clock.now()):
+            fields = {"platform": event.subject, **self._alarm_fields(event.alarm)}
+            if isinstance(event, AlarmRaised):
+                unreachable = {name for name, status in platforms.items() if not status.reachable}
+                changes += self._notice_changes(
+                    NoticeId.PLATFORM_FAILED, fields, unreachable=unreachable
+                )
             else:
-                shown += self._notice_changes(NoticeId.PLATFORM_RECOVERED, fields)
+                changes += self._notice_changes(NoticeId.PLATFORM_RECOVERED, fields)
             self._on_change()
-        return tuple(shown)
+        return tuple(changes)
 
     # --- the disk -------------------------------------------------------------------------------
 
     def check_disk(self, space: DiskSpace) -> tuple[Change, ...]:
-        """What the admins are to be shown of the room that is left now."""
+        """Return the alerts about low disk space, or its end."""
         was = self._disk_alarm
         if space.is_low(was_low=was is not None) == (was is not None):
             return ()
@@ -185,7 +198,7 @@ class AdminAlerts:
     # --- the database ---------------------------------------------------------------------------
 
     def check_store(self, damage: str) -> tuple[Change, ...]:
-        """What the admins are to be shown of damage to the database: once, for nothing ends it."""
+        """Return the alert about a damaged database, once per process."""
         if not damage or self._damage_reported:
             return ()
         self._damage_reported = True
@@ -194,7 +207,7 @@ class AdminAlerts:
     # --- safe mode ------------------------------------------------------------------------------
 
     def check_safe_mode(self, crash_count: int) -> tuple[Change, ...]:
-        """What the admins are to be shown of how this process started; 0: as usual."""
+        """Return the alerts about the start or the end of safe mode."""
         if bool(crash_count) == (self._safe_mode_alarm is not None):
             return ()
         self._on_change()
@@ -204,40 +217,40 @@ class AdminAlerts:
         self._safe_mode_alarm = None
         return self._notice_changes(NoticeId.SAFE_MODE_OVER, {})
 
-    # --- what may be spent ----------------------------------------------------------------------
+    # --- budgets --------------------------------------------------------------------------------
 
     def check_budgets(
         self, standings: Iterable[BudgetStatus], seconds_until_reset: int
     ) -> tuple[Change, ...]:
-        """What the admins are to be shown of the budgets of several people, as they stand."""
-        shown: list[Change] = []
-        for each in standings:
-            over = each.refused or each.used_fraction >= 1
-            if not over and each.used_fraction < BUDGET_WARNING_SHARE:
+        """Return the alerts about shared budgets, at most two per budget and day."""
+        changes: list[Change] = []
+        for status in standings:
+            over = status.refused or status.used_fraction >= 1
+            if not over and status.used_fraction < BUDGET_WARNING_SHARE:
                 continue
-            known = self._budget_alerts.get(each.scope.name)
-            if known and known.day == each.day and (known.over or not over):
+            known = self._budget_alerts.get(status.scope.name)
+            if known and known.day == status.day and (known.over or not over):
                 continue
-            self._budget_alerts[each.scope.name] = BudgetAlert(each.day, over)
+            self._budget_alerts[status.scope.name] = BudgetAlert(status.day, over)
             self._on_change()
             fields: dict[str, str | int] = {
-                "percent": int(each.used_fraction * 100),
-                "limit": each.limit_text,
-                "used": each.used_text,
-                "whose": each.scope.label,
+                "percent": int(status.used_fraction * 100),
+                "limit": status.limit_text,
+                "used": status.used_text,
+                "whose": status.scope.label,
                 "left": format_span(seconds_until_reset),
             }
-            shown += self._notice_changes(
+            changes += self._notice_changes(
                 NoticeId.SHARED_BUDGET_USED_UP if over else NoticeId.SHARED_BUDGET_LOW, fields
             )
-        return tuple(shown)
+        return tuple(changes)
 
-    # --- what is kept ---------------------------------------------------------------------------
+    # --- stored state ---------------------------------------------------------------------------
 
     @property
     def state(self) -> AlertState:
-        """What was told and has not ended."""
-        models = {kind: each.alarm for kind, each in self._model_failures.items()}
+        """Reported problems that have not ended."""
+        models = {kind: failure.alarm for kind, failure in self._model_failures.items()}
         return AlertState(
             models=models,
             platforms=self.alarms.announced,
@@ -247,7 +260,7 @@ class AdminAlerts:
         )
 
     def restore(self, state: AlertState) -> None:
-        """Take up what an earlier process has told."""
+        """Continue from the alerts of an earlier process."""
         self._model_failures = {
             kind: _ModelFailure(alarm, "") for kind, alarm in state.models.items()
         }
@@ -256,7 +269,7 @@ class AdminAlerts:
         self._safe_mode_alarm = state.safe_mode
         self._budget_alerts = dict(state.budgets)
 
-    # --- writing --------------------------------------------------------------------------------
+    # --- notices --------------------------------------------------------------------------------
 
     def _alarm_fields(self, alarm: Alarm) -> dict[str, str | int]:
         return {"cause": alarm.cause.rstrip("."), "min": alarm.duration_minutes(self._clock.now())}
@@ -269,7 +282,7 @@ class AdminAlerts:
         except_person: str = "",
         unreachable: Iterable[str] = (),
     ) -> tuple[Change, ...]:
-        """A notice for each admin; none to one person, nor where nothing arrives just now."""
+        """Return a notice for each admin, except one person and unreachable connections."""
         return tuple(
             PutItem(self._announcer.notice_item(notice, write_address(place), fields))
             for place in admin_addresses(self._admins())

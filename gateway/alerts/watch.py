@@ -1,4 +1,4 @@
-"""Watches how platforms, disk and budgets stand, and has the admins told of what is wrong."""
+"""`AlertWatch`: checks platforms, disk, database and budgets, and sends alerts to the admins."""
 
 import asyncio
 import logging
@@ -20,14 +20,14 @@ log = logging.getLogger(__name__)
 
 _SHELF, _NAME = "operators", "book"
 _RETRY_SECONDS = 5.0
-"""Pause after something could not be stored."""
+"""Pause after an alert could not be stored."""
 
 DISK_CHECK_SECONDS = 60.0
-"""Pause between two looks at the disk."""
+"""Longest pause between two checks."""
 
 
 class AlertWatch:
-    """Looks whenever `news` is set, when a trouble has lasted long enough, and now and then."""
+    """Runs the checks when `wakeup` is set, when a report is due, and once a minute."""
 
     def __init__(
         self,
@@ -56,26 +56,28 @@ class AlertWatch:
         self._unsent: tuple[PutItem, ...] = ()
 
     async def load(self) -> None:
-        """Take up what an earlier process has told."""
-        kept = await self._store.get_value(_SHELF, _NAME)
-        if kept:
+        """Continue from the alerts of an earlier process; an unreadable state is logged."""
+        stored = await self._store.get_value(_SHELF, _NAME)
+        if stored:
             try:
-                self._saved_state = msgspec.json.decode(kept, type=AlertState)
+                self._saved_state = msgspec.json.decode(stored, type=AlertState)
             except msgspec.DecodeError as error:
-                log.warning("what the admins were told cannot be read: %s", error)
+                log.warning("stored admin alerts cannot be read: %s", error)
         self._admin_alerts.restore(self._saved_state)
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Check until cancelled."""
         while True:
             self._wakeup.clear()
             if jump := self._steady_clock.take_jump():
-                log.warning("the clock of this machine was set: %s", format_jump(jump))
+                log.warning("the system clock was changed: %s", format_jump(jump))
             try:
                 await self._check()
                 wait = self._seconds_to_next_check()
             except StoreError as error:
-                log.warning("the admins cannot be told now: %s", error)
+                log.warning(
+                    "admin alerts not stored, retrying in %.0f s: %s", _RETRY_SECONDS, error
+                )
                 wait = _RETRY_SECONDS
             try:
                 async with asyncio.timeout(wait):
@@ -88,7 +90,7 @@ class AlertWatch:
         return DISK_CHECK_SECONDS if left is None else min(left, DISK_CHECK_SECONDS)
 
     async def _check(self) -> None:
-        told = (
+        changes = (
             *self._admin_alerts.check_safe_mode(self._crash_count),
             *self._admin_alerts.check_platforms(self._platform_statuses()),
             *self._admin_alerts.check_store(self._store.damage),
@@ -97,7 +99,7 @@ class AlertWatch:
                 await self._budgets.statuses(), self._budgets.seconds_until_reset
             ),
         )
-        self._unsent += tuple(change for change in told if isinstance(change, PutItem))
+        self._unsent += tuple(change for change in changes if isinstance(change, PutItem))
         if self._unsent:
             await self._store.apply(*self._unsent)
             self._delivery.enqueue([change.item for change in self._unsent])
@@ -108,10 +110,10 @@ class AlertWatch:
         try:
             return self._admin_alerts.check_disk(await self._disk_gauge.read())
         except OSError:
-            return ()  # `/readyz` names it; how much is left is not known
+            return ()  # free space is unknown; `/readyz` reports the error
 
     async def _save_state(self) -> None:
-        book = self._admin_alerts.state
-        if book != self._saved_state:
-            await self._store.put_value(_SHELF, _NAME, msgspec.json.encode(book).decode())
-            self._saved_state = book
+        state = self._admin_alerts.state
+        if state != self._saved_state:
+            await self._store.put_value(_SHELF, _NAME, msgspec.json.encode(state).decode())
+            self._saved_state = state

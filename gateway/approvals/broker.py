@@ -1,8 +1,8 @@
-"""Asks people whether a tool may run, waits for what they say, and takes their answers in.
+"""`ApprovalBroker`: asks people whether a tool call may run, and records their answers.
 
-A question is one row and one message in each chat that is asked. It outlives the process: an answer
-that comes after a restart is kept, and counts when the model makes the very same call again. Nobody
-waits in a thread or in a transaction; what holds a turn is one future.
+An approval request is one row in the store and one message in each chat that is asked. It survives
+a restart: a later answer is kept, and counts when the model repeats the same call. A waiting turn
+holds a future, neither a thread nor a transaction.
 """
 
 import asyncio
@@ -35,9 +35,9 @@ from sessions.values.notices import NoticeId
 
 APPROVAL_TIMEOUT_SECONDS = 1800.0
 
-_DENIALS_SHELF = "denied"  # shelf: what was denied while nothing waited, by the call
+_DENIALS_SHELF = "denied"  # denials that no turn has read yet, by hash of the call
 _BUTTONS = (("Allow", "approve"), ("Deny", "deny"))
-_TIMELINE_ROWS = 100  # newest rows of a chat among which its question is looked for
+_TIMELINE_ROWS = 100  # newest rows of a chat that are searched for the message of a request
 _MAX_REASON_LENGTH = 500
 _ENDED_STATES = {TurnState.DONE, TurnState.FAILED, TurnState.STOPPED}
 
@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 
 class RequestingTurn(msgspec.Struct, frozen=True, kw_only=True):
-    """The turn in which a tool wants to run."""
+    """Turn that asks for approval of a tool call."""
 
     key: str
     session_id: str
@@ -55,10 +55,10 @@ class RequestingTurn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApprovalBroker:
-    """Questions whether tools may run.
+    """Approval requests of all conversations.
 
-    `tasks` owns what goes on beside: a question is closed after its turn was stopped, which must
-    not take any of the time that stopping takes.
+    `create_task` starts background work: the request of a stopped turn is closed there, because
+    `/stop` must not wait for it.
     """
 
     def __init__(
@@ -87,37 +87,36 @@ class ApprovalBroker:
         self._timeout_ms = int(timeout_seconds * 1000)
         self._waiters: dict[str, asyncio.Future[Approval]] = {}
 
-    # --- asking -----------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------
 
     async def request_approval(
         self, turn: RequestingTurn, tool: Tool, call: ToolCall
     ) -> str | None:
-        """Find out whether a call may run: None, it may, once; else why not, for the model."""
-        if (
-            self._mode() == "never" and tool.must_ask
-        ):  # a repeat in doubt is asked about all the same
+        """Wait until a call is allowed (None: it may run once) or return the reason for the model."""
+        # A repeated call that may have taken effect is asked about in either mode.
+        if self._mode() == "never" and tool.must_ask:
             return None
         known = await self._find_earlier(turn, call)
-        if known is None and (nobody := self._why_unanswerable(turn, tool)):
-            return nobody
-        asked = known or await self._new_approval(turn, tool, call)
-        answer = self._waiters[asked.id] = asyncio.get_running_loop().create_future()
+        if known is None and (reason := self._why_unanswerable(turn, tool)):
+            return reason
+        approval = known or await self._new_approval(turn, tool, call)
+        answer = self._waiters[approval.id] = asyncio.get_running_loop().create_future()
         try:
             if known is None:
-                await self._publish(asked, must_ask=tool.must_ask)
-            return await self._resolve(asked, answer)
+                await self._publish(approval, must_ask=tool.must_ask)
+            return await self._resolve(approval, answer)
         except asyncio.CancelledError:
-            self._in_background(self._close_abandoned(asked.id, turn.turn_id))
+            self._in_background(self._close_abandoned(approval.id, turn.turn_id))
             raise
         finally:
-            del self._waiters[asked.id]
+            del self._waiters[approval.id]
 
     async def _resolve(self, approval: Approval, answer: asyncio.Future[Approval]) -> str | None:
-        settled = await self._load(approval.id)  # somebody may have been quicker than the wait
+        settled = await self._load(approval.id)  # it may be answered already
         if settled.state is ApprovalState.OPEN:
             settled = await self._wait_for_answer(settled, answer)
         if settled.state is ApprovalState.DENIED:
-            await self._remember_denial(settled, None)  # it has counted now
+            await self._remember_denial(settled, None)  # the model reads the denial now
         if settled.state is not ApprovalState.ALLOWED:
             return wording.refusal_text(settled)
         use = AnswerApproval(
@@ -137,7 +136,7 @@ class ApprovalBroker:
                 return await answer
         except TimeoutError:
             expired = await self._close(approval, ApprovalState.EXPIRED)
-            return expired or await self._load(approval.id)  # it was answered in that very moment
+            return expired or await self._load(approval.id)  # an answer arrived at the same time
 
     def _why_unanswerable(self, turn: RequestingTurn, tool: Tool) -> str | None:
         if rules.is_unattended(turn.key):
@@ -156,11 +155,11 @@ class ApprovalBroker:
         places = admin_addresses(self._people.admins())
         return [write_address(place) for place in places if self._capabilities(place)]
 
-    # --- the question -----------------------------------------------------------------------------
+    # --- messages of a request --------------------------------------------------------------------
 
     async def _new_approval(self, turn: RequestingTurn, tool: Tool, call: ToolCall) -> Approval:
-        named = {each.id for each in await self._store.approvals.open()} | self._waiters.keys()
-        codes = {approval_code(each) for each in named}
+        open_ids = {row.id for row in await self._store.approvals.open()} | self._waiters.keys()
+        codes = {approval_code(open_id) for open_id in open_ids}
         while approval_code(id_ := self._ids.new("p")) in codes:
             pass
         now = self._clock.now()
@@ -182,22 +181,22 @@ class ApprovalBroker:
 
     async def _publish(self, approval: Approval, *, must_ask: bool) -> None:
         admins = self._admins_to_ask(approval)
-        here = wording.choose_notice(approval, must_ask=must_ask, ask_admins=bool(admins))
+        notice = wording.choose_notice(approval, must_ask=must_ask, ask_admins=bool(admins))
         fields = wording.notice_fields(approval)
-        items = [self._question_item(approval, 0, here, approval.address, fields)]
+        items = [self._request_item(approval, 0, notice, approval.address, fields)]
         for number, place in enumerate(admins, 1):
-            told = {**fields, "person": approval.person}
-            items.append(self._question_item(approval, number, NoticeId.ASK, place, told))
+            admin_fields = {**fields, "person": approval.person}
+            items.append(self._request_item(approval, number, NoticeId.ASK, place, admin_fields))
         await self._delivery.put(PutApproval(approval), *map(PutItem, items))
-        log.info("%s asks whether it may run: %s", approval.tool, approval_code(approval.id))
+        log.info("%s: approval %s requested", approval.tool, approval_code(approval.id))
 
     def _admins_to_ask(self, approval: Approval) -> list[str]:
-        """Admins who are asked in private because who is there may not answer."""
+        """Return the private chats of admins, if the requester may not answer."""
         if approval.by_requester or self._is_admin(approval.person, approval.address):
             return []
         return self._reachable_admins()
 
-    def _question_item(
+    def _request_item(
         self, approval: Approval, number: int, notice: NoticeId, address: str, fields: NoticeFields
     ) -> OutboxItem:
         can = self._announcer.capabilities(address)
@@ -215,11 +214,11 @@ class ApprovalBroker:
             turn_id=approval.turn_id,
         )
 
-    # --- over a restart ---------------------------------------------------------------------------
+    # --- requests of earlier turns ----------------------------------------------------------------
 
     async def _find_earlier(self, turn: RequestingTurn, call: ToolCall) -> Approval | None:
-        """The question about this very call whose answer, given or to come, still counts."""
-        # Open ones first: one that is answered while this looks is found by what it became.
+        """Return an earlier request for the same call that is open or has an answer that counts."""
+        # Open requests first: a request answered during this search is found by its answer below.
         if open_ := await self._find_open(turn, call):
             return open_
         allowed = await self._store.approvals.find_allowed(
@@ -235,11 +234,11 @@ class ApprovalBroker:
         return None
 
     async def _find_open(self, turn: RequestingTurn, call: ToolCall) -> Approval | None:
-        this = (turn.session_id, call.name, call.arguments, turn.person)
-        for each in await self._store.approvals.open(turn.key):
-            same = this == (each.session_id, each.tool, each.arguments, each.person)
-            if same and self._clock.now() < each.expires_at and each.id not in self._waiters:
-                return each
+        wanted = (turn.session_id, call.name, call.arguments, turn.person)
+        for row in await self._store.approvals.open(turn.key):
+            same = wanted == (row.session_id, row.tool, row.arguments, row.person)
+            if same and self._clock.now() < row.expires_at and row.id not in self._waiters:
+                return row
         return None
 
     def _is_applicable(self, answered: Approval, turn: RequestingTurn) -> bool:
@@ -251,39 +250,39 @@ class ApprovalBroker:
     # --- answers ----------------------------------------------------------------------------------
 
     async def answer(self, call: CommandCall, *, allow: bool) -> CommandOutcome:
-        """Take in `/approve [CODE]` or `/deny [CODE] [REASON]`."""
-        questions = await self._store.approvals.open()
-        code, reason = rules.parse_answer_args(call.args, questions)
-        if allow:  # that has no reasons: whatever stands there is meant as a code
+        """Handle `/approve [CODE]` or `/deny [CODE] [REASON]`."""
+        open_ = await self._store.approvals.open()
+        code, reason = rules.parse_answer_args(call.args, open_)
+        if allow:  # `/approve` takes no reason, so any text is meant as a code
             code, reason = code or reason, ""
         who = Answerer(call.principal, call.role is Role.ADMIN, call.context.address, call.direct)
-        found = rules.find_question(questions, who, code)
-        if isinstance(found, AnswerRefusal):
-            return NoticeReply(found.notice, found.fields)
-        outcome = await self._record_answer(found, call.principal, allow=allow, reason=reason)
+        approval = rules.find_question(open_, who, code)
+        if isinstance(approval, AnswerRefusal):
+            return NoticeReply(approval.notice, approval.fields)
+        outcome = await self._record_answer(approval, call.principal, allow=allow, reason=reason)
         if outcome is not None:
             return outcome
         return NoticeReply(
-            NoticeId.ASK_MAY if allow else NoticeId.ASK_MAY_NOT, {"tool": found.tool}
+            NoticeId.ASK_MAY if allow else NoticeId.ASK_MAY_NOT, {"tool": approval.tool}
         )
 
     async def on_button(
-        self, question_id: str, who: CommandContext, *, role: Role, allow: bool
+        self, approval_id: str, who: CommandContext, *, role: Role, allow: bool
     ) -> CommandOutcome:
-        """Take in a button under a question, wherever that was shown."""
-        found = await self._store.approvals.get(question_id)
-        if found is None:
-            return NoticeReply(NoticeId.ASK_UNKNOWN, {"code": approval_code(question_id)})
-        if not can_answer(found, who.person, admin=role is Role.ADMIN):
-            refusal = rules.refuse_answer(found)
+        """Handle a button below a request, in any of the chats that were asked."""
+        approval = await self._store.approvals.get(approval_id)
+        if approval is None:
+            return NoticeReply(NoticeId.ASK_UNKNOWN, {"code": approval_code(approval_id)})
+        if not can_answer(approval, who.person, admin=role is Role.ADMIN):
+            refusal = rules.refuse_answer(approval)
             return NoticeReply(refusal.notice, refusal.fields)
-        outcome = await self._record_answer(found, who.person, allow=allow)
+        outcome = await self._record_answer(approval, who.person, allow=allow)
         return outcome or NoticeReply(NoticeId.ASK_SILENT)
 
     async def _record_answer(
         self, approval: Approval, who: str, *, allow: bool, reason: str = ""
     ) -> CommandOutcome | None:
-        """Store an answer; None: somebody waits for it, else what is to be said about it."""
+        """Store an answer; None if a turn waits for it, else the reply to the person."""
         if approval.state is not ApprovalState.OPEN:
             late = approval.state is ApprovalState.EXPIRED
             return NoticeReply(NoticeId.ASK_LATE if late else NoticeId.ASK_ANSWERED)
@@ -296,30 +295,30 @@ class ApprovalBroker:
         state = ApprovalState.ALLOWED if allow else ApprovalState.DENIED
         if await self._close(approval, state, who, reason[:_MAX_REASON_LENGTH]) is None:
             return NoticeReply(NoticeId.ASK_ANSWERED)
-        log.info("%s %s by %s: %s", approval.tool, state, who, approval_code(approval.id))
+        log.info("%s: approval %s %s by %s", approval.tool, approval_code(approval.id), state, who)
         return None if waits else NoticeReply(NoticeId.ASK_NOTED)
 
-    async def _remember_denial(self, denied: Approval, question_id: str | None) -> None:
-        """Let a denial that nothing waits for be found by the call; None: no more."""
+    async def _remember_denial(self, denied: Approval, approval_id: str | None) -> None:
+        """Store the request whose denial the same call will find; None removes the entry."""
         name = _call_hash(denied.session_id, denied.tool, denied.arguments)
-        await self._store.put_value(_DENIALS_SHELF, name, question_id)
+        await self._store.put_value(_DENIALS_SHELF, name, approval_id)
 
     async def _close_reason(self, approval: Approval) -> str | None:
-        """Why a question is over, empty: its time is; None: it still holds."""
+        """Return why a request must be closed (empty: it expired), or None if it stays open."""
         if self._clock.now() >= approval.expires_at:
             return ""
         ended = approval.id not in self._waiters and await self._has_turn_ended(approval.turn_id)
         return wording.TURN_ENDED if ended else None
 
     async def _has_turn_ended(self, turn_id: str) -> bool:
-        """Whether a turn is over for good; an interrupted one may be taken up again."""
+        """Return True if a turn has ended; an interrupted turn may be resumed, so it has not."""
         turn = await self._store.turns.get(turn_id)
         return turn is None or turn.state in _ENDED_STATES
 
     async def _close(
         self, approval: Approval, state: ApprovalState, by: str = "", reason: str = ""
     ) -> Approval | None:
-        """Settle an open question, in all chats; None: somebody else did."""
+        """Store the end of an open request and update its messages; None if it was closed before."""
         now = self._clock.now()
         settled = msgspec.structs.replace(
             approval, state=state, answered_by=by, answered_at=now, reason=reason
@@ -336,7 +335,7 @@ class ApprovalBroker:
         return settled
 
     async def _updated_items(self, settled: Approval) -> list[OutboxItem]:
-        """The question's messages as they look from now on, wherever it was asked."""
+        """Return the messages of a closed request with their new text, for all chats that have one."""
         notice, fields = wording.choose_notice(settled), wording.notice_fields(settled)
         places = [settled.address, *(() if settled.by_requester else self._reachable_admins())]
         items = []
@@ -344,62 +343,61 @@ class ApprovalBroker:
             for row in await self._store.timeline(place, 0, _TIMELINE_ROWS):
                 if isinstance(row, OutboxItem) and row.id.rpartition(".")[0] == settled.id:
                     number = int(row.id.rpartition(".")[2])
-                    item = self._question_item(settled, number, notice, place, fields)
-                    # While it is on its way, delivery knows better what is shown of it.
+                    item = self._request_item(settled, number, notice, place, fields)
+                    # While a message is being sent, the stored `shown` is older than delivery's.
                     shown = row.shown if row.state is ItemState.SENT else b""
                     items.append(msgspec.structs.replace(item, shown=shown))
         return items
 
-    async def _load(self, question_id: str) -> Approval:
-        found = await self._store.approvals.get(question_id)
-        assert found is not None  # noqa: S101 - questions are never deleted while a turn runs
-        return found
+    async def _load(self, approval_id: str) -> Approval:
+        approval = await self._store.approvals.get(approval_id)
+        assert approval is not None  # noqa: S101 - never deleted while a turn runs
+        return approval
 
-    # --- ends that nobody answered ----------------------------------------------------------------
+    # --- requests without an answer ---------------------------------------------------------------
 
     async def close_expired(self) -> None:
-        """Close questions whose time is over, or whose turn is; for the start and every hour."""
-        for each in await self._store.approvals.open():
-            if (why := await self._close_reason(each)) is not None:
-                await self._close(each, ApprovalState.EXPIRED, reason=why)
-        for name, question_id in (await self._store.values(_DENIALS_SHELF)).items():
-            noted = await self._store.approvals.get(question_id)
+        """Close requests that expired or whose turn ended, and forget denials that are too old."""
+        for row in await self._store.approvals.open():
+            if (why := await self._close_reason(row)) is not None:
+                await self._close(row, ApprovalState.EXPIRED, reason=why)
+        for name, approval_id in (await self._store.values(_DENIALS_SHELF)).items():
+            noted = await self._store.approvals.get(approval_id)
             if noted is None or not self._is_still_relevant(noted):
                 await self._store.put_value(_DENIALS_SHELF, name, None)
 
     def _is_still_relevant(self, noted: Approval) -> bool:
-        if noted.state is ApprovalState.OPEN:  # noted first, denied second
+        if noted.state is ApprovalState.OPEN:  # the entry is written before the denial
             return True
         return noted.state is ApprovalState.DENIED and not self._is_outdated(noted)
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             self._create_task(work)
-        except RuntimeError:  # the owner of the tasks ends, and with it the process
+        except RuntimeError:  # the task group is closing, because the process stops
             work.close()
 
-    async def _close_abandoned(self, question_id: str, turn_id: str) -> None:
-        """A turn no longer waits: close its question, unless the turn is to go on some time."""
+    async def _close_abandoned(self, approval_id: str, turn_id: str) -> None:
+        """Close the request of a cancelled turn, unless the turn may be resumed."""
         try:
-            # The end of a turn that was stopped was handed in before; behind this it is stored.
+            # The write queue is in order: after this call the end of a stopped turn is stored.
             await self._store.check_writable()
-            asked = await self._store.approvals.get(question_id)
-            if asked is None or not await self._has_turn_ended(turn_id):
+            approval = await self._store.approvals.get(approval_id)
+            if approval is None or not await self._has_turn_ended(turn_id):
                 return
-            if asked.state is ApprovalState.OPEN:
-                await self._close(asked, ApprovalState.EXPIRED, reason=wording.TURN_ENDED)
-            elif asked.state is ApprovalState.ALLOWED:  # and never run: it must not count later
+            if approval.state is ApprovalState.OPEN:
+                await self._close(approval, ApprovalState.EXPIRED, reason=wording.TURN_ENDED)
+            elif approval.state is ApprovalState.ALLOWED:  # never used, and must not be used later
                 now = self._clock.now()
                 await self._store.apply(
                     AnswerApproval(
-                        id=question_id, state=ApprovalState.USED, by=asked.answered_by, at=now
+                        id=approval_id, state=ApprovalState.USED, by=approval.answered_by, at=now
                     )
                 )
         except StoreError as error:
-            log.warning("the question %s stays open until its time is over: %s", question_id, error)
+            log.warning("approval %s stays open until it expires: %s", approval_id, error)
 
 
 def _call_hash(session_id: str, tool: str, arguments: str) -> str:
-    """Name a call by all that makes it the very same."""
-    made = f"{session_id}\0{tool}\0{arguments}"
-    return hashlib.sha256(made.encode(errors="surrogatepass")).hexdigest()
+    text = f"{session_id}\0{tool}\0{arguments}"
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()

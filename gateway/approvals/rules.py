@@ -1,8 +1,8 @@
-"""Sans-IO: who may answer which question of a tool.
+"""Sans-IO: who may answer an approval request, and which request an answer means.
 
-An admin may answer every one. Who asked for the turn may answer alone unless the tool runs programs
-on this machine. People name a question by its code, the last signs of its id; codes are used again,
-so that a button carries the whole id.
+An admin may answer every request. The person who started the turn may answer too, unless the tool
+runs programs on this machine. People name a request by its code, the last characters of its id.
+Codes repeat over time, so buttons carry the whole id.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ from sessions.records import Approval
 from sessions.values.notices import NoticeId
 
 UNATTENDED_PLATFORMS = frozenset({"api", "schedule"})
-"""Conversations of these begin without a person who could be asked."""
+"""Platforms whose conversations have no person who could answer."""
 
 _CODE_LENGTH = 4
 _CODE_ALPHABET = frozenset("0123456789ABCDEFGHJKMNPQRSTVWXYZ")
@@ -28,7 +28,7 @@ _MAX_ARGUMENTS_LENGTH = 60
 
 
 class Answerer(msgspec.Struct, frozen=True):
-    """Somebody who answers, and where."""
+    """Person who answers, and the chat of the answer."""
 
     principal: str
     admin: bool
@@ -37,7 +37,7 @@ class Answerer(msgspec.Struct, frozen=True):
 
 
 class AnswerRefusal(msgspec.Struct, frozen=True):
-    """Why there is nothing for them to answer, as a notice."""
+    """Notice for a person whose answer is not accepted."""
 
     notice: NoticeId
     fields: NoticeFields = {}
@@ -47,27 +47,27 @@ class AnswerRefusal(msgspec.Struct, frozen=True):
 
 
 def can_requester_answer(risk: Risk) -> bool:
-    """Whether the person whose turn it is may answer without being an admin."""
+    """Return True if the person who started the turn may answer without being an admin."""
     return risk is not Risk.EXEC
 
 
-def can_answer(question: Approval, principal: str, *, admin: bool) -> bool:
-    """Whether somebody is entitled to answer."""
-    return admin or (question.by_requester and principal == question.person)
+def can_answer(approval: Approval, principal: str, *, admin: bool) -> bool:
+    """Return True if a person may answer this request."""
+    return admin or (approval.by_requester and principal == approval.person)
 
 
-def refuse_answer(question: Approval) -> AnswerRefusal:
-    """Say to somebody who is not entitled who is."""
-    return AnswerRefusal(NoticeId.NOT_YOURS if question.by_requester else NoticeId.ADMINS_ONLY)
+def refuse_answer(approval: Approval) -> AnswerRefusal:
+    """Return the notice that names the people who may answer."""
+    return AnswerRefusal(NoticeId.NOT_YOURS if approval.by_requester else NoticeId.ADMINS_ONLY)
 
 
 def is_unattended(key: str) -> bool:
-    """Whether a conversation has nobody who reads along."""
+    """Return True if no person reads this conversation."""
     return parse_key(key).platform in UNATTENDED_PLATFORMS
 
 
 def is_admin(policy: Policy, principal: str, place: Address) -> bool:
-    """Whether somebody is an admin by name; who is one by a role shows only when they answer."""
+    """Return True if a person is an admin by name; roles are known only when the person writes."""
     if principal in OWNERS or principal in policy.appointed:
         return True
     platform, _, id_ = principal.partition(":")
@@ -76,68 +76,69 @@ def is_admin(policy: Policy, principal: str, place: Address) -> bool:
 
 
 def has_admin_roles(policy: Policy, place: Address) -> bool:
-    """Whether people whom no list names may turn out to be admins there."""
+    """Return True if a role on this platform can make people admins."""
     return any(
         isinstance(entry, RoleEntry) and entry.platform == place.platform for entry in policy.admins
     )
 
 
-# --- questions ---------------------------------------------------------------------------------
+# --- requests ----------------------------------------------------------------------------------
 
 
-def approval_code(question_id: str) -> str:
-    """How people name a question."""
-    return question_id[-_CODE_LENGTH:].upper()
+def approval_code(approval_id: str) -> str:
+    """Return the code that people type for a request."""
+    return approval_id[-_CODE_LENGTH:].upper()
 
 
 def normalize_code(text: str) -> str:
-    """Undo what people do to codes: small letters, and signs that look like others."""
+    """Return a typed code in upper case, with look-alike letters replaced by digits."""
     return text.upper().translate(_MISREAD_CHARACTERS)
 
 
-def parse_answer_args(args: str, questions: Iterable[Approval]) -> tuple[str, str]:
-    """Read `[CODE] [REASON]`; the code is empty where the first word can only be a reason."""
+def parse_answer_args(args: str, approvals: Iterable[Approval]) -> tuple[str, str]:
+    """Split `[CODE] [REASON]`; the code is empty if the first word is part of a reason."""
     first, *rest = args.split() or [""]
-    known = {approval_code(each.id) for each in questions}
+    known = {approval_code(approval.id) for approval in approvals}
     if normalize_code(first) in known or _is_code_like(first):
         return first, " ".join(rest)
     return "", " ".join([first, *rest])
 
 
 def _is_code_like(word: str) -> bool:
-    # Without a digit it may as well be a word of four letters.
+    # Without a digit, four letters may be an ordinary word.
     return (
         len(word) == _CODE_LENGTH and not word.isalpha() and _CODE_ALPHABET.issuperset(word.upper())
     )
 
 
 def find_question(
-    questions: Sequence[Approval], answerer: Answerer, code: str
+    approvals: Sequence[Approval], answerer: Answerer, code: str
 ) -> Approval | AnswerRefusal:
-    """Find the question that somebody answers: by its code, or the only one they can mean.
+    """Find the request that an answer means: by its code, or the only candidate.
 
-    Those of the chat they write in come first; an admin in a private chat can mean any other, too.
+    Candidates are the requests of the same chat. If there are none, an admin in a private chat may
+    mean a request of any chat.
     """
     if code:
-        return _find_by_code(questions, answerer, code)
-    here = [each for each in questions if _is_same_chat(each.address, answerer.address)]
+        return _find_by_code(approvals, answerer, code)
+    here = [row for row in approvals if _is_same_chat(row.address, answerer.address)]
     if not here and answerer.admin and answerer.direct:
-        here = list(questions)
-    theirs = [each for each in here if can_answer(each, answerer.principal, admin=answerer.admin)]
-    if len(theirs) == 1:
-        return theirs[0]
-    if theirs:
-        return AnswerRefusal(NoticeId.ASK_SEVERAL, {"list": "\n".join(map(_list_line, theirs))})
+        here = list(approvals)
+    allowed = [row for row in here if can_answer(row, answerer.principal, admin=answerer.admin)]
+    if len(allowed) == 1:
+        return allowed[0]
+    if allowed:
+        return AnswerRefusal(NoticeId.ASK_SEVERAL, {"list": "\n".join(map(_list_line, allowed))})
     return refuse_answer(here[0]) if here else AnswerRefusal(NoticeId.ASK_NONE)
 
 
 def _find_by_code(
-    questions: Sequence[Approval], answerer: Answerer, code: str
+    approvals: Sequence[Approval], answerer: Answerer, code: str
 ) -> Approval | AnswerRefusal:
-    for each in questions:
-        if approval_code(each.id) == normalize_code(code):
-            mine = can_answer(each, answerer.principal, admin=answerer.admin)
-            return each if mine else refuse_answer(each)
+    for approval in approvals:
+        if approval_code(approval.id) == normalize_code(code):
+            allowed = can_answer(approval, answerer.principal, admin=answerer.admin)
+            return approval if allowed else refuse_answer(approval)
     return AnswerRefusal(NoticeId.ASK_UNKNOWN, {"code": code})
 
 
@@ -145,8 +146,8 @@ def _is_same_chat(one: str, other: str) -> bool:
     return read_address(one) == read_address(other)
 
 
-def _list_line(question: Approval) -> str:
-    arguments = " ".join(question.arguments.replace("`", "'").split())
+def _list_line(approval: Approval) -> str:
+    arguments = " ".join(approval.arguments.replace("`", "'").split())
     if len(arguments) > _MAX_ARGUMENTS_LENGTH:
         arguments = f"{arguments[: _MAX_ARGUMENTS_LENGTH - 1]}…"
-    return f"{approval_code(question.id)} {question.tool} `{arguments}`"
+    return f"{approval_code(approval.id)} {approval.tool} `{arguments}`"

@@ -1,7 +1,7 @@
-"""Sans-IO: how the question whether a tool may run is shown, and what the model reads of its answer.
+"""Sans-IO: text of approval requests for people, and of refusals for the model.
 
-People decide by what they see: what is shown is the call itself, never a description of it, and
-nothing in it can look like anything else.
+People decide by the text, so it shows the call itself, never a description, and makes every
+character of the arguments visible.
 """
 
 import msgspec
@@ -12,7 +12,7 @@ from sessions.records import Approval, ApprovalState
 from sessions.values.notices import NoticeId
 
 MAX_SHOWN_CHARS = 1500
-"""Signs of the arguments that are shown; of longer ones the beginning and the end."""
+"""Characters of arguments that are shown; longer ones are cut in the middle."""
 
 _TAIL_CHARS = 400
 _MINUTE_MS = 60_000
@@ -22,16 +22,20 @@ UNATTENDED = (
 )
 NO_ADMIN = "it needs an admin's approval, and no admin can be reached."
 TURN_ENDED = "the turn ended first"
-"""The reason of a question that ended for another cause than its time."""
+"""Reason of a request that was closed before it expired."""
 
 PERMISSION_USED = "the permission for it was used already."
 
 
 def choose_notice(
-    question: Approval, *, must_ask: bool = True, ask_admins: bool = False
+    approval: Approval, *, must_ask: bool = True, ask_admins: bool = False
 ) -> NoticeId:
-    """Choose the words: `must_ask` is false where only a doubt asks, `admins` where they must."""
-    match question.state:
+    """Return the id of the notice for a request in its present state.
+
+    `must_ask` is False for a repeated call that may have taken effect; `ask_admins` is True if only
+    admins may answer.
+    """
+    match approval.state:
         case ApprovalState.OPEN:
             if ask_admins:
                 return NoticeId.ASK_ADMIN
@@ -39,32 +43,32 @@ def choose_notice(
         case ApprovalState.DENIED:
             return NoticeId.ASK_DENIED
         case ApprovalState.EXPIRED:
-            return NoticeId.ASK_OVER if question.reason else NoticeId.ASK_EXPIRED
+            return NoticeId.ASK_OVER if approval.reason else NoticeId.ASK_EXPIRED
         case ApprovalState.ALLOWED | ApprovalState.USED:
             return NoticeId.ASK_ALLOWED
 
 
-def notice_fields(question: Approval) -> NoticeFields:
-    """What the words say."""
+def notice_fields(approval: Approval) -> NoticeFields:
+    """Return the fields of all notices about a request."""
     return {
-        "tool": question.tool,
-        "arguments": format_arguments(question.arguments),
-        "code": approval_code(question.id),
-        "min": (question.expires_at - question.asked_at) // _MINUTE_MS,
-        "by": question.answered_by,
-        "reason": question.reason,
+        "tool": approval.tool,
+        "arguments": format_arguments(approval.arguments),
+        "code": approval_code(approval.id),
+        "min": (approval.expires_at - approval.asked_at) // _MINUTE_MS,
+        "by": approval.answered_by,
+        "reason": approval.reason,
     }
 
 
 def format_arguments(arguments: str) -> str:
-    """Write arguments for a code block: one to a line, every sign visible, not too long."""
+    """Format JSON arguments for a code block: indented, every character visible, length limited."""
     try:
         text = msgspec.json.format(arguments, indent=2)
     except msgspec.DecodeError:
         text = arguments
-    # Signs that reorder or hide text, and what would end the block, stand there as JSON escapes.
+    # Characters that reorder or hide text, and backticks that would end the block, are escaped.
     text = "".join(
-        sign if sign.isprintable() or sign == "\n" else _json_escape(sign) for sign in text
+        char if char.isprintable() or char == "\n" else _json_escape(char) for char in text
     ).replace("```", _json_escape("`") * 3)
     if len(text) <= MAX_SHOWN_CHARS:
         return text
@@ -78,13 +82,13 @@ def _json_escape(character: str) -> str:
     return "".join(f"\\u{int.from_bytes(units[at : at + 2]):04x}" for at in range(0, len(units), 2))
 
 
-def refusal_text(question: Approval) -> str:
-    """Say why a call may not run, as the model reads it."""
-    if question.state is ApprovalState.DENIED:
-        why = f": {question.reason}" if question.reason else "."
-        return f"denied by {question.answered_by}{why}"
-    if question.state is ApprovalState.USED:
+def refusal_text(approval: Approval) -> str:
+    """Return the reason why a call does not run, for the model."""
+    if approval.state is ApprovalState.DENIED:
+        why = f": {approval.reason}" if approval.reason else "."
+        return f"denied by {approval.answered_by}{why}"
+    if approval.state is ApprovalState.USED:
         return PERMISSION_USED
-    minutes, rest = divmod(question.expires_at - question.asked_at, _MINUTE_MS)
+    minutes, rest = divmod(approval.expires_at - approval.asked_at, _MINUTE_MS)
     within = f"{minutes} minutes" if minutes and not rest else "the time there was"
     return f"it needs somebody's approval, and nobody answered within {within}."

@@ -1,9 +1,9 @@
-"""What people can say with a slash.
+"""Slash commands.
 
-contract      what a command is, and what its handler may use
-conversation  commands about the conversation itself
-people        commands about who is let in
-beside        commands about models, costs and what tools ask
-operating     commands about the gateway as a whole
-registry      the list of all, and the one gate each passes
+contract      records of a command and its call, and the services that handlers use
+registry      all commands, the check of roles, and the help text
+dispatch      runs stored commands and buttons, and sends their replies
+conversation  commands about the conversation: /new, /stop, /status, ...
+people        commands about access: /start, /whoami, /pair
+system        commands about models, costs, approvals and the gateway
 """

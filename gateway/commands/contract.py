@@ -1,7 +1,7 @@
-"""What a command is: its words, who may use it, and what carries it out.
+"""Commands as data, their calls and outcomes, and the services that handlers use.
 
-A handler decides and reads; it neither sends nor writes. It answers with words to be told, or with
-an event for the owner of the conversation, who does the rest.
+A handler reads and decides; it neither sends nor writes. It returns a notice for the person, or an
+event for the conversation's actor, which does the work.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -22,61 +22,61 @@ from sessions.values.notices import NoticeId
 
 
 class NoticeReply(msgspec.Struct, frozen=True):
-    """Answer with a notice."""
+    """Reply with a notice."""
 
     notice: NoticeId
     fields: NoticeFields = {}
-    urgent: bool = False  # goes first in its chat
+    urgent: bool = False  # sent before other messages of the chat
 
 
 class ForwardEvent(msgspec.Struct, frozen=True):
-    """Let the owner of the conversation do something."""
+    """Send an event to the conversation's actor, which closes the stored command."""
 
     event: Event
 
 
 class ReplyLater(msgspec.Struct, frozen=True):
-    """It takes a while: whoever took it will answer, and close the stored command with that."""
+    """The receiver of a slow command replies later, and closes the stored command with the reply."""
 
 
 CommandOutcome = NoticeReply | ForwardEvent | ReplyLater
 
 
 class ApprovalCommands(Protocol):
-    """Answers to what tools ask; see `gateway.approvals.broker`."""
+    """Answers to approval requests; see `gateway.approvals.broker`."""
 
     async def answer(self, call: "CommandCall", *, allow: bool) -> CommandOutcome:
-        """Allow or deny a tool call: the one whose code is given, or the only open one here."""
+        """Allow or deny a tool call: the one with the given code, or the only open one here."""
         ...
 
     async def on_button(
-        self, question_id: str, who: CommandContext, *, role: Role, allow: bool
+        self, approval_id: str, who: CommandContext, *, role: Role, allow: bool
     ) -> CommandOutcome:
         """Allow or deny the tool call whose button was pressed."""
         ...
 
 
 class SideRequestCommands(Protocol):
-    """What is asked beside the conversation; see `gateway.side_requests.service`."""
+    """Commands about models and costs; see `gateway.side_requests.service`."""
 
     async def model(self, call: "CommandCall") -> CommandOutcome:
-        """Show which model answers here and which others there are, or switch."""
+        """Show the current model and the available ones, or switch."""
         ...
 
     async def reasoning(self, call: "CommandCall") -> CommandOutcome:
-        """Show or set how long the model may think here."""
+        """Show or set the reasoning effort."""
         ...
 
     async def usage(self, call: "CommandCall") -> CommandOutcome:
-        """What the last turn, this conversation and today cost."""
+        """Show the usage of the last turn, this conversation, and this person today."""
         ...
 
     async def compact(self, call: "CommandCall") -> CommandOutcome:
-        """Put a summary in place of what was said so far."""
+        """Replace the older part of the conversation by a summary."""
         ...
 
     async def btw(self, call: "CommandCall") -> CommandOutcome:
-        """Answer a question that the conversation does not learn of."""
+        """Answer a side question, which the history of the conversation leaves out."""
         ...
 
 
@@ -84,70 +84,70 @@ class RestartCommands(Protocol):
     """Restarts the gateway; see `gateway.process.restart`."""
 
     async def request_restart(self, call: "CommandCall") -> CommandOutcome:
-        """Restart, and tell who asked when it is over."""
+        """Restart the gateway, and reply to the person when the restart is finished."""
         ...
 
 
 class CommandServices(Protocol):
-    """What handlers may use of the gateway."""
+    """Services that command handlers use."""
 
     @property
     def restart(self) -> RestartCommands:
-        """Restarts the gateway."""
+        """Handler of `/restart`."""
         ...
 
     @property
     def approvals(self) -> ApprovalCommands:
-        """Answers to what tools ask."""
+        """Handlers of `/approve` and `/deny`."""
         ...
 
     @property
     def side_requests(self) -> SideRequestCommands:
-        """What is asked beside the conversation."""
+        """Handlers of commands about models and costs."""
         ...
 
     async def read_state(self, key: str) -> ConversationState:
-        """How a conversation stands."""
+        """Return the present state of a conversation."""
         ...
 
     async def list_sessions(self, key: str) -> Sequence[Session]:
-        """The sessions of a conversation, the newest first."""
+        """Return the sessions of a conversation, the newest first."""
         ...
 
     def running_turns(self) -> Sequence[tuple[str, RunningTurn]]:
-        """All turns under way."""
+        """Return all running turns with the keys of their conversations."""
         ...
 
     async def stop_all(self, context: CommandContext) -> int:
-        """Stop everything that runs; says how much it was."""
+        """Stop all running turns and return their number."""
         ...
 
     def now(self) -> int:
-        """Milliseconds since 1970."""
+        """Return the time in milliseconds since 1970."""
         ...
 
     def is_restarting(self) -> bool:
-        """Whether the gateway is on its way down."""
+        """Return True while the gateway shuts down."""
         ...
 
     def crash_count(self) -> int:
-        """How many made it start in safe mode; 0: it is not in safe mode."""
+        """Return the number of crashes that led to safe mode; 0 outside of safe mode."""
         ...
 
     async def claim(self, principal: str, name: str, code: str) -> bool:
-        """Make somebody the first admin, if the code is good."""
+        """Make a person the first admin; False if the code is not valid."""
         ...
 
     async def pair_list(self) -> str:
-        """Open requests and people let in, as lines."""
+        """Return open access requests and paired people, one per line."""
         ...
 
     async def pair_approve(self, code: str) -> tuple[str, str] | None:
-        """Let in whom the code belongs to: stable id and name; None when nobody has it."""
+        """Give access to the person with this code; return stable id and name, or None."""
         ...
 
     async def pair_revoke(self, principal: str) -> bool:
-        """Let somebody in no more."""
+        """Remove a person's access; False if it was not given by pairing."""
         ...
 
 
@@ -156,12 +156,12 @@ class CommandCall(msgspec.Struct, frozen=True, kw_only=True):
 
     key: str
     args: str
-    context: CommandContext  # its `address` is where an answer goes, its `inbox` the stored command
+    context: CommandContext  # `address` receives the reply, `inbox` is the stored command
     role: Role
     principal: str
     name: str
     direct: bool
-    command_template: str  # how a command is written there, such as `/{word}`
+    command_template: str  # the platform's form of a command, such as `/{word}`
     services: CommandServices
 
 
@@ -169,7 +169,7 @@ CommandHandler = Callable[[CommandCall], Awaitable[CommandOutcome]]
 
 
 class Command(msgspec.Struct, frozen=True):
-    """A command as data: gate, help and the platforms' menus come from it."""
+    """A command as data; role check, help text and platform menus are derived from it."""
 
     word: str
     summary: str

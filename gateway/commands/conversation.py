@@ -52,18 +52,18 @@ async def _resume(call: CommandCall) -> CommandOutcome:
         return ForwardEvent(ResumeSession(context=call.context, session=None))
     earlier = _suspended_sessions(await call.services.list_sessions(call.key))
     wanted = call.args.split()[0]
-    found = [session for session in earlier if session.id.startswith(wanted)]
+    matches = [session for session in earlier if session.id.startswith(wanted)]
     if wanted.isdigit() and 0 < int(wanted) <= len(earlier):
-        found = [earlier[int(wanted) - 1]]
-    if len(found) != 1:
+        matches = [earlier[int(wanted) - 1]]
+    if len(matches) != 1:
         return NoticeReply(NoticeId.NOTHING_TO_RESUME)
-    return ForwardEvent(ResumeSession(context=call.context, session=found[0].id))
+    return ForwardEvent(ResumeSession(context=call.context, session=matches[0].id))
 
 
 async def _sessions(call: CommandCall) -> CommandOutcome:
     earlier = _suspended_sessions(await call.services.list_sessions(call.key))
     if not earlier:
-        return NoticeReply(NoticeId.PLAIN_TEXT, {"text": "There is no earlier conversation here."})
+        return NoticeReply(NoticeId.PLAIN_TEXT, {"text": "There's no earlier conversation here."})
     lines = [
         f"{number}. {session.title or 'untitled'} · {_format_updated_at(session)} · "
         f"{session.messages} messages · {session.reason}"
@@ -73,7 +73,7 @@ async def _sessions(call: CommandCall) -> CommandOutcome:
 
 
 def _suspended_sessions(sessions: Sequence[Session]) -> list[Session]:
-    return [each for each in sessions if each.state is SessionState.SUSPENDED]
+    return [session for session in sessions if session.state is SessionState.SUSPENDED]
 
 
 def _format_updated_at(session: Session) -> str:
@@ -86,17 +86,20 @@ async def _status(call: CommandCall) -> CommandOutcome:
     if state.turn and not state.turn.cancelling:
         minutes = (call.services.now() - state.turn.started_at) // 60_000
         request = " ".join(state.turn.request.split())[:80]
-        lines.append(f"⏳ Working on “{request}” for {minutes} min.")
+        duration = f" for {minutes} min" if minutes else ""
+        lines.append(f"⏳ Working on “{request}”{duration}.")
     else:
         lines.append("💤 No active task.")
     lines.extend(
-        f"{number}. waiting: “{' '.join(pending.message.content.split())[:80]}”"
+        f"{number}. queued: “{' '.join(pending.message.content.split())[:80]}”"
         for number, pending in enumerate(state.waiting, 1)
     )
     if state.session is None and state.resumable:
-        lines.append("The last conversation is suspended; the next message starts a fresh one.")
+        lines.append(
+            "The last conversation was stopped or interrupted; your next message starts a new one."
+        )
     if call.role is Role.ADMIN:
-        lines.append(f"In all conversations {len(call.services.running_turns())} running.")
+        lines.append(f"Running in all conversations: {len(call.services.running_turns())}.")
         if crashes := call.services.crash_count():
             lines.append(f"🛟 {safe_mode_text(crashes)}")
     if call.services.is_restarting():
@@ -105,23 +108,23 @@ async def _status(call: CommandCall) -> CommandOutcome:
 
 
 async def _queue(_: CommandCall) -> CommandOutcome:
-    """With a text behind it, it is a message; see `gateway.inbound.reader`."""
+    """Explain the usage: `/queue TEXT` is a message and never gets here, see `inbound.reader`."""
     return NoticeReply(NoticeId.QUEUE_USAGE)
 
 
 async def _steer(_: CommandCall) -> CommandOutcome:
-    """As `_queue`."""
+    """Explain the usage, as `_queue` does."""
     return NoticeReply(NoticeId.STEER_USAGE)
 
 
 COMMANDS = (
     Command("new", "start a new conversation", _new, aliases=("reset",)),
-    Command("stop", "stop what is running", _stop, args="[all]"),
-    Command("status", "what is running and waiting here", _status, role=Role.GUEST),
-    Command("resume", "bring an earlier conversation back", _resume, args="[NUMBER]"),
+    Command("stop", "stop the current task", _stop, args="[all]"),
+    Command("status", "show running and queued messages", _status, role=Role.GUEST),
+    Command("resume", "return to an earlier conversation", _resume, args="[NUMBER]"),
     Command("sessions", "list earlier conversations", _sessions),
     Command("retry", "run the last message again", _retry),
-    Command("undo", "take the last exchange back", _undo),
-    Command("queue", "answer this after what is running", _queue, args="TEXT"),
-    Command("steer", "give this to what is running", _steer, args="TEXT"),
+    Command("undo", "remove the last message and its answer", _undo),
+    Command("queue", "answer this after the current task", _queue, args="TEXT"),
+    Command("steer", "add this to the current task", _steer, args="TEXT"),
 )

@@ -1,4 +1,4 @@
-"""Carries out commands and buttons, and tells people things outside of a turn."""
+"""`Dispatcher`: runs stored commands and buttons, and sends notices outside of turns."""
 
 import asyncio
 import logging
@@ -50,7 +50,7 @@ _ASK_TIMEOUT_SECONDS = 5.0
 
 
 class Dispatcher:
-    """See `gateway.commands.contract.CommandServices` for what command handlers use of it."""
+    """Runs commands and buttons; implements `gateway.commands.contract.CommandServices`."""
 
     def __init__(
         self,
@@ -80,22 +80,20 @@ class Dispatcher:
         self._capabilities = capabilities
         self._stopping = stopping
         self._crash_count = crash_count
-        self._stop_all_lock = asyncio.Lock()  # to stop all: nothing is counted twice
+        self._stop_all_lock = asyncio.Lock()  # so that two `/stop all` do not count a turn twice
 
-    # --- carrying out ---------------------------------------------------------------------------
+    # --- commands and buttons -------------------------------------------------------------------
 
     async def dispatch(self, entry: InboxEntry, event: Inbound, allowed: Allowed) -> None:
-        """Do what a stored command or button says; its row is done with the change it makes."""
+        """Run a stored command or button; its inbox row is closed with the change that it causes."""
         try:
             outcome = await self._handle(entry, event, allowed)
         except (TimeoutError, EventNotHandled, StoreError) as error:
-            log.warning(
-                "%s could not be carried out: %s", entry.id, str(error) or "it took too long"
-            )
+            log.warning("%s: command %s failed: %s", entry.key, entry.id, str(error) or "timeout")
             outcome = NoticeReply(NoticeId.NOT_NOW)
         match outcome:
-            case ForwardEvent(event=act):
-                self._pool.post(entry.key, act)
+            case ForwardEvent(event=forwarded):
+                self._pool.post(entry.key, forwarded)
             case NoticeReply(notice=notice, fields=fields, urgent=urgent):
                 done = SetInbox(ids=(entry.id,), state=InboxState.DONE, at=self._clock.now())
                 origin = origin_of(entry)
@@ -116,10 +114,10 @@ class Dispatcher:
     ) -> CommandOutcome:
         parsed = parse_command(event.text, COMMANDS.words)
         if isinstance(parsed, UnknownCommand):
-            form = self._command_template(event.address)
-            fields = {"word": form.replace("{word}", parsed.word)}
+            template = self._command_template(event.address)
+            fields = {"word": template.replace("{word}", parsed.word)}
             if parsed.suggestion:
-                fields["nearest"] = form.replace("{word}", parsed.suggestion)
+                fields["nearest"] = template.replace("{word}", parsed.suggestion)
             return NoticeReply(NoticeId.UNKNOWN_COMMAND, fields)
         assert isinstance(parsed, ParsedCommand)  # noqa: S101 - stored as a command because it is one
         call = CommandCall(
@@ -138,7 +136,7 @@ class Dispatcher:
     async def _handle_button(
         self, entry: InboxEntry, event: InboundAction, allowed: Allowed
     ) -> CommandOutcome:
-        """What stands behind a button is bound to one turn: an old button does nothing new."""
+        """Run the action of a button, which names a turn: an old button cannot affect a new turn."""
         who = command_context(entry, allowed)
         action, _, turn = event.action.partition(":")
         match action:
@@ -155,12 +153,10 @@ class Dispatcher:
                     ResumeSession(context=who, session=None, resume_turn=True, turn=turn)
                 )
             case _:
-                return NoticeReply(
-                    NoticeId.PLAIN_TEXT, {"text": "This button does nothing any more."}
-                )
+                return NoticeReply(NoticeId.PLAIN_TEXT, {"text": "This button no longer works."})
 
     def _stop_by_button(self, entry: InboxEntry, who: CommandContext, turn: str) -> CommandOutcome:
-        """In a room people see each other's answers, which are not theirs to stop."""
+        """Stop the turn of a button; only an admin may stop another person's turn in a room."""
         for key, running in self._pool.running_turns():
             if turn and running.id == turn and key != entry.key:
                 if not who.admin:
@@ -178,18 +174,18 @@ class Dispatcher:
         origin: str = "",
         urgent: bool = False,
     ) -> None:
-        """Show a notice, together with other changes in one transaction."""
+        """Commit a notice together with other changes, and deliver it."""
         item = self._announcer.notice_item(notice, address, fields, origin=origin, urgent=urgent)
         await self._delivery.put(*changes, PutItem(item))
 
     async def reply(self, notice: NoticeId, entry: InboxEntry, fields: NoticeFields) -> None:
-        """Answer something that was received with a notice."""
+        """Reply to a stored message with a notice."""
         await self.send_notice(notice, entry.address, fields, origin=origin_of(entry))
 
     async def greet_stranger(
         self, message: InboundMessage, stranger: Stranger, origin: str
     ) -> None:
-        """Answer somebody who is not let in, and tell the admins where they can be reached."""
+        """Reply to a person without access, and notify all reachable admins of the request."""
         greeting = await self._people.handle_stranger(
             message, stranger.principal, direct=stranger.direct
         )
@@ -202,84 +198,92 @@ class Dispatcher:
                     await self.send_notice(
                         greeting.admin_notice, write_address(place), greeting.admin_fields
                     )
-            log.info("%s: %s", greeting.admin_notice, greeting.admin_fields.get("principal"))
+            log.info(
+                "%s: %s notified admins of %s",
+                message.address.platform,
+                greeting.admin_notice,
+                greeting.admin_fields.get("principal"),
+            )
 
     def _command_template(self, address: Address) -> str:
         return command_template(self._capabilities(address))
 
-    # --- what handlers use ----------------------------------------------------------------------
+    # --- services for handlers: see `CommandServices` -------------------------------------------
 
     async def read_state(self, key: str) -> ConversationState:
-        """How a conversation stands."""
+        """Return the present state of a conversation."""
         return await self.ask(key, StartWaiting())
 
     async def list_sessions(self, key: str) -> Sequence[Session]:
-        """The sessions of a conversation, the newest first."""
+        """Return the sessions of a conversation, the newest first."""
         return await self._store.sessions.list(key=key)
 
     def running_turns(self) -> Sequence[tuple[str, RunningTurn]]:
-        """All turns under way."""
+        """Return all running turns with the keys of their conversations."""
         return self._pool.running_turns()
 
     async def stop_all(self, who: CommandContext) -> int:
-        """Stop everything that runs or is about to; each chat is told by its own notice."""
+        """Stop all running and starting turns and return their number; each chat gets a notice."""
         async with self._stop_all_lock, asyncio.TaskGroup() as group:
             stops = [group.create_task(self._stop_one(key, who)) for key in self._pool.busy_keys()]
         return sum(stop.result() for stop in stops)
 
     async def _stop_one(self, key: str, who: CommandContext) -> bool:
-        """Stop one conversation; says whether there was something to stop."""
+        """Stop the turn of one conversation; return True if there was one."""
         try:
-            # Its owner knows: a message may be accepted and not begun, a turn be told to end already.
+            # Ask the actor: a message may be accepted but not started, a turn already cancelled.
             turn = (await self.ask(key, StartWaiting())).turn
             if turn is None or turn.cancelling:
                 return False
             by = CommandContext(address=turn.address, person=who.person, admin=True)
             earlier = (await self.ask(key, StopTurn(by, quiet=True))).resumable
         except (TimeoutError, EventNotHandled) as error:
-            log.warning("%s could not be stopped: %s", key, str(error) or "it took too long")
+            log.warning("%s: turn not stopped: %s", key, str(error) or "timeout")
             return False
         return earlier is not None and earlier.session == turn.session
 
     async def ask(self, key: str, event: Event) -> ConversationState:
-        """Hand an event to the owner of a conversation and wait until it is carried out."""
+        """Send an event to a conversation's actor and return the state after it.
+
+        Raises `TimeoutError` after a few seconds, or `EventNotHandled`.
+        """
         async with asyncio.timeout(_ASK_TIMEOUT_SECONDS):
             return await self._pool.ask(key, event)
 
     def now(self) -> int:
-        """Milliseconds since 1970."""
+        """Return the time in milliseconds since 1970."""
         return self._clock.now()
 
     def is_restarting(self) -> bool:
-        """Whether the gateway is on its way down."""
+        """Return True while the gateway shuts down."""
         return self._stopping.is_set()
 
     def crash_count(self) -> int:
-        """How many made it start in safe mode; 0: it is not in safe mode."""
+        """Return the number of crashes that led to safe mode; 0 outside of safe mode."""
         return self._crash_count
 
     async def claim(self, principal: str, name: str, code: str) -> bool:
-        """Make somebody the first admin, if the code is good."""
+        """Make a person the first admin; False if the code is not valid."""
         return await self._people.claim(principal, name, code)
 
     async def pair_list(self) -> str:
-        """Open requests and people let in, as lines."""
+        """Return open access requests and paired people, one per line."""
         lines = [
-            f"{each['principal']} {each['name']}: {each['state']}"
-            for each in self._people.list_people()
+            f"{person['principal']} {person['name']}: {person['state']}"
+            for person in self._people.list_people()
         ]
-        return "\n".join(lines) or "Nobody asks to be let in, and nobody was let in by a code."
+        return "\n".join(lines) or "There are no open requests and no paired people."
 
     async def pair_approve(self, code: str) -> tuple[str, str] | None:
-        """Let in whom the code belongs to, and tell them."""
-        found = await self._people.approve(code)
-        if found:
-            platform, _, chat = found[0].partition(":")
+        """Give access to the person with this code and notify them; None if no code matches."""
+        approved = await self._people.approve(code)
+        if approved:
+            platform, _, chat = approved[0].partition(":")
             address = Address(platform=platform, chat=chat)
             if self._capabilities(address):
                 await self.send_notice(NoticeId.PAIRED, write_address(address), {})
-        return found
+        return approved
 
     async def pair_revoke(self, principal: str) -> bool:
-        """Let somebody in no more."""
+        """Remove a person's access; False if it was not given by pairing."""
         return await self._people.revoke(principal)

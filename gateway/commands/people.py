@@ -1,4 +1,4 @@
-"""Commands about people: who I am, who is let in."""
+"""Commands about people and their access."""
 
 from gateway.access.policy import Role
 from gateway.commands.contract import Command, CommandCall, CommandOutcome, NoticeReply
@@ -26,23 +26,25 @@ async def _pair(call: CommandCall) -> CommandOutcome:
         case ("list", ""):
             return NoticeReply(NoticeId.PAIR_LIST, {"list": await call.services.pair_list()})
         case ("approve", code) if code:
-            found = await call.services.pair_approve(code)
-            if found is None:
+            approved = await call.services.pair_approve(code)
+            if approved is None:
                 return NoticeReply(NoticeId.PAIR_UNKNOWN)
-            return NoticeReply(NoticeId.PAIR_APPROVED, {"principal": found[0], "name": found[1]})
+            return NoticeReply(
+                NoticeId.PAIR_APPROVED, {"principal": approved[0], "name": approved[1]}
+            )
         case ("revoke", principal) if principal:
             if await call.services.pair_revoke(principal):
                 return NoticeReply(NoticeId.PAIR_REVOKED, {"principal": principal})
             return NoticeReply(
-                NoticeId.PLAIN_TEXT, {"text": f"{principal} was not let in by pairing."}
+                NoticeId.PLAIN_TEXT, {"text": f"{principal} has no access by pairing."}
             )
     return NoticeReply(NoticeId.PAIR_USAGE)
 
 
 COMMANDS = (
     Command("start", "say hello", _start, role=Role.GUEST, args="[CODE]"),
-    Command("whoami", "your stable id and role", _whoami, role=Role.GUEST),
+    Command("whoami", "your id and role", _whoami, role=Role.GUEST),
     Command(
-        "pair", "let people in", _pair, role=Role.ADMIN, args="list | approve CODE | revoke ID"
+        "pair", "manage access", _pair, role=Role.ADMIN, args="list | approve CODE | revoke ID"
     ),
 )

@@ -1,4 +1,4 @@
-"""All commands, the gate each passes, and the help that follows from them."""
+"""All commands, the check of roles before each, and the help text."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ from sessions.values.notices import NoticeId
 
 
 class CommandRegistry:
-    """Commands by word; two that claim the same word are an error at start."""
+    """Commands by word; raises `ValueError` if two commands share a word."""
 
     def __init__(self, commands: Iterable[Command]) -> None:
         self._by_word: dict[str, Command] = {}
@@ -23,32 +23,32 @@ class CommandRegistry:
 
     @property
     def words(self) -> frozenset[str]:
-        """Everything that is a command, aliases too."""
+        """All command words, including aliases."""
         return frozenset(self._by_word)
 
     def menu(self) -> tuple[MenuEntry, ...]:
-        """Every command once, for the menus of the platforms."""
+        """Return each command once, for the menus of the platforms."""
         commands = {id(command): command for command in self._by_word.values()}
         return tuple(
             MenuEntry(
-                each.word,
-                each.summary,
-                each.args,
-                admin=each.role is Role.ADMIN,
-                aliases=each.aliases,
+                command.word,
+                command.summary,
+                command.args,
+                admin=command.role is Role.ADMIN,
+                aliases=command.aliases,
             )
-            for each in commands.values()
+            for command in commands.values()
         )
 
     async def run(self, word: str, call: CommandCall) -> CommandOutcome:
-        """The one gate: role first, then the handler."""
+        """Check the role, then run the handler; every command passes here."""
         command = self._by_word[word]
         if call.role < command.role:
             return NoticeReply(NoticeId.ADMINS_ONLY)
         return await command.handler(call)
 
     def help(self, role: Role, command_template: str) -> str:
-        """One line per command that this role may use, in the platform's own form."""
+        """Return one line per command that this role may use, in the platform's form."""
         commands = {id(command): command for command in self._by_word.values()}
         return "\n".join(
             f"{command_template.replace('{word}', command.word)} {command.args}".rstrip()
@@ -65,7 +65,7 @@ async def _help(call: CommandCall) -> CommandOutcome:
 COMMANDS = CommandRegistry(
     (
         *people.COMMANDS[:1],
-        Command("help", "this list", _help, role=Role.GUEST),
+        Command("help", "show this list", _help, role=Role.GUEST),
         *conversation.COMMANDS,
         *system.MODEL_COMMANDS,
         *people.COMMANDS[1:],

@@ -38,11 +38,11 @@ async def _restart(call: CommandCall) -> CommandOutcome:
 
 MODEL_COMMANDS = (
     Command("model", "show or switch the model", _model, args="[NAME]"),
-    Command("reasoning", "how long the model may think", _reasoning, args="[LEVEL]"),
-    Command("usage", "tokens and cost", _usage),
+    Command("reasoning", "show or set the reasoning effort", _reasoning, args="[LEVEL]"),
+    Command("usage", "show tokens and cost", _usage),
     Command("compact", "summarise the conversation so far", _compact),
-    Command("btw", "ask something on the side", _btw, args="TEXT"),
-    Command("approve", "let a tool do what it asks for", _approve, args="[CODE]"),
-    Command("deny", "do not let it", _deny, args="[CODE] [REASON]"),
+    Command("btw", "ask a side question", _btw, args="TEXT"),
+    Command("approve", "allow a tool call", _approve, args="[CODE]"),
+    Command("deny", "deny a tool call", _deny, args="[CODE] [REASON]"),
 )
 GATEWAY_COMMANDS = (Command("restart", "restart the gateway", _restart, role=Role.ADMIN),)

@@ -1,1 +1,5 @@
-"""Every sentence of Holdfast itself that a chat shows."""
+"""Notices: messages of Holdfast itself in chats.
+
+catalogue   the text of every notice, and its rendering
+compose     outbox items of notices, in the form of each platform
+"""

@@ -1,4 +1,4 @@
-"""Turns notices into things to be shown, in the words of the platform they go to."""
+"""`NoticeComposer`: outbox items of notices, with the commands and buttons of each platform."""
 
 from collections.abc import Callable, Iterable
 
@@ -14,12 +14,12 @@ from sessions.values.notices import NoticeId
 
 
 def command_template(capabilities: Capabilities | None) -> str:
-    """How a platform writes a command; the usual way while it is not there."""
+    """Return the platform's form of a command, or `/{word}` while the platform is not connected."""
     return capabilities.command if capabilities else "/{word}"
 
 
 class NoticeComposer:
-    """Writes notices; shows nothing by itself."""
+    """Builds outbox items of notices; the caller commits and delivers them."""
 
     def __init__(
         self, ids: Ids, clock: Clock, capabilities: Callable[[Address], Capabilities | None]
@@ -29,7 +29,7 @@ class NoticeComposer:
         self._capabilities = capabilities
 
     def capabilities(self, address: str) -> Capabilities | None:
-        """What the platform can do that this address belongs to; None while it is not there."""
+        """Return the capabilities of an address's platform, or None if it is not connected."""
         return self._capabilities(read_address(address))
 
     def notice_item(
@@ -43,9 +43,9 @@ class NoticeComposer:
         turn: str | None = None,
         origin: str = "",
     ) -> OutboxItem:
-        """Write one notice; under a name that was used before it takes the older one's place.
+        """Return the item of a notice; a `name` that exists replaces the older item.
 
-        `origin` is of what it answers, see `gateway.inbound.reader.origin_of`.
+        `origin` names the message that the notice answers, see `gateway.inbound.reader.origin_of`.
         """
         if origin and not name:
             name = f"n_{origin}.{notice}"
@@ -67,7 +67,7 @@ class NoticeComposer:
         )
 
     def notice_changes(self, says: Iterable[SendNotice]) -> tuple[Change, ...]:
-        """Write what the session machine wants people to be told."""
+        """Return the changes that store the notices of a state machine step."""
         return tuple(
             PutItem(
                 self.notice_item(

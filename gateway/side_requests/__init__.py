@@ -1,1 +1,6 @@
-"""Commands that ask the model beside the conversation."""
+"""Commands about models and costs, which run in parallel to the turns of a conversation.
+
+service       /model, /reasoning, /usage, /compact and /btw
+summary       the summary that /compact stores
+usage_table   the table that /usage shows
+"""

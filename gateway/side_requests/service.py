@@ -1,7 +1,7 @@
-"""What is asked beside the conversation: models, costs, a summary, a question on the side.
+"""`SideRequests`: /model, /reasoning, /usage, /compact and /btw.
 
-What takes a while runs in a task of its own, so that it holds up nothing that comes in. The stored
-command stays open until its answer is stored with it: what a dying process leaves is begun anew.
+Slow commands run in their own tasks, so that they do not delay other messages. The stored command
+is closed in the same commit as its answer; after a crash the next process runs the command again.
 """
 
 import asyncio
@@ -41,11 +41,11 @@ log = logging.getLogger(__name__)
 
 DEADLINE_SECONDS = 180.0
 MAX_OPEN_QUESTIONS = 3
-"""Questions on the side that one conversation may have open."""
+"""Side questions that one conversation may have open at the same time."""
 
 REASONING_LEVELS = tuple(REASONING_EFFORTS)
 _DEFAULT = "default"
-_STORE_ATTEMPTS = 5  # to store a summary while a turn adds rows
+_STORE_ATTEMPTS = 5  # for a summary, because a running turn may add rows
 
 _SIDE_QUESTION_PREFIX = (
     "[A question on the side. Answer it alone, and briefly; you have no tools for it.]"
@@ -55,7 +55,7 @@ _SideJob = Callable[[], Coroutine[Any, Any, None]]
 
 
 class SideRequests:
-    """See `gateway.commands.contract.SideRequestCommands`."""
+    """Handles side requests of all conversations; see `SideRequestCommands` for the contract."""
 
     def __init__(
         self,
@@ -80,13 +80,13 @@ class SideRequests:
         self._delivery = delivery
         self._tasks = tasks
         self._deadline_seconds = deadline_seconds
-        self._zone = zone  # in which days are counted; None: the machine's own
-        self._running: dict[asyncio.Task[None], tuple[str, str]] = {}  # what, for whom
+        self._zone = zone  # for the start of a day; None: the machine's time zone
+        self._running: dict[asyncio.Task[None], tuple[str, str]] = {}  # command word and key
         self._closed = False
 
     @contextlib.contextmanager
     def closing(self) -> Iterator[None]:
-        """At the end nothing keeps the process: what is under way is begun anew by the next."""
+        """Cancel all jobs at the end of the block; the next process runs their commands again."""
         try:
             yield
         finally:
@@ -126,8 +126,8 @@ class SideRequests:
                 provider = self._models.provider_of(name)
                 await self._choices.set_model(call.key, name, provider)
                 await self._answer_model_set(call, state, unchecked=name not in names)
-            case ModelAmbiguous(found):
-                fields = {"name": _excerpt(call.args), "list": model_names.quote_names(found)}
+            case ModelAmbiguous(names):
+                fields = {"name": _excerpt(call.args), "list": model_names.quote_names(names)}
                 await self._answer(call, NoticeId.MODEL_SEVERAL, fields)
             case ModelUnknown(close):
                 fields = {"name": _excerpt(call.args), "nearest": model_names.quote_names(close)}
@@ -145,7 +145,7 @@ class SideRequests:
         await self._answer(call, NoticeId.MODEL_SET, fields)
 
     async def reasoning(self, call: CommandCall) -> CommandOutcome:
-        """Show or set how long the model may think."""
+        """Show or set the reasoning effort."""
         levels, wanted = ", ".join(REASONING_LEVELS), call.args.lower()
         if not wanted:
             return NoticeReply(
@@ -165,12 +165,12 @@ class SideRequests:
 
     def _reasoning_level(self, key: str) -> str:
         level = self._models.targets_of(key)[0].settings.reasoning_effort
-        return level or "the service's own default"
+        return level or "the model's default"
 
     # --- costs ----------------------------------------------------------------------------------
 
     async def usage(self, call: CommandCall) -> CommandOutcome:
-        """Show what was used: by the last turn, this conversation, this person today."""
+        """Show the usage of the last turn, this conversation, and this person today."""
         store, since = self._store, midnight(self._clock.now(), self._zone)
         sessions = await store.sessions.list(key=call.key, limit=1)
         last = here = UsageTotals()
@@ -179,9 +179,10 @@ class SideRequests:
             turn = await store.turns.last(sessions[0].id)
             last = await store.spending.totals(turn_id=turn.id) if turn else last
         today = await store.spending.totals(person=call.principal, since=since)
-        standings = await self._budgets.turn_budget(call.key, call.principal).statuses()
+        budgets = await self._budgets.turn_budget(call.key, call.principal).statuses()
         left = [
-            f"{each.left_text} of {each.limit_text} for {each.scope.label}" for each in standings
+            f"{budget.left_text} of {budget.limit_text} for {budget.scope.label}"
+            for budget in budgets
         ]
         text = usage_table.format_usage(last, here, today) + usage_table.format_allowance(
             left, self._budgets.seconds_until_reset
@@ -191,7 +192,7 @@ class SideRequests:
     # --- a summary ------------------------------------------------------------------------------
 
     async def compact(self, call: CommandCall) -> CommandOutcome:
-        """Put a summary in place of what was said."""
+        """Replace the older part of the conversation by a summary."""
         if self._count_running("compact", call.key):
             return NoticeReply(NoticeId.COMPACT_RUNNING)
         state = await call.services.read_state(call.key)
@@ -204,11 +205,11 @@ class SideRequests:
 
     async def _summarise(self, call: CommandCall, session: str) -> None:
         side = self._side_turn(call)
-        seen = await self._store.sessions.context(session)
+        context = await self._store.sessions.context(session)
         try:
             async with asyncio.timeout(self._deadline_seconds):
                 setting = self._models.turn_setting(call.key, call.principal)
-                done = await summarize(seen[1], seen[0], setting, side)
+                done = await summarize(context[1], context[0], setting, side)
         except (SummaryFailed, TimeoutError) as error:
             fields = {"cause": _without_full_stop(str(error)) or self._timeout_cause()}
             await self._answer(
@@ -219,24 +220,24 @@ class SideRequests:
         if done is None:
             await self._answer(call, NoticeId.COMPACT_NOTHING, {}, *costs)
             return
-        told: dict[str, str | int] = {
+        result: dict[str, str | int] = {
             "percent": round(100 * (1 - done.tokens_after / done.tokens_before)),
             "before": usage_table.format_count(done.tokens_before),
             "after": usage_table.format_count(done.tokens_after),
         }
         for _ in range(_STORE_ATTEMPTS):
-            change = await compaction_change(self._store, session, seen, done, self._clock.now())
+            change = await compaction_change(self._store, session, context, done, self._clock.now())
             if change is None:
                 break
-            with contextlib.suppress(Conflict):  # a turn added a row at this very moment
-                await self._answer(call, NoticeId.COMPACTED, told, change, *costs)
+            with contextlib.suppress(Conflict):  # a turn added a row before the commit
+                await self._answer(call, NoticeId.COMPACTED, result, change, *costs)
                 return
         await self._answer(call, NoticeId.COMPACT_MOVED, {}, *costs)
 
     # --- a question on the side -----------------------------------------------------------------
 
     async def btw(self, call: CommandCall) -> CommandOutcome:
-        """Answer a question that the conversation does not learn of."""
+        """Answer a side question, which the history of the conversation leaves out."""
         if not call.args:
             return NoticeReply(NoticeId.BTW_USAGE)
         if self._count_running("btw", call.key) >= MAX_OPEN_QUESTIONS:
@@ -258,7 +259,7 @@ class SideRequests:
                     setting.system, (*history, question), session=session, summary=summary
                 )
             text = done.text.strip() if done.ending is TurnEnding.ANSWERED else ""
-            cause = done.cause or "the model said nothing"
+            cause = done.cause or "the model returned no text"
         except TimeoutError:
             cause = self._timeout_cause()
         costs = self._usage_changes(call, session, side)
@@ -270,10 +271,10 @@ class SideRequests:
         item = replace(self._item(call, NoticeId.SIDE_ANSWER, {"text": text}), kind="answer")
         await self._commit(call, item, *costs)
 
-    # --- what they share ------------------------------------------------------------------------
+    # --- jobs and answers -----------------------------------------------------------------------
 
     def _start_job(self, word: str, call: CommandCall, job: _SideJob) -> ReplyLater:
-        """Work on it beside all else; while the gateway goes down it is left to the next one."""
+        """Run a job in its own task, unless the process is stopping; then the next one runs it."""
         if not self._closed:
             task = self._tasks.create_task(
                 self._run_job(word, call, job), name=f"{word} {call.key}"
@@ -288,27 +289,27 @@ class SideRequests:
     async def _run_job(self, word: str, call: CommandCall, job: _SideJob) -> None:
         typing = self._delivery.start_live(
             self._item(call, NoticeId.PLAIN_TEXT, {})
-        )  # shows that somebody is at it
+        )  # typing indicator
         try:
             await job()
         except Exception:
-            log.exception("%s: /%s broke", call.key, word)
+            log.exception("%s: /%s failed", call.key, word)
             try:
                 await self._answer(call, NoticeId.NOT_NOW, {})
             except StoreError as error:
-                log.warning("%s: /%s is left to the next start: %s", call.key, word, error)
+                log.warning("%s: /%s will run again at the next start: %s", call.key, word, error)
         finally:
             typing.drop()
 
     def _side_turn(self, call: CommandCall) -> SideTurn:
         setting = self._models.turn_setting(call.key, call.principal)
-        purse = self._budgets.turn_budget(call.key, call.principal)
-        return SideTurn(f"t_{_id_suffix(call)}", setting, self._clock, purse)
+        budget = self._budgets.turn_budget(call.key, call.principal)
+        return SideTurn(f"t_{_id_suffix(call)}", setting, self._clock, budget)
 
     def _usage_changes(self, call: CommandCall, session: str, side: SideTurn) -> tuple[Change, ...]:
-        """What was used, as changes; without a conversation there is nobody to put it down to."""
+        """Return the changes that record the cost; without a session only budgets count it."""
         if not session and side.tokens:
-            log.info("%s: %d tokens were used outside of a conversation", call.key, side.tokens)
+            log.info("%s: %d tokens used outside of a session", call.key, side.tokens)
         request = f"(on the side) {call.args}".strip()
         return side.usage_changes(
             SideQuestion(
@@ -321,7 +322,7 @@ class SideRequests:
         )
 
     def _timeout_cause(self) -> str:
-        return f"it took longer than {self._deadline_seconds / 60:g} minutes"
+        return f"no answer within {self._deadline_seconds / 60:g} minutes"
 
     async def _answer(
         self, call: CommandCall, notice: NoticeId, fields: NoticeFields, *changes: Change
@@ -329,7 +330,7 @@ class SideRequests:
         await self._commit(call, self._item(call, notice, fields), *changes)
 
     async def _commit(self, call: CommandCall, item: OutboxItem, *changes: Change) -> None:
-        """The answer and the end of the command are one: it is neither lost nor given twice."""
+        """Commit the answer and close its command together: it is neither lost nor sent twice."""
         done = SetInbox(ids=(call.context.inbox,), state=InboxState.DONE, at=self._clock.now())
         await self._delivery.put(*changes, done, PutItem(item))
 
@@ -344,7 +345,7 @@ def _item_id(call: CommandCall) -> str:
 
 
 def _id_suffix(call: CommandCall) -> str:
-    """What the ids of all that comes of a stored command have in common."""
+    """Return the part that the ids of all results of a stored command share."""
     return call.context.inbox.partition("_")[2]
 
 
@@ -353,11 +354,11 @@ def _is_running(state: ConversationState) -> int:
 
 
 def _excerpt(text: str, max_length: int = 80) -> str:
-    """Quote what somebody wrote on one line."""
+    """Shorten a text to one line for a quote."""
     line = " ".join(text.split())
     return line if len(line) <= max_length else f"{line[: max_length - 1]}…"
 
 
 def _without_full_stop(cause: str) -> str:
-    """A cause as it stands inside a sentence of ours."""
+    """Return a cause for use inside a sentence."""
     return cause.strip().rstrip(".")

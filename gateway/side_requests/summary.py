@@ -1,4 +1,4 @@
-"""Puts a summary in place of most of a conversation, because somebody wants it shorter."""
+"""Compaction of a conversation on request: a summary replaces its older part."""
 
 from collections.abc import Sequence
 
@@ -17,20 +17,20 @@ from sessions.changes import PutSummary
 from sessions.records import Message
 from sessions.store.store import SessionStore
 
-_KEPT_DIVISOR = 4  # a quarter of it stays in view, if turns can be parted so
-_TRANSCRIPT_SHARE = 0.6  # of the model's window, for what it is to sum up
+_KEPT_DIVISOR = 4  # the newest quarter stays, as far as turn boundaries allow
+_TRANSCRIPT_SHARE = 0.6  # of the model's context window, for the text to summarise
 
 
 class SummaryFailed(Exception):
-    """No model could be had to write the summary; says why."""
+    """No model wrote the summary; the message is the cause."""
 
 
 async def summarize(
     rows: Sequence[Message], earlier_summary: str, setting: TurnSetting, side_turn: SideTurn
 ) -> Compacted | None:
-    """Sum up what is old; None when it would not become shorter. Raises `SummaryFailed`.
+    """Summarise the older rows; None if that would not shorten them. Raises `SummaryFailed`.
 
-    Unlike in a turn that would otherwise fail, a summary made without a model is no help here.
+    A turn that would otherwise fail uses a summary made without a model. Here that has no benefit.
     """
 
     async def ask(request: ModelRequest) -> AttemptResult:
@@ -39,30 +39,30 @@ async def summarize(
             raise SummaryFailed(done.cause)
         return AttemptResult(verdict=Complete(), step=StepResult(text=done.text))
 
-    whole = sum(map(estimate_message, rows))
-    record = _transcript_tokens(setting, whole)
+    total = sum(map(estimate_message, rows))
+    record = _transcript_tokens(setting, total)
     while True:
         try:
             return await compact_history(
                 rows,
                 earlier_summary,
-                room_tokens=whole // _KEPT_DIVISOR,
+                room_tokens=total // _KEPT_DIVISOR,
                 target=setting.targets[0],
                 send_request=ask,
                 record_tokens=record,
             )
         except SummaryFailed:
-            known = _transcript_tokens(setting, whole)
+            known = _transcript_tokens(setting, total)
             if known >= record:
                 raise
-            record = known  # the service said how much it takes
+            record = known  # the failed request revealed a smaller context window
 
 
 def _transcript_tokens(setting: TurnSetting, total_tokens: int) -> int:
-    """How many tokens of the conversation the author of the summary may be shown."""
+    """Return how many tokens of the conversation fit into the request for the summary."""
     target = setting.targets[0]
-    place = target.settings.base_url or ""
-    learned = setting.experience.get(target.provider.name, place, target.model)
+    base_url = target.settings.base_url or ""
+    learned = setting.experience.get(target.provider.name, base_url, target.model)
     window = history_plan.resolve_window(
         target.settings.context_window, learned.context_window, model_facts(target.model)
     )
@@ -78,10 +78,9 @@ async def compaction_change(
     compacted: Compacted,
     now: int,
 ) -> PutSummary | None:
-    """What to store now that the conversation may have gone on since it was seen.
+    """Return the change that stores the summary; rows added since `seen_context` are kept.
 
-    New rows stay in view. None when it has become another one: something was taken back, or summed
-    up by somebody else.
+    None if older rows changed meanwhile, by an undo or another summary.
     """
     earlier, rows = seen_context
     earlier_now, rows_now = await store.sessions.context(session_id)

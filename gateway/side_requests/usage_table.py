@@ -1,4 +1,4 @@
-"""Sans-IO: what was used, as a small table for a chat."""
+"""Sans-IO: the usage table of `/usage`."""
 
 from collections.abc import Callable, Sequence
 
@@ -20,7 +20,7 @@ _ROWS: tuple[tuple[str, Callable[[UsageTotals], float]], ...] = (
 
 
 def format_usage(last: UsageTotals, here: UsageTotals, today: UsageTotals) -> str:
-    """Write the table; lines that would say nothing are left out."""
+    """Return the table; rows without any value are left out."""
     columns = (last, here, today)
     lines = [_format_line("", ("last", "here", "today"))]
     for label, value in _ROWS:
@@ -32,22 +32,22 @@ def format_usage(last: UsageTotals, here: UsageTotals, today: UsageTotals) -> st
     shown = "\n".join(lines)
     text = (
         f"```text\n{shown}\n```\nlast: the newest answer · here: this conversation · "
-        "today: all that you asked since midnight"
+        "today: all your messages since midnight"
     )
-    return f"{text} · ≥: the price of a part is not known" if "≥" in shown else text
+    return f"{text} · ≥: some prices are unknown" if "≥" in shown else text
 
 
 def format_allowance(left: Sequence[str], seconds: int) -> str:
-    """Say what the limits that apply leave for today, below the table; empty where there are none."""
+    """Return the line with the remaining budgets of today; empty without a limit."""
     if not left:
         return ""
-    return f"\nleft for today: {' · '.join(left)}; a new day begins in {format_span(seconds)}"
+    return f"\nleft for today: {' · '.join(left)}; limits reset in {format_span(seconds)}"
 
 
 def _format_cost(spent: UsageTotals) -> str:
     if spent.cost is None or not spent.unpriced:
         return format_dollars(spent.cost)
-    if spent.cost < _SMALLEST_SHOWN:  # that a part was free, or nearly, says nothing
+    if spent.cost < _SMALLEST_SHOWN:  # "≥0" has no information
         return "?"
     return f"≥{format_dollars(spent.cost)}"
 
@@ -57,17 +57,17 @@ def _format_line(label: str, cells: Sequence[str]) -> str:
 
 
 def format_count(number: int) -> str:
-    """Write a number in few signs: 9,999, 12.3k, 4.6M."""
+    """Format a number in few characters: 9,999, 12.3k, 4.6M."""
     if number < _EXACT_UP_TO:
         return f"{number:,}"
-    for sign, size in (("k", 1_000), ("M", 1_000_000)):
-        if round(number / size, 1) < 1000:  # noqa: PLR2004 - then the next sign is due
-            return f"{number / size:.1f}{sign}"
+    for unit, size in (("k", 1_000), ("M", 1_000_000)):
+        if round(number / size, 1) < 1000:  # noqa: PLR2004 - from there on the next unit
+            return f"{number / size:.1f}{unit}"
     return f"{number / 1_000_000_000:.1f}G"
 
 
 def format_dollars(cost: float | None) -> str:
-    """Write an amount: closer, the smaller it is."""
+    """Format an amount in dollars, with more digits for smaller amounts."""
     if cost is None:
         return "?"
     if cost >= 1:

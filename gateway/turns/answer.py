@@ -1,4 +1,4 @@
-"""Sans-IO: an answer: the rows it leaves in the history, and what the chat shows of it."""
+"""Sans-IO: rows of an answer in the history, and its items in the outbox."""
 
 from collections.abc import Iterable
 
@@ -9,13 +9,13 @@ from sessions.conversation.events import RunningTurn
 from sessions.records import ItemState, Message, OutboxItem
 
 CAPPED = "length"
-"""The cause of a turn that is done, and whose text ends where it met the limit that was wanted."""
+"""Cause of a turn that is done although its text ends at the requested output limit."""
 
 _ANSWER = "answer"
 
 
 def answer_item(turn: RunningTurn, text: str, now: int, reply_to: str = "") -> OutboxItem:
-    """Make a turn's answer something the chat should show."""
+    """Return the outbox item of a turn's answer."""
     return OutboxItem(
         id=f"a_{_id_suffix(turn)}",
         address=turn.address,
@@ -29,33 +29,33 @@ def answer_item(turn: RunningTurn, text: str, now: int, reply_to: str = "") -> O
 
 
 def reasoning_item(turn: RunningTurn, text: str, now: int) -> OutboxItem:
-    """Make what the model thought in a turn something the chat should show."""
+    """Return the outbox item of a turn's reasoning."""
     item = answer_item(turn, text, now)
     return msgspec.structs.replace(item, id=f"r_{_id_suffix(turn)}", kind="notice")
 
 
 def _id_suffix(turn: RunningTurn) -> str:
-    """What the ids of all that a turn shows have in common."""
+    """Return the part that the ids of all items of a turn share."""
     return turn.origin or turn.id.partition("_")[2]
 
 
 def answer_origin(items: Iterable[OutboxItem]) -> str:
-    """Find out of what a turn's answer was named: taken up again, it goes on with the same one."""
+    """Return the origin in the id of a stored answer, so that a resumed turn continues that item."""
     return next((item.id.partition("_")[2] for item in items if item.kind == _ANSWER), "")
 
 
 def join_step_texts(texts: Iterable[str]) -> str:
-    """Join what the model said in its steps into what the chat shows."""
+    """Join the texts of several steps into the text of one message."""
     return "\n\n".join(text for text in texts if text.strip())
 
 
 def partial_row(text: str, cause: str) -> Message:
-    """Keep a text that is not whole, with why it is not."""
+    """Return the history row of an incomplete text, marked with the cause."""
     return Message("assistant", content=text, interrupted=cause)
 
 
 def rows_since_request(history: tuple[Message, ...]) -> tuple[Message, ...]:
-    """The rows behind the last thing a person said."""
+    """Return the rows after the newest user row."""
     for index in range(len(history) - 1, -1, -1):
         if history[index].role == "user":
             return history[index + 1 :]
@@ -63,5 +63,5 @@ def rows_since_request(history: tuple[Message, ...]) -> tuple[Message, ...]:
 
 
 def answer_texts(rows: Iterable[Message]) -> list[str]:
-    """Pick what the model said out of rows."""
+    """Return the texts of the assistant rows."""
     return [row.content for row in rows if row.role == "assistant"]

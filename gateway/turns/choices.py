@@ -1,4 +1,4 @@
-"""What people chose for a conversation: another model, how long it may think."""
+"""Model and reasoning effort that people chose for a conversation."""
 
 import asyncio
 import logging
@@ -13,10 +13,10 @@ _SHELF = "choices"
 
 
 class ModelChoice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was chosen; None: as configured."""
+    """Choice for one conversation; None means as configured."""
 
     model: str | None = None
-    provider: str = ""  # under which the model was chosen; elsewhere its name means nothing
+    provider: str = ""  # the provider that knows this model name
     effort: str | None = None
 
 
@@ -24,33 +24,33 @@ _DEFAULT_CHOICE = ModelChoice()
 
 
 class ModelChoices:
-    """The choices of all conversations, in memory and in the store."""
+    """Choices of all conversations, in memory and in the store."""
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
         self._by_key: dict[str, ModelChoice] = {}
-        self._lock = asyncio.Lock()  # a change builds on the one before
+        self._lock = asyncio.Lock()  # each change reads the choice before it
 
     async def load(self) -> None:
-        """Read them."""
+        """Load the stored choices; unreadable ones are logged and skipped."""
         for key, written in (await self._store.values(_SHELF)).items():
             try:
                 self._by_key[key] = msgspec.json.decode(written, type=ModelChoice)
             except msgspec.DecodeError as error:
-                log.warning("%s: what was chosen cannot be read: %s", key, error)
+                log.warning("%s: stored model choice cannot be read: %s", key, error)
 
     def get(self, key: str) -> ModelChoice:
-        """What was chosen for a conversation."""
+        """Return the choice for a conversation."""
         return self._by_key.get(key, _DEFAULT_CHOICE)
 
     async def set_model(self, key: str, model: str | None, provider: str = "") -> None:
-        """Have a model answer from now on; None: the configured one."""
+        """Set the model for future turns; None restores the configured one."""
         async with self._lock:
             chosen = msgspec.structs.replace(self.get(key), model=model, provider=provider)
             await self._save(key, chosen)
 
     async def set_effort(self, key: str, effort: str | None) -> None:
-        """Let models think so long from now on; None: as configured."""
+        """Set the reasoning effort for future turns; None restores the configured one."""
         async with self._lock:
             await self._save(key, msgspec.structs.replace(self.get(key), effort=effort))
 

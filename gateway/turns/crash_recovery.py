@@ -1,4 +1,4 @@
-"""Sans-IO: what a dead process left of a turn, and what becomes of it."""
+"""Sans-IO: recovery of a turn that was running when the process died."""
 
 from collections.abc import Callable, Iterable
 
@@ -35,7 +35,11 @@ def salvage(
     *,
     may_resume: bool,
 ) -> TurnCrashed:
-    """Close what was open, keep what was said, and decide whether the turn is taken up again."""
+    """Return the event that closes open calls, keeps the partial text, and resumes or ends the turn.
+
+    A turn is resumed at most `MAX_RESUMES` times, so that a turn that crashes the process cannot
+    do so forever.
+    """
     rows = rows_since_request(history)
     known = {run.call_id: run for run in tool_runs}
     take_up = may_resume and turn.resumed < MAX_RESUMES

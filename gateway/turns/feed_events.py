@@ -1,4 +1,4 @@
-"""Sans-IO: what the readers of a turn receive, and how it ends."""
+"""Sans-IO: events that readers of a feed receive."""
 
 import enum
 from collections.abc import Iterable, Iterator
@@ -9,28 +9,28 @@ from agent.events import AnswerEvent, TextDelta, TurnDone
 
 
 class FeedNotice(msgspec.Struct, frozen=True):
-    """A notice, in words."""
+    """Rendered notice."""
 
-    id: str  # of the catalogue
+    id: str  # its key in the catalogue
     text: str
 
 
 class FeedOutcome(enum.StrEnum):
-    """What became of what was asked."""
+    """How a request ended."""
 
     ANSWERED = "answered"
     FAILED = "failed"
     STOPPED = "stopped"
     INTERRUPTED = "interrupted"
-    REFUSED = "refused"  # too many wait already
-    NOT_STARTED = "not begun"  # the process ends first
+    REFUSED = "refused"  # the queue is full
+    NOT_STARTED = "not begun"  # the process stopped before the turn started
 
 
 class FeedEnd(msgspec.Struct, frozen=True):
-    """The last of a feed; it is durable."""
+    """Last event of a feed; published after the end of the turn is committed."""
 
     outcome: FeedOutcome
-    done: TurnDone | None = None  # what the agent said of it
+    done: TurnDone | None = None  # the agent's result, if the agent finished
     cause: str = ""
 
 
@@ -38,18 +38,15 @@ FeedEvent = AnswerEvent | FeedNotice
 
 
 def join_text(events: Iterable[FeedEvent | FeedEnd]) -> Iterator[FeedEvent | FeedEnd]:
-    """Put pieces of text together that came one right after the other.
-
-    Whoever is behind tells them as one, which costs little more than one.
-    """
+    """Merge consecutive text deltas, so that a reader that is behind catches up with few writes."""
     texts: list[str] = []
-    for each in events:
-        if isinstance(each, TextDelta):
-            texts.append(each.text)
+    for event in events:
+        if isinstance(event, TextDelta):
+            texts.append(event.text)
             continue
         if texts:
             yield TextDelta("".join(texts))
             texts = []
-        yield each
+        yield event
     if texts:
         yield TextDelta("".join(texts))

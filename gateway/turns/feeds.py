@@ -1,8 +1,8 @@
-"""What a turn tells while it runs, for those who wait for it at this very moment.
+"""Feeds: events of running turns, in memory, for HTTP clients that follow a turn live.
 
-A chat is shown what stands in the outbox; whoever asked over HTTP reads a feed instead. It is named
-by the origin of what was asked, keeps everything from the beginning, so that a second reader misses
-nothing, and is forgotten once it has ended: what lasts is in the store.
+Chats show the items of the outbox instead. A feed is named by the origin of its request and keeps
+all events from the first, so that a second reader misses none. It is forgotten when it ends; the
+store holds the lasting result.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ _OUTCOME_BY_INBOX_STATE = {
 
 
 class Feed:
-    """What is told of one turn."""
+    """Events of one turn, and the readers that wait for them."""
 
     def __init__(self, origin: str) -> None:
         self.origin = origin
-        self.inbox_id = ""  # the row that asks, once it is known
+        self.inbox_id = ""  # inbox row of the request, once stored
         self.reader_count = 0
         self.end: FeedEnd | None = None
         self._events: list[FeedEvent] = []
@@ -39,38 +39,38 @@ class Feed:
         self._reader_wakeups: set[asyncio.Event] = set()
 
     def publish(self, event: FeedEvent) -> None:
-        """Let all readers know."""
+        """Append an event and wake all readers."""
         if self.end is None:
             self._events.append(event)
             self._wake()
 
     def set_result(self, result: TurnDone) -> None:
-        """The agent is through; that counts once it is committed."""
+        """Remember the result; readers see it after the commit."""
         self._result = result
 
     def finish(self, outcome: FeedOutcome, cause: str = "") -> None:
-        """Nothing more will come."""
+        """End the feed; a second call has no effect."""
         if self.end is None:
             self.end = FeedEnd(outcome, self._result, cause)
             self._wake()
 
     @contextlib.contextmanager
     def subscribe(self) -> Iterator["FeedReader"]:
-        """Read everything from the beginning to the end."""
-        news = asyncio.Event()
-        self._reader_wakeups.add(news)
+        """Yield a reader that starts at the first event."""
+        wakeup = asyncio.Event()
+        self._reader_wakeups.add(wakeup)
         try:
-            yield FeedReader(self, self._events, news)
+            yield FeedReader(self, self._events, wakeup)
         finally:
-            self._reader_wakeups.discard(news)
+            self._reader_wakeups.discard(wakeup)
 
     def _wake(self) -> None:
-        for news in self._reader_wakeups:
-            news.set()
+        for wakeup in self._reader_wakeups:
+            wakeup.set()
 
 
 class FeedReader:
-    """One reader's place in a feed; made by `Feed.reading`."""
+    """Position of one reader in a feed; created by `Feed.subscribe`."""
 
     def __init__(self, feed: Feed, events: Sequence[FeedEvent], wakeup: asyncio.Event) -> None:
         self._feed = feed
@@ -80,24 +80,24 @@ class FeedReader:
         self.is_cancelled = False
 
     def cancel(self) -> None:
-        """Read no more: whoever wanted it is gone."""
+        """Mark the reader as cancelled, because its client disconnected, and wake `read`."""
         self.is_cancelled = True
         self._wakeup.set()
 
     def wake(self) -> None:
-        """Have `take` return, also with nothing."""
+        """Make `read` return now, possibly without events."""
         self._wakeup.set()
 
     async def read(self) -> Sequence[FeedEvent | FeedEnd]:
-        """Give what is new, once there is something, or the reader was made to look up."""
+        """Wait for new events, `wake` or `cancel`, and return the events since the last call."""
         if not (self._has_more or self.is_cancelled):
             self._wakeup.clear()
             await self._wakeup.wait()
-        found: list[FeedEvent | FeedEnd] = list(self._events[self._position :])
+        events: list[FeedEvent | FeedEnd] = list(self._events[self._position :])
         self._position = len(self._events)
         if self._feed.end:
-            found.append(self._feed.end)
-        return found
+            events.append(self._feed.end)
+        return events
 
     @property
     def _has_more(self) -> bool:
@@ -105,20 +105,20 @@ class FeedReader:
 
 
 class Feeds:
-    """All that somebody reads, or may come to read."""
+    """Open feeds, by request and by turn."""
 
     def __init__(self) -> None:
         self._by_origin: dict[str, Feed] = {}
         self._by_turn: dict[str, Feed] = {}
 
     def acquire(self, origin: str) -> Feed:
-        """Begin to read; `leave` must follow."""
+        """Return the feed of a request and count a reader; the caller must call `release`."""
         feed = self._get_or_create(origin)
         feed.reader_count += 1
         return feed
 
     def release(self, feed: Feed) -> bool:
-        """Read no more; says whether it was the last reader of what is not over."""
+        """Drop a reader; return True if no reader is left and the feed has not ended."""
         feed.reader_count -= 1
         if feed.reader_count or feed.end:
             return False
@@ -127,31 +127,31 @@ class Feeds:
         return True
 
     def get(self, origin: str) -> Feed | None:
-        """Give a feed that is there."""
+        """Return an open feed, or None."""
         return self._by_origin.get(origin)
 
     def start_turn(self, turn: str, origin: str) -> Feed:
-        """A turn begins: it tells here what it does."""
+        """Return the feed that a starting turn publishes to."""
         feed = self._by_turn[turn] = self._get_or_create(origin)
         return feed
 
     def on_committed(self, changes: Iterable[Change]) -> None:
-        """These changes are durable now."""
+        """End the feeds of ended turns and refused requests; `changes` are committed."""
         for change in changes:
             if isinstance(change, EndTurn):
                 if feed := self._by_turn.pop(change.id, None):
-                    over = _OUTCOME_BY_TURN_STATE.get(change.state, FeedOutcome.INTERRUPTED)
-                    self._finish(feed, over, change.cause or "")
+                    outcome = _OUTCOME_BY_TURN_STATE.get(change.state, FeedOutcome.INTERRUPTED)
+                    self._finish(feed, outcome, change.cause or "")
             elif isinstance(change, SetInbox) and change.state in _OUTCOME_BY_INBOX_STATE:
                 for feed in self._feeds_of_rows(change.ids):
                     self._finish(feed, _OUTCOME_BY_INBOX_STATE[change.state])
 
     def close(self) -> None:
-        """The process ends: whoever still waits, waits in vain."""
+        """End all feeds, because the process stops."""
         for feed in list(self._by_origin.values()):
-            begun = feed in self._by_turn.values()
+            started = feed in self._by_turn.values()
             self._finish(
-                feed, FeedOutcome.INTERRUPTED if begun else FeedOutcome.NOT_STARTED, "restart"
+                feed, FeedOutcome.INTERRUPTED if started else FeedOutcome.NOT_STARTED, "restart"
             )
         self._by_turn.clear()
 

@@ -1,4 +1,4 @@
-"""The answer of a turn as its chat sees it grow: text, the line below it, and what the model thinks."""
+"""The answer of a running turn in its chat: text, status line and reasoning."""
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,7 +30,7 @@ from sessions.values.notices import NoticeId
 
 
 class LiveAnswer:
-    """Shows what was said so far; what becomes of it in the store is the turn's business."""
+    """Live items of one answer, updated with every event; `TurnJournal` stores the text."""
 
     def __init__(
         self,
@@ -42,32 +42,30 @@ class LiveAnswer:
         model_names: Mapping[str, str],
         show_reasoning: bool,
     ) -> None:
-        self.reply_to = turn.reply_to  # of what was asked last
+        self.reply_to = turn.reply_to  # the newest message that the answer replies to
         self._turn = turn
         self._clock = clock
-        self._model_names = model_names  # as they are named in a chat, by label
-        self._steps: list[str] = []  # the visible text of steps that are over
-        self._step_pieces: list[str] = []  # the text of the present step
+        self._model_names = model_names  # short names for chats, by label
+        self._steps: list[str] = []  # visible text of finished steps
+        self._step_pieces: list[str] = []  # text of the present step
         self._status = StatusLine(
             command_template(capabilities),
             tasks_separate=capabilities is not None and capabilities.tasks,
         )
         self.is_append_only = capabilities is not None and capabilities.live is Live.STREAM
-        """Whether what was shown can no longer be changed."""
-        self._can_clear_status = (
-            capabilities is not None and capabilities.status
-        )  # a status can be taken away
+        """True if the platform streams text and cannot edit shown text."""
+        self._can_clear_status = capabilities is not None and capabilities.status
         self._reasoning_view = ReasoningView()
         self._reasoning_live: LiveItem | None = None
-        if show_reasoning:  # it stands before the answer, so it is entered first
+        if show_reasoning:  # first, because the reasoning stands above the answer
             self._reasoning_live = delivery.start_live(self._make_reasoning_item(final=False))
         self._answer_live: LiveItem = delivery.start_live(self._make_item("", final=False))
 
-    # --- what was said --------------------------------------------------------------------------
+    # --- text -----------------------------------------------------------------------------------
 
     @property
     def text(self) -> str:
-        """Of the present step; put together only when somebody wants to see it."""
+        """Visible text of the present step; joined on first access, because deltas are frequent."""
         if len(self._step_pieces) > 1:
             self._step_pieces = ["".join(self._step_pieces)]
         return self._step_pieces[0] if self._step_pieces else ""
@@ -77,7 +75,7 @@ class LiveAnswer:
         self._step_pieces = [text] if text else []
 
     def full_text(self) -> str:
-        """Give the text of all steps, as the chat shows it."""
+        """Return the text of all steps as the chat shows it."""
         if not self._steps:
             return self.text
         return join_step_texts((*self._steps, self.text))
@@ -87,20 +85,20 @@ class LiveAnswer:
         return bool(self._step_pieces) or any(self._steps)
 
     def restore(self, steps: Iterable[str], text: str) -> None:
-        """An earlier process said this already."""
+        """Start from the text that an earlier process showed."""
         self._steps = list(steps)
         self.text = text
 
     def on_step_stored(self) -> None:
-        """From here on the history holds the text of the present step."""
+        """Move the text of the present step to the finished steps; the history holds it now."""
         if self.text:
             self._steps.append(self.text)
             self.text = ""
 
-    # --- while it grows -------------------------------------------------------------------------
+    # --- updates --------------------------------------------------------------------------------
 
     def on_event(self, event: AnswerEvent) -> None:
-        """Let the chat see what the agent told."""
+        """Apply an event of the agent and refresh the chat."""
         match event:
             case TextDelta():
                 if self.is_append_only:
@@ -127,13 +125,13 @@ class LiveAnswer:
         self.refresh()
 
     def show_notice(self, notice: Notice) -> str:
-        """Let the status line say it; gives the words."""
-        words = self._status.show_notice(notice.id, self._with_model_names(notice))
+        """Show a notice in the status line and return its text."""
+        text = self._status.show_notice(notice.id, self._with_model_names(notice))
         self.refresh()
-        return words
+        return text
 
     def _with_model_names(self, notice: Notice) -> dict[str, str | int]:
-        """Name models as everywhere else in a chat."""
+        """Replace model labels by the short names that chats use."""
         if notice.id != NoticeId.MODEL_SWITCHED:
             return notice.fields
         return {
@@ -141,38 +139,41 @@ class LiveAnswer:
         }
 
     def refresh(self) -> None:
-        """Show how it stands at this moment."""
+        """Pass the present text, status line and tasks to delivery."""
         status, tasks = self._status.text(self._clock.monotonic()), self._status.tasks
-        # A line that is over stays until something else is to be shown.
+        # Where a status cannot be cleared, an outdated line stays until text replaces it.
         if status or tasks or self._can_clear_status or self._has_text:
             self._answer_live.follow(self.full_text, status, tasks)
 
     def tick(self) -> None:
-        """Let it be seen how long a tool has been running."""
+        """Refresh the elapsed time of a running tool."""
         if self._status.has_running_tools:
             self.refresh()
 
     @property
     def is_waiting(self) -> bool:
-        """Whether nothing goes on before somebody has answered a question."""
+        """True if the turn can only go on once a person has answered an approval request."""
         return self._status.is_waiting
 
     @contextlib.contextmanager
     def waiting_for_answer(self) -> Iterator[None]:
-        """Say meanwhile that somebody is asked."""
+        """Show in the status line that an approval request is open, within the block."""
         with self._status.awaiting_approval():
             self.refresh()
             yield
 
     def fetching(self, names: str) -> contextlib.AbstractContextManager[None]:
-        """Say meanwhile that files are on their way, once it is refreshed."""
+        """Name the files that are being fetched in the status line, within the block.
+
+        The caller refreshes the line, because most files arrive before people need to know.
+        """
         return self._status.fetching(names)
 
-    # --- thoughts -------------------------------------------------------------------------------
+    # --- reasoning ------------------------------------------------------------------------------
 
     @property
     def _can_show_reasoning(self) -> bool:
-        """Whether thoughts do not come to stand behind what they led to."""
+        """False once text is shown that cannot be edited: reasoning would appear below the text."""
         return not (self.is_append_only and self._has_text)
 
     def _add_reasoning(self, text: str) -> None:
@@ -182,21 +183,21 @@ class LiveAnswer:
             self._reasoning_live.follow(self._reasoning_view.latest_text)
 
     def _show_reasoning(self) -> None:
-        """Where nothing can be changed later, they are shown once: before the first words."""
+        """Show the whole reasoning once, before the first text, on a platform without edits."""
         if self._reasoning_live and not self._has_text:
             self._reasoning_live.follow(self._reasoning_view.text)
 
     # --- the end --------------------------------------------------------------------------------
 
     def close(self, text: str) -> tuple[Change, ...]:
-        """The answer as it stands in the chat from now on."""
+        """Close the live items and return the changes that store their final form."""
         self._answer_live.close()
-        shown: list[Change] = list(self._close_reasoning())
+        changes: list[Change] = list(self._close_reasoning())
         if text:
-            shown.append(PutItem(self._make_item(text, final=True)))
+            changes.append(PutItem(self._make_item(text, final=True)))
         else:
             self._answer_live.drop()
-        return tuple(shown)
+        return tuple(changes)
 
     def _close_reasoning(self) -> Iterable[Change]:
         if self._reasoning_live is None:

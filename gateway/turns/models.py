@@ -1,4 +1,4 @@
-"""Which models answer where: the configured ones, those of a `[[route]]`, or what people chose."""
+"""Settings of turns: the configured models, those of a `[[route]]`, or the choice of a chat."""
 
 import asyncio
 import contextlib
@@ -46,7 +46,7 @@ PriceLookup = Callable[[TargetSettings, str], PriceSettings | None]
 
 
 class PreparedSettings(Struct, frozen=True):
-    """Settings that can be used, with the system prompt that they name."""
+    """Checked settings, with their system prompt already read."""
 
     settings: Settings
     system: str
@@ -54,16 +54,16 @@ class PreparedSettings(Struct, frozen=True):
 
 @functools.lru_cache(maxsize=1024)
 def _folder_of(home: Path, category: str, name: str) -> Path:
-    """The folder of a conversation or person.
+    """Return the folder of a conversation or person.
 
-    Each path that is put together leaves its parts in the interpreter's table of names, which
-    never shrinks: after some ten thousand turns that would be megabytes.
+    Cached, because `pathlib` interns the parts of every path and the table of interned strings
+    never shrinks: without a cache it would grow by megabytes over ten thousand turns.
     """
     return home / category / quote(name, safe="")
 
 
 class Models:
-    """The settings of every conversation's turns."""
+    """Builds the setting of each turn, and owns the providers."""
 
     def __init__(
         self,
@@ -77,39 +77,37 @@ class Models:
         extra_tools: Callable[[], Sequence[Tool]] = lambda: (),
         price_lookup: PriceLookup | None = None,
     ) -> None:
-        self.targets = tuple(targets)  # the configured one, then who takes over
+        self.targets = tuple(targets)  # the configured model, then its fallbacks
         self.experience = LearnedTargets()
-        self.choice_for = choice_for  # what people chose for a conversation
-        self.extra_tools = extra_tools  # those that come and go
-        self.tools_enabled = True  # not in safe mode
-        self._price_lookup = (
-            price_lookup  # looks up what no configuration says; None: nobody needs it
-        )
+        self.choice_for = choice_for  # by conversation key
+        self.extra_tools = extra_tools  # tools of MCP servers, which come and go
+        self.tools_enabled = True  # False in safe mode
+        self._price_lookup = price_lookup  # None unless spending is limited in dollars
         self._settings = settings
         self._home = home
         self._clock = clock
         self._system = _system_prompt(settings)
         self._tools = (*BUILT_IN, *load_entry_points(), *tools)
-        self._retired: list[tuple[int, Provider]] = []  # since when nothing new begins with them
+        self._retired: list[tuple[int, Provider]] = []  # with the time of the reload
 
     @property
     def tool_names(self) -> frozenset[str]:
-        """All that are always there, whether they are enabled or not."""
+        """Names of all tools except `extra_tools`, enabled or not."""
         return frozenset(tool.name for tool in self._tools)
 
     def turn_setting(self, key: str, person: str, encoded_options: bytes = b"") -> TurnSetting:
-        """What a turn of this conversation runs with; `written` are wishes, see `gateway.inbound.request_options`."""
+        """Build the setting of a turn; see `gateway.inbound.request_options` for the options."""
         route = self._route(key)
-        wishes = decode_options(encoded_options) if encoded_options else RequestOptions()
+        options = decode_options(encoded_options) if encoded_options else RequestOptions()
         system = (route and route.system_prompt) or self._system
         agent = self._settings.agent
         limits = TurnLimits(max_steps=agent.max_steps, tool_timeout=agent.tool_timeout)
-        if wishes.max_output_tokens:
+        if options.max_output_tokens:
             limits = replace(limits, stop_at_output_limit=True)
         return TurnSetting(
-            targets=self._with_prices(_with_options(self._targets(key, route), wishes)),
+            targets=self._with_prices(_with_options(self._targets(key, route), options)),
             tools=self._tool_registry(route),
-            system="\n\n".join(filter(None, (system, wishes.system))),
+            system="\n\n".join(filter(None, (system, options.system))),
             workspace=self._workspace(person),
             drafts=DraftStore(_folder_of(self._home, "drafts", key), self._clock),
             limits=limits,
@@ -117,18 +115,18 @@ class Models:
             show_reasoning=agent.show_reasoning,
         )
 
-    # --- which models there are -----------------------------------------------------------------
+    # --- models ---------------------------------------------------------------------------------
 
     def targets_of(self, key: str) -> tuple[Target, ...]:
-        """Who answers in a conversation, and who takes over."""
+        """Return the model of a conversation and its fallbacks, in order."""
         return self._targets(key, self._route(key))
 
     def has_chosen_model(self, key: str) -> bool:
-        """Whether the model of a conversation is one that people chose."""
+        """Return True if people chose the model of a conversation and it is still available."""
         return self._chosen_targets(self.choice_for(key)) is not None
 
     def configured_names(self) -> tuple[str, ...]:
-        """Names that the configuration holds, as people write them; the model's own comes first."""
+        """Return the model names in the configuration, as people type them, the default first."""
         names: list[str] = []
         for target in self.targets:
             names.append(target.label if target.model in names else target.model)
@@ -136,13 +134,13 @@ class Models:
         return tuple(dict.fromkeys((*names, *routes)))
 
     def provider_of(self, name: str) -> str:
-        """Who is asked when the model of this name is chosen."""
+        """Return the name of the provider that serves a model."""
         return _put_first(name, self.targets)[0].provider.name
 
     async def list_offered(
         self, timeout_seconds: float = _LIST_TIMEOUT_SECONDS
     ) -> tuple[str, ...] | None:
-        """Which models the configured service lists; None when it does not say so in time."""
+        """Return the models that the configured service lists, or None if it does not answer in time."""
         provider = self.targets[0].provider
         if not isinstance(provider, SupportsListModels):
             return None
@@ -150,14 +148,14 @@ class Models:
             async with asyncio.timeout(timeout_seconds):
                 return await provider.list_models() or None
         except (ProviderError, TimeoutError) as error:
-            log.info("%s does not list its models: %s", provider.name, str(error) or "too slow")
+            log.info("%s: no list of models: %s", provider.name, str(error) or "timeout")
             return None
 
     def _route(self, key: str) -> RouteSettings | None:
         return find_route(self._settings.route, parse_key(key)) if self._settings.route else None
 
     def _chosen_targets(self, choice: ModelChoice) -> list[Target] | None:
-        """The targets as people want them; None when that model cannot be reached any more."""
+        """Return the targets with the chosen model first; None without a choice that is available."""
         if choice.model is None:
             return None
         targets = _put_first(choice.model, self.targets, choice.provider)
@@ -176,17 +174,17 @@ class Models:
         return tuple(targets)
 
     def _with_prices(self, targets: tuple[Target, ...]) -> tuple[Target, ...]:
-        """Where money is limited every price must be known, as far as anybody knows it."""
+        """Add known prices, because a spending limit in dollars needs them."""
         if self._price_lookup is None:
             return targets
         return tuple(
             replace(
-                each,
+                target,
                 settings=replace(
-                    each.settings, price=self._price_lookup(each.settings, each.model)
+                    target.settings, price=self._price_lookup(target.settings, target.model)
                 ),
             )
-            for each in targets
+            for target in targets
         )
 
     def _tool_registry(self, route: RouteSettings | None) -> ToolRegistry:
@@ -202,29 +200,29 @@ class Models:
         return _folder_of(self._home, "workspace", person or "nobody")
 
     def workspaces(self) -> list[Path]:
-        """All that there are; looks at the disk."""
-        of_persons = self._home / "workspace"
-        found = sorted(of_persons.iterdir()) if of_persons.is_dir() else []
+        """Return all existing workspace folders; reads the disk."""
+        parent = self._home / "workspace"
+        folders = sorted(parent.iterdir()) if parent.is_dir() else []
         configured = self._settings.agent.workspace
-        return [Path(configured).expanduser(), *found] if configured else found
+        return [Path(configured).expanduser(), *folders] if configured else folders
 
     async def sweep_drafts(self) -> None:
-        """Forget drafts that nobody finished within a day."""
-        folder = self._home / "drafts"
-        for each in sorted(folder.iterdir()) if folder.is_dir() else ():
+        """Delete expired drafts; a folder that fails is logged and skipped."""
+        parent = self._home / "drafts"
+        for folder in sorted(parent.iterdir()) if parent.is_dir() else ():
             try:
-                await DraftStore(each, self._clock).remove_expired()
-            except ToolError as error:  # what stands in the way there is nobody else's trouble
-                log.warning("%s: %s", each, error)
+                await DraftStore(folder, self._clock).remove_expired()
+            except ToolError as error:
+                log.warning("%s: %s", folder, error)
 
-    # --- another configuration --------------------------------------------------------------------
+    # --- reload of the configuration --------------------------------------------------------------
 
     def prepare(self, settings: Settings) -> "PreparedSettings":
-        """Read what turns need of other settings; raises `ConfigError`, and changes nothing."""
+        """Check new settings without applying them; raises `ConfigError`."""
         return PreparedSettings(settings, _system_prompt(settings))
 
     def apply(self, prepared: "PreparedSettings", targets: Sequence[Target] | None) -> None:
-        """Use other settings, and other models if there are, for turns that begin from now on."""
+        """Use new settings for turns that start from now on; `targets` is None if unchanged."""
         self._settings, self._system = prepared.settings, prepared.system
         self._price_lookup = _price_lookup(prepared.settings)
         if targets is not None:
@@ -233,27 +231,27 @@ class Models:
             self.targets = tuple(targets)
 
     async def close_retired(self, oldest_turn_start: int) -> None:
-        """Let go of models that no turn uses any more; the oldest that runs began at this moment."""
-        done = [provider for since, provider in self._retired if since < oldest_turn_start]
-        self._retired = [each for each in self._retired if each[0] >= oldest_turn_start]
-        for provider in done:
+        """Close replaced providers that no turn uses, given the start of the oldest running turn."""
+        unused = [provider for since, provider in self._retired if since < oldest_turn_start]
+        self._retired = [entry for entry in self._retired if entry[0] >= oldest_turn_start]
+        for provider in unused:
             await provider.aclose()
 
     async def aclose(self) -> None:
-        """Let go of all connections."""
+        """Close all providers."""
         retired = [provider for _, provider in self._retired]
         for provider in (*retired, *(target.provider for target in self.targets)):
             await provider.aclose()
 
 
 def _put_first(name: str, targets: Sequence[Target], provider: str = "") -> list[Target]:
-    """Put the model of this name first; one that is nobody's own is reached like the first.
+    """Move the named model to the front; an unconfigured name replaces the first target's model.
 
-    What was configured about the first one's price and size does not hold for another model.
+    The price and context window configured for the first target do not apply to another model.
     """
-    for own in targets:
-        if name in {own.model, own.label} and provider in {"", own.provider.name}:
-            return [own, *(each for each in targets if each is not own)]
+    for target in targets:
+        if name in {target.model, target.label} and provider in {"", target.provider.name}:
+            return [target, *(other for other in targets if other is not target)]
     first, *others = targets
     settings = replace(first.settings, name=name, price=None, context_window=None)
     return [replace(first, model=name, settings=settings), *others]
@@ -283,7 +281,7 @@ def _settings_with(settings: TargetSettings, options: RequestOptions) -> TargetS
 async def open_models(
     settings: Settings, home: Path, tools: Iterable[Tool] = (), *, clock: Clock
 ) -> Models:
-    """Build the providers and find the model's name; says plainly what is missing."""
+    """Build the providers and return the models; raises `ConfigError` or `CannotStart`."""
     targets = await open_targets(settings)
     return Models(
         settings, home, targets, clock=clock, tools=tools, price_lookup=_price_lookup(settings)
@@ -295,20 +293,24 @@ def _price_lookup(settings: Settings) -> PriceLookup | None:
 
 
 async def open_targets(settings: Settings) -> list[Target]:
-    """Build the providers and find the models' names; whoever takes them closes them."""
+    """Build the providers and resolve their model names; the caller closes the providers.
+
+    Raises `ConfigError` or `CannotStart`; then all providers built so far are closed.
+    """
     targets: list[Target] = []
     async with contextlib.AsyncExitStack() as opened:
-        for each in (settings.model, *settings.model.fallback):
-            target = await _open_target(each)
+        for configured in (settings.model, *settings.model.fallback):
+            target = await _open_target(configured)
             opened.push_async_callback(target.provider.aclose)
             targets.append(target)
         limit = settings.limits.dollar_limit_key
         for target in targets if limit else ():
-            if prices.find_price(target.settings, target.model) is None:  # named by its server
+            # The check of the configuration cannot see a model name that the server chose.
+            if prices.find_price(target.settings, target.model) is None:
                 why = prices.unpriced_message(target.model, limit)
                 msg = f"{why[:1].upper()}{why[1:]}."
                 raise ConfigError(msg)
-        opened.pop_all()  # all are there
+        opened.pop_all()  # the caller owns them now
     return targets
 
 
@@ -324,7 +326,7 @@ async def _open_target(settings: TargetSettings) -> Target:
         raise ConfigError(str(error)) from error
     except ProviderError as error:
         await provider.aclose()
-        msg = f"Cannot ask the model service which models it has: {error} Set model.name."
+        msg = f"Cannot list the models of the model service: {error} Set model.name."
         raise CannotStart(msg) from error
 
 

@@ -1,4 +1,4 @@
-"""What the turns of one conversation run with; `gateway.turns.models` puts it together."""
+"""Setting of a turn: models, tools, prompt and limits, assembled by `gateway.turns.models`."""
 
 from pathlib import Path
 
@@ -12,9 +12,9 @@ from agent.turn import TurnLimits
 
 
 class TurnSetting(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom they ask, with which tools and words, and how far they may go."""
+    """Models, tools, prompt and limits of one turn."""
 
-    targets: tuple[Target, ...]  # asked in this order
+    targets: tuple[Target, ...]  # tried in this order
     tools: ToolRegistry
     system: str
     workspace: Path
@@ -24,7 +24,7 @@ class TurnSetting(msgspec.Struct, frozen=True, kw_only=True):
     show_reasoning: bool = False
 
     def first_label(self, now: float) -> str:
-        """Name the target that will be asked first, as far as that can be told without asking."""
+        """Return the label of the target that is tried first: one whose circuit breaker is closed."""
         for target in self.targets:
             known = self.experience.get(
                 target.provider.name, target.settings.base_url or "", target.model

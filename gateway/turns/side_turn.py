@@ -1,4 +1,4 @@
-"""A model is asked something beside a conversation, which does not learn of it."""
+"""Requests to a model outside of the conversation, whose history they do not change."""
 
 from collections.abc import Callable, Sequence
 
@@ -17,7 +17,7 @@ from gateway.spending.budgets import (
     settle_by_estimate,
     settle_reservation,
 )
-from gateway.turns.attempts import end_attempt
+from gateway.turns.journal import end_attempt
 from gateway.turns.setting import TurnSetting
 from sessions.changes import (
     Change,
@@ -30,11 +30,13 @@ from sessions.errors import StoreError
 from sessions.records import Message, ToolCall, TurnState
 from sessions.values.clock import Clock
 
-_LIMITS = TurnLimits(max_steps=2)  # a second one for models that call tools although there are none
+_LIMITS = TurnLimits(
+    max_steps=2
+)  # the second step is for models that call tools without having any
 
 
 class SideQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asked, and where."""
+    """Conversation and person to which the cost of a side request belongs."""
 
     key: str
     session_id: str
@@ -44,9 +46,9 @@ class SideQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SideTurn:
-    """The journal of requests whose answers no history holds: only what they cost is kept.
+    """Runs side requests and keeps their cost; also the journal of these requests.
 
-    They run like a turn, with all its ways to recover from a cut or silent model.
+    Each request runs as a turn of the agent, with the same recovery from cut or silent streams.
     """
 
     def __init__(
@@ -54,20 +56,20 @@ class SideTurn:
     ) -> None:
         self._turn_budget = turn_budget
         self._reservation: RequestReservation | None = None  # for the request under way
-        self._spent: list[Change] = []  # what requests that are over took out of it
+        self._spent: list[Change] = []  # settlements of finished requests
         self._turn_id = turn_id
         self._setting = setting
         self._clock = clock
         self._attempts: list[Change] = []
         self._attempt_number = 0
-        self._attempts_before = 0  # requests of earlier questions
+        self._attempts_before = 0  # requests of earlier calls of `ask`
         self._started_at = clock.now()
         self.tokens = 0
 
     async def ask(
         self, system: str, history: Sequence[Message], *, session: str = "", summary: str = ""
     ) -> TurnDone:
-        """Have a question answered, without tools; it is the last row of the history."""
+        """Answer the last row of `history` without tools."""
         self._attempts_before = self._attempt_number
         return await run_turn(
             TurnTask(
@@ -92,13 +94,13 @@ class SideTurn:
         )
 
     def usage_changes(self, question: SideQuestion) -> tuple[Change, ...]:
-        """What was used, to be stored in one go with the answer.
+        """Return the changes that record the cost, to be committed together with the answer.
 
-        Requests belong to turns. This turn is taken back as soon as it is there: so it counts
-        where costs are summed up, and nowhere else. Limits count it in any case.
+        Stored requests need a turn. This turn is taken back at once, so that it counts in sums of
+        costs and appears nowhere else. Without a session or a request, only the budget is settled.
         """
         spent = list(self._spent)
-        if self._reservation:  # nobody waited for its end
+        if self._reservation:  # the request was cancelled
             spent.append(settle_by_estimate(self._reservation, 0))
         if not question.session_id or not self._attempts:
             return tuple(spent)
@@ -126,9 +128,9 @@ class SideTurn:
     async def attempt_started(
         self, number: int, target: str, need: Callable[[], UsageEstimate]
     ) -> None:
-        """Noted, once what it may use is set aside."""
+        """Reserve the budget of a request, and keep its start for `usage_changes`."""
         if self._turn_budget:
-            # What was spent before counts at once; said twice, it would be given back twice.
+            # Earlier settlements are committed here; committing them again would release twice.
             spent, self._spent = self._spent, []
             try:
                 self._reservation = await self._turn_budget.reserve(need(), always=spent)
@@ -141,7 +143,7 @@ class SideTurn:
         )
 
     async def attempt_ended(self, number: int, result: AttemptResult) -> None:
-        """Noted."""
+        """Keep the verdict and the cost for `usage_changes`."""
         self.tokens += result.usage.total_tokens
         if self._reservation:
             self._spent.append(settle_reservation(self._reservation, result))
@@ -151,22 +153,21 @@ class SideTurn:
         )
 
     async def step_done(self, message: Message) -> None:
-        """Nothing is kept."""
+        """Do nothing: no history holds the row."""
 
     async def tool_started(self, call: ToolCall, risk: Risk, attempt: int) -> None:
-        """There are no tools."""
+        """Do nothing: side requests have no tools."""
 
     async def tool_finished(self, call: ToolCall, ok: bool, result: str) -> None:
-        """Nothing is kept."""
+        """Do nothing: no history holds the result of a call that the model made up."""
 
     async def compacted(self, keep: int, summary: str) -> None:
-        """It was shortened for this question only."""
+        """Do nothing: the summary serves this request only."""
 
 
 def _ignore_event(_event: AgentEvent) -> None:
-    """The answer is shown when it is whole."""
+    """Drop the event; only the whole answer is shown."""
 
 
 async def _no_steers() -> tuple[Message, ...]:
-    """Nobody steers it."""
     return ()

@@ -1,4 +1,4 @@
-"""Sans-IO: the one line below an answer that says what is going on while it is written."""
+"""Sans-IO: the status line below an answer in progress."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -9,13 +9,12 @@ from gateway.notices.catalogue import render_notice
 from platforms.core.contract import Task, TaskState
 from sessions.values.notices import NoticeId
 
-_MIN_SHOWN_SECONDS = 2.0  # seconds a tool may run before its time is shown
+_MIN_SHOWN_SECONDS = 2.0  # shorter times of a tool are not shown
 _LASTING_NOTICES = frozenset({NoticeId.TOOL_CALL_CUT, NoticeId.MODEL_SWITCHED, NoticeId.DRAFT_KEPT})
-"""Notices about something that stays true while the answer goes on; others end with the next sign
-of life."""
+"""Notices that stay while the model writes; others disappear with its next output."""
 
 _LEADING_NOTICES = frozenset({NoticeId.MODEL_SWITCHED})
-"""Those that explain the ones that follow: they stay in front of them."""
+"""Notices that stay in front of later ones, because they explain them."""
 
 
 class _RunningTool(msgspec.Struct, frozen=True):
@@ -29,9 +28,10 @@ class _RunningTool(msgspec.Struct, frozen=True):
 
 
 class StatusLine:
-    """What the line says; `command` is the platform's form of a command.
+    """Notices, running tools and waits of one turn, as one line of text.
 
-    Where tasks are shown apart, the line leaves them out.
+    `command_template` is the platform's form of a command. With `tasks_separate`, tools are listed
+    in `tasks` instead of the line.
     """
 
     def __init__(self, command_template: str, *, tasks_separate: bool = False) -> None:
@@ -42,35 +42,35 @@ class StatusLine:
         self._leading_notice = ""
         self._current_notice = ""
         self._notice_is_lasting = False
-        self._open_questions = 0  # questions that wait for somebody
-        self._fetching_names = ""  # names of files that are on their way
+        self._open_questions = 0  # approval requests without an answer
+        self._fetching_names = ""  # files that are being fetched
 
     def show_notice(self, notice: NoticeId, fields: Mapping[str, str | int]) -> str:
-        """News: they take the place of older ones; gives the words."""
-        words = render_notice(notice, fields, self._command_template)
+        """Replace the current notice, and return the text of the new one."""
+        text = render_notice(notice, fields, self._command_template)
         if notice in _LEADING_NOTICES:
-            self._leading_notice, self._current_notice, self._notice_is_lasting = words, "", False
+            self._leading_notice, self._current_notice, self._notice_is_lasting = text, "", False
         else:
-            self._current_notice, self._notice_is_lasting = words, notice in _LASTING_NOTICES
-        return words
+            self._current_notice, self._notice_is_lasting = text, notice in _LASTING_NOTICES
+        return text
 
     def output_received(self) -> None:
-        """The model says something: what was told about its silence is over."""
+        """Drop a notice about the model's silence, because output arrived."""
         if not self._notice_is_lasting:
             self._current_notice = ""
 
     def step_done(self) -> None:
-        """The model's answer is whole."""
+        """Drop all notices, because the step is complete."""
         self._leading_notice, self._current_notice, self._notice_is_lasting = "", "", False
 
     def tool_started(self, call_id: str, emoji: str, label: str, now: float) -> None:
-        """A tool runs."""
+        """Show a running tool."""
         tool = self._running_tools[call_id] = _RunningTool(emoji, label, now)
         if self._tasks_separate:
             self._tasks[call_id] = Task(call_id, tool.name, TaskState.RUNNING)
 
     def tool_finished(self, call_id: str, *, ok: bool = True) -> None:
-        """A tool has its result."""
+        """Remove a finished tool from the line, or mark its task."""
         tool = self._running_tools.pop(call_id, None)
         if tool and self._tasks_separate:
             state = TaskState.DONE if ok else TaskState.FAILED
@@ -78,12 +78,12 @@ class StatusLine:
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """What was done so far, in order, where that is shown apart."""
+        """Tool calls of the turn in order; empty unless `tasks_separate`."""
         return tuple(self._tasks.values())
 
     @contextlib.contextmanager
     def awaiting_approval(self) -> Iterator[None]:
-        """Nothing goes on before somebody has answered a question."""
+        """Count an open approval request within the block."""
         self._open_questions += 1
         try:
             yield
@@ -92,7 +92,7 @@ class StatusLine:
 
     @contextlib.contextmanager
     def fetching(self, names: str) -> Iterator[None]:
-        """Files that people attached are on their way."""
+        """Name attached files that are being fetched, within the block."""
         self._fetching_names = names
         try:
             yield
@@ -101,22 +101,20 @@ class StatusLine:
 
     @property
     def is_waiting(self) -> bool:
-        """Nothing goes on before somebody has answered, and nothing else is under way."""
+        """True if an approval request is open and no tool is running."""
         return self._open_questions > 0 and not self._running_tools
 
     @property
     def has_running_tools(self) -> bool:
-        """Its words change as time goes by."""
+        """True if the line shows an elapsed time."""
         return bool(self._running_tools) and not self._tasks_separate
 
     def text(self, now: float) -> str:
-        """The line as it is to be shown now."""
-        if not (
-            self._running_tools or self._open_questions or self._fetching_names
-        ):  # as with most tokens
+        """Return the line; called for every token, so the common case comes first."""
+        if not (self._running_tools or self._open_questions or self._fetching_names):
             return " · ".join(filter(None, (self._leading_notice, self._current_notice)))
         running = () if self._tasks_separate else self._running_tools.values()
-        under_way = [_tool_text(each, now) for each in running]
+        under_way = [_tool_text(tool, now) for tool in running]
         if self._open_questions:
             under_way.append(render_notice(NoticeId.WAITING_FOR_ANSWER, {}, self._command_template))
         if self._fetching_names:
@@ -136,6 +134,6 @@ def _tool_text(tool: _RunningTool, now: float) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Write a time for people: `8 s`, `3 min 5 s`."""
+    """Format a duration for people: `8 s`, `3 min 5 s`."""
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"

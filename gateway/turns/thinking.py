@@ -1,38 +1,38 @@
-"""Sans-IO: what the model thinks, as a message of its own before the answer."""
+"""Sans-IO: the model's reasoning, as a message above the answer."""
 
-_MAX_SHOWN_CHARS = 3000  # characters that are shown; nobody reads more of it
+_MAX_SHOWN_CHARS = 3000
 
 
 class ReasoningView:
-    """The thoughts of a turn, step by step."""
+    """Reasoning of a turn, step by step."""
 
     def __init__(self) -> None:
         self._steps: list[str] = []
         self._current: list[str] = []
 
     def append(self, text: str) -> None:
-        """More of it came."""
+        """Append a piece of reasoning to the present step."""
         self._current.append(text)
 
     def replace_current(self, text: str) -> None:
-        """The present step's thoughts begin anew."""
+        """Replace the reasoning of the present step."""
         self._current = [text] if text else []
 
     def step_done(self) -> None:
-        """What follows belongs to the next step."""
+        """Finish the present step; later reasoning belongs to the next one."""
         if thought := "".join(self._current).strip():
             self._steps.append(thought)
         self._current = []
 
     def text(self) -> str:
-        """Show it for good, as Markdown: from the beginning; empty when there is nothing."""
+        """Return the final form as Markdown: the beginning if it is long, empty without reasoning."""
         whole = self._full_text()
         return _quote(
             whole if len(whole) <= _MAX_SHOWN_CHARS else f"{whole[:_MAX_SHOWN_CHARS].rstrip()} …"
         )
 
     def latest_text(self) -> str:
-        """Show it while it grows: long thoughts must not look as if they stood still."""
+        """Return the live form: the end of a long reasoning, so that people see it advance."""
         whole = self._full_text()
         return _quote(
             whole if len(whole) <= _MAX_SHOWN_CHARS else f"… {whole[-_MAX_SHOWN_CHARS:].lstrip()}"

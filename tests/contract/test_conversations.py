@@ -239,7 +239,7 @@ async def test_a_waiting_message_is_answered_in_its_edited_form(
         wrong = await service.say(here, "wrogn")
         unwanted = await service.say(here, "never mind")
         await service.settled()
-        await service.shows(here, "2 waiting")
+        await service.shows(here, "2 messages are queued")
         if service.edits:
             await service.edit(here, wrong, "right")
         if service.deletes:

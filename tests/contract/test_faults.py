@@ -84,7 +84,7 @@ async def go_on(service: Service) -> None:
     await service.say(service.direct, "hang")
     await service.until(lambda: any("so far" in text for text in service.screen(service.direct)))
     await service.say(service.direct, "wait")
-    await told(service, service.direct, "1 waiting")
+    await told(service, service.direct, "1 message is queued")
     await service.stop(service.direct)
     await told(service, service.direct, "Stopped")
     await service.say(service.room or service.direct, "fail once")

@@ -37,7 +37,7 @@ async def test_a_session_whose_owner_is_broken_stays(
     await store.apply(SetSession("s1", CLOSED, SessionReason.NEW, 5000))
     await Retention(store, SystemClock(), broken, lambda: 1).run_once()
     assert len(await store.sessions.history("s1")) == 2
-    assert "s1 could not be deleted: the owner of telegram:1001 broke" in caplog.text
+    assert "session s1 not deleted: the owner of telegram:1001 broke" in caplog.text
 
 
 async def test_words_that_cannot_be_taken_now_are_left_to_the_next_round(
@@ -46,4 +46,4 @@ async def test_words_that_cannot_be_taken_now_are_left_to_the_next_round(
     await store.close()
     with caplog.at_level(logging.WARNING):
         await Retention(store, SystemClock(), broken, lambda: None).erase_text("s1")
-    assert "the words of s1 are still there: The database" in caplog.text
+    assert "session s1: text not erased yet: The database" in caplog.text

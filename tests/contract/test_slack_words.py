@@ -125,21 +125,21 @@ async def test_no_text_shown_on_slack_names_a_command_in_another_form(
 
         async with slack_house(tmp_path, slack, model, admins=OWNERS):
             await slack.command("D1", "retri")
-            await shows("D1", "!retri is not a command I know. Did you mean !retry?")
+            await shows("D1", "I don't know !retri. Did you mean !retry?")
             await slack.say("D1", "hang there")
             await shows("D1", "so far")
             await slack.say("D1", "and then")
-            await shows("D1", "1 waiting")
+            await shows("D1", "1 message is queued")
             await slack.say("D1", "!stop")
             await shows("D1", "⏹ Stopped.", "!resume")
             await slack.say("D1", "fail now")
-            await shows("D1", "🆕 Fresh conversation", "❌ I could not finish")
+            await shows("D1", "🆕 New conversation", "❌ Sorry, I couldn't finish this")
             await slack.say("D3", "hello", user="U3")
-            await shows("D3", "I do not know you yet")
+            await shows("D3", "I don't know you yet")
             thread = await slack.say("C1", f"<@{BOT_USER}> hang here")
             await shows("C1", "so far")
         async with slack_house(tmp_path, slack, model, admins=OWNERS):
-            await shows("C1", "♻️ I was restarted", "!resume picks this one up")
+            await shows("C1", "♻️ I was restarted", "!resume continues this one")
             for number, word in enumerate(EVERYTHING):  # a DM allows one post a second
                 user = ADMINS[number % len(ADMINS)]
                 await slack.say(f"D{user[1:]}", word, user=user)

@@ -354,7 +354,7 @@ class Reader:
     async def _friend(self, command: str) -> str:
         """Somebody who was let in by such a code."""
         self.say(f"/pair approve {await self._code(command)}")
-        await self.telegram.shows(self._people, "You are let in")
+        await self.telegram.shows(self._people, "You now have access")
         return f"telegram:{self._people}"
 
     # --- other blocks ---------------------------------------------------------------------------

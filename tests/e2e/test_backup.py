@@ -242,7 +242,7 @@ async def test_old_conversations_are_deleted_and_used_ones_stay(tmp_path: Path) 
             assert await store.turns.of_session(by_key["closed"]) == ()
             assert await store.find_problems() == ()
             await screen.say("suspended", "/resume")
-            await screen.shows("suspended", "no earlier conversation to bring back")
+            await screen.shows("suspended", "no earlier conversation to return to")
             await screen.say("active", "and on")
             await screen.shows("active", "echo: and on")
             assert len(await house.asked(5)) == 3

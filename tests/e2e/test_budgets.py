@@ -1,4 +1,4 @@
-"""What may be spent on a day, as people, programs and admins meet it."""
+"""Daily limits as people, API clients and admins see them."""
 
 import asyncio
 import datetime as dt
@@ -43,7 +43,7 @@ PRICE = PriceSettings(input=10.0, output=100.0)  # a cent for 1,000 tokens in or
 
 
 class Noon:
-    """A clock that is far from midnight, and can be set."""
+    """A clock that starts far from midnight and can be set."""
 
     def __init__(self) -> None:
         self._clock: Clock = clock_here()
@@ -58,12 +58,12 @@ class Noon:
 
 
 def cost(output: int, input_: int, text: str = "fine") -> Script:
-    """An answer that takes this many tokens."""
+    """Return an answer with this usage."""
     return steps(f'H T"{text}" F stop U({output},{input_}) D EOF')
 
 
 class Turns:
-    """Answers with one script after the other; the last of them stays."""
+    """Answers with one script after the other; the last one repeats."""
 
     def __init__(self, *scripts: Script) -> None:
         self.scripts = list(scripts)
@@ -102,7 +102,7 @@ async def spent(house: House, scope: str, *, days: int = 0) -> BudgetUsage:
 
 
 async def settled(house: House, scope: str, *, days: int = 0) -> BudgetUsage:
-    """What was spent, once nothing is held back any more."""
+    """Wait until no reservation is open, and return the spending."""
     for _ in range(500):
         found = await spent(house, scope, days=days)
         if not found.held_tokens:
@@ -113,7 +113,7 @@ async def settled(house: House, scope: str, *, days: int = 0) -> BudgetUsage:
 
 
 async def answer_to(house: House, chat: str, text: str, sender: Sender = ANN) -> str:
-    """Say something, and give the next message that is there for good."""
+    """Send a message and return the next final message."""
     before = {each.id for each in house.screen.messages(chat)}
 
     def new() -> list[str]:
@@ -125,7 +125,9 @@ async def answer_to(house: House, chat: str, text: str, sender: Sender = ANN) ->
     return new()[-1]
 
 
-async def test_who_has_used_up_a_day_is_told_and_is_answered_on_the_next(tmp_path: Path) -> None:
+async def test_a_person_over_the_daily_limit_is_informed_and_answered_the_next_day(
+    tmp_path: Path,
+) -> None:
     clock, screen = Noon(), a_screen()
     async with ModelServer(Turns(cost(50, 900))) as server:
         usual = settings(server, LimitSettings(tokens_per_day=1000))
@@ -136,7 +138,7 @@ async def test_who_has_used_up_a_day_is_told_and_is_answered_on_the_next(tmp_pat
             assert re.fullmatch(
                 r"⛔ Not answered: the limit of 1,000 tokens a day for each person has only 50 tokens "
                 r"left, and this request may use \d+ tokens; it resets in 11 h 59 min\. "
-                r"Your message is kept: /retry runs it then\.",
+                r"Your message is saved; /retry runs it then\.",
                 told,
             )
             assert len(server.requests) == 1
@@ -147,9 +149,9 @@ async def test_who_has_used_up_a_day_is_told_and_is_answered_on_the_next(tmp_pat
             assert turn.cause
             assert turn.cause.startswith("the limit of 1,000 tokens a day for each person")
             assert await answer_to(house, "1002", "I am another", BOB) == "fine"
-        clock.ahead = -DAY  # set wrong for a while
+        clock.ahead = -DAY  # a wrong clock for a while
         async with gateway(tmp_path, server, screen, settings=usual, clock=clock) as house:
-            clock.ahead = 60_000  # gives nothing back
+            clock.ahead = 60_000  # releases nothing
             assert "Not answered" in await answer_to(house, "1001", "/retry")
             clock.ahead = DAY
             assert await answer_to(house, "1001", "/retry") == "fine"
@@ -161,7 +163,7 @@ async def test_who_has_used_up_a_day_is_told_and_is_answered_on_the_next(tmp_pat
 
 @tool(risk=Risk.READ)
 async def look(_context: ToolContext, what: str) -> str:
-    """Look at something.
+    """Look at a thing.
 
     Args:
         _context: Not part of the call.
@@ -177,7 +179,7 @@ LOOKS = (
 )
 
 
-async def test_in_the_middle_of_a_turn_what_was_said_and_done_stays(tmp_path: Path) -> None:
+async def test_a_limit_reached_during_a_turn_keeps_its_text_and_results(tmp_path: Path) -> None:
     clock, screen = Noon(), a_screen()
     limits = LimitSettings(users={"memory:1001": UserLimits(tokens_per_day=3000)})
     async with ModelServer(Turns(LOOKS, cost(5, 100, "It is red."))) as server:
@@ -186,10 +188,12 @@ async def test_in_the_middle_of_a_turn_what_was_said_and_done_stays(tmp_path: Pa
             tmp_path, server, screen, settings=usual, clock=clock, tools=(look,)
         ) as house:
             await screen.say("1001", "go", sender=ANN)
-            await screen.shows("1001", "I will look.", "❌ I could not finish: the limit of 3,000")
+            await screen.shows(
+                "1001", "I will look.", "❌ Sorry, I couldn't finish this: the limit of 3,000"
+            )
             notice = screen.messages("1001")[-1]
             assert "a day for memory:1001 has only 150 tokens left" in notice.text
-            assert "(1 try, 0 min). Done so far: look" in notice.text
+            assert "Done so far: look" in notice.text
             assert [button.label for button in notice.buttons] == ["Go on", "Start over"]
             assert await settled(house, "user memory:1001") == BudgetUsage(2850)
             clock.ahead = DAY
@@ -199,7 +203,7 @@ async def test_in_the_middle_of_a_turn_what_was_said_and_done_stays(tmp_path: Pa
             assert roles == ["user", "assistant", "tool"]
 
 
-async def test_a_hundred_turns_at_once_take_no_more_than_there_is(tmp_path: Path) -> None:
+async def test_a_hundred_concurrent_turns_stay_within_the_budget(tmp_path: Path) -> None:
     screen = a_screen()
     most = 3000
     limits = LimitSettings(all=BudgetSettings(tokens_per_day=most))
@@ -222,10 +226,10 @@ async def test_a_hundred_turns_at_once_take_no_more_than_there_is(tmp_path: Path
     assert answered + sum("a day for everyone" in text for text in shown.values()) == 100
     assert answered == len(server.requests)
     assert counted == BudgetUsage(answered * 120)
-    assert most - 130 < counted.tokens <= most  # all that fits, and nothing more
+    assert most - 130 < counted.tokens <= most  # the budget is used as far as it fits
 
 
-async def test_all_people_of_a_chat_share_its_limit_and_the_admins_are_told(
+async def test_people_of_a_chat_share_its_limit_and_admins_are_notified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.alerts.watch.DISK_CHECK_SECONDS", 0.5)
@@ -234,8 +238,8 @@ async def test_all_people_of_a_chat_share_its_limit_and_the_admins_are_told(
         chats={"memory:hall": BudgetSettings(tokens_per_day=1000)},
         all=BudgetSettings(tokens_per_day=10**6),
     )
-    near = "🛠 90 % of the limit of 1,000 tokens a day for memory:hall is used: 900 tokens."
-    over = "⛔ The limit of 1,000 tokens a day for memory:hall is used up."
+    near = "🛠 90 % of the daily limit of 1,000 tokens for memory:hall is used: 900 tokens."
+    over = "⛔ The daily limit of 1,000 tokens for memory:hall is used up."
     async with ModelServer(Turns(cost(50, 850))) as server:
         usual = settings(server, limits)
         async with gateway(tmp_path, server, screen, settings=usual, clock=clock) as house:
@@ -251,18 +255,18 @@ async def test_all_people_of_a_chat_share_its_limit_and_the_admins_are_told(
             assert await answer_to(house, "hall", "four") == "fine"
             await screen.until("9", lambda shown: len(shown) == 3, 90.0)
     starts = [each.text.partition(" of")[0] for each in screen.messages("9")]
-    assert starts == ["🛠 90 %", "⛔ The limit", "🛠 90 %"]  # not again after the restart
+    assert starts == ["🛠 90 %", "⛔ The daily limit", "🛠 90 %"]  # not again after the restart
 
 
 class Nights(Noon):
-    """A clock by which each look is a day later."""
+    """A clock that is a day later at each reading."""
 
     def now(self) -> int:
         self.ahead += DAY
         return super().now()
 
 
-async def test_what_was_spent_is_of_the_day_that_is_named_also_at_midnight(tmp_path: Path) -> None:
+async def test_the_spending_and_its_day_agree_at_midnight(tmp_path: Path) -> None:
     limits = LimitSettings(all=BudgetSettings(tokens_per_day=1000))
     store = await SessionStore.open(f"sqlite:///{tmp_path / 'holdfast.db'}", clock=Nights())
     try:
@@ -278,7 +282,7 @@ async def test_what_was_spent_is_of_the_day_that_is_named_also_at_midnight(tmp_p
         await store.close()
 
 
-async def test_a_limit_in_dollars_counts_what_was_charged_and_shows_what_is_left(
+async def test_a_dollar_limit_counts_charged_costs_and_shows_the_remainder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     screen = a_screen()
@@ -293,7 +297,7 @@ async def test_a_limit_in_dollars_counts_what_was_charged_and_shows_what_is_left
             shown = await answer_to(house, "1001", "/usage")
             assert shown.splitlines()[-1] == (
                 "left for today: 997,900 tokens and $49.97 of 1,000,000 tokens and $50.00 for "
-                "everyone · $0.03 of $0.06 for each person; a new day begins in 11 h 59 min"
+                "everyone · $0.03 of $0.06 for each person; limits reset in 11 h 59 min"
             )
             assert await answer_to(house, "1001", "two") == "fine"
             told = await answer_to(house, "1001", "three")
@@ -318,7 +322,7 @@ async def test_a_limit_in_dollars_counts_what_was_charged_and_shows_what_is_left
     ]
 
 
-async def test_what_fits_on_no_day_says_so(tmp_path: Path) -> None:
+async def test_a_request_larger_than_the_daily_limit_is_refused_permanently(tmp_path: Path) -> None:
     async with ModelServer(Turns(cost(1, 1))) as server:
         limits = LimitSettings(
             tokens_per_day=ANSWER, users={"memory:1002": UserLimits(tokens_per_day=0)}
@@ -328,7 +332,7 @@ async def test_what_fits_on_no_day_says_so(tmp_path: Path) -> None:
             told = await answer_to(house, "1001", "one")
             assert re.fullmatch(
                 r"⛔ Not answered: this request may use 1\d\d tokens, and the limit for each person "
-                r"is 100 tokens a day\. /new begins a conversation that takes less\.",
+                r"is 100 tokens a day\. /new starts a conversation that needs less\.",
                 told,
             )
             told = await answer_to(house, "1002", "one", BOB)
@@ -336,7 +340,7 @@ async def test_what_fits_on_no_day_says_so(tmp_path: Path) -> None:
     assert server.requests == []
 
 
-async def test_what_the_service_refused_is_given_back_and_what_broke_off_is_estimated(
+async def test_refused_requests_are_released_and_cut_ones_estimated(
     tmp_path: Path,
 ) -> None:
     screen = a_screen()
@@ -346,12 +350,12 @@ async def test_what_the_service_refused_is_given_back_and_what_broke_off_is_esti
     ) as server:
         usual = settings(server, LimitSettings(tokens_per_day=100_000))
         async with gateway(tmp_path, server, screen, settings=usual, clock=Noon()) as house:
-            assert "❌ I could not finish" in await answer_to(house, "1001", "one")
+            assert "❌ Sorry, I couldn't finish this" in await answer_to(house, "1001", "one")
             assert await settled(house, "user memory:1001") == BudgetUsage()
             await screen.say("1001", "two", sender=ANN)
             await screen.shows("1001", f"{said}y")
             counted = (await settled(house, "user memory:1001")).tokens
-            assert 37 + 100 < counted < 37 + 100 + 100  # and the words that were sent
+            assert 37 + 100 < counted < 37 + 100 + 100  # plus the request text
             await screen.say("1001", "three", sender=ANN)
             await screen.until(
                 "1001", lambda found: sum(each.text.startswith("xxx") for each in found) > 1
@@ -360,10 +364,10 @@ async def test_what_the_service_refused_is_given_back_and_what_broke_off_is_esti
             await screen.say("1001", "/stop", sender=ANN)
             await screen.shows("1001", "⏹ Stopped.")
             more = (await settled(house, "user memory:1001")).tokens - counted
-            assert 100 < more < 400  # what came, and all that was sent, the other answers too
+            assert 100 < more < 400  # received text and the whole request with earlier answers
 
 
-async def test_a_crash_leaves_what_was_held_back_counted_for_the_day(tmp_path: Path) -> None:
+async def test_reservations_of_a_crashed_process_count_for_the_day(tmp_path: Path) -> None:
     screen, clock = a_screen(), Noon()
     async with ModelServer(Turns('H T"so far" HANG', cost(1, 2))) as server:
         usual = settings(server, LimitSettings(tokens_per_day=10_000))
@@ -379,13 +383,13 @@ async def test_a_crash_leaves_what_was_held_back_counted_for_the_day(tmp_path: P
             await screen.shows("1001", "fine")
             store = house.runner._store
             assert store
-            await store.check_writable()  # what rides behind the answer is committed before this
+            await store.check_writable()  # waits for commits after the answer
             found = await spent(house, "user memory:1001")
             assert found.tokens == held.tokens + 3
             assert found.held_tokens == held.held_tokens
 
 
-async def test_questions_on_the_side_and_summaries_count_and_can_be_refused(tmp_path: Path) -> None:
+async def test_side_questions_and_summaries_count_toward_limits(tmp_path: Path) -> None:
     screen = a_screen()
     async with ModelServer(Turns(cost(10, 400))) as server:
         usual = settings(server, LimitSettings(tokens_per_day=1000))
@@ -395,21 +399,21 @@ async def test_questions_on_the_side_and_summaries_count_and_can_be_refused(tmp_
             assert await answer_to(house, "1001", "one") == "fine"
             assert await settled(house, "user memory:1001") == BudgetUsage(820)
             told = await answer_to(house, "1001", "/btw why? " + "because " * 100)
-            assert "💬 I could not answer your question on the side: the limit of 1,000" in told
+            assert "💬 Sorry, I couldn't answer your side question: the limit of 1,000" in told
             assert await settled(house, "user memory:1001") == BudgetUsage(820)
 
 
-async def test_a_question_on_the_side_that_takes_too_long_is_settled_too(tmp_path: Path) -> None:
+async def test_a_side_question_that_times_out_is_settled(tmp_path: Path) -> None:
     async with ModelServer(Turns('H T"hm" HANG')) as server:
         usual = settings(server, LimitSettings(tokens_per_day=1000))
         async with gateway(tmp_path, server, a_screen(), settings=usual, clock=Noon()) as house:
             house.runner._conversations.side_requests._deadline_seconds = 0.5
-            assert "it took longer than" in await answer_to(house, "1001", "/btw one")
+            assert "no answer within" in await answer_to(house, "1001", "/btw one")
             found = await settled(house, "user memory:1001")
-            assert 0 < found.tokens < ANSWER  # what was sent; nobody saw what came
+            assert 0 < found.tokens < ANSWER  # the request only; the answer was not received
 
 
-async def test_a_store_that_cannot_be_written_lets_no_request_out(
+async def test_no_request_is_sent_while_the_store_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = [True]
@@ -425,22 +429,22 @@ async def test_a_store_that_cannot_be_written_lets_no_request_out(
     async with ModelServer(Turns(cost(10, 20))) as server:
         usual = settings(server, LimitSettings(tokens_per_day=10_000))
         async with gateway(tmp_path, server, a_screen(), settings=usual, clock=Noon()) as house:
-            assert "❌ I could not finish" in await answer_to(house, "1001", "one")
-            assert "could not be done just now" in await answer_to(house, "1001", "/btw one")
+            assert "❌ Sorry, I couldn't finish this" in await answer_to(house, "1001", "one")
+            assert "that didn't work just now" in await answer_to(house, "1001", "/btw one")
             assert server.requests == []
             full[0] = False
             assert await answer_to(house, "1001", "/retry") == "fine"
             assert await settled(house, "user memory:1001") == BudgetUsage(30)
 
 
-async def test_programs_are_refused_as_by_the_service_they_know(tmp_path: Path) -> None:
+async def test_api_clients_get_the_error_of_the_service_they_know(tmp_path: Path) -> None:
     clock = Noon()
     limits = LimitSettings(tokens_per_day=1, all=BudgetSettings(tokens_per_day=1000))
     async with ModelServer(Turns(cost(50, 900))) as server:
         usual = settings(server, limits)
         async with served(tmp_path, server, settings=usual, clock=clock) as there:
             status, _, _ = await there.wire.ask("one")
-            assert status == 200  # whoever has the key is no person with a limit
+            assert status == 200  # limits for persons do not apply to the API key
             status, headers, body = await there.wire.ask("two")
             assert status == 429
             assert 43_000 < int(headers["retry-after"]) <= 43_200
@@ -450,12 +454,14 @@ async def test_programs_are_refused_as_by_the_service_they_know(tmp_path: Path) 
             assert error["message"].startswith(
                 "The limit of 1,000 tokens a day for everyone has only 50 tokens left"
             )
-            async with there.wire.opened("three") as streamed:  # nothing was begun
+            async with there.wire.opened("three") as streamed:  # no turn started
                 assert streamed.status == 429
     assert len(server.requests) == 1
 
 
-async def test_a_model_whose_price_nobody_knows_is_not_asked(tmp_path: Path) -> None:
+async def test_a_model_without_a_known_price_is_not_used_under_a_dollar_limit(
+    tmp_path: Path,
+) -> None:
     screen = a_screen()
     async with ModelServer(Turns(cost(1, 2)), models=("scripted", "other")) as server:
         usual = settings(server, LimitSettings(usd_per_day=1.0), price=PRICE)

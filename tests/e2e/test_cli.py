@@ -122,7 +122,7 @@ def test_the_version_is_printed_at_once(place: Place) -> None:
     assert re.fullmatch(r"holdfast \d+\.\d+\.\d+\S*\n", found.stdout)
 
 
-@pytest.mark.parametrize("command", ["version", "--help"])
+@pytest.mark.parametrize("command", ["version", "--version", "--help"])
 def test_the_start_of_every_command_imports_little(command: str) -> None:
     program = (
         "import sys; sys.argv = ['holdfast', sys.argv[1]]; import gateway.operate.cli\n"

@@ -1,4 +1,4 @@
-"""The machine's clock is set by a day, forwards and back, while conversations go on."""
+"""Changes of the system clock by a day, forwards and back, during conversations."""
 
 from pathlib import Path
 
@@ -13,11 +13,11 @@ from tests.fakes.quick_time import clock_here
 pytestmark = pytest.mark.quick
 
 CHAT, OTHER = "1001", "1002"
-DAY = 86_400_000 + 60_000  # and a minute
+DAY = 86_400_000 + 60_000  # one day and a minute
 
 
 class SetClock:
-    """The clock of this test's loop, whose hour somebody sets."""
+    """A clock that the test sets forwards or back."""
 
     def __init__(self) -> None:
         self._here: Clock = clock_here()
@@ -31,7 +31,7 @@ class SetClock:
 
 
 @pytest.mark.parametrize("jump", [DAY, -DAY], ids=["forwards", "back"])
-async def test_messages_are_answered_while_the_clock_is_wrong_and_after(
+async def test_messages_are_answered_during_and_after_a_wrong_clock(
     tmp_path: Path, jump: int
 ) -> None:
     clock = SetClock()
@@ -46,7 +46,7 @@ async def test_messages_are_answered_while_the_clock_is_wrong_and_after(
         await screen.shows(CHAT, "so far")
         await screen.say(CHAT, "waiting")
         clock.off = jump
-        await screen.say(OTHER, "meanwhile")  # the platform's own clock is right
+        await screen.say(OTHER, "meanwhile")  # the platform's clock stays correct
         await screen.shows(OTHER, "echo: meanwhile")
         await screen.say(CHAT, "/stop")
         await screen.shows(CHAT, "⏹ Stopped")

@@ -1,7 +1,7 @@
-"""Every key of `[model.timeouts]` does what it says: from the text of a file to what a user meets.
+"""Every key of `[model.timeouts]`, from the text of the file to its effect for the user.
 
-Each test runs two gateways on the same silence or the same failure, side by side. One has the key
-in its file, the other does not; when the first has acted, the other is still patient.
+Each test runs two gateways with the same silence or failure, side by side. Only one has the key in
+its file; when that one has acted, the other is still waiting.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ api_key = "sk-test"
 
 @pytest.fixture(scope="module", autouse=True)
 def warm() -> None:
-    """The first request of a process loads the SDK, which would count against its clocks."""
+    """Load the SDK before the first request, because loading would count against its timeouts."""
 
     async def once() -> None:
         async with ModelServer(OK) as server:
@@ -80,7 +80,7 @@ def warm() -> None:
 
 
 def written(home: Path, text: str) -> Path:
-    """The text as a configuration file that nobody else can read."""
+    """Write the text to a configuration file that only the owner can read."""
     home.mkdir(parents=True, exist_ok=True)
     file = home / "holdfast.toml"
     file.write_text(text, encoding="utf-8")
@@ -90,7 +90,7 @@ def written(home: Path, text: str) -> Path:
 
 @contextlib.asynccontextmanager
 async def configured(home: Path, model: ModelServer, text: str) -> AsyncIterator[House]:
-    """A gateway with what the file says, on which somebody has said `go`."""
+    """Run a gateway with this file, and send it `go`."""
     file = written(home, text)
     loaded = load(ConfigOptions(config=file), {"HOLDFAST_HOME": str(home)}, SPECS)
     assert loaded.warnings == ()
@@ -104,21 +104,21 @@ async def configured(home: Path, model: ModelServer, text: str) -> AsyncIterator
 async def twins(
     home: Path, script: Script, clocks: str, usual: str = ""
 ) -> AsyncIterator[tuple[House, House]]:
-    """The same script for both; only the first has the clocks, the other has what is usual."""
+    """Run two gateways with the same script; only the first has the timeouts, the other the defaults."""
     rest = (OK,) * 3
     async with (
         ModelServer(script, *rest) as server,
         ModelServer(script, *rest) as other,
         configured(home / "usual", other, FILE.format(url=other.url, clocks=usual)) as patient,
     ):
-        await asked(other, 1)  # it waits for longer than the one that is to act
+        await asked(other, 1)  # the one with default timeouts is still waiting
         text = FILE.format(url=server.url, clocks=clocks)
         async with configured(home / "set", server, text) as house:
             yield house, patient
 
 
 async def asked(model: ModelServer, number: int) -> float:
-    """Wait for the n-th request; when it came."""
+    """Wait for the n-th request, and return its arrival time."""
     async with asyncio.timeout(PATIENCE):
         return (await model.request(number)).at
 
@@ -147,12 +147,12 @@ KILLS = [
     [each[1:] for each in KILLS],
     ids=[f"{each[0]}: {each[3]}" for each in KILLS],
 )
-async def test_a_request_is_given_up_when_the_file_says_so(
+async def test_a_request_is_cancelled_after_the_configured_timeout(
     tmp_path: Path, clocks: str, usual: str, script: Script, killed_after: float
 ) -> None:
     async with twins(tmp_path, script, clocks, usual) as (house, patient):
         lived = await asked(house.model, 2) - await asked(house.model, 1)
-        # The clock starts before the request is on its way.
+        # The timeout starts before the request is sent.
         assert killed_after - 0.2 <= lived <= killed_after + 0.8
         assert len(patient.model.requests) == 1
         assert not patient.model.requests[0].closed.is_set()
@@ -166,7 +166,7 @@ NOTICES = [
 
 
 @pytest.mark.parametrize(("clocks", "script"), NOTICES, ids=[f"{c}: {s}" for c, s in NOTICES])
-async def test_silence_is_told_when_the_file_says_so(
+async def test_the_silence_notice_appears_after_the_configured_time(
     tmp_path: Path, clocks: str, script: Script
 ) -> None:
     async with twins(tmp_path, script, clocks) as (house, patient):
@@ -178,7 +178,7 @@ async def test_silence_is_told_when_the_file_says_so(
         assert not any("⏳" in line for line in patient.screen.screen(CHAT))
 
 
-async def test_the_user_is_told_of_a_slow_beginning_and_of_later_silence_at_different_times(
+async def test_a_slow_start_and_later_silence_have_different_notice_times(
     tmp_path: Path,
 ) -> None:
     clocks = "first_token_soft = 20\nnotice_after = 0.4"
@@ -189,7 +189,7 @@ async def test_the_user_is_told_of_a_slow_beginning_and_of_later_silence_at_diff
         assert not any("⏳" in line for line in house.screen.screen(CHAT))
 
 
-async def test_a_recovery_is_told_after_a_sixth_of_the_notices_time(tmp_path: Path) -> None:
+async def test_a_recovery_notice_appears_after_a_sixth_of_notice_after(tmp_path: Path) -> None:
     script = 'H T"so far " RST'
     async with twins(tmp_path, script, "notice_after = 0.6\nbackoff = 2", "backoff = 2") as (
         house,
@@ -199,14 +199,14 @@ async def test_a_recovery_is_told_after_a_sixth_of_the_notices_time(tmp_path: Pa
         assert not any("↻" in line for line in patient.screen.screen(CHAT))
 
 
-async def test_the_first_wait_before_a_repetition_is_as_the_file_says(tmp_path: Path) -> None:
+async def test_the_first_retry_waits_for_the_configured_backoff(tmp_path: Path) -> None:
     async with twins(tmp_path, "S500", "backoff = 0.1") as (house, patient):
         waited = await asked(house.model, 2) - await asked(house.model, 1)
         assert 0.04 <= waited <= 0.45
         assert len(patient.model.requests) == 1
 
 
-async def test_the_wait_doubles_each_time(tmp_path: Path) -> None:
+async def test_the_backoff_doubles_with_each_retry(tmp_path: Path) -> None:
     async with (
         ModelServer("S500", "S500", OK) as server,
         configured(tmp_path, server, FILE.format(url=server.url, clocks="backoff = 0.2")),
@@ -216,7 +216,7 @@ async def test_the_wait_doubles_each_time(tmp_path: Path) -> None:
         assert 0.18 <= third - second <= 0.8
 
 
-async def test_a_connection_that_does_not_come_about_is_given_up_when_the_file_says_so(
+async def test_a_connection_attempt_ends_after_the_configured_timeout(
     tmp_path: Path,
 ) -> None:
     def text(clocks: str, fallback: ModelServer) -> str:
@@ -233,11 +233,11 @@ async def test_a_connection_that_does_not_come_about_is_given_up_when_the_file_s
         ):
             began = asyncio.get_running_loop().time()
             waited = await asked(house.model, 1) - began
-            assert 0.5 <= waited <= 1.8  # three tries
+            assert 0.5 <= waited <= 1.8  # three attempts
             assert patient.model.requests == []
 
 
-# --- models that take over -------------------------------------------------------------------
+# --- fallbacks --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -246,12 +246,12 @@ async def test_a_connection_that_does_not_come_about_is_given_up_when_the_file_s
         ("", False),
         ("first_token = 0.4", False),
         ("first_token = 5", True),
-        ("gap_text = 50", False),  # what it does not say itself it has from the model
+        ("gap_text = 50", False),  # missing keys come from the model
         ("first_token = 0.4\nlifetime = 1800", False),
     ],
     ids=lambda value: str(value).replace("\n", ", ") or "none of its own",
 )
-async def test_the_clocks_of_the_model_hold_for_those_that_take_over_unless_they_have_their_own(
+async def test_fallbacks_use_the_models_timeouts_unless_they_have_their_own(
     tmp_path: Path, own: str, patient: bool
 ) -> None:
     async with ModelServer(*["S401"] * 9) as primary, ModelServer("H HANG", OK, OK) as second:
@@ -268,7 +268,7 @@ async def test_the_clocks_of_the_model_hold_for_those_that_take_over_unless_they
                 assert 0.2 <= lived <= 1.2
 
 
-async def test_a_clock_of_a_fallback_may_be_what_is_usual(tmp_path: Path) -> None:
+async def test_a_fallback_may_set_a_timeout_back_to_the_default(tmp_path: Path) -> None:
     async with ModelServer(*["S401"] * 9) as primary, ModelServer("H HANG", OK) as second:
         text = FILE.format(url=primary.url, clocks="lifetime = 0.4")
         text += FALLBACK.format(url=second.url, clocks="lifetime = 1800")
@@ -279,7 +279,7 @@ async def test_a_clock_of_a_fallback_may_be_what_is_usual(tmp_path: Path) -> Non
                     await second.request(2)
 
 
-async def test_a_fallbacks_clocks_do_not_reach_back_to_the_model(tmp_path: Path) -> None:
+async def test_timeouts_of_a_fallback_do_not_apply_to_the_model(tmp_path: Path) -> None:
     async with ModelServer("H HANG", OK) as primary, ModelServer(OK) as second:
         text = FILE.format(url=primary.url, clocks="")
         text += FALLBACK.format(url=second.url, clocks="first_token = 0.2")
@@ -291,7 +291,7 @@ async def test_a_fallbacks_clocks_do_not_reach_back_to_the_model(tmp_path: Path)
             assert second.requests == []
 
 
-def test_no_clock_is_forgotten_here() -> None:
+def test_every_timeout_key_is_tested_here() -> None:
     tested = {each[0] for each in KILLS} | {each[0].partition(" ")[0] for each in NOTICES}
     assert tested | {"backoff", "connect"} == set(Timeouts.__struct_fields__)
 

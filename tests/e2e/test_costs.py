@@ -1,4 +1,4 @@
-"""What one turn costs the database, whatever lies in it already."""
+"""Cost of one turn in the database, with few and many stored rows."""
 
 import contextlib
 import sqlite3
@@ -25,7 +25,7 @@ class Cost(NamedTuple):
 
 
 async def filled(home: Path, sessions: int, history: int) -> None:
-    """A store in which this much has happened before."""
+    """Open a store with this many sessions and messages."""
     store = await SessionStore.open(f"sqlite:///{home / 'holdfast.db'}", clock=SystemClock())
     address = '{"platform":"memory","chat":"%s"}'
     changes: list[Change] = []
@@ -57,7 +57,7 @@ async def filled(home: Path, sessions: int, history: int) -> None:
 
 
 async def cost_of_turns(house: House, home: Path) -> Cost:
-    """Measure turns after a few that warm everything up."""
+    """Measure turns after a few warm-up turns."""
     store = house.runner._store
     assert store
     for number in range(3):
@@ -67,12 +67,12 @@ async def cost_of_turns(house: House, home: Path) -> Cost:
     counts = store.database.count_queries()
     for number in range(TURNS):
         await turn(house, f"measured {number:02d}")
-    await store.check_writable()  # what rides behind the last answer is committed before this
+    await store.check_writable()  # waits for commits after the last answer
     return Cost(counts.statements, counts.commits, (home / "holdfast.db-wal").stat().st_size)
 
 
 def _empty_log(home: Path) -> None:
-    """Start the log anew, so that its size is what is written from now on."""
+    """Truncate the log, so that its size measures later writes only."""
     with contextlib.closing(sqlite3.connect(home / "holdfast.db")) as connection:
         assert connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone() == (0, 0, 0)
 
@@ -98,7 +98,7 @@ async def test_a_turn_costs_the_same_with_ten_and_ten_thousand_sessions_and_mess
             costs[sessions, history] = await cost_of_turns(house, home)
     base = costs[10, 10]
     for case, cost in costs.items():
-        # How many writes share a commit depends on the moment; a BEGIN goes with each.
+        # The number of writes per commit depends on timing; each commit has one BEGIN.
         assert cost.commits <= 5 * TURNS + 1, (case, costs)
         assert cost.statements - cost.commits == base.statements - base.commits, (case, costs)
         assert 0.9 < cost.wal_bytes / base.wal_bytes < 1.1, (case, costs)

@@ -132,7 +132,7 @@ async def test_first_start_leads_to_an_owner_with_tools_and_a_second_person(tmp_
         async with Started(tmp_path, telegram, model, tools=True) as daemon:
             code = await daemon.prints(rf"https://t\.me/{BOT_NAME}\?start=([A-Z0-9]{{8}}) ")
             daemon.say(ANN, f"/start {code}")
-            await telegram.shows(ANN, "You are the owner of this gateway now")
+            await telegram.shows(ANN, "You are now the owner of this gateway")
 
             daemon.say(ANN, "hello")
             await telegram.shows(ANN, "echo: hello")
@@ -142,30 +142,30 @@ async def test_first_start_leads_to_an_owner_with_tools_and_a_second_person(tmp_
             assert daemon.files == {f"telegram%3A{ANN}/notes/today.txt": "buy tea\n"}
 
             daemon.say(ANN, "tell bob")
-            asked = question(await telegram.shows(ANN, "send wants to run"))
+            asked = question(await telegram.shows(ANN, "May I use **send**?"))
             assert '"to": "bob"' in asked.markdown
             assert daemon.effects == []
             allow, _ = asked.actions
             telegram.press(ANN, asked, allow)
             await telegram.shows(ANN, f"✅ Allowed by telegram:{ANN}.", "echo: tell bob")
             telegram.press(ANN, asked, allow)  # a repeated press has no effect
-            await telegram.shows(ANN, "This was answered already.")
+            await telegram.shows(ANN, "This question is already answered.")
             assert daemon.effects == ["send bob tea is here"]
 
             requests = len(model.requests)
             for text in ("hello", "write it down", "/status", "/approve", f"/start {code}"):
                 daemon.say(BOB, text)
-            await telegram.shows(BOB, "I do not know you yet", "This code does not open anything")
+            await telegram.shows(BOB, "I don't know you yet", "This code is not valid")
             shown = "\n".join(each.markdown for each in telegram.messages(BOB))
             (pairing,) = set(re.findall(r"with this code: ([A-Z0-9]{8})", shown))
             assert "echo" not in shown
             assert len(model.requests) == requests
-            await telegram.shows(ANN, f"(telegram:{BOB}) asks to be let in")
+            await telegram.shows(ANN, f"(telegram:{BOB}) asks for access")
 
             assert await daemon.run("pair", "approve", pairing) == [
                 f"telegram:{BOB} (Ada L.) now has access."
             ]
-            await telegram.shows(BOB, "✅ You are let in.")
+            await telegram.shows(BOB, "✅ You now have access.")
             daemon.say(BOB, "hello")
             await telegram.shows(BOB, "echo: hello")
             assert len(model.requests) == requests + 1
@@ -188,6 +188,6 @@ async def test_a_new_claim_is_printed_as_a_link_to_the_bot(
         code = line.removeprefix("claim ")
         assert link == f"https://t.me/{BOT_NAME}?start={code}"
         daemon.say(ANN, f"/start {old}")
-        await telegram.shows(ANN, "This code does not open anything")
+        await telegram.shows(ANN, "This code is not valid")
         daemon.say(ANN, line)
-        await telegram.shows(ANN, "You are the owner of this gateway now")
+        await telegram.shows(ANN, "You are now the owner of this gateway")

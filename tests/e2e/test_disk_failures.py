@@ -114,11 +114,11 @@ async def test_damaged_database_page_is_reported_and_isolated(tmp_path: Path) ->
                 await page.until(chat, lambda rows: "echo: go on" in answers(rows))
             await daemon.logs("it is damaged; restore a backup")
             told = await said(page, "notice", 1)
-            assert "conversation is damaged; a new one works" in told[0]
+            assert "conversation is damaged; a new conversation works" in told[0]
             for count in (2, 3):  # the first one undoes the last message
                 assert await page.send("chat-2", "/undo", f"undo-number-{count}") == 202
                 told = await said(page, "notice", count)
-            assert "/new begins a conversation without it" in told[2]
+            assert "/new starts a new conversation" in told[2]
             assert await page.send("chat-2", "/new", "new-chat-2") == 202
             assert await page.send("chat-2", "here again", "after-chat-2") == 202
             assert await said(page, "answer", 2) == ["noted", "echo: here again"]

@@ -99,7 +99,7 @@ async def test_admins_get_one_notice_when_the_disk_is_low_and_one_when_it_recove
             async with gateway(folder, model, screen, gateway=low, admins=ADMINS) as house:
                 empty(folder)
                 check_alerts(house)
-                await screen.shows(CHIEF, "✅ There is room on the disk again")
+                await screen.shows(CHIEF, "✅ The disk has free space again")
                 await screen.say("1001", "and now?")
                 await screen.shows("1001", "echo: and now?")
         assert len(screen.messages(CHIEF)) == 2

@@ -37,9 +37,9 @@ async def test_opening_the_printed_link_makes_a_person_the_owner(tmp_path: Path)
                 found = LINK.search(line.decode())
             now = SystemClock().now() // 1000
             server.say(1001, f"/start {found[1]}", date=now)
-            await server.shows(1001, "You are the owner of this gateway now")
+            await server.shows(1001, "You are now the owner of this gateway")
             server.say(1002, f"/start {found[1]}", user=1002, date=now)
-            await server.shows(1002, "This code does not open anything")
+            await server.shows(1002, "This code is not valid")
         finally:
             daemon.terminate()
             await daemon.wait()

@@ -1,4 +1,4 @@
-"""The whole gateway as its users meet it, over a platform in memory and a scripted model."""
+"""The whole gateway, with a platform in memory and a scripted model."""
 
 import asyncio
 import time
@@ -90,7 +90,7 @@ async def test_stop_among_a_hundred_hanging_turns_acts_within_300_ms(tmp_path: P
 
 
 @pytest.mark.quick
-async def test_after_a_stop_the_next_message_is_fresh_and_resume_brings_all_back(
+async def test_after_a_stop_the_next_message_starts_a_session_and_resume_returns_to_the_old_one(
     tmp_path: Path,
 ) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
@@ -98,11 +98,11 @@ async def test_after_a_stop_the_next_message_is_fresh_and_resume_brings_all_back
         await screen.say(CHAT, "hang on")
         await screen.shows(CHAT, "so far")
         await screen.say(CHAT, "this waits")
-        await screen.shows(CHAT, "⏳ 1 waiting. Working on “hang on”")
+        await screen.shows(CHAT, "⏳ Working on “hang on”. 1 message is queued.")
         await screen.say(CHAT, "/stop")
-        await screen.shows(CHAT, "1 waiting message is kept with it.")
+        await screen.shows(CHAT, "1 queued message is kept with it.")
         await screen.say(CHAT, "fresh one")
-        await screen.shows(CHAT, "🆕 Fresh conversation", "echo: fresh one")
+        await screen.shows(CHAT, "🆕 New conversation", "echo: fresh one")
         assert await house.asked(2) == [{"role": "user", "content": "fresh one"}]
         assert "cannot see the earlier one" in house.system(2)
         await screen.say(CHAT, "/resume")
@@ -111,7 +111,7 @@ async def test_after_a_stop_the_next_message_is_fresh_and_resume_brings_all_back
         assert asked[0] == {"role": "user", "content": "hang on"}
         assert asked[1] == {"role": "assistant", "content": "so far "}
         assert asked[2]["content"].endswith("this waits")
-    assert sum("Fresh conversation" in text for text in texts(screen)) == 1
+    assert sum("New conversation" in text for text in texts(screen)) == 1
     assert screen.violations() == []
 
 
@@ -127,7 +127,7 @@ async def test_stop_with_nothing_running_suspends_nothing(tmp_path: Path) -> Non
 
 
 @pytest.mark.quick
-async def test_what_waits_is_one_line_that_follows_the_queue_and_all_is_answered_in_order(
+async def test_queued_messages_show_one_updated_notice_and_are_answered_in_order(
     tmp_path: Path,
 ) -> None:
     first = iter(['H W.3 T"slowly" F stop D'])
@@ -139,7 +139,7 @@ async def test_what_waits_is_one_line_that_follows_the_queue_and_all_is_answered
         screen = house.screen
         for text in ("one", "two", "three", "four"):
             await screen.say(CHAT, text)
-        (line,) = await screen.shows(CHAT, "⏳ 3 waiting. Working on “one”")
+        (line,) = await screen.shows(CHAT, "⏳ Working on “one”. 3 messages are queued.")
         await screen.shows(CHAT, "echo: four")
         await screen.until(
             CHAT, lambda messages: all(message.id != line.id for message in messages)
@@ -148,18 +148,18 @@ async def test_what_waits_is_one_line_that_follows_the_queue_and_all_is_answered
 
 
 @pytest.mark.quick
-async def test_a_full_queue_says_what_was_not_taken(tmp_path: Path) -> None:
+async def test_a_full_queue_reports_the_refused_message(tmp_path: Path) -> None:
     settings = GatewaySettings(drain_seconds=0, queue_limit=2)
     async with ModelServer(talkative) as model, gateway(tmp_path, model, gateway=settings) as house:
         await house.screen.say(CHAT, "hang")
         await house.screen.shows(CHAT, "so far")
         for text in ("a", "b", "c"):
             await house.screen.say(CHAT, text)
-        await house.screen.shows(CHAT, "⛔ 2 messages are already waiting here.")
+        await house.screen.shows(CHAT, "⛔ 2 messages are already queued here")
 
 
-@pytest.mark.parametrize("busy", ["interrupt", "collect"])
 @pytest.mark.quick
+@pytest.mark.parametrize("busy", ["interrupt", "collect"])
 async def test_busy_policies_decide_what_a_second_message_does(tmp_path: Path, busy: str) -> None:
     settings = GatewaySettings(drain_seconds=0, busy=busy)  # type: ignore[arg-type]  # one of its words
     async with ModelServer(talkative) as model, gateway(tmp_path, model, gateway=settings) as house:
@@ -181,7 +181,7 @@ async def test_busy_policies_decide_what_a_second_message_does(tmp_path: Path, b
 
 
 @pytest.mark.quick
-async def test_new_ends_what_runs_and_opens_a_conversation_without_memory(tmp_path: Path) -> None:
+async def test_new_stops_the_running_turn_and_starts_an_empty_session(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
         await house.screen.say(CHAT, "hang")
         await house.screen.shows(CHAT, "so far")
@@ -194,7 +194,7 @@ async def test_new_ends_what_runs_and_opens_a_conversation_without_memory(tmp_pa
     assert model.requests[0].left
 
 
-async def test_retry_runs_the_last_message_again_and_undo_takes_it_back(tmp_path: Path) -> None:
+async def test_retry_repeats_the_last_message_and_undo_removes_it(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
         screen = house.screen
         await screen.say(CHAT, "first")
@@ -207,7 +207,7 @@ async def test_retry_runs_the_last_message_again_and_undo_takes_it_back(tmp_path
         )
         assert await house.asked(3) == await house.asked(2)
         await screen.say(CHAT, "/undo")
-        await screen.shows(CHAT, "↩️ Taken back: “second”")
+        await screen.shows(CHAT, "↩️ Undone: I removed “second”")
         await screen.say(CHAT, "third")
         await screen.shows(CHAT, "echo: third")
         assert [row["content"] for row in await house.asked(4)] == [
@@ -235,7 +235,7 @@ async def test_retry_after_a_stop_answers_the_stopped_message(tmp_path: Path) ->
 
 
 @pytest.mark.quick
-async def test_a_restart_in_the_middle_of_a_turn_is_told_once_and_what_waited_is_answered(
+async def test_a_restart_during_a_turn_is_reported_once_and_queued_messages_are_answered(
     tmp_path: Path,
 ) -> None:
     screen = Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
@@ -248,7 +248,7 @@ async def test_a_restart_in_the_middle_of_a_turn_is_told_once_and_what_waited_is
             await screen.shows("8", "echo: calm")
         async with gateway(tmp_path, model, screen) as house:
             await screen.shows(CHAT, "♻️ I was restarted while working on “hang on this”")
-            await screen.shows(CHAT, "🆕 Fresh conversation", "echo: and then this")
+            await screen.shows(CHAT, "🆕 New conversation", "echo: and then this")
             assert await house.asked(3) == [{"role": "user", "content": "and then this"}]
             assert "hang on this" in house.system(3)
         async with gateway(tmp_path, model, screen) as house:
@@ -256,7 +256,7 @@ async def test_a_restart_in_the_middle_of_a_turn_is_told_once_and_what_waited_is
             await screen.shows("8", "echo: goes on")
     shown = texts(screen)
     assert sum("I was restarted" in text for text in shown) == 1
-    assert sum("Fresh conversation" in text for text in shown) == 1
+    assert sum("New conversation" in text for text in shown) == 1
     assert shown.count("so far ") + shown.count("so far") == 1
     assert texts(screen, "8") == ["echo: calm", "echo: goes on"]
     async with opened(tmp_path) as store:
@@ -265,7 +265,7 @@ async def test_a_restart_in_the_middle_of_a_turn_is_told_once_and_what_waited_is
 
 
 @pytest.mark.quick
-async def test_the_buttons_of_the_restart_notice_bring_the_turn_back(tmp_path: Path) -> None:
+async def test_the_buttons_of_the_restart_notice_resume_the_turn(tmp_path: Path) -> None:
     screen = Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
     hung = iter(['H T"abc" HANG'])
 
@@ -286,11 +286,11 @@ async def test_the_buttons_of_the_restart_notice_bring_the_turn_back(tmp_path: P
             await screen.shows(CHAT, "echo: build it")
             assert await house.asked(3) == [{"role": "user", "content": "build it"}]
             await screen.press(CHAT, notice.buttons[1].action)
-            await screen.shows(CHAT, "There is no message to run again.")
+            await screen.shows(CHAT, "There's no message to run again.")
 
 
 @pytest.mark.quick
-async def test_an_interrupted_turn_is_taken_up_again_where_that_is_configured(
+async def test_an_interrupted_turn_resumes_by_itself_if_configured(
     tmp_path: Path,
 ) -> None:
     screen = Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
@@ -337,7 +337,7 @@ async def test_a_turn_that_keeps_killing_the_gateway_is_stuck_after_three_times(
 
 
 @pytest.mark.quick
-async def test_while_draining_messages_are_kept_and_running_turns_may_finish(
+async def test_draining_keeps_messages_and_lets_running_turns_finish(
     tmp_path: Path,
 ) -> None:
     screen = Screen(live=Live.NONE)
@@ -352,7 +352,7 @@ async def test_while_draining_messages_are_kept_and_running_turns_may_finish(
             await model.request(1)
             house.runner.stopping.set()
             await screen.say(CHAT, "more")
-            await screen.shows(CHAT, "🔄 Restarting. Your message is kept")
+            await screen.shows(CHAT, "🔄 I'm restarting. Your message is saved")
             await screen.shows(CHAT, "finished")
         assert len(model.requests) == 1
         async with gateway(tmp_path, model, screen):
@@ -360,17 +360,17 @@ async def test_while_draining_messages_are_kept_and_running_turns_may_finish(
     assert not any("restarted while" in text for text in texts(screen))
 
 
-async def test_a_failing_model_ends_in_words_with_a_way_on(tmp_path: Path) -> None:
+async def test_a_failing_model_leads_to_a_notice_with_buttons(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
         screen = house.screen
         await screen.say(CHAT, "fail")
-        (notice,) = await screen.shows(CHAT, "❌ I could not finish")
+        (notice,) = await screen.shows(CHAT, "❌ Sorry, I couldn't finish this")
         assert [button.label for button in notice.buttons] == ["Go on", "Start over"]
         await screen.say(CHAT, "hello")
         await screen.shows(CHAT, "echo: hello")
 
 
-async def test_strangers_get_a_code_in_private_and_silence_in_rooms(tmp_path: Path) -> None:
+async def test_strangers_get_a_code_in_private_chats_and_no_answer_in_rooms(tmp_path: Path) -> None:
     async with (
         ModelServer(talkative) as model,
         gateway(tmp_path, model, admins=("memory:1001",)) as house,
@@ -378,9 +378,9 @@ async def test_strangers_get_a_code_in_private_and_silence_in_rooms(tmp_path: Pa
         screen = house.screen
         eve = Sender("666", "Eve")
         assert await screen.say("666", "let me in", sender=eve) is Accepted.IGNORED
-        (told,) = await screen.shows("666", "Ask the owner")
+        (told,) = await screen.shows("666", "ask the owner")
         code = told.text.split()[-1]
-        await screen.shows("1001", "👤 Eve (memory:666) asks to be let in.")
+        await screen.shows("1001", "👤 Eve (memory:666) asks for access.")
         await screen.say("666", "now?", sender=eve)
         await screen.shows("666", "Your request is still open")
         room = InboundMessage(
@@ -394,16 +394,16 @@ async def test_strangers_get_a_code_in_private_and_silence_in_rooms(tmp_path: Pa
         assert await screen.inject(room) is Accepted.IGNORED
         await screen.shows("1001", "mentioned me in room")
         await screen.say("1001", f"/pair approve {code}")
-        await screen.shows("1001", "✅ Let in: Eve (memory:666).")
-        await screen.shows("666", "✅ You are let in.")
+        await screen.shows("1001", "✅ Eve (memory:666) now has access.")
+        await screen.shows("666", "✅ You now have access.")
         await screen.say("666", "hello", sender=eve)
         await screen.shows("666", "echo: hello")
         await screen.say("666", "/pair list", sender=eve)
-        await screen.shows("666", "Only an admin may do that.")
+        await screen.shows("666", "Only an admin can do that.")
         await screen.say("1001", "/pair list")
         await screen.shows("1001", "memory:666 Eve: member since")
         await screen.say("1001", "/pair revoke memory:666")
-        await screen.shows("1001", "🚫 memory:666 is not let in any more.")
+        await screen.shows("1001", "🚫 memory:666 no longer has access.")
         assert await screen.say("666", "and now?", sender=eve) is Accepted.IGNORED
         assert screen.messages("room") == []
     async with opened(tmp_path) as store:
@@ -420,65 +420,65 @@ async def test_the_first_owner_claims_with_a_code_once(tmp_path: Path) -> None:
         assert isinstance(found, dict)
         owner, thief = Sender("1", "Ann"), Sender("2", "Bob")
         await screen.say("2", "claim 22222222", sender=thief)
-        await screen.shows("2", "This code does not open anything")
+        await screen.shows("2", "This code is not valid")
         await screen.say("1", f"claim {found['code']}", sender=owner)
-        await screen.shows("1", "🔑 You are the owner")
+        await screen.shows("1", "🔑 You are now the owner")
         await screen.say("2", f"/start {found['code']}", sender=thief)
         await screen.until("2", lambda messages: len(messages) == 2)
         await screen.say("1", "/whoami", sender=owner)
         await screen.shows("1", "You are memory:1 (admin).")
 
 
-async def test_who_is_let_in_already_can_still_claim_and_no_model_sees_the_code(
+async def test_a_person_with_access_can_claim_and_the_model_never_sees_the_code(
     tmp_path: Path,
 ) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
         found = await house.runner.operations["pair_claim"]()
         assert isinstance(found, dict)
         await house.screen.say("1001", f"claim {found['code']}")
-        await house.screen.shows("1001", "🔑 You are the owner")
+        await house.screen.shows("1001", "🔑 You are now the owner")
     assert model.requests == []
 
 
-async def test_words_that_are_no_command_of_ours_are_told_apart(tmp_path: Path) -> None:
+async def test_unknown_commands_are_distinguished_from_text_with_a_slash(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
         screen = house.screen
         await screen.say(CHAT, "/stpo")
-        await screen.shows(CHAT, "/stpo is not a command I know. Did you mean /stop?")
+        await screen.shows(CHAT, "I don't know /stpo. Did you mean /stop?")
         await screen.say(CHAT, "/usr/bin is full")
         await screen.shows(CHAT, "echo: /usr/bin is full")
         await screen.say(CHAT, "/help")
-        await screen.shows(CHAT, "/stop [all] · stop what is running")
+        await screen.shows(CHAT, "/stop [all] · stop the current task")
         await screen.say(CHAT, "!status")
         await screen.shows(CHAT, "💤 No active task.")
         await screen.say(CHAT, "/start")
-        await screen.shows(CHAT, "👋 Hello.")
+        await screen.shows(CHAT, "👋 Hello!")
 
 
-async def test_status_and_sessions_show_how_things_stand(tmp_path: Path) -> None:
+async def test_status_and_sessions_show_the_present_state(tmp_path: Path) -> None:
     async with (
         ModelServer(talkative) as model,
         gateway(tmp_path, model, admins=("memory:1001",)) as house,
     ):
         screen = house.screen
         await screen.say(CHAT, "/sessions")
-        await screen.shows(CHAT, "There is no earlier conversation here.")
+        await screen.shows(CHAT, "There's no earlier conversation here.")
         await screen.say(CHAT, "hang on")
         await screen.say(CHAT, "next")
         await screen.say(CHAT, "/status")
-        await screen.shows(CHAT, "⏳ Working on “hang on” for 0 min.\n1. waiting: “next”")
+        await screen.shows(CHAT, "⏳ Working on “hang on”.\n1. queued: “next”")
         await screen.say("9", "/stop all")
         await screen.shows("9", "⏹ 1 task stopped.")
-        await screen.shows(CHAT, "1 waiting message is kept")
+        await screen.shows(CHAT, "1 queued message is kept")
         await screen.say(CHAT, "/sessions")
         await screen.shows(CHAT, "1. hang on · ")
         await screen.say(CHAT, "/resume 1")
         await screen.shows(CHAT, "echo: next")
         await screen.say(CHAT, "/resume 9")
-        await screen.shows(CHAT, "There is no earlier conversation to bring back.")
+        await screen.shows(CHAT, "There's no earlier conversation to return to.")
 
 
-async def test_an_edit_or_a_deletion_reaches_a_message_that_waits(tmp_path: Path) -> None:
+async def test_edits_and_deletions_apply_to_queued_messages(tmp_path: Path) -> None:
     me, place = Sender("1001", "Somebody"), Address("memory", CHAT)
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
         screen = house.screen
@@ -502,7 +502,7 @@ async def test_an_edit_or_a_deletion_reaches_a_message_that_waits(tmp_path: Path
     assert "secret" not in asked
 
 
-async def test_what_reaches_us_too_late_or_too_often_is_not_answered_but_said(
+async def test_late_and_too_frequent_messages_get_a_notice_instead_of_an_answer(
     tmp_path: Path,
 ) -> None:
     limits = LimitSettings(messages_per_minute=2)
@@ -581,7 +581,9 @@ async def test_a_steering_message_reaches_the_model_after_the_next_tool_result(
     assert len(model.requests) == 2
 
 
-async def test_in_rooms_only_what_is_meant_for_us_is_answered_and_kept(tmp_path: Path) -> None:
+async def test_only_messages_addressed_to_the_bot_are_answered_and_stored_in_rooms(
+    tmp_path: Path,
+) -> None:
     me, bot = Sender("1001", "Somebody"), Sender("9", "Robot", is_bot=True)
     room = Address("memory", "room")
 
@@ -626,43 +628,43 @@ async def test_in_rooms_only_what_is_meant_for_us_is_answered_and_kept(tmp_path:
         assert session.key == "memory:room:u=1001"
 
 
-async def test_commands_with_nothing_behind_them_explain_themselves(tmp_path: Path) -> None:
+async def test_commands_without_arguments_explain_their_usage(tmp_path: Path) -> None:
     async with (
         ModelServer(talkative) as model,
         gateway(tmp_path, model, admins=("memory:1001",)) as house,
     ):
         screen = house.screen
         for text, answer in [
-            ("/queue", "Write the message behind it: /queue"),
-            ("/steer", "Write the message behind it: /steer"),
-            ("/pair", "Say /pair list, /pair approve CODE or /pair revoke ID."),
+            ("/queue", "Use: /queue your message"),
+            ("/steer", "Use: /steer your message"),
+            ("/pair", "Use: /pair list, /pair approve CODE or /pair revoke ID"),
             ("/pair approve 22222222", "No open request has this code."),
-            ("/pair revoke memory:5", "memory:5 was not let in by pairing."),
-            ("/pair list", "Nobody asks to be let in"),
-            ("/resume 3", "There is no earlier conversation"),
-            ("/undo", "There is nothing to take back."),
-            ("/start", "👋 Hello."),
+            ("/pair revoke memory:5", "memory:5 has no access by pairing."),
+            ("/pair list", "There are no open requests"),
+            ("/resume 3", "There's no earlier conversation"),
+            ("/undo", "There's nothing to undo."),
+            ("/start", "👋 Hello!"),
         ]:
             await screen.say(CHAT, text)
             await screen.shows(CHAT, answer)
         await screen.press(CHAT, "no.such.button")
-        await screen.shows(CHAT, "This button does nothing any more.")
+        await screen.shows(CHAT, "This button no longer works.")
         await screen.press(CHAT, "stop")
         await screen.shows(CHAT, "No active task to stop.")
     assert model.requests == []
 
 
 @pytest.mark.quick
-async def test_a_member_cannot_stop_everybody(tmp_path: Path) -> None:
+async def test_a_member_cannot_use_stop_all(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
         await house.screen.say("8", "hang")
         await house.screen.say(CHAT, "/stop all")
-        await house.screen.shows(CHAT, "Only an admin may do that.")
+        await house.screen.shows(CHAT, "Only an admin can do that.")
         assert len(house.runner.operations) > 5
         await house.screen.shows("8", "so far")
 
 
-async def test_without_the_page_the_port_still_tells_how_things_stand(tmp_path: Path) -> None:
+async def test_health_and_metrics_work_without_the_web_page(tmp_path: Path) -> None:
     settings = HttpSettings(port=0, ui=False)
     async with (
         ModelServer(talkative) as model,
@@ -675,23 +677,25 @@ async def test_without_the_page_the_port_still_tells_how_things_stand(tmp_path: 
         for path, status in (("livez", 200), ("readyz", 200), ("", 404)):
             async with http.get(f"{address}{path}") as response:
                 assert response.status == status, path
-        with pytest.raises(Exception, match="page is switched off"):
+        with pytest.raises(Exception, match="web page is off"):
             await house.runner.operations["link"]()
 
 
-async def test_a_failed_turn_goes_on_by_its_button(tmp_path: Path) -> None:
+async def test_the_button_of_a_failed_turn_continues_it(tmp_path: Path) -> None:
     scripts = ['H T"The beginning, " RST', "S500", "S500", 'H T"and the end." F stop D']
     async with ModelServer(*scripts) as model, gateway(tmp_path, model) as house:
         screen = house.screen
         await screen.say(CHAT, "tell me")
-        notice = (await screen.shows(CHAT, "❌ I could not finish"))[-1]
+        notice = (await screen.shows(CHAT, "❌ Sorry, I couldn't finish this"))[-1]
         go_on, _ = notice.buttons
         assert go_on.label == "Go on"
         await screen.press(CHAT, go_on.action)
         await screen.shows(CHAT, "and the end.")
         assert [each["role"] for each in await house.asked(4)] == ["user", "assistant", "user"]
-        await screen.press(CHAT, go_on.action)  # it is over: the button belongs to another turn
-        await screen.shows(CHAT, "There is no earlier conversation")
+        await screen.press(
+            CHAT, go_on.action
+        )  # no effect, because the button belongs to an older turn
+        await screen.shows(CHAT, "There's no earlier conversation")
         (session,) = await house.runner._store.sessions.list()  # type: ignore[union-attr]
         turns = await house.runner._store.turns.of_session(session.id)  # type: ignore[union-attr]
         assert [turn.state for turn in turns] == [TurnState.FAILED, TurnState.DONE]
@@ -699,12 +703,12 @@ async def test_a_failed_turn_goes_on_by_its_button(tmp_path: Path) -> None:
 
 
 @pytest.mark.quick
-async def test_a_failed_turn_does_not_go_on_while_another_runs(tmp_path: Path) -> None:
+async def test_a_failed_turn_is_not_continued_while_another_runs(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
         screen = house.screen
         await screen.say(CHAT, "fail")
-        notice = (await screen.shows(CHAT, "❌ I could not finish"))[-1]
+        notice = (await screen.shows(CHAT, "❌ Sorry, I couldn't finish this"))[-1]
         await screen.say(CHAT, "hang")
         await screen.shows(CHAT, "so far")
         await screen.press(CHAT, notice.buttons[0].action)
-        await screen.shows(CHAT, "There is no earlier conversation")
+        await screen.shows(CHAT, "There's no earlier conversation")

@@ -152,7 +152,9 @@ async def test_name_that_resolves_to_a_public_address_is_refused(
     """The address of a name such as `localhost` is only known after the port is bound."""
     everywhere = HttpSettings(host="0.0.0.0", port=0)  # noqa: S104
     runner = GatewayRunner(Settings(http=everywhere), tmp_path, specs={})
-    with pytest.raises(ConfigError, match=r"is 0\.0\.0\.0 here, which others can reach") as told:
+    with pytest.raises(
+        ConfigError, match=r"resolves to 0\.0\.0\.0, which other machines can reach"
+    ) as told:
         await runner.run()
     assert told.value.exit_code == 78
     assert runner._http_server

@@ -1,4 +1,4 @@
-"""What becomes of a turn when a tool runs and the user, or the machine, ends it."""
+"""Turns that a user, a crash or a broken store interrupts."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ import pytest
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from gateway.turns.crash_recovery import CRASHED_NOT_RUN, CRASHED_READ, CRASHED_UNKNOWN
-from gateway.turns.run import STOPPED_RUNNING
+from gateway.turns.journal import STOPPED_RUNNING
 from platforms.core.contract import Accepted, Address, InboundMessage, Live, Sender, Text
 from sessions.changes import Checkpoint, SetSession
 from sessions.conversation.actor import EventNotHandled
@@ -30,7 +30,7 @@ CHAT = "7"
 
 
 class Bank:
-    """A tool whose effect can be counted and held up."""
+    """A tool whose effects are counted and can be delayed."""
 
     def __init__(self, risk: Risk = Risk.WRITE) -> None:
         self.paid: list[int] = []
@@ -41,7 +41,7 @@ class Bank:
     def _tool(self, risk: Risk) -> Tool:
         @tool(risk=risk, label="amount")
         async def pay(context: ToolContext, amount: int) -> str:  # noqa: ARG001 - every tool has one
-            """Pay somebody.
+            """Pay an amount.
 
             Args:
                 context: Not part of the call.
@@ -98,7 +98,7 @@ async def test_a_stop_names_the_tool_that_was_running_and_closes_its_call(tmp_pa
         pytest.param(Risk.READ, CRASHED_READ, id="read only"),
     ],
 )
-async def test_a_crash_in_the_middle_of_a_tool_is_told_and_never_repeated(
+async def test_a_crash_during_a_tool_call_is_reported_and_the_call_never_repeated(
     tmp_path: Path, risk: Risk, result: str
 ) -> None:
     bank, screen = Bank(risk), Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
@@ -109,10 +109,10 @@ async def test_a_crash_in_the_middle_of_a_tool_is_told_and_never_repeated(
                 await bank.begun.wait()
             await house.crash()
         async with gateway(tmp_path, model, screen, tools=(bank.tool,)):
-            told = await screen.shows(CHAT, "♻️ I was restarted", "1 step done", "Paying now.")
+            told = await screen.shows(CHAT, "♻️ I was restarted", "Paying now.")
             (notice,) = (each.text for each in told if "restarted" in each.text)
-            # What only reads has no effect that anybody would have to look after.
-            assert ("pay({" in notice and "do not know" in notice) is (risk is Risk.WRITE)
+            # A tool that only reads has no effect to check.
+            assert ("pay({" in notice and "don't know" in notice) is (risk is Risk.WRITE)
             await screen.say(CHAT, "/resume")
             await screen.shows(CHAT, "↩️ Back")
             await screen.say(CHAT, "and?")
@@ -123,7 +123,7 @@ async def test_a_crash_in_the_middle_of_a_tool_is_told_and_never_repeated(
     assert bank.paid == [5]
 
 
-async def test_a_crash_in_the_middle_of_a_text_keeps_the_last_checkpoint(tmp_path: Path) -> None:
+async def test_a_crash_during_a_text_keeps_the_last_checkpoint(tmp_path: Path) -> None:
     screen = Screen(live=Live.DRAFT, live_interval=0.01, burst=1000)
     async with ModelServer(first('H T"half an ans" HANG')) as model:
         async with gateway(tmp_path, model, screen) as house:
@@ -144,7 +144,7 @@ async def test_a_crash_in_the_middle_of_a_text_keeps_the_last_checkpoint(tmp_pat
         assert session.reason is SessionReason.CRASH
 
 
-async def test_calls_that_had_not_begun_are_closed_as_not_run(tmp_path: Path) -> None:
+async def test_calls_that_had_not_started_are_closed_as_not_run(tmp_path: Path) -> None:
     bank = Bank()
     two = 'H C(0,c1,pay,{"amount":5}) C(1,c2,pay,{"amount":6}) F tool_calls U D'
     async with ModelServer(first(two)) as model:
@@ -162,7 +162,7 @@ async def test_calls_that_had_not_begun_are_closed_as_not_run(tmp_path: Path) ->
     assert bank.paid == [5]
 
 
-async def test_a_command_that_was_stored_before_a_crash_is_carried_out_after_it(
+async def test_a_command_stored_before_a_crash_runs_after_the_crash(
     tmp_path: Path,
 ) -> None:
     screen = Screen(live=Live.NONE)
@@ -183,7 +183,7 @@ async def test_a_command_that_was_stored_before_a_crash_is_carried_out_after_it(
         assert session.reason is SessionReason.NEW
 
 
-async def test_a_command_left_by_a_crash_does_not_stop_what_was_said_after_it(
+async def test_a_stop_stored_before_a_crash_does_not_stop_later_messages(
     tmp_path: Path,
 ) -> None:
     screen = Screen(live=Live.NONE)
@@ -247,7 +247,7 @@ async def test_an_answer_that_cannot_be_stored_waits_until_it_can(
 
 @contextlib.contextmanager
 def locked(file: Path) -> Iterator[None]:
-    """Another process holds the database."""
+    """Hold the database lock, as another process would."""
     with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -257,7 +257,7 @@ def locked(file: Path) -> Iterator[None]:
 
 
 class LaterClock(SystemClock):
-    """The machine's clock, set forward."""
+    """A system clock set forward."""
 
     ahead = 0
 
@@ -265,7 +265,7 @@ class LaterClock(SystemClock):
         return super().now() + self.ahead
 
 
-async def test_a_conversation_that_was_quiet_for_too_long_starts_anew(tmp_path: Path) -> None:
+async def test_an_idle_conversation_starts_a_new_session(tmp_path: Path) -> None:
     clock = LaterClock()
     settings = SessionSettings(reset="idle", idle_minutes=30)
     async with (
@@ -277,7 +277,7 @@ async def test_a_conversation_that_was_quiet_for_too_long_starts_anew(tmp_path: 
         clock.ahead = 31 * 60_000
         await house.screen.say(CHAT, "second")
         await house.screen.shows(
-            CHAT, "🆕 Fresh conversation: the previous one was quiet", "second"
+            CHAT, "🆕 New conversation, because the previous one was quiet", "second"
         )
         assert await house.asked(2) == [{"role": "user", "content": "second"}]
     async with opened(tmp_path) as store:
@@ -286,7 +286,7 @@ async def test_a_conversation_that_was_quiet_for_too_long_starts_anew(tmp_path: 
         assert newest.state is SessionState.ACTIVE
 
 
-async def test_an_old_session_can_be_put_away_while_another_is_active(tmp_path: Path) -> None:
+async def test_an_old_session_can_be_deleted_while_another_is_active(tmp_path: Path) -> None:
     async with ModelServer(lambda _: words("fine")) as model, gateway(tmp_path, model) as house:
         store = house.runner._store
         assert store
@@ -300,7 +300,7 @@ async def test_an_old_session_can_be_put_away_while_another_is_active(tmp_path: 
             await do["resume"](session=session.id)
 
 
-async def test_a_message_that_was_stored_but_never_announced_is_answered_when_it_comes_again(
+async def test_a_stored_message_without_a_turn_is_answered_on_redelivery(
     tmp_path: Path,
 ) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
@@ -314,7 +314,7 @@ async def test_a_message_that_was_stored_but_never_announced_is_answered_when_it
             event="lost",
             state=InboxState.WAITING,
         )
-        assert await store.accept(lost)  # and whoever stored it is cut off here
+        assert await store.accept(lost)  # the process dies before it announces the message
         for _ in range(3):
             await screen.say(CHAT, "lost words", event="lost")
         await screen.shows(CHAT, "echo: lost words")
@@ -324,7 +324,7 @@ async def test_a_message_that_was_stored_but_never_announced_is_answered_when_it
     assert len(model.requests) == 3
 
 
-async def test_a_turn_that_is_taken_up_again_keeps_what_it_has_shown(tmp_path: Path) -> None:
+async def test_a_resumed_turn_keeps_the_text_it_has_shown(tmp_path: Path) -> None:
     bank, screen = Bank(Risk.READ), Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
     settings = SessionSettings(on_interrupted="resume")
     async with ModelServer(first(PAY)) as model:
@@ -340,7 +340,7 @@ async def test_a_turn_that_is_taken_up_again_keeps_what_it_has_shown(tmp_path: P
     assert bank.paid == [5]
 
 
-async def test_what_was_only_noted_is_forgotten_after_a_week(tmp_path: Path) -> None:
+async def test_ignored_messages_are_deleted_after_a_week(tmp_path: Path) -> None:
     clock = LaterClock()
     screen = Screen(live=Live.NONE, clock=clock)
     async with ModelServer(talkative) as model:
@@ -359,7 +359,7 @@ async def test_what_was_only_noted_is_forgotten_after_a_week(tmp_path: Path) -> 
             assert len(await store.trace(f"memory:{CHAT}")) == 2
 
 
-async def test_a_conversation_that_cannot_be_read_holds_up_no_other(
+async def test_an_unreadable_conversation_does_not_delay_others(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL)
@@ -382,7 +382,7 @@ async def test_a_conversation_that_cannot_be_read_holds_up_no_other(
                 await house.runner.operations["stop"](session=seen.entry.session_id)
 
 
-async def test_a_command_that_could_not_be_carried_out_is_when_it_comes_again(
+async def test_a_failed_command_runs_when_it_is_sent_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL)
@@ -392,21 +392,21 @@ async def test_a_command_that_could_not_be_carried_out_is_when_it_comes_again(
         await screen.say(CHAT, "hello")
         await screen.shows(CHAT, "echo: hello")
         (seen,) = await store.trace(f"memory:{CHAT}")
-        await store.accept(_command(seen.entry, "/whoami", "memory:1001"))  # and then it was cut
+        await store.accept(_command(seen.entry, "/whoami", "memory:1001"))  # the process dies here
         for _ in range(3):
             assert await screen.say(CHAT, "/whoami", event="/whoami") is Accepted.DUPLICATE
         await screen.shows(CHAT, "You are memory:1001")
         await screen.say(CHAT, "/undo", event="u1")
         await screen.say(CHAT, "/undo", event="u1")
-        await screen.shows(CHAT, "↩️ Taken back: “hello”")
+        await screen.shows(CHAT, "↩️ Undone: I removed “hello”")
         await screen.say(CHAT, "next")
         await screen.shows(CHAT, "echo: next")
     shown = [message.text for message in screen.messages(CHAT)]
     assert sum("You are memory:1001" in text for text in shown) == 1
-    assert not any("nothing to take back" in text for text in shown)
+    assert not any("nothing to undo" in text for text in shown)
 
 
-async def test_a_status_of_a_broken_conversation_is_still_an_answer(
+async def test_status_of_a_broken_conversation_is_answered(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL)
@@ -424,4 +424,4 @@ async def test_a_status_of_a_broken_conversation_is_still_an_answer(
         )
         await store.accept(broken)
         await screen.say(CHAT, "/status")
-        await screen.shows(CHAT, "This could not be done just now.")
+        await screen.shows(CHAT, "Sorry, that didn't work just now.")

@@ -1,6 +1,6 @@
-"""The daemon dies at each point of a turn that its journal knows, and is started again.
+"""Kills of the daemon at each point of a turn that its journal records, each with a restart.
 
-`resume` takes the turn up by itself; with `suspend` the user is told and says so.
+With `resume` the turn continues by itself; with `suspend` the user gets a notice and resumes it.
 """
 
 import zlib
@@ -31,7 +31,7 @@ from tests.faults.journal_kills import (
     staged,
 )
 
-NOT_SURE = "pay({", "I do not know whether it finished"
+NOT_SURE = "pay({", "I don't know whether it finished"
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def mode(request: pytest.FixtureRequest) -> Mode:
 
 @pytest.fixture
 def protocol(request: pytest.FixtureRequest, mode: Mode) -> ProtocolName:
-    """Each test takes another one, and the other mode of it the next."""
+    """Model protocol, spread over the tests; the two modes of a test use different ones."""
     number = zlib.crc32(request.node.originalname.encode()) + MODES.index(mode)
     return PROTOCOLS[number % len(PROTOCOLS)]
 
@@ -61,7 +61,7 @@ async def scene(
 
 
 async def go_on(scene: Scene, mode: Mode, *told: str) -> None:
-    """Start it again; then the turn comes to its end."""
+    """Start the daemon again and wait until the turn has ended."""
     await scene.daemon.start()
     if mode == "suspend":
         await scene.take_up(*told)
@@ -78,14 +78,14 @@ def short(history: list[Message]) -> list[str]:
 
 
 def continued(mode: Mode) -> list[str]:
-    """What the user had to say in the middle."""
+    """Texts that the user sent in the middle of the turn."""
     return ["u:continue"] if mode == "suspend" else []
 
 
 @pytest.mark.parametrize(
     ("moment", "effects"), [("before-5", {}), ("after-5", {"pay 5": 1})], ids=["before", "after"]
 )
-async def test_a_kill_around_the_effect_of_a_tool_leaves_it_unknown_and_done_at_most_once(
+async def test_a_kill_around_the_effect_of_a_tool_leaves_its_result_unknown_and_runs_it_at_most_once(
     scene: Scene, site: Site, mode: Mode, moment: str, effects: dict[str, int]
 ) -> None:
     site.switch(moment)
@@ -105,7 +105,9 @@ async def test_a_kill_around_the_effect_of_a_tool_leaves_it_unknown_and_done_at_
     assert [turn.resumed for turn in turns] == ([1] if mode == "resume" else [0, 0])
 
 
-async def test_a_kill_behind_a_tool_keeps_its_result(scene: Scene, site: Site, mode: Mode) -> None:
+async def test_a_kill_after_a_tool_finished_keeps_its_result(
+    scene: Scene, site: Site, mode: Mode
+) -> None:
     def kill(asked: Asked) -> Script | None:
         if not results_in(asked):
             return None
@@ -128,9 +130,7 @@ async def test_a_kill_behind_a_tool_keeps_its_result(scene: Scene, site: Site, m
     ]
 
 
-async def test_a_kill_in_the_middle_of_a_text_keeps_what_was_written_down(
-    scene: Scene, mode: Mode
-) -> None:
+async def test_a_kill_during_a_text_keeps_the_checkpoint(scene: Scene, mode: Mode) -> None:
     def half(_: Asked) -> Script:
         scene.model.meanwhile = None
         return 'H T"abc" HANG'
@@ -150,7 +150,7 @@ async def test_a_kill_in_the_middle_of_a_text_keeps_what_was_written_down(
         assert short(history) == ["u:tell me", "a:abc!", "u:continue", f"a:{STORY[3:]}"]
 
 
-async def test_a_kill_before_a_text_was_written_down_has_it_said_anew(
+async def test_a_kill_before_the_first_checkpoint_repeats_the_text(
     scene: Scene, mode: Mode
 ) -> None:
     def kill(_: Asked) -> Script:
@@ -169,7 +169,7 @@ async def test_a_kill_before_a_text_was_written_down_has_it_said_anew(
     assert said[1:] == [*continued(mode), f"a:{STORY}"]
 
 
-async def test_a_call_that_waited_when_another_killed_the_daemon_has_not_run(
+async def test_a_call_queued_behind_the_one_that_killed_the_daemon_has_not_run(
     scene: Scene, site: Site, mode: Mode
 ) -> None:
     site.switch("before-5")
@@ -190,8 +190,10 @@ async def test_a_call_that_waited_when_another_killed_the_daemon_has_not_run(
     ]
 
 
-@pytest.mark.parametrize("seen", [False, True], ids=["when it was put down", "when it was seen"])
-async def test_a_kill_while_the_answer_is_delivered_shows_it_once(scene: Scene, seen: bool) -> None:
+@pytest.mark.parametrize(
+    "seen", [False, True], ids=["before the platform showed it", "after the platform showed it"]
+)
+async def test_a_kill_during_delivery_shows_the_answer_once(scene: Scene, seen: bool) -> None:
     await scene.say("tell me")
     if seen:
         await scene.shows(STORY)
@@ -212,7 +214,7 @@ async def test_a_kill_while_the_answer_is_delivered_shows_it_once(scene: Scene, 
 @pytest.mark.parametrize(
     ("word", "effects"), [("/deny", 1), ("/approve", 2)], ids=["denied", "allowed"]
 )
-async def test_what_may_have_been_done_is_done_again_only_if_somebody_says_so(
+async def test_a_call_with_unknown_result_is_repeated_only_after_approval(
     scene: Scene, site: Site, word: str, effects: int
 ) -> None:
     scene.model.insists = True
@@ -228,6 +230,6 @@ async def test_what_may_have_been_done_is_done_again_only_if_somebody_says_so(
     assert site.effects == {"pay 5": effects}
 
 
-async def test_kills_at_random_moments_pay_nothing_twice(tmp_path: Path) -> None:
+async def test_kills_at_random_moments_never_pay_twice(tmp_path: Path) -> None:
     counted = await kill_at_random(tmp_path, kills=2, seed=4)
     assert counted["running"] > 0, "no kill hit a running turn: this proves nothing"

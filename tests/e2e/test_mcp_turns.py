@@ -115,7 +115,7 @@ async def test_a_call_that_nobody_answers_does_not_run_and_the_model_is_told_why
     ):
         house.runner._conversations.approvals._timeout_ms = 200
         await house.screen.say(CHAT, "write to bob", sender=ANN)
-        await house.screen.shows(CHAT, "⌛ Nobody answered in time", "echo: write to bob")
+        await house.screen.shows(CHAT, "⌛ No answer in time", "echo: write to bob")
         told = await result(house)
         assert told.startswith("send has NOT run: ")
         assert "nobody answered" in told

@@ -36,7 +36,7 @@ async def test_a_conversation_lives_on_postgresql_as_it_does_on_sqlite(
             await screen.shows(CHAT, "echo: hello")
             await screen.say(CHAT, "hang")
             await screen.say(CHAT, "waits")
-            await screen.shows(CHAT, "so far", "⏳ 1 waiting.")
+            await screen.shows(CHAT, "so far", "1 message is queued.")
             await screen.say(CHAT, "/stop")
             await screen.shows(CHAT, "⏹ Stopped.")
             await screen.say(CHAT, "/resume")
@@ -45,7 +45,7 @@ async def test_a_conversation_lives_on_postgresql_as_it_does_on_sqlite(
             await screen.say(CHAT, "after the restart")
         async with gateway(tmp_path, model, screen, store=stored) as house:
             await screen.shows(CHAT, "♻️ I was restarted while working on “hang again”")
-            await screen.shows(CHAT, "🆕 Fresh conversation", "echo: after the restart")
+            await screen.shows(CHAT, "🆕 New conversation", "echo: after the restart")
             assert await house.runner.condition.problems() == []
     store = await SessionStore.open(database, clock=SystemClock(), read_only=True)
     try:

@@ -23,7 +23,7 @@ from platforms.core.registry import find_platform
 from platforms.discord import DiscordConfig
 from sessions.values.duration import Duration
 from sessions.values.secret import Secret
-from tests.e2e.test_questions import Machine, calling
+from tests.e2e.test_approval_requests import Machine, calling
 from tests.fakes.discord.server import TOKEN, discord_server
 from tests.fakes.model_server import ModelServer
 from tests.fakes.slack.kit import config_for, slack_server
@@ -187,7 +187,7 @@ async def test_an_admin_answers_a_members_approval_in_a_private_chat(
         gateway(tmp_path, side, model, machine),
     ):
         await side.say("tea, please")
-        asks = f"run wants to run for {side.platform}:{side.member}"
+        asks = f"May I use **run** for {side.platform}:{side.member}"
         await side.show("An admin has to answer", asks)
         assert machine.ran == []
         await side.press(action)

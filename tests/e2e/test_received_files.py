@@ -339,7 +339,7 @@ async def test_a_voice_message_is_transcribed_once(
         assert await last_content(house, 2) == "[Voice message: “Buy milk and bread.”]"
         await screen.until(CHAT, lambda shown: sum("echo" in each.text for each in shown) == 2)
         await screen.say(CHAT, "/undo")
-        await screen.shows(CHAT, "Taken back: “Buy milk and bread.”")
+        await screen.shows(CHAT, "Undone: I removed “Buy milk and bread.”")
     assert (len(transcription.asked), screen.fetched) == (1, ["r1"])
     async with opened(tmp_path) as store:
         (session,) = await store.sessions.list()
@@ -361,7 +361,7 @@ async def test_the_queue_notice_quotes_the_transcript_of_a_voice_message(
         await screen.send(screen.voice_message("r1"))
         await screen.shows(CHAT, "so far")
         await screen.say(CHAT, "more")
-        await screen.shows(CHAT, "1 waiting. Working on “Buy milk and bread.”")
+        await screen.shows(CHAT, "Working on “Buy milk and bread.”. 1 message is queued.")
 
 
 async def test_without_a_transcription_service_the_model_is_told_so(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ async def test_only_admins_can_restart(tmp_path: Path, model: ModelServer) -> No
     screen = new_screen()
     async with house(tmp_path, model, screen) as first:
         await says(first, ANN, "/restart")
-        await screen.shows(ANN, "Only an admin may do that.")
+        await screen.shows(ANN, "Only an admin can do that.")
         assert not first.runner.stopping.is_set()
 
 
@@ -140,11 +140,13 @@ async def test_all_requesters_get_a_report_and_messages_are_answered_afterwards(
         await says(first, CHIEF, "/restart")
         await screen.shows(CHIEF, "🔄 Restarting. 1 task is finishing first, for 60 s at most.")
         await says(first, OTHER, "/restart")
-        await screen.shows(OTHER, "Restarting already; I tell you when I am back. 1 task is still")
+        await screen.shows(
+            OTHER, "I'm already restarting, and I'll tell you when I'm back. 1 task is still"
+        )
         await says(first, CHIEF, "/restart")
-        await screen.shows(CHIEF, "Restarting already")
+        await screen.shows(CHIEF, "already restarting")
         await says(first, OTHER, "a question")
-        await screen.shows(OTHER, "Your message is kept and will be answered right after.")
+        await screen.shows(OTHER, "Your message is saved, and I'll answer it right after.")
         assert await first.runner.condition.problems() == [
             "gateway: restarting, no new turns begin"
         ]
@@ -171,7 +173,7 @@ async def test_restart_uses_reloaded_settings(tmp_path: Path, model: ModelServer
     async with house(tmp_path, model, screen, **resumes):
         await screen.shows(CHIEF, BACK)
     (told,) = texts(screen, CHIEF, BACK)
-    assert "1 task was interrupted and taken up again." in told
+    assert "1 task was interrupted and resumed." in told
 
 
 async def test_concurrent_requests_cause_one_restart(tmp_path: Path, model: ModelServer) -> None:
@@ -228,7 +230,7 @@ async def test_restart_command_to_a_dead_process_does_not_restart_the_next(
         await says(first, CHIEF, "/restart")
         await first.crash()
     async with house(tmp_path, model, screen) as second:
-        await screen.shows(CHIEF, "I was started a moment ago.")
+        await screen.shows(CHIEF, "I started only a moment ago.")
         await says(second, CHIEF, "hello")
         await screen.shows(CHIEF, "echo: hello")
         assert not second.runner.stopping.is_set()
@@ -245,7 +247,7 @@ async def test_restart_works_without_a_writable_store(tmp_path: Path, model: Mod
         await first.ended()
         assert first.runner.restarting.is_set()
     async with house(tmp_path, model, screen) as second:
-        await screen.shows(CHIEF, "I was started a moment ago.")
+        await screen.shows(CHIEF, "I started only a moment ago.")
         await says(second, CHIEF, "hello")
         await screen.shows(CHIEF, "echo: hello")
         assert not second.runner.stopping.is_set()
@@ -277,7 +279,7 @@ async def test_failing_check_prevents_the_restart_and_interrupts_nothing(
         await says(first, CHIEF, "/restart")
         await screen.shows(
             CHIEF,
-            "⛔ Not restarted, and nothing was interrupted: "
+            "⛔ I did not restart, and nothing was interrupted: "
             "holdfast.toml:3: http.prot: unknown key.",
         )
         with pytest.raises(RestartRefused, match="nothing was interrupted"):
@@ -293,7 +295,7 @@ async def test_stopping_gateway_refuses_a_restart(tmp_path: Path, model: ModelSe
         await hangs(first)
         first.runner.stopping.set()
         await says(first, CHIEF, "/restart")
-        await screen.shows(CHIEF, "I am being stopped, so I cannot restart")
+        await screen.shows(CHIEF, "I'm being stopped, so I can't restart")
         with pytest.raises(RestartRefused, match="Holdfast is stopping"):
             await operation(first, "restart")()
         assert not first.runner.restarting.is_set()
@@ -311,10 +313,10 @@ async def test_stop_during_a_restart_wins_and_the_report_follows_at_the_next_sta
         assert told["id"] == again["id"]  # both requests get one restart
         assert (await operation_result(first))["id"] == told["id"]
         await says(first, CHIEF, "/restart")
-        await screen.shows(CHIEF, "Restarting already")
+        await screen.shows(CHIEF, "already restarting")
         first.runner.restarting.clear()  # as a signal does, see `gateway.process.service`
         await says(first, OTHER, "/restart")
-        await screen.shows(OTHER, "I am being stopped")
+        await screen.shows(OTHER, "I'm being stopped")
         state: Any = await operation(first, "restart_state")(restart=told["id"])
         assert state["state"] == "stopping"
         first.runner.skip_drain.set()
@@ -330,7 +332,7 @@ async def test_gateway_in_a_terminal_cannot_be_restarted(
     screen = new_screen()
     async with house(tmp_path, model, screen, successor=None) as first:
         await says(first, CHIEF, "/restart")
-        await screen.shows(CHIEF, "I live in a terminal here")
+        await screen.shows(CHIEF, "This gateway runs in a terminal")
         with pytest.raises(RestartRefused, match="runs inside a terminal"):
             await operation(first, "restart")()
 
@@ -486,9 +488,9 @@ async def test_pending_command_is_not_run_in_safe_mode(tmp_path: Path, model: Mo
         await says(first, CHIEF, "/restart")
         await first.crash()
     async with house(tmp_path, model, screen, crashes=3) as careful:
-        await screen.shows(CHIEF, "This could not be done just now.")
+        await screen.shows(CHIEF, "Sorry, that didn't work just now.")
         assert not careful.runner.stopping.is_set()
     async with house(tmp_path, model, screen) as usual:
         await says(usual, CHIEF, "hello")
         await screen.shows(CHIEF, "echo: hello")
-    assert len(texts(screen, CHIEF, "could not be done")) == 1
+    assert len(texts(screen, CHIEF, "that didn't work just now")) == 1

@@ -93,7 +93,7 @@ async def test_failing_check_prevents_the_restart_and_a_stop_wins(tmp_path: Path
             version = schema_version(home)
             schema_version(home, "from_the_future")
             telegram.say(OWNER, "/restart", user=OWNER)
-            await telegram.until(lambda: shown(telegram, OWNER, "⛔ Not restarted") == 1, 20)
+            await telegram.until(lambda: shown(telegram, OWNER, "⛔ I did not restart") == 1, 20)
             newer = "was written by a newer version of Holdfast (from_the_future"
             assert shown(telegram, OWNER, newer) == 1
             schema_version(home, version)

@@ -29,9 +29,9 @@ from sessions.records import ApprovalState
 from sessions.values.secret import Secret
 from tests.e2e import house
 from tests.e2e.house import gateway, opened
+from tests.e2e.test_approval_requests import CHAT, Machine, calling, question
 from tests.e2e.test_cli import Place
 from tests.e2e.test_cli import Screen as Keys
-from tests.e2e.test_questions import CHAT, Machine, calling, question
 from tests.fakes.model_script import Script, words
 from tests.fakes.model_server import ModelServer
 from tests.fakes.quick_time import clock_here

@@ -1,4 +1,4 @@
-"""Everything is stopped at once: what ran, what was about to, and each chat is told."""
+"""`/stop all` stops running and starting turns, and notifies each chat."""
 
 import asyncio
 from pathlib import Path
@@ -29,7 +29,7 @@ def notices(screen: Screen, chat: str) -> list[str]:
     return [each.text for each in screen.messages(chat) if each.text.startswith("⏹")]
 
 
-async def test_all_chats_are_told_once_and_soon_and_what_waits_is_kept(tmp_path: Path) -> None:
+async def test_stop_all_notifies_each_chat_once_and_keeps_queued_messages(tmp_path: Path) -> None:
     screen = a_screen()
     async with (
         ModelServer(talkative) as model,
@@ -52,7 +52,7 @@ async def test_all_chats_are_told_once_and_soon_and_what_waits_is_kept(tmp_path:
 
         assert notices(screen, CHIEF) == ["⏹ 20 tasks stopped."]
         assert all(len(notices(screen, chat)) == 1 for chat in CHATS)
-        assert notices(screen, CHATS[0])[0].endswith("1 waiting message is kept with it.")
+        assert notices(screen, CHATS[0])[0].endswith("1 queued message is kept with it.")
         assert not any("No active task" in text for text in screen.screen(CHIEF))
         assert house.runner.condition.running_turns() == 0
         await says(house, CHIEF, "/stop all")
@@ -60,7 +60,7 @@ async def test_all_chats_are_told_once_and_soon_and_what_waits_is_kept(tmp_path:
         assert all(len(notices(screen, chat)) == 1 for chat in CHATS)
 
 
-async def test_what_was_accepted_and_has_not_begun_is_stopped_too(tmp_path: Path) -> None:
+async def test_stop_all_includes_accepted_messages_without_a_turn(tmp_path: Path) -> None:
     screen = a_screen()
     async with (
         ModelServer(talkative) as model,
@@ -74,7 +74,7 @@ async def test_what_was_accepted_and_has_not_begun_is_stopped_too(tmp_path: Path
         assert house.runner.condition.running_turns() == 0
 
 
-async def test_the_command_line_stops_one_and_all(tmp_path: Path) -> None:
+async def test_the_command_line_stops_one_conversation_or_all(tmp_path: Path) -> None:
     screen = a_screen()
     async with (
         ModelServer(talkative) as model,
@@ -90,7 +90,7 @@ async def test_the_command_line_stops_one_and_all(tmp_path: Path) -> None:
         assert told == {"id": session.id, "state": "suspended", "stopped": True}
         told = await operations["stop"](session=session.id)
         assert told == {"id": session.id, "state": "suspended", "stopped": False}
-        async with asyncio.TaskGroup() as group:  # what is on its way out is counted once
+        async with asyncio.TaskGroup() as group:  # a turn that is being stopped is counted once
             both = [group.create_task(operations["stop_all"]()) for _ in range(2)]
         assert sum(each.result()["stopped"] for each in both) == 2
         assert await operations["stop_all"]() == {"stopped": 0}

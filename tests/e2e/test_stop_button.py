@@ -69,7 +69,7 @@ async def test_in_a_room_only_the_requester_or_an_admin_can_stop_an_answer(tmp_p
         await ask(screen, BOB, "m2", "hang")
         answers = await growing(house, 2)
         await press(screen, BOB, "p1", stop_of(answers, "m1"))
-        await screen.shows(ROOM, "This belongs to the person who asked last, or to an admin.")
+        await screen.shows(ROOM, "Only the person who asked last, or an admin, can do that.")
         assert len(await growing(house, 2)) == 2
         await press(screen, ANN, "p2", stop_of(answers, "m1"))
         await closed(model, 0)

@@ -118,7 +118,7 @@ class Newcomer:
         """Open the link and press Start."""
         code = (await seat.sees(_LINK))[1]
         self.telegram.say(OWNER, f"/start {code}", date=SystemClock().now() // 1000)
-        await self._shown("You are the owner of this gateway now")
+        await self._shown("You are now the owner of this gateway")
 
     async def is_answered(self) -> None:
         """Say something and read the reply."""

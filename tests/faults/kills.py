@@ -104,9 +104,7 @@ class Sender:
         """By the command where the interrupted session is the last one, else by its button."""
         notice = next(row for row in rows if TOLD in row["text"] and f"“{running}”" in row["text"])
         later = [row for row in rows if row["seq"] > notice["seq"] and row["author"] == "user"]
-        fresh = any(
-            "Fresh conversation" in row["text"] for row in rows if row["seq"] > notice["seq"]
-        )
+        fresh = any("New conversation" in row["text"] for row in rows if row["seq"] > notice["seq"])
         self.count += 1
         id_ = f"{self.chat}-{self.count:08d}"
         if later or fresh:

@@ -73,6 +73,7 @@ class LazyGroup(click.Group):
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
+@click.version_option(package_name="holdfast", message="%(package)s %(version)s")
 def root() -> None:
     """Holdfast lets people talk to an AI agent from chat platforms, the web and the terminal.
 

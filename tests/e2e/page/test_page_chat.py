@@ -255,7 +255,7 @@ async def test_an_outdated_question_does_not_block_the_page(stage: Stage, page: 
     await send(page, "say one")
     await expect(rows(page, "answer")).to_have_count(1)
     allow = Button("Allow", "approve:p_1")
-    await stage._post(chat_of(page), "p_1", "🔐 pay wants to run", "notice", (allow,))
+    await stage._post(chat_of(page), "p_1", "🔐 May I use **pay**?", "notice", (allow,))
     await expect(page.get_by_role("button", name="Allow")).to_be_visible()
     await expect(page.locator("#thinking")).to_be_hidden()
     await expect(page).to_have_title("say one · Holdfast")

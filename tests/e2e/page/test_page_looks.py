@@ -195,7 +195,7 @@ async def test_every_text_has_enough_contrast(page: Page, scheme: Literal["light
 async def test_a_question_is_completely_visible_on_a_phone(stage: Stage, page: Page) -> None:
     await page.set_viewport_size({"width": 360, "height": 700})
     command = "make tea --strong " * 8 + "x" * 200 + "; rm -rf /"
-    await stage.post(chat_of(page), f"🔐 run wants to run:\n```\n{command}\n```", "notice")
+    await stage.post(chat_of(page), f"🔐 May I use **run**?\n```\n{command}\n```", "notice")
     code = rows(page, "notice").locator("pre")
     await expect(code).to_contain_text("rm -rf /")
     assert await code.evaluate("(node) => node.scrollWidth - node.clientWidth") == 0

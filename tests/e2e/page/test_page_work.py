@@ -133,7 +133,7 @@ def status(page: Page) -> Locator:
 async def test_a_question_is_answered_by_its_button(place: GatewayPlace, page: Page) -> None:
     await send(page, "pay")
     question = rows(page, "notice")
-    await expect(question).to_contain_text(["pay wants to run"])
+    await expect(question).to_contain_text(["May I use pay?"])
     await expect(question.locator("code").first).to_contain_text('"amount": 12')
     await expect(page.locator("#thinking")).to_have_text("Waiting for your answer")
     await expect(page).to_have_title("🔐 pay · Holdfast")
@@ -178,7 +178,7 @@ async def test_a_question_of_a_stopped_answer_is_closed(place: GatewayPlace, pag
     await send(page, "pay")
     await expect(page.get_by_role("button", name="Allow")).to_be_visible()
     await page.get_by_role("button", name="Stop the answer").click()
-    await expect(rows(page, "notice")).to_contain_text(["⏹ This is over", "⏹ Stopped."])
+    await expect(rows(page, "notice")).to_contain_text(["⏹ The task has ended", "⏹ Stopped."])
     await expect(page.get_by_role("button", name="Allow")).to_have_count(0)
     await expect(page.locator("#thinking")).to_be_hidden()
     assert place.paid == []

@@ -66,7 +66,7 @@ PROMPTS = (
     "(empty)",
     "[System",
     "reconnecting",
-    "Fresh conversation",
+    "New conversation",
 )
 """Fragments of prompts and notices, which must never appear in a history."""
 
@@ -154,7 +154,7 @@ class Told(logging.Handler):
         self.news = asyncio.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
-        if isinstance(record.msg, str) and record.msg.startswith("told:"):
+        if isinstance(record.msg, str) and record.msg.startswith("notice "):
             assert isinstance(record.args, tuple)
             notice, words = record.args  # logged by gateway.turns.run
             self.notices.append((str(notice), str(words)))

@@ -423,7 +423,9 @@ async def test_a_late_result_is_reported_and_journalled_but_not_sent_to_the_mode
 
     async with stage(tmp_path, "chat", calls(("c1", "tardy", "{}")), OK, tools=(tardy,)) as scene:
         turn = await scene.go()
-        await scene.house.screen.shows(CHAT, "tardy came to an end", "done after all")
+        await scene.house.screen.shows(
+            CHAT, "tardy finished after I had stopped waiting", "done after all"
+        )
         (result,) = results(await scene.history())
         assert result.startswith("UNKNOWN: tardy timed out")
         assert b"done after all" not in scene.requests[1].raw

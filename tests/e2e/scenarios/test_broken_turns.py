@@ -45,7 +45,7 @@ async def test_a_completed_call_is_not_reported_as_not_run(tmp_path: Path) -> No
         assert "may have taken effect" in results["c2"]
         assert results["c3"].startswith("Not run")
         assert "user" not in results["c3"]  # not stopped by the user
-        assert any("I could not finish" in text for text in scene.shown())
+        assert any("I couldn't finish this" in text for text in scene.shown())
 
 
 async def test_a_call_running_at_the_stop_has_an_unknown_outcome(

@@ -300,7 +300,7 @@ async def test_a_single_message_that_is_too_long_ends_the_turn_with_its_cause(
         turn = await scene.go("word " * 2000)
         assert turn.state is TurnState.FAILED
         assert "too long" in scene.shown()[-1]
-        assert scene.shown()[-1].endswith(" /new starts a fresh one.")
+        assert scene.shown()[-1].endswith(" /new starts a new conversation.")
         assert len(scene.requests) == 1
         await scene.check()
 

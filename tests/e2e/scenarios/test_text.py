@@ -381,7 +381,7 @@ async def test_exhausted_reasoning_is_retried_once_with_less_effort(
         assert scene.requests[1].max_tokens == 128
         assert scene.requests[1].body["reasoning_effort"] == "low"
         (notice,) = scene.shown()
-        assert "output budget on reasoning" in notice
+        assert "whole output on reasoning" in notice
         assert "/reasoning low" in notice
         assert await scene.history() == ["U:go"]
         await scene.check()

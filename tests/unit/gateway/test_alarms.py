@@ -1,4 +1,4 @@
-"""When a trouble is told, and when its end."""
+"""Delay of alarms, and reports of their end."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ MINUTE = 60_000
 
 
 def looks(alarms: Alarms, *seen: tuple[int, str]) -> list[str]:
-    """What is told of one subject, minute by minute."""
+    """Return the reports about one subject, minute by minute."""
     told = []
     for minute, cause in seen:
         for news in alarms.update({"pigeon": cause}, minute * MINUTE):
@@ -18,16 +18,16 @@ def looks(alarms: Alarms, *seen: tuple[int, str]) -> list[str]:
     return told
 
 
-def test_what_lasts_five_minutes_is_told_once_and_so_is_its_end() -> None:
+def test_a_problem_of_five_minutes_is_reported_once_and_so_is_its_end() -> None:
     seen = [(0, "rain"), (4, "rain"), (5, "hail"), (9, "rain"), (12, ""), (13, "")]
     assert looks(Alarms(), *seen) == ["5 began: hail", "12 over: hail"]
 
 
-def test_what_passes_before_that_is_told_to_nobody() -> None:
+def test_a_short_problem_is_not_reported() -> None:
     assert looks(Alarms(), (0, "rain"), (4, ""), (5, "rain"), (9, "rain"), (10, "")) == []
 
 
-def test_each_subject_has_its_own_time_and_one_that_is_no_more_is_forgotten() -> None:
+def test_each_subject_has_its_own_delay_and_removed_subjects_are_forgotten() -> None:
     alarms = Alarms()
     alarms.update({"pigeon": "rain"}, 0)
     alarms.update({"pigeon": "rain", "raven": "fog"}, 3 * MINUTE)
@@ -40,7 +40,7 @@ def test_each_subject_has_its_own_time_and_one_that_is_no_more_is_forgotten() ->
     assert alarms.announced == {}
 
 
-def test_the_end_of_what_an_earlier_process_told_is_told() -> None:
+def test_the_end_of_a_problem_reported_by_an_earlier_process_is_reported() -> None:
     before, after = Alarms(), Alarms()
     looks(before, (0, "rain"), (6, "rain"))
     assert before.announced == {"pigeon": Alarm("rain", 0, told=True)}
@@ -48,7 +48,7 @@ def test_the_end_of_what_an_earlier_process_told_is_told() -> None:
     assert looks(after, (7, "rain"), (60, "")) == ["60 over: rain"]
 
 
-def test_a_time_is_given_in_whole_minutes_one_at_least() -> None:
+def test_a_duration_is_at_least_one_minute() -> None:
     assert Alarm("rain", 0).duration_minutes(10) == 1
     assert Alarm("rain", 0).duration_minutes(6 * MINUTE + 1) == 6
 
@@ -59,7 +59,7 @@ def test_a_time_is_given_in_whole_minutes_one_at_least() -> None:
         max_size=60,
     )
 )
-def test_begin_and_end_alternate_whatever_happens(
+def test_raised_and_cleared_events_alternate(
     steps: list[tuple[int, str, bool]],
 ) -> None:
     alarms, now, since, told = Alarms(), 0, None, False

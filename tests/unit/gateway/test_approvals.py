@@ -1,4 +1,4 @@
-"""Questions whether tools may run: on a real store, delivered to chats in memory."""
+"""Approval requests on a real store, delivered to chats in memory."""
 
 import asyncio
 import contextlib
@@ -89,7 +89,7 @@ class SetClock:
 
 
 class Screen(MemoryAdapter):
-    """Chats that can be waited for."""
+    """Screen whose messages a test can wait for."""
 
     def __init__(self, **limits: Any) -> None:
         super().__init__(burst=1000, **limits)
@@ -102,7 +102,7 @@ class Screen(MemoryAdapter):
             self._changed.set()
 
     async def one(self, chat: str, *texts: str) -> VisibleMessage:
-        """Wait until one message has all of these."""
+        """Wait until one message contains all of these texts, and return the message."""
 
         def found() -> list[VisibleMessage]:
             return [
@@ -120,7 +120,7 @@ class Screen(MemoryAdapter):
 
 
 class Waiting(dict[str, asyncio.Future[Approval]]):
-    """Who waits for which answer; tells when somebody begins to."""
+    """Waiting futures by request; signals when one is added."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -131,8 +131,8 @@ class Waiting(dict[str, asyncio.Future[Approval]]):
         self.more.set()
 
 
-class Office:
-    """What a gateway has of questions, and a person to play with it."""
+class ApprovalKit:
+    """The parts of a gateway that handle approval requests, and helpers that act as people."""
 
     def __init__(self, store: SessionStore, screen: Screen, clock: SetClock) -> None:
         self.store = store
@@ -159,7 +159,7 @@ class Office:
         turn: str = "t1",
         key: str = "",
     ) -> asyncio.Task[str | None]:
-        """Let a tool ask; the task ends when it knows."""
+        """Start a task in which a tool asks; the task returns the outcome."""
         where = write_address(Address("memory", chat))
         asking = RequestingTurn(
             key=key or f"memory:{chat}",
@@ -180,20 +180,20 @@ class Office:
         person: str = ANN,
         session: str = "s1",
     ) -> None:
-        """Let a tool ask whose answer is of no interest."""
+        """Start a request whose outcome the test does not need."""
         self.others.append(self.asks(how, call, person=person, session=session))
 
-    async def waited(self, number: int = 1) -> str:
-        """Wait until so many answers are waited for; give the newest question's id."""
+    async def waited(self, count: int = 1) -> str:
+        """Wait until `count` requests have a waiter, and return the id of the newest."""
         async with asyncio.timeout(PATIENCE):
-            while len(self.waiting) < number:
+            while len(self.waiting) < count:
                 self.waiting.more.clear()
                 await self.waiting.more.wait()
         return list(self.waiting)[-1]
 
-    async def asked(self, number: int = 1) -> Approval:
-        """Wait until so many questions are shown and waited for; give the newest."""
-        id_ = await self.waited(number)
+    async def asked(self, count: int = 1) -> Approval:
+        """Wait until `count` requests are shown and have a waiter, and return the newest."""
+        id_ = await self.waited(count)
         await self.screen.one("1", approval_code(id_))
         found = await self.store.approvals.get(id_)
         assert found
@@ -202,7 +202,7 @@ class Office:
     async def says(
         self, word: str, args: str = "", *, person: str = ANN, admin: bool = False, chat: str = ""
     ) -> CommandOutcome:
-        """Answer by a command, in private unless a chat is named."""
+        """Answer by a command, in the private chat unless another is given."""
         where = write_address(Address("memory", chat or person.partition(":")[2]))
         call = CommandCall(
             key=f"memory:{chat or person.partition(':')[2]}",
@@ -238,7 +238,7 @@ class Office:
 
 
 @contextlib.asynccontextmanager
-async def office(
+async def approval_kit(
     home: Path,
     screen: Screen | None = None,
     *,
@@ -247,11 +247,11 @@ async def office(
     wait: float = HALF_AN_HOUR / 1000,
     clock: SetClock | None = None,
     tasks: Callable[[object], object] | None = None,
-) -> AsyncIterator[Office]:
-    """A running part of a gateway; at the end what still asks is cut off, as by a crash."""
+) -> AsyncIterator[ApprovalKit]:
+    """Open an `ApprovalKit`; pending requests are cancelled at the end, as by a crash."""
     clock, screen = clock or SetClock(), screen or Screen()
     store = await SessionStore.open(f"sqlite:///{home / 'holdfast.db'}", clock=clock)
-    made = Office(store, screen, clock)
+    made = ApprovalKit(store, screen, clock)
     if await store.sessions.get("s1") is None:
         address = write_address(Address("memory", "1"))
         await store.apply(
@@ -308,35 +308,39 @@ async def said(task: asyncio.Task[str | None]) -> str | None:
         return await task
 
 
-# --- whether anybody is asked --------------------------------------------------------------------
+# --- cases without a request ---------------------------------------------------------------------
 
 
-async def test_where_nobody_is_to_be_asked_everything_may_run_and_nothing_is_kept(
+async def test_in_never_mode_tools_run_without_a_request(
     tmp_path: Path,
 ) -> None:
-    async with office(tmp_path, mode="never") as desk:
-        assert await said(desk.asks()) is None
-        assert await said(desk.asks(key="api:x")) is None
-        assert await desk.store.approvals.open() == ()
-        assert desk.screen.messages("1") == []
+    async with approval_kit(tmp_path, mode="never") as kit:
+        assert await said(kit.asks()) is None
+        assert await said(kit.asks(key="api:x")) is None
+        assert await kit.store.approvals.open() == ()
+        assert kit.screen.messages("1") == []
 
 
 @pytest.mark.parametrize(
     ("how", "key", "person", "admins", "why"),
     [
-        pytest.param(NET, "api:x", "api:key", (CHIEF,), UNATTENDED, id="a program asked"),
-        pytest.param(NET, "schedule:x", ANN, (CHIEF,), UNATTENDED, id="at an hour"),
+        pytest.param(NET, "api:x", "api:key", (CHIEF,), UNATTENDED, id="an API client asked"),
+        pytest.param(NET, "schedule:x", ANN, (CHIEF,), UNATTENDED, id="a schedule asked"),
         pytest.param(EXEC, "", ANN, (), NO_ADMIN, id="there is no admin"),
-        pytest.param(EXEC, "", ANN, ("other:5",), NO_ADMIN, id="of a platform that is not there"),
-        pytest.param(EXEC, "", ANN, ("other:G/role:R",), NO_ADMIN, id="by a role elsewhere"),
+        pytest.param(
+            EXEC, "", ANN, ("other:5",), NO_ADMIN, id="the admin's platform is not connected"
+        ),
+        pytest.param(
+            EXEC, "", ANN, ("other:G/role:R",), NO_ADMIN, id="an admin role on another platform"
+        ),
     ],
 )
-async def test_where_nobody_can_answer_it_does_not_run_and_nothing_is_asked(
+async def test_a_call_that_no_person_can_approve_is_refused_without_a_request(
     tmp_path: Path, how: Tool, key: str, person: str, admins: tuple[str, ...], why: str
 ) -> None:
-    async with office(tmp_path, admins=admins) as desk:
-        assert await said(desk.asks(how, key=key, person=person)) == why
-        assert await desk.store.approvals.open() == ()
+    async with approval_kit(tmp_path, admins=admins) as kit:
+        assert await said(kit.asks(how, key=key, person=person)) == why
+        assert await kit.store.approvals.open() == ()
 
 
 @pytest.mark.parametrize(
@@ -346,31 +350,31 @@ async def test_where_nobody_can_answer_it_does_not_run_and_nothing_is_asked(
         pytest.param(EXEC, "web:owner", (), id="the owner at the page asked, alone"),
         pytest.param(EXEC, "web:owner", (CHIEF,), id="the owner at the page asked"),
         pytest.param(EXEC, ANN, (ANN,), id="an admin asked"),
-        pytest.param(EXEC, ANN, ("memory:G/role:R",), id="somebody there may have the role"),
+        pytest.param(EXEC, ANN, ("memory:G/role:R",), id="a role there may make people admins"),
     ],
 )
-async def test_where_somebody_in_the_chat_can_answer_nobody_else_is_asked(
+async def test_admins_are_not_asked_if_a_person_in_the_chat_can_answer(
     tmp_path: Path, how: Tool, person: str, admins: tuple[str, ...]
 ) -> None:
-    async with office(tmp_path, admins=admins) as desk:
-        desk.begins(how, person=person)
-        asked = await desk.asked()
-        assert (await desk.screen.one("1", "wants to run")).buttons
-        assert [chat for chat in desk.screen._chats if desk.screen.messages(chat)] == ["1"]
+    async with approval_kit(tmp_path, admins=admins) as kit:
+        kit.begins(how, person=person)
+        asked = await kit.asked()
+        assert (await kit.screen.one("1", "May I use")).buttons
+        assert [chat for chat in kit.screen._chats if kit.screen.messages(chat)] == ["1"]
         assert asked.expires_at - asked.asked_at == HALF_AN_HOUR
 
 
-# --- the question --------------------------------------------------------------------------------
+# --- messages of a request -----------------------------------------------------------------------
 
 
-async def test_a_question_shows_the_call_and_how_to_answer_it(tmp_path: Path) -> None:
-    async with office(tmp_path) as desk:
-        desk.begins(NET)
-        asked = await desk.asked()
+async def test_a_request_shows_the_call_and_how_to_answer(tmp_path: Path) -> None:
+    async with approval_kit(tmp_path) as kit:
+        kit.begins(NET)
+        asked = await kit.asked()
         code = approval_code(asked.id)
-        shown = await desk.screen.one("1", "wants to run")
+        shown = await kit.screen.one("1", "May I use")
         assert shown.text == (
-            '🔐 run wants to run:\n```json\n{\n  "command": "ls"\n}\n```\n'
+            '🔐 May I use **run**?\n```json\n{\n  "command": "ls"\n}\n```\n'
             f"/approve {code} or /deny {code}, within 30 minutes"
         )
         assert [(each.label, each.action) for each in shown.buttons] == [
@@ -381,93 +385,95 @@ async def test_a_question_shows_the_call_and_how_to_answer_it(tmp_path: Path) ->
         assert (asked.key, asked.session_id, asked.turn_id) == ("memory:1", "s1", "t1")
         assert (asked.call_id, asked.tool, asked.arguments) == ("c1", "run", '{"command": "ls"}')
         assert (asked.person, asked.by_requester) == (ANN, True)
-    assert desk.screen.violations() == []
+    assert kit.screen.violations() == []
 
 
-async def test_what_only_admins_may_answer_is_asked_of_them_in_private_too(tmp_path: Path) -> None:
-    async with office(tmp_path, admins=(CHIEF, "memory:8", "other:7")) as desk:
-        desk.begins(EXEC)
-        await desk.asked()
-        await desk.screen.one("1", "An admin has to answer within 30 minutes:")
-        await desk.screen.one("9", "🔐 run wants to run for memory:1:", "/approve ")
-        await desk.screen.one("8", "🔐 run wants to run for memory:1:")
+async def test_a_request_for_admins_is_also_sent_to_their_private_chats(tmp_path: Path) -> None:
+    async with approval_kit(tmp_path, admins=(CHIEF, "memory:8", "other:7")) as kit:
+        kit.begins(EXEC)
+        await kit.asked()
+        await kit.screen.one("1", "An admin has to answer within 30 minutes:")
+        await kit.screen.one("9", "🔐 May I use **run** for memory:1?", "/approve ")
+        await kit.screen.one("8", "🔐 May I use **run** for memory:1?")
 
 
-async def test_a_call_that_may_have_had_its_effect_says_so_to_the_requester(
+async def test_a_repeated_call_warns_that_the_previous_one_may_have_taken_effect(
     tmp_path: Path,
 ) -> None:
-    async with office(tmp_path) as desk:
-        again = desk.asks(WRITE)
-        await desk.asked()
-        await desk.screen.one("1", "once more; the time before it may have taken effect:")
-        assert await desk.says(YES) == MAY
+    async with approval_kit(tmp_path) as kit:
+        again = kit.asks(WRITE)
+        await kit.asked()
+        await kit.screen.one("1", "again? The previous call may have taken effect.")
+        assert await kit.says(YES) == MAY
         assert await said(again) is None
 
 
-async def test_where_there_are_too_few_buttons_there_are_none(tmp_path: Path) -> None:
-    async with office(tmp_path, Screen(buttons=1)) as desk:
-        desk.begins(NET)
-        await desk.asked()
-        assert (await desk.screen.one("1", "/approve")).buttons == ()
+async def test_no_buttons_are_shown_on_a_platform_with_too_few(tmp_path: Path) -> None:
+    async with approval_kit(tmp_path, Screen(buttons=1)) as kit:
+        kit.begins(NET)
+        await kit.asked()
+        assert (await kit.screen.one("1", "/approve")).buttons == ()
 
 
 # --- answers -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("by_button", [False, True], ids=["command", "button"])
-async def test_an_allowed_call_runs_once_and_every_chat_says_who_allowed_it(
+async def test_an_allowed_call_runs_once_and_every_chat_shows_who_allowed_it(
     tmp_path: Path, by_button: bool
 ) -> None:
-    async with office(tmp_path) as desk:
-        task = desk.asks()
-        asked = await desk.asked()
+    async with approval_kit(tmp_path) as kit:
+        task = kit.asks()
+        asked = await kit.asked()
         if by_button:
-            answer = await desk.presses(asked.id, YES, person=CHIEF, admin=True)
+            answer = await kit.presses(asked.id, YES, person=CHIEF, admin=True)
             assert answer == NoticeReply(NoticeId.ASK_SILENT)
             assert render_notice(NoticeId.ASK_SILENT, {}, "/{word}") == ""
         else:
-            assert await desk.says(YES, person=CHIEF, admin=True) == MAY
+            assert await kit.says(YES, person=CHIEF, admin=True) == MAY
         assert await said(task) is None
-        assert await desk.state(asked.id) is ApprovalState.USED
+        assert await kit.state(asked.id) is ApprovalState.USED
         for chat in ("1", "9"):
-            shown = await desk.screen.one(chat, "✅ Allowed by memory:9.", '"command": "ls"')
+            shown = await kit.screen.one(chat, "✅ Allowed by memory:9.", '"command": "ls"')
             assert shown.buttons == ()
-            assert len(desk.screen.messages(chat)) == 1
-        second = desk.asks()  # one answer serves one run
-        assert (await desk.asked()).id != asked.id
+            assert len(kit.screen.messages(chat)) == 1
+        second = kit.asks()  # one answer serves one run
+        assert (await kit.asked()).id != asked.id
         assert not second.done()
 
 
-async def test_a_denied_call_tells_the_model_who_and_why(tmp_path: Path) -> None:
-    async with office(tmp_path) as desk:
-        task = desk.asks(NET)
-        asked = await desk.asked()
-        assert await desk.says(NO, f"{approval_code(asked.id).lower()} too  dear") == MAY_NOT
+async def test_the_model_reads_who_denied_a_call_and_why(tmp_path: Path) -> None:
+    async with approval_kit(tmp_path) as kit:
+        task = kit.asks(NET)
+        asked = await kit.asked()
+        assert await kit.says(NO, f"{approval_code(asked.id).lower()} too  dear") == MAY_NOT
         assert await said(task) == "denied by memory:1: too dear"
-        await desk.screen.one("1", "🚫 Denied by memory:1: too dear.")
-        desk.begins(NET)  # that somebody said no once is asked again in a new turn
-        assert (await desk.asked()).id != asked.id
+        await kit.screen.one("1", "🚫 Denied by memory:1: too dear.")
+        kit.begins(NET)  # a denial counts once, so a new turn asks again
+        assert (await kit.asked()).id != asked.id
 
 
-async def test_a_reason_has_an_end(tmp_path: Path) -> None:
-    async with office(tmp_path) as desk:
-        task = desk.asks(NET)
-        await desk.asked()
-        await desk.says(NO, "no " * 1000)
+async def test_a_long_reason_is_cut(tmp_path: Path) -> None:
+    async with approval_kit(tmp_path) as kit:
+        task = kit.asks(NET)
+        await kit.asked()
+        await kit.says(NO, "no " * 1000)
         assert len(await said(task) or "") < 600
 
 
-async def test_nobody_answering_in_time_is_a_no(tmp_path: Path) -> None:
-    async with office(tmp_path, wait=0.2) as desk:
-        task = desk.asks()
-        asked = await desk.asked()
+async def test_a_request_without_an_answer_expires_and_the_call_does_not_run(
+    tmp_path: Path,
+) -> None:
+    async with approval_kit(tmp_path, wait=0.2) as kit:
+        task = kit.asks()
+        asked = await kit.asked()
         assert await said(task) == (
             "it needs somebody's approval, and nobody answered within the time there was."
         )
-        assert await desk.state(asked.id) is ApprovalState.EXPIRED
+        assert await kit.state(asked.id) is ApprovalState.EXPIRED
         for chat in ("1", "9"):
-            assert (await desk.screen.one(chat, "⌛ Nobody answered in time")).buttons == ()
-        assert await desk.presses(asked.id, YES, person=CHIEF, admin=True) == LATE
+            assert (await kit.screen.one(chat, "⌛ No answer in time")).buttons == ()
+        assert await kit.presses(asked.id, YES, person=CHIEF, admin=True) == LATE
 
 
 @pytest.mark.parametrize(
@@ -479,55 +485,53 @@ async def test_nobody_answering_in_time_is_a_no(tmp_path: Path) -> None:
         pytest.param(NET, BOB, False, NoticeReply(NoticeId.NOT_YOURS), id="another member"),
     ],
 )
-async def test_who_is_not_entitled_changes_nothing(
+async def test_an_answer_of_a_person_without_the_right_changes_nothing(
     tmp_path: Path, how: Tool, person: str, admin: bool, told: NoticeReply
 ) -> None:
-    async with office(tmp_path) as desk:
-        desk.begins(how)
-        asked = await desk.asked()
+    async with approval_kit(tmp_path) as kit:
+        kit.begins(how)
+        asked = await kit.asked()
         for word in (YES, NO):
-            assert (
-                await desk.says(word, approval_code(asked.id), person=person, admin=admin) == told
-            )
-            assert await desk.presses(asked.id, word, person=person, admin=admin) == told
-        assert await desk.state(asked.id) is ApprovalState.OPEN
+            assert await kit.says(word, approval_code(asked.id), person=person, admin=admin) == told
+            assert await kit.presses(asked.id, word, person=person, admin=admin) == told
+        assert await kit.state(asked.id) is ApprovalState.OPEN
 
 
-async def test_without_a_code_the_only_question_is_meant_and_several_are_listed(
+async def test_an_answer_without_a_code_means_the_only_request_or_lists_several(
     tmp_path: Path,
 ) -> None:
-    async with office(tmp_path) as desk:
-        assert await desk.says(YES) == NoticeReply(NoticeId.ASK_NONE)
-        desk.begins(NET, call_of("one"))
-        first = await desk.asked()
-        desk.clock.time += 1
-        two = desk.asks(NET, call_of("two"))
-        second = await desk.asked(2)
-        several = await desk.says(YES)
+    async with approval_kit(tmp_path) as kit:
+        assert await kit.says(YES) == NoticeReply(NoticeId.ASK_NONE)
+        kit.begins(NET, call_of("one"))
+        first = await kit.asked()
+        kit.clock.time += 1
+        two = kit.asks(NET, call_of("two"))
+        second = await kit.asked(2)
+        several = await kit.says(YES)
         assert isinstance(several, NoticeReply)
         assert several.fields["list"] == (
             f'{approval_code(first.id)} run `{{"command": "one"}}`\n'
             f'{approval_code(second.id)} run `{{"command": "two"}}`'
         )
-        assert await desk.says(YES, "please") == NoticeReply(
+        assert await kit.says(YES, "please") == NoticeReply(
             NoticeId.ASK_UNKNOWN, {"code": "please"}
         )
-        assert await desk.says(YES, f"{approval_code(second.id)} please") == MAY
+        assert await kit.says(YES, f"{approval_code(second.id)} please") == MAY
         assert await said(two) is None
-        assert await desk.says(YES) == MAY
-        assert await desk.says(YES, approval_code(first.id)) == NoticeReply(
+        assert await kit.says(YES) == MAY
+        assert await kit.says(YES, approval_code(first.id)) == NoticeReply(
             NoticeId.ASK_UNKNOWN, {"code": approval_code(first.id)}
         )
 
 
-async def test_codes_of_open_questions_differ(tmp_path: Path) -> None:
-    async with office(tmp_path) as desk:
+async def test_open_requests_have_different_codes(tmp_path: Path) -> None:
+    async with approval_kit(tmp_path) as kit:
         numbers = iter([7, 7, 7 + 32**4, 8])
-        desk.approvals._ids = Ids(SteppingClock(), lambda _: next(numbers))
-        desk.begins(NET, call_of("one"))
-        first = await desk.asked()
-        desk.begins(NET, call_of("two"))
-        second = await desk.asked(2)
+        kit.approvals._ids = Ids(SteppingClock(), lambda _: next(numbers))
+        kit.begins(NET, call_of("one"))
+        first = await kit.asked()
+        kit.begins(NET, call_of("two"))
+        second = await kit.asked(2)
         assert approval_code(first.id) != approval_code(second.id)
         assert next(numbers, None) is None
 
@@ -538,32 +542,32 @@ class SteppingClock(SetClock):
         return self.time
 
 
-async def test_of_two_who_answer_at_once_one_is_first(tmp_path: Path) -> None:
-    async with office(tmp_path) as desk:
-        task = desk.asks()
-        asked = await desk.asked()
+async def test_of_two_simultaneous_answers_the_first_counts(tmp_path: Path) -> None:
+    async with approval_kit(tmp_path) as kit:
+        task = kit.asks()
+        asked = await kit.asked()
         async with asyncio.TaskGroup() as group:
-            yes = group.create_task(desk.says(YES, person=CHIEF, admin=True))
-            no = group.create_task(desk.presses(asked.id, NO, person="web:owner", admin=True))
+            yes = group.create_task(kit.says(YES, person=CHIEF, admin=True))
+            no = group.create_task(kit.presses(asked.id, NO, person="web:owner", admin=True))
         why = await said(task)
         if why is None:
             assert (yes.result(), no.result()) == (MAY, ANSWERED)
         else:
             assert why == "denied by web:owner."
             assert (yes.result(), no.result()) == (ANSWERED, NoticeReply(NoticeId.ASK_SILENT))
-        assert await desk.presses(asked.id, YES, person=CHIEF, admin=True) == ANSWERED
+        assert await kit.presses(asked.id, YES, person=CHIEF, admin=True) == ANSWERED
 
 
-async def test_of_many_who_saw_it_open_all_but_one_are_told_that_they_are_late(
+async def test_all_but_the_first_of_many_answers_are_told_that_the_request_is_answered(
     tmp_path: Path,
 ) -> None:
-    async with office(tmp_path) as desk:
-        task = desk.asks()
-        asked = await desk.asked()
+    async with approval_kit(tmp_path) as kit:
+        task = kit.asks()
+        asked = await kit.asked()
         async with asyncio.TaskGroup() as group:
             answers = [
                 group.create_task(
-                    desk.approvals._record_answer(asked, f"memory:{who}", allow=who % 2 > 0)
+                    kit.approvals._record_answer(asked, f"memory:{who}", allow=who % 2 > 0)
                 )
                 for who in range(10)
             ]
@@ -572,115 +576,115 @@ async def test_of_many_who_saw_it_open_all_but_one_are_told_that_they_are_late(
         assert await said(task) == (None if first % 2 else f"denied by memory:{first}.")
 
 
-async def test_a_button_of_no_question_says_so(tmp_path: Path) -> None:
-    async with office(tmp_path) as desk:
-        assert await desk.presses("p_12345", YES) == NoticeReply(
+async def test_a_button_of_an_unknown_request_is_answered(tmp_path: Path) -> None:
+    async with approval_kit(tmp_path) as kit:
+        assert await kit.presses("p_12345", YES) == NoticeReply(
             NoticeId.ASK_UNKNOWN, {"code": "2345"}
         )
 
 
-async def test_an_answer_in_the_moment_in_which_the_time_is_over_counts(tmp_path: Path) -> None:
-    async with office(tmp_path, wait=0.3) as desk:
-        task = desk.asks(NET)
-        asked = await desk.asked()
-        now = desk.clock.now()  # as another writer would: nobody tells who waits
-        await desk.store.apply(
+async def test_an_answer_at_the_moment_of_expiry_counts(tmp_path: Path) -> None:
+    async with approval_kit(tmp_path, wait=0.3) as kit:
+        task = kit.asks(NET)
+        asked = await kit.asked()
+        now = kit.clock.now()  # as another writer would, without waking the waiter
+        await kit.store.apply(
             AnswerApproval(id=asked.id, state=ApprovalState.ALLOWED, by=ANN, at=now)
         )
         assert await said(task) is None
-        assert await desk.state(asked.id) is ApprovalState.USED
+        assert await kit.state(asked.id) is ApprovalState.USED
 
 
-async def test_a_permission_that_is_found_used_up_is_called_that(tmp_path: Path) -> None:
-    async with office(tmp_path) as desk:
-        task = desk.asks(NET)
-        asked = await desk.asked()
+async def test_a_used_permission_is_reported_as_used(tmp_path: Path) -> None:
+    async with approval_kit(tmp_path) as kit:
+        task = kit.asks(NET)
+        asked = await kit.asked()
         assert not task.done()
         used = msgspec.structs.replace(asked, state=ApprovalState.USED)
         assert refusal_text(used) == PERMISSION_USED
 
 
-async def test_a_permission_that_somebody_else_used_up_serves_no_second_call(
+async def test_a_permission_serves_only_one_of_two_calls(
     tmp_path: Path,
 ) -> None:
-    async with office(tmp_path) as desk:
-        task = desk.asks(NET)
-        asked = await desk.asked()
-        now = desk.clock.now()
+    async with approval_kit(tmp_path) as kit:
+        task = kit.asks(NET)
+        asked = await kit.asked()
+        now = kit.clock.now()
         allowed = msgspec.structs.replace(asked, state=ApprovalState.ALLOWED, answered_at=now)
         for state in (ApprovalState.ALLOWED, ApprovalState.USED):
-            await desk.store.apply(AnswerApproval(id=asked.id, state=state, by=ANN, at=now))
-        desk.approvals._waiters[asked.id].set_result(allowed)
+            await kit.store.apply(AnswerApproval(id=asked.id, state=state, by=ANN, at=now))
+        kit.approvals._waiters[asked.id].set_result(allowed)
         assert await said(task) == PERMISSION_USED
 
 
 # --- a stop --------------------------------------------------------------------------------------
 
 
-async def cut(desk: Office, task: asyncio.Task[str | None], state: TurnState) -> None:
-    """As the owner of a conversation does it: cancel first, store second."""
+async def cut(kit: ApprovalKit, task: asyncio.Task[str | None], state: TurnState) -> None:
+    """Stop a turn as the actor does: cancel first, store second."""
     task.cancel()
-    await desk.ends(state)
+    await kit.ends(state)
     with pytest.raises(asyncio.CancelledError):
         await said(task)
     async with asyncio.timeout(PATIENCE):
-        await asyncio.wait(desk.owned)
+        await asyncio.wait(kit.owned)
 
 
-async def test_a_stop_closes_the_question_beside(tmp_path: Path) -> None:
-    async with office(tmp_path) as desk:
-        task = desk.asks()
-        asked = await desk.asked()
-        await cut(desk, task, TurnState.STOPPED)
-        assert await desk.state(asked.id) is ApprovalState.EXPIRED
+async def test_a_stop_closes_the_request_in_the_background(tmp_path: Path) -> None:
+    async with approval_kit(tmp_path) as kit:
+        task = kit.asks()
+        asked = await kit.asked()
+        await cut(kit, task, TurnState.STOPPED)
+        assert await kit.state(asked.id) is ApprovalState.EXPIRED
         for chat in ("1", "9"):
-            assert (await desk.screen.one(chat, "⏹ This is over")).buttons == ()
-        assert await desk.says(YES, person=CHIEF, admin=True) == NoticeReply(NoticeId.ASK_NONE)
-        assert await desk.presses(asked.id, YES, person=CHIEF, admin=True) == LATE
+            assert (await kit.screen.one(chat, "⏹ The task has ended")).buttons == ()
+        assert await kit.says(YES, person=CHIEF, admin=True) == NoticeReply(NoticeId.ASK_NONE)
+        assert await kit.presses(asked.id, YES, person=CHIEF, admin=True) == LATE
 
 
 @pytest.mark.parametrize("state", [TurnState.INTERRUPTED, TurnState.RUNNING])
-async def test_a_turn_that_may_go_on_keeps_its_question(tmp_path: Path, state: TurnState) -> None:
-    async with office(tmp_path) as desk:
-        task = desk.asks()
-        asked = await desk.asked()
-        await cut(desk, task, state)
-        assert await desk.state(asked.id) is ApprovalState.OPEN
+async def test_an_interrupted_turn_keeps_its_request(tmp_path: Path, state: TurnState) -> None:
+    async with approval_kit(tmp_path) as kit:
+        task = kit.asks()
+        asked = await kit.asked()
+        await cut(kit, task, state)
+        assert await kit.state(asked.id) is ApprovalState.OPEN
 
 
-async def test_a_permission_that_a_stop_overtook_does_not_count_later(tmp_path: Path) -> None:
-    async with office(tmp_path) as desk:
-        task = desk.asks(NET)
-        asked = await desk.asked()
-        now = desk.clock.now()
-        await desk.store.apply(
+async def test_a_permission_of_a_stopped_turn_does_not_count_later(tmp_path: Path) -> None:
+    async with approval_kit(tmp_path) as kit:
+        task = kit.asks(NET)
+        asked = await kit.asked()
+        now = kit.clock.now()
+        await kit.store.apply(
             AnswerApproval(id=asked.id, state=ApprovalState.ALLOWED, by=ANN, at=now)
         )
-        await cut(desk, task, TurnState.STOPPED)
-        assert await desk.state(asked.id) is ApprovalState.USED
+        await cut(kit, task, TurnState.STOPPED)
+        assert await kit.state(asked.id) is ApprovalState.USED
 
 
-async def test_a_stop_before_the_question_is_stored_leaves_nothing_open(tmp_path: Path) -> None:
-    async with office(tmp_path) as desk:
-        task = desk.asks()
-        await desk.waited()
-        await cut(desk, task, TurnState.STOPPED)
-        assert await desk.store.approvals.open() == ()
+async def test_a_stop_before_the_request_is_stored_leaves_no_open_request(tmp_path: Path) -> None:
+    async with approval_kit(tmp_path) as kit:
+        task = kit.asks()
+        await kit.waited()
+        await cut(kit, task, TurnState.STOPPED)
+        assert await kit.store.approvals.open() == ()
 
 
-async def test_a_store_that_fails_beside_breaks_nothing(
+async def test_a_store_error_in_the_background_is_only_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with office(tmp_path) as desk:
-        task = desk.asks()
-        asked = await desk.asked()
-        desk.approvals._store = Broken(desk.store)  # type: ignore[assignment]  # only one method
-        await cut(desk, task, TurnState.STOPPED)
+    async with approval_kit(tmp_path) as kit:
+        task = kit.asks()
+        asked = await kit.asked()
+        kit.approvals._store = Broken(kit.store)  # type: ignore[assignment]  # only one method
+        await cut(kit, task, TurnState.STOPPED)
         assert "stays open" in caplog.text
-        desk.approvals._store = desk.store
-        await desk.approvals.close_expired()  # the next hour finds it
-        assert await desk.state(asked.id) is ApprovalState.EXPIRED
-        await desk.screen.one("1", "⏹ This is over")
+        kit.approvals._store = kit.store
+        await kit.approvals.close_expired()  # the hourly cleanup closes the request
+        assert await kit.state(asked.id) is ApprovalState.EXPIRED
+        await kit.screen.one("1", "⏹ The task has ended")
 
 
 class Broken:
@@ -691,36 +695,36 @@ class Broken:
         raise StoreUnavailable
 
 
-async def test_an_end_of_the_process_needs_no_owner_for_what_is_beside(tmp_path: Path) -> None:
+async def test_background_work_is_dropped_while_the_process_stops(tmp_path: Path) -> None:
     def none_left(_: object) -> object:
         raise RuntimeError
 
-    async with office(tmp_path, tasks=none_left) as desk:
-        task = desk.asks()
-        asked = await desk.asked()
+    async with approval_kit(tmp_path, tasks=none_left) as kit:
+        task = kit.asks()
+        asked = await kit.asked()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await said(task)
-        assert await desk.state(asked.id) is ApprovalState.OPEN
+        assert await kit.state(asked.id) is ApprovalState.OPEN
 
 
 # --- over a restart ------------------------------------------------------------------------------
 
 
 async def asked_and_crashed(home: Path, screen: Screen, clock: SetClock, how: Tool = NET) -> str:
-    async with office(home, screen, clock=clock) as desk:
-        desk.begins(how)
-        return (await desk.asked()).id
+    async with approval_kit(home, screen, clock=clock) as kit:
+        kit.begins(how)
+        return (await kit.asked()).id
 
 
-async def test_an_open_question_is_waited_for_again_instead_of_asked_twice(tmp_path: Path) -> None:
+async def test_a_resumed_turn_waits_for_its_open_request_again(tmp_path: Path) -> None:
     screen, clock = Screen(), SetClock()
     id_ = await asked_and_crashed(tmp_path, screen, clock)
-    async with office(tmp_path, screen, clock=clock) as desk:
-        task = desk.asks(NET, call_of(id_="another"))
-        assert (await desk.asked()).id == id_
+    async with approval_kit(tmp_path, screen, clock=clock) as kit:
+        task = kit.asks(NET, call_of(id_="another"))
+        assert (await kit.asked()).id == id_
         assert len(screen.messages("1")) == 1
-        assert await desk.says(YES) == MAY
+        assert await kit.says(YES) == MAY
         assert await said(task) is None
         await screen.one("1", "✅ Allowed by memory:1.")
         assert len(screen.messages("1")) == 1
@@ -737,68 +741,66 @@ async def test_an_open_question_is_waited_for_again_instead_of_asked_twice(tmp_p
     ids=["arguments", "session", "person", "tool"],
 )
 @pytest.mark.parametrize("settled", [None, "approve", "deny"], ids=["open", "allowed", "denied"])
-async def test_only_the_very_same_call_of_the_same_session_and_person_is_meant(
+async def test_an_earlier_answer_counts_only_for_the_same_call_session_and_person(
     tmp_path: Path, changed: str, value: object, settled: str | None
 ) -> None:
     screen, clock = Screen(), SetClock()
     id_ = await asked_and_crashed(tmp_path, screen, clock)
-    async with office(tmp_path, screen, clock=clock) as desk:
+    async with approval_kit(tmp_path, screen, clock=clock) as kit:
         if settled is not None:
-            assert await desk.says(settled) == NOTED
-        desk.begins(NET, **{changed: value})  # type: ignore[arg-type]  # its own arguments
-        assert await desk.waited() != id_
+            assert await kit.says(settled) == NOTED
+        kit.begins(NET, **{changed: value})  # type: ignore[arg-type]  # its own arguments
+        assert await kit.waited() != id_
 
 
 @pytest.mark.parametrize("word", ["approve", "deny"])
 @pytest.mark.parametrize("by_button", [False, True], ids=["command", "button"])
-async def test_an_answer_while_nothing_waits_counts_once_when_the_call_comes_again(
+async def test_an_answer_between_two_turns_counts_once_for_the_same_call(
     tmp_path: Path, word: str, by_button: bool
 ) -> None:
     screen, clock = Screen(), SetClock()
     id_ = await asked_and_crashed(tmp_path, screen, clock)
-    async with office(tmp_path, screen, clock=clock) as desk:
+    async with approval_kit(tmp_path, screen, clock=clock) as kit:
         if by_button:
-            assert await desk.presses(id_, word) == NOTED
+            assert await kit.presses(id_, word) == NOTED
         else:
-            assert await desk.says(word) == NOTED
+            assert await kit.says(word) == NOTED
         await screen.one("1", "✅ Allowed by" if word == YES else "🚫 Denied by")
         assert len(screen.messages("1")) == 1
-        assert await desk.presses(id_, word) == ANSWERED
-    async with office(tmp_path, screen, clock=clock) as desk:
+        assert await kit.presses(id_, word) == ANSWERED
+    async with approval_kit(tmp_path, screen, clock=clock) as kit:
         clock.time += HALF_AN_HOUR - 1
-        await desk.approvals.close_expired()
-        assert await said(desk.asks(NET)) == (None if word == YES else "denied by memory:1.")
-        assert await desk.state(id_) is (
-            ApprovalState.USED if word == YES else ApprovalState.DENIED
-        )
-        desk.begins(NET)
-        assert (await desk.asked()).id != id_
+        await kit.approvals.close_expired()
+        assert await said(kit.asks(NET)) == (None if word == YES else "denied by memory:1.")
+        assert await kit.state(id_) is (ApprovalState.USED if word == YES else ApprovalState.DENIED)
+        kit.begins(NET)
+        assert (await kit.asked()).id != id_
 
 
 @pytest.mark.parametrize("word", ["approve", "deny"])
-async def test_what_counts_is_when_it_was_answered_not_when_it_was_asked(
+async def test_the_age_of_an_answer_counts_not_the_age_of_the_request(
     tmp_path: Path, word: str
 ) -> None:
     screen, clock = Screen(), SetClock()
     await asked_and_crashed(tmp_path, screen, clock)
-    async with office(tmp_path, screen, clock=clock) as desk:
+    async with approval_kit(tmp_path, screen, clock=clock) as kit:
         clock.time += HALF_AN_HOUR - 1
-        assert await desk.says(word) == NOTED
+        assert await kit.says(word) == NOTED
         clock.time += HALF_AN_HOUR - 1
-        assert await said(desk.asks(NET)) == (None if word == YES else "denied by memory:1.")
+        assert await said(kit.asks(NET)) == (None if word == YES else "denied by memory:1.")
 
 
-async def test_a_question_that_a_later_turn_waits_for_is_not_over_with_its_own(
+async def test_a_request_stays_open_while_a_later_turn_waits_for_it(
     tmp_path: Path,
 ) -> None:
     screen, clock = Screen(), SetClock()
     id_ = await asked_and_crashed(tmp_path, screen, clock)
-    async with office(tmp_path, screen, clock=clock) as desk:
-        task = desk.asks(NET, turn="t2")
-        assert await desk.waited() == id_
-        await desk.ends(TurnState.FAILED)
-        await desk.approvals.close_expired()
-        assert await desk.says(YES) == MAY
+    async with approval_kit(tmp_path, screen, clock=clock) as kit:
+        task = kit.asks(NET, turn="t2")
+        assert await kit.waited() == id_
+        await kit.ends(TurnState.FAILED)
+        await kit.approvals.close_expired()
+        assert await kit.says(YES) == MAY
         assert await said(task) is None
 
 
@@ -807,67 +809,69 @@ async def test_a_question_that_a_later_turn_waits_for_is_not_over_with_its_own(
 async def test_an_old_answer_does_not_count(tmp_path: Path, word: str, swept: bool) -> None:
     screen, clock = Screen(), SetClock()
     id_ = await asked_and_crashed(tmp_path, screen, clock)
-    async with office(tmp_path, screen, clock=clock) as desk:
+    async with approval_kit(tmp_path, screen, clock=clock) as kit:
         clock.time += 1000
-        assert await desk.says(word) == NOTED
+        assert await kit.says(word) == NOTED
         clock.time += HALF_AN_HOUR
         if swept:
-            await desk.approvals.close_expired()
-            assert await desk.store.values("denied") == {}
-        desk.begins(NET)
-        assert (await desk.asked()).id != id_
+            await kit.approvals.close_expired()
+            assert await kit.store.values("denied") == {}
+        kit.begins(NET)
+        assert (await kit.asked()).id != id_
 
 
-async def test_a_note_of_a_denial_that_never_was_is_no_denial(tmp_path: Path) -> None:
+async def test_a_stored_denial_of_an_open_request_is_ignored(tmp_path: Path) -> None:
     screen, clock = Screen(), SetClock()
     id_ = await asked_and_crashed(tmp_path, screen, clock)
-    async with office(tmp_path, screen, clock=clock) as desk:
-        assert await desk.says(NO) == NOTED
-        (name,) = await desk.store.values("denied")
-        desk.clock.time += HALF_AN_HOUR
-        task = desk.asks(NET)
-        asked = await desk.asked()
+    async with approval_kit(tmp_path, screen, clock=clock) as kit:
+        assert await kit.says(NO) == NOTED
+        (name,) = await kit.store.values("denied")
+        kit.clock.time += HALF_AN_HOUR
+        task = kit.asks(NET)
+        asked = await kit.asked()
         assert asked.id != id_
-        await desk.store.put_value("denied", name, asked.id)  # as if it had died in between
-        await desk.says(YES)
+        await kit.store.put_value(
+            "denied", name, asked.id
+        )  # as if the process had died between the two writes
+        await kit.says(YES)
         assert await said(task) is None
-        desk.begins(NET)
-        asked = await desk.asked()
+        kit.begins(NET)
+        asked = await kit.asked()
         assert asked.state is ApprovalState.OPEN
-        await desk.store.put_value("denied", "gone", "p_gone")
-        await desk.store.put_value("denied", "open", asked.id)
-        await desk.approvals.close_expired()
-        assert await desk.store.values("denied") == {"open": asked.id}
+        await kit.store.put_value("denied", "gone", "p_gone")
+        await kit.store.put_value("denied", "open", asked.id)
+        await kit.approvals.close_expired()
+        assert await kit.store.values("denied") == {"open": asked.id}
 
 
 @pytest.mark.parametrize("word", ["approve", "deny"])
 @pytest.mark.parametrize(
     "look", ["open_approvals", "allowed_approval", "get_value", "approval", "put_value"]
 )
-async def test_an_answer_that_comes_while_the_call_looks_for_its_question_is_not_missed(
+async def test_an_answer_during_the_search_for_an_earlier_request_is_found(
     tmp_path: Path, word: str, look: str
 ) -> None:
     screen, clock = Screen(), SetClock()
     id_ = await asked_and_crashed(tmp_path, screen, clock)
-    async with office(tmp_path, screen, clock=clock) as desk:
-        desk.approvals._store = held = Held(desk.store, look)  # type: ignore[assignment]  # the same
-        task = desk.asks(NET)
+    async with approval_kit(tmp_path, screen, clock=clock) as kit:
+        kit.approvals._store = held = Held(kit.store, look)  # type: ignore[assignment]  # the same
+        task = kit.asks(NET)
         async with asyncio.TaskGroup() as group:
             reached = group.create_task(held.reached.wait())
             await asyncio.wait({task, reached}, return_when=asyncio.FIRST_COMPLETED, timeout=0.05)
-            answer = group.create_task(desk.says(word))
+            answer = group.create_task(kit.says(word))
             await asyncio.wait({answer}, timeout=0.2)
             held.go.set()
             held.reached.set()
         assert answer.result() in (MAY, MAY_NOT, NOTED)
         assert await said(task) == (None if word == YES else "denied by memory:1.")
-        assert await desk.store.values("denied") == {}
-        assert await desk.store.approvals.open() == ()
-        assert await desk.state(id_) in {ApprovalState.USED, ApprovalState.DENIED}
+        assert await kit.store.values("denied") == {}
+        assert await kit.store.approvals.open() == ()
+        assert await kit.state(id_) in {ApprovalState.USED, ApprovalState.DENIED}
 
 
 class Held:
-    """A store that keeps the result of the first look of a kind for a while."""
+    """A store that delays the result of the first read of a kind."""
 
     def __init__(self, store: SessionStore, look: str) -> None:
         self._store = store
@@ -889,81 +893,81 @@ class Held:
         return held
 
 
-async def test_an_answer_for_a_turn_that_is_over_changes_nothing(tmp_path: Path) -> None:
+async def test_an_answer_for_an_ended_turn_changes_nothing(tmp_path: Path) -> None:
     screen, clock = Screen(), SetClock()
     id_ = await asked_and_crashed(tmp_path, screen, clock)
-    async with office(tmp_path, screen, clock=clock) as desk:
-        await desk.ends(TurnState.STOPPED)
-        assert await desk.says(YES) == LATE
-        assert await desk.state(id_) is ApprovalState.EXPIRED
-        await screen.one("1", "⏹ This is over")
+    async with approval_kit(tmp_path, screen, clock=clock) as kit:
+        await kit.ends(TurnState.STOPPED)
+        assert await kit.says(YES) == LATE
+        assert await kit.state(id_) is ApprovalState.EXPIRED
+        await screen.one("1", "⏹ The task has ended")
 
 
 async def test_an_interrupted_turn_can_still_get_its_answer(tmp_path: Path) -> None:
     screen, clock = Screen(), SetClock()
     id_ = await asked_and_crashed(tmp_path, screen, clock)
-    async with office(tmp_path, screen, clock=clock) as desk:
-        await desk.ends(TurnState.INTERRUPTED)
-        await desk.approvals.close_expired()
-        assert await desk.says(YES) == NOTED
-        assert await desk.state(id_) is ApprovalState.ALLOWED
+    async with approval_kit(tmp_path, screen, clock=clock) as kit:
+        await kit.ends(TurnState.INTERRUPTED)
+        await kit.approvals.close_expired()
+        assert await kit.says(YES) == NOTED
+        assert await kit.state(id_) is ApprovalState.ALLOWED
 
 
-async def test_a_question_whose_time_ended_while_nobody_was_there_is_closed_at_the_start(
+async def test_a_request_that_expired_while_the_process_was_down_is_closed_at_the_start(
     tmp_path: Path,
 ) -> None:
     screen, clock = Screen(), SetClock()
     id_ = await asked_and_crashed(tmp_path, screen, clock, EXEC)
     clock.time += HALF_AN_HOUR - 1
-    async with office(tmp_path, screen, clock=clock) as desk:
-        await desk.approvals.close_expired()
-        assert await desk.state(id_) is ApprovalState.OPEN
+    async with approval_kit(tmp_path, screen, clock=clock) as kit:
+        await kit.approvals.close_expired()
+        assert await kit.state(id_) is ApprovalState.OPEN
         clock.time += 1
-        assert await desk.presses(id_, YES, person=CHIEF, admin=True) == LATE
-        assert await desk.state(id_) is ApprovalState.EXPIRED
+        assert await kit.presses(id_, YES, person=CHIEF, admin=True) == LATE
+        assert await kit.state(id_) is ApprovalState.EXPIRED
         for chat in ("1", "9"):
-            assert (await screen.one(chat, "⌛ Nobody answered in time")).buttons == ()
+            assert (await screen.one(chat, "⌛ No answer in time")).buttons == ()
             assert len(screen.messages(chat)) == 1
 
 
-async def test_the_hour_ends_a_wait_that_the_clock_has_overtaken(tmp_path: Path) -> None:
-    async with office(tmp_path) as desk:
-        task = desk.asks(NET)
-        await desk.asked()
-        await desk.approvals.close_expired()
+async def test_the_hourly_cleanup_closes_a_request_after_a_clock_jump(tmp_path: Path) -> None:
+    async with approval_kit(tmp_path) as kit:
+        task = kit.asks(NET)
+        await kit.asked()
+        await kit.approvals.close_expired()
         assert not task.done()
-        desk.clock.time += HALF_AN_HOUR  # as after a machine's sleep
-        await desk.approvals.close_expired()
+        kit.clock.time += HALF_AN_HOUR  # as after a machine's sleep
+        await kit.approvals.close_expired()
         assert await said(task) == (
             "it needs somebody's approval, and nobody answered within 30 minutes."
         )
 
 
-async def test_after_its_time_a_question_is_asked_anew(tmp_path: Path) -> None:
+async def test_a_new_request_is_sent_after_the_old_one_expired(tmp_path: Path) -> None:
     screen, clock = Screen(), SetClock()
     id_ = await asked_and_crashed(tmp_path, screen, clock)
     clock.time += HALF_AN_HOUR
-    async with office(tmp_path, screen, clock=clock) as desk:
-        desk.begins(NET)
-        assert (await desk.asked()).id != id_
+    async with approval_kit(tmp_path, screen, clock=clock) as kit:
+        kit.begins(NET)
+        assert (await kit.asked()).id != id_
 
 
-async def test_a_chat_that_is_asked_much_is_shown_each_answer_in_its_place(tmp_path: Path) -> None:
-    async with office(tmp_path) as desk:
-        task = desk.asks(NET)
-        asked = await desk.asked()
-        notes = [f"n_{number}" for number in range(40)]  # more than delivery keeps in mind
+async def test_each_of_many_requests_in_a_chat_shows_its_own_answer(tmp_path: Path) -> None:
+    async with approval_kit(tmp_path) as kit:
+        task = kit.asks(NET)
+        asked = await kit.asked()
+        notes = [f"n_{number}" for number in range(40)]  # more than delivery keeps in memory
         for note in notes:
-            await tell(desk, note)
-        assert await desk.says(YES) == MAY
+            await tell(kit, note)
+        assert await kit.says(YES) == MAY
         assert await said(task) is None
-        await desk.screen.one("1", "✅ Allowed by")
-        assert len(desk.screen.messages("1")) == len(notes) + 1
-        assert "✅ Allowed by" in desk.screen.messages("1")[0].text
-        assert await desk.state(asked.id) is ApprovalState.USED
+        await kit.screen.one("1", "✅ Allowed by")
+        assert len(kit.screen.messages("1")) == len(notes) + 1
+        assert "✅ Allowed by" in kit.screen.messages("1")[0].text
+        assert await kit.state(asked.id) is ApprovalState.USED
 
 
-async def tell(desk: Office, note: str) -> None:
+async def tell(kit: ApprovalKit, note: str) -> None:
     address = write_address(Address("memory", "1"))
     item = OutboxItem(
         id=note,
@@ -973,7 +977,7 @@ async def tell(desk: Office, note: str) -> None:
         body=b'{"text":"a note"}',
         created_at=1,
     )
-    await desk.store.apply(PutItem(item))
-    desk.delivery.enqueue([item])
+    await kit.store.apply(PutItem(item))
+    kit.delivery.enqueue([item])
     async with asyncio.timeout(PATIENCE):
-        await desk.delivery.wait_sent(note)
+        await kit.delivery.wait_sent(note)

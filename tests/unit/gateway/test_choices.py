@@ -25,11 +25,11 @@ async def read_again(store: SessionStore) -> ModelChoices:
     return choices
 
 
-async def test_nothing_is_chosen_at_first(store: SessionStore) -> None:
+async def test_without_a_choice_the_configuration_applies(store: SessionStore) -> None:
     assert (await read_again(store)).get(KEY) == ModelChoice()
 
 
-async def test_choices_hold_for_their_conversation_at_once_and_after_a_restart(
+async def test_choices_apply_to_their_conversation_at_once_and_after_a_restart(
     store: SessionStore,
 ) -> None:
     choices = await read_again(store)
@@ -40,7 +40,7 @@ async def test_choices_hold_for_their_conversation_at_once_and_after_a_restart(
         assert each.get("memory:8") == ModelChoice()
 
 
-async def test_a_choice_given_back_leaves_the_other_and_in_the_end_nothing(
+async def test_resetting_a_choice_keeps_the_other_and_resetting_both_deletes_the_row(
     store: SessionStore,
 ) -> None:
     choices = await read_again(store)
@@ -53,7 +53,7 @@ async def test_a_choice_given_back_leaves_the_other_and_in_the_end_nothing(
     assert await store.values("choices") == {}
 
 
-async def test_two_choices_at_the_same_moment_both_count(store: SessionStore) -> None:
+async def test_two_concurrent_choices_are_both_kept(store: SessionStore) -> None:
     choices = await read_again(store)
     async with asyncio.timeout(5), asyncio.TaskGroup() as both:
         both.create_task(choices.set_model(KEY, "large", "openai"))
@@ -61,7 +61,7 @@ async def test_two_choices_at_the_same_moment_both_count(store: SessionStore) ->
     assert (await read_again(store)).get(KEY) == ModelChoice("large", "openai", "low")
 
 
-async def test_a_choice_that_cannot_be_read_is_as_none_and_holds_up_nothing(
+async def test_an_unreadable_choice_is_ignored(
     store: SessionStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     await store.put_value("choices", KEY, "{broken")

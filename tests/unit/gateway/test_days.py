@@ -3,7 +3,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from gateway.spending.days import day_of, format_span, seconds_until_midnight
-from tests.unit.gateway.test_usage import moment
+from tests.unit.gateway.test_usage_table import moment
 
 BERLIN = ZoneInfo("Europe/Berlin")
 

@@ -1,4 +1,4 @@
-"""Feeds: what is told of a turn to those who wait for it."""
+"""Feeds: live events of a turn for its readers."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ async def everything(feed: Feed) -> list[FeedEvent | FeedEnd]:
     return found
 
 
-async def test_a_second_reader_gets_everything_from_the_beginning() -> None:
+async def test_a_second_reader_gets_all_events_from_the_first() -> None:
     feeds = Feeds()
     feed = feeds.start_turn("t1", "o1")
     feed.publish(A)
@@ -35,7 +35,7 @@ async def test_a_second_reader_gets_everything_from_the_beginning() -> None:
     assert await first == await second == [A, B, FeedEnd(FeedOutcome.ANSWERED)]
 
 
-async def test_a_reader_looks_up_from_silence_when_it_is_told_to() -> None:
+async def test_wake_makes_a_waiting_reader_return() -> None:
     feed = Feed("o1")
     loop = asyncio.get_running_loop()
     with feed.subscribe() as reading:
@@ -47,7 +47,7 @@ async def test_a_reader_looks_up_from_silence_when_it_is_told_to() -> None:
         assert await reading.read() == []
 
 
-def test_pieces_that_came_together_are_told_as_one() -> None:
+def test_consecutive_text_deltas_are_merged() -> None:
     done, end = StepDone(), FeedEnd(FeedOutcome.ANSWERED)
     together: list[FeedEvent | FeedEnd] = [A, B, done, done, B, A, B, end]
     assert list(join_text(together)) == [TextDelta("ab"), done, done, TextDelta("bab"), end]
@@ -84,7 +84,9 @@ def test_a_feed_ends_with_its_turn(state: TurnState, over: FeedOutcome) -> None:
         (InboxState.RUNNING, None),
     ],
 )
-def test_what_is_never_begun_ends_as_well(state: InboxState, over: FeedOutcome | None) -> None:
+def test_a_feed_of_a_turn_that_never_starts_ends(
+    state: InboxState, over: FeedOutcome | None
+) -> None:
     feeds = Feeds()
     feed = feeds.acquire("o1")
     feed.inbox_id = "i1"
@@ -92,7 +94,7 @@ def test_what_is_never_begun_ends_as_well(state: InboxState, over: FeedOutcome |
     assert (feed.end and feed.end.outcome) == over
 
 
-def test_only_the_last_reader_leaves_a_turn_alone() -> None:
+def test_only_the_release_of_the_last_reader_reports_an_unread_turn() -> None:
     feeds = Feeds()
     feed = feeds.start_turn("t1", "o1")
     assert feeds.acquire("o1") is feed
@@ -102,17 +104,17 @@ def test_only_the_last_reader_leaves_a_turn_alone() -> None:
     assert feeds.get("o1") is feed  # the turn still runs
     feeds.acquire("o1")
     feeds.on_committed([EndTurn("t1", TurnState.DONE, 0)])
-    assert not feeds.release(feed)  # there is nothing to end any more
+    assert not feeds.release(feed)  # the feed has ended
 
 
-def test_a_feed_that_nobody_reads_and_no_turn_tells_is_forgotten() -> None:
+def test_a_feed_without_readers_and_turn_is_forgotten() -> None:
     feeds = Feeds()
     feed = feeds.acquire("o1")
     assert feeds.release(feed)
     assert feeds.get("o1") is None
 
 
-def test_at_the_end_of_the_process_nobody_waits_on() -> None:
+def test_all_feeds_end_when_the_process_stops() -> None:
     feeds = Feeds()
     running, waiting = feeds.start_turn("t1", "o1"), feeds.acquire("o2")
     feeds.close()

@@ -23,26 +23,24 @@ KNOWN = ("gpt-5.5", "gpt-5.5-mini", "claude-opus-5", "claude-sonnet-5", "vendor/
     ("text", "expected"),
     [
         pytest.param("gpt-5.5", ModelFound("gpt-5.5"), id="whole name that is also a part"),
-        pytest.param("GPT-5.5", ModelFound("gpt-5.5"), id="whole name in other letters"),
+        pytest.param("GPT-5.5", ModelFound("gpt-5.5"), id="whole name in other case"),
         pytest.param("MINI", ModelFound("gpt-5.5-mini"), id="part of one"),
-        pytest.param("tiny", ModelFound("vendor/Tiny"), id="part behind the vendor"),
+        pytest.param("tiny", ModelFound("vendor/Tiny"), id="part after the vendor"),
         pytest.param("claude opus", ModelFound("claude-opus-5"), id="two parts of one"),
         pytest.param("gpt", ModelAmbiguous(("gpt-5.5", "gpt-5.5-mini")), id="part of two"),
         pytest.param("claude-opuss", ModelUnknown(("claude-opus-5",)), id="misspelt"),
-        pytest.param("tinny", ModelUnknown(("vendor/Tiny",)), id="misspelt behind the vendor"),
-        pytest.param(
-            "claud", ModelAmbiguous(("claude-opus-5", "claude-sonnet-5")), id="a beginning"
-        ),
+        pytest.param("tinny", ModelUnknown(("vendor/Tiny",)), id="misspelt after the vendor"),
+        pytest.param("claud", ModelAmbiguous(("claude-opus-5", "claude-sonnet-5")), id="a prefix"),
         pytest.param(
             "clade",
             ModelUnknown(("claude-opus-5", "claude-sonnet-5")),
-            id="misspelt beginning of two",
+            id="misspelt prefix of two",
         ),
-        pytest.param("zzzzz", ModelUnknown(), id="like nothing"),
-        pytest.param("", ModelUnknown(), id="nothing"),
+        pytest.param("zzzzz", ModelUnknown(), id="no similar name"),
+        pytest.param("", ModelUnknown(), id="empty"),
     ],
 )
-def test_the_model_that_is_meant_is_found(text: str, expected: object) -> None:
+def test_a_model_is_found_by_name_or_unique_parts(text: str, expected: object) -> None:
     assert find_model(text, KNOWN) == expected
 
 
@@ -50,24 +48,20 @@ def test_the_model_that_is_meant_is_found(text: str, expected: object) -> None:
     ("text", "expected"),
     [
         pytest.param("brand-new", ModelFound("brand-new"), id="any word is a name"),
-        pytest.param("opus", ModelFound("claude-opus-5"), id="a part of a known one still is one"),
+        pytest.param("opus", ModelFound("claude-opus-5"), id="a part of a known name"),
         pytest.param(
-            "gpt", ModelAmbiguous(("gpt-5.5", "gpt-5.5-mini")), id="several are still asked for"
+            "gpt", ModelAmbiguous(("gpt-5.5", "gpt-5.5-mini")), id="a part of several known names"
         ),
         pytest.param("brand new", ModelUnknown(), id="a name has no spaces"),
-        pytest.param("x" * 201, ModelUnknown(), id="nor is it that long"),
+        pytest.param("x" * 201, ModelUnknown(), id="a name is not that long"),
     ],
 )
-def test_a_service_that_lists_nothing_may_have_models_of_any_name(
-    text: str, expected: object
-) -> None:
+def test_any_name_is_accepted_if_the_service_has_no_list(text: str, expected: object) -> None:
     assert find_model(text, KNOWN, allow_unlisted=True) == expected
 
 
 @given(st.text(), st.lists(st.text(min_size=1), max_size=6), st.booleans())
-def test_only_what_is_known_is_chosen_and_every_known_name_can_be(
-    text: str, known: list[str], others: bool
-) -> None:
+def test_exactly_the_known_names_can_be_chosen(text: str, known: list[str], others: bool) -> None:
     found = find_model(text, known, allow_unlisted=others)
     match found:
         case ModelFound(name):
@@ -86,7 +80,7 @@ def test_a_long_list_says_how_many_it_leaves_out() -> None:
 
 
 class Twin(DemoProvider):
-    """Another service that has the same models."""
+    """Another service with the same models."""
 
     name = "twin"
 
@@ -95,23 +89,23 @@ def target(name: str) -> Target:
     return Target(DemoProvider(), name, TargetSettings())
 
 
-def test_the_overview_names_who_answers_who_takes_over_and_the_others_once() -> None:
+def test_the_overview_lists_the_model_its_fallbacks_and_each_other_model_once() -> None:
     text = describe_models(
         (target("a"), target("b")), ("a", "b", "z"), ("C", "b", "d", "a"), chosen=True
     )
     assert text.splitlines() == [
-        "🤖 `a` (demo) answers here, as chosen in this chat.",
-        "When it does not answer: `b` (demo).",
-        "Others: `z`, `C`, `d`.",
+        "🤖 The model here is `a` (demo), chosen in this chat.",
+        "Fallback: `b` (demo).",
+        "Also available: `z`, `C`, `d`.",
     ]
 
 
-def test_a_name_that_two_models_share_is_listed_as_it_can_be_chosen() -> None:
+def test_a_shared_model_name_is_listed_with_its_provider() -> None:
     text = describe_models((target("a"), target("a")), ("a", "demo/a"), None, chosen=False)
-    assert "Others: `demo/a`." in text.splitlines()
+    assert "Also available: `demo/a`." in text.splitlines()
 
 
-def test_models_are_named_shortly_unless_that_would_be_the_same() -> None:
+def test_short_names_are_used_unless_two_models_share_one() -> None:
     first, other, twin = target("a"), target("b"), Target(Twin(), "a", TargetSettings())
     assert short_names((first, other)) == {"demo/a": "a", "demo/b": "b"}
     assert short_names((first, other, twin)) == {
@@ -121,9 +115,9 @@ def test_models_are_named_shortly_unless_that_would_be_the_same() -> None:
     }
 
 
-def test_the_overview_says_when_the_service_told_nothing() -> None:
+def test_the_overview_mentions_a_service_without_a_list() -> None:
     text = describe_models((target("a"),), ("a",), None, chosen=False)
     assert text.splitlines() == [
-        "🤖 `a` (demo) answers here, as configured.",
-        "The service does not say which models it has; any name can be tried.",
+        "🤖 The model here is `a` (demo), the default.",
+        "The model service doesn't list its models, but you can try any name.",
     ]

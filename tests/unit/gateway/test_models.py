@@ -68,7 +68,7 @@ def names(models: Models, key: str = KEY) -> list[str]:
     return [target.label for target in models.turn_setting(key, "p").targets]
 
 
-# --- what turns run with -----------------------------------------------------------------------
+# --- settings of turns -------------------------------------------------------------------------
 
 
 async def test_every_person_has_a_workspace_of_their_own(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ async def test_a_configured_workspace_is_shared(tmp_path: Path) -> None:
     assert models.turn_setting(KEY, "a:1").workspace == tmp_path / "all"
 
 
-async def test_a_route_changes_model_words_and_tools_of_its_chats_only(tmp_path: Path) -> None:
+async def test_a_route_changes_model_prompt_and_tools_of_its_chats_only(tmp_path: Path) -> None:
     route = RouteSettings(match="web:abc", model="other", system_prompt="Be a pirate.", tools=())
     models = await opened(Settings(model=DEMO, route=(route,)), tmp_path)
     routed, usual = models.turn_setting(KEY, "p"), models.turn_setting("web:xyz", "p")
@@ -117,7 +117,7 @@ async def test_a_sweep_without_drafts_does_nothing_and_one_with_drafts_keeps_fre
     assert [draft.id for draft in await drafts.list_drafts()] == [kept.id]
 
 
-async def test_a_sweep_passes_over_what_it_cannot_read(
+async def test_a_sweep_skips_an_unreadable_folder(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     models = await opened(Settings(model=DEMO), tmp_path)
@@ -129,7 +129,7 @@ async def test_a_sweep_passes_over_what_it_cannot_read(
     assert await kept.list_drafts()
 
 
-# --- which models there are --------------------------------------------------------------------
+# --- models ------------------------------------------------------------------------------------
 
 
 def test_the_fallbacks_take_over_in_their_order(tmp_path: Path) -> None:
@@ -143,23 +143,27 @@ def test_the_fallbacks_take_over_in_their_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("choice", "expected"),
     [
-        pytest.param(ModelChoice("c", "two"), ["two/c", "one/a", "two/b"], id="a fallback leads"),
+        pytest.param(ModelChoice("c", "two"), ["two/c", "one/a", "two/b"], id="a fallback"),
         pytest.param(
-            ModelChoice("new", "one"), ["one/new", "two/b", "two/c"], id="the first's service"
+            ModelChoice("new", "one"),
+            ["one/new", "two/b", "two/c"],
+            id="another model of the first service",
         ),
-        pytest.param(ModelChoice("new"), ["one/new", "two/b", "two/c"], id="whoever it was of"),
+        pytest.param(ModelChoice("new"), ["one/new", "two/b", "two/c"], id="without a provider"),
         pytest.param(
-            ModelChoice("c", "gone"), ["one/a", "two/b", "two/c"], id="its service is gone"
+            ModelChoice("c", "gone"), ["one/a", "two/b", "two/c"], id="its provider is gone"
         ),
         pytest.param(
-            ModelChoice("new", "two"), ["one/a", "two/b", "two/c"], id="not of that service"
+            ModelChoice("new", "two"),
+            ["one/a", "two/b", "two/c"],
+            id="not configured for that provider",
         ),
         pytest.param(
             ModelChoice("two/b", "two"), ["two/b", "one/a", "two/c"], id="by the full name"
         ),
     ],
 )
-def test_a_chosen_model_leads_while_it_can_be_reached(
+def test_a_chosen_model_comes_first_while_its_provider_is_configured(
     tmp_path: Path, choice: ModelChoice, expected: list[str]
 ) -> None:
     two = Service("two")
@@ -169,7 +173,7 @@ def test_a_chosen_model_leads_while_it_can_be_reached(
     assert [each.label for each in made.targets_of(KEY)] == expected
 
 
-def test_a_choice_counts_more_than_a_route_and_a_void_one_leaves_the_route(tmp_path: Path) -> None:
+def test_a_choice_overrides_a_route_and_an_unavailable_choice_does_not(tmp_path: Path) -> None:
     route = (RouteSettings(match="web:*", model="routed"),)
     assert names(models(tmp_path, target("a"), route=route)) == ["one/routed"]
     chosen = models(tmp_path, target("a"), route=route, choice=ModelChoice("mine", "one"))
@@ -179,7 +183,7 @@ def test_a_choice_counts_more_than_a_route_and_a_void_one_leaves_the_route(tmp_p
     assert not void.has_chosen_model(KEY)
 
 
-def test_price_and_size_of_one_model_are_not_taken_for_those_of_another(tmp_path: Path) -> None:
+def test_price_and_context_window_do_not_apply_to_another_model(tmp_path: Path) -> None:
     price = PriceSettings(input=1, output=2)
     first = target("a", price=price, context_window=4096, max_output_tokens=99)
     made = models(tmp_path, first, choice=ModelChoice("b", "one"))
@@ -190,14 +194,14 @@ def test_price_and_size_of_one_model_are_not_taken_for_those_of_another(tmp_path
     assert own.turn_setting(KEY, "p").targets[0] is first
 
 
-def test_the_effort_that_was_chosen_holds_for_whoever_leads(tmp_path: Path) -> None:
+def test_the_chosen_effort_applies_to_the_first_model(tmp_path: Path) -> None:
     choice = ModelChoice("b", "one", "high")
     made = models(tmp_path, target("a", reasoning_effort="low"), target("b"), choice=choice)
     efforts = [each.settings.reasoning_effort for each in made.turn_setting(KEY, "p").targets]
     assert efforts == ["high", "low"]
 
 
-def test_known_are_the_configured_names_each_once(tmp_path: Path) -> None:
+def test_configured_names_are_listed_once_each(tmp_path: Path) -> None:
     routes = tuple(RouteSettings(match="web:*", model=name) for name in ("r", "a", None))
     twin = target("a", Service("two"))
     made = models(tmp_path, target("a"), target("b"), twin, route=routes)
@@ -210,11 +214,11 @@ def test_known_are_the_configured_names_each_once(tmp_path: Path) -> None:
     ("service", "expected"),
     [
         pytest.param(Service("one", "a", "b"), ("a", "b"), id="a list"),
-        pytest.param(Service("one"), None, id="silence"),
-        pytest.param(Service("one", error=ApiKeyRejected()), None, id="a refusal"),
+        pytest.param(Service("one"), None, id="an empty list"),
+        pytest.param(Service("one", error=ApiKeyRejected()), None, id="an error"),
     ],
 )
-async def test_what_the_service_lists_is_asked_for_with_a_deadline(
+async def test_the_list_of_models_has_a_timeout(
     tmp_path: Path, service: Service, expected: tuple[str, ...] | None
 ) -> None:
     async with asyncio.timeout(2):
@@ -224,7 +228,7 @@ async def test_what_the_service_lists_is_asked_for_with_a_deadline(
         )
 
 
-async def test_a_service_without_a_list_and_one_with_an_empty_one_say_nothing(
+async def test_a_missing_or_empty_list_of_models_is_none(
     tmp_path: Path,
 ) -> None:
     demo = await opened(Settings(model=DEMO), tmp_path)
@@ -247,14 +251,14 @@ def at(server: ModelServer, **model: Any) -> Settings:
     )
 
 
-async def test_the_only_model_a_server_lists_is_taken(tmp_path: Path) -> None:
+async def test_the_only_listed_model_is_used(tmp_path: Path) -> None:
     async with ModelServer(always("H D"), models=("llama",)) as server:
         models = await opened(at(server), tmp_path)
         assert models.turn_setting(KEY, "p").targets[0].model == "llama"
         await models.aclose()
 
 
-async def test_a_provider_that_is_not_installed_is_a_fault_of_the_configuration(
+async def test_an_unknown_provider_is_a_configuration_error(
     tmp_path: Path,
 ) -> None:
     unheard_of: Any = "unheard of"
@@ -262,14 +266,14 @@ async def test_a_provider_that_is_not_installed_is_a_fault_of_the_configuration(
         await opened(Settings(model=ModelSettings(provider=unheard_of)), tmp_path)
 
 
-async def test_a_server_with_several_models_needs_one_to_be_named(tmp_path: Path) -> None:
+async def test_a_server_with_several_models_requires_a_model_name(tmp_path: Path) -> None:
     async with ModelServer(always("H D"), models=("a", "b")) as server:
         with pytest.raises(ConfigError, match="offers: a, b"):
             await opened(at(server), tmp_path)
 
 
-async def test_a_server_that_does_not_answer_is_the_machines_fault(tmp_path: Path) -> None:
+async def test_an_unreachable_model_server_prevents_the_start(tmp_path: Path) -> None:
     async with ModelServer(always("H D")) as server:
         settings = at(server)
-    with pytest.raises(CannotStart, match="Cannot ask the model service which models it has"):
+    with pytest.raises(CannotStart, match="Cannot list the models of the model service"):
         await opened(settings, tmp_path)

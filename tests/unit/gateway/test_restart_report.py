@@ -34,7 +34,7 @@ def told(over: CompletedRestart, *, direct: bool = True, resumed: int = 0) -> st
         (CompletedRestart(id="r", took=1_400, before="1.0", after="1.0"), "✅ Back after 1 s."),
         (
             CompletedRestart(id="r", took=0, before="1.0", after="1.1"),
-            "✅ Back after 1 s. Version 1.1 now, 1.0 before.",
+            "✅ Back after 1 s. Version 1.1, before: 1.0.",
         ),
         (
             CompletedRestart(id="r", took=65_000, before="1.0", after="1.0", interrupted=(ANN,)),
@@ -56,7 +56,7 @@ def test_report_of_a_restart_has_the_relevant_facts(over: CompletedRestart, text
 def test_report_in_a_room_does_not_quote_requests() -> None:
     over = CompletedRestart(id="r", took=1_000, before="1.0", after="1.0", interrupted=(ANN, BEN))
     assert told(over, direct=False, resumed=1) == (
-        "✅ Back after 1 s. 2 tasks were interrupted and taken up again."
+        "✅ Back after 1 s. 2 tasks were interrupted and resumed."
     )
 
 

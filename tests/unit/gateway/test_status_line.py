@@ -13,18 +13,18 @@ def line() -> StatusLine:
     return StatusLine("/{word}")
 
 
-def test_without_news_there_is_nothing_to_show() -> None:
+def test_the_line_is_empty_without_notices() -> None:
     assert line().text(0.0) == ""
     assert not line().has_running_tools
 
 
-def test_news_are_shown_in_the_words_of_the_catalogue() -> None:
+def test_notices_have_the_text_of_the_catalogue() -> None:
     status = line()
     told = status.show_notice(NoticeId.NO_OUTPUT, SILENT)
     assert told == status.text(0.0) == "⏳ m: no output for 30s, reconnecting at 90s"
 
 
-def test_news_take_the_place_of_older_ones() -> None:
+def test_a_notice_replaces_an_older_one() -> None:
     status = line()
     status.show_notice(NoticeId.NO_OUTPUT, SILENT)
     status.show_notice(NoticeId.NO_OUTPUT, {**SILENT, "n": 40})
@@ -32,7 +32,7 @@ def test_news_take_the_place_of_older_ones() -> None:
     assert "30s" not in status.text(0.0)
 
 
-def test_files_on_their_way_are_named_until_they_are_there() -> None:
+def test_files_being_fetched_are_named() -> None:
     status = line()
     with status.fetching("photo.jpg, voice message"):
         assert status.text(0.0) == "📎 photo.jpg, voice message"
@@ -55,7 +55,7 @@ def test_files_on_their_way_are_named_until_they_are_there() -> None:
         (NoticeId.DRAFT_KEPT, True),
     ],
 )
-def test_news_of_silence_end_with_the_next_sign_of_life(notice: NoticeId, stays: bool) -> None:
+def test_notices_about_silence_end_with_the_next_output(notice: NoticeId, stays: bool) -> None:
     status = line()
     told = status.show_notice(notice, {})
     status.output_received()
@@ -66,7 +66,9 @@ def test_news_of_silence_end_with_the_next_sign_of_life(notice: NoticeId, stays:
     ("notice", "passing"),
     [(NoticeId.NO_OUTPUT, True), (NoticeId.RECONNECTING, True), (NoticeId.TOOL_CALL_CUT, False)],
 )
-def test_who_took_over_stays_in_front_of_what_follows(notice: NoticeId, passing: bool) -> None:
+def test_the_fallback_notice_stays_in_front_of_later_notices(
+    notice: NoticeId, passing: bool
+) -> None:
     status = line()
     moved = status.show_notice(NoticeId.MODEL_SWITCHED, {"a": "x", "b": "y"})
     told = status.show_notice(notice, {})
@@ -77,7 +79,7 @@ def test_who_took_over_stays_in_front_of_what_follows(notice: NoticeId, passing:
     assert status.text(0.0) == newer
 
 
-def test_a_question_that_waits_goes_before_news_and_gives_the_line_back() -> None:
+def test_an_open_request_replaces_notices_until_answered() -> None:
     status = line()
     told = status.show_notice(NoticeId.MODEL_SWITCHED, {"a": "x", "b": "y"})
     with status.awaiting_approval():
@@ -87,7 +89,7 @@ def test_a_question_that_waits_goes_before_news_and_gives_the_line_back() -> Non
     assert not status.is_waiting
 
 
-def test_while_a_tool_runs_nothing_waits_for_a_question_alone() -> None:
+def test_the_line_is_not_waiting_while_a_tool_runs() -> None:
     status = line()
     status.tool_started("c1", "📖", "a", 0.0)
     with status.awaiting_approval(), status.awaiting_approval():
@@ -101,14 +103,14 @@ def test_while_a_tool_runs_nothing_waits_for_a_question_alone() -> None:
     "notice",
     [NoticeId.NO_OUTPUT, NoticeId.TOOL_CALL_CUT, NoticeId.MODEL_SWITCHED, NoticeId.DRAFT_KEPT],
 )
-def test_all_news_end_with_the_step(notice: NoticeId) -> None:
+def test_all_notices_end_with_the_step(notice: NoticeId) -> None:
     status = line()
     status.show_notice(notice, {})
     status.step_done()
     assert status.text(0.0) == ""
 
 
-def test_what_stayed_true_does_not_make_the_next_news_stay() -> None:
+def test_a_lasting_notice_does_not_make_the_next_one_last() -> None:
     status = line()
     status.show_notice(NoticeId.MODEL_SWITCHED, {"a": "x", "b": "y"})
     status.step_done()
@@ -127,14 +129,14 @@ def test_what_stayed_true_does_not_make_the_next_news_stay() -> None:
         (185.0, "📖 a.txt (3 min 5 s)"),
     ],
 )
-def test_a_tool_is_shown_with_the_time_that_it_takes(seconds: float, shown: str) -> None:
+def test_a_running_tool_shows_its_elapsed_time(seconds: float, shown: str) -> None:
     status = line()
     status.tool_started("c1", "📖", "a.txt", 100.0)
     assert status.has_running_tools
     assert status.text(100.0 + seconds) == shown
 
 
-def test_tools_that_run_side_by_side_share_the_line() -> None:
+def test_parallel_tools_share_the_line() -> None:
     status = line()
     status.tool_started("c1", "📖", "a", 0.0)
     status.tool_started("c2", "", "b", 5.0)
@@ -145,7 +147,7 @@ def test_tools_that_run_side_by_side_share_the_line() -> None:
     assert not status.has_running_tools
 
 
-def test_a_running_tool_goes_before_news_and_gives_the_line_back() -> None:
+def test_a_running_tool_replaces_notices_until_it_finishes() -> None:
     status = line()
     status.show_notice(NoticeId.MODEL_SWITCHED, {"a": "x", "b": "y"})
     status.tool_started("c1", "📖", "a", 0.0)
@@ -154,24 +156,24 @@ def test_a_running_tool_goes_before_news_and_gives_the_line_back() -> None:
     assert status.text(0.0).startswith("⇄ x")
 
 
-def test_a_result_of_a_tool_that_never_began_changes_nothing() -> None:
+def test_the_result_of_an_unknown_tool_call_changes_nothing() -> None:
     status = line()
     status.tool_finished("c1")
     assert status.text(0.0) == ""
 
 
-def test_commands_are_written_as_people_write_them_there() -> None:
+def test_commands_in_the_line_have_the_form_of_the_platform() -> None:
     assert "!reasoning" in StatusLine("!{word}").show_notice(NoticeId.REASONING_USED_UP, {})
 
 
 @given(st.floats(0, 10**6))
-def test_a_span_is_never_longer_than_it_was(seconds: float) -> None:
+def test_a_formatted_duration_is_rounded_down(seconds: float) -> None:
     minutes, _, rest = format_duration(seconds).rpartition(" min ")
     whole = int(minutes or 0) * 60 + int(rest.removesuffix(" s"))
     assert whole <= seconds < whole + 1
 
 
-def test_where_tasks_are_shown_apart_the_line_leaves_them_out_and_they_stay() -> None:
+def test_separate_tasks_are_kept_out_of_the_line_and_stay_listed() -> None:
     status = StatusLine("/{word}", tasks_separate=True)
     status.tool_started("c1", "📖", "a", 0.0)
     status.tool_started("c2", "", "b", 0.0)
@@ -190,7 +192,7 @@ def test_where_tasks_are_shown_apart_the_line_leaves_them_out_and_they_stay() ->
         assert status.text(9.0) == "🔐 Waiting for an answer"
 
 
-def test_where_they_are_part_of_the_line_there_are_no_tasks_apart() -> None:
+def test_without_separate_tasks_the_task_list_is_empty() -> None:
     status = line()
     status.tool_started("c1", "📖", "a", 0.0)
     assert status.tasks == ()

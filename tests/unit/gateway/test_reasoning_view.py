@@ -13,24 +13,24 @@ def view(*pieces: str) -> ReasoningView:
     return shown
 
 
-def test_without_thoughts_there_is_nothing_to_show() -> None:
+def test_the_text_is_empty_without_reasoning() -> None:
     assert view().text() == ""
     assert view(" ", "\n").text() == ""
 
 
-def test_thoughts_are_quoted_line_by_line() -> None:
+def test_reasoning_is_quoted_line_by_line() -> None:
     assert view("First this.\n", "\nThen that.").text() == f"{HEAD}> First this.\n>\n> Then that."
 
 
-def test_thoughts_of_several_steps_follow_each_other() -> None:
+def test_reasoning_of_several_steps_is_joined() -> None:
     shown = view("one")
     shown.step_done()
-    shown.step_done()  # a step without any
+    shown.step_done()  # a step without reasoning
     shown.append("two")
     assert shown.text() == f"{HEAD}> one\n>\n> two"
 
 
-def test_a_step_that_begins_anew_takes_back_its_own_thoughts_only() -> None:
+def test_a_restarted_step_replaces_only_its_own_reasoning() -> None:
     shown = view("one")
     shown.step_done()
     shown.append("wrong")
@@ -42,19 +42,19 @@ def test_a_step_that_begins_anew_takes_back_its_own_thoughts_only() -> None:
     assert shown.text() == f"{HEAD}> one\n>\n> two, three"
 
 
-def test_very_long_thoughts_are_shown_up_to_a_limit() -> None:
+def test_long_reasoning_is_cut_at_a_limit() -> None:
     assert view("x" * 3000).text() == f"{HEAD}> {'x' * 3000}"
     assert view("x" * 2990, " " * 11, "y").text() == f"{HEAD}> {'x' * 2990} …"
 
 
-def test_while_long_thoughts_grow_the_newest_are_shown() -> None:
+def test_the_live_form_shows_the_end_of_long_reasoning() -> None:
     assert view("x" * 3000).latest_text() == view("x" * 3000).text()
     assert view("a" * 9, "\n", "x" * 3000).latest_text() == f"{HEAD}> … {'x' * 3000}"
     assert view().latest_text() == ""
 
 
 @given(st.lists(st.text(max_size=8), max_size=6))
-def test_however_thoughts_are_split_they_look_the_same(pieces: list[str]) -> None:
+def test_the_split_of_deltas_does_not_change_the_text(pieces: list[str]) -> None:
     shown = view(*pieces).text()
     assert shown == view("".join(pieces)).text()
     assert all(line.startswith(">") for line in shown.splitlines()[1:])

@@ -1,4 +1,4 @@
-"""Who may answer which question, how it is shown, and what the model reads."""
+"""Who may answer an approval request, its text, and the reason for the model."""
 
 import json
 from typing import Any
@@ -70,28 +70,30 @@ def somebody(
     return Answerer(principal, admin, address, direct)
 
 
-# --- who ---------------------------------------------------------------------------------------
+# --- people ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("risk", "may"),
     [(Risk.EXEC, False), (Risk.NET, True), (Risk.WRITE, True)],
 )
-def test_the_requester_answers_alone_unless_programs_would_run(risk: Risk, may: bool) -> None:
+def test_the_requester_may_answer_unless_the_tool_runs_programs(risk: Risk, may: bool) -> None:
     assert can_requester_answer(risk) is may
 
 
 @pytest.mark.parametrize(
     ("own", "principal", "admin", "may"),
     [
-        pytest.param(True, "memory:1", False, True, id="who asked"),
+        pytest.param(True, "memory:1", False, True, id="the requester"),
         pytest.param(True, "memory:2", False, False, id="another member"),
         pytest.param(True, "memory:2", True, True, id="an admin"),
-        pytest.param(False, "memory:1", False, False, id="who asked, for a program"),
-        pytest.param(False, "memory:1", True, True, id="who asked and is an admin"),
+        pytest.param(False, "memory:1", False, False, id="the requester, for a program"),
+        pytest.param(False, "memory:1", True, True, id="the requester, who is an admin"),
     ],
 )
-def test_who_may_answer(own: bool, principal: str, admin: bool, may: bool) -> None:
+def test_admins_and_sometimes_the_requester_may_answer(
+    own: bool, principal: str, admin: bool, may: bool
+) -> None:
     assert can_answer(question(own=own), principal, admin=admin) is may
 
 
@@ -102,25 +104,25 @@ def test_who_may_answer(own: bool, principal: str, admin: bool, may: bool) -> No
         pytest.param("memory:9", "work", True, id="named, under any account"),
         pytest.param("memory:8", "work", True, id="named for this account"),
         pytest.param("memory:8", "", False, id="named for another account"),
-        pytest.param("memory:7", "", True, id="made an admin by a code"),
+        pytest.param("memory:7", "", True, id="made an admin by a claim code"),
         pytest.param("console:owner", "", True, id="at the terminal"),
         pytest.param("web:owner", "", True, id="at the page"),
         pytest.param("memory:1", "", False, id="a member"),
         pytest.param("other:9", "", False, id="the same id elsewhere"),
     ],
 )
-def test_who_is_an_admin_by_name(principal: str, account: str, admin: bool) -> None:
+def test_admins_are_recognised_by_name(principal: str, account: str, admin: bool) -> None:
     known = build_policy(("memory:1",), ("memory:9", "memory@work:8"), appointed=("memory:7",))
     assert is_admin(known, principal, Address("memory", "1", account)) is admin
 
 
-def test_admins_by_role_may_be_in_the_chat_of_their_platform_only() -> None:
+def test_admin_roles_count_only_on_their_platform() -> None:
     known = build_policy((), ("discord:G1/role:R7", "memory:9"))
     assert has_admin_roles(known, Address("discord", "1"))
     assert not has_admin_roles(known, Address("memory", "1"))
 
 
-def test_admins_are_written_to_each_once_and_nobody_who_has_no_private_chat() -> None:
+def test_each_admin_with_a_private_chat_is_written_to_once() -> None:
     entries = ("memory:9", "memory:9", "memory@work:8", "discord:G1/role:R7")
     assert admin_addresses(entries) == (Address("memory", "9"), Address("memory", "8", "work"))
 
@@ -128,11 +130,11 @@ def test_admins_are_written_to_each_once_and_nobody_who_has_no_private_chat() ->
 @pytest.mark.parametrize(
     ("key", "nobody"), [("api:x", True), ("schedule:daily", True), ("memory:api", False)]
 )
-def test_nobody_reads_along_where_programs_ask(key: str, nobody: bool) -> None:
+def test_conversations_of_programs_are_unattended(key: str, nobody: bool) -> None:
     assert is_unattended(key) is nobody
 
 
-# --- which -------------------------------------------------------------------------------------
+# --- requests ----------------------------------------------------------------------------------
 
 A = question("p_00000000000000ab12")
 B = question("p_00000000000000cd34", arguments='{"text": "' + "long `word` " * 20 + '"}')
@@ -166,7 +168,9 @@ LISTED = {"list": 'AB12 pay `{"a": 1}`\nCD34 pay `{"text": "' + ("long 'word' " 
         pytest.param(
             [A, B], somebody(), "", AnswerRefusal(NoticeId.ASK_SEVERAL, LISTED), id="several"
         ),
-        pytest.param([A, PROGRAM], somebody(), "", A, id="the only one that they may answer"),
+        pytest.param(
+            [A, PROGRAM], somebody(), "", A, id="the only one that this person may answer"
+        ),
         pytest.param([A, B], somebody(), "CD34", B, id="by code"),
         pytest.param([A, B], somebody(), "cd34", B, id="by code in small letters"),
         pytest.param(
@@ -187,11 +191,15 @@ LISTED = {"list": 'AB12 pay `{"a": 1}`\nCD34 pay `{"text": "' + ("long 'word' " 
             id="for admins, by code",
         ),
         pytest.param(
-            [ELSEWHERE], somebody(), "EF56", AnswerRefusal(NoticeId.NOT_YOURS), id="somebody else's"
+            [ELSEWHERE],
+            somebody(),
+            "EF56",
+            AnswerRefusal(NoticeId.NOT_YOURS),
+            id="another person's request",
         ),
     ],
 )
-def test_which_question_is_answered(
+def test_an_answer_finds_its_request(
     questions: list[Approval], who: Answerer, code: str, found: object
 ) -> None:
     assert find_question(questions, who, code) == found
@@ -210,17 +218,17 @@ def test_which_question_is_answered(
         ("2much4 me", ("", "2much4 me")),
     ],
 )
-def test_a_code_is_told_from_a_reason(args: str, read: tuple[str, str]) -> None:
+def test_a_code_is_distinguished_from_a_reason(args: str, read: tuple[str, str]) -> None:
     letters = question("p_00000000000000gate")
     assert parse_answer_args(args, [A, letters]) == read
 
 
-def test_signs_that_look_alike_are_one() -> None:
+def test_look_alike_characters_in_codes_are_equal() -> None:
     assert normalize_code("o1lI") == "0111"
     assert approval_code("p_00000000000000z011") == normalize_code("zoil")
 
 
-# --- words -------------------------------------------------------------------------------------
+# --- texts -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -236,13 +244,13 @@ def test_signs_that_look_alike_are_one() -> None:
         (ApprovalState.EXPIRED, TURN_ENDED, {}, "ask.over"),
     ],
 )
-def test_each_state_has_its_words(
+def test_each_state_of_a_request_has_its_notice(
     state: ApprovalState, reason: str, more: dict[str, bool], notice: str
 ) -> None:
     assert choose_notice(msgspec.structs.replace(A, state=state, reason=reason), **more) == notice
 
 
-def test_what_is_asked_is_the_call_itself() -> None:
+def test_a_request_shows_the_call_itself() -> None:
     assert notice_fields(A) == {
         "tool": "pay",
         "arguments": '{\n  "a": 1\n}',
@@ -258,18 +266,18 @@ def test_what_is_asked_is_the_call_itself() -> None:
     [
         pytest.param('{"a":"x\\ny"}', '{\n  "a": "x\\ny"\n}', id="line breaks stay inside"),
         pytest.param("no object", "no object", id="no JSON"),
-        pytest.param('"\u202eabc"', '"\\u202eabc"', id="signs that turn text around"),
-        pytest.param('"a\u200bb"', '"a\\u200bb"', id="signs without width"),
-        pytest.param('"\U000e0041"', '"\\udb40\\udc41"', id="hidden signs beyond 16 bits"),
+        pytest.param('"\u202eabc"', '"\\u202eabc"', id="characters that reverse text"),
+        pytest.param('"a\u200bb"', '"a\\u200bb"', id="zero-width characters"),
+        pytest.param('"\U000e0041"', '"\\udb40\\udc41"', id="hidden characters beyond 16 bits"),
         pytest.param('"```"', '"\\u0060\\u0060\\u0060"', id="the end of a block"),
         pytest.param('"ü 漢 `x`"', '"ü 漢 `x`"', id="ordinary text"),
     ],
 )
-def test_nothing_in_the_arguments_can_look_like_anything_else(arguments: str, shown: str) -> None:
+def test_misleading_characters_in_arguments_are_escaped(arguments: str, shown: str) -> None:
     assert format_arguments(arguments) == shown
 
 
-def test_of_long_arguments_beginning_and_end_are_shown_and_how_much_is_not() -> None:
+def test_long_arguments_show_their_beginning_and_end_and_the_omitted_length() -> None:
     text = format_arguments(json.dumps({"command": "begin " + "x" * 5000 + " end"}))
     assert text.startswith('{\n  "command": "begin xx')
     assert text.endswith('xx end"\n}')
@@ -277,7 +285,7 @@ def test_of_long_arguments_beginning_and_end_are_shown_and_how_much_is_not() -> 
 
 
 @given(st.text())
-def test_shown_arguments_mean_the_same_and_never_leave_their_block(value: str) -> None:
+def test_formatted_arguments_keep_their_meaning_and_stay_in_the_code_block(value: str) -> None:
     text = format_arguments(json.dumps({"a": value}, ensure_ascii=False))
     assert "```" not in text
     assert all(sign.isprintable() or sign == "\n" for sign in text)
@@ -302,12 +310,12 @@ def test_shown_arguments_mean_the_same_and_never_leave_their_block(value: str) -
         pytest.param(
             {"state": ApprovalState.EXPIRED},
             "it needs somebody's approval, and nobody answered within 30 minutes.",
-            id="unanswered",
+            id="expired",
         ),
         pytest.param(
             {"state": ApprovalState.EXPIRED, "expires_at": 50},
             "it needs somebody's approval, and nobody answered within the time there was.",
-            id="unanswered in a short time",
+            id="expired after less than a minute",
         ),
     ],
 )

@@ -22,17 +22,22 @@ def moment(text: str) -> int:
         pytest.param("2026-11-18T16:00:00Z", "UTC", "2026-11-18T00:00:00Z", id="utc"),
         pytest.param("2026-11-18T00:00:00Z", "UTC", "2026-11-18T00:00:00Z", id="at midnight"),
         pytest.param(
-            "2026-11-18T23:30:00Z", "Asia/Tokyo", "2026-11-18T15:00:00Z", id="tomorrow there"
+            "2026-11-18T23:30:00Z",
+            "Asia/Tokyo",
+            "2026-11-18T15:00:00Z",
+            id="already the next day there",
         ),
         pytest.param(
-            "2026-03-29T10:00:00Z", "Europe/Berlin", "2026-03-28T23:00:00Z", id="clocks went on"
+            "2026-03-29T10:00:00Z", "Europe/Berlin", "2026-03-28T23:00:00Z", id="clocks set forward"
         ),
         pytest.param(
-            "2026-10-25T10:00:00Z", "Europe/Berlin", "2026-10-24T22:00:00Z", id="clocks went back"
+            "2026-10-25T10:00:00Z", "Europe/Berlin", "2026-10-24T22:00:00Z", id="clocks set back"
         ),
     ],
 )
-def test_a_day_begins_at_midnight_where_the_machine_is(now: str, zone: str, began: str) -> None:
+def test_a_day_starts_at_midnight_in_the_machines_time_zone(
+    now: str, zone: str, began: str
+) -> None:
     assert midnight(moment(now), ZoneInfo(zone)) == moment(began)
 
 
@@ -46,12 +51,12 @@ def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("berlin")
-def test_the_machines_own_clocks_may_have_gone_on_since_midnight() -> None:
+def test_a_day_with_a_change_of_the_clocks_starts_at_midnight() -> None:
     assert midnight(moment("2026-03-29T10:00:00Z")) == moment("2026-03-28T23:00:00Z")
 
 
 @given(st.integers(0, 4_000_000_000_000))
-def test_without_a_zone_the_day_is_the_machines_own(now: int) -> None:
+def test_without_a_time_zone_the_machines_is_used(now: int) -> None:
     began = midnight(now)
     assert began <= now < began + 26 * 3_600_000
     local = dt.datetime.fromtimestamp(began / 1000, dt.UTC).astimezone()
@@ -71,7 +76,7 @@ def test_without_a_zone_the_day_is_the_machines_own(now: int) -> None:
         (2_000_000_000, "2.0G"),
     ],
 )
-def test_numbers_are_short(number: int, shown: str) -> None:
+def test_counts_are_formatted_briefly(number: int, shown: str) -> None:
     assert format_count(number) == shown
 
 
@@ -86,7 +91,7 @@ def test_numbers_are_short(number: int, shown: str) -> None:
         (1234.5, "1,234"),
     ],
 )
-def test_amounts_are_as_close_as_they_need_be(cost: float | None, shown: str) -> None:
+def test_small_amounts_have_more_digits(cost: float | None, shown: str) -> None:
     assert format_dollars(cost) == shown
 
 
@@ -113,16 +118,14 @@ def test_the_table_is_aligned() -> None:
 @pytest.mark.parametrize(
     ("cost", "unpriced", "shown"),
     [
-        pytest.param(0.5, 0, "   0.5000", id="all is known"),
-        pytest.param(0.5, 2, "  ≥0.5000", id="a part is known"),
-        pytest.param(0.00001, 2, "        ?", id="only that a part cost hardly anything"),
-        pytest.param(0.0, 2, "        ?", id="only that a part was free"),
-        pytest.param(None, 2, "        ?", id="nothing"),
+        pytest.param(0.5, 0, "   0.5000", id="all prices known"),
+        pytest.param(0.5, 2, "  ≥0.5000", id="some prices known"),
+        pytest.param(0.00001, 2, "        ?", id="only a negligible price known"),
+        pytest.param(0.0, 2, "        ?", id="only a free part known"),
+        pytest.param(None, 2, "        ?", id="no price known"),
     ],
 )
-def test_a_sum_of_which_a_part_is_not_known_says_so(
-    cost: float | None, unpriced: int, shown: str
-) -> None:
+def test_an_incomplete_sum_is_marked(cost: float | None, unpriced: int, shown: str) -> None:
     text = format_usage(
         UsageTotals(input_tokens=1, output_tokens=1, cost=1.0),
         UsageTotals(input_tokens=1, output_tokens=1),
@@ -136,14 +139,14 @@ def test_a_sum_of_which_a_part_is_not_known_says_so(
         ),
     )
     assert f"dollars        1.00        ?{shown}" in text.splitlines()
-    assert ("≥: the price of a part is not known" in text) is ("≥" in shown)
+    assert ("≥: some prices are unknown" in text) is ("≥" in shown)
 
 
-def test_no_word_of_the_table_is_taken_for_code() -> None:
+def test_the_table_is_a_plain_text_block() -> None:
     assert format_usage(UsageTotals(), UsageTotals(), UsageTotals()).startswith("```text\n")
 
 
-def test_what_nobody_knows_is_left_out_of_the_table() -> None:
+def test_rows_without_values_are_left_out_of_the_table() -> None:
     text = format_usage(UsageTotals(), UsageTotals(), UsageTotals())
     assert "cached" not in text
     assert "dollars" not in text
@@ -162,7 +165,7 @@ def test_what_nobody_knows_is_left_out_of_the_table() -> None:
     ]
     * 3
 )
-def test_every_line_of_the_table_is_as_long_as_the_others(
+def test_all_lines_of_the_table_have_the_same_length(
     last: UsageTotals, here: UsageTotals, today: UsageTotals
 ) -> None:
     lines = format_usage(last, here, today).split("```")[1].splitlines()[1:]

@@ -1,4 +1,4 @@
-"""The commands about what goes on beside a conversation, as people use them in a chat."""
+"""/model, /reasoning, /usage, /compact and /btw with the whole gateway."""
 
 import asyncio
 from pathlib import Path
@@ -42,12 +42,12 @@ def settings(server: ModelServer, *route: RouteSettings, **changes: Any) -> Sett
 
 
 def screen() -> Screen:
-    """A screen that outlives a gateway: what people say has other ids after a restart."""
+    """A screen for several gateways in a row: message ids differ after a restart."""
     return Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
 
 
 async def say(house: House, text: str, *expected: str) -> str:
-    """Say something, and wait until one more message shows all that is expected."""
+    """Send a message, wait until a new message contains all expected texts, and return its text."""
     before = {each.id for each in house.screen.messages(CHAT)}
     await house.screen.say(CHAT, text)
 
@@ -61,7 +61,7 @@ async def say(house: House, text: str, *expected: str) -> str:
 
 
 def summarising(body: dict[str, Any]) -> Script:
-    """Says briefly what there was when a summary is wanted, else answers as usual."""
+    """Return a summary if the request asks for one, else an ordinary answer."""
     last = str(body["messages"][-1]["content"])
     if last.endswith("Write the summary now."):
         return ok("They talked about ships.")
@@ -71,23 +71,23 @@ def summarising(body: dict[str, Any]) -> Script:
 # --- /model ------------------------------------------------------------------------------------
 
 
-async def test_model_shows_who_answers_and_switches_from_the_next_request_on(
+async def test_model_shows_the_current_model_and_switches_for_the_next_request(
     tmp_path: Path,
 ) -> None:
     seen = screen()
     async with ModelServer(talkative, models=LISTED) as server:
         async with gateway(tmp_path, server, seen) as house:
-            text = await say(house, "/model", "as configured")
-            assert text.startswith("🤖 `scripted` (openai) answers here, as configured.")
-            assert "Others: `scripted-large`, `tiny-1`, `tiny-2`." in text
-            assert text.endswith("/model default goes back to what is configured.")
+            text = await say(house, "/model", "the default")
+            assert text.startswith("🤖 The model here is `scripted` (openai), the default.")
+            assert "Also available: `scripted-large`, `tiny-1`, `tiny-2`." in text
+            assert text.endswith("/model default switches back.")
             await say(house, "/model LARGE", "`scripted-large` (openai) answers here.")
             await say(house, "one", "echo: one")
             assert server.requests[0].model == "scripted-large"
         async with gateway(tmp_path, server, seen) as house:
             await say(house, "two", "echo: two")
             assert server.requests[1].model == "scripted-large"
-            await say(house, "/model", "as chosen in this chat")
+            await say(house, "/model", "chosen in this chat")
             await say(house, "/model default", "`scripted` (openai) answers here.")
             await say(house, "three", "echo: three")
     assert server.requests[2].model == "scripted"
@@ -98,11 +98,13 @@ async def test_model_shows_who_answers_and_switches_from_the_next_request_on(
     ("written", "told"),
     [
         pytest.param("skripted-larg", "Did you mean `scripted-large`", id="misspelt"),
-        pytest.param("zzz", "I know of no model “zzz”. Nothing was changed", id="nothing like it"),
-        pytest.param("tiny", "may be any of these: `tiny-1`, `tiny-2`.", id="part of several"),
+        pytest.param(
+            "zzz", "I don't know a model “zzz”. Nothing was changed", id="no similar name"
+        ),
+        pytest.param("tiny", "could be any of these: `tiny-1`, `tiny-2`.", id="part of several"),
     ],
 )
-async def test_a_name_that_is_not_clear_changes_nothing(
+async def test_an_ambiguous_or_unknown_model_name_changes_nothing(
     tmp_path: Path, written: str, told: str
 ) -> None:
     async with (
@@ -114,7 +116,7 @@ async def test_a_name_that_is_not_clear_changes_nothing(
     assert server.requests[0].model == "scripted"
 
 
-async def test_a_running_answer_goes_on_with_its_model_and_the_next_has_the_new_one(
+async def test_a_running_answer_keeps_its_model_and_the_next_uses_the_new_one(
     tmp_path: Path,
 ) -> None:
     async with (
@@ -122,8 +124,8 @@ async def test_a_running_answer_goes_on_with_its_model_and_the_next_has_the_new_
         gateway(tmp_path, server) as house,
     ):
         await say(house, "hang on", "so far")
-        await say(house, "/model tiny-1", "The answer that is being written goes on as it was.")
-        await say(house, "/reasoning high", "The answer that is being written goes on as it was.")
+        await say(house, "/model tiny-1", "The current answer is not affected.")
+        await say(house, "/reasoning high", "The current answer is not affected.")
         assert len(server.requests) == 1
         assert not server.requests[0].closed.is_set()
         await say(house, "/new", "New conversation")
@@ -132,7 +134,7 @@ async def test_a_running_answer_goes_on_with_its_model_and_the_next_has_the_new_
     assert server.requests[1].body["reasoning_effort"] == "high"
 
 
-async def test_a_fallbacks_name_switches_to_its_service_and_a_choice_counts_more_than_a_route(
+async def test_the_name_of_a_fallback_switches_to_its_service_and_overrides_a_route(
     tmp_path: Path,
 ) -> None:
     async with ModelServer(talkative) as first, ModelServer(talkative, models=("other",)) as second:
@@ -142,8 +144,8 @@ async def test_a_fallbacks_name_switches_to_its_service_and_a_choice_counts_more
         route = RouteSettings(match="memory:*", model="routed")
         configured = settings(first, route, fallback=(fallback,))
         async with gateway(tmp_path, first, settings=configured) as house:
-            text = await say(house, "/model", "`routed` (openai) answers here")
-            assert "When it does not answer: `other` (openai)." in text
+            text = await say(house, "/model", "The model here is `routed` (openai)")
+            assert "Fallback: `other` (openai)." in text
             await say(house, "one", "echo: one")
             await say(house, "/model other", "`other` (openai) answers here.")
             await say(house, "two", "echo: two")
@@ -151,14 +153,14 @@ async def test_a_fallbacks_name_switches_to_its_service_and_a_choice_counts_more
     assert [each.model for each in second.requests] == ["other"]
 
 
-async def test_without_a_list_of_models_any_name_is_tried_and_that_is_said(tmp_path: Path) -> None:
+async def test_without_a_list_of_models_any_name_is_accepted_with_a_remark(tmp_path: Path) -> None:
     async with (
         ModelServer(talkative, models=()) as server,
         gateway(tmp_path, server) as house,
     ):
-        await say(house, "/model", "any name can be tried")
+        await say(house, "/model", "you can try any name")
         text = await say(house, "/model brand-new", "`brand-new` (openai) answers here.")
-        assert text.endswith("The service did not say whether it has this model.")
+        assert text.endswith("The model service did not confirm that it has this model.")
         await say(house, "hello", "echo: hello")
     assert server.requests[0].model == "brand-new"
 
@@ -166,16 +168,18 @@ async def test_without_a_list_of_models_any_name_is_tried_and_that_is_said(tmp_p
 # --- /reasoning --------------------------------------------------------------------------------
 
 
-async def test_reasoning_is_shown_set_kept_and_given_back(tmp_path: Path) -> None:
+async def test_reasoning_is_shown_set_kept_and_reset(tmp_path: Path) -> None:
     seen = screen()
     async with ModelServer(talkative) as server:
         async with gateway(tmp_path, server, seen) as house:
-            await say(house, "/reasoning", "Reasoning here: the service's own default.")
-            await say(house, "/reasoning HIGH", "the reasoning here is: high.")
-            await say(house, "/reasoning hihg", "“hihg” is not a level", "Did you mean high?")
+            await say(house, "/reasoning", "Reasoning here: the model's default.")
+            await say(house, "/reasoning HIGH", "Reasoning here from your next message on: high.")
+            await say(
+                house, "/reasoning hihg", "“hihg” is not a reasoning level", "Did you mean high?"
+            )
         async with gateway(tmp_path, server, seen) as house:
             await say(house, "one", "echo: one")
-            await say(house, "/reasoning default", "the service's own default")
+            await say(house, "/reasoning default", "the model's default")
             await say(house, "two", "echo: two")
     assert server.requests[0].body["reasoning_effort"] == "high"
     assert "reasoning_effort" not in server.requests[1].body
@@ -184,7 +188,7 @@ async def test_reasoning_is_shown_set_kept_and_given_back(tmp_path: Path) -> Non
 # --- /usage ------------------------------------------------------------------------------------
 
 
-async def test_usage_counts_the_last_answer_the_conversation_and_the_day_with_their_price(
+async def test_usage_shows_the_last_answer_the_conversation_and_the_day_with_prices(
     tmp_path: Path,
 ) -> None:
     def counted(_body: dict[str, Any]) -> Script:
@@ -210,12 +214,12 @@ async def test_usage_counts_the_last_answer_the_conversation_and_the_day_with_th
 # --- /compact ----------------------------------------------------------------------------------
 
 
-async def test_compact_puts_a_summary_in_front_of_the_next_request(tmp_path: Path) -> None:
+async def test_compact_sends_a_summary_with_the_next_request(tmp_path: Path) -> None:
     async with ModelServer(summarising) as server, gateway(tmp_path, server) as house:
         for number in range(4):
             await say(house, f"{LONG} {number}", f"harbours.  {number}")
         text = await say(house, "/compact", "🗜 The conversation is")
-        assert "% shorter now" in text
+        assert "% shorter" in text
         await say(house, "and now?", "echo: and now?")
         asked = await house.asked(6)
         await say(house, "/usage", "today")
@@ -237,24 +241,26 @@ async def test_compact_puts_a_summary_in_front_of_the_next_request(tmp_path: Pat
         assert last.request == "and now?"
 
 
-async def test_compact_finds_nothing_in_a_short_conversation_and_asks_nobody(
+async def test_compact_of_a_short_conversation_sends_no_request(
     tmp_path: Path,
 ) -> None:
     async with ModelServer(summarising) as server, gateway(tmp_path, server) as house:
-        await say(house, "/compact", "There is nothing to shorten here.")
+        await say(house, "/compact", "There's nothing to shorten here.")
         await say(house, "hello", "echo: hello")
-        await say(house, "/compact", "There is nothing to shorten here.")
+        await say(house, "/compact", "There's nothing to shorten here.")
     assert len(server.requests) == 1
 
 
-async def test_compact_waits_for_nobody_while_an_answer_is_written(tmp_path: Path) -> None:
+async def test_compact_is_refused_at_once_during_an_answer(tmp_path: Path) -> None:
     async with ModelServer(summarising) as server, gateway(tmp_path, server) as house:
         await say(house, "hang on", "so far")
-        await say(house, "/compact", "An answer is still being written.")
+        await say(house, "/compact", "I'm still writing an answer.")
     assert len(server.requests) == 1
 
 
-async def test_compact_that_finds_no_model_changes_nothing_and_says_why(tmp_path: Path) -> None:
+async def test_compact_without_a_working_model_changes_nothing_and_names_the_cause(
+    tmp_path: Path,
+) -> None:
     def failing(body: dict[str, Any]) -> Script:
         if str(body["messages"][-1]["content"]).endswith("Write the summary now."):
             return 'S400"no summaries today"'
@@ -263,7 +269,7 @@ async def test_compact_that_finds_no_model_changes_nothing_and_says_why(tmp_path
     async with ModelServer(failing) as server, gateway(tmp_path, server) as house:
         for number in range(3):
             await say(house, f"{LONG} {number}", f"harbours.  {number}")
-        text = await say(house, "/compact", "could not be summarised")
+        text = await say(house, "/compact", "couldn't summarise the conversation")
         assert "no summaries today" in text
         assert text.endswith("Nothing was changed.")
         await say(house, "still here", "echo: still here")
@@ -271,7 +277,7 @@ async def test_compact_that_finds_no_model_changes_nothing_and_says_why(tmp_path
     assert asked[0]["content"] == f"{LONG} 0"
 
 
-async def test_a_turn_that_begins_while_the_summary_is_written_stays_in_view(
+async def test_a_turn_that_starts_during_a_summary_is_kept(
     tmp_path: Path,
 ) -> None:
     def slow(body: dict[str, Any]) -> Script:
@@ -285,9 +291,9 @@ async def test_a_turn_that_begins_while_the_summary_is_written_stays_in_view(
         await house.screen.say(CHAT, "/compact")
         async with asyncio.timeout(5):
             await server.request(4)
-        await say(house, "/compact", "is being summarised already")
+        await say(house, "/compact", "already summarising this conversation")
         await say(house, "meanwhile", "echo: meanwhile")
-        await house.screen.shows(CHAT, "% shorter now")
+        await house.screen.shows(CHAT, "% shorter")
         await say(house, "after", "echo: after")
         asked = await house.asked(6)
     assert asked[0]["content"].startswith("[Summary of the conversation so far: They talked")
@@ -295,7 +301,7 @@ async def test_a_turn_that_begins_while_the_summary_is_written_stays_in_view(
     assert [row["content"] for row in asked[2:]] == ["meanwhile", "echo: meanwhile", "after"]
 
 
-async def test_what_is_taken_back_meanwhile_is_not_summed_up(tmp_path: Path) -> None:
+async def test_a_turn_undone_during_a_summary_is_not_summarised(tmp_path: Path) -> None:
     def slow(body: dict[str, Any]) -> Script:
         if str(body["messages"][-1]["content"]).endswith("Write the summary now."):
             return 'H W1.0 T"They talked about ships." F stop D'
@@ -307,8 +313,8 @@ async def test_what_is_taken_back_meanwhile_is_not_summed_up(tmp_path: Path) -> 
         await house.screen.say(CHAT, "/compact")
         async with asyncio.timeout(5):
             await server.request(4)
-        await say(house, "/undo", "Taken back")
-        await house.screen.shows(CHAT, "changed while it was being summarised")
+        await say(house, "/undo", "Undone: I removed")
+        await house.screen.shows(CHAT, "changed while I was summarising it")
         await say(house, "after", "echo: after")
         asked = await house.asked(5)
     assert asked[0]["content"] == f"{LONG} 0"
@@ -318,7 +324,7 @@ async def test_what_is_taken_back_meanwhile_is_not_summed_up(tmp_path: Path) -> 
 # --- /btw --------------------------------------------------------------------------------------
 
 
-async def test_btw_is_answered_while_a_turn_runs_and_nobody_remembers_it(tmp_path: Path) -> None:
+async def test_btw_is_answered_during_a_turn_and_not_stored_in_the_history(tmp_path: Path) -> None:
     async with ModelServer(talkative) as server, gateway(tmp_path, server) as house:
         await say(house, "hello", "echo: hello")
         await say(house, "hang on", "so far")
@@ -343,20 +349,20 @@ async def test_btw_is_answered_while_a_turn_runs_and_nobody_remembers_it(tmp_pat
     assert house.screen.violations() == []
 
 
-async def test_btw_needs_no_conversation_and_asks_for_its_question(tmp_path: Path) -> None:
+async def test_btw_works_without_a_session_and_explains_its_usage(tmp_path: Path) -> None:
     async with ModelServer(talkative) as server, gateway(tmp_path, server) as house:
-        await say(house, "/btw", "Write the question behind it: /btw and then your text.")
+        await say(house, "/btw", "Use: /btw your question")
         await say(house, "/btw who are you?", "💬 echo: who are you?")
     async with opened(tmp_path) as store:
         assert await store.sessions.list() == ()
         assert await store.inbox.pending_commands() == ()
 
 
-async def test_btw_survives_a_cut_stream_and_says_why_when_it_cannot(tmp_path: Path) -> None:
+async def test_btw_recovers_from_a_cut_stream_or_names_the_cause(tmp_path: Path) -> None:
     scripts = ('H T"The quick brown " RST', 'H T"fox jumps." F stop D', 'S400"not today"')
     async with ModelServer(*scripts) as server, gateway(tmp_path, server) as house:
         await say(house, "/btw tell me", "💬 The quick brown fox jumps.")
-        text = await say(house, "/btw again", "could not answer your question on the side")
+        text = await say(house, "/btw again", "couldn't answer your side question")
         assert text.count("\n") == 0
         assert "not today" in text
     assert sum("quick" in each for each in house.screen.screen(CHAT)) == 1
@@ -372,12 +378,12 @@ async def test_btw_works_on_every_kind_of_platform(tmp_path: Path, live: Live) -
     assert screen.violations() == []
 
 
-async def test_more_questions_on_the_side_than_can_be_followed_are_refused(tmp_path: Path) -> None:
+async def test_too_many_side_questions_are_refused(tmp_path: Path) -> None:
     async with ModelServer(talkative) as server, gateway(tmp_path, server) as house:
         for number in range(3):
             await house.screen.say(CHAT, f"/btw hang {number}")
         await house.screen.until(CHAT, lambda _: house.screen.typing(CHAT))
-        await say(house, "/btw one more", "3 questions on the side are being answered here")
+        await say(house, "/btw one more", "already answering 3 side questions here")
         async with asyncio.timeout(5):
             await server.request(3)
         await house.screen.say("8", "/btw elsewhere")
@@ -385,7 +391,7 @@ async def test_more_questions_on_the_side_than_can_be_followed_are_refused(tmp_p
     assert len(server.requests) == 4
 
 
-async def test_a_question_that_a_crash_interrupted_is_answered_once_after_the_start(
+async def test_a_side_question_interrupted_by_a_crash_is_answered_once_after_the_start(
     tmp_path: Path,
 ) -> None:
     first = iter(['H T"hm" HANG'])
@@ -408,7 +414,7 @@ async def test_a_question_that_a_crash_interrupted_is_answered_once_after_the_st
         assert await store.inbox.pending_commands() == ()
 
 
-async def test_a_stop_of_the_gateway_waits_for_no_question_on_the_side(tmp_path: Path) -> None:
+async def test_the_gateway_stops_without_waiting_for_side_questions(tmp_path: Path) -> None:
     async with ModelServer(talkative) as server, gateway(tmp_path, server) as house:
         await house.screen.say(CHAT, "/btw hang")
         async with asyncio.timeout(5):

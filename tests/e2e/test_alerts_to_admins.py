@@ -1,4 +1,4 @@
-"""Admins are told of troubles that last, and of their end, whatever dies in between."""
+"""Alerts to admins about lasting problems and their end, across crashes."""
 
 from pathlib import Path
 from typing import Any
@@ -23,16 +23,16 @@ def a_screen() -> Screen:
 
 
 def soon(house: House) -> None:
-    """What lasts for a moment counts as lasting."""
+    """Make the alert delay short."""
     house.runner._conversations.admin_alerts.alarms.delay_seconds = 0.1
 
 
-async def test_a_trouble_that_lasts_is_told_and_its_end_too_even_after_a_crash(
+async def test_a_lasting_platform_problem_and_its_end_are_reported_even_after_a_crash(
     tmp_path: Path,
 ) -> None:
     screen = a_screen()
-    began = "🛠 memory has been in trouble for 1 minute: Another program uses the token."
-    over = "✅ memory works again. It was in trouble for 1 minute: Another program uses the token."
+    began = "🛠 memory has had a problem for 1 minute: Another program uses the token."
+    over = "✅ memory works again. The problem lasted 1 minute: Another program uses the token."
     async with ModelServer(talkative) as model:
         async with gateway(tmp_path, model, screen, admins=ADMINS) as house:
             soon(house)
@@ -47,15 +47,13 @@ async def test_a_trouble_that_lasts_is_told_and_its_end_too_even_after_a_crash(
             await screen.shows(CHIEF, over)
             soon(house)
             house.runner._report_problem("memory", "again")
-            await screen.shows(CHIEF, "in trouble for 1 minute: again.")
+            await screen.shows(CHIEF, "had a problem for 1 minute: again.")
             house.runner._report_problem("memory", "")
-            await screen.shows(
-                CHIEF, "✅ memory works again. It was in trouble for 1 minute: again"
-            )
+            await screen.shows(CHIEF, "✅ memory works again. The problem lasted 1 minute: again")
     assert len(screen.messages(CHIEF)) == 4
 
 
-async def test_a_model_that_refuses_and_then_answers_is_told_of_twice(tmp_path: Path) -> None:
+async def test_a_refusing_model_and_its_recovery_are_reported(tmp_path: Path) -> None:
     screen, refusing = a_screen(), [True]
 
     def moody(body: dict[str, Any]) -> Script:
@@ -65,8 +63,10 @@ async def test_a_model_that_refuses_and_then_answers_is_told_of_twice(tmp_path: 
         access = AccessSettings(allow=("memory:1001",), admins=ADMINS)
         async with gateway(tmp_path, model, screen, access=access):
             await screen.say("1001", "hello", sender=ANN)
-            await screen.shows("1001", "❌ I could not finish", "The operator has been told.")
-            await screen.shows(CHIEF, "🛠 The model cannot be used")
+            await screen.shows(
+                "1001", "❌ Sorry, I couldn't finish this", "The administrator has been notified."
+            )
+            await screen.shows(CHIEF, "🛠 The model can't be used")
         refusing[0] = False
         async with gateway(tmp_path, model, screen, access=access):
             await screen.say("1001", "hello again", sender=ANN)

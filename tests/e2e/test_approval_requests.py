@@ -1,4 +1,4 @@
-"""Tools that ask first, as people meet them: the whole gateway over a platform in memory."""
+"""Approval requests with the whole gateway and a platform in memory."""
 
 import asyncio
 import re
@@ -30,7 +30,7 @@ RUN = 'H C(0,c1,run,{"command":"make tea"}) F tool_calls U D'
 
 
 class Machine:
-    """A tool that must ask, whose runs can be counted."""
+    """A tool that needs approval and counts its runs."""
 
     def __init__(self, risk: Risk = Risk.EXEC) -> None:
         self.ran: list[str] = []
@@ -39,7 +39,7 @@ class Machine:
     def _tool(self, risk: Risk) -> Tool:
         @tool(risk=risk, label="command")
         async def run(context: ToolContext, command: str) -> str:  # noqa: ARG001 - every tool has one
-            """Run something.
+            """Run a command.
 
             Args:
                 context: Not part of the call.
@@ -52,7 +52,7 @@ class Machine:
 
 
 def calling(times: int = 1, then: str = RUN) -> Callable[[dict[str, object]], Script]:
-    """A model that makes the same call so many times, all but the first like `then`; then talks."""
+    """Return a model that makes the same call `times` times, later ones as `then`, and then answers."""
     scripts = iter([RUN, *[then] * (times - 1)])
 
     def answer(body: dict[str, object]) -> Script:
@@ -66,7 +66,7 @@ def a_screen() -> Screen:
 
 
 async def question(screen: Screen, chat: str = CHAT) -> tuple[VisibleMessage, str]:
-    """The open question of a chat, and its code."""
+    """Return the open request of a chat and its code."""
     messages = await screen.until(chat, lambda found: any("/deny " in each.text for each in found))
     shown = next(each for each in messages if "/deny " in each.text)
     code = re.search(r"/deny (\w{4})", shown.text)
@@ -75,12 +75,12 @@ async def question(screen: Screen, chat: str = CHAT) -> tuple[VisibleMessage, st
 
 
 async def result(house: House, number: int = 2) -> str:
-    """What the model read of its call."""
+    """Return the tool result that the model received."""
     (row,) = [each for each in await house.asked(number) if each["role"] == "tool"]
     return str(row["content"])
 
 
-async def test_a_program_runs_once_after_an_admin_allowed_it_in_the_chat(tmp_path: Path) -> None:
+async def test_a_program_runs_once_after_an_admin_allows_it_in_the_chat(tmp_path: Path) -> None:
     machine = Machine()
     async with (
         ModelServer(calling()) as model,
@@ -98,7 +98,7 @@ async def test_a_program_runs_once_after_an_admin_allowed_it_in_the_chat(tmp_pat
     assert house.screen.violations() == []
 
 
-async def test_a_member_may_not_let_programs_run_but_an_admin_in_another_chat_may(
+async def test_only_an_admin_may_allow_a_program_also_from_another_chat(
     tmp_path: Path,
 ) -> None:
     machine = Machine()
@@ -114,7 +114,7 @@ async def test_a_member_may_not_let_programs_run_but_an_admin_in_another_chat_ma
             before = len(screen.messages(CHAT))
             await screen.say(CHAT, text, sender=ANN)
             messages = await screen.until(CHAT, lambda found, had=before: len(found) > had)  # type: ignore[misc]  # mypy knows no default here
-            assert messages[-1].text == "Only an admin may do that."
+            assert messages[-1].text == "Only an admin can do that."
         assert machine.ran == []
         asked, same = await question(screen, ELSEWHERE)
         assert same == code
@@ -125,7 +125,7 @@ async def test_a_member_may_not_let_programs_run_but_an_admin_in_another_chat_ma
         assert machine.ran == ["make tea"]
 
 
-async def test_what_sends_something_is_allowed_by_who_asked_for_it(tmp_path: Path) -> None:
+async def test_the_requester_may_allow_a_tool_that_sends(tmp_path: Path) -> None:
     machine = Machine(Risk.NET)
     async with (
         ModelServer(calling()) as model,
@@ -139,7 +139,7 @@ async def test_what_sends_something_is_allowed_by_who_asked_for_it(tmp_path: Pat
         assert house.screen.messages(ELSEWHERE) == []
 
 
-async def test_a_button_under_the_question_answers_it_and_goes_away(tmp_path: Path) -> None:
+async def test_a_button_answers_the_request_and_disappears(tmp_path: Path) -> None:
     machine = Machine()
     async with (
         ModelServer(calling()) as model,
@@ -150,17 +150,17 @@ async def test_a_button_under_the_question_answers_it_and_goes_away(tmp_path: Pa
         shown, _ = await question(screen, ELSEWHERE)
         allow, deny = shown.buttons
         await screen.press(CHAT, allow.action, sender=ANN)
-        await screen.shows(CHAT, "Only an admin may do that.")
+        await screen.shows(CHAT, "Only an admin can do that.")
         await screen.press(ELSEWHERE, allow.action, sender=CHIEF)
         await screen.shows(CHAT, "echo: tea, please")
         (message,) = await screen.shows(ELSEWHERE, "✅ Allowed by memory:9.")
         assert message.buttons == ()
         await screen.press(ELSEWHERE, deny.action, sender=CHIEF)
-        await screen.shows(ELSEWHERE, "This was answered already.")
+        await screen.shows(ELSEWHERE, "This question is already answered.")
         assert machine.ran == ["make tea"]
 
 
-async def test_a_denial_and_its_reason_reach_the_model(tmp_path: Path) -> None:
+async def test_the_model_receives_a_denial_and_its_reason(tmp_path: Path) -> None:
     machine = Machine()
     async with (
         ModelServer(calling()) as model,
@@ -174,7 +174,7 @@ async def test_a_denial_and_its_reason_reach_the_model(tmp_path: Path) -> None:
     assert machine.ran == []
 
 
-async def test_what_nobody_answers_does_not_run(tmp_path: Path) -> None:
+async def test_a_call_without_an_answer_does_not_run(tmp_path: Path) -> None:
     machine = Machine()
     async with (
         ModelServer(calling()) as model,
@@ -182,13 +182,13 @@ async def test_what_nobody_answers_does_not_run(tmp_path: Path) -> None:
     ):
         house.runner._conversations.approvals._timeout_ms = 200
         await house.screen.say(CHAT, "tea, please", sender=ANN)
-        await house.screen.shows(CHAT, "⌛ Nobody answered in time", "echo: tea, please")
-        await house.screen.shows(ELSEWHERE, "⌛ Nobody answered in time")
+        await house.screen.shows(CHAT, "⌛ No answer in time", "echo: tea, please")
+        await house.screen.shows(ELSEWHERE, "⌛ No answer in time")
         assert "nobody answered" in await result(house)
     assert machine.ran == []
 
 
-async def test_where_there_is_no_admin_the_model_hears_it_at_once(tmp_path: Path) -> None:
+async def test_without_an_admin_the_call_is_refused_at_once(tmp_path: Path) -> None:
     machine = Machine()
     async with (
         ModelServer(calling()) as model,
@@ -201,7 +201,7 @@ async def test_where_there_is_no_admin_the_model_hears_it_at_once(tmp_path: Path
     assert machine.ran == []
 
 
-async def test_a_stop_does_not_wait_for_the_answer_and_ends_the_question(tmp_path: Path) -> None:
+async def test_a_stop_does_not_wait_for_an_answer_and_closes_the_request(tmp_path: Path) -> None:
     machine = Machine()
     async with (
         ModelServer(calling()) as model,
@@ -217,12 +217,12 @@ async def test_a_stop_does_not_wait_for_the_answer_and_ends_the_question(tmp_pat
         await screen.shows(CHAT, "⏹ Stopped.")
         assert clock.time() - began < 1.0
         for chat in (CHAT, ELSEWHERE):
-            messages = await screen.shows(chat, "⏹ This is over")
+            messages = await screen.shows(chat, "⏹ The task has ended")
             assert not any(each.buttons for each in messages)
         await screen.say(ELSEWHERE, f"/approve {code}", sender=CHIEF)
         await screen.shows(ELSEWHERE, f"No open question has the code {code}")
         await screen.press(ELSEWHERE, allow.action, sender=CHIEF)
-        await screen.shows(ELSEWHERE, "This is over; nothing waits")
+        await screen.shows(ELSEWHERE, "This question is already closed.")
         assert not any("may have taken effect" in text for text in screen.screen(CHAT))
     assert machine.ran == []
     async with opened(tmp_path) as store:
@@ -232,11 +232,11 @@ async def test_a_stop_does_not_wait_for_the_answer_and_ends_the_question(tmp_pat
 @pytest.mark.parametrize(
     ("again", "told"),
     [
-        pytest.param(RUN, "", id="asked again or not"),
-        pytest.param(RUN.replace("H ", "H W.5 "), "📝 Noted.", id="before it is asked again"),
+        pytest.param(RUN, "", id="during or after the next request"),
+        pytest.param(RUN.replace("H ", "H W.5 "), "📝 Saved.", id="before the next request"),
     ],
 )
-async def test_a_turn_taken_up_after_a_crash_runs_once_what_was_allowed(
+async def test_a_turn_resumed_after_a_crash_runs_an_allowed_call_once(
     tmp_path: Path, again: str, told: str
 ) -> None:
     machine, screen = Machine(), a_screen()
@@ -260,7 +260,10 @@ async def test_a_turn_taken_up_after_a_crash_runs_once_what_was_allowed(
             await screen.shows(CHAT, "✅ Allowed by memory:9.", "echo: tea, please")
             assert await house.asked(3)
             assert machine.ran == ["make tea"]
-            assert len([each for each in screen.messages(CHAT) if "run wanted" in each.text]) == 1
+            assert (
+                len([each for each in screen.messages(CHAT) if "May I use **run**" in each.text])
+                == 1
+            )
     async with opened(tmp_path) as store:
         used = await store.approvals.get(asked.id)
         assert used
@@ -272,7 +275,7 @@ async def test_a_turn_taken_up_after_a_crash_runs_once_what_was_allowed(
 
 @pytest.mark.parametrize("crash", [True, False], ids=["crash", "restart"])
 @pytest.mark.parametrize("word", ["approve", "deny"])
-async def test_an_answer_given_while_the_conversation_rests_counts_when_it_goes_on(
+async def test_an_answer_given_while_a_session_is_suspended_counts_after_resume(
     tmp_path: Path, word: str, crash: bool
 ) -> None:
     machine, screen = Machine(Risk.NET), a_screen()
@@ -285,7 +288,7 @@ async def test_an_answer_given_while_the_conversation_rests_counts_when_it_goes_
         async with gateway(tmp_path, model, screen, tools=(machine.tool,)) as house:
             messages = await screen.shows(CHAT, "♻️ I was restarted")
             await screen.say(CHAT, f"/{word}", sender=ANN)
-            await screen.shows(CHAT, "📝 Noted. It counts when the conversation goes on")
+            await screen.shows(CHAT, "📝 Saved. Your answer counts when the conversation continues")
             go_on = next(each for each in messages if "I was restarted" in each.text).buttons[0]
             await screen.press(CHAT, go_on.action, sender=ANN)
             await screen.shows(CHAT, "echo: tea, please")
@@ -295,7 +298,7 @@ async def test_an_answer_given_while_the_conversation_rests_counts_when_it_goes_
             assert str(last["content"]).endswith(expected)
 
 
-async def test_with_approval_never_nobody_is_asked(tmp_path: Path) -> None:
+async def test_with_approval_never_no_request_is_sent(tmp_path: Path) -> None:
     machine = Machine()
     async with ModelServer(calling()) as model:
         settings = Settings(
@@ -314,7 +317,9 @@ async def test_with_approval_never_nobody_is_asked(tmp_path: Path) -> None:
             assert len(house.screen.messages(CHAT)) == 1
 
 
-async def test_of_two_answers_at_once_one_wins_and_the_other_is_told(tmp_path: Path) -> None:
+async def test_the_first_of_two_simultaneous_answers_wins_and_the_other_is_informed(
+    tmp_path: Path,
+) -> None:
     machine, ben = Machine(), Sender("8", "Ben")
     async with (
         ModelServer(calling()) as model,
@@ -333,4 +338,4 @@ async def test_of_two_answers_at_once_one_wins_and_the_other_is_told(tmp_path: P
         words = "✅ Allowed by memory:9." if allowed else "🚫 Denied by memory:8."
         for chat in (CHAT, ELSEWHERE, "8"):
             await screen.shows(chat, words)
-        await screen.shows("8" if allowed else ELSEWHERE, "This was answered already.")
+        await screen.shows("8" if allowed else ELSEWHERE, "This question is already answered.")

@@ -24,7 +24,7 @@ from tests.fakes.model_script import Script, ok
 from tests.fakes.model_server import ModelServer
 
 NO_STORE: Any = None
-UNLIMITED = TurnBudget(NO_STORE, ())  # nothing is held back where nothing is limited
+UNLIMITED = TurnBudget(NO_STORE, ())  # reserves nothing, because there is no limit
 LONG = "A long story about ships and harbours. " * 40
 ROWS = tuple(
     row
@@ -80,7 +80,7 @@ async def shorten(
 # --- the summary -------------------------------------------------------------------------------
 
 
-async def test_about_a_quarter_stays_and_the_author_sees_all_of_the_rest(tmp_path: Path) -> None:
+async def test_a_quarter_stays_and_the_request_holds_the_rest(tmp_path: Path) -> None:
     async with ModelServer(ok("They talked.")) as server:
         done, side = await shorten(server, tmp_path)
     assert done
@@ -91,7 +91,7 @@ async def test_about_a_quarter_stays_and_the_author_sees_all_of_the_rest(tmp_pat
     assert side.tokens == 15
 
 
-async def test_one_exchange_cannot_be_shortened_and_nobody_is_asked(tmp_path: Path) -> None:
+async def test_a_single_exchange_is_not_compacted_and_no_request_is_sent(tmp_path: Path) -> None:
     async with ModelServer() as server:
         done, side = await shorten(server, tmp_path, ROWS[:2])
     assert done is None
@@ -104,20 +104,20 @@ async def test_one_exchange_cannot_be_shortened_and_nobody_is_asked(tmp_path: Pa
     )
 
 
-async def test_a_summary_as_long_as_what_it_stands_for_is_not_used(tmp_path: Path) -> None:
+async def test_a_summary_that_saves_nothing_is_not_used(tmp_path: Path) -> None:
     async with ModelServer(ok(LONG * 8)) as server:
         done, side = await shorten(server, tmp_path)
     assert done is None
     assert side.tokens == 15
 
 
-async def test_the_record_fits_into_a_window_that_is_known(tmp_path: Path) -> None:
+async def test_the_text_to_summarise_fits_into_a_known_context_window(tmp_path: Path) -> None:
     async with ModelServer(ok("They talked.")) as server:
         await shorten(server, tmp_path, context_window=2048)
     assert estimate_message(Message("user", server.requests[0].last_user_text)) < 0.7 * 2048
 
 
-async def test_a_service_that_says_how_much_it_takes_is_asked_again_with_that_much(
+async def test_a_learned_context_window_leads_to_a_second_request(
     tmp_path: Path,
 ) -> None:
     def small(body: dict[str, Any]) -> Script:
@@ -134,16 +134,16 @@ async def test_a_service_that_says_how_much_it_takes_is_asked_again_with_that_mu
     assert len(set(numbers)) == len(server.requests)
 
 
-async def test_without_a_model_there_is_no_summary_but_a_reason(tmp_path: Path) -> None:
+async def test_a_failing_model_gives_the_reason_instead_of_a_summary(tmp_path: Path) -> None:
     async with ModelServer('S400"closed today"') as server:
         with pytest.raises(SummaryFailed, match="closed today"):
             await shorten(server, tmp_path)
 
 
-# --- storing it --------------------------------------------------------------------------------
+# --- storage -----------------------------------------------------------------------------------
 
 
-async def test_rows_that_came_meanwhile_stay_in_view(store: SessionStore) -> None:
+async def test_rows_added_meanwhile_are_kept(store: SessionStore) -> None:
     seen = await store.sessions.context("s1")
     new = Message("user", "meanwhile")
     await store.apply(started("t3", "s1", said=""), AppendMessages("s1", "t3", (new,), 4))
@@ -153,7 +153,7 @@ async def test_rows_that_came_meanwhile_stay_in_view(store: SessionStore) -> Non
     assert await store.sessions.context("s1") == ("They talked.", (*ROWS[-2:], new))
 
 
-async def test_a_conversation_from_which_something_was_taken_is_another_one(
+async def test_no_summary_is_stored_after_an_undo(
     store: SessionStore,
 ) -> None:
     seen = await store.sessions.context("s1")
@@ -161,7 +161,7 @@ async def test_a_conversation_from_which_something_was_taken_is_another_one(
     assert await compaction_change(store, "s1", seen, DONE, 5) is None
 
 
-async def test_so_is_one_that_somebody_else_summed_up(store: SessionStore) -> None:
+async def test_no_summary_is_stored_after_another_summary(store: SessionStore) -> None:
     seen = await store.sessions.context("s1")
     await store.apply(
         PutSummary(session_id="s1", keep=4, summary="They talked, somebody says.", at=4)
@@ -170,7 +170,7 @@ async def test_so_is_one_that_somebody_else_summed_up(store: SessionStore) -> No
 
 
 @pytest.mark.parametrize("rows", [7, 9])
-async def test_a_summary_of_other_rows_than_there_are_is_refused(
+async def test_a_summary_for_another_number_of_rows_is_refused(
     store: SessionStore, rows: int
 ) -> None:
     with pytest.raises(Conflict, match="8 rows behind its summary"):
@@ -182,10 +182,10 @@ async def test_a_summary_of_other_rows_than_there_are_is_refused(
     assert await store.sessions.context("s1") == ("They talked.", ROWS[-2:])
 
 
-# --- what it cost ------------------------------------------------------------------------------
+# --- costs -------------------------------------------------------------------------------------
 
 
-async def test_costs_are_on_record_without_a_turn_that_anybody_could_take_back(
+async def test_side_requests_record_their_cost_in_a_turn_that_undo_cannot_find(
     store: SessionStore, tmp_path: Path
 ) -> None:
     async with ModelServer('H T"The " RST', 'H T"The end." F stop U(7,100,60) D') as server:
@@ -199,7 +199,7 @@ async def test_costs_are_on_record_without_a_turn_that_anybody_could_take_back(
             SideQuestion(key=KEY, session_id="", address="a", person="p", request="x")
         )
         == ()
-    )  # there is no conversation
+    )  # without a session
     await store.apply(
         *side.usage_changes(
             SideQuestion(
@@ -219,7 +219,7 @@ async def test_costs_are_on_record_without_a_turn_that_anybody_could_take_back(
     assert session.messages == len(ROWS)
 
 
-async def test_a_model_that_calls_tools_which_are_not_there_is_asked_for_words(
+async def test_a_model_that_calls_missing_tools_is_asked_for_text(
     tmp_path: Path,
 ) -> None:
     scripts = ('H C(0,c1,read,{"path":"a"}) F tool_calls U D', ok("Without tools: fine."))
@@ -232,7 +232,7 @@ async def test_a_model_that_calls_tools_which_are_not_there_is_asked_for_words(
     assert [each.tools for each in server.requests] == [{}, {}]
 
 
-async def test_a_conversation_that_is_too_long_is_shortened_for_one_question_only(
+async def test_a_too_long_conversation_is_shortened_for_the_side_question_only(
     store: SessionStore, tmp_path: Path
 ) -> None:
     async with ModelServer(ok("They talked."), ok("Fine.")) as server:

@@ -1,4 +1,4 @@
-"""What can go wrong beside a conversation; what goes well is in tests/e2e/test_beside.py."""
+"""Failures of side requests; tests/e2e/test_side_commands.py has the rest."""
 
 import asyncio
 import contextlib
@@ -53,13 +53,13 @@ class SetClock(SystemClock):
         return super().now() if self.time is None else self.time
 
 
-class Room:
-    """Asides over a real store and a real client, with nobody to deliver to."""
+class SideRequestKit:
+    """Side requests on a real store and a real client, without a platform."""
 
     def __init__(
         self,
         store: SessionStore,
-        asides: SideRequests,
+        side_requests: SideRequests,
         models: Models,
         server: ModelServer,
         clock: SetClock,
@@ -67,13 +67,13 @@ class Room:
         self.store = store
         self.models = models
         self.server = server
-        self.asides = asides
+        self.side_requests = side_requests
         self.clock = clock
         self.state = ConversationState(key=KEY, session="s1")
         self._numbers = 0
 
     async def call(self, word: str, args: str = "") -> CommandOutcome:
-        """Use a command as the desk does, its row stored before."""
+        """Run a command as the dispatcher does, after its row is stored."""
         self._numbers += 1
         inbox = f"i_{self._numbers}"
         await self.store.accept(
@@ -88,7 +88,7 @@ class Room:
                 received_at=1,
             )
         )
-        desk: Any = self
+        services: Any = self
         call = CommandCall(
             key=KEY,
             args=args,
@@ -98,18 +98,18 @@ class Room:
             name="Me",
             direct=True,
             command_template="/{word}",
-            services=desk,
+            services=services,
         )
-        outcome: CommandOutcome = await getattr(self.asides, word)(call)
+        outcome: CommandOutcome = await getattr(self.side_requests, word)(call)
         return outcome
 
     async def read_state(self, _key: str) -> ConversationState:
-        """See `Desk`."""
+        """See `CommandServices`."""
         return self.state
 
     async def shown(self) -> list[str]:
-        """What is to be shown, once nothing is under way any more."""
-        while tasks := set(self.asides._running):
+        """Wait until all jobs have ended, and return the texts to be shown."""
+        while tasks := set(self.side_requests._running):
             async with asyncio.timeout(5):
                 await asyncio.wait(tasks)
         return [read_body(item).text for item in await self.items()]
@@ -119,13 +119,13 @@ class Room:
 
 
 @contextlib.asynccontextmanager
-async def room(
+async def side_request_kit(
     home: Path,
     *scripts: Script | Handler,
     deadline: float = 5.0,
     kind: type[SessionStore] = SessionStore,
     **model: Any,
-) -> AsyncIterator[Room]:
+) -> AsyncIterator[SideRequestKit]:
     clock = SetClock()
     async with ModelServer(*scripts) as server, asyncio.TaskGroup() as tasks:
         settings = ModelSettings(
@@ -140,7 +140,7 @@ async def room(
         models = await open_models(Settings(model=settings), home, clock=clock)
         choices = ModelChoices(store)
         models.choice_for = choices.get
-        asides = SideRequests(
+        side_requests = SideRequests(
             store=store,
             clock=clock,
             models=models,
@@ -153,8 +153,8 @@ async def room(
             zone=dt.UTC,
         )
         try:
-            with asides.closing():
-                yield Room(store, asides, models, server, clock)
+            with side_requests.closing():
+                yield SideRequestKit(store, side_requests, models, server, clock)
         finally:
             await models.aclose()
             await store.close()
@@ -172,7 +172,7 @@ async def talked(store: SessionStore, times: int = 3) -> None:
         )
 
 
-def test_the_levels_are_those_of_the_configuration() -> None:
+def test_the_reasoning_levels_match_the_configuration() -> None:
     (field,) = (f for f in msgspec.structs.fields(TargetSettings) if f.name == "reasoning_effort")
     literals = [
         value
@@ -187,90 +187,90 @@ def test_the_levels_are_those_of_the_configuration() -> None:
 # --- deadlines and failures --------------------------------------------------------------------
 
 
-async def test_a_question_that_takes_too_long_is_given_up_and_its_cost_kept(
+async def test_a_side_question_times_out_and_its_cost_is_kept(
     tmp_path: Path,
 ) -> None:
-    async with room(tmp_path, always('H T"so far" HANG'), deadline=0.3) as made:
-        await talked(made.store)
-        assert await made.call("btw", "and?") == ReplyLater()
-        assert await made.shown() == [
-            "💬 I could not answer your question on the side: it took longer than 0.005 minutes."
+    async with side_request_kit(tmp_path, always('H T"so far" HANG'), deadline=0.3) as kit:
+        await talked(kit.store)
+        assert await kit.call("btw", "and?") == ReplyLater()
+        assert await kit.shown() == [
+            "💬 Sorry, I couldn't answer your side question: no answer within 0.005 minutes."
         ]
-        assert (await made.store.spending.totals(session_id="s1", person=PERSON)).requests == 1
-        assert await made.store.inbox.pending_commands() == ()
+        assert (await kit.store.spending.totals(session_id="s1", person=PERSON)).requests == 1
+        assert await kit.store.inbox.pending_commands() == ()
 
 
-async def test_a_summary_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
-    async with room(tmp_path, always("H HANG"), deadline=0.3) as made:
-        await talked(made.store)
-        await made.call("compact")
-        (text,) = await made.shown()
-        assert "could not be summarised: it took longer than" in text
-        assert (await made.store.sessions.context("s1"))[0] == ""
+async def test_a_summary_times_out(tmp_path: Path) -> None:
+    async with side_request_kit(tmp_path, always("H HANG"), deadline=0.3) as kit:
+        await talked(kit.store)
+        await kit.call("compact")
+        (text,) = await kit.shown()
+        assert "couldn't summarise the conversation: no answer within" in text
+        assert (await kit.store.sessions.context("s1"))[0] == ""
 
 
-async def test_an_answer_on_the_side_is_delivered_like_any_answer_and_not_like_a_notice(
+async def test_the_answer_of_btw_is_delivered_as_an_answer_not_as_a_notice(
     tmp_path: Path,
 ) -> None:
-    async with room(tmp_path, ok("fine"), 'S400"closed"') as made:
-        await talked(made.store)
-        await made.call("btw", "and?")
-        assert await made.shown() == ["💬 fine"]
-        await made.call("btw", "and then?")
-        assert "closed" in (await made.shown())[1]
-        assert [item.kind for item in await made.items()] == ["answer", "notice"]
+    async with side_request_kit(tmp_path, ok("fine"), 'S400"closed"') as kit:
+        await talked(kit.store)
+        await kit.call("btw", "and?")
+        assert await kit.shown() == ["💬 fine"]
+        await kit.call("btw", "and then?")
+        assert "closed" in (await kit.shown())[1]
+        assert [item.kind for item in await kit.items()] == ["answer", "notice"]
 
 
-async def test_a_question_on_the_side_sees_the_summary_of_what_was_shortened(
+async def test_a_side_question_includes_the_summary_of_the_session(
     tmp_path: Path,
 ) -> None:
-    async with room(tmp_path, ok("fine")) as made:
-        await talked(made.store)
-        await made.store.apply(PutSummary(session_id="s1", keep=2, summary="They talked.", at=3))
-        await made.call("btw", "and?")
-        assert await made.shown() == ["💬 fine"]
-        asked = made.server.requests[0].messages[0]["content"]
+    async with side_request_kit(tmp_path, ok("fine")) as kit:
+        await talked(kit.store)
+        await kit.store.apply(PutSummary(session_id="s1", keep=2, summary="They talked.", at=3))
+        await kit.call("btw", "and?")
+        assert await kit.shown() == ["💬 fine"]
+        asked = kit.server.requests[0].messages[0]["content"]
     assert asked.startswith("[Summary of the conversation so far: They talked.]")
 
 
-async def test_an_answer_without_a_word_is_a_failure(tmp_path: Path) -> None:
-    async with room(tmp_path, always("H F stop U D")) as made:
-        await talked(made.store)
-        await made.call("btw", "and?")
-        (text,) = await made.shown()
-        assert text.startswith("💬 I could not answer your question on the side: ")
+async def test_an_empty_answer_is_a_failure(tmp_path: Path) -> None:
+    async with side_request_kit(tmp_path, always("H F stop U D")) as kit:
+        await talked(kit.store)
+        await kit.call("btw", "and?")
+        (text,) = await kit.shown()
+        assert text.startswith("💬 Sorry, I couldn't answer your side question: ")
         assert not text.endswith("..")
 
 
-async def test_what_breaks_takes_nothing_else_down_and_is_told(
+async def test_an_unexpected_error_in_a_side_request_is_reported_and_contained(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken() -> tuple[Tool, ...]:
         msg = "nobody expected this"
         raise RuntimeError(msg)
 
-    async with room(tmp_path) as made:
-        made.models.extra_tools = broken
+    async with side_request_kit(tmp_path) as kit:
+        kit.models.extra_tools = broken
         with caplog.at_level(logging.ERROR):
-            await made.call("btw", "and?")
-            assert await made.shown() == [
-                "This could not be done just now. Please try again in a moment."
+            await kit.call("btw", "and?")
+            assert await kit.shown() == [
+                "Sorry, that didn't work just now. Please try again in a moment."
             ]
-        assert "/btw broke" in caplog.text
-        assert await made.store.inbox.pending_commands() == ()
+        assert "/btw failed" in caplog.text
+        assert await kit.store.inbox.pending_commands() == ()
 
 
-async def test_what_cannot_be_stored_is_left_to_the_next_start(
+async def test_a_side_request_whose_answer_cannot_be_stored_runs_again_at_the_next_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with room(tmp_path, 'H W.2 T"fine" F stop U D') as made:
-        await made.call("btw", "and?")
+    async with side_request_kit(tmp_path, 'H W.2 T"fine" F stop U D') as kit:
+        await kit.call("btw", "and?")
         async with asyncio.timeout(5):
-            await made.server.request(1)
-            made.store.database.stop()
+            await kit.server.request(1)
+            kit.store.database.stop()
             with caplog.at_level(logging.WARNING):
-                await asyncio.wait(set(made.asides._running))
-        assert "left to the next start" in caplog.text
+                await asyncio.wait(set(kit.side_requests._running))
+        assert "will run again at the next start" in caplog.text
     again = await SessionStore.open(f"sqlite:///{tmp_path / 'holdfast.db'}", clock=SystemClock())
     (left,) = await again.inbox.pending_commands()
     assert left.state is InboxState.COMMAND
@@ -278,41 +278,41 @@ async def test_what_cannot_be_stored_is_left_to_the_next_start(
     await again.close()
 
 
-async def test_once_it_is_closing_everything_is_left_to_the_next_start(tmp_path: Path) -> None:
-    async with room(tmp_path, always("H HANG")) as made:
-        await made.call("btw", "one")
-        with made.asides.closing():
+async def test_side_requests_during_shutdown_run_at_the_next_start(tmp_path: Path) -> None:
+    async with side_request_kit(tmp_path, always("H HANG")) as kit:
+        await kit.call("btw", "one")
+        with kit.side_requests.closing():
             pass
-        assert await made.shown() == []
-        assert await made.call("btw", "two") == ReplyLater()
-        assert await made.shown() == []
-        assert len(await made.store.inbox.pending_commands()) == 2
+        assert await kit.shown() == []
+        assert await kit.call("btw", "two") == ReplyLater()
+        assert await kit.shown() == []
+        assert len(await kit.store.inbox.pending_commands()) == 2
 
 
-# --- what is said at once ----------------------------------------------------------------------
+# --- immediate replies -------------------------------------------------------------------------
 
 
-async def test_nothing_is_shortened_while_a_turn_runs_or_without_a_conversation(
+async def test_compact_is_refused_while_a_turn_runs_or_without_a_session(
     tmp_path: Path,
 ) -> None:
-    async with room(tmp_path) as made:
+    async with side_request_kit(tmp_path) as kit:
         turn = RunningTurn(
             id="t1", session="s1", address=ADDRESS, person=PERSON, request="go", started_at=1
         )
-        made.state = ConversationState(key=KEY, session="s1", turn=turn)
-        assert await made.call("compact") == NoticeReply(NoticeId.BUSY)
-        made.state = ConversationState(key=KEY)
-        assert await made.call("compact") == NoticeReply(NoticeId.COMPACT_NOTHING)
+        kit.state = ConversationState(key=KEY, session="s1", turn=turn)
+        assert await kit.call("compact") == NoticeReply(NoticeId.BUSY)
+        kit.state = ConversationState(key=KEY)
+        assert await kit.call("compact") == NoticeReply(NoticeId.COMPACT_NOTHING)
 
 
-async def test_a_level_of_reasoning_that_is_none_changes_nothing(tmp_path: Path) -> None:
-    async with room(tmp_path, reasoning_effort="low") as made:
+async def test_an_unknown_reasoning_level_changes_nothing(tmp_path: Path) -> None:
+    async with side_request_kit(tmp_path, reasoning_effort="low") as kit:
         for written, near in (("hgih", "high"), ("zzz", "")):
-            outcome = await made.call("reasoning", written)
+            outcome = await kit.call("reasoning", written)
             assert isinstance(outcome, NoticeReply)
             assert outcome.notice == "reasoning_unknown"
             assert (outcome.fields["name"], outcome.fields["nearest"]) == (written, near)
-        assert await made.call("reasoning") == NoticeReply(
+        assert await kit.call("reasoning") == NoticeReply(
             NoticeId.REASONING_LEVEL, {"level": "low", "levels": ", ".join(REASONING_LEVELS)}
         )
         leaving = RunningTurn(
@@ -324,16 +324,16 @@ async def test_a_level_of_reasoning_that_is_none_changes_nothing(tmp_path: Path)
             started_at=1,
             cancelling=True,
         )
-        made.state = ConversationState(key=KEY, session="s1", turn=leaving)
-        assert await made.call("reasoning", "XHIGH") == NoticeReply(
+        kit.state = ConversationState(key=KEY, session="s1", turn=leaving)
+        assert await kit.call("reasoning", "XHIGH") == NoticeReply(
             NoticeId.REASONING_SET, {"level": "xhigh", "running": 0}
         )
 
 
-async def test_a_long_name_of_no_model_is_quoted_on_one_short_line(tmp_path: Path) -> None:
-    async with room(tmp_path) as made:
-        await made.call("model", "zz\n" * 400)
-        (text,) = await made.shown()
+async def test_a_long_unknown_model_name_is_quoted_on_one_short_line(tmp_path: Path) -> None:
+    async with side_request_kit(tmp_path) as kit:
+        await kit.call("model", "zz\n" * 400)
+        (text,) = await kit.shown()
         assert len(text) < 200
         assert "\n" not in text
 
@@ -352,41 +352,41 @@ def request(turn: str, tokens: int, person: str, at: int, session: str) -> tuple
     )
 
 
-async def test_usage_knows_the_last_answer_the_conversation_and_ones_own_day(
+async def test_usage_shows_the_last_answer_the_conversation_and_the_persons_day(
     tmp_path: Path,
 ) -> None:
     now = 1_795_003_200_000  # noon
-    async with room(tmp_path) as made:
-        made.clock.time = now
-        await made.store.apply(
+    async with side_request_kit(tmp_path) as kit:
+        kit.clock.time = now
+        await kit.store.apply(
             opened("s1", key=KEY),
             *request("t1", 1, PERSON, now - 13 * HOUR, "s1"),
             *request("t2", 10, PERSON, now - 11 * HOUR, "s1"),
             *request("t3", 100, "memory:2002", now - HOUR, "s1"),
         )
-        outcome = await made.call("usage")
+        outcome = await kit.call("usage")
     assert isinstance(outcome, NoticeReply)
     lines = [line.split() for line in str(outcome.fields["text"]).splitlines()]
     assert ["requests", "1", "3", "1"] in lines
     assert ["tokens", "in", "100", "111", "10"] in lines
 
 
-async def test_usage_before_anything_was_said_is_nothing(tmp_path: Path) -> None:
-    async with room(tmp_path) as made:
-        outcome = await made.call("usage")
+async def test_usage_without_a_session_is_zero(tmp_path: Path) -> None:
+    async with side_request_kit(tmp_path) as kit:
+        outcome = await kit.call("usage")
         assert isinstance(outcome, NoticeReply)
         assert "requests          0        0        0" in str(outcome.fields["text"])
-        await made.store.apply(opened("s1", key=KEY))
-        assert await made.call("usage") == outcome
+        await kit.store.apply(opened("s1", key=KEY))
+        assert await kit.call("usage") == outcome
 
 
-# --- a conversation that does not stand still --------------------------------------------------
+# --- changes during a summary ------------------------------------------------------------------
 
 
 class Moving(SessionStore):
-    """A store in which a turn adds a row right after every read of a conversation."""
+    """A store in which a turn adds a row after every read of the context."""
 
-    more = 0  # rows still to come
+    more = 0  # rows that will still be added
     added_by = ""
 
     def __init__(self, database: Database, clock: Clock) -> None:
@@ -411,21 +411,21 @@ class MovingSessions(SessionReader):
 @pytest.mark.parametrize(
     ("more", "told", "summary"),
     [
-        pytest.param(3, "% shorter now", "They talked.", id="a few"),
-        pytest.param(1000, "changed while it was being summarised", "", id="without end"),
+        pytest.param(3, "% shorter", "They talked.", id="a few rows"),
+        pytest.param(1000, "changed while I was summarising it", "", id="rows without end"),
     ],
 )
-async def test_rows_that_come_meanwhile_stay_in_view_or_nothing_is_shortened(
+async def test_rows_added_during_compaction_are_kept_or_compaction_is_given_up(
     tmp_path: Path, more: int, told: str, summary: str
 ) -> None:
-    async with room(tmp_path, always(ok("They talked.")), kind=Moving) as made:
-        store = made.store
+    async with side_request_kit(tmp_path, always(ok("They talked.")), kind=Moving) as kit:
+        store = kit.store
         assert isinstance(store, Moving)
         await talked(store)
         await store.apply(started("t9", "s1", key=KEY, said="more"))
         store.added_by, store.more = "t9", more
-        await made.call("compact")
-        (text,) = await made.shown()
+        await kit.call("compact")
+        (text,) = await kit.shown()
         assert told in text
         added, store.more = more - store.more, 0
         found, rows = await store.sessions.context("s1")
