@@ -1,28 +1,28 @@
-# make run starts the gateway; make check is what must pass. The rest is in `make help`.
+# `make run` starts the gateway; `make check` must pass before a merge. `make help` lists all targets.
 .DEFAULT_GOAL := help
 .PHONY: help run unit test check faults every-byte long-file many-chats markdown api-fuzz first-run soak systemd bench format lock clean run-environment dev-environment
 BIN := .venv/bin
 export PYTHON ARGS
 
 help:
-	@echo "make run       install into .venv (once) and start the gateway   (ARGS: of holdfast run)"
-	@echo "make unit      the tests of single modules: no daemon, no browser  (ARGS: of pytest)"
-	@echo "make test      install what tests need and run them all          (ARGS: of pytest)"
-	@echo "make check     format, lint, types, import contracts, tests with coverage"
-	@echo "make faults    kill the daemon again and again and check what became of it (ARGS: --kills N --seed N)"
+	@echo "make run       install into .venv (once) and start the gateway   (ARGS: for holdfast run)"
+	@echo "make unit      run the tests of single modules, without daemon or browser (ARGS: for pytest)"
+	@echo "make test      install the test dependencies and run all tests   (ARGS: for pytest)"
+	@echo "make check     check format, lint, types and import contracts, and run all tests with coverage"
+	@echo "make faults    kill the daemon a hundred times and check every message (ARGS: --kills N --seed N)"
 	@echo "make every-byte cut a recorded answer of each protocol after every byte, in three ways"
-	@echo "make long-file write a 60 KB file over a line that cuts every answer (ARGS: --seeds N)"
-	@echo "make first-run install the wheel into a new environment, set it up, be answered: steps and seconds"
-	@echo "make bench     measure the decoder, many streams at once, and the gateway beside a bare minimum;"
-	@echo "               wants an idle machine                              (ARGS: --quick, --only NAME)"
-	@echo "make many-chats 20 answers at once on each platform, in real time (ARGS: --size N --seconds N --rounds N)"
-	@echo "make markdown  show 5,000 texts and all beginnings of nasty ones on each platform (ARGS: --texts N)"
-	@echo "make api-fuzz  10,000 right and odd requests to the API, and all that its document promises"
+	@echo "make long-file write a 60 KB file over a connection that cuts every answer (ARGS: --seeds N)"
+	@echo "make first-run install the wheel into a new environment, set it up, and count steps and seconds to the first reply"
+	@echo "make bench     measure the decoder, many streams at once, and the gateway beside a bare minimum program;"
+	@echo "               needs an idle machine                              (ARGS: --quick, --only NAME)"
+	@echo "make many-chats run 20 answers at once on each platform, in real time (ARGS: --size N --seconds N --rounds N)"
+	@echo "make markdown  show 5,000 texts and all prefixes of difficult ones on each platform (ARGS: --texts N)"
+	@echo "make api-fuzz  send 10,000 valid and unusual requests to the API, and check them against its OpenAPI document"
 	@echo "                                                                 (ARGS: --requests N --seed N)"
-	@echo "make soak      a day of life in ten minutes; wants an idle machine (ARGS: --people N --turns N --seconds N)"
-	@echo "make systemd   the service under a real systemd, on a machine booted inside of this one; needs root"
-	@echo "make format    format the code and repair what the linter can repair"
-	@echo "make lock      write requirements/*.lock anew                    (ARGS=--upgrade for newer versions)"
+	@echo "make soak      simulate a day of use in ten minutes; needs an idle machine (ARGS: --people N --turns N --seconds N)"
+	@echo "make systemd   test the service under a real systemd, on a machine booted inside this one; needs root"
+	@echo "make format    format the code and fix the lint errors that the linter can fix"
+	@echo "make lock      rewrite requirements/*.lock                       (ARGS=--upgrade for newer versions)"
 	@echo "make clean     remove .venv, caches and build results"
 
 run: run-environment
@@ -36,7 +36,7 @@ test: dev-environment
 	@scripts/node-packages
 	@scripts/tests all $(BIN)/python -m pytest
 
-# Cheapest first: what fails fast says so fast.
+# Cheapest checks first, so that most failures appear early.
 check: dev-environment
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check

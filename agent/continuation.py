@@ -28,12 +28,12 @@ from sessions.values.notices import NoticeId
 MAX_FAILURES = 3  # requests in a row to one target without new output
 MAX_RECOVERIES = 12  # per turn, without progress
 MAX_SECONDS_WITHOUT_PROGRESS = 1200.0  # per turn
-MAX_CAPPED_ANSWERS = 12  # times that one answer may hit the output limit
-MAX_COMPACTIONS = 3
+_MAX_CAPPED_ANSWERS = 12  # times that one answer may hit the output limit
+_MAX_COMPACTIONS = 3
 PROGRESS_CHARACTERS = 200  # new characters that count as progress
 MAX_WAIT_SECONDS = 60.0  # longest accepted Retry-After if there is a fallback
-MAX_WAIT_SECONDS_WITHOUT_FALLBACK = 600.0  # longest accepted Retry-After otherwise
-CALL_LIMIT_KILOTOKENS = 8  # requested limit for a call's arguments, in thousands of tokens
+_MAX_WAIT_SECONDS_WITHOUT_FALLBACK = 600.0  # longest accepted Retry-After otherwise
+_CALL_LIMIT_KILOTOKENS = 8  # requested limit for a call's arguments, in thousands of tokens
 _MAX_BACKOFF_SECONDS = 30.0
 _SMALL_CALL_CHARACTERS = 2048  # a lost call below this size is simply requested again
 _LOSSES_UNTIL_SCHEMA_LIMIT = 2  # losses of a tool until the schema limits the long parameter
@@ -88,7 +88,7 @@ class RequestSmallerCalls(msgspec.Struct, frozen=True, kw_only=True):
     """Report the lost calls to the model, and ask for them in smaller parts."""
 
     wait_seconds: float = 0.0
-    limit_kilotokens: int = CALL_LIMIT_KILOTOKENS  # thousands of tokens per call
+    limit_kilotokens: int = _CALL_LIMIT_KILOTOKENS  # thousands of tokens per call
     limit_schema: bool = False  # also limit the long parameter in the tool's schema
     withheld_tool: str = ""  # tool to leave out of the next request
     raise_cap: bool = False
@@ -191,7 +191,7 @@ class RecoveryBudget:
         """Return the request for smaller calls; each loss of a tool halves the size limit."""
         worst = max((self.losses_by_tool.get(tool, 1) for tool in tools), default=1)
         return RequestSmallerCalls(
-            limit_kilotokens=max(1, CALL_LIMIT_KILOTOKENS >> (worst - 1)),
+            limit_kilotokens=max(1, _CALL_LIMIT_KILOTOKENS >> (worst - 1)),
             limit_schema=worst >= _LOSSES_UNTIL_SCHEMA_LIMIT,
             withheld_tool=next(
                 (t for t in tools if self.losses_by_tool.get(t) == _LOSSES_UNTIL_WITHHELD), ""
@@ -309,7 +309,7 @@ class Recovery:
             )
         self._failure_count += 1
         self._cap_count += 1
-        if self._cap_count > MAX_CAPPED_ANSWERS or self._failure_count >= MAX_FAILURES:
+        if self._cap_count > _MAX_CAPPED_ANSWERS or self._failure_count >= MAX_FAILURES:
             return GiveUp(cause)
         return RetryRequest(reason=ContinuationReason.CAP, raise_cap=True)
 
@@ -364,7 +364,7 @@ class Recovery:
                 return RetryRequest(lower_cap=limit or 0)
             case errors.ContextTooLong(limit=limit):
                 self._budget.compactions += 1
-                if self._budget.compactions > MAX_COMPACTIONS:
+                if self._budget.compactions > _MAX_COMPACTIONS:
                     return GiveUp(cause, too_long=True)
                 return CompactHistory(limit)
             case errors.BadRequest() | errors.OutputTooLong():
@@ -390,7 +390,7 @@ class Recovery:
     ) -> RecoveryAction:
         self._failure_count += 1
         longest = (
-            MAX_WAIT_SECONDS if outcome.has_other_target else MAX_WAIT_SECONDS_WITHOUT_FALLBACK
+            MAX_WAIT_SECONDS if outcome.has_other_target else _MAX_WAIT_SECONDS_WITHOUT_FALLBACK
         )
         if wait_seconds > longest or self._failure_count >= MAX_FAILURES:
             return self._switch_or_give_up(outcome, cause)

@@ -63,8 +63,8 @@ from sessions.values.notices import NoticeId
 
 log = logging.getLogger(__name__)
 
-CLEANUP_INTERVAL_SECONDS = 3600.0
-IGNORED_RETENTION_MILLISECONDS = 7 * 86_400_000
+_CLEANUP_INTERVAL_SECONDS = 3600.0
+_IGNORED_RETENTION_MILLISECONDS = 7 * 86_400_000
 
 
 class Services(msgspec.Struct, frozen=True, kw_only=True):
@@ -393,7 +393,7 @@ class Conversations:
         while True:
             try:
                 await services.store.delete_ignored(
-                    services.clock.now() - IGNORED_RETENTION_MILLISECONDS
+                    services.clock.now() - _IGNORED_RETENTION_MILLISECONDS
                 )
                 await models.sweep_drafts()
                 await models.close_retired(self._oldest_turn_start())
@@ -406,7 +406,7 @@ class Conversations:
                 await self.budgets.forget_old_days()
             except (StoreError, OSError) as error:
                 log.warning("cleanup failed, next try in an hour: %s", error)
-            await asyncio.sleep(CLEANUP_INTERVAL_SECONDS)
+            await asyncio.sleep(_CLEANUP_INTERVAL_SECONDS)
 
     def _oldest_turn_start(self) -> int:
         """Return the start of the oldest running turn, or the present time if none runs."""

@@ -14,7 +14,7 @@ from sessions.values.steady_clock import SteadyClock
 
 log = logging.getLogger(__name__)
 
-OPERATOR = "console:owner"
+_OPERATOR = "console:owner"
 _DAY_MS = 86_400_000
 
 
@@ -72,7 +72,7 @@ class Retention:
 
     async def _close_session(self, key: str, address: str, session_id: str) -> bool:
         """Close a session permanently; False if it is in use again or cannot be closed."""
-        by = CommandContext(address=address, person=OPERATOR, admin=True)
+        by = CommandContext(address=address, person=_OPERATOR, admin=True)
         try:
             await self._send_event(key, DeleteSession(by, session_id, if_idle=True))
         except EventNotHandled as error:

@@ -30,7 +30,7 @@ from sessions.values.size import Size
 KeyPath = tuple[str | int, ...]
 
 
-AFTER_DRAIN_SECONDS = 30.0
+_AFTER_DRAIN_SECONDS = 30.0
 """Seconds between the end of the drain and the kill by systemd: time to deliver pending messages,
 close connections and write to the database."""
 
@@ -370,4 +370,4 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 def max_stop_seconds(drain_seconds: float) -> int:
     """Return the maximum number of seconds that a stop takes."""
-    return math.ceil(drain_seconds + AFTER_DRAIN_SECONDS)
+    return math.ceil(drain_seconds + _AFTER_DRAIN_SECONDS)

@@ -1,5 +1,6 @@
-"""Writes docs/commands.md from what the commands say of themselves: `python -m scripts.command_docs`."""
+"""Writes docs/commands.md from the declarations of the commands: `python -m scripts.command_docs`."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,14 +14,17 @@ PAGE = Path(__file__).parents[1] / "docs/commands.md"
 
 _TOP = """# Commands
 
-This page is written from the commands themselves.
+This page is generated from the commands themselves.
 
+- [In a chat](#in-a-chat)
+- [On the machine](#on-the-machine)
+{contents}
 ## In a chat
 
-As `/WORD` in Telegram, Discord, the page and the terminal. Slack reserves some of these words, and knows no commands in
-threads: there it is `/holdfast WORD`, and `!WORD` everywhere. They never wait behind what is being answered. Whoever is let in
-may give them, where it does not say admins; `/stop all` is for admins, too. In a shared conversation everybody may `/stop`;
-`/new`, `/undo` and `/retry` belong there to who asked last, and to admins.
+Commands are written `/WORD` in Telegram, Discord, the page and the terminal. Slack reserves some of these words and has no
+commands in threads: use `/holdfast WORD` there, or `!WORD`, which works everywhere. A command never waits for a running answer.
+Everybody with access may use the commands that are not marked (admins); `/stop all` is also for admins. In a shared conversation
+everybody may use `/stop`; `/new`, `/undo` and `/retry` are for the person who asked last, and for admins.
 
 | command | |
 |---|---|
@@ -29,19 +33,29 @@ may give them, where it does not say admins; `/stop all` is for admins, too. In 
 _MACHINE = """
 ## On the machine
 
-`holdfast COMMAND --help` says the same. Commands that change something go through the running daemon; those that only read
-open the database beside it. `--json` is for programs. Exit codes: 0 done; 1 failed; 2 wrong usage; 78 the configuration
-cannot work. Where the configuration is read, `--config FILE` names its file, and `--set KEY=VALUE` sets one key
-(repeatable).
+`holdfast COMMAND --help` prints the same text. Commands that change something go through the running daemon; commands that only
+read open the database directly. `--json` is for programs. Exit codes: 0 success; 1 failure; 2 wrong usage; 78 the configuration
+cannot work. Commands that read the configuration have `--config FILE`, which names the file, and `--set KEY=VALUE`, which sets
+one key (repeatable).
 """
 _EVERYWHERE = {"config", "settings"}
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     context = click.Context(root, info_name="holdfast")
     chat = "".join(map(_row, COMMANDS.menu()))
-    return _TOP + chat + _MACHINE + "".join(_described(root, context))
+    sections = "".join(_described(root, context))
+    return _TOP.replace("{contents}", _contents(sections)) + chat + _MACHINE + sections
+
+
+def _contents(sections: str) -> str:
+    """Return a list of links to the commands of the first level."""
+    lines = []
+    for heading in re.findall(r"^### `(.+)`$", sections, re.MULTILINE):
+        anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        lines.append(f"  - [`{' '.join(heading.split()[:2])}`](#{anchor})\n")
+    return "".join(lines)
 
 
 def _row(entry: MenuEntry) -> str:
@@ -52,12 +66,12 @@ def _row(entry: MenuEntry) -> str:
 
 
 def _described(command: click.Command, context: click.Context) -> Iterator[str]:
-    """Describe what is below a command."""
+    """Yield the sections of the commands of a group."""
     if not isinstance(command, click.Group):
         return
     for name in command.list_commands(context):
         below = command.get_command(context, name)
-        assert below is not None  # noqa: S101 - its group has just named it
+        assert below is not None  # noqa: S101 - listed by its group
         inside = click.Context(below, parent=context, info_name=name)
         if isinstance(below, click.Group):
             yield f"\n### `{inside.command_path}`\n\n{_first_words(below)}\n"

@@ -1,4 +1,4 @@
-"""Writes docs/configuration.md from the settings' declarations: `python -m scripts.configuration_docs`."""
+"""Writes docs/configuration.md from the settings structs: `python -m scripts.configuration_docs`."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
 """Writes the doctor's findings into docs/troubleshooting.md: `python -m scripts.doctor_docs`.
 
-They are read out of the sources, where each finding stands with its fix; what is only known when it
-is found stands as …
+The findings are read from the sources, where each call of `warn` or `fail` contains its fix; values
+that are known only at run time become "…".
 """
 
 import ast
@@ -36,16 +36,16 @@ SOURCES = {
 }
 _SIGNS = {"warn": "!", "fail": "✗"}
 _OPEN = "…"
-_JOINED = re.compile(r"(?<=\w)…|…(?=\w)")  # an option or `sudo`, which some places need
+_JOINED = re.compile(r"(?<=\w)…|…(?=\w)")  # an option or `sudo` that is not always there
 
 
 def findings() -> str:
-    """The generated part of the page."""
+    """Return the generated part of the page."""
     return "\n".join(_section(name, ROOT / source) for name, source in SOURCES.items())
 
 
 def page(written: str) -> str:
-    """The page with its generated part as it is to be."""
+    """Return the page with its generated part replaced."""
     before, _, rest = written.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{findings()}\n{END}{after}"
@@ -77,7 +77,7 @@ def _row(level: str, arguments: list[ast.expr], known: Mapping[str, ast.expr]) -
 
 
 def _strings(statements: list[ast.AST] | list[ast.stmt]) -> dict[str, ast.expr]:
-    """What names stand for, where that is one text and no other."""
+    """Return the names that are assigned exactly one text, with that text."""
     given: dict[str, list[ast.expr]] = {}
     for each in statements:
         if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name):

@@ -1,4 +1,4 @@
-"""Import contracts of our own, for import-linter."""
+"""Additional import contracts for import-linter."""
 
 import ast
 from pathlib import Path
@@ -12,20 +12,20 @@ MARK = "Sans-IO:"
 
 
 class SansIOContract(ForbiddenContract):
-    """What a pure module may not import.
+    """Forbids imports with side effects in pure modules.
 
-    Holds for every module whose docstring begins with the mark, and for the listed ones; a listed
-    module that does not exist (yet) is passed over.
+    The contract applies to every module whose docstring begins with `MARK` and to the listed modules.
+    A listed module that does not exist is skipped.
     """
 
     type_name = "sans_io"
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
-        """Settle which modules are meant, then check them like any forbidden import."""
+        """Select the pure modules, then check them like any forbidden import."""
         listed = {expression.expression for expression in self.source_modules}
         ours = {name for name in graph.modules if not graph.is_module_squashed(name)}
-        meant = {name for name in ours if name in listed or _is_marked(name)}
-        self.source_modules = {ModuleExpression(name) for name in meant}
+        pure = {name for name in ours if name in listed or _is_marked(name)}
+        self.source_modules = {ModuleExpression(name) for name in pure}
         return super().check(graph, verbose)
 
 

@@ -1,4 +1,4 @@
-"""mypy plugin: check the fields and types that `msgspec.structs.replace` is given.
+"""mypy plugin that checks the fields and types in calls of `msgspec.structs.replace`.
 
 msgspec declares the keywords of `replace` as `Any`, so a misspelt field would only fail when the line
 runs. The plugin gives each call the keywords of the struct's own constructor, all of them optional.

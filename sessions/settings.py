@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from sessions.values.secret import Secret
 
-SQLITE = "sqlite"
+_SQLITE = "sqlite"
 POSTGRESQL = "postgresql"
 
 
@@ -30,12 +30,12 @@ class StoreSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     @property
     def engine(self) -> str:
         """Kind of database: `sqlite` or `postgresql`."""
-        scheme = urlsplit(self.url.reveal()).scheme if self.url else SQLITE
+        scheme = urlsplit(self.url.reveal()).scheme if self.url else _SQLITE
         return scheme.partition("+")[0]  # `postgresql+psycopg` names the driver as well
 
     def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """Yield an unsupported URL scheme."""
-        if self.engine not in {SQLITE, POSTGRESQL}:
+        if self.engine not in {_SQLITE, POSTGRESQL}:
             yield ("url",), "must begin with sqlite:/// or postgresql://"
 
 

@@ -18,7 +18,7 @@ from agent.settings import SERVICES, TargetSettings
 
 BuildProvider = Callable[[TargetSettings], Provider]
 
-ENTRY_POINT_GROUP = "holdfast.providers"
+_ENTRY_POINT_GROUP = "holdfast.providers"
 
 _BUILT_IN = {
     "anthropic": "agent.providers.anthropic.messages",
@@ -69,7 +69,7 @@ class ModelNotChosen(LookupError):
 def available_providers() -> tuple[str, ...]:
     """Return the names of all installed providers."""
     return tuple(
-        sorted({*_BUILT_IN, *(entry.name for entry in entry_points(group=ENTRY_POINT_GROUP))})
+        sorted({*_BUILT_IN, *(entry.name for entry in entry_points(group=_ENTRY_POINT_GROUP))})
     )
 
 
@@ -106,7 +106,7 @@ def _find_builder(name: str) -> BuildProvider:
     if name in _BUILT_IN:
         build: BuildProvider = import_module(_BUILT_IN[name]).build
         return build
-    for entry in entry_points(group=ENTRY_POINT_GROUP, name=name):
+    for entry in entry_points(group=_ENTRY_POINT_GROUP, name=name):
         loaded: BuildProvider = entry.load()
         return loaded
     installed = ", ".join(available_providers())

@@ -31,7 +31,7 @@ _LIST_DIVISOR = 4  # the list takes at most a quarter of the text it replaces
 _SUMMARY_PREFIX = "[Summary of the conversation so far: "
 _SUMMARY_SUFFIX = "]"
 
-SUMMARY_PROMPT = """\
+_SUMMARY_PROMPT = """\
 You write the memory of an assistant whose conversation no longer fits into its context window. \
 Your summary will replace the record below; the assistant will not see the record again.
 
@@ -193,7 +193,7 @@ def build_summary_request(
     parts = [f"Earlier summary:\n{earlier}"] if earlier else []
     parts.append("The record:\n\n" + "\n\n".join(written))
     parts.append(_WRITE_NOW)
-    return SUMMARY_PROMPT, (Message("user", "\n\n".join(parts)),)
+    return _SUMMARY_PROMPT, (Message("user", "\n\n".join(parts)),)
 
 
 def _render_rows(rows: Sequence[Message]) -> list[str]:

@@ -28,8 +28,8 @@ from sessions.values.clock import Clock
 MAX_DRAFT_BYTES = 20_000_000
 MAX_DRAFTS = 20  # per folder
 LIFETIME_MS = 24 * 60 * 60 * 1000  # since the draft last grew
-TAIL_CHARACTERS = 200  # quoted from the end of a draft
-SEAM_CHARACTERS = 4000  # at the end of a draft, in which a continuation may start
+_TAIL_CHARACTERS = 200  # quoted from the end of a draft
+_SEAM_CHARACTERS = 4000  # at the end of a draft, in which a continuation may start
 
 _DRAFT_ID = re.compile(r"d[0-9a-f]{6}")
 _DRAFT_FILE = re.compile(r"d[0-9a-f]{6}\.(text|json|new)")
@@ -389,19 +389,23 @@ def _find_seam(draft_id: str, text: str, after: str) -> int:
     """Return the length of the text up to and including `after`; raises `ToolError`."""
     if text.endswith(after):
         return len(text)
-    start = max(0, len(text) - SEAM_CHARACTERS)
+    start = max(0, len(text) - _SEAM_CHARACTERS)
     first = text.find(after, start)
     if first >= 0 and first == text.rfind(after, start):
         return first + len(after)
     reason = "does not occur near its end" if first < 0 else "occurs there more than once"
     msg = (
         f"Nothing was added to draft {draft_id}: the draft does not end with `after`, and `after` "
-        f"{reason}. The draft ends with {quote(text[-TAIL_CHARACTERS:])}."
+        f"{reason}. The draft ends with {quote(text[-_TAIL_CHARACTERS:])}."
     )
     raise ToolError(msg)
 
 
 def _measure(record: _DraftRecord, text: str, length: int) -> _DraftRecord:
     return msgspec.structs.replace(
-        record, length=length, size=len(text), lines=count_lines(text), tail=text[-TAIL_CHARACTERS:]
+        record,
+        length=length,
+        size=len(text),
+        lines=count_lines(text),
+        tail=text[-_TAIL_CHARACTERS:],
     )

@@ -8,7 +8,7 @@ from collections import Counter
 
 from agent.tools.gate import CallIdentity
 
-WARN_AFTER_REPEATS = 2
+_WARN_AFTER_REPEATS = 2
 MAX_REPEATS = 5
 WARN_AFTER_FAILURES = 3
 MAX_FAILURES = 8
@@ -61,7 +61,7 @@ class LoopGuard:
         times = times + 1 if current == last else 1
         self._repeats[call] = current, times
         warnings = []
-        if times >= WARN_AFTER_REPEATS:
+        if times >= _WARN_AFTER_REPEATS:
             warnings.append(
                 f"[The same call returned the same result {times} times. Do not repeat it; after "
                 f"{MAX_REPEATS} times it is refused.]"

@@ -11,7 +11,7 @@ from agent.tools.files.searching import search_files
 from agent.tools.files.sending import send_file
 from agent.tools.files.writing import edit_file, write_file, write_file_continue
 
-ENTRY_POINT_GROUP = "holdfast.tools"
+_ENTRY_POINT_GROUP = "holdfast.tools"
 
 BUILT_IN: tuple[Tool, ...] = (
     current_time,
@@ -47,7 +47,7 @@ class ToolRegistry:
 
 def load_entry_points() -> tuple[Tool, ...]:
     """Load the tools of other distributions: each entry point of `holdfast.tools` is one `Tool`."""
-    return tuple(entry.load() for entry in entry_points(group=ENTRY_POINT_GROUP))
+    return tuple(entry.load() for entry in entry_points(group=_ENTRY_POINT_GROUP))
 
 
 def filter_enabled(tools: Iterable[Tool], families: Collection[str]) -> tuple[Tool, ...]:

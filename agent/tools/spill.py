@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-RESULTS_FOLDER = (".holdfast", "results")
+_RESULTS_FOLDER = (".holdfast", "results")
 MAX_BYTES = 20 * 1024 * 1024
 MAX_FILES = 100
 
@@ -95,7 +95,7 @@ def _write_result(workspace: Path, call_id: str, text: str) -> SpilledResult:
         except OSError:
             os.unlink(name, dir_fd=folder)
             raise
-    return SpilledResult("/".join((*RESULTS_FOLDER, name)), complete=len(data) <= MAX_BYTES)
+    return SpilledResult("/".join((*_RESULTS_FOLDER, name)), complete=len(data) <= MAX_BYTES)
 
 
 @contextlib.contextmanager
@@ -105,7 +105,7 @@ def _open_results_folder(workspace: Path) -> Iterator[int]:
     with contextlib.ExitStack() as opened:
         folder = os.open(workspace, _FOLDER_FLAGS & ~os.O_NOFOLLOW)
         opened.callback(os.close, folder)
-        for name in RESULTS_FOLDER:
+        for name in _RESULTS_FOLDER:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(name, 0o700, dir_fd=folder)
             folder = os.open(name, _FOLDER_FLAGS, dir_fd=folder)

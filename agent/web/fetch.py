@@ -20,8 +20,8 @@ from agent.web.urls import FetchRules, FetchTarget, parse_target, resolve_redire
 ResolveName = Callable[[str], Awaitable[Sequence[str]]]
 """Resolves a host name to IP addresses."""
 
-MAX_REDIRECTS = 3
-FETCH_SECONDS = 20.0
+_MAX_REDIRECTS = 3
+_FETCH_SECONDS = 20.0
 """Time limit for a fetch, including redirects."""
 
 _CONNECT_SECONDS = 5.0
@@ -61,7 +61,7 @@ class Fetcher:
         *,
         resolve: ResolveName = resolve_name,
         tls: Callable[[], ssl.SSLContext] = tls_context,
-        seconds: float = FETCH_SECONDS,
+        seconds: float = _FETCH_SECONDS,
     ) -> None:
         self._rules = rules or FetchRules()
         self._resolve = resolve
@@ -88,7 +88,7 @@ class Fetcher:
     async def _follow_redirects(
         self, target: FetchTarget, max_bytes: int, accept: str
     ) -> FetchedResource:
-        for _ in range(MAX_REDIRECTS + 1):
+        for _ in range(_MAX_REDIRECTS + 1):
             reader, writer = await self._connect(target)
             try:
                 exchange = _HttpExchange(reader, writer, target)
@@ -101,7 +101,7 @@ class Fetcher:
             finally:
                 writer.transport.abort()
             target = resolve_redirect(target, location, self._rules)
-        msg = f"it redirects more than {MAX_REDIRECTS} times"
+        msg = f"it redirects more than {_MAX_REDIRECTS} times"
         raise FetchError(msg)
 
     async def _connect(

@@ -14,11 +14,11 @@ from msgspec import Struct
 
 CODE_ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
 """No 0, O, 1 or I, because people read codes to each other."""
-CODE_LENGTH = 8
+_CODE_LENGTH = 8
 CODE_LIFETIME_MS = 3_600_000
 """Lifetime of a code in milliseconds."""
 MAX_OPEN_PER_PLATFORM = 20
-FREE_FAILURES = 3
+_FREE_FAILURES = 3
 """Wrong codes without a waiting time."""
 MAX_WAIT_MS = 3_600_000
 
@@ -49,7 +49,7 @@ class PairingCode(Struct, frozen=True, kw_only=True):
 
 def new_code(choose: Callable[[Sequence[str]], str]) -> str:
     """Create a code; `choose` picks a character unpredictably, as `secrets.choice` does."""
-    return "".join(choose(CODE_ALPHABET) for _ in range(CODE_LENGTH))
+    return "".join(choose(CODE_ALPHABET) for _ in range(_CODE_LENGTH))
 
 
 def normalize_code(code: str) -> str:
@@ -135,7 +135,7 @@ def next_allowed_attempt(failures: int, last_failed_at: int) -> int:
     The first three cost nothing; then the wait is 2 s, 4 s, 8 s and so on, at most an hour. The
     caller resets the count after a valid code.
     """
-    beyond = failures - FREE_FAILURES
+    beyond = failures - _FREE_FAILURES
     if beyond <= 0:
         return last_failed_at
     return last_failed_at + min(1000 << min(beyond, 12), MAX_WAIT_MS)

@@ -34,7 +34,7 @@ from sessions.values.notices import NoticeId
 _REPEAT_SECONDS = 3600.0
 """Seconds during which the same model failure is not reported again."""
 
-BUDGET_WARNING_SHARE = 0.8
+_BUDGET_WARNING_SHARE = 0.8
 """Used share of a budget from which the admins are warned."""
 
 _MAX_REMEMBERED = 100
@@ -226,7 +226,7 @@ class AdminAlerts:
         changes: list[Change] = []
         for status in standings:
             over = status.refused or status.used_fraction >= 1
-            if not over and status.used_fraction < BUDGET_WARNING_SHARE:
+            if not over and status.used_fraction < _BUDGET_WARNING_SHARE:
                 continue
             known = self._budget_alerts.get(status.scope.name)
             if known and known.day == status.day and (known.over or not over):

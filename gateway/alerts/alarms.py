@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-ALERT_DELAY_SECONDS = 300.0
+_ALERT_DELAY_SECONDS = 300.0
 """Seconds that a problem must last before it is reported."""
 
 
@@ -40,7 +40,7 @@ class AlarmCleared(msgspec.Struct, frozen=True):
 class Alarms:
     """Problems of several subjects, at most one each."""
 
-    def __init__(self, delay_seconds: float = ALERT_DELAY_SECONDS) -> None:
+    def __init__(self, delay_seconds: float = _ALERT_DELAY_SECONDS) -> None:
         self.delay_seconds = delay_seconds
         self._open: dict[str, Alarm] = {}
 

@@ -33,7 +33,7 @@ from sessions.values.clock import Clock
 from sessions.values.ids import Ids
 from sessions.values.notices import NoticeId
 
-APPROVAL_TIMEOUT_SECONDS = 1800.0
+_APPROVAL_TIMEOUT_SECONDS = 1800.0
 
 _DENIALS_SHELF = "denied"  # denials that no turn has read yet, by hash of the call
 _BUTTONS = (("Allow", "approve"), ("Deny", "deny"))
@@ -73,7 +73,7 @@ class ApprovalBroker:
         mode: Callable[[], Literal["ask", "never"]],
         capabilities: Callable[[Address], Capabilities | None],
         create_task: Callable[[Coroutine[Any, Any, None]], object],
-        timeout_seconds: float = APPROVAL_TIMEOUT_SECONDS,
+        timeout_seconds: float = _APPROVAL_TIMEOUT_SECONDS,
     ) -> None:
         self._store = store
         self._clock = clock

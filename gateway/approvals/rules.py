@@ -18,7 +18,7 @@ from sessions.key import parse_key
 from sessions.records import Approval
 from sessions.values.notices import NoticeId
 
-UNATTENDED_PLATFORMS = frozenset({"api", "schedule"})
+_UNATTENDED_PLATFORMS = frozenset({"api", "schedule"})
 """Platforms whose conversations have no person who could answer."""
 
 _CODE_LENGTH = 4
@@ -63,7 +63,7 @@ def refuse_answer(approval: Approval) -> AnswerRefusal:
 
 def is_unattended(key: str) -> bool:
     """Return True if no person reads this conversation."""
-    return parse_key(key).platform in UNATTENDED_PLATFORMS
+    return parse_key(key).platform in _UNATTENDED_PLATFORMS
 
 
 def is_admin(policy: Policy, principal: str, place: Address) -> bool:

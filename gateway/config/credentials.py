@@ -14,7 +14,7 @@ MACHINE_FOLDER = Path("/etc/holdfast/credentials")
 USER_FOLDER = Path(".config/holdfast/credentials")
 """Relative to the user's home folder."""
 
-PREFIX = "holdfast_"
+_PREFIX = "holdfast_"
 """Prefix of file names from `LoadCredential=holdfast:FOLDER`: systemd adds the credential's name."""
 
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
@@ -32,7 +32,7 @@ def find_folder(environ: Mapping[str, str]) -> Path | None:
 def credential_path(folder: Path, name: str) -> Path:
     """Return the path of a credential; the file need not exist."""
     plain = folder / Path(name).name
-    prefixed = folder / f"{PREFIX}{Path(name).name}"
+    prefixed = folder / f"{_PREFIX}{Path(name).name}"
     return prefixed if not plain.exists() and prefixed.exists() else plain
 
 
@@ -50,7 +50,7 @@ def _read(folder: Path) -> Iterator[tuple[str, str]]:
         msg = f"The credentials in {folder} cannot be read: {error.strerror}"
         raise ConfigError(msg) from error
     for file in files:
-        name = file.name.removeprefix(PREFIX)
+        name = file.name.removeprefix(_PREFIX)
         if not _VARIABLE.fullmatch(name):
             continue
         try:

@@ -13,6 +13,7 @@ from msgspec import NODEFAULT, Struct
 from msgspec.structs import FieldInfo, fields
 
 from gateway.config.decode import describe_type, iter_metas, unwrap_type
+from gateway.config.examples import example_lines
 from gateway.config.layers import format_path, quote_toml
 from gateway.config.unsupported import is_unsupported
 from gateway.settings import KeyPath, Settings
@@ -196,7 +197,7 @@ def render_documentation(specs: Mapping[str, PlatformSpec]) -> str:
         lines += _section_lines(
             header, get_args(kind)[0] if many else kind, _SECTION_VARIABLES.get(header, {})
         )
-    return "\n".join(lines).rstrip() + "\n"
+    return _with_contents("\n".join(lines).rstrip() + "\n")
 
 
 _SECTION_VARIABLES = {
@@ -208,7 +209,7 @@ _SECTION_VARIABLES = {
 
 
 def _section_lines(header: str, kind: type[Struct], variables: Mapping[str, str]) -> Iterator[str]:
-    yield from ("", f"## `{header}`", "", _first_sentence(kind))
+    yield from ("", f"## `{header}`", "", _first_sentence(kind), *example_lines(header))
     rows, below = [], []
     for field in fields(kind):
         path = f"{header.strip('[]')}.{field.encode_name}"
@@ -276,3 +277,11 @@ def _default_text(field: FieldInfo) -> str:
 
 def _first_sentence(kind: type[Struct]) -> str:
     return (kind.__doc__ or "").partition("\n\n")[0].replace("\n", " ").strip()
+
+
+def _with_contents(page: str) -> str:
+    """Insert a table of contents below the title."""
+    headers = re.findall(r"^## `(.+)`$", page, re.MULTILINE)
+    links = (f"[`{header}`](#{re.sub(r'[^a-z_]', '', header.lower())})" for header in headers)
+    title, _, rest = page.partition("\n")
+    return f"{title}\n\nSections: {', '.join(links)}.\n{rest}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-UNSUPPORTED_KEYS = frozenset(
+_UNSUPPORTED_KEYS = frozenset(
     {
         "bus.url",
         "tools.shell",
@@ -20,4 +20,4 @@ def is_unsupported(path: Iterable[str | int]) -> bool:
     """Return True if a key or an enclosing table has no effect yet."""
     words = [str(part) for part in path]
     starts = (".".join(words[:length]) for length in range(1, len(words) + 1))
-    return not UNSUPPORTED_KEYS.isdisjoint({words[-1], *starts})
+    return not _UNSUPPORTED_KEYS.isdisjoint({words[-1], *starts})

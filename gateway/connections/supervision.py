@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 60.0
 
-CONNECT_TIMEOUT_SECONDS = 15.0
+_CONNECT_TIMEOUT_SECONDS = 15.0
 """Time limit for connecting, because a library may wait minutes on a dead connection."""
 
 
@@ -38,7 +38,7 @@ class SupervisedAdapter:
         on_change: Callable[[], None] = lambda: None,
         randomness: Callable[[], float] = random.random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        connect_seconds: float = CONNECT_TIMEOUT_SECONDS,
+        connect_seconds: float = _CONNECT_TIMEOUT_SECONDS,
     ) -> None:
         self.adapter = adapter
         self.state = ConnectionState.CONNECTING

@@ -51,9 +51,9 @@ log = logging.getLogger(__name__)
 _FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS = 0.1, 5.0
 """First and longest pause between attempts to store the result of an op."""
 
-FIRST_BACKOFF_SECONDS = 0.5
-MAX_BACKOFF_SECONDS = 60.0
-MAX_CRASHES = 3
+_FIRST_BACKOFF_SECONDS = 0.5
+_MAX_BACKOFF_SECONDS = 60.0
+_MAX_CRASHES = 3
 """Unexpected adapter errors after which an item is given up."""
 
 
@@ -292,7 +292,7 @@ class Lane:
         log.warning("%s in %s may or may not have been sent: %s", step.op.op, self.key, error)
         entry.shown = plan.record_unknown(entry.shown, step)
         self._back_off(move)
-        if isinstance(error, Crashed) and entry.tries >= MAX_CRASHES:
+        if isinstance(error, Crashed) and entry.tries >= _MAX_CRASHES:
             self._settle(entry, ItemResult(ItemState.DEAD, str(error)))
         elif step.creates:
             entry.needs_probe = self._capabilities.repeat is Repeat.MARK
@@ -342,7 +342,7 @@ class Lane:
     def _back_off(self, move: CarryOut) -> None:
         entry = move.entry
         entry.tries += 1
-        longest = min(MAX_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2 ** min(entry.tries - 1, 10))
+        longest = min(_MAX_BACKOFF_SECONDS, _FIRST_BACKOFF_SECONDS * 2 ** min(entry.tries - 1, 10))
         # Jitter spreads the chats of a recovering platform; a hash of the id is repeatable.
         jitter = zlib.crc32(f"{move.step.op.op}{entry.tries}".encode()) / 2**32
         moment = self._host.clock.monotonic() + longest * (0.5 + jitter / 2)

@@ -10,8 +10,8 @@ from platforms.core.errors import PlatformError, Unconfirmed
 
 log = logging.getLogger(__name__)
 
-DRAFT_DEADLINE_SECONDS = 10.0
-TYPING_DEADLINE_SECONDS = 2.0
+_DRAFT_DEADLINE_SECONDS = 10.0
+_TYPING_DEADLINE_SECONDS = 2.0
 
 
 class Crashed(Unconfirmed):
@@ -60,9 +60,9 @@ class AdapterLink:
 
     async def _carry_out(self, op: Op, deadline_seconds: float) -> DeliveryOutcome:
         if isinstance(op, Typing):
-            deadline_seconds = min(deadline_seconds, TYPING_DEADLINE_SECONDS)
+            deadline_seconds = min(deadline_seconds, _TYPING_DEADLINE_SECONDS)
         elif isinstance(op, Draft):
-            deadline_seconds = min(deadline_seconds, DRAFT_DEADLINE_SECONDS)
+            deadline_seconds = min(deadline_seconds, _DRAFT_DEADLINE_SECONDS)
         try:
             async with asyncio.timeout(deadline_seconds):
                 return await self.adapter.deliver(op)

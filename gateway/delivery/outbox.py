@@ -29,7 +29,7 @@ from sessions.values.clock import Clock
 
 log = logging.getLogger(__name__)
 
-MAX_IDLE_LANES = 256
+_MAX_IDLE_LANES = 256
 """Idle chats whose pace and recent messages are remembered."""
 
 MAX_REACTING_LANES = 512
@@ -299,7 +299,7 @@ class Delivery:
         self._idle_lanes[lane.key] = lane
         self._idle_lanes.move_to_end(lane.key)
         now = self.clock.monotonic()
-        while len(self._idle_lanes) > MAX_IDLE_LANES:
+        while len(self._idle_lanes) > _MAX_IDLE_LANES:
             oldest = next(iter(self._idle_lanes.values()))
             if not oldest.queue and not oldest.pace.is_rested(now):
                 break

@@ -34,7 +34,7 @@ from sessions.records import ItemState, OutboxItem
 FIRST_LIVE_DELAY_SECONDS = 0.3
 """Answers finished within this time are sent once, without a live update first."""
 
-DRAFT_REFRESH_SECONDS = 20.0
+_DRAFT_REFRESH_SECONDS = 20.0
 """Seconds after which an unchanged draft is sent again, because drafts expire."""
 
 _NO_PART = -1
@@ -275,7 +275,7 @@ class ChatQueue:
         if (
             can.live is Live.DRAFT
             and entry.draft_shown
-            and now >= entry.next_live_at + DRAFT_REFRESH_SECONDS
+            and now >= entry.next_live_at + _DRAFT_REFRESH_SECONDS
         ):
             entry.dirty = True
         status = self._redact(entry.status) if can.status else ""
@@ -290,7 +290,7 @@ class ChatQueue:
                 return CarryOut(entry, step, OpPriority.COSMETIC)
             entry.dirty = False
         if entry.draft_shown:
-            return WaitUntil(entry.next_live_at + DRAFT_REFRESH_SECONDS)
+            return WaitUntil(entry.next_live_at + _DRAFT_REFRESH_SECONDS)
         if can.typing_interval is None or entry.shown.parts:
             return None
         if now < entry.next_typing_at:

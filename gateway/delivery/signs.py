@@ -26,7 +26,7 @@ MAX_WAIT_SECONDS = 60.0
 MAX_WAITING_REACTIONS = 16
 """Messages of a chat with waiting reactions; beyond that the oldest are dropped."""
 
-PAUSE_SECONDS = 5.0
+_PAUSE_SECONDS = 5.0
 """Pause after the platform refused a reaction without a Retry-After."""
 
 
@@ -146,5 +146,5 @@ class ChatReactions:
             self._link.on_credentials_refused()
         elif isinstance(outcome, Unavailable):
             # Delay reactions only: answers detect a rate limit themselves.
-            pause = PAUSE_SECONDS if outcome.retry_after is None else outcome.retry_after
+            pause = _PAUSE_SECONDS if outcome.retry_after is None else outcome.retry_after
             self._not_before = self._clock.monotonic() + pause

@@ -13,7 +13,7 @@ from sessions.values.secret import Secret
 
 log = logging.getLogger(__name__)
 
-PREFIX = "hf-"
+_PREFIX = "hf-"
 _BYTES = 32
 _MIN_LENGTH = 20
 _FILE_NAME = "api_key"
@@ -43,7 +43,7 @@ def load_or_create(
     if kept is not None:
         _restrict_permissions(key_path(home))
         return ApiKey(kept)
-    made = PREFIX + generate_token(_BYTES)
+    made = _PREFIX + generate_token(_BYTES)
     try:
         _write(key_path(home), made)
     except OSError as error:

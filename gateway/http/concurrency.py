@@ -13,11 +13,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gateway.http.errors import RATE_LIMIT_ERROR, HttpFailure
 from gateway.http.responses import failure_response
 
-MAX_REQUESTS = 512
+_MAX_REQUESTS = 512
 RETRY_AFTER_SECONDS = 1
 """Seconds until a retry is worthwhile: most requests end sooner."""
 
-UNLIMITED_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
+_UNLIMITED_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 
 TOO_MANY_REQUESTS = HttpFailure(
     status=429,
@@ -33,7 +33,7 @@ class ConcurrencyLimit:
     """The number of requests in progress, and the maximum."""
 
     def __init__(
-        self, max_requests: int = MAX_REQUESTS, on_rejected: Callable[[], None] = lambda: None
+        self, max_requests: int = _MAX_REQUESTS, on_rejected: Callable[[], None] = lambda: None
     ) -> None:
         self.max_requests = max_requests
         self.active_requests = 0
@@ -50,7 +50,7 @@ class ConcurrencyLimitMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or reject it with 429."""
         limit = self._limit
-        if scope["type"] != "http" or scope["path"] in UNLIMITED_PATHS:
+        if scope["type"] != "http" or scope["path"] in _UNLIMITED_PATHS:
             await self._app(scope, receive, send)
             return
         if limit.active_requests >= limit.max_requests:

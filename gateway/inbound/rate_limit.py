@@ -3,7 +3,7 @@
 from collections import OrderedDict
 
 _MAX_PEOPLE = 10_000
-MINUTE_MS = 60_000
+_MINUTE_MS = 60_000
 
 
 class MessageRateLimit:
@@ -14,7 +14,7 @@ class MessageRateLimit:
 
     def try_acquire(self, person: str, limit: int, now: int) -> bool:
         """Count a message; return False, without counting, beyond the limit."""
-        recent = [at for at in self._recent.get(person, []) if now - at < MINUTE_MS]
+        recent = [at for at in self._recent.get(person, []) if now - at < _MINUTE_MS]
         allowed = len(recent) < limit
         if allowed:
             recent.append(now)

@@ -34,7 +34,7 @@ _STALE_AFTER_SECONDS = 1800.0  # age of a partial file that is no longer being d
 
 NO_TRANSCRIPTION = "it cannot be transcribed, because no transcription service is configured"
 _OCTET_STREAM = "application/octet-stream"
-NOT_CONNECTED = "the platform is not connected"
+_NOT_CONNECTED = "the platform is not connected"
 INTERNAL_ERROR = "an error inside the gateway"
 
 
@@ -193,7 +193,7 @@ class AttachmentFetcher:
     ) -> int:
         adapter = self._adapter_for(address)
         if adapter is None:
-            raise Unavailable(NOT_CONNECTED)
+            raise Unavailable(_NOT_CONNECTED)
         largest, size, buffer = self._limits.max_bytes, 0, bytearray()
         async with _open_stream(adapter, file) as chunks:
             while (chunk := await self._next_chunk(chunks)) is not None:

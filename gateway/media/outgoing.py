@@ -31,7 +31,7 @@ from sessions.values.size import format_size
 
 log = logging.getLogger(__name__)
 
-SEND_WAIT_SECONDS = 20.0
+_SEND_WAIT_SECONDS = 20.0
 """Seconds a tool call waits for the file to be sent; after that, sending continues alone."""
 
 _KEPT_SECONDS = 3600.0
@@ -112,7 +112,7 @@ class OutgoingFiles:
 
     async def _wait_outcome(self, item_id: str, description: str) -> str:
         try:
-            async with asyncio.timeout(SEND_WAIT_SECONDS):
+            async with asyncio.timeout(_SEND_WAIT_SECONDS):
                 state = await self._delivery.wait_sent(item_id)
         except TimeoutError:
             return f"{description} is queued; the chat does not have it yet."

@@ -14,7 +14,7 @@ from gateway.media.incoming import extension_for, too_large_message
 from gateway.media.speech import RecordingReader, TranscriptionFailed
 
 MAX_BYTES = 25_000_000  # OpenAI's limit
-TIMEOUT_SECONDS, RETRY_DELAY_SECONDS = 120.0, 1.0
+_TIMEOUT_SECONDS, _RETRY_DELAY_SECONDS = 120.0, 1.0
 _CONNECT_SECONDS = 10.0
 _MAX_CONCURRENT = 4
 _MAX_RESPONSE_BYTES = 1_000_000
@@ -57,8 +57,8 @@ class Transcriber:
         self,
         settings: VoiceSettings,
         *,
-        timeout_seconds: float = TIMEOUT_SECONDS,
-        retry_delay_seconds: float = RETRY_DELAY_SECONDS,
+        timeout_seconds: float = _TIMEOUT_SECONDS,
+        retry_delay_seconds: float = _RETRY_DELAY_SECONDS,
     ) -> None:
         key = settings.api_key
         self._url = transcription_endpoint(settings.transcription_url or "")

@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Callable
 
-INTERVAL_SECONDS = 1.0
+_INTERVAL_SECONDS = 1.0
 
 
 async def measure_loop_lag(
-    on_lag: Callable[[float], None], interval_seconds: float = INTERVAL_SECONDS
+    on_lag: Callable[[float], None], interval_seconds: float = _INTERVAL_SECONDS
 ) -> None:
     """Report the lag of the event loop in seconds at each interval, until cancelled."""
     loop = asyncio.get_running_loop()

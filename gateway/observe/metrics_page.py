@@ -26,27 +26,27 @@ INBOX = GaugeMetric(
     "Unanswered messages: queued, or held with a suspended session.",
     "state",
 )
-OUTBOX = GaugeMetric("holdfast_outbox_items", "Answers and notices that are not delivered yet.")
-RUNNING_TURNS = GaugeMetric("holdfast_running_turns", "Running turns.")
-TASKS = GaugeMetric("holdfast_tasks", "Tasks of the event loop.")
-HTTP_REQUESTS = GaugeMetric("holdfast_http_requests", "HTTP requests in progress.")
-PLATFORM_CONNECTED = GaugeMetric(
+_OUTBOX = GaugeMetric("holdfast_outbox_items", "Answers and notices that are not delivered yet.")
+_RUNNING_TURNS = GaugeMetric("holdfast_running_turns", "Running turns.")
+_TASKS = GaugeMetric("holdfast_tasks", "Tasks of the event loop.")
+_HTTP_REQUESTS = GaugeMetric("holdfast_http_requests", "HTTP requests in progress.")
+_PLATFORM_CONNECTED = GaugeMetric(
     "holdfast_platform_connected", "1 if a platform is connected without a problem.", "platform"
 )
-DISK_FREE = GaugeMetric("holdfast_disk_free_bytes", "Free disk space of the state folder.")
-BUILD_INFO = GaugeMetric(
+_DISK_FREE = GaugeMetric("holdfast_disk_free_bytes", "Free disk space of the state folder.")
+_BUILD_INFO = GaugeMetric(
     "holdfast_build_info", "Version of Holdfast and Python; always 1.", "version", "python"
 )
 GAUGES = (
     SESSIONS,
     INBOX,
-    OUTBOX,
-    RUNNING_TURNS,
-    TASKS,
-    HTTP_REQUESTS,
-    PLATFORM_CONNECTED,
-    DISK_FREE,
-    BUILD_INFO,
+    _OUTBOX,
+    _RUNNING_TURNS,
+    _TASKS,
+    _HTTP_REQUESTS,
+    _PLATFORM_CONNECTED,
+    _DISK_FREE,
+    _BUILD_INFO,
 )
 
 
@@ -108,12 +108,12 @@ class MetricsPage:
             (name,): float(healthy) for name, healthy in runtime.platform_health().items()
         }
         gauges: list[tuple[GaugeMetric, Mapping[Labels, float]]] = [
-            (RUNNING_TURNS, {_NO_LABELS: runtime.running_turns()}),
-            (TASKS, {_NO_LABELS: len(asyncio.all_tasks())}),
-            (HTTP_REQUESTS, {_NO_LABELS: runtime.active_requests()}),
-            (PLATFORM_CONNECTED, connected),
-            (BUILD_INFO, {(metadata.version("holdfast"), platform.python_version()): 1}),
-            (DISK_FREE, await self._disk_free()),
+            (_RUNNING_TURNS, {_NO_LABELS: runtime.running_turns()}),
+            (_TASKS, {_NO_LABELS: len(asyncio.all_tasks())}),
+            (_HTTP_REQUESTS, {_NO_LABELS: runtime.active_requests()}),
+            (_PLATFORM_CONNECTED, connected),
+            (_BUILD_INFO, {(metadata.version("holdfast"), platform.python_version()): 1}),
+            (_DISK_FREE, await self._disk_free()),
         ]
         census = await self._read_census()
         if census:  # without an answer of the store, its gauges are left out
@@ -122,7 +122,7 @@ class MetricsPage:
             gauges += [
                 (SESSIONS, {(state,): n for state, n in zip(states, sessions, strict=True)}),
                 (INBOX, {("waiting",): census.waiting, ("held",): census.held}),
-                (OUTBOX, {_NO_LABELS: census.to_show}),
+                (_OUTBOX, {_NO_LABELS: census.to_show}),
             ]
         return gauges
 

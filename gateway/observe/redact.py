@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 
 from sessions.values.secret import Secret
 
-MASK = "***"
+_MASK = "***"
 _MIN_SECRET_LENGTH = 6  # shorter secrets would mask ordinary words
 
 
@@ -81,17 +81,17 @@ class Redactor:
         """Return the text with secrets masked."""
         for value in self._values:
             if value in text:
-                text = text.replace(value, MASK)
+                text = text.replace(value, _MASK)
         for shape in _SECRET_PATTERNS:
             if shape.marker in text:
                 text = shape.pattern.sub(_mask_match, text)
         if _DISCORD_MIDDLE.search(text):
-            text = _DISCORD.sub(MASK, text)
+            text = _DISCORD.sub(_MASK, text)
         return text
 
 
 def _mask_match(match: re.Match[str]) -> str:
-    return f"{match[1]}{MASK}" if match.re.groups else MASK
+    return f"{match[1]}{_MASK}" if match.re.groups else _MASK
 
 
 def find_secrets(settings: object) -> Iterable[Secret]:

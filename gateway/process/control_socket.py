@@ -30,9 +30,9 @@ log = logging.getLogger(__name__)
 
 MAX_LINE_BYTES = 4 * 1024 * 1024
 MAX_PATH_BYTES = 100  # Linux allows 107
-REQUEST_TIMEOUT_SECONDS = 10.0  # for the request line of a client
-ANSWER_TIMEOUT_SECONDS = 75.0  # for an operation
-CONNECT_TIMEOUT_SECONDS = 5.0
+_REQUEST_TIMEOUT_SECONDS = 10.0  # for the request line of a client
+_ANSWER_TIMEOUT_SECONDS = 75.0  # for an operation
+_CONNECT_TIMEOUT_SECONDS = 5.0
 
 EXPECTED_ERRORS = (HoldfastError, PlatformError, StoreError, ValueError, LookupError, OSError)
 """Errors whose message is sent to the client; other exceptions are bugs."""
@@ -191,7 +191,7 @@ class _RequestServer:
 
     async def _serve_request(self, connection: ControlConnection) -> None:
         try:
-            async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
+            async with asyncio.timeout(_REQUEST_TIMEOUT_SECONDS):
                 line = await connection.read()
             if line is None:
                 return
@@ -225,11 +225,11 @@ class _RequestServer:
         except TypeError as error:
             return ControlResponse(error=f"{request.do}: {error}.", code=2)
         try:
-            async with asyncio.timeout(ANSWER_TIMEOUT_SECONDS):
+            async with asyncio.timeout(_ANSWER_TIMEOUT_SECONDS):
                 return ControlResponse(ok=await operation(**request.args))
         except TimeoutError:
             return ControlResponse(
-                error=f"This took longer than {ANSWER_TIMEOUT_SECONDS:g} seconds.", code=1
+                error=f"This took longer than {_ANSWER_TIMEOUT_SECONDS:g} seconds.", code=1
             )
         except EXPECTED_ERRORS as error:
             return _error_response(error)
@@ -264,11 +264,11 @@ def _error_response(error: BaseException) -> ControlResponse:
 def send_request(path: Path, do: str, args: Mapping[str, object] | None = None) -> Any:  # noqa: ANN401 - result of the operation
     """Run an operation in the daemon and return its result; raises `HoldfastError`."""
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(CONNECT_TIMEOUT_SECONDS)
+        connection.settimeout(_CONNECT_TIMEOUT_SECONDS)
         try:
             connection.connect(os.fspath(path))
             check_peer(peer_user_id(connection), path)
-            connection.settimeout(ANSWER_TIMEOUT_SECONDS + 5)
+            connection.settimeout(_ANSWER_TIMEOUT_SECONDS + 5)
             connection.sendall(msgspec.json.encode(ControlRequest(do, dict(args or {}))) + b"\n")
             line = b""
             while not line.endswith(b"\n") and (more := connection.recv(65536)):
@@ -281,7 +281,7 @@ def send_request(path: Path, do: str, args: Mapping[str, object] | None = None) 
 async def open_stream(path: Path, do: str, **args: object) -> ControlConnection:
     """Open a stream to the daemon; raises `HoldfastError`."""
     try:
-        async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
+        async with asyncio.timeout(_CONNECT_TIMEOUT_SECONDS):
             wire = ControlConnection(
                 *await asyncio.open_unix_connection(path, limit=MAX_LINE_BYTES)
             )

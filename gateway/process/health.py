@@ -19,7 +19,7 @@ from sessions.conversation.pool import SessionPool
 from sessions.errors import StoreError
 from sessions.store.store import SessionStore
 
-WRITE_TIMEOUT_SECONDS = 2.0  # a slower store counts as not writable
+_WRITE_TIMEOUT_SECONDS = 2.0  # a slower store counts as not writable
 
 
 class LifecycleEvents(msgspec.Struct, frozen=True):
@@ -104,12 +104,12 @@ class GatewayHealth:
         if self.store.damage:
             return f"store: {self.store.damage}"
         try:
-            async with asyncio.timeout(WRITE_TIMEOUT_SECONDS):
+            async with asyncio.timeout(_WRITE_TIMEOUT_SECONDS):
                 await self.store.check_writable()
         except StoreError as error:
             return f"store: {error}"
         except TimeoutError:
-            return f"store: nothing could be written within {WRITE_TIMEOUT_SECONDS:g} s"
+            return f"store: nothing could be written within {_WRITE_TIMEOUT_SECONDS:g} s"
         return ""
 
     async def _disk_problem(self) -> str:

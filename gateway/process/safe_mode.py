@@ -7,7 +7,7 @@ from enum import Enum
 
 import msgspec
 
-SAFE_MODE_CRASHES = 3
+_SAFE_MODE_CRASHES = 3
 """Early crashes in a row after which the next start is in safe mode."""
 
 UptimeThresholds = tuple[float, float]
@@ -34,25 +34,25 @@ class StartRecord(msgspec.Struct, frozen=True):
     careful: bool = False  # safe mode
 
 
-FIRST_START = StartRecord(StartPhase.STARTING)
+_FIRST_START = StartRecord(StartPhase.STARTING)
 
 
 def next_start(previous: StartRecord | None) -> StartRecord:
     """Return the record of a new start, given the previous one or None if it is unreadable."""
     if previous is None:
-        return FIRST_START
+        return _FIRST_START
     match previous.phase:
         case StartPhase.STARTING | StartPhase.READY:
             crashes = previous.crashes + 1
             return StartRecord(
-                StartPhase.STARTING, crashes, previous.careful or crashes >= SAFE_MODE_CRASHES
+                StartPhase.STARTING, crashes, previous.careful or crashes >= _SAFE_MODE_CRASHES
             )
         case StartPhase.REFUSED:  # neither a crash nor a success
             return StartRecord(StartPhase.STARTING, previous.crashes, previous.careful)
         case StartPhase.STEADY:
             return StartRecord(StartPhase.STARTING, 0, previous.careful)
         case StartPhase.WELL | StartPhase.ENDED:
-            return FIRST_START
+            return _FIRST_START
 
 
 def phase_reached(

@@ -25,7 +25,7 @@ class Move(msgspec.Struct, frozen=True):
 
 def work_folder(home: Path) -> Path:
     """Return the folder in which a new state is prepared."""
-    return home / WORK_FOLDER
+    return home / _WORK_FOLDER
 
 
 def apply_moves(home: Path, moves: list[Move]) -> None:
@@ -103,7 +103,7 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-WORK_FOLDER = ".restore"
+_WORK_FOLDER = ".restore"
 
 
 ASIDE_PREFIX = "before-restore-"

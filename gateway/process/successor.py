@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 CHECK_TIMEOUT_SECONDS = 30.0
 """Seconds that the check of the new program may take."""
 
-CHECK_OPTION = "--check"
+_CHECK_OPTION = "--check"
 _CHECK_EXCLUDED_VARIABLES = frozenset({"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"})
 
 
@@ -58,7 +58,7 @@ class Successor:
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._command,
-                CHECK_OPTION,
+                _CHECK_OPTION,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.PIPE,

@@ -49,17 +49,17 @@ class SystemdNotifier:
                 return
 
 
-STATUS_INTERVAL_SECONDS = 5.0
+_STATUS_INTERVAL_SECONDS = 5.0
 """Interval of the check for a changed status line."""
 
 
-START_EXTENSION_INTERVAL_SECONDS = 10.0
+_START_EXTENSION_INTERVAL_SECONDS = 10.0
 
 
-START_EXTENSION_SECONDS = 30
+_START_EXTENSION_SECONDS = 30
 
 
-MAX_START_SECONDS = 3600.0
+_MAX_START_SECONDS = 3600.0
 """Limit on extensions of the start timeout, for example during a migration of a large database."""
 
 
@@ -110,12 +110,12 @@ async def notify_lifecycle(
     status = daemon.describe_status()
     if not daemon.stopping.is_set():
         manager.notify("READY=1", f"STATUS={status}")
-    while not await _is_set_within(daemon.stopping, STATUS_INTERVAL_SECONDS):
+    while not await _is_set_within(daemon.stopping, _STATUS_INTERVAL_SECONDS):
         status = _notify_change(daemon, manager, status)
     status = daemon.describe_status()
     manager.notify(*stop_notification(daemon))
     while True:
-        await asyncio.sleep(STATUS_INTERVAL_SECONDS)
+        await asyncio.sleep(_STATUS_INTERVAL_SECONDS)
         status = _notify_change(daemon, manager, status)
 
 
@@ -141,10 +141,10 @@ async def _extend_start(manager: SystemdNotifier, opened: asyncio.Event) -> None
     """Extend systemd's start timeout while the daemon starts, for `MAX_START_SECONDS` at most."""
     manager.notify("STATUS=Starting.")
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(MAX_START_SECONDS):
-            while not await _is_set_within(opened, START_EXTENSION_INTERVAL_SECONDS):
+        async with asyncio.timeout(_MAX_START_SECONDS):
+            while not await _is_set_within(opened, _START_EXTENSION_INTERVAL_SECONDS):
                 manager.notify(
-                    f"EXTEND_TIMEOUT_USEC={START_EXTENSION_SECONDS * _MICROSECONDS_PER_SECOND}"
+                    f"EXTEND_TIMEOUT_USEC={_START_EXTENSION_SECONDS * _MICROSECONDS_PER_SECOND}"
                 )
     await opened.wait()
 

@@ -39,8 +39,8 @@ from sessions.values.spelling import closest_match
 
 log = logging.getLogger(__name__)
 
-DEADLINE_SECONDS = 180.0
-MAX_OPEN_QUESTIONS = 3
+_DEADLINE_SECONDS = 180.0
+_MAX_OPEN_QUESTIONS = 3
 """Side questions that one conversation may have open at the same time."""
 
 REASONING_LEVELS = tuple(REASONING_EFFORTS)
@@ -68,7 +68,7 @@ class SideRequests:
         announcer: NoticeComposer,
         delivery: Delivery,
         tasks: asyncio.TaskGroup,
-        deadline_seconds: float = DEADLINE_SECONDS,
+        deadline_seconds: float = _DEADLINE_SECONDS,
         zone: dt.tzinfo | None = None,
     ) -> None:
         self._store = store
@@ -240,8 +240,8 @@ class SideRequests:
         """Answer a side question, which the history of the conversation leaves out."""
         if not call.args:
             return NoticeReply(NoticeId.BTW_USAGE)
-        if self._count_running("btw", call.key) >= MAX_OPEN_QUESTIONS:
-            return NoticeReply(NoticeId.BTW_MANY, {"limit": MAX_OPEN_QUESTIONS})
+        if self._count_running("btw", call.key) >= _MAX_OPEN_QUESTIONS:
+            return NoticeReply(NoticeId.BTW_MANY, {"limit": _MAX_OPEN_QUESTIONS})
         state = await call.services.read_state(call.key)
         return self._start_job(
             "btw", call, lambda: self._answer_side_question(call, state.session or "")

@@ -29,10 +29,10 @@ from sessions.values.notices import NoticeId
 
 log = logging.getLogger(__name__)
 
-EVERYONE_ROW = "all"
-TOO_LARGE_NOTICE = NoticeId.BUDGET_TOO_SMALL_FOR_REQUEST
-NEVER_ALLOWED_NOTICE = NoticeId.BUDGET_ZERO
-RETENTION_DAYS = 31
+_EVERYONE_ROW = "all"
+_TOO_LARGE_NOTICE = NoticeId.BUDGET_TOO_SMALL_FOR_REQUEST
+_NEVER_ALLOWED_NOTICE = NoticeId.BUDGET_ZERO
+_RETENTION_DAYS = 31
 """Days for which usage is kept."""
 
 _CHARACTERS_PER_TOKEN = 3  # estimate for answers
@@ -179,7 +179,7 @@ class Budgets:
     async def forget_old_days(self) -> None:
         """Delete the usage of days beyond the retention time."""
         if self._shared or self._in_dollars or self._has_personal_limits:
-            past = day_of(self._clock.now(), self._zone, days=-RETENTION_DAYS)
+            past = day_of(self._clock.now(), self._zone, days=-_RETENTION_DAYS)
             await self._store.delete_budgets(past)
 
     # --- scopes ---------------------------------------------------------------------------------
@@ -190,14 +190,14 @@ class Budgets:
         return limits.tokens_per_day is not None or bool(limits.users)
 
     def _shared_scopes(self) -> Sequence[BudgetScope]:
-        found = [_make_scope(EVERYONE_ROW, "everyone", self._limits.all)]
+        found = [_make_scope(_EVERYONE_ROW, "everyone", self._limits.all)]
         for chat, limits in self._limits.chats.items():
             key = parse_key(chat)
             found.append(_make_scope(_chat_row(key), str(key), limits))
         return [scope for scope in found if _has_limit(scope.limit)]
 
     def _scopes(self, key: str, person: str) -> Sequence[BudgetScope]:
-        found = [_make_scope(EVERYONE_ROW, "everyone", self._limits.all)]
+        found = [_make_scope(_EVERYONE_ROW, "everyone", self._limits.all)]
         if self._limits.chats:
             found += self._chat_scopes(parse_key(key))
         if person:
@@ -242,7 +242,7 @@ class Budgets:
             if any(scope.limit.cost is not None for scope in scopes):
                 await self._store.apply(*always)
                 raise BudgetExceeded(
-                    unpriced_message(need.model, self._in_dollars), notice=NEVER_ALLOWED_NOTICE
+                    unpriced_message(need.model, self._in_dollars), notice=_NEVER_ALLOWED_NOTICE
                 )
             cost = 0.0
         wants = tuple(scope.limit for scope in scopes)
@@ -265,9 +265,9 @@ class Budgets:
         if wanted > limit:
             log.info("request refused: %s, the request may use %s", whole, words(wanted))
             if not limit:
-                return BudgetExceeded(whole, notice=NEVER_ALLOWED_NOTICE)
+                return BudgetExceeded(whole, notice=_NEVER_ALLOWED_NOTICE)
             cause = f"this request may use {words(wanted)}, and {whole}"
-            return BudgetExceeded(cause, notice=TOO_LARGE_NOTICE)
+            return BudgetExceeded(cause, notice=_TOO_LARGE_NOTICE)
         seconds = self.seconds_until_reset
         self._exhausted_days[scope.name] = hold.day
         self._on_exhausted()

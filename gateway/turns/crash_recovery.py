@@ -15,7 +15,7 @@ from sessions.changes import AppendMessages, Change, PutItem
 from sessions.conversation.events import RunningTurn, TurnCrashed
 from sessions.records import Message, SessionReason, ToolCall, ToolRun, Turn
 
-MAX_RESUMES = 3
+_MAX_RESUMES = 3
 PREVIEW_CHARS = 60
 
 CRASHED_NOT_RUN = "Not run: the program was restarted before this call began."
@@ -42,7 +42,7 @@ def salvage(
     """
     rows = rows_since_request(history)
     known = {run.call_id: run for run in tool_runs}
-    take_up = may_resume and turn.resumed < MAX_RESUMES
+    take_up = may_resume and turn.resumed < _MAX_RESUMES
     added = list(_missing_results(rows, lambda call: _result_after_crash(known.get(call.id))))
     if turn.partial and not take_up:
         added.append(partial_row(turn.partial, SessionReason.CRASH))

@@ -37,18 +37,18 @@ from sessions.values.notices import NoticeId
 
 log = logging.getLogger(__name__)
 
-CHECKPOINT_SECONDS = 2.0
-CHECKPOINT_CHARS = 1024
+_CHECKPOINT_SECONDS = 2.0
+_CHECKPOINT_CHARS = 1024
 """Characters after which a checkpoint is due early, so that fast output is not lost either."""
 
-MAX_LATE_RESULT_CHARS = 200
+_MAX_LATE_RESULT_CHARS = 200
 """Characters of a late tool result that its notice quotes."""
 
-STOPPED_NOT_RUN = "Not run: the user stopped the turn before this call began."
-READ_CUT_SHORT = "Did not complete: the turn ended while it was running."
+_STOPPED_NOT_RUN = "Not run: the user stopped the turn before this call began."
+_READ_CUT_SHORT = "Did not complete: the turn ended while it was running."
 STOPPED_RUNNING = f"{UNKNOWN_PREFIX}: stopped while it was running; it may have taken effect."
-FAILED_NOT_RUN = "Not run: an error ended the turn before this call began."
-FAILED_RUNNING = (
+_FAILED_NOT_RUN = "Not run: an error ended the turn before this call began."
+_FAILED_RUNNING = (
     f"{UNKNOWN_PREFIX}: an error ended the turn while this was running; it may have taken effect. Look "
     "before you repeat it."
 )
@@ -190,7 +190,7 @@ class TurnJournal:
 
         See `agent.tools.run.LateResultJournal`. The history does not change.
         """
-        fields = {"tool": call.name, "result": " ".join(result.split())[:MAX_LATE_RESULT_CHARS]}
+        fields = {"tool": call.name, "result": " ".join(result.split())[:_MAX_LATE_RESULT_CHARS]}
         item = self._announcer.notice_item(
             NoticeId.LATE_RESULT, self._turn.address, fields, turn=self._turn.id
         )
@@ -218,14 +218,14 @@ class TurnJournal:
         self._received_chars += len(text)
         self._chars_since_checkpoint += len(text)
         # A share of a long text, not a fixed size: each checkpoint writes all of the text.
-        if self._chars_since_checkpoint >= max(CHECKPOINT_CHARS, len(self._checkpoint_text) // 8):
+        if self._chars_since_checkpoint >= max(_CHECKPOINT_CHARS, len(self._checkpoint_text) // 8):
             self._chars_since_checkpoint = 0
             self._checkpoint_due.set()
 
     async def wait_for_checkpoint(self) -> None:
         """Wait until enough text has arrived, at most `CHECKPOINT_SECONDS`."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(CHECKPOINT_SECONDS):
+            async with asyncio.timeout(_CHECKPOINT_SECONDS):
                 await self._checkpoint_due.wait()
         self._checkpoint_due.clear()
 
@@ -256,14 +256,14 @@ class TurnJournal:
 
     def stopped_changes(self, cause: str) -> tuple[Change, ...]:
         """Return the changes that a cancelled turn commits: open calls and its partial text."""
-        rows = self._missing_results(STOPPED_RUNNING, STOPPED_NOT_RUN)
+        rows = self._missing_results(STOPPED_RUNNING, _STOPPED_NOT_RUN)
         if text := self._answer.text:
             rows.append(partial_row(text, cause))
         return self._closing_changes(rows)
 
     def failed_changes(self, done: TurnDone) -> tuple[Change, ...]:
         """Return the changes that a failed turn commits: open calls, its last or partial text."""
-        rows = self._missing_results(FAILED_RUNNING, FAILED_NOT_RUN)
+        rows = self._missing_results(_FAILED_RUNNING, _FAILED_NOT_RUN)
         if done.message:
             rows.append(done.message)
         elif text := self._answer.text:
@@ -282,7 +282,7 @@ class TurnJournal:
 
     def _missing_results(self, if_started: str, if_not_started: str) -> list[Message]:
         """Return a result row for each open call, because every stored call needs one."""
-        words = {None: if_not_started, Risk.READ: READ_CUT_SHORT}
+        words = {None: if_not_started, Risk.READ: _READ_CUT_SHORT}
         return [
             Message(
                 "tool",

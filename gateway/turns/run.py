@@ -44,14 +44,14 @@ from sessions.values.notices import NoticeId
 
 log = logging.getLogger(__name__)
 
-STEER_TIMEOUT_SECONDS = 5.0
+_STEER_TIMEOUT_SECONDS = 5.0
 
 FETCH_NOTICE_SECONDS = 1.0
 """Seconds that attached files may take before the chat shows that they are being fetched."""
 
-MODEL_UNREACHABLE = "I can't reach the model right now"
+_MODEL_UNREACHABLE = "I can't reach the model right now"
 
-RESUMED_NOTE = (
+_RESUMED_NOTE = (
     "Your last answer was interrupted before it was finished. Go on with the request from where "
     "it stopped, without repeating what was already said or done."
 )
@@ -273,7 +273,7 @@ class TurnRun:
         self._steer_future = asyncio.get_running_loop().create_future()
         self._post_event(SteersRequested(self._turn.id))
         try:
-            async with asyncio.timeout(STEER_TIMEOUT_SECONDS):
+            async with asyncio.timeout(_STEER_TIMEOUT_SECONDS):
                 rows = await self._steer_future
         except TimeoutError:
             return ()
@@ -361,7 +361,7 @@ class TurnRun:
         cause = done.cause
         # The cause of such a failure names settings, which only help an admin.
         if done.tell_operator and self._services.admin_alerts.can_reach_admin_besides(turn.person):
-            cause = MODEL_UNREACHABLE
+            cause = _MODEL_UNREACHABLE
         fields: dict[str, str | int] = {
             "cause": cause,
             "text": done.cause,
@@ -394,5 +394,5 @@ def _notes(start: StartTask) -> tuple[str, ...]:
     if start.interrupted_request:
         notes.append(describe_interrupted_request(start.interrupted_request))
     if start.resumed:
-        notes.append(RESUMED_NOTE)
+        notes.append(_RESUMED_NOTE)
     return tuple(notes)

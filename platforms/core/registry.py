@@ -17,7 +17,7 @@ from platforms.core.contract import PlatformSpec
 
 log = logging.getLogger(__name__)
 
-ENTRY_POINT_GROUP = "holdfast.platforms"
+_ENTRY_POINT_GROUP = "holdfast.platforms"
 
 _NOT_PLATFORMS = {"core", "memory"}  # shared code and the test kit
 
@@ -75,7 +75,7 @@ def _entry_points() -> dict[str, EntryPoint]:
 @functools.lru_cache(maxsize=1)
 def _read_entry_points(_path: tuple[str, ...]) -> dict[str, EntryPoint]:
     """Cache the search through all installed distributions, because a start needs it four times."""
-    return {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}
+    return {entry.name: entry for entry in entry_points(group=_ENTRY_POINT_GROUP)}
 
 
 def _unknown_message(name: str) -> str:

@@ -34,7 +34,7 @@ RECONNECT_TIMEOUT_SECONDS = 60.0
 REIDENTIFY_SECONDS = 5.0
 """Discord's minimum pause between two IDENTIFY calls."""
 
-PUBLIC_API_URL = "https://discord.com/api/v10"
+_PUBLIC_API_URL = "https://discord.com/api/v10"
 _CLOSE_TIMEOUT_SECONDS = 5.0
 _SOCKET_CLOSE_TIMEOUT_SECONDS = 2.0
 _NOT_RATE_LIMITED: ContextVar[bool] = ContextVar("unpaced", default=False)
@@ -303,7 +303,7 @@ async def _find_gateway_url(client: DiscordClient, base_url: str) -> yarl.URL:
 
     If a private REST server names Discord's public gateway, that URL is ignored.
     """
-    public = base_url.rstrip("/") == PUBLIC_API_URL
+    public = base_url.rstrip("/") == _PUBLIC_API_URL
     try:
         with translate_errors():
             _, address, _ = await client.http.get_bot_gateway()

@@ -8,12 +8,12 @@ from platforms.core.errors import Unavailable
 from platforms.discord.errors import error_for_response, translate_errors
 from platforms.discord.payloads import invite_link
 
-TIMEOUT_SECONDS = 5.0
+_TIMEOUT_SECONDS = 5.0
 _OK = 200
 USER_AGENT = "DiscordBot (holdfast, 1)"  # the form that Discord requires of bots
 
 
-async def fetch_invite_link(token: str, base_url: str, seconds: float = TIMEOUT_SECONDS) -> str:
+async def fetch_invite_link(token: str, base_url: str, seconds: float = _TIMEOUT_SECONDS) -> str:
     """Return the invite link of the token's application; raises platform errors."""
     headers = {"Authorization": f"Bot {token}", "User-Agent": USER_AGENT}
     try:

@@ -14,7 +14,7 @@ from platforms.discord.invite import USER_AGENT
 from platforms.discord.payloads import invite_link
 from sessions.values.finding import fail, ok, warn
 
-TIMEOUT_SECONDS = 8.0
+_TIMEOUT_SECONDS = 8.0
 _OK = 200
 
 _CONTENT = 1 << 18
@@ -56,7 +56,7 @@ class _Gateway(msgspec.Struct, frozen=True):
 
 
 async def probe(
-    config: DiscordConfig, *, alone: bool = False, seconds: float = TIMEOUT_SECONDS
+    config: DiscordConfig, *, alone: bool = False, seconds: float = _TIMEOUT_SECONDS
 ) -> ProbeResult:
     """See `Probe`."""
     del alone  # these calls never disturb a running gateway

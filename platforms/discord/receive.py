@@ -40,10 +40,10 @@ log = logging.getLogger(__name__)
 JOIN_SECONDS = 1.0
 """Longest pause between the pieces of a text that the client split."""
 
-LONG_TEXT_CHARS = 1_900
-MAX_PAGES = 10
+_LONG_TEXT_CHARS = 1_900
+_MAX_PAGES = 10
 
-READ_MARKS_KEY, AUTHORS_KEY, MENU_KEY = "seen", "authors", "menu"
+READ_MARKS_KEY, AUTHORS_KEY, _MENU_KEY = "seen", "authors", "menu"
 """Keys on the shelf."""
 
 _MENU_PAUSES = (1.0, 10.0, 60.0)
@@ -320,7 +320,7 @@ class DiscordReceiver:
         if mark is None:
             return
         after = mark.last
-        for _ in range(MAX_PAGES):
+        for _ in range(_MAX_PAGES):
             try:
                 page = await self._lookup.history(channel, after=after)
             except Rejected as error:
@@ -337,7 +337,7 @@ class DiscordReceiver:
         log.warning(
             "discord: skipped messages in channel %s: more than %d arrived while disconnected",
             channel,
-            MAX_PAGES * PAGE_SIZE,
+            _MAX_PAGES * PAGE_SIZE,
         )
 
     async def _add_members(self, page: Sequence[Payload], guild: str) -> None:
@@ -435,7 +435,7 @@ class DiscordReceiver:
         menu = payloads.command_payloads(self._commands)
         content = me.application.encode() + msgspec.json.encode(menu)
         digest = hashlib.blake2b(content, digest_size=16).hexdigest()
-        if not menu or await self._shelf.get(MENU_KEY) == digest:
+        if not menu or await self._shelf.get(_MENU_KEY) == digest:
             return
 
         async def register() -> None:
@@ -447,12 +447,12 @@ class DiscordReceiver:
         except PlatformError as error:
             log.warning("discord: the slash commands could not be registered: %s", error)
         else:
-            await self._shelf.put(MENU_KEY, digest)
+            await self._shelf.put(_MENU_KEY, digest)
 
 
 def _is_long(data: Payload) -> bool:
     author = data.get("author") or {}
-    return len(data.get("content") or "") >= LONG_TEXT_CHARS and not author.get("bot")
+    return len(data.get("content") or "") >= _LONG_TEXT_CHARS and not author.get("bot")
 
 
 def _same_author(first: Payload, second: Payload) -> bool:

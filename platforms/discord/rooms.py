@@ -8,7 +8,7 @@ import msgspec
 
 from platforms.core.contract import Address, Quote
 
-THREAD_TYPES = frozenset({10, 11, 12})  # channel types: announcement, public, private thread
+_THREAD_TYPES = frozenset({10, 11, 12})  # channel types: announcement, public, private thread
 _DIRECT_TYPES = frozenset({1, 3})  # channel types: DM, group DM
 _MAX_CHANNELS = 20_000
 _MAX_CHANNELS_WITH_MESSAGES = 500
@@ -77,7 +77,7 @@ def parse_channel(channel: Payload, guild: str = "") -> DiscordChannel:
     """Return the channel described by a channel object."""
     if channel.get("type") in _DIRECT_TYPES:
         return DiscordChannel()
-    parent = str(channel.get("parent_id") or "") if channel.get("type") in THREAD_TYPES else ""
+    parent = str(channel.get("parent_id") or "") if channel.get("type") in _THREAD_TYPES else ""
     return DiscordChannel(str(channel.get("guild_id") or guild), parent, channel.get("name") or "")
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from platforms.core.contract import Button
 
-MAX_LABEL_CHARS = 75
-MAX_SECTION_CHARS = 3000
-MAX_BUTTONS_PER_BLOCK = 25
+_MAX_LABEL_CHARS = 75
+_MAX_SECTION_CHARS = 3000
+_MAX_BUTTONS_PER_BLOCK = 25
 _MAX_FALLBACK_BYTES = 3900  # chat.update refuses more than 4,000
 
 _ZERO_WIDTH_SPACE = "\u200b"
@@ -83,7 +83,7 @@ def has_table(text: str) -> bool:
 
 def fallback_text(text: str) -> str:
     """Return a short form for notifications and for clients that render no blocks."""
-    raw = text[:MAX_SECTION_CHARS]
+    raw = text[:_MAX_SECTION_CHARS]
     while len(_escaped(raw).encode(errors="replace")) > _MAX_FALLBACK_BYTES:
         raw = raw[: len(raw) * 3 // 4]
     return _escaped(raw if raw == text else f"{raw}…") or "…"
@@ -106,9 +106,9 @@ def plain_blocks(text: str, buttons: Sequence[Button]) -> Blocks:
     shown: Blocks = [
         {
             "type": "section",
-            "text": {"type": "plain_text", "text": safe[at : at + MAX_SECTION_CHARS]},
+            "text": {"type": "plain_text", "text": safe[at : at + _MAX_SECTION_CHARS]},
         }
-        for at in range(0, len(safe), MAX_SECTION_CHARS)
+        for at in range(0, len(safe), _MAX_SECTION_CHARS)
     ]
     return shown + button_blocks(buttons)
 
@@ -119,14 +119,14 @@ def button_blocks(buttons: Sequence[Button]) -> Blocks:
         {
             "type": "button",
             "action_id": f"holdfast.{number}",
-            "text": {"type": "plain_text", "text": button.label[:MAX_LABEL_CHARS], "emoji": True},
+            "text": {"type": "plain_text", "text": button.label[:_MAX_LABEL_CHARS], "emoji": True},
             "value": button.action,
         }
         for number, button in enumerate(buttons)
     ]
     return [
-        {"type": "actions", "elements": elements[at : at + MAX_BUTTONS_PER_BLOCK]}
-        for at in range(0, len(elements), MAX_BUTTONS_PER_BLOCK)
+        {"type": "actions", "elements": elements[at : at + _MAX_BUTTONS_PER_BLOCK]}
+        for at in range(0, len(elements), _MAX_BUTTONS_PER_BLOCK)
     ]
 
 

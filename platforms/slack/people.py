@@ -13,7 +13,7 @@ from platforms.slack.calls import Json, SlackClient
 _RETRY_SECONDS, _MAX_RETRY_SECONDS = 0.2, 1.5
 """Pauses before a second lookup; Slack expects an acknowledgement within 3 s."""
 
-CACHE_SECONDS = 600.0
+_CACHE_SECONDS = 600.0
 """Time after which a change of membership, such as from member to guest, takes effect here."""
 
 _MAX_USERS = 2_000
@@ -66,7 +66,7 @@ class UserDirectory:
             return None
         now = self._calls.clock.now()
         known = self._users.get(user) or await self._load_stored(user)
-        if known and 0 <= now - known.at < CACHE_SECONDS * 1000:
+        if known and 0 <= now - known.at < _CACHE_SECONDS * 1000:
             return known
         try:
             answer = await self._fetch_user(user)

@@ -17,14 +17,14 @@ from platforms.slack.manifest import SCOPES
 from sessions.values.clock import SystemClock
 from sessions.values.finding import fail, ok
 
-TIMEOUT_SECONDS = 8.0
+_TIMEOUT_SECONDS = 8.0
 
 _HEADER = "x-oauth-scopes"
 _APPS = "https://api.slack.com/apps"
 
 
 async def probe(
-    config: SlackConfig, *, alone: bool = False, seconds: float = TIMEOUT_SECONDS
+    config: SlackConfig, *, alone: bool = False, seconds: float = _TIMEOUT_SECONDS
 ) -> ProbeResult:
     """See `Probe`."""
     del alone  # none of these calls disturbs a running gateway

@@ -11,7 +11,7 @@ from collections import OrderedDict, deque
 
 import msgspec
 
-WINDOW_SECONDS = 61.0  # a minute, and the latency of a call
+_WINDOW_SECONDS = 61.0  # a minute, and the latency of a call
 START_STREAM, APPEND_STREAM, UPDATE_MESSAGE = "chat.startStream", "chat.appendStream", "chat.update"
 STOP_STREAM = "chat.stopStream"
 SET_SESSION_STATUS = "agents.sessions.setStatus"
@@ -31,7 +31,7 @@ PER_MINUTE = {
 }
 """Calls per minute, documented as "20+", "50+" and "100+"; other methods never reach their limit."""
 
-POST_BURST, POSTS_PER_SECOND = 5.0, 1.0
+_POST_BURST, _POSTS_PER_SECOND = 5.0, 1.0
 """Limits per channel; Slack documents one post a second and short bursts."""
 
 _MAX_CHANNELS = 1_000
@@ -102,13 +102,13 @@ class SlackRateLimit:
 
     def take_post(self, channel: str, now: float) -> float:
         """Record a post and return 0, or return the seconds until one is allowed."""
-        left, at = self._posts.pop(channel, (POST_BURST, now))
-        left = min(POST_BURST, left + (now - at) * POSTS_PER_SECOND)
+        left, at = self._posts.pop(channel, (_POST_BURST, now))
+        left = min(_POST_BURST, left + (now - at) * _POSTS_PER_SECOND)
         goes = left >= 1.0
         self._posts[channel] = (left - 1.0 if goes else left, now)
         if len(self._posts) > _MAX_CHANNELS:
             self._posts.popitem(last=False)
-        return 0.0 if goes else (1.0 - left) / POSTS_PER_SECOND
+        return 0.0 if goes else (1.0 - left) / _POSTS_PER_SECOND
 
     def can_start_stream(self, now: float) -> bool:
         """Return true if the limits allow starting a stream, and a later stop."""
@@ -131,7 +131,7 @@ class SlackRateLimit:
         most = PER_MINUTE.get(method, 0)
         if not most or self._recent_calls(method, now) < most:
             return 0.0
-        return max(0.0, self._calls[method][-most] + WINDOW_SECONDS - now)
+        return max(0.0, self._calls[method][-most] + _WINDOW_SECONDS - now)
 
     def can_start_edited(self, now: float) -> bool:
         """Return true if the limits allow another message with live edits."""
@@ -161,7 +161,7 @@ class SlackRateLimit:
 
     def _recent_calls(self, method: str, now: float) -> int:
         calls = self._calls[method]
-        while calls and calls[0] <= now - WINDOW_SECONDS:
+        while calls and calls[0] <= now - _WINDOW_SECONDS:
             calls.popleft()
         return len(calls)
 

@@ -46,7 +46,7 @@ from platforms.slack.stream_chunks import (
 
 _log = logging.getLogger(__name__)
 
-METADATA_TYPE = "holdfast_op"
+_METADATA_TYPE = "holdfast_op"
 _CLOCK_SKEW_SECONDS = 120.0  # possible difference between Slack's clock and ours
 _MAX_PAGES, _PAGE_SIZE = 5, 200
 _FIRST_REACTION = "eyes"  # a later reaction replaces an earlier one
@@ -188,7 +188,7 @@ class SlackSender:
         candidates: list[Json] = []
         for message in await self.history(channel, thread, op.since / 1000 - _CLOCK_SKEW_SECONDS):
             metadata = message.get("metadata") or {}
-            if metadata.get("event_type") == METADATA_TYPE:
+            if metadata.get("event_type") == _METADATA_TYPE:
                 if (metadata.get("event_payload") or {}).get("op") == op.op:
                     return str(message["ts"])
             elif message.get("user") == own_user and not message.get("files"):
@@ -535,7 +535,7 @@ class SlackSender:
 
 
 def _metadata(op: str) -> Json:
-    return {"event_type": METADATA_TYPE, "event_payload": {"op": op}}
+    return {"event_type": _METADATA_TYPE, "event_payload": {"op": op}}
 
 
 def _live_text(op: Post | Edit) -> str:

@@ -30,11 +30,11 @@ _TIMEOUT_SECONDS = 10.0
 _MAX_RECONNECTS, _RECONNECT_WINDOW_SECONDS = 5, 60.0
 _STALE_COUNT_SECONDS = 30.0  # Slack may count a cut connection for this long
 
-FIRST_CHECK_SECONDS = 5.0
+_FIRST_CHECK_SECONDS = 5.0
 """Seconds after the start until the connections are counted again, because the first of two programs
 that start together cannot see the second."""
 
-MAX_CHECK_SECONDS, RECHECK_SECONDS = 300.0, 60.0
+_MAX_CHECK_SECONDS, _RECHECK_SECONDS = 300.0, 60.0
 """Longest pause between two counts, and the pause while another program is connected. Slack reports
 the number only to a new connection, and allows few of those."""
 
@@ -60,9 +60,9 @@ class SocketModeConnection:
         app_token: Secret,
         trouble: Callable[[str], None],
         *,
-        first_check_seconds: float = FIRST_CHECK_SECONDS,
-        max_check_seconds: float = MAX_CHECK_SECONDS,
-        recheck_seconds: float = RECHECK_SECONDS,
+        first_check_seconds: float = _FIRST_CHECK_SECONDS,
+        max_check_seconds: float = _MAX_CHECK_SECONDS,
+        recheck_seconds: float = _RECHECK_SECONDS,
     ) -> None:
         self._calls = calls
         self._app_token = app_token

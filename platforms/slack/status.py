@@ -19,7 +19,7 @@ from platforms.slack.rate_limit import SET_SESSION_STATUS
 
 _log = logging.getLogger(__name__)
 
-STATUS_METHOD = "assistant.threads.setStatus"
+_STATUS_METHOD = "assistant.threads.setStatus"
 WRITING_STATUS = "is writing…"
 STATUS_TIMEOUT_SECONDS = 5.0
 """Timeout of a call, in seconds; answers wait for these calls."""
@@ -77,7 +77,7 @@ class ThreadStatus:
             return
         self._with_status.add(thread)
         known = await self._set_status(
-            STATUS_METHOD,
+            _STATUS_METHOD,
             thread,
             defuse_mentions(status)[:_MAX_STATUS_CHARS],
             self._channels_without_status,
@@ -141,7 +141,7 @@ class ThreadStatus:
     async def _clear_status(self, thread: SlackThread) -> None:
         if thread in self._with_status:
             self._with_status.discard(thread)
-            await self._set_status(STATUS_METHOD, thread, "", self._channels_without_status)
+            await self._set_status(_STATUS_METHOD, thread, "", self._channels_without_status)
 
     async def _end_session(self, thread: SlackThread) -> None:
         if await self._set_status(

@@ -11,8 +11,8 @@ from platforms.slack.calls import SlackClient
 
 _log = logging.getLogger(__name__)
 
-MAX_GREETED = 2_000
-TITLE = "How can I help?"
+_MAX_GREETED = 2_000
+_TITLE = "How can I help?"
 PROMPTS = (
     {"title": "What can you do?", "message": "What can you do for me here?"},
     {"title": "Which files are there?", "message": "Which files are in your workspace?"},
@@ -54,7 +54,7 @@ class WelcomePrompts:
         """
         if channel not in self._greeted:
             self._greeted[channel] = None
-            if len(self._greeted) > MAX_GREETED:
+            if len(self._greeted) > _MAX_GREETED:
                 del self._greeted[next(iter(self._greeted))]
             await self._save(self._dump())
         try:
@@ -63,7 +63,7 @@ class WelcomePrompts:
                     "assistant.threads.setSuggestedPrompts",
                     channel_id=channel,
                     thread_ts=thread or None,
-                    title=TITLE,
+                    title=_TITLE,
                     prompts=list(PROMPTS),
                 )
         except (PlatformError, TimeoutError) as error:

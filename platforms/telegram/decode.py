@@ -27,7 +27,7 @@ from platforms.telegram.payloads import (
     TelegramUpdate,
 )
 
-MAX_QUOTE_CHARS = 4000
+_MAX_QUOTE_CHARS = 4000
 
 _COMMAND = re.compile(r"/(?P<word>[A-Za-z0-9_]+)(?:@(?P<bot>[A-Za-z0-9_]+))?")
 _EXTENSIONS = {
@@ -205,7 +205,7 @@ class UpdateDecoder(msgspec.Struct, frozen=True, kw_only=True):
             origin = message.external_reply.origin if message.external_reply else None
             if not excerpt:
                 return None
-            return Quote(origin.name if origin else "", excerpt[:MAX_QUOTE_CHARS])
+            return Quote(origin.name if origin else "", excerpt[:_MAX_QUOTE_CHARS])
         sender = self._sender(answered)
         text = (
             excerpt
@@ -215,7 +215,7 @@ class UpdateDecoder(msgspec.Struct, frozen=True, kw_only=True):
         if not text:
             return None
         return Quote(
-            sender.name if sender else "", text[:MAX_QUOTE_CHARS], str(answered.message_id)
+            sender.name if sender else "", text[:_MAX_QUOTE_CHARS], str(answered.message_id)
         )
 
     # --- buttons

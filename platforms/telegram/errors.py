@@ -26,10 +26,14 @@ from platforms.core.errors import (
 )
 from platforms.telegram.http import TooManyRequests
 
-TRANSPORT_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
+_TRANSPORT_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
 """Failures of the HTTP client, including those of the connection."""
 
-NOT_SENT_ERRORS = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
+_NOT_SENT_ERRORS = (
+    aiohttp.ClientConnectorError,
+    aiohttp.ConnectionTimeoutError,
+    aiohttp.InvalidURL,
+)
 """Failures that prove that the request never reached Telegram."""
 
 _CONNECT_FAILURES = {
@@ -53,12 +57,12 @@ NOT_MODIFIED = re.compile(r"message is not modified", re.IGNORECASE)
 DELETE_NOT_FOUND = re.compile(r"message to delete not found", re.IGNORECASE)
 """Error of deleting a message that no longer exists; the delete counts as done."""
 
-COMPETING_POLLER = (
+_COMPETING_POLLER = (
     "another program receives this bot's messages (Telegram allows one getUpdates at a time); "
     "stop that program, or give it a bot of its own"
 )
-TOKEN_REFUSED = "Telegram does not accept the token (platforms.telegram.token, TELEGRAM_BOT_TOKEN)"  # noqa: S105 - a message
-BOT_NOT_FOUND = (
+_TOKEN_REFUSED = "Telegram does not accept the token (platforms.telegram.token, TELEGRAM_BOT_TOKEN)"  # noqa: S105 - a message
+_BOT_NOT_FOUND = (
     "Telegram knows no such bot at this address "
     "(platforms.telegram.token, platforms.telegram.base_url)"
 )
@@ -113,9 +117,9 @@ def translate_error(error: TelegramError | aiohttp.ClientError) -> PlatformError
         case InvalidToken():
             # The library raises this both for a wrong token and for a server that is not Telegram.
             reason = str(error.__cause__) if isinstance(error.__cause__, InvalidToken) else text
-            return Unauthorized(BOT_NOT_FOUND if "not found" in reason.lower() else TOKEN_REFUSED)
+            return Unauthorized(_BOT_NOT_FOUND if "not found" in reason.lower() else _TOKEN_REFUSED)
         case Conflict():
-            return Unavailable(text if "webhook" in text.lower() else COMPETING_POLLER)
+            return Unavailable(text if "webhook" in text.lower() else _COMPETING_POLLER)
         case Forbidden():
             return ChatGone(text)
         case BadRequest():
@@ -130,7 +134,7 @@ def translate_error(error: TelegramError | aiohttp.ClientError) -> PlatformError
 
 def _translate_network(error: NetworkError) -> PlatformError:
     cause = error.__cause__
-    if isinstance(cause, TRANSPORT_ERRORS):
+    if isinstance(cause, _TRANSPORT_ERRORS):
         return _translate_transport(cause)
     if _TOO_LARGE.search(error.message):
         return Rejected(error.message)
@@ -142,7 +146,7 @@ def _translate_network(error: NetworkError) -> PlatformError:
 
 def _translate_transport(cause: Exception) -> PlatformError:
     kind = type(cause).__name__
-    if isinstance(cause, NOT_SENT_ERRORS):
+    if isinstance(cause, _NOT_SENT_ERRORS):
         reason = _CONNECT_FAILURES.get(type(cause), "no connection")
         return Unavailable(f"Telegram cannot be reached ({reason})")
     return Unconfirmed(f"the connection to Telegram broke ({kind})")

@@ -13,10 +13,10 @@ from platforms.telegram.capabilities import MAX_DOWNLOAD_BYTES
 from platforms.telegram.errors import translate_errors
 from platforms.telegram.http import create_session
 
-CHUNK_BYTES = 64 * 1024
-TIMEOUT_SECONDS = 30.0
+_CHUNK_BYTES = 64 * 1024
+_TIMEOUT_SECONDS = 30.0
 
-_TIMEOUT = aiohttp.ClientTimeout(total=None, connect=TIMEOUT_SECONDS, sock_read=TIMEOUT_SECONDS)
+_TIMEOUT = aiohttp.ClientTimeout(total=None, connect=_TIMEOUT_SECONDS, sock_read=_TIMEOUT_SECONDS)
 _SERVER_ERROR = HTTPStatus.INTERNAL_SERVER_ERROR
 
 
@@ -46,7 +46,7 @@ async def download_file(
             if response.status != HTTPStatus.OK:
                 msg = f"Telegram did not return {file.name} ({response.status})."
                 raise (Unavailable if response.status >= _SERVER_ERROR else Rejected)(msg)
-            async for chunk in response.content.iter_chunked(CHUNK_BYTES):
+            async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
                 read += len(chunk)
                 if read > MAX_DOWNLOAD_BYTES:
                     raise Rejected(_too_large(file))

@@ -27,9 +27,9 @@ from platforms.core.document import (
 )
 
 MAX_HTML_CHARS = 32_768
-MAX_BLOCKS = 500
-MAX_COLUMNS = 20
-MAX_DEPTH = 16
+_MAX_BLOCKS = 500
+_MAX_COLUMNS = 20
+_MAX_DEPTH = 16
 
 _TAGS = {"bold": "b", "italic": "i", "strikethrough": "s", "spoiler": "tg-spoiler"}
 
@@ -75,7 +75,9 @@ def _has_formula(node: Inline) -> bool:
 def fits_limits(blocks: tuple[Block, ...]) -> bool:
     """Return whether a text stays within the block, depth and column limits of rich messages."""
     return (
-        _count_blocks(blocks) <= MAX_BLOCKS and _depth(blocks) <= MAX_DEPTH and _tables_fit(blocks)
+        _count_blocks(blocks) <= _MAX_BLOCKS
+        and _depth(blocks) <= _MAX_DEPTH
+        and _tables_fit(blocks)
     )
 
 
@@ -212,7 +214,7 @@ def _inline_depth(node: Inline) -> int:
 
 def _tables_fit(blocks: tuple[Block, ...]) -> bool:
     for block in blocks:
-        if isinstance(block, Table) and len(block.alignments) > MAX_COLUMNS:
+        if isinstance(block, Table) and len(block.alignments) > _MAX_COLUMNS:
             return False
         if isinstance(block, BlockQuote) and not _tables_fit(block.blocks):
             return False

@@ -19,11 +19,11 @@ from telegram.request import BaseRequest, RequestData
 
 from platforms.telegram.payloads import RateLimitError, UpdatesEnvelope
 
-MAX_CONNECTIONS = 256
+_MAX_CONNECTIONS = 256
 
-CONNECT_TIMEOUT_SECONDS = 10.0
+_CONNECT_TIMEOUT_SECONDS = 10.0
 READ_TIMEOUT_SECONDS = 30.0
-POOL_TIMEOUT_SECONDS = 60.0
+_POOL_TIMEOUT_SECONDS = 60.0
 
 _KEEPALIVE_SECONDS = 30.0
 _LIBRARY_DEFAULT = BaseRequest.DEFAULT_NONE
@@ -71,7 +71,7 @@ class AiohttpRequest(BaseRequest):
         self,
         trusted: ssl.SSLContext | bool,
         now: Callable[[], float],
-        most: int = MAX_CONNECTIONS,
+        most: int = _MAX_CONNECTIONS,
     ) -> None:
         self._trusted = trusted
         self._now = now  # monotonic
@@ -111,8 +111,8 @@ class AiohttpRequest(BaseRequest):
             raise TooManyRequests(remaining)
         timeout = aiohttp.ClientTimeout(
             total=None,
-            connect=_timeout(pool_timeout, POOL_TIMEOUT_SECONDS),
-            sock_connect=_timeout(connect_timeout, CONNECT_TIMEOUT_SECONDS),
+            connect=_timeout(pool_timeout, _POOL_TIMEOUT_SECONDS),
+            sock_connect=_timeout(connect_timeout, _CONNECT_TIMEOUT_SECONDS),
             sock_read=_timeout(read_timeout, READ_TIMEOUT_SECONDS),
         )
         try:

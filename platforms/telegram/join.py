@@ -12,10 +12,10 @@ import msgspec
 from platforms.core.contract import InboundEdit, InboundMessage, Part, Text, Unit
 from platforms.core.split import text_length
 
-LONG_TEXT_UNITS = 4000
+_LONG_TEXT_UNITS = 4000
 """UTF-16 units; the client probably split a text of at least this length."""
 
-MAX_TEXT_UNITS = 4096
+_MAX_TEXT_UNITS = 4096
 
 JOIN_SECONDS = 1.0
 ALBUM_JOIN_SECONDS = 0.6
@@ -40,7 +40,7 @@ class MessagePiece(msgspec.Struct, frozen=True):
         """True for a text so long that the client may have split it."""
         message = self.message
         is_text = len(message.parts) == 1 and isinstance(message.parts[0], Text)
-        return is_text and text_length(message.text, Unit.UTF16) >= LONG_TEXT_UNITS
+        return is_text and text_length(message.text, Unit.UTF16) >= _LONG_TEXT_UNITS
 
 
 class HeldPieces(msgspec.Struct):
@@ -172,7 +172,7 @@ def _join_parts(group: tuple[InboundMessage, ...]) -> tuple[Part, ...]:
         for part in message.parts:
             last = parts[-1] if parts else None
             if isinstance(part, Text) and isinstance(last, Text):
-                split_in_line = text_length(last.text, Unit.UTF16) % MAX_TEXT_UNITS == 0
+                split_in_line = text_length(last.text, Unit.UTF16) % _MAX_TEXT_UNITS == 0
                 parts[-1] = Text(last.text + ("" if split_in_line else "\n") + part.text)
             else:
                 parts.append(part)

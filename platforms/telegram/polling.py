@@ -24,7 +24,7 @@ POLL_TIMEOUT_SECONDS = 25.0
 GRACE_SECONDS = 10.0
 """Seconds beyond the poll timeout after which an open connection counts as dead."""
 
-CONFLICT_PAUSE_SECONDS, MAX_CONFLICT_PAUSE_SECONDS = 1.0, 8.0
+CONFLICT_PAUSE_SECONDS, _MAX_CONFLICT_PAUSE_SECONDS = 1.0, 8.0
 """First and longest pause after a conflict with another poller, which retries as well."""
 
 CONFLICT_OVER_SECONDS = 30.0
@@ -119,7 +119,9 @@ class UpdatePoller:
             self._conflict_at = self._clock.monotonic()
             self._trouble(str(error))
             await asyncio.sleep(self._next_pause_seconds)
-            self._next_pause_seconds = min(self._next_pause_seconds * 2, MAX_CONFLICT_PAUSE_SECONDS)
+            self._next_pause_seconds = min(
+                self._next_pause_seconds * 2, _MAX_CONFLICT_PAUSE_SECONDS
+            )
             return ()
         if (
             self._conflict_at is not None

@@ -15,10 +15,10 @@ from platforms.telegram.http import AiohttpRequest, create_ssl_context
 from sessions.values.clock import Clock, SystemClock, rfc3339
 from sessions.values.finding import fail, ok, warn
 
-TIMEOUT_SECONDS = 8.0
+_TIMEOUT_SECONDS = 8.0
 """Limit for all calls of the probe together."""
 
-CONFLICT_POLL_SECONDS = 5
+_CONFLICT_POLL_SECONDS = 5
 """Duration of the test poll; another program's next poll ends the test poll with a conflict."""
 
 _RECENT_MS = 3_600_000  # delivery errors older than this are not reported
@@ -30,8 +30,8 @@ async def probe(
     *,
     alone: bool = False,
     clock: Clock | None = None,
-    seconds: float = TIMEOUT_SECONDS,
-    conflict_poll_seconds: int = CONFLICT_POLL_SECONDS,
+    seconds: float = _TIMEOUT_SECONDS,
+    conflict_poll_seconds: int = _CONFLICT_POLL_SECONDS,
 ) -> ProbeResult:
     """See `Probe`."""
     clock = clock or SystemClock()
@@ -57,7 +57,7 @@ async def mend(
     mend: str,
     *,
     clock: Clock | None = None,
-    seconds: float = TIMEOUT_SECONDS,
+    seconds: float = _TIMEOUT_SECONDS,
 ) -> str:
     """See `FixFunction`."""
     if mend != REMOVE_WEBHOOK or config.mode != "polling":

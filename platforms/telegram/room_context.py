@@ -11,8 +11,8 @@ import msgspec
 from platforms.core.contract import InboundMessage, Quote
 
 MAX_MESSAGES = 20
-MAX_CHARACTERS = 500
-MAX_ROOMS = 200
+_MAX_CHARACTERS = 500
+_MAX_ROOMS = 200
 
 
 class RoomContext:
@@ -31,8 +31,8 @@ class RoomContext:
             return msgspec.structs.replace(message, context=context) if context else message
         recent = self._rooms.setdefault(room, deque(maxlen=MAX_MESSAGES))
         self._rooms.move_to_end(room)
-        if text := message.text[:MAX_CHARACTERS]:
+        if text := message.text[:_MAX_CHARACTERS]:
             recent.append(Quote(message.sender.name or message.sender.id, text, message.id))
-        while len(self._rooms) > MAX_ROOMS:
+        while len(self._rooms) > _MAX_ROOMS:
             self._rooms.popitem(last=False)
         return message

@@ -56,7 +56,7 @@ from platforms.telegram.errors import (
 
 log = logging.getLogger(__name__)
 
-UPLOAD_TIMEOUT_SECONDS = 600.0
+_UPLOAD_TIMEOUT_SECONDS = 600.0
 
 _NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
 """Previews are off, because Telegram would fetch addresses that a model wrote."""
@@ -371,8 +371,8 @@ class TelegramSender:
                 "caption": caption.text or None,
                 "caption_entities": caption.entities or None,
                 "message_thread_id": _thread(op.address),
-                "write_timeout": UPLOAD_TIMEOUT_SECONDS,
-                "read_timeout": UPLOAD_TIMEOUT_SECONDS,
+                "write_timeout": _UPLOAD_TIMEOUT_SECONDS,
+                "read_timeout": _UPLOAD_TIMEOUT_SECONDS,
             }
             send = getattr(self._bot, f"send_{kind}")
             with translate_errors():

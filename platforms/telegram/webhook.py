@@ -18,9 +18,9 @@ from platforms.telegram.payloads import UPDATE_TYPES
 
 log = logging.getLogger(__name__)
 
-CHECK_INTERVAL_SECONDS = 60.0
-MAX_BODY_BYTES = 1_000_000
-MAX_CONNECTIONS = 40
+_CHECK_INTERVAL_SECONDS = 60.0
+_MAX_BODY_BYTES = 1_000_000
+_MAX_CONNECTIONS = 40
 
 _HEADER = "x-telegram-bot-api-secret-token"
 
@@ -31,7 +31,7 @@ class Webhook:
     """One route on the gateway's HTTP port and its registration with Telegram."""
 
     def __init__(
-        self, url: str, secret: str, *, check_seconds: float = CHECK_INTERVAL_SECONDS
+        self, url: str, secret: str, *, check_seconds: float = _CHECK_INTERVAL_SECONDS
     ) -> None:
         self._url = url
         self._secret = secret
@@ -60,7 +60,7 @@ class Webhook:
                 self._url,
                 allowed_updates=UPDATE_TYPES,
                 secret_token=self._secret,
-                max_connections=MAX_CONNECTIONS,
+                max_connections=_MAX_CONNECTIONS,
                 drop_pending_updates=False,
             )
         self._on_updates = on_updates
@@ -103,7 +103,7 @@ class Webhook:
         if on_updates is None:
             return Response(status_code=503, headers={"retry-after": "5"})
         body = await request.body()
-        if len(body) > MAX_BODY_BYTES:
+        if len(body) > _MAX_BODY_BYTES:
             return Response(status_code=413)
         stored = False
         try:

@@ -42,7 +42,7 @@ from platforms.web.wire import (
     row_data,
 )
 
-CSRF_HEADER = "X-Holdfast-CSRF"
+_CSRF_HEADER = "X-Holdfast-CSRF"
 OWNER = Sender(id="owner", name="owner")
 
 _MAX_BODY_BYTES = 1_000_000  # of a request's body
@@ -316,7 +316,7 @@ class WebApi:
                     sentence = "To sign in, open the link that `holdfast link` prints."
                     raise _RequestRefused(401, "no_visit", sentence)  # noqa: TRY301 - handled with all others
                 if changes and not is_same_secret(
-                    request.headers.get(CSRF_HEADER, ""), csrf_token(cookie)
+                    request.headers.get(_CSRF_HEADER, ""), csrf_token(cookie)
                 ):
                     sentence = "This request did not come from the page. Please reload the page."
                     raise _RequestRefused(403, "csrf", sentence)  # noqa: TRY301

@@ -14,7 +14,7 @@ from platforms.web.wire import KEEPALIVE, encode_event
 
 _log = logging.getLogger(__name__)
 
-PAGE_ROWS = 100  # rows in one read
+_PAGE_ROWS = 100  # rows in one read
 _SEND_TIMEOUT_SECONDS = 30.0  # a reader that accepts nothing for so long is disconnected
 _READ_TIMEOUT_SECONDS = 30.0
 _RUNNING_POLL_SECONDS = 2.0
@@ -119,7 +119,7 @@ class EventStream(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _read(self, after: int) -> Sequence[TranscriptRow]:
         async with asyncio.timeout(_READ_TIMEOUT_SECONDS):
-            return await self.archive.transcript(self.address, after, PAGE_ROWS)
+            return await self.archive.transcript(self.address, after, _PAGE_ROWS)
 
 
 async def _watch_disconnect(receive: Receive, watcher: PageWatcher) -> None:

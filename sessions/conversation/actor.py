@@ -56,8 +56,8 @@ from sessions.values.notices import NoticeId
 
 log = logging.getLogger(__name__)
 
-INITIAL_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.1, 5.0
-MAX_CONFLICTS = 3
+_INITIAL_RETRY_SECONDS, _MAX_RETRY_SECONDS = 0.1, 5.0
+_MAX_CONFLICTS = 3
 SHUTDOWN_TIMEOUT_SECONDS = 5.0
 
 
@@ -209,7 +209,7 @@ class Actor:
             self._on_idle()
 
     async def _handle_with_retry(self, event: Event) -> bool:
-        pause, conflicts = INITIAL_RETRY_SECONDS, 0
+        pause, conflicts = _INITIAL_RETRY_SECONDS, 0
         while True:
             try:
                 await self._process_event(event)
@@ -221,7 +221,7 @@ class Actor:
                 )
                 self.state = None
                 conflicts += 1
-                if conflicts == MAX_CONFLICTS:
+                if conflicts == _MAX_CONFLICTS:
                     return False
             except StoreCorrupt as error:
                 # A retry cannot read a damaged page; the next event may not need that page.
@@ -242,7 +242,7 @@ class Actor:
             else:
                 return True
             await asyncio.sleep(pause)
-            pause = min(pause * 2, MAX_RETRY_SECONDS)
+            pause = min(pause * 2, _MAX_RETRY_SECONDS)
 
     async def _report_damage(self, event: Event) -> None:
         """Tell the requester that the database is damaged, because silence is no answer."""

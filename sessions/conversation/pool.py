@@ -23,15 +23,15 @@ from sessions.conversation.events import (
 
 log = logging.getLogger(__name__)
 
-MAX_ACTORS = 256
-RECOVERY_TIMEOUT_SECONDS = 10.0
+_MAX_ACTORS = 256
+_RECOVERY_TIMEOUT_SECONDS = 10.0
 _EVICTION_CHECKS = 16
 
 
 class SessionPool:
     """One actor per conversation in use."""
 
-    def __init__(self, shared: ActorServices, *, max_actors: int = MAX_ACTORS) -> None:
+    def __init__(self, shared: ActorServices, *, max_actors: int = _MAX_ACTORS) -> None:
         self._shared = shared
         self._max_actors = max_actors
         self._actors: OrderedDict[str, Actor] = OrderedDict()
@@ -103,14 +103,14 @@ class SessionPool:
             handled.append(loop.create_future())
             self.post(key, StartWaiting(), handled[-1])
         try:
-            async with asyncio.timeout(RECOVERY_TIMEOUT_SECONDS):
+            async with asyncio.timeout(_RECOVERY_TIMEOUT_SECONDS):
                 for future in handled:
                     with contextlib.suppress(EventNotHandled):  # do not hold up the others
                         await future
         except TimeoutError:
             log.warning(
                 "recovery takes longer than %.0f s in some conversations; not waiting for them",
-                RECOVERY_TIMEOUT_SECONDS,
+                _RECOVERY_TIMEOUT_SECONDS,
             )
 
     async def drain(

@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 READER_THREADS = 3
 MAX_BATCH_JOBS = 256
-INITIAL_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.05, 5.0
+_INITIAL_RETRY_SECONDS, _MAX_RETRY_SECONDS = 0.05, 5.0
 """Seconds between two attempts to learn the outcome of a commit."""
 
 T = TypeVar("T")
@@ -246,7 +246,9 @@ class _WriterThread(_DatabaseWorker):
     def _back_off(self) -> None:
         pause = self._retry_seconds
         self._retry_seconds = (
-            0.0 if pause is None else min(max(pause * 2, INITIAL_RETRY_SECONDS), MAX_RETRY_SECONDS)
+            0.0
+            if pause is None
+            else min(max(pause * 2, _INITIAL_RETRY_SECONDS), _MAX_RETRY_SECONDS)
         )
 
     def _execute_separately(self, jobs: _Jobs) -> None:

@@ -31,7 +31,7 @@ from sessions.errors import (
 LOCK_TIMEOUT_SECONDS = 5.0
 """Seconds to wait for the lock of another connection."""
 
-MIGRATION_LOCK_TIMEOUT_SECONDS = 60.0
+_MIGRATION_LOCK_TIMEOUT_SECONDS = 60.0
 """The same while another process migrates the database."""
 
 _READER_PRAGMAS = ("temp_store=MEMORY", "query_only=ON", "cache_size=-1000")  # kilobytes
@@ -122,7 +122,7 @@ def migration_engine(where: DatabaseLocation) -> Engine:
         # Must be set before the first page is written, else the setting needs a VACUUM to take effect.
         pragmas = ("auto_vacuum=INCREMENTAL", *_WRITER_PRAGMAS)
         return _sqlite(where.file, "rw", pragmas, "BEGIN IMMEDIATE")
-    return _postgresql(where, MIGRATION_LOCK_TIMEOUT_SECONDS)
+    return _postgresql(where, _MIGRATION_LOCK_TIMEOUT_SECONDS)
 
 
 def copy_engine(file: Path) -> Engine:

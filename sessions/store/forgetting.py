@@ -31,10 +31,10 @@ from sessions.store.schema import (
 
 BATCH_ROWS = 100
 """Rows per write; other writes wait for one such write at most."""
-BATCH_SESSIONS = 50
+_BATCH_SESSIONS = 50
 INBOX_ID_RETENTION_MS = 7 * 86_400_000
 """Milliseconds for which a received event is recognised; platforms redeliver for hours."""
-VACUUM_BATCH_PAGES = 64
+_VACUUM_BATCH_PAGES = 64
 
 _SETTLED_ITEM_STATES = (ItemState.SENT.value, ItemState.DEAD.value)
 _SETTLED_INBOX_STATES = (InboxState.DONE.value, InboxState.REFUSED.value)
@@ -239,13 +239,13 @@ class DataRemoval:
 
     async def idle_sessions(self, before: int) -> tuple[IdleSession, ...]:
         """Return a batch of closed or suspended sessions not used since a time."""
-        row = {"before": before, "limit": BATCH_SESSIONS}
+        row = {"before": before, "limit": _BATCH_SESSIONS}
         found = await self._database.read(lambda c: c.execute(_IDLE_SESSIONS, row).all())
         return tuple(IdleSession(*each) for each in found)
 
     async def uncleared_sessions(self) -> tuple[str, ...]:
         """Return a batch of deleted sessions that still have content."""
-        row = {"limit": BATCH_SESSIONS}
+        row = {"limit": _BATCH_SESSIONS}
         return await self._database.read(lambda c: tuple(c.scalars(_UNCLEARED_SESSIONS, row)))
 
     async def clear_sessions(self, *session_ids: str, now: int) -> None:
@@ -348,6 +348,6 @@ def _vacuum_pages(connection: Connection) -> bool:
     if connection.exec_driver_sql("PRAGMA auto_vacuum").scalar() != incremental:
         return False
     left: int = connection.exec_driver_sql("PRAGMA freelist_count").scalar() or 0
-    for _ in range(min(left, VACUUM_BATCH_PAGES)):  # the driver frees one page per call
+    for _ in range(min(left, _VACUUM_BATCH_PAGES)):  # the driver frees one page per call
         connection.exec_driver_sql("PRAGMA incremental_vacuum(1)").close()
-    return left > VACUUM_BATCH_PAGES
+    return left > _VACUUM_BATCH_PAGES

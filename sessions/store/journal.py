@@ -55,7 +55,7 @@ from sessions.store import statements as sql
 from sessions.store.engine import upsert_insert
 from sessions.store.schema import MAX_DOLLARS, make_storable
 
-TITLE_LENGTH = 60
+_TITLE_LENGTH = 60
 
 _UNLIMITED_TOKENS = 2**62
 
@@ -320,7 +320,7 @@ def _append_messages(
 def _title(request: str) -> str | None:
     """Return the first line of a request, as the title of the session."""
     line = next(iter(request.strip().splitlines()), "")
-    return line[:TITLE_LENGTH].rstrip() or None
+    return line[:_TITLE_LENGTH].rstrip() or None
 
 
 def _set_file_results(connection: Connection, change: SetFileResults) -> None:

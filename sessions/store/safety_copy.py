@@ -13,7 +13,7 @@ from sessions.store.migrations import HEAD
 
 log = logging.getLogger(__name__)
 
-MAX_COPIES = 3
+_MAX_COPIES = 3
 MIN_FREE_BYTES = 10_000_000
 """Bytes that must stay free on the disk after a copy."""
 
@@ -60,7 +60,7 @@ def keep_copy(file: Path, folder: Path, now: int) -> Path:
             _fsync(folder)
         finally:
             unfinished.unlink(missing_ok=True)
-        for old in sorted(folder.glob("before-*.db"), key=_copy_time)[:-MAX_COPIES]:
+        for old in sorted(folder.glob("before-*.db"), key=_copy_time)[:-_MAX_COPIES]:
             old.unlink()
     except StoreUnavailable as error:
         msg = f"{error}; {_ADVICE}"

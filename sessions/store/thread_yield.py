@@ -10,7 +10,7 @@ moment, until one of them has finished a job; the same commits then took at most
 import threading
 from collections.abc import Callable
 
-LATE_AFTER_SECONDS = 0.004
+_LATE_AFTER_SECONDS = 0.004
 """Seconds without a finished job after which the loop blocks."""
 YIELD_SECONDS = 0.001
 """Seconds for which the loop blocks at most."""
@@ -50,7 +50,7 @@ class ThreadYielder:
     def _schedule_check(self) -> None:
         self._watching = True
         self._answered.clear()
-        self._call_later(LATE_AFTER_SECONDS, self._check)
+        self._call_later(_LATE_AFTER_SECONDS, self._check)
 
     def _check(self) -> None:
         self._watching = False

@@ -5,7 +5,7 @@ The only name that counts is `localhost`, because other names are resolved elsew
 
 import ipaddress
 
-LOOPBACK_NAMES = frozenset({"localhost", "localhost."})
+_LOOPBACK_NAMES = frozenset({"localhost", "localhost."})
 
 
 def normalize_host(host: str) -> str:
@@ -20,7 +20,7 @@ def is_loopback(host: str) -> bool:
     """Return True if the host is an address of this machine only."""
     bare = normalize_host(host)
     address = _parse_address(bare)
-    return address.is_loopback if address else bare in LOOPBACK_NAMES
+    return address.is_loopback if address else bare in _LOOPBACK_NAMES
 
 
 def _parse_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

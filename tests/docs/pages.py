@@ -1,15 +1,15 @@
-"""The pages of `docs/` as data: blocks, commands, words in backticks, links, headings.
+"""The pages of `docs/` as data: blocks, commands, code spans, links, headings.
 
-The convention: every fenced block says what it is.
+Every fenced block declares its language:
 
-    sh          what a reader types; every command is run, or is on a list that says why not
-    toml        a piece of a configuration; it has to load
+    sh          commands; each is run, or is on a list with the reason
+    toml        a part of a configuration; it has to load
     python      a program; it is run
-    json        has to be JSON
-    ini, text   is looked at by people alone: a drop-in of systemd, or what is printed
+    json        has to be valid JSON
+    ini, text   not checked: a drop-in of systemd, or output
 
-A block whose first line is a comment with nothing but a file's name (`# parrot.py`) is that file:
-it is written, and what follows on the page may use it.
+A block whose first line is a comment with only a file name (`# parrot.py`) is written to that file, so
+that later blocks of the page can use the file.
 """
 
 import re
@@ -31,28 +31,28 @@ _FILE = re.compile(r"# ([\w-]+\.\w+)")
 
 
 class Block(msgspec.Struct, frozen=True):
-    """What stands between two fences."""
+    """A fenced block."""
 
-    line: int  # of its first line of text
+    line: int  # line number of the first line inside the fence
     language: str
     text: str
 
     @property
     def file(self) -> str:
-        """The file that it is; empty where it is none."""
+        """Name of the file that the block is written to; empty for other blocks."""
         found = _FILE.fullmatch(self.text.partition("\n")[0])
         return found[1] if found else ""
 
 
 class Command(msgspec.Struct, frozen=True):
-    """What is typed before Return is pressed for good."""
+    """One complete shell command, possibly of several lines."""
 
     line: int
     text: str
 
 
-class Said(msgspec.Struct, frozen=True):
-    """Something that stands somewhere in a text."""
+class Excerpt(msgspec.Struct, frozen=True):
+    """A piece of prose with its line number."""
 
     line: int
     text: str
@@ -69,7 +69,7 @@ class Page:
         self.prose = self._without_blocks()
 
     def _without_blocks(self) -> str:
-        """Blank the blocks out, keeping the number of lines; they are put aside."""
+        """Replace blocks by empty lines, collecting them in `blocks`."""
         kept: list[str] = []
         fence: re.Match[str] | None = None
         inside: list[str] = []
@@ -90,29 +90,29 @@ class Page:
         assert fence is None, f"{self.name}: a block has no end"
         return "\n".join(kept)
 
-    def _found(self, pattern: re.Pattern[str]) -> Iterator[Said]:
+    def _matches(self, pattern: re.Pattern[str]) -> Iterator[Excerpt]:
         for found in pattern.finditer(self.prose):
             line = self.prose.count("\n", 0, found.start()) + 1
-            yield Said(line, found[1])
+            yield Excerpt(line, found[1])
 
     @cached_property
-    def spans(self) -> list[Said]:
-        """What stands in backticks, outside of blocks."""
+    def spans(self) -> list[Excerpt]:
+        """Code spans outside blocks."""
         return [
-            Said(each.line, " ".join(each.text.replace("\\|", "|").split()))
-            for each in self._found(_SPAN)
+            Excerpt(each.line, " ".join(each.text.replace("\\|", "|").split()))
+            for each in self._matches(_SPAN)
         ]
 
     @cached_property
-    def links(self) -> list[Said]:
-        """Where links and pictures point."""
-        return list(self._found(_LINK))
+    def links(self) -> list[Excerpt]:
+        """Targets of links and pictures."""
+        return list(self._matches(_LINK))
 
     @cached_property
     def anchors(self) -> set[str]:
-        """What a link may name behind the #, as the usual web sites make it from headings."""
+        """Anchors of the headings, in the form that GitHub generates."""
         found: list[str] = []
-        for each in self._found(_HEADING):
+        for each in self._matches(_HEADING):
             words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", each.text).lower()
             anchor = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
             before = found.count(anchor)
@@ -120,13 +120,13 @@ class Page:
         return set(found)
 
     @property
-    def is_done(self) -> bool:
-        """Whether there is something on it to be done or loaded."""
+    def is_executable(self) -> bool:
+        """True if the page has blocks that are run or loaded."""
         return any(block.language in {"sh", "python", "toml", "json"} for block in self.blocks)
 
 
 def commands(block: Block) -> Iterator[Command]:
-    """What a block of `sh` has the reader type, one command after the other."""
+    """Yield the commands of an `sh` block."""
     typed: list[str] = []
     begun = block.line
     for number, line in enumerate(block.text.splitlines(), block.line):
@@ -139,11 +139,11 @@ def commands(block: Block) -> Iterator[Command]:
             yield Command(begun, whole)
             typed = []
     if typed:
-        yield Command(begun, "\n".join(typed))  # its own fault; whoever runs it is told
+        yield Command(begun, "\n".join(typed))  # incomplete: running it reports the error
 
 
 def syntax(command: str) -> str:
-    """What a shell says of a command that it cannot read; empty when it can."""
+    """Return the syntax error that bash reports; empty for a valid command."""
     found = subprocess.run(
         ["bash", "-n"], input=command, capture_output=True, text=True, check=False, timeout=10
     )
@@ -151,5 +151,5 @@ def syntax(command: str) -> str:
 
 
 def pages() -> list[Page]:
-    """The README and everything in docs, apart from the records of decisions."""
+    """Return the README and all pages of docs/, without the decisions."""
     return [Page(ROOT / "README.md"), *map(Page, sorted((ROOT / "docs").glob("*.md")))]

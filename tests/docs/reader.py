@@ -1,8 +1,8 @@
-"""Somebody with a machine of their own who does what a page says, from its top to its end.
+"""Executes a page from top to bottom, as one reader on one machine.
 
-The machine is a scratch folder; Telegram and the model are servers of ours on loopback. What a page
-calls SESSION or CODE is made when it is first needed. The gateway runs from the first command that
-needs it; where a page starts one itself, that is the one that runs from there on.
+The machine is a scratch folder; Telegram and the model are fakes on loopback. Placeholders such as
+SESSION or CODE are replaced by real values at their first use. The gateway is started before the first
+command that needs it; a gateway that the page starts itself replaces it.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ from platforms.core.registry import load_specs
 from sessions.records import SessionState
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
+from tests.docs.command_lines import find_error
 from tests.docs.pages import ROOT, Block, Command, Page, commands, syntax
-from tests.docs.spoken import wrong
 from tests.e2e.daemon import Daemon
 from tests.fakes.model_server import ModelServer
 from tests.fakes.telegram.server import TOKEN, TelegramServer
@@ -34,43 +34,48 @@ from tests.fakes.telegram.server import TOKEN, TelegramServer
 PATIENCE = 40.0
 ME = 1001  # an admin, on Telegram
 
-NOT_HERE: tuple[tuple[str, str], ...] = (
+NOT_RUN: tuple[tuple[str, str], ...] = (
     (r"holdfast service (?!.*--dry-run)", "needs systemd"),
-    (r"holdfast setup(?!.*--non-interactive)", "asks; tests of its own answer it at a terminal"),
+    (
+        r"holdfast setup(?!.*--non-interactive)",
+        "asks questions; other tests answer it at a terminal",
+    ),
     (r"holdfast selftest\b", "takes half a minute; tests/e2e/test_selftest.py runs it"),
     (r"(systemctl|journalctl|loginctl|systemd-analyze|timedatectl) ", "needs systemd"),
-    (r"(docker|podman) ", "needs a container engine, and images from elsewhere"),
-    (r"(apt|apt-get|dnf|pipx|uv|git clone|python3 -m venv) ", "takes programs from elsewhere"),
-    (r"python -m tests\.", "takes minutes, and wants an idle machine"),
-    (r"(\S*/)?pip install (?!--editable \.$)", "takes packages from elsewhere"),
+    (r"(docker|podman) ", "needs a container engine, and downloads images"),
+    (r"(apt|apt-get|dnf|pipx|uv|git clone|python3 -m venv) ", "downloads programs"),
+    (r"python -m tests\.", "takes minutes, and needs an idle machine"),
+    (r"(\S*/)?pip install (?!--editable \.$)", "downloads packages"),
     (r"(ssh|scp|rsync) ", "needs a second machine"),
-    (r"(install|useradd|chown|mkdir -m 700 deploy)\b", "changes what belongs to the machine"),
+    (r"(install|useradd|chown|mkdir -m 700 deploy)\b", "changes the machine"),
 )
-"""What cannot be done here, and why not; a shell still reads it, and `holdfast` knows its words."""
+"""Commands that a test cannot run, with the reason. Their syntax and options are still checked."""
 
 _DAEMON = re.compile(r"(?:\w+=\S*\s+)*holdfast run(?!.*--(?:check|help))\b")
-_NEEDS_ONE = re.compile(
+_NEEDS_GATEWAY = re.compile(
     r"\bholdfast (link|status|send|pair|sessions|why|chat|backup|doctor)\b|\bcurl\b"
 )
-_MEETS_PEOPLE = re.compile(r"(?i:telegram)|\b(?:SESSION|MESSAGE|CODE|PRINCIPAL|CHAT)\b|\bbackup\b")
+_NEEDS_TELEGRAM = re.compile(
+    r"(?i:telegram)|\b(?:SESSION|MESSAGE|CODE|PRINCIPAL|CHAT)\b|\bbackup\b"
+)
 _SERVICE = re.compile(r"holdfast service (start|stop|restart|reload)\b")
 _KEYS = re.compile(r"\b(OPENAI|ANTHROPIC)_\w+=")
 
 _LINES: Mapping[str, str] = {"holdfast chat": "hello\n"}
-"""What is typed into programs that read."""
+"""Standard input of commands that read it."""
 
 _AT_A_TERMINAL: Mapping[str, str] = {"holdfast restore": "y\n"}
-"""What is answered to programs that ask, and ask nobody but who sits at a terminal."""
+"""Answers to commands that ask questions only at a terminal."""
 
 _GROUPS = {"holdfast.tools", "holdfast.platforms", "holdfast.providers"}
 
 
-class Wrong(Exception):
-    """A page says something that does not work; the text is one line."""
+class PageError(Exception):
+    """A page contains an error; the message is one line."""
 
 
 class _ByHand(Daemon):
-    """The gateway as the page starts it."""
+    """The gateway, started by the command of the page."""
 
     line = ""
 
@@ -79,7 +84,7 @@ class _ByHand(Daemon):
 
 
 class Reader:
-    """See the module."""
+    """Executes the blocks of a page; owns the scratch machine and the gateway."""
 
     def __init__(
         self, folder: Path, telegram: TelegramServer, model: ModelServer, **more: str
@@ -87,21 +92,21 @@ class Reader:
         self.folder = folder / "home"
         self.telegram = telegram
         self.model = model
-        self._desk = folder / "desk"  # what the shell remembers from one command to the next
-        self._site = folder / "site"  # where it installs packages of its own
+        self._shell_state = folder / "shell"  # exports and current folder
+        self._site = folder / "site"  # packages that the page installs
         self._more = more
         self._daemon: _ByHand | None = None
         self._people = 2000
-        for each in (self.folder, self._desk, self._site):
+        for each in (self.folder, self._shell_state, self._site):
             each.mkdir()
         own = self.folder / ".config/holdfast/holdfast.toml"
         own.parent.mkdir(parents=True)
-        own.touch()  # or the file of the machine that we are on would count
+        own.touch()  # otherwise the file of the real machine would be read
         exported = [
             f"export {name}={shlex.quote(value)}" for name, value in self._environ().items()
         ]
-        (self._desk / "exports").write_text("\n".join(exported))
-        (self._desk / "place").write_text(str(self.folder))
+        (self._shell_state / "exports").write_text("\n".join(exported))
+        (self._shell_state / "place").write_text(str(self.folder))
 
     async def __aenter__(self) -> Self:
         return self
@@ -141,24 +146,24 @@ class Reader:
         }
 
     def connect(self) -> None:
-        """Have Telegram among the platforms, from the next command on."""
-        with (self._desk / "exports").open("a") as exports:
+        """Configure Telegram for all following commands."""
+        with (self._shell_state / "exports").open("a") as exports:
             exports.write(f"\nexport HOLDFAST_PLATFORMS__TELEGRAM__BASE_URL={self.telegram.url}")
             exports.write(f"\nexport TELEGRAM_BOT_TOKEN={TOKEN}\n")
 
     # --- a page ---------------------------------------------------------------------------------
 
     async def read(self, page: Page) -> None:
-        """Do everything that the page says; raises `CodeInvalid` at the first thing that fails."""
+        """Execute the whole page; raise `PageError` at the first failure."""
         typed = "".join(each.text for each in page.blocks if each.language == "sh")
-        if _MEETS_PEOPLE.search(typed):  # to load what speaks to it takes as long as all else
+        if _NEEDS_TELEGRAM.search(typed):  # loading its adapter doubles the start time
             self.connect()
         for block in page.blocks:
             try:
                 await self._take(block)
-            except Wrong as error:
+            except PageError as error:
                 msg = f"{page.name}:{error}"
-                raise Wrong(msg) from None
+                raise PageError(msg) from None
 
     async def _take(self, block: Block) -> None:
         if block.file:
@@ -187,19 +192,19 @@ class Reader:
         text = re.sub(r"\bsudo ", "", command.text)
         text = re.sub(r"/opt/holdfast/bin/|\.venv/bin/(?=holdfast|python)", "", text)
         text = re.sub(r"\bmake run\b", "holdfast run", text)
-        # Root's usual place is the machine's own, where no test may write.
+        # Root's usual path is on the real machine, where a test must not write.
         file = self.folder / ".config/holdfast/holdfast.toml"
         text = re.sub(r"\bholdfast setup\b", f"holdfast setup --config {file}", text)
         text = re.sub(r"\bmake (?=\w)", f"make -n -C {shlex.quote(str(ROOT))} ", text)
         self._known(command, text)
         if found := _SERVICE.match(text):
             await self._serve(found[1])
-        if any(re.match(pattern, text) for pattern, _ in NOT_HERE):
+        if any(re.match(pattern, text) for pattern, _ in NOT_RUN):
             return
         if _DAEMON.match(text):
             await self._start(command, text)
             return
-        if _NEEDS_ONE.search(text) and self._daemon is None:
+        if _NEEDS_GATEWAY.search(text) and self._daemon is None:
             await self._start(command, "holdfast run")
         text = text.replace("pip install --editable .", f"pip install {self._own()} .")
         meant = await self._meant(text)
@@ -207,31 +212,31 @@ class Reader:
             meant = f"script -qec {shlex.quote(meant)} /dev/null"
         code, said, trouble = await self._shell(meant, asked or _typed(text, _LINES))
         if code:
-            last = (trouble.strip() or said.strip() or "no word of why").splitlines()[-1]
+            last = (trouble.strip() or said.strip() or "no error message").splitlines()[-1]
             _fail(command.line, command.text, f"exit code {code}: {last}")
 
     def _own(self) -> str:
-        """How packages get into the reader's own place without asking an index."""
+        """Return the pip options that install into the scratch machine without an index."""
         site = shlex.quote(str(self._site))
         return f"--quiet --no-index --no-build-isolation --no-deps --target {site}"
 
     def _known(self, command: Command, text: str) -> None:
-        """Ours know their own words, also where they cannot be run."""
+        """Check the words and options of `holdfast` commands, even of those that are not run."""
         for part in re.split(r"&&|\|\||[|;\n]", re.sub(r"\\\n", " ", text)):
             words = shlex.split(part, comments=True) if _balanced(part) else part.split()
             while words and re.match(r"\w+=", words[0]):
                 words.pop(0)
-            if words[:1] == ["holdfast"] and (trouble := wrong(words[1:])):
+            if words[:1] == ["holdfast"] and (trouble := find_error(words[1:])):
                 _fail(command.line, command.text, trouble)
             if words[:2] == ["python", "-m"] and not importlib.util.find_spec(words[2]):
                 _fail(command.line, command.text, f"there is no module {words[2]}")
 
     async def _shell(self, text: str, typed: str = "") -> tuple[int, str, str]:
-        """Run a command in the shell that the page has: exports and folders stay."""
-        desk = shlex.quote(str(self._desk))
+        """Run a command in the page's shell, which keeps exports and the current folder."""
+        state = shlex.quote(str(self._shell_state))
         script = (
-            f'. {desk}/exports; cd "$(cat {desk}/place)"; set -o pipefail\n{text}\n'
-            f"code=$?; export -p >{desk}/exports; pwd >{desk}/place; exit $code"
+            f'. {state}/exports; cd "$(cat {state}/place)"; set -o pipefail\n{text}\n'
+            f"code=$?; export -p >{state}/exports; pwd >{state}/place; exit $code"
         )
         running = await asyncio.create_subprocess_exec(
             *("bash", "-c", script),
@@ -248,19 +253,21 @@ class Reader:
             os.killpg(running.pid, signal.SIGKILL)
             said, trouble = await running.communicate()
             last = (trouble or said).decode().strip().splitlines()[-1:]
-            return -1, "", f"it did not end within {PATIENCE:g} s; its last words: {last}"
+            return -1, "", f"did not end within {PATIENCE:g} s; last output: {last}"
         return running.returncode or 0, said.decode(), trouble.decode()
 
     # --- the gateway ----------------------------------------------------------------------------
 
     async def _start(self, command: Command, text: str) -> None:
-        """Start the gateway as the page does, in the place of one that runs."""
+        """Start the gateway as the page does, replacing a running one."""
         await self.stop()
         fresh = "-u OPENAI_BASE_URL -u OPENAI_API_KEY" if _KEYS.search(text) else ""
         meant = re.sub(r"\bhttp\.port=\d+", "http.port=0", await self._meant(text))
-        desk = shlex.quote(str(self._desk))
+        state = shlex.quote(str(self._shell_state))
         self._daemon = _ByHand(self.home)
-        self._daemon.line = f'. {desk}/exports; cd "$(cat {desk}/place)"; exec env {fresh} {meant}'
+        self._daemon.line = (
+            f'. {state}/exports; cd "$(cat {state}/place)"; exec env {fresh} {meant}'
+        )
         try:
             await self._daemon.start()
         except (AssertionError, TimeoutError) as error:
@@ -274,7 +281,7 @@ class Reader:
             await daemon.stop()
 
     async def _serve(self, what: str) -> None:
-        """Do by hand what the service's manager would do."""
+        """Do what the service manager would do."""
         match what:
             case "stop":
                 await self.stop()
@@ -283,10 +290,10 @@ class Reader:
             case _:
                 await self._start(Command(0, f"holdfast service {what}"), "holdfast run")
 
-    # --- what stands for something else ---------------------------------------------------------
+    # --- placeholders -----------------------------------------------------------------------------
 
     async def _meant(self, text: str) -> str:
-        """A command with everything in it that a reader would put there themselves."""
+        """Return a command with its placeholders replaced by real values."""
         if self._daemon:
             text = text.replace("127.0.0.1:8420", f"127.0.0.1:{self._daemon.port}")
             text = text.replace("localhost:8420", f"127.0.0.1:{self._daemon.port}")
@@ -307,12 +314,12 @@ class Reader:
         return text
 
     def say(self, text: str, person: int = ME) -> None:
-        """Say something to the bot."""
+        """Send a message to the bot."""
         now = SystemClock().now() // 1000
         self.telegram.say(person, text, user=person, date=now)
 
     async def _session(self, command: str) -> str:
-        """A conversation; where it is to be brought back, one that was stopped."""
+        """Return the id of a session; for `resume`, of a stopped one."""
         if "resume" in command:
             self.say("hang")
             await self.telegram.until(lambda: "so far" in " ".join(self.telegram.screen(ME)))
@@ -336,7 +343,7 @@ class Reader:
 
     @contextlib.asynccontextmanager
     async def _store(self) -> AsyncIterator[SessionStore]:
-        """What the gateway has written."""
+        """Open the gateway's store, read-only."""
         where = f"sqlite:///{self.home / 'holdfast.db'}"
         store = await SessionStore.open(where, clock=SystemClock(), read_only=True)
         try:
@@ -345,14 +352,14 @@ class Reader:
             await store.close()
 
     async def _code(self, _: str) -> str:
-        """What somebody was told who is not let in yet."""
+        """Return the pairing code of a new person without access."""
         self._people += 1
         self.say("hello", self._people)
         shown = await self.telegram.shows(self._people, "with this code: ")
         return shown[-1].text.rpartition("code: ")[2].strip()
 
     async def _friend(self, command: str) -> str:
-        """Somebody who was let in by such a code."""
+        """Return the id of a person who was approved with a pairing code."""
         self.say(f"/pair approve {await self._code(command)}")
         await self.telegram.shows(self._people, "You now have access")
         return f"telegram:{self._people}"
@@ -360,24 +367,26 @@ class Reader:
     # --- other blocks ---------------------------------------------------------------------------
 
     async def _program(self, block: Block) -> None:
-        (self._desk / "program.py").write_text(block.text, encoding="utf-8")
-        code, _, trouble = await self._shell(f"python {shlex.quote(str(self._desk))}/program.py")
+        (self._shell_state / "program.py").write_text(block.text, encoding="utf-8")
+        code, _, trouble = await self._shell(
+            f"python {shlex.quote(str(self._shell_state))}/program.py"
+        )
         if code:
-            _fail(block.line, "python", (trouble.strip() or "no word of why").splitlines()[-1])
+            _fail(block.line, "python", (trouble.strip() or "no error message").splitlines()[-1])
 
     def _configure(self, block: Block) -> None:
-        for problem in configured(block, self._desk):
+        for problem in configured(block, self._shell_state):
             _fail(block.line, "toml", problem)
 
 
 def configured(block: Block, folder: Path) -> tuple[str, ...]:
-    """What our reader of configurations says of a piece of one; secrets in it are there."""
+    """Return the problems of a part of a configuration; the secrets that it names exist."""
     if "[project" in block.text:
         try:
             tables = tomllib.loads(block.text)["project"].get("entry-points", {})
         except ValueError as error:
             return (str(error),)
-        return tuple(f"nobody looks for entry points of {each}" for each in {*tables} - _GROUPS)
+        return tuple(f"unknown entry point group {each}" for each in {*tables} - _GROUPS)
     secret, path = folder / "secret", folder / "holdfast.toml"
     secret.write_text("a secret of the test")
     path.write_text(re.sub(r'"file:[^"]+"', f'"file:{secret}"', block.text), encoding="utf-8")
@@ -411,4 +420,4 @@ def _balanced(text: str) -> bool:
 def _fail(line: int, command: str, why: str) -> None:
     first = command.strip().splitlines()[0]
     msg = f"{line}: `{first}`: {' '.join(why.split())}"
-    raise Wrong(msg)
+    raise PageError(msg)

@@ -1,4 +1,4 @@
-"""Every page of the documentation does what it says: its commands, its examples, its links."""
+"""Commands, examples and links of the documentation work."""
 
 import pkgutil
 import re
@@ -16,9 +16,9 @@ from gateway.config.decode import unwrap_type
 from gateway.settings import Settings
 from platforms.core.registry import load_specs
 from scripts.command_docs import page as page_of_commands
+from tests.docs.command_lines import find_error
 from tests.docs.pages import LANGUAGES, ROOT, Page, pages
-from tests.docs.reader import Reader, Wrong
-from tests.docs.spoken import wrong
+from tests.docs.reader import PageError, Reader
 from tests.e2e.house import talkative
 from tests.fakes.discord.server import TOKEN as DISCORD_TOKEN
 from tests.fakes.discord.server import discord_server
@@ -34,11 +34,11 @@ _KEY = re.compile(r"([a-z]+(?:\.[a-z_]+)+)(?: = .+)?")
 _PLACE = re.compile(r"(?:agent|deploy|docs|gateway|platforms|scripts|sessions|tests)/[\w./-]+")
 
 
-# --- what is done -----------------------------------------------------------------------------
+# --- executed blocks -----------------------------------------------------------------------------
 
 
-async def trouble_with(page: Page, folder: Path) -> str:
-    """What a reader of the page meets who does all that it says; empty when it works."""
+async def page_error(page: Page, folder: Path) -> str:
+    """Execute a page and return its first error; empty if everything works."""
     async with AsyncExitStack() as opened:
         more = {}
         if page.name == "docs/discord.md":
@@ -54,24 +54,24 @@ async def trouble_with(page: Page, folder: Path) -> str:
         reader = await opened.enter_async_context(Reader(folder, telegram, model, **more))
         try:
             await reader.read(page)
-        except Wrong as error:
+        except PageError as error:
             return str(error)
         return ""
 
 
 @pytest.mark.parametrize(
-    "page", [each for each in PAGES if each.is_done], ids=lambda each: each.name
+    "page", [each for each in PAGES if each.is_executable], ids=lambda each: each.name
 )
-async def test_what_a_page_has_its_reader_do_works(page: Page, tmp_path: Path) -> None:
-    if trouble := await trouble_with(page, tmp_path):
+async def test_every_block_of_a_page_works(page: Page, tmp_path: Path) -> None:
+    if trouble := await page_error(page, tmp_path):
         pytest.fail(trouble, pytrace=False)
 
 
-# --- what is said -----------------------------------------------------------------------------
+# --- names and links -----------------------------------------------------------------------------
 
 
 def unmarked(page: Page) -> Iterator[str]:
-    """Blocks that do not say what they are."""
+    """Yield blocks without a known language."""
     for block in page.blocks:
         if block.language not in LANGUAGES:
             known = ", ".join(sorted(LANGUAGES))
@@ -79,21 +79,23 @@ def unmarked(page: Page) -> Iterator[str]:
 
 
 def unknown_commands(page: Page) -> Iterator[str]:
-    """Commands and options of ours that are named and do not exist."""
+    """Yield `holdfast` commands and options that do not exist."""
     for each in page.spans:
         words = each.text.split()
-        trouble = wrong(words[1:]) if words[0] == "holdfast" else ""
+        trouble = find_error(words[1:]) if words[0] == "holdfast" else ""
         if trouble:
             yield f"{page.name}:{each.line}: `{each.text}`: {trouble}"
     for block in page.blocks:
         if block.language == "text":
             for number, line in enumerate(block.text.splitlines(), block.line):
-                if (words := line.split())[:1] == ["holdfast"] and (trouble := wrong(words[1:])):
+                if (words := line.split())[:1] == ["holdfast"] and (
+                    trouble := find_error(words[1:])
+                ):
                     yield f"{page.name}:{number}: `{line.strip()}`: {trouble}"
 
 
 def unknown_keys(page: Page) -> Iterator[str]:
-    """Keys of the configuration that are named and do not exist."""
+    """Yield configuration keys that do not exist."""
     for each in page.spans:
         found = _KEY.fullmatch(each.text)
         if not found or found[1].partition(".")[0] not in Settings.__struct_fields__:
@@ -127,14 +129,14 @@ def is_code(name: str) -> bool:
 
 
 def missing_files(page: Page) -> Iterator[str]:
-    """Places of the source that are named and do not exist."""
+    """Yield source files and folders that do not exist."""
     for each in page.spans:
         if _PLACE.fullmatch(each.text) and not (ROOT / each.text).exists():
             yield f"{page.name}:{each.line}: `{each.text}`: there is no such file or folder"
 
 
 def dead_links(page: Page) -> Iterator[str]:
-    """Links to pages, files and headings that are not there."""
+    """Yield links to pages, files and headings that do not exist."""
     for each in page.links:
         target, _, anchor = each.text.partition("#")
         if "://" in target or target.startswith("mailto:"):
@@ -152,18 +154,18 @@ CHECKS = (unmarked, unknown_commands, unknown_keys, missing_files, dead_links)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda each: each.name)
-def test_what_a_page_names_is_there(page: Page) -> None:
+def test_names_and_links_of_a_page_exist(page: Page) -> None:
     problems = [problem for look in CHECKS for problem in look(page)]
     if problems:
         pytest.fail("\n".join(problems), pytrace=False)
 
 
-def test_links_of_decisions_lead_somewhere() -> None:
+def test_links_of_decisions_exist() -> None:
     records = map(Page, sorted((ROOT / "docs/decisions").glob("*.md")))
     assert [problem for page in records for problem in dead_links(page)] == []
 
 
-def test_every_page_is_reached_from_the_index() -> None:
+def test_every_page_is_reachable_from_the_index() -> None:
     reached, ahead = set[str](), [INDEX]
     while ahead:
         name = ahead.pop()
@@ -174,8 +176,8 @@ def test_every_page_is_reached_from_the_index() -> None:
                 path = (page.path.parent / link.text.partition("#")[0]).resolve()
                 if path.is_relative_to(ROOT):
                     ahead.append(str(path.relative_to(ROOT)))
-    lost = {*BY_NAME} - reached - {"README.md"}  # which leads to the index itself
-    assert lost == set(), "these are linked from nowhere"
+    lost = {*BY_NAME} - reached - {"README.md"}  # the README links to the index
+    assert lost == set(), "these pages are not linked"
     assert any(link.text == INDEX for link in BY_NAME["README.md"].links)
 
 
@@ -185,13 +187,13 @@ def test_the_index_has_a_line_for_every_page() -> None:
     assert here - direct == set()
 
 
-def test_the_page_of_commands_is_the_one_that_the_commands_write() -> None:
+def test_the_page_of_commands_is_up_to_date() -> None:
     assert BY_NAME["docs/commands.md"].text == page_of_commands(), (
         "run: python -m scripts.command_docs"
     )
 
 
-# --- that all of this notices something -------------------------------------------------------
+# --- tests of the checks themselves -------------------------------------------------------
 
 
 def made(text: str) -> Page:
@@ -217,13 +219,13 @@ def made(text: str) -> Page:
         (dead_links, "# One\n\n[a](#two)", "3: #two: there is no such heading"),
     ],
 )
-def test_what_is_wrong_on_a_page_is_said_in_one_line(look: Any, text: str, problem: str) -> None:
+def test_an_error_of_a_page_is_reported_in_one_line(look: Any, text: str, problem: str) -> None:
     (said,) = look(made(text))
     assert said.startswith("docs/made-up.md:")
     assert problem in said
 
 
-def test_what_is_right_is_let_pass() -> None:
+def test_a_correct_page_has_no_errors() -> None:
     text = """# A heading, and `one`
 
 `holdfast sessions list|show|…` `holdfast config show --secrets` `holdfast why CHAT\\|MESSAGE`
@@ -237,7 +239,7 @@ def test_what_is_right_is_let_pass() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("```sh\ntrue\nfalse\n```\n", "3: `false`: exit code 1: no word of why"),
+        ("```sh\ntrue\nfalse\n```\n", "3: `false`: exit code 1: no error message"),
         ("```sh\nholdfast config check --set http.prt=1\n```\n", "exit code 78: --set http.prt=1"),
         ("```sh\nholdfast run --set http.prt=1\n```\n", "unknown key http.prt"),
         ("```sh\nholdfast service nonsense\n```\n", "`holdfast service"),
@@ -249,16 +251,16 @@ def test_what_is_right_is_let_pass() -> None:
         ("```json\n{\n```\n", "2: `json`"),
     ],
 )
-async def test_what_does_not_work_is_said_in_one_line(
+async def test_a_failing_block_is_reported_in_one_line(
     text: str, problem: str, tmp_path: Path
 ) -> None:
-    said = await trouble_with(made(text), tmp_path)
+    said = await page_error(made(text), tmp_path)
     assert said.startswith("docs/made-up.md:")
     assert "\n" not in said
     assert problem in said
 
 
-async def test_a_page_is_one_shell_on_one_machine(tmp_path: Path) -> None:
+async def test_all_blocks_of_a_page_share_one_shell(tmp_path: Path) -> None:
     text = """
 ```sh
 export GREETING="good day"   # stays
@@ -272,5 +274,5 @@ test "$(holdfast config show --set http.port=9000 | grep -c 9000)" = 1
 sudo holdfast serve
 ```
 """
-    said = await trouble_with(made(text), tmp_path)
+    said = await page_error(made(text), tmp_path)
     assert said.startswith("docs/made-up.md:11: `sudo holdfast serve`: there is no command")

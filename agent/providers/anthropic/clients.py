@@ -18,7 +18,7 @@ from agent.providers.transport.connections import (
 from agent.providers.transport.http_client import make_http_client
 from agent.settings import TargetSettings
 
-OFFICIAL_URL = "https://api.anthropic.com"
+_OFFICIAL_URL = "https://api.anthropic.com"
 
 
 def make_client_pool(settings: TargetSettings) -> ClientPool[anthropic.AsyncAnthropic]:
@@ -28,7 +28,7 @@ def make_client_pool(settings: TargetSettings) -> ClientPool[anthropic.AsyncAnth
 
 def service_url(settings: TargetSettings) -> str:
     """Return the service's URL without `/v1`, which people may or may not configure."""
-    return (settings.base_url or OFFICIAL_URL).rstrip("/").removesuffix("/v1")
+    return (settings.base_url or _OFFICIAL_URL).rstrip("/").removesuffix("/v1")
 
 
 @contextmanager

@@ -20,7 +20,7 @@ PICTURES_UNSUPPORTED = re.compile(
 PICTURE_REFUSED = re.compile(r"\bimages?\b|image_url|input_image|data:image|picture")
 """Matches errors about a particular picture."""
 
-PICTURE_FEATURES = frozenset({"pictures", "these_pictures"})
+_PICTURE_FEATURES = frozenset({"pictures", "these_pictures"})
 
 
 def split_pictures(
@@ -28,7 +28,7 @@ def split_pictures(
 ) -> tuple[str, Sequence[Picture]]:
     """Return a row's text and its pictures; omitted pictures are replaced by a note in the text."""
     pictures = [request.pictures[file.path] for file in row.files if file.path in request.pictures]
-    if pictures and not PICTURE_FEATURES.isdisjoint(omitted_features):
+    if pictures and not _PICTURE_FEATURES.isdisjoint(omitted_features):
         return f"{row.content}\n{PICTURE_OMITTED}".strip(), ()
     return row.content, pictures
 

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 from typing import IO, NamedTuple
 
 MAX_FILE_BYTES = 10_000_000  # larger files are skipped
-MAX_LINE_LENGTH = 20_000  # characters per line that are searched
-MAX_EXCERPT_LENGTH = 400  # characters per line in the result
-SKIPPED_FOLDERS = frozenset({".git", ".holdfast", ".venv", "__pycache__", "node_modules"})
+_MAX_LINE_LENGTH = 20_000  # characters per line that are searched
+_MAX_EXCERPT_LENGTH = 400  # characters per line in the result
+_SKIPPED_FOLDERS = frozenset({".git", ".holdfast", ".venv", "__pycache__", "node_modules"})
 _TEMPORARY_PREFIX = ".holdfast-"  # temporary files of `agent.tools.confine`
 _HEAD_BYTES = 8_192
 _FILE_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -97,7 +97,7 @@ def scan(
         yield from _scan_file(os.dup(start), name, find, stats, is_stopped)
         return
     for folder, inside, files, descriptor in os.fwalk(".", dir_fd=start, follow_symlinks=False):
-        inside[:] = sorted(child for child in inside if child not in SKIPPED_FOLDERS)
+        inside[:] = sorted(child for child in inside if child not in _SKIPPED_FOLDERS)
         for file in sorted(files):
             path = os.path.normpath(f"{folder}/{file}")
             matched = fnmatch.fnmatchcase(path if "/" in glob else file, glob)
@@ -123,7 +123,7 @@ def _scan_file(
     for number, line in enumerate(content.decode(errors="replace").split("\n"), 1):
         if is_stopped():
             return
-        span = find(line[:MAX_LINE_LENGTH])
+        span = find(line[:_MAX_LINE_LENGTH])
         if span is not None:
             yield Hit(shown, number, _excerpt(line, *span))
 
@@ -148,11 +148,11 @@ def _read_text(descriptor: int, stats: ScanStats) -> bytes | None:
 def _excerpt(line: str, start: int, end: int) -> str:
     """Shorten a line around the match."""
     line = line.rstrip("\r")
-    if len(line) <= MAX_EXCERPT_LENGTH:
+    if len(line) <= _MAX_EXCERPT_LENGTH:
         return line
-    room = max(0, MAX_EXCERPT_LENGTH - (end - start)) // 2
-    first = max(0, min(start - room, len(line) - MAX_EXCERPT_LENGTH))
-    last = first + MAX_EXCERPT_LENGTH
+    room = max(0, _MAX_EXCERPT_LENGTH - (end - start)) // 2
+    first = max(0, min(start - room, len(line) - _MAX_EXCERPT_LENGTH))
+    last = first + _MAX_EXCERPT_LENGTH
     return f"{'…' if first else ''}{line[first:last]}{'…' if last < len(line) else ''}"
 
 

@@ -20,8 +20,8 @@ from agent.tools.files import scan
 from agent.tools.files.scan import Hit, ScanStats
 from agent.tools.text import pluralize
 
-SEARCH_SECONDS = 15.0
-MAX_HITS = 200
+_SEARCH_SECONDS = 15.0
+_MAX_HITS = 200
 _REGEX_CHARACTERS = re.compile(r"[\\.^$*+?{}\[\]|()]")
 
 
@@ -36,7 +36,7 @@ class SearchResults:
     @property
     def is_full(self) -> bool:
         """True if the maximum number of hits is reached."""
-        return len(self.hits) >= MAX_HITS
+        return len(self.hits) >= _MAX_HITS
 
 
 @tool(risk=Risk.READ, emoji="🔎", parallel=True, label="pattern", family="files")
@@ -62,7 +62,7 @@ async def search_files(
 
 
 async def search(
-    root: Path, pattern: str, path: str, glob: str, *, seconds: float = SEARCH_SECONDS
+    root: Path, pattern: str, path: str, glob: str, *, seconds: float = _SEARCH_SECONDS
 ) -> str:
     """Search as `search_files` does, with another time limit."""
     name, start = await run_in_thread(lambda _stop: _open_start(root, path))

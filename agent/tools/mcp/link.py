@@ -20,7 +20,7 @@ from agent.tools.mcp.contract import (
 from sessions.values.clock import Clock
 
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 60.0
-ANSWER_SECONDS = 30.0  # to connect, and to list the tools
+_ANSWER_SECONDS = 30.0  # to connect, and to list the tools
 LEAVE_SECONDS = 10.0
 
 _SESSION_MODULE = "agent.tools.mcp.session"
@@ -42,7 +42,7 @@ class McpConnection:
         on_change: Callable[[], None],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         connect: Connect | None = None,
-        answer_seconds: float = ANSWER_SECONDS,
+        answer_seconds: float = _ANSWER_SECONDS,
     ) -> None:
         self.name = settings.name
         self.tools: tuple[ListedTool, ...] = ()

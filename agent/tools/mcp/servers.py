@@ -14,7 +14,7 @@ from agent.tools.mcp.link import McpConnection
 from agent.tools.mcp.names import assign_names
 from sessions.values.clock import Clock
 
-START_SECONDS = 5.0  # longest delay of the start by slow servers
+_START_SECONDS = 5.0  # longest delay of the start by slow servers
 _EMOJI = "🔌"
 
 
@@ -59,7 +59,7 @@ class McpServers:
         *,
         taken_names: Collection[str] = (),
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        start_seconds: float = START_SECONDS,
+        start_seconds: float = _START_SECONDS,
     ) -> None:
         """Prepare the connections; `taken_names` holds all other tool names, enabled or not."""
         self._connections = [

@@ -40,10 +40,10 @@ from agent.tools.mcp.contract import (
 from agent.tools.mcp.results import result_text
 from agent.tools.mcp.transports import NOT_SENT, UNCLEAR, open_transport
 
-IDEMPOTENCY_KEY = "holdfast/idempotencyKey"
+_IDEMPOTENCY_KEY = "holdfast/idempotencyKey"
 """Field for the idempotency key in the metadata of a call."""
 
-MAX_TOOLS = 500
+_MAX_TOOLS = 500
 _MAX_PAGES = 100
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 1.0, 60.0  # between subscriptions to changes
 
@@ -70,9 +70,9 @@ class OfficialSession:
             for tool in page.tools:
                 listed.setdefault(tool.name, _to_listed_tool(tool))
             cursor = page.next_cursor
-            if cursor is None or len(listed) >= MAX_TOOLS:
+            if cursor is None or len(listed) >= _MAX_TOOLS:
                 break
-        return tuple(listed.values())[:MAX_TOOLS]
+        return tuple(listed.values())[:_MAX_TOOLS]
 
     async def call(self, tool: str, arguments: CallArguments, key: str) -> str:
         """See `McpSession`.
@@ -80,7 +80,7 @@ class OfficialSession:
         This does not use the package's `call_tool`, which retries calls and discards results that
         do not fit the output schema, although the call has taken effect.
         """
-        meta = cast("RequestParamsMeta", {IDEMPOTENCY_KEY: key})
+        meta = cast("RequestParamsMeta", {_IDEMPOTENCY_KEY: key})
         request = CallToolRequest(
             params=CallToolRequestParams(name=tool, arguments=arguments, _meta=meta)
         )

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 MAX_DESCRIPTION_LENGTH = 4_000
-MAX_SCHEMA_BYTES = 24_000  # a larger schema loses its descriptions
-MAX_BARE_SCHEMA_BYTES = 48_000  # a schema that is larger even without them is dropped
+_MAX_SCHEMA_BYTES = 24_000  # a larger schema loses its descriptions
+_MAX_BARE_SCHEMA_BYTES = 48_000  # a schema that is larger even without them is dropped
 
 _EXPLANATORY_KEYS = frozenset({"$comment", "description", "examples", "title"})
 _SCHEMA_MAP_KEYS = frozenset(
@@ -27,10 +27,10 @@ def shrink_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     shown = {key: value for key, value in schema.items() if key != "$schema"}
     shown = {"type": "object", "properties": {}, **shown}
     try:
-        if _size(shown) <= MAX_SCHEMA_BYTES:
+        if _size(shown) <= _MAX_SCHEMA_BYTES:
             return shown
         bare: dict[str, Any] = _strip_explanations(shown)
-        if _size(bare) <= MAX_BARE_SCHEMA_BYTES:
+        if _size(bare) <= _MAX_BARE_SCHEMA_BYTES:
             return bare
     except RecursionError:  # nested too deeply
         pass

@@ -23,7 +23,7 @@ __all__ = [
     "too_many_messages",
 ]
 
-INSUFFICIENT_QUOTA = "insufficient_quota"
+_INSUFFICIENT_QUOTA = "insufficient_quota"
 
 
 class RequestRefused(Exception):
@@ -83,8 +83,8 @@ def over_budget(cause: str, retry_after: int | None) -> HttpFailure:
     return HttpFailure(
         status=429,
         message=f"{cause[:1].upper()}{cause[1:]}.",
-        type=INSUFFICIENT_QUOTA,
-        code=INSUFFICIENT_QUOTA,
+        type=_INSUFFICIENT_QUOTA,
+        code=_INSUFFICIENT_QUOTA,
         retry_after=retry_after,
     )
 

@@ -14,7 +14,7 @@ REMOTE_NOT_ALLOWED = (
     "This server does not fetch pictures from other addresses (http.fetch_pictures is off); send "
     "the picture itself as a data: URL (`data:image/png;base64,…`)."
 )
-NOT_A_PICTURE = "the file there is not a JPEG, PNG, GIF or WebP picture"
+_NOT_A_PICTURE = "the file there is not a JPEG, PNG, GIF or WebP picture"
 MAX_PICTURE_BYTES = 15_000_000
 # URL schemes and media types ignore case; JSON Schema patterns have no flag for that.
 _DATA_URL_HEAD = (
@@ -72,7 +72,7 @@ def with_content(wanted: RequestPicture, content: bytes) -> RequestPicture:
     """
     kind = detect_media_type(content[:SIGNATURE_BYTES])
     if kind is None:
-        raise picture_not_fetched(wanted, NOT_A_PICTURE)
+        raise picture_not_fetched(wanted, _NOT_A_PICTURE)
     return RequestPicture(
         name=f"{wanted.name}{extension_for(kind)}", media_type=kind, content=content
     )

@@ -23,20 +23,20 @@ from gateway.http.api.responses_shapes import (
 )
 from sessions.records import ToolCall
 
-CONVERSATION_NOT_SUPPORTED = (
+_CONVERSATION_NOT_SUPPORTED = (
     "Conversation objects are not supported: name a conversation with the header X-Session-Id, or "
     "continue an answer with `previous_response_id`."
 )
-BACKGROUND_NOT_SUPPORTED = (
+_BACKGROUND_NOT_SUPPORTED = (
     "Background responses are not supported; leave `background` out. If the connection may break, "
     "use `stream` and an Idempotency-Key."
 )
-FORMAT_NOT_SUPPORTED = "The agent answers in plain text; `text.format` can only be of type `text`."
-PROMPT_NOT_SUPPORTED = "Stored prompts are not supported; use `instructions` and `input`."
-REFERENCES_NOT_SUPPORTED = (
+_FORMAT_NOT_SUPPORTED = "The agent answers in plain text; `text.format` can only be of type `text`."
+_PROMPT_NOT_SUPPORTED = "Stored prompts are not supported; use `instructions` and `input`."
+_REFERENCES_NOT_SUPPORTED = (
     "References to items are not supported; send whole items, or use `previous_response_id`."
 )
-LAST_ITEM_NOT_FROM_USER = (
+_LAST_ITEM_NOT_FROM_USER = (
     "The last item must be a message of role `user`: it is the message to answer."
 )
 
@@ -71,13 +71,13 @@ def read_request(content: bytes) -> ApiRequest:
 
 def _check_supported(body: ResponseRequest) -> None:
     asked = {
-        "conversation": (body.conversation is not None, CONVERSATION_NOT_SUPPORTED),
-        "background": (bool(body.background), BACKGROUND_NOT_SUPPORTED),
-        "prompt": (body.prompt is not None, PROMPT_NOT_SUPPORTED),
+        "conversation": (body.conversation is not None, _CONVERSATION_NOT_SUPPORTED),
+        "background": (bool(body.background), _BACKGROUND_NOT_SUPPORTED),
+        "prompt": (body.prompt is not None, _PROMPT_NOT_SUPPORTED),
         "tools": (bool(body.tools) and body.tool_choice != "none", TOOLS_NOT_SUPPORTED),
         "text.format": (
             bool(body.text and body.text.format and body.text.format.type != "text"),
-            FORMAT_NOT_SUPPORTED,
+            _FORMAT_NOT_SUPPORTED,
         ),
     }
     for param, (wanted, message) in asked.items():
@@ -120,7 +120,7 @@ def _read_messages(items: str | list[InputItem], prompts: list[str]) -> list[Req
     for number, item in enumerate(items):
         _add_item(said, item, f"input[{number}]", prompts, pictures)
     if not said or said[-1].role != "user":
-        raise invalid_request(LAST_ITEM_NOT_FROM_USER, "input")
+        raise invalid_request(_LAST_ITEM_NOT_FROM_USER, "input")
     if not said[-1].text.strip() and not said[-1].pictures:
         msg = "The last message is empty."
         raise invalid_request(msg, "input")
@@ -156,7 +156,7 @@ def _add_item(
         case "reasoning":
             pass  # readable only by the model that produced it
         case "item_reference":
-            raise invalid_request(REFERENCES_NOT_SUPPORTED, param)
+            raise invalid_request(_REFERENCES_NOT_SUPPORTED, param)
         case _:
             msg = f"Items of type “{item.type[:40]}” are not supported."
             raise invalid_request(msg, f"{param}.type")

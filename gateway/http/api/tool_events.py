@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 from gateway.http.api.pieces import ToolEndPiece, ToolStartPiece
 from gateway.turns.feed_events import FeedNotice
 
-TOOL_PROGRESS_EVENT, NOTICE_EVENT = "hermes.tool.progress", "holdfast.notice"
+_TOOL_PROGRESS_EVENT, _NOTICE_EVENT = "hermes.tool.progress", "holdfast.notice"
 
 EmptyChoices = Annotated[
     list[Any],
@@ -46,8 +46,8 @@ class NoticePayload(msgspec.Struct, frozen=True, kw_only=True):
 
 
 EVENT_TYPES: dict[str, tuple[type[msgspec.Struct], ...]] = {
-    TOOL_PROGRESS_EVENT: (ToolRunning, ToolCompleted),
-    NOTICE_EVENT: (NoticePayload,),
+    _TOOL_PROGRESS_EVENT: (ToolRunning, ToolCompleted),
+    _NOTICE_EVENT: (NoticePayload,),
 }
 """Payload types by event name."""
 
@@ -60,8 +60,8 @@ def stream_event(
     match piece:
         case ToolStartPiece(call, tool, label, emoji):
             running = ToolRunning(tool=tool, emoji=emoji, label=label, call_id=call, choices=none)
-            return TOOL_PROGRESS_EVENT, running
+            return _TOOL_PROGRESS_EVENT, running
         case ToolEndPiece(call, tool):
-            return TOOL_PROGRESS_EVENT, ToolCompleted(tool=tool, call_id=call, choices=none)
+            return _TOOL_PROGRESS_EVENT, ToolCompleted(tool=tool, call_id=call, choices=none)
         case FeedNotice(id_, text):
-            return NOTICE_EVENT, NoticePayload(id=id_, text=text, choices=none)
+            return _NOTICE_EVENT, NoticePayload(id=id_, text=text, choices=none)

@@ -6,7 +6,7 @@ import msgspec
 
 from gateway.errors import ConfigError, HoldfastError
 
-FORMAT_VERSION = 1
+_FORMAT_VERSION = 1
 
 
 class InvalidBackup(HoldfastError):
@@ -33,7 +33,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     secrets: bool
     members: tuple[BackupMember, ...]
     left_out: tuple[str, ...] = ()
-    format: int = FORMAT_VERSION
+    format: int = _FORMAT_VERSION
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
@@ -45,7 +45,7 @@ def decode_manifest(text: bytes) -> Manifest:
     """Decode a manifest; raise `InvalidBackup`, or `ConfigError` if a newer version wrote it."""
     try:
         found = json.loads(text)
-        newer = found["format"] > FORMAT_VERSION
+        newer = found["format"] > _FORMAT_VERSION
         if not newer:
             return msgspec.convert(found, Manifest)
     except (ValueError, KeyError, TypeError) as error:

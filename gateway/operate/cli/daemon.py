@@ -22,7 +22,7 @@ from gateway.spending.days import format_span
 from sessions.values.clock import SystemClock, rfc3339
 from sessions.values.loopback import is_loopback
 
-DEFAULT_PORT = 80
+_DEFAULT_PORT = 80
 
 
 class MessageNotSent(HoldfastError):
@@ -38,7 +38,7 @@ def link(base_url: str | None) -> None:
     click.echo("The link works once, within an hour.", err=True)
     place = urlsplit(address)
     if base_url is None and place.hostname and is_loopback(place.hostname):
-        port = place.port or DEFAULT_PORT
+        port = place.port or _DEFAULT_PORT
         here = f"[{place.hostname}]" if ":" in place.hostname else place.hostname
         # The link's own address must be the local end of the tunnel.
         local = "" if here in {"127.0.0.1", "localhost"} else f"{here}:"

@@ -21,7 +21,7 @@ from sessions.store.store import SessionStore
 from sessions.store.vacuum import vacuum_database
 from sessions.values.size import format_size
 
-BACKUPS_FOLDER = "backups"
+_BACKUPS_FOLDER = "backups"
 """Subfolder of the state folder for copies of the database."""
 
 RESTORE_HINT = "The database is damaged. Restore a backup with: holdfast restore FILE"
@@ -43,7 +43,7 @@ def upgrade(options: ConfigOptions, *, no_backup: bool) -> None:
     """Upgrade the database (as `run` does at every start), and release unused space."""
     loaded = load_settings(options)
     with hold_state_folder(loaded.home):
-        asyncio.run(_upgrade(loaded, None if no_backup else loaded.home / BACKUPS_FOLDER))
+        asyncio.run(_upgrade(loaded, None if no_backup else loaded.home / _BACKUPS_FOLDER))
         with translate_store_errors():
             sizes = vacuum_database(parse_url(store_url(loaded)))
     click.echo("The database is up to date.")

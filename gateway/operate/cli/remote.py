@@ -19,7 +19,7 @@ from platforms.console import AnswerFrame, NoteFrame, StatusFrame, TerminalFrame
 from sessions.values.clock import SystemClock
 from sessions.values.ids import Ids
 
-MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.1, 1.0
+_MIN_RETRY_SECONDS, _MAX_RETRY_SECONDS = 0.1, 1.0
 """Seconds between attempts to reconnect."""
 
 ENDED_NOTE = NoteFrame(
@@ -89,12 +89,12 @@ class RemoteChat:
                 yield frame
 
     async def _reconnect(self) -> None:
-        began, pause = time.monotonic(), MIN_RETRY_SECONDS
+        began, pause = time.monotonic(), _MIN_RETRY_SECONDS
         while self._wire is None:
             if self._rejoin_seconds is not None and time.monotonic() - began > self._rejoin_seconds:
                 raise DaemonGone
             await asyncio.sleep(pause)
-            pause = min(2 * pause, MAX_RETRY_SECONDS)
+            pause = min(2 * pause, _MAX_RETRY_SECONDS)
             with contextlib.suppress(NotRunning, NotAnswering, ConnectionError):
                 wire = await self._connect()
                 try:

@@ -43,7 +43,7 @@ from gateway.operate.systemd.unit import (
 from gateway.process.control_socket import NotRunning
 from sessions.values.clock import SystemClock
 
-DEFAULT_LOG_LINES = 100
+_DEFAULT_LOG_LINES = 100
 _LOG_LINES_AFTER_FAILURE = 12
 _RUNNING_STATES = {"active", "reloading"}
 _ENV_REFERENCE = re.compile(r"""["']env:([A-Za-z_][A-Za-z0-9_]*)["']""")
@@ -311,7 +311,7 @@ def status(here: ServiceContext, *, user: bool, as_json: bool) -> None:
 @service_options
 @click.option("-f", "--follow", is_flag=True, help="Follow new log lines.")
 @click.option(
-    "-n", "--lines", default=DEFAULT_LOG_LINES, show_default=True, type=click.IntRange(min=0)
+    "-n", "--lines", default=_DEFAULT_LOG_LINES, show_default=True, type=click.IntRange(min=0)
 )
 def logs(here: ServiceContext, *, user: bool, follow: bool, lines: int) -> None:
     """Show the service's log."""

@@ -22,7 +22,7 @@ from sessions.records import Message, Session, Turn
 from sessions.store.store import SessionStore
 from sessions.values.clock import rfc3339
 
-LIST_LIMIT = 50
+_LIST_LIMIT = 50
 
 
 class SessionNotFound(HoldfastError):
@@ -44,13 +44,13 @@ def sessions() -> None:
 
 @sessions.command("list")
 @click.option(
-    "--all", "every", is_flag=True, help=f"List all sessions, not only the newest {LIST_LIMIT}."
+    "--all", "every", is_flag=True, help=f"List all sessions, not only the newest {_LIST_LIMIT}."
 )
 @json_option
 @config_options
 def list_(options: ConfigOptions, *, as_json: bool, every: bool) -> None:
     """List sessions, newest first."""
-    limit = None if as_json or every else LIST_LIMIT
+    limit = None if as_json or every else _LIST_LIMIT
 
     async def read(store: SessionStore) -> tuple[Session, ...]:
         return tuple(await store.sessions.list(limit=limit))

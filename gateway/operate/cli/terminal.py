@@ -16,12 +16,12 @@ from typing import Protocol, TextIO
 
 from platforms.console import AnswerFrame, NoteFrame, StatusFrame, TerminalFrame, UserFrame
 
-PROMPT = "> "
-DOUBLE_INTERRUPT_SECONDS = 2.0  # a second Ctrl-C within this time leaves
-PASTE_SECONDS = 0.05  # lines that arrive within this time form one message
+_PROMPT = "> "
+_DOUBLE_INTERRUPT_SECONDS = 2.0  # a second Ctrl-C within this time leaves
+_PASTE_SECONDS = 0.05  # lines that arrive within this time form one message
 _DEFAULT_COLUMNS = 80
 _MAX_REMEMBERED_ANSWERS = 16  # answers whose printed text is remembered
-STOP_COMMAND = "/stop"
+_STOP_COMMAND = "/stop"
 
 _DIM, _RESET, _CLEAR_LINE = "\x1b[2m", "\x1b[0m", "\r\x1b[K"
 _CLEAR_BELOW = "\x1b[J"
@@ -61,7 +61,7 @@ class Printer:
         text = _CONTROL_CHARACTERS.sub("", frame.text)
         if isinstance(frame, AnswerFrame):
             return self._render_answer(frame, text)
-        return self._own_line(text if isinstance(frame, NoteFrame) else f"{PROMPT}{text}")
+        return self._own_line(text if isinstance(frame, NoteFrame) else f"{_PROMPT}{text}")
 
     def _own_line(self, text: str) -> str:
         return self._fresh_line() + self._record_output(self._dim_text(text) + "\n", "")
@@ -74,7 +74,7 @@ class Printer:
         self._remember(frame.item, whole)
         out = ""
         if frame.asked and not before:
-            out = self._own_line(PROMPT + _CONTROL_CHARACTERS.sub("", frame.asked))
+            out = self._own_line(_PROMPT + _CONTROL_CHARACTERS.sub("", frame.asked))
         if new := whole.removeprefix(before):
             continues = frame.item == self._unfinished_item and whole.startswith(before)
             out += ("" if continues else self._fresh_line()) + self._record_output(new, frame.item)
@@ -208,7 +208,7 @@ class ChatTerminal:
             text = _CLEAR_LINE + text
         self._prompt_shown = self._tty and self._printer.at_line_start
         if self._prompt_shown:
-            text += PROMPT + self._read_unfinished_line()
+            text += _PROMPT + self._read_unfinished_line()
         if self._status:
             text += render_status_below(self._status, self._columns())
         self._write(text)
@@ -233,7 +233,7 @@ class ChatTerminal:
             ended = first is None
             with contextlib.suppress(TimeoutError):
                 while not ended:
-                    async with asyncio.timeout(PASTE_SECONDS):
+                    async with asyncio.timeout(_PASTE_SECONDS):
                         following = await self._input_lines.get()
                     ended = following is None
                     lines += [] if following is None else [following]
@@ -280,7 +280,7 @@ class ChatTerminal:
             return
         with contextlib.suppress(EOFError, OSError):
             while True:
-                yield from input(PROMPT).split("\n")
+                yield from input(_PROMPT).split("\n")
 
     def _enable_readline(self) -> Callable[[], None]:
         """Enable line editing and history; return the function that restores the terminal."""
@@ -300,11 +300,11 @@ class ChatTerminal:
         wanted: asyncio.Queue[str] = asyncio.Queue()
 
         def interrupted() -> None:
-            if not self._tty or loop.time() - self._interrupted_at < DOUBLE_INTERRUPT_SECONDS:
+            if not self._tty or loop.time() - self._interrupted_at < _DOUBLE_INTERRUPT_SECONDS:
                 self._leave()
                 return
             self._interrupted_at = loop.time()
-            wanted.put_nowait(STOP_COMMAND)
+            wanted.put_nowait(_STOP_COMMAND)
 
         loop.add_signal_handler(signal.SIGINT, interrupted)
         loop.add_signal_handler(signal.SIGTERM, self._leave)

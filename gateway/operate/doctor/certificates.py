@@ -18,7 +18,7 @@ from msgspec import Struct
 from gateway.operate.doctor.context import DoctorContext
 from sessions.values.finding import Finding, fail, ok, warn
 
-LOCAL_ROOT_FOLDERS = (
+_LOCAL_ROOT_FOLDERS = (
     Path("/usr/local/share/ca-certificates"),  # Debian, Ubuntu, Alpine
     Path("/etc/pki/ca-trust/source/anchors"),  # Fedora, RHEL
     Path("/etc/ca-certificates/trust-source/anchors"),  # Arch
@@ -61,7 +61,7 @@ LIBRARIES = (
 async def check_certificates(context: DoctorContext) -> Sequence[Finding]:
     """Compare the roots that the libraries trust."""
     return await asyncio.to_thread(
-        lambda: [*_find_problems(context.environ, LOCAL_ROOT_FOLDERS, LIBRARIES)]
+        lambda: [*_find_problems(context.environ, _LOCAL_ROOT_FOLDERS, LIBRARIES)]
     )
 
 

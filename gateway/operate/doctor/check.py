@@ -10,7 +10,7 @@ from sessions.values.finding import Finding
 CheckFunction = Callable[[DoctorContext], Awaitable[Sequence[Finding]]]
 """Examines one subject and returns findings; may raise any exception."""
 
-LOCAL_TIMEOUT_SECONDS, REMOTE_TIMEOUT_SECONDS = 10.0, 15.0
+_LOCAL_TIMEOUT_SECONDS, REMOTE_TIMEOUT_SECONDS = 10.0, 15.0
 
 
 class Check(Struct, frozen=True):
@@ -18,6 +18,6 @@ class Check(Struct, frozen=True):
 
     group: str
     run: CheckFunction
-    timeout_seconds: float = LOCAL_TIMEOUT_SECONDS
+    timeout_seconds: float = _LOCAL_TIMEOUT_SECONDS
     needs_network: bool = False  # contacts other machines
     works_without_config: bool = False  # runs even if the configuration cannot be loaded

@@ -11,7 +11,7 @@ from gateway.operate.doctor.context import DoctorContext
 from sessions.values.finding import Finding, fail, ok, warn
 from sessions.values.unreached import describe_network_error
 
-WARN_SKEW_SECONDS, FAIL_SKEW_SECONDS = 30.0, 300.0
+_WARN_SKEW_SECONDS, _FAIL_SKEW_SECONDS = 30.0, 300.0
 """Clock differences in seconds; beyond the second one Slack's signed requests are refused."""
 
 _TIMEOUT_SECONDS = 6.0
@@ -75,11 +75,11 @@ def _clock_skew(server_time: float, before: int, after: int) -> float:
 def skew_finding(skew_seconds: float, host: str) -> Finding:
     """Return the finding for a clock that differs by `skew_seconds`."""
     size = abs(skew_seconds)
-    if size < WARN_SKEW_SECONDS:
+    if size < _WARN_SKEW_SECONDS:
         return ok("clock", f"agrees with {host}")
     way = "ahead of" if skew_seconds > 0 else "behind"
     text = f"this machine's clock is {_format_span(size)} {way} {host}'s"
-    if size < FAIL_SKEW_SECONDS:
+    if size < _FAIL_SKEW_SECONDS:
         return warn("clock", text, _SET_CLOCK_HINT)
     return fail("clock", f"{text}; signed requests, such as Slack's, are refused", _SET_CLOCK_HINT)
 

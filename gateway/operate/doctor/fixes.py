@@ -12,7 +12,7 @@ from sessions.values.finding import Finding, ok, warn
 FixFunction = Callable[[DoctorContext], Iterator[tuple[bool, str]]]
 """Applies a fix; yields for each item whether the fix worked, and a description."""
 
-LOCAL_FIXES: Mapping[str, FixFunction] = {
+_LOCAL_FIXES: Mapping[str, FixFunction] = {
     permissions.PERMISSIONS_FIX: permissions.fix_permissions,
     daemon.SOCKET_FIX: daemon.remove_stale_socket,
 }
@@ -25,8 +25,8 @@ async def apply_fixes(groups: Sequence[FindingGroup], context: DoctorContext) ->
         finding.mend: group.name for group in groups for finding in group.findings if finding.mend
     }
     for mend, group in wanted.items():
-        if mend in LOCAL_FIXES:
-            results += await asyncio.to_thread(_run_fix, LOCAL_FIXES[mend], context)
+        if mend in _LOCAL_FIXES:
+            results += await asyncio.to_thread(_run_fix, _LOCAL_FIXES[mend], context)
         else:
             results.append(await _fix_on_platform(group, mend, context))
     return FindingGroup(FIXED_GROUP, tuple(_fix_finding(done, text) for done, text in results))

@@ -25,8 +25,8 @@ from sessions.store.inspect import has_wal_bug
 from sessions.values.finding import Finding, fail, ok, warn
 
 PACKAGES = ("gateway", "platforms", "agent", "sessions")
-DISTRIBUTION_NAME = "holdfast"
-ENTRY_POINT_GROUPS = ("holdfast.platforms", "holdfast.providers", "holdfast.tools")
+_DISTRIBUTION_NAME = "holdfast"
+_ENTRY_POINT_GROUPS = ("holdfast.platforms", "holdfast.providers", "holdfast.tools")
 
 _OWN_ENVIRONMENT_HINT = (
     "Install Holdfast in its own environment: `pipx install holdfast`, or a new .venv."
@@ -40,7 +40,7 @@ async def check_packages(_: DoctorContext) -> Sequence[Finding]:
 
 def _package_findings(names: Sequence[str] = PACKAGES) -> Iterator[Finding]:
     try:
-        this_distribution = distribution(DISTRIBUTION_NAME)
+        this_distribution = distribution(_DISTRIBUTION_NAME)
     except PackageNotFoundError:
         yield warn(
             "packages",
@@ -70,7 +70,7 @@ def _find_foreign_packages(
                 _OWN_ENVIRONMENT_HINT,
             )
             continue
-        others = sorted(set(owners.get(name, ())) - {this_distribution.name, DISTRIBUTION_NAME})
+        others = sorted(set(owners.get(name, ())) - {this_distribution.name, _DISTRIBUTION_NAME})
         if others or not _is_unchanged(this_distribution, name):
             who = f"{', '.join(others)} installs" if others else "another program has installed"
             yield fail(
@@ -100,7 +100,7 @@ def _is_unchanged(this_distribution: Distribution, name: str) -> bool:
 
 async def check_plugins(_: DoctorContext) -> Sequence[Finding]:
     """Load the plugins of other distributions, because a broken plugin prevents the start."""
-    found = [entry for group in ENTRY_POINT_GROUPS for entry in entry_points(group=group)]
+    found = [entry for group in _ENTRY_POINT_GROUPS for entry in entry_points(group=group)]
     findings = await asyncio.to_thread(
         lambda: [finding for entry in found for finding in _load_entry_point(entry)]
     )

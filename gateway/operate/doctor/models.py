@@ -9,17 +9,17 @@ from gateway.operate.doctor.context import DoctorContext
 from sessions.values.finding import Finding, ok
 
 _MARGIN_SECONDS = 1.0
-TIMEOUT_SECONDS = LIST_SECONDS + ANSWER_SECONDS + CALL_SECONDS + _MARGIN_SECONDS
+_TIMEOUT_SECONDS = LIST_SECONDS + ANSWER_SECONDS + CALL_SECONDS + _MARGIN_SECONDS
 
 
 def model_checks(context: DoctorContext) -> Iterator[Check]:
     """Yield a check for each target."""
     settings = context.settings.model
     demo = settings.provider == "demo"
-    yield Check("model", _ModelCheck(settings).run, TIMEOUT_SECONDS, needs_network=not demo)
+    yield Check("model", _ModelCheck(settings).run, _TIMEOUT_SECONDS, needs_network=not demo)
     for number, target in enumerate(settings.fallback, 1):
         yield Check(
-            f"fallback {number}", _ModelCheck(target).run, TIMEOUT_SECONDS, needs_network=True
+            f"fallback {number}", _ModelCheck(target).run, _TIMEOUT_SECONDS, needs_network=True
         )
 
 

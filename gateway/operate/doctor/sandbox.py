@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gateway.operate.doctor.context import DoctorContext
 from sessions.values.finding import Finding, fail, ok, warn
 
-TIMEOUT_SECONDS = 5.0
+_TIMEOUT_SECONDS = 5.0
 _PROGRAM = "bwrap"
 _INSTALL_HINT = "Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`)."
 _ALLOW_HINT = (
@@ -50,10 +50,10 @@ async def _try_sandbox(program: str) -> str | None:
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        async with asyncio.timeout(TIMEOUT_SECONDS):
+        async with asyncio.timeout(_TIMEOUT_SECONDS):
             _, error = await process.communicate()
     except TimeoutError:
-        return f"it did not finish within {TIMEOUT_SECONDS:g} s"
+        return f"it did not finish within {_TIMEOUT_SECONDS:g} s"
     finally:
         if process.returncode is None:
             process.kill()

@@ -17,7 +17,7 @@ from gateway.operate.selftest.plain_http import Connection
 from sessions.values.clock import Clock
 
 TOKEN = "1000000001:selftest-token-of-no-bot-at-all-000"  # noqa: S105 - not a real token
-RETRY_AFTER = 1
+_RETRY_AFTER = 1
 """Seconds for which a chat refuses messages after a 429."""
 
 _BOT = {"id": 1000000001, "is_bot": True, "first_name": "Selftest", "username": "selftest_bot"}
@@ -130,8 +130,8 @@ class FakeTelegram:
             self.early_calls += 1
         fault = self._faults.pop(chat, None) if method == "sendMessage" else None
         if fault is ChatFault.TOO_MANY:
-            self._closed_until[chat] = now + RETRY_AFTER
-            _send_error(connection, 429, "Too Many Requests", retry_after=RETRY_AFTER)
+            self._closed_until[chat] = now + _RETRY_AFTER
+            _send_error(connection, 429, "Too Many Requests", retry_after=_RETRY_AFTER)
             return
         if fault is ChatFault.BROKEN:
             _send_error(connection, 500, "Internal Server Error")

@@ -14,8 +14,8 @@ from gateway.operate.selftest.model_service import FakeModel
 from gateway.operate.selftest.plain_http import serve
 from sessions.values.clock import Clock
 
-START_SECONDS = 20.0
-STOP_SECONDS = 15.0
+_START_SECONDS = 20.0
+_STOP_SECONDS = 15.0
 
 _INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "VIRTUAL_ENV")
 _CONFIGURATION = """
@@ -87,7 +87,7 @@ class SelfTestGateway:
                     stderr=log,
                 )
             try:
-                async with asyncio.timeout(START_SECONDS), asyncio.TaskGroup() as either:
+                async with asyncio.timeout(_START_SECONDS), asyncio.TaskGroup() as either:
                     ready = either.create_task(_wait_ready(notifications))
                     ended = either.create_task(self._process.wait())
                     await asyncio.wait({ready, ended}, return_when=asyncio.FIRST_COMPLETED)
@@ -116,7 +116,7 @@ class SelfTestGateway:
             return process.returncode if process else None
         process.send_signal(number)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(STOP_SECONDS):
+            async with asyncio.timeout(_STOP_SECONDS):
                 return await process.wait()
         process.kill()
         await process.wait()

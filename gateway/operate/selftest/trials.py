@@ -17,8 +17,8 @@ from gateway.operate.selftest.chat_service import DUPLICATE_MARK, ChatFault, que
 from gateway.operate.selftest.model_service import FILE_CONTENT
 from gateway.operate.selftest.stage import SelfTestGateway
 
-ANSWER_SECONDS = 12.0
-STOP_SECONDS = 0.3
+_ANSWER_SECONDS = 12.0
+_STOP_SECONDS = 0.3
 
 _BURST_SIZE, _KILLED_CHATS = 60, 20
 
@@ -131,7 +131,7 @@ class TrialRunner:
         name = self._ask("plain", person)
         well = await self._wait_for_answers(name)
         await self._chat.wait_until(
-            lambda: len(self._chat.visible_texts(person)) > 1, ANSWER_SECONDS / 4
+            lambda: len(self._chat.visible_texts(person)) > 1, _ANSWER_SECONDS / 4
         )
         copies = [text for text in self._chat.visible_texts(person) if f"end-of-{name}" in text]
         marked = [text for text in copies if DUPLICATE_MARK in text]
@@ -145,7 +145,7 @@ class TrialRunner:
         person = next(self._chat_ids)
         name = self._ask("hang", person)
         self._unanswerable.add(name)
-        async with asyncio.timeout(ANSWER_SECONDS):
+        async with asyncio.timeout(_ANSWER_SECONDS):
             while name not in self._model.hanging_connections:
                 self._model.changed.clear()
                 await self._model.changed.wait()
@@ -154,11 +154,11 @@ class TrialRunner:
         self._chat.say(person, "/stop")
         stopped = await self._chat.wait_until(
             lambda: any("Stopped" in text for text in self._chat.visible_texts(person)),
-            ANSWER_SECONDS,
+            _ANSWER_SECONDS,
         )
         took = loop.time() - began
         words = f"stopped after {1000 * took:.0f} ms" if stopped else "not stopped"
-        return TrialResult("/stop while the model hangs", stopped and took <= STOP_SECONDS, words)
+        return TrialResult("/stop while the model hangs", stopped and took <= _STOP_SECONDS, words)
 
     async def _killed(self) -> TrialResult:
         trial = "the process is killed while busy (kill -9)"
@@ -167,7 +167,7 @@ class TrialRunner:
         waiting = [self._ask("plain", person) for person in people]
         began = await self._chat.wait_until(
             lambda: all(self._model.request_counts[name] for name in running.values()),
-            ANSWER_SECONDS,
+            _ANSWER_SECONDS,
         )
         await self._gateway.kill()
         interrupted = {
@@ -181,7 +181,7 @@ class TrialRunner:
                 any("restarted" in text for text in self._chat.visible_texts(person))
                 for person in interrupted
             ),
-            ANSWER_SECONDS,
+            _ANSWER_SECONDS,
         )
         well = began and notified and await self._wait_for_answers(*waiting, *down)
         words = (
@@ -194,7 +194,7 @@ class TrialRunner:
     async def _graceful_stop(self) -> TrialResult:
         person = next(self._chat_ids)
         name = self._ask("slow", person)
-        await self._chat.wait_until(lambda: bool(self._model.request_counts[name]), ANSWER_SECONDS)
+        await self._chat.wait_until(lambda: bool(self._model.request_counts[name]), _ANSWER_SECONDS)
         code = await self._gateway.stop()
         well = code == 0 and self._answer_count(name) == 1
         words = "the running answer was finished first" if well else f"exit code {code}"
@@ -228,5 +228,5 @@ class TrialRunner:
     async def _wait_for_answers(self, *names: str) -> bool:
         """Wait until all the named questions are answered."""
         return await self._chat.wait_until(
-            lambda: self._chat.count_answers().keys() >= set(names), ANSWER_SECONDS
+            lambda: self._chat.count_answers().keys() >= set(names), _ANSWER_SECONDS
         )

@@ -11,7 +11,7 @@ from gateway.config.loader import ConfigOptions, config_file
 
 SYSTEM_FOLDER = credentials.MACHINE_FOLDER.parent
 FILE_NAME = "holdfast.toml"
-CREDENTIALS_FOLDER = credentials.MACHINE_FOLDER.name
+_CREDENTIALS_FOLDER = credentials.MACHINE_FOLDER.name
 
 
 class ConfigTarget(Struct, frozen=True):
@@ -32,7 +32,7 @@ class ConfigTarget(Struct, frozen=True):
     @property
     def credentials_folder(self) -> Path:
         """Folder with one file per secret."""
-        return self.path.absolute().parent / CREDENTIALS_FOLDER
+        return self.path.absolute().parent / _CREDENTIALS_FOLDER
 
     def secret_reference(self, name: str) -> str:
         """Return the value that refers to a secret of this folder in the configuration.
@@ -46,7 +46,7 @@ class ConfigTarget(Struct, frozen=True):
             self.credentials_folder == credentials.MACHINE_FOLDER
             and not (own and credentials.is_readable(own))
         )
-        return f"credential:{name}" if seen else f"file:{CREDENTIALS_FOLDER}/{name}"
+        return f"credential:{name}" if seen else f"file:{_CREDENTIALS_FOLDER}/{name}"
 
     @property
     def is_default_path(self) -> bool:

@@ -11,7 +11,7 @@ from gateway.operate.systemd.plan import InstallStep, MakeFolder, RemoveFile, Ru
 from gateway.operate.systemd.scope import ServiceScope
 from gateway.operate.systemd.unit import MIN_SYSTEMD_VERSION, UNIT_NAME
 
-QUERY_TIMEOUT_SECONDS = 15.0
+_QUERY_TIMEOUT_SECONDS = 15.0
 SYSTEMD_RUNTIME_FOLDER = Path("/run/systemd/system")
 """Exists only while systemd runs the machine."""
 
@@ -81,13 +81,13 @@ class ServiceManager:
     def show_properties(self) -> dict[str, str]:
         """Return systemd's properties of the service."""
         words = self._scope.systemctl("show", UNIT_NAME, f"--property={_PROPERTIES}")
-        output = self._run(words, QUERY_TIMEOUT_SECONDS).stdout
+        output = self._run(words, _QUERY_TIMEOUT_SECONDS).stdout
         return dict(line.partition("=")[::2] for line in output.splitlines())
 
     def systemd_version(self) -> int:
         """Return the version of systemd; the oldest supported one if unknown."""
         try:
-            output = self._run(("systemctl", "--version"), QUERY_TIMEOUT_SECONDS).stdout
+            output = self._run(("systemctl", "--version"), _QUERY_TIMEOUT_SECONDS).stdout
         except StepFailed:
             return MIN_SYSTEMD_VERSION
         first = output.split()[1:2]
@@ -96,12 +96,12 @@ class ServiceManager:
     def has_linger(self, user_name: str) -> bool:
         """Return True if the user's services keep running after the user logs out."""
         words = ("loginctl", "show-user", user_name, "--property=Linger", "--value")
-        return self._run(words, QUERY_TIMEOUT_SECONDS).stdout.strip() != "no"
+        return self._run(words, _QUERY_TIMEOUT_SECONDS).stdout.strip() != "no"
 
     def log_tail(self, lines: int) -> str:
         """Return the last lines of the service's log."""
         words = self._scope.journalctl(lines=lines, follow=False)
-        return self._run(words, QUERY_TIMEOUT_SECONDS).stdout.strip()
+        return self._run(words, _QUERY_TIMEOUT_SECONDS).stdout.strip()
 
     def show_log(self, *, lines: int, follow: bool) -> int:
         """Print the log to the terminal; return journalctl's exit code."""

@@ -16,7 +16,7 @@ from gateway.operate.systemd.unit import UNIT_NAME
 START_TIMEOUT_SECONDS = 3700.0
 """Upper bound for `systemctl start`; systemd itself gives up earlier unless the daemon asks for
 more time."""
-COMMAND_TIMEOUT_SECONDS = 60.0
+_COMMAND_TIMEOUT_SECONDS = 60.0
 
 
 class MakeFolder(Struct, frozen=True):
@@ -45,7 +45,7 @@ class RunCommand(Struct, frozen=True):
     """A command to run."""
 
     arguments: tuple[str, ...]
-    timeout_seconds: float = COMMAND_TIMEOUT_SECONDS
+    timeout_seconds: float = _COMMAND_TIMEOUT_SECONDS
     may_fail: bool = False
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import gateway
 from gateway.errors import CannotStart
 
-HIDDEN_ROOTS = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")  # noqa: S108 - only compared
+_HIDDEN_ROOTS = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")  # noqa: S108 - only compared
 """Folders that appear empty to the machine's service."""
 
 
@@ -33,7 +33,7 @@ def program_folders() -> tuple[Path, ...]:
 
 def hidden_folders(paths: Iterable[Path]) -> tuple[Path, ...]:
     """Return the paths below `HIDDEN_ROOTS`, without those inside another returned path."""
-    covered = sorted({path for path in paths if any(map(path.is_relative_to, HIDDEN_ROOTS))})
+    covered = sorted({path for path in paths if any(map(path.is_relative_to, _HIDDEN_ROOTS))})
     return tuple(
         path
         for path in covered

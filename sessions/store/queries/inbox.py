@@ -63,7 +63,7 @@ _OPEN_ENTRIES_ABOUT = _ENTRIES_ABOUT.where(
         InboxState.HELD,
     )
 )
-MAX_OPEN_ENTRIES = 100
+_MAX_OPEN_ENTRIES = 100
 """Number of open entries that are listed even if many newer entries match."""
 _NEWEST = (
     sa.select(*ENTRY_COLUMNS)
@@ -123,7 +123,7 @@ def entries_about(connection: Connection, text: str, limit: int) -> tuple[InboxE
     recent = connection.execute(_ENTRIES_ABOUT, found | {"limit": limit})
     rows = {entry.seq: entry for entry in map(read_entry, recent)}
     if len(rows) == limit:
-        still_open = connection.execute(_OPEN_ENTRIES_ABOUT, found | {"limit": MAX_OPEN_ENTRIES})
+        still_open = connection.execute(_OPEN_ENTRIES_ABOUT, found | {"limit": _MAX_OPEN_ENTRIES})
         rows |= {entry.seq: entry for entry in map(read_entry, still_open)}
     return tuple(rows[seq] for seq in sorted(rows, reverse=True))
 

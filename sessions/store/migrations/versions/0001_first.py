@@ -16,7 +16,7 @@ depends_on = None
 
 TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 NUMBER = sa.BigInteger()
-SERIAL = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+_SERIAL = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def _text(name: str, *, null: bool = False, default: str | None = None) -> sa.Column[Any]:
@@ -95,7 +95,7 @@ def _sessions() -> None:
     _index("ix_sessions_suspended", "sessions", "key", "updated_at", where="state = 'suspended'")
     op.create_table(
         "messages",
-        sa.Column("id", SERIAL, nullable=False),
+        sa.Column("id", _SERIAL, nullable=False),
         _text("session_id"),
         _text("turn_id"),
         _number("at"),
@@ -110,7 +110,7 @@ def _sessions() -> None:
 def _received() -> None:
     op.create_table(
         "inbox",
-        sa.Column("seq", SERIAL, nullable=False, autoincrement=False),
+        sa.Column("seq", _SERIAL, nullable=False, autoincrement=False),
         _text("id"),
         _text("source"),
         _text("event"),
@@ -193,7 +193,7 @@ def _turns() -> None:
 def _shown() -> None:
     op.create_table(
         "outbox",
-        sa.Column("seq", SERIAL, nullable=False, autoincrement=False),
+        sa.Column("seq", _SERIAL, nullable=False, autoincrement=False),
         _text("id"),
         _text("address"),
         _text("kind"),
