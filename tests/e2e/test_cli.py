@@ -365,10 +365,10 @@ def test_an_invalid_key_file_hides_only_the_key(place: Place) -> None:
     assert "does not contain an API key" in shown.stderr
     secret = place.run("config", "show", "--secrets")
     assert (secret.returncode, secret.stdout) == (1, "")
-    assert "does not contain an API key. Remove it" in secret.stderr
+    assert "does not contain an API key. Delete it" in secret.stderr
     started = place.run("run", "--set", "http.port=0")
     assert started.returncode == 1
-    assert "does not contain an API key. Remove it" in started.stderr
+    assert "does not contain an API key. Delete it" in started.stderr
 
 
 def test_a_chat_joins_the_daemon_and_is_readable_meanwhile(place: Place) -> None:
