@@ -32,12 +32,12 @@ run: run-environment
 	@exec $(BIN)/holdfast run $(ARGS)
 
 unit: dev-environment
-	@$(BIN)/python -m pytest tests/unit tests/architecture -m "not process" $(ARGS)
+	@scripts/tests unit $(BIN)/python -m pytest
 
 test: dev-environment
 	@scripts/system-packages
 	@scripts/node-packages
-	@scripts/tests $(BIN)/python -m pytest
+	@scripts/tests all $(BIN)/python -m pytest
 
 # Cheapest checks first, so that most failures appear early.
 check: dev-environment
@@ -48,7 +48,7 @@ check: dev-environment
 	@scripts/system-packages
 	@scripts/node-packages
 	$(BIN)/coverage erase
-	@scripts/tests $(BIN)/coverage run -m pytest; tests=$$?; \
+	@scripts/tests all $(BIN)/coverage run -m pytest; tests=$$?; \
 	$(BIN)/coverage combine --quiet && $(BIN)/coverage report --skip-covered --skip-empty && exit $$tests
 
 faults: dev-environment

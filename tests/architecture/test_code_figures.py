@@ -151,6 +151,7 @@ def test_two_trees_stand_in_two_aligned_columns(tree: Path) -> None:
     assert len({len(line) for line in lines}) == 1
 
 
+@pytest.mark.process
 def test_the_script_writes_a_table_and_json(tree: Path) -> None:
     def run(*arguments: str) -> str:
         command = [sys.executable, "-m", "scripts.code_figures", str(tree), *arguments]

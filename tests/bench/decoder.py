@@ -97,8 +97,8 @@ class Sides:
         clients = provider._clients
         pool = getattr(clients, "_pool", clients)
         chosen = self._anthropic if self._protocol == "anthropic" else self._openai
-        pool._live.clear()
-        pool._make = lambda: chosen
+        pool._stream_counts.clear()
+        pool._make_client = lambda: chosen
 
     @asynccontextmanager
     async def theirs(self) -> AsyncIterator[AsyncIterator[Any]]:

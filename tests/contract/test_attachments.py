@@ -19,6 +19,8 @@ from tests.fakes.downloads import Going
 from tests.fakes.memory import MemoryAdapter
 from tests.fakes.senders import PLATFORMS, Sender, Sent
 
+pytestmark = pytest.mark.quick
+
 JPEG = b"\xff\xd8\xff\xe0"
 PNG = b"\x89PNG\r\n\x1a\n"
 CONTENT = bytes(range(256)) * 4_000  # about a megabyte

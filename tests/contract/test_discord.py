@@ -392,6 +392,7 @@ async def test_a_silent_socket_is_detected_and_replaced() -> None:
             assert await life.inbox.texts(1) == ["can you hear me?"]
 
 
+@pytest.mark.quick
 async def test_closing_a_silent_socket_does_not_wait_for_a_close_frame(life: Life) -> None:
     async with door(life.discord.url) as between:
         life.discord.door = between.port
@@ -422,6 +423,7 @@ async def test_a_gateway_gone_for_too_long_leads_to_a_new_connection(
         await life.discord.until(lambda: life.discord.identified == 2)
 
 
+@pytest.mark.quick
 async def test_an_unreachable_gateway_at_the_start_is_unavailable(
     life: Life,
 ) -> None:

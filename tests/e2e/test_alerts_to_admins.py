@@ -3,11 +3,15 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gateway.access.settings import AccessSettings
 from platforms.core.contract import Live, Sender
 from tests.e2e.house import House, Screen, gateway, opened, talkative
 from tests.fakes.model_script import Script
 from tests.fakes.model_server import ModelServer
+
+pytestmark = pytest.mark.quick
 
 CHIEF = "9"
 ANN = Sender("1001", "Ann")

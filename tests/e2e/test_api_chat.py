@@ -363,6 +363,7 @@ async def test_openai_library_reads_a_turn_with_a_tool(tmp_path: Path) -> None:
         assert shop.effects == ["pay 3"]
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("tool", ["slow", "stubborn", "broken"])
 async def test_failed_tool_also_gets_a_completed_event(tmp_path: Path, tool: str) -> None:
     shop = Workshop()

@@ -15,6 +15,8 @@ from tests.fakes.agent_kit import Workshop
 from tests.fakes.model_script import ok
 from tests.fakes.model_server import ModelServer
 
+pytestmark = pytest.mark.quick
+
 NARROW = HttpSettings(port=0, api_key=Secret(KEY), ui=False, max_requests=1)
 
 

@@ -14,11 +14,13 @@ import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+from click.testing import CliRunner
 
 from gateway.config.loader import read_environment
+from gateway.operate.cli import root
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 PATIENCE = 40.0
@@ -79,6 +81,13 @@ class Place:
                 process.communicate(timeout=PATIENCE)
 
 
+class Running(NamedTuple):
+    """A state folder with a running daemon."""
+
+    place: Place
+    pid: int
+
+
 @pytest.fixture(scope="module")
 def model() -> Iterator[str]:
     """A model that echoes the message, a word every tenth of a second."""
@@ -95,6 +104,14 @@ def model() -> Iterator[str]:
 @pytest.fixture
 def place(tmp_path: Path, model: str) -> Place:
     return Place(tmp_path, model)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory, model: str) -> Iterator[Running]:
+    """A daemon shared by tests that leave it running and do not depend on each other's changes."""
+    place = Place(tmp_path_factory.mktemp("running"), model)
+    with place.daemon() as process:
+        yield Running(place, process.pid)
 
 
 # --- without a daemon ------------------------------------------------------------------------
@@ -142,12 +159,15 @@ def test_commands_that_only_ask_the_daemon_do_not_load_the_database(
 
 def test_every_command_is_listed_and_explained(place: Place) -> None:
     listed = place.run("--help").stdout
+    assert "Usage: holdfast run" in place.run("run", "--help").stdout
     for command in (
         *("run", "chat", "link", "status", "send", "why", "version"),
         *("sessions", "pair", "config", "backup", "restore", "db"),
     ):
         assert re.search(rf"^  {command} ", listed, re.MULTILINE)
-        assert "Usage: holdfast " + command in place.run(command, "--help").stdout
+        explained = CliRunner().invoke(root, [command, "--help"], prog_name="holdfast")
+        assert (explained.exit_code, explained.stderr) == (0, "")
+        assert explained.stdout.startswith(f"Usage: holdfast {command} ")
 
 
 def test_a_misspelt_command_is_wrong_usage_with_a_suggestion(place: Place) -> None:
@@ -345,10 +365,10 @@ def test_an_invalid_key_file_hides_only_the_key(place: Place) -> None:
     assert "does not contain an API key" in shown.stderr
     secret = place.run("config", "show", "--secrets")
     assert (secret.returncode, secret.stdout) == (1, "")
-    assert "does not contain an API key. Remove it" in secret.stderr
+    assert "does not contain an API key. Delete it" in secret.stderr
     started = place.run("run", "--set", "http.port=0")
     assert started.returncode == 1
-    assert "does not contain an API key. Remove it" in started.stderr
+    assert "does not contain an API key. Delete it" in started.stderr
 
 
 def test_a_chat_joins_the_daemon_and_is_readable_meanwhile(place: Place) -> None:
@@ -365,37 +385,36 @@ def test_a_chat_joins_the_daemon_and_is_readable_meanwhile(place: Place) -> None
         assert place.json("sessions", "list")[0]["reason"] == "deleted"
 
 
-def test_a_message_sent_by_a_script_reaches_the_chat(place: Place) -> None:
-    with place.daemon():
-        assert place.run("send", "console:terminal", "first").returncode == 0
-        assert place.json("send", "console:terminal", "second")["state"] == "sent"
-        assert place.run("send", "console:terminal", "-", said="third\n").returncode == 0
-        assert place.run("send", "console:terminal", "-").returncode == 2
-        assert place.run("send", "telegram:1001", "nobody there").returncode == 1
-        found = place.run("chat", said="/whoami\n").stdout
-        assert found.startswith("first\nsecond\nthird\n")
+def test_a_message_sent_by_a_script_reaches_the_chat(running: Running) -> None:
+    place = running.place
+    assert place.run("send", "console:terminal", "first").returncode == 0
+    assert place.json("send", "console:terminal", "second")["state"] == "sent"
+    assert place.run("send", "console:terminal", "-", said="third\n").returncode == 0
+    assert place.run("send", "console:terminal", "-").returncode == 2
+    assert place.run("send", "telegram:1001", "nobody there").returncode == 1
+    found = place.run("chat", said="/whoami\n").stdout
+    assert found.startswith("first\nsecond\nthird\n")
 
 
-def test_people_get_access_through_the_daemon(place: Place) -> None:
-    with place.daemon():
-        assert place.json("pair", "list") == []
-        assert "No one has access yet" in place.run("pair", "list").stdout
-        assert re.fullmatch(r"claim [A-Z0-9]{8}\n", place.run("pair", "claim").stdout)
-        assert "No open request" in place.run("pair", "approve", "WRONGONE").stderr
-        assert place.run("pair", "revoke", "telegram:1001").returncode == 1
+def test_people_get_access_through_the_daemon(running: Running) -> None:
+    place = running.place
+    assert place.json("pair", "list") == []
+    assert "No one has access yet" in place.run("pair", "list").stdout
+    assert re.fullmatch(r"claim [A-Z0-9]{8}\n", place.run("pair", "claim").stdout)
+    assert "No open request" in place.run("pair", "approve", "WRONGONE").stderr
+    assert place.run("pair", "revoke", "telegram:1001").returncode == 1
 
 
-def test_a_second_daemon_is_refused_and_the_first_continues(place: Place) -> None:
-    with place.daemon() as first:
-        second = place.run("run", "--set", "http.port=0")
-        assert second.returncode == 1
-        assert second.stderr.count("\n") == 1
-        assert (
-            f"Another Holdfast (pid {first.pid}) is already running on {place.home}"
-            in second.stderr
-        )
-        assert place.run("db", "upgrade").returncode == 1
-        assert place.run("status").returncode == 0
+def test_a_second_daemon_is_refused_and_the_first_continues(running: Running) -> None:
+    place = running.place
+    second = place.run("run", "--set", "http.port=0")
+    assert second.returncode == 1
+    assert second.stderr.count("\n") == 1
+    assert (
+        f"Another Holdfast (pid {running.pid}) is already running on {place.home}" in second.stderr
+    )
+    assert place.run("db", "upgrade").returncode == 1
+    assert place.run("status").returncode == 0
 
 
 def test_after_kill_9_the_next_start_works(place: Place) -> None:
@@ -408,12 +427,12 @@ def test_after_kill_9_the_next_start_works(place: Place) -> None:
             assert place.run("chat", said="back again\n").stdout == "echo: back again\n"
 
 
-def test_a_taken_port_is_reported_in_one_line_with_exit_code_1(place: Place) -> None:
-    with place.daemon():
-        port = re.search(r":(\d+)", place.json("status")["url"])
-        assert port
-        place.env["HOLDFAST_HOME"] = str(place.folder / "other")
-        found = place.run("run", "--set", f"http.port={port[1]}")
+def test_a_taken_port_is_reported_in_one_line_with_exit_code_1(
+    running: Running, place: Place
+) -> None:
+    port = re.search(r":(\d+)", running.place.json("status")["url"])
+    assert port
+    found = place.run("run", "--set", f"http.port={port[1]}")
     assert found.returncode == 1
     assert found.stderr.count("\n") == 1
     assert port[1] in found.stderr

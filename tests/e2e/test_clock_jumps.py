@@ -10,6 +10,8 @@ from tests.e2e.house import Screen, gateway, talkative
 from tests.fakes.model_server import ModelServer
 from tests.fakes.quick_time import clock_here
 
+pytestmark = pytest.mark.quick
+
 CHAT, OTHER = "1001", "1002"
 DAY = 86_400_000 + 60_000  # one day and a minute
 

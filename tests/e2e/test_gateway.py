@@ -89,6 +89,7 @@ async def test_stop_among_a_hundred_hanging_turns_acts_within_300_ms(tmp_path: P
             assert (history[-1].content, history[-1].interrupted) == ("so far ", "stop")
 
 
+@pytest.mark.quick
 async def test_after_a_stop_the_next_message_starts_a_session_and_resume_returns_to_the_old_one(
     tmp_path: Path,
 ) -> None:
@@ -125,6 +126,7 @@ async def test_stop_with_nothing_running_suspends_nothing(tmp_path: Path) -> Non
     assert not any("Fresh" in text for text in texts(house.screen))
 
 
+@pytest.mark.quick
 async def test_queued_messages_show_one_updated_notice_and_are_answered_in_order(
     tmp_path: Path,
 ) -> None:
@@ -145,6 +147,7 @@ async def test_queued_messages_show_one_updated_notice_and_are_answered_in_order
     assert texts(screen) == ["slowly", "echo: two", "echo: three", "echo: four"]
 
 
+@pytest.mark.quick
 async def test_a_full_queue_reports_the_refused_message(tmp_path: Path) -> None:
     settings = GatewaySettings(drain_seconds=0, queue_limit=2)
     async with ModelServer(talkative) as model, gateway(tmp_path, model, gateway=settings) as house:
@@ -155,6 +158,7 @@ async def test_a_full_queue_reports_the_refused_message(tmp_path: Path) -> None:
         await house.screen.shows(CHAT, "⛔ 2 messages are already queued here")
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("busy", ["interrupt", "collect"])
 async def test_busy_policies_decide_what_a_second_message_does(tmp_path: Path, busy: str) -> None:
     settings = GatewaySettings(drain_seconds=0, busy=busy)  # type: ignore[arg-type]  # one of its words
@@ -176,6 +180,7 @@ async def test_busy_policies_decide_what_a_second_message_does(tmp_path: Path, b
             assert len(model.requests) == 2
 
 
+@pytest.mark.quick
 async def test_new_stops_the_running_turn_and_starts_an_empty_session(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
         await house.screen.say(CHAT, "hang")
@@ -212,6 +217,7 @@ async def test_retry_repeats_the_last_message_and_undo_removes_it(tmp_path: Path
         ]
 
 
+@pytest.mark.quick
 async def test_retry_after_a_stop_answers_the_stopped_message(tmp_path: Path) -> None:
     hung = iter(['H T"abc" HANG'])
 
@@ -228,6 +234,7 @@ async def test_retry_after_a_stop_answers_the_stopped_message(tmp_path: Path) ->
         assert await house.asked(2) == [{"role": "user", "content": "please"}]
 
 
+@pytest.mark.quick
 async def test_a_restart_during_a_turn_is_reported_once_and_queued_messages_are_answered(
     tmp_path: Path,
 ) -> None:
@@ -257,6 +264,7 @@ async def test_a_restart_during_a_turn_is_reported_once_and_queued_messages_are_
         assert reasons == {"memory:7": SessionReason.RESTART}
 
 
+@pytest.mark.quick
 async def test_the_buttons_of_the_restart_notice_resume_the_turn(tmp_path: Path) -> None:
     screen = Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
     hung = iter(['H T"abc" HANG'])
@@ -281,6 +289,7 @@ async def test_the_buttons_of_the_restart_notice_resume_the_turn(tmp_path: Path)
             await screen.shows(CHAT, "There's no message to run again.")
 
 
+@pytest.mark.quick
 async def test_an_interrupted_turn_resumes_by_itself_if_configured(
     tmp_path: Path,
 ) -> None:
@@ -327,6 +336,7 @@ async def test_a_turn_that_keeps_killing_the_gateway_is_stuck_after_three_times(
     assert len(model.requests) == 4
 
 
+@pytest.mark.quick
 async def test_draining_keeps_messages_and_lets_running_turns_finish(
     tmp_path: Path,
 ) -> None:
@@ -514,6 +524,7 @@ async def test_late_and_too_frequent_messages_get_a_notice_instead_of_an_answer(
     assert len(model.requests) == 2
 
 
+@pytest.mark.quick
 async def test_the_command_line_can_send_stop_resume_and_delete(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
         screen, do = house.screen, house.runner.operations
@@ -542,6 +553,7 @@ async def test_the_command_line_can_send_stop_resume_and_delete(tmp_path: Path) 
         assert await house.runner.condition.problems() == []
 
 
+@pytest.mark.quick
 async def test_a_steering_message_reaches_the_model_after_the_next_tool_result(
     tmp_path: Path,
 ) -> None:
@@ -642,6 +654,7 @@ async def test_commands_without_arguments_explain_their_usage(tmp_path: Path) ->
     assert model.requests == []
 
 
+@pytest.mark.quick
 async def test_a_member_cannot_use_stop_all(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
         await house.screen.say("8", "hang")
@@ -689,6 +702,7 @@ async def test_the_button_of_a_failed_turn_continues_it(tmp_path: Path) -> None:
         assert turns[1].request == "tell me"
 
 
+@pytest.mark.quick
 async def test_a_failed_turn_is_not_continued_while_another_runs(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
         screen = house.screen

@@ -30,6 +30,8 @@ from tests.fakes.slack.kit import config_for, slack_server
 from tests.fakes.telegram.server import serving
 from tests.fakes.telegram.stage import config
 
+pytestmark = pytest.mark.quick
+
 PATIENCE = 10.0
 
 

@@ -20,6 +20,8 @@ from sessions.settings import SessionSettings
 from tests.e2e.house import PATIENCE, House, Screen, gateway, opened, talkative
 from tests.fakes.model_server import ModelServer
 
+pytestmark = pytest.mark.quick
+
 CHIEF, OTHER, ANN = "9", "8", "1001"
 ADMINS = ("memory:9", "memory:8")
 BACK = "✅ Back after"

@@ -14,6 +14,8 @@ from tests.e2e.house import ME, Screen, gateway, talkative
 from tests.fakes.model_script import Script
 from tests.fakes.model_server import ModelServer
 
+pytestmark = pytest.mark.quick
+
 ROOM = "room"
 
 

@@ -34,6 +34,7 @@ from tests.e2e.test_cli import Place
 from tests.e2e.test_cli import Screen as Keys
 from tests.fakes.model_script import Script, words
 from tests.fakes.model_server import ModelServer
+from tests.fakes.quick_time import clock_here
 from tests.unit.gateway.test_cli_terminal import Glass
 
 PATIENCE = 8.0
@@ -58,7 +59,14 @@ async def terminal(
         ),
         agent=AgentSettings(show_reasoning=show_reasoning),
     )
-    runner = GatewayRunner(settings, home, specs={"console": SPEC}, serve_http=False, tools=tools)
+    runner = GatewayRunner(
+        settings,
+        home,
+        specs={"console": SPEC},
+        serve_http=False,
+        tools=tools,
+        clock=clock_here(),
+    )
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         group.create_task(runner.run())
         await runner.ready.wait()
@@ -82,6 +90,7 @@ def statuses(frames: list[TerminalFrame]) -> list[str]:
     return [frame.text for frame in frames if isinstance(frame, StatusFrame)]
 
 
+@pytest.mark.quick
 async def test_terminal_shows_that_the_model_is_silent(tmp_path: Path) -> None:
     async with (
         ModelServer('H W1 T"done" F stop U D EOF') as model,
@@ -94,6 +103,7 @@ async def test_terminal_shows_that_the_model_is_silent(tmp_path: Path) -> None:
     assert "".join(frame.text for frame in frames if isinstance(frame, AnswerFrame)) == "done"
 
 
+@pytest.mark.quick
 async def test_terminal_shows_a_tool_until_it_is_done(tmp_path: Path) -> None:
     running, go_on = asyncio.Event(), asyncio.Event()
 
@@ -154,6 +164,7 @@ async def test_status_line_leaves_no_trace_while_a_person_types(
     assert "no output" not in "".join(seen)
 
 
+@pytest.mark.quick
 async def test_terminal_shows_reasoning_before_the_answer_or_not_at_all(tmp_path: Path) -> None:
     script: list[Script] = [
         'H R"hmm" C(0,c1,list_dir,{"path":"."}) F tool_calls U D',
@@ -170,6 +181,7 @@ async def test_terminal_shows_reasoning_before_the_answer_or_not_at_all(tmp_path
     assert "".join(each.text for each in answer) == "It is empty."
 
 
+@pytest.mark.quick
 async def test_chat_shows_that_an_approval_is_pending(tmp_path: Path) -> None:
     machine = Machine()
     screen = house.Screen(live=Live.DRAFT, live_interval=0.01, burst=1000)

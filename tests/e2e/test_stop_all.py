@@ -4,9 +4,13 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from platforms.core.contract import Live, Sender
 from tests.e2e.house import House, Screen, gateway, talkative
 from tests.fakes.model_server import ModelServer
+
+pytestmark = pytest.mark.quick
 
 CHIEF = "9"
 CHATS = tuple(f"2{number:03d}" for number in range(20))

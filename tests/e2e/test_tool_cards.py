@@ -3,11 +3,15 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from agent.tools.contract import Risk, ToolContext
 from agent.tools.define import tool
 from platforms.core.contract import Live, Task, TaskState
 from tests.e2e.house import Screen, gateway
 from tests.fakes.model_server import ModelServer
+
+pytestmark = pytest.mark.quick
 
 CHAT = "1001"
 

@@ -233,6 +233,7 @@ def test_the_result_is_available_at_any_time() -> None:
     assert (first.text, accumulator.result().text) == ("a", "ab")
 
 
+@pytest.mark.process
 @given(st.text(max_size=40), st.lists(st.integers(0, 40), max_size=6))
 def test_the_result_does_not_depend_on_how_the_text_is_split(text: str, cuts: list[int]) -> None:
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]

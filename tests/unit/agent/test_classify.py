@@ -225,6 +225,7 @@ def test_the_summary_is_one_line_of_limited_length() -> None:
     assert str(classify_http_error(400, parse_service_error("x" * 400), {})) == "x" * 300 + "…"
 
 
+@pytest.mark.process
 @given(
     st.recursive(
         st.none() | st.integers() | st.text(),

@@ -552,6 +552,7 @@ STORIES = st.lists(
 )
 
 
+@pytest.mark.process
 @given(STORIES)
 def test_every_sequence_terminates_with_bounded_waits_and_a_cause(
     story: list[RequestOutcome],

@@ -38,6 +38,7 @@ each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 each_subject = pytest.mark.parametrize("subject", SUBJECTS)
 
 
+@pytest.mark.process
 @pytest.mark.timeout(120)
 @each_protocol
 @each_subject

@@ -588,6 +588,7 @@ async def test_a_long_line_is_shortened_around_the_match(bench: Bench, pattern: 
 ENDLESS = r"^(a+)+$"
 
 
+@pytest.mark.process
 async def test_a_catastrophic_expression_is_killed_in_time(bench: Bench) -> None:
     bench.put("a", "here: a\naa\n")
     bench.put("b", "a" * 60 + "!\n")

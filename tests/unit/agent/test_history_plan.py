@@ -158,6 +158,7 @@ def histories(draw: st.DrawFn) -> list[Message]:
     return rows
 
 
+@pytest.mark.process
 @settings(max_examples=300)
 @given(histories(), st.data(), st.integers(0, 3000))
 def test_a_plan_leaves_a_shorter_valid_history_with_the_last_request(

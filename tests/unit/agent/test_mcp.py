@@ -724,6 +724,7 @@ async def test_cancellation_ends_all_connections() -> None:
     assert server.inside == 0
 
 
+@pytest.mark.process
 def test_without_servers_nothing_is_imported() -> None:
     program = """
 import asyncio, sys

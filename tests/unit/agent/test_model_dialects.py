@@ -394,6 +394,7 @@ def answers(draw: st.DrawFn) -> list[Step]:
     return [*steps("H"), *pieces, *steps("F stop"), tokens, *steps("D")]
 
 
+@pytest.mark.process
 @every_protocol
 @given(answers())
 def test_any_answer_is_valid_and_the_same_with_and_without_streaming(

@@ -354,6 +354,7 @@ async def test_an_echo_works_in_every_protocol(key: str) -> None:
             assert b"echo: hello" in await body_in(reader)
 
 
+@pytest.mark.process
 async def test_the_server_runs_as_a_separate_process() -> None:
     async with asyncio.timeout(10):
         process = await asyncio.create_subprocess_exec(

@@ -103,6 +103,7 @@ async def test_a_provider_without_a_model_list_needs_a_configured_model() -> Non
         await choose_model(DemoProvider(), settings)
 
 
+@pytest.mark.process
 def test_the_loop_and_the_demo_import_no_sdk() -> None:
     code = (
         "import sys, agent.loop, agent.providers.demo; "

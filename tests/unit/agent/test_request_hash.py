@@ -33,6 +33,7 @@ def changed(**fields: Any) -> ModelRequest:
     return msgspec.structs.replace(REQUEST, **fields)
 
 
+@pytest.mark.process
 def test_equal_requests_have_the_same_hash_in_every_process() -> None:
     turned = ToolSchema("pay", "Pay.", {"properties": {"b": {}, "a": {}}, "type": "object"})
     assert hash_request(REQUEST) == hash_request(changed(tools=(turned,)))

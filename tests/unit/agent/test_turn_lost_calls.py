@@ -191,6 +191,7 @@ async def test_visible_text_is_continued_with_a_lost_call(play: Play) -> None:
     assert [row.content for row in stage.journal.rows if row.role == "assistant"] == ["I pay. "]
 
 
+@pytest.mark.process
 async def test_a_payment_runs_at_most_once_for_any_cut(play: Play) -> None:
     whole = 'H T"ok" C(0,c1,pay,{"amount":5}) F tool_calls U D'
     for after in range(0, len(body_of(whole)), 17):

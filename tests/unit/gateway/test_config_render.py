@@ -208,6 +208,7 @@ def test_example_configuration_is_valid_with_all_lines_enabled(tmp_path: Path) -
 # --- imports -----------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 def test_loading_the_configuration_imports_no_heavy_library() -> None:
     program = "import sys, gateway.config.loader, gateway.config.render; print(*sys.modules)"
     done = subprocess.run(

@@ -279,6 +279,7 @@ def _holder(home: Path) -> subprocess.Popen[str]:
     return process
 
 
+@pytest.mark.process
 def test_second_daemon_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> None:
     home = tmp_path / "state"
     with _holder(home) as first:
@@ -287,6 +288,7 @@ def test_second_daemon_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> N
         first.kill()
 
 
+@pytest.mark.process
 def test_kill_9_releases_the_lock(tmp_path: Path) -> None:
     with _holder(tmp_path) as first:
         first.send_signal(signal.SIGKILL)

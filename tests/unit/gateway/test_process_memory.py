@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 _BUSY = """
 import sys, threading
 from gateway.process.memory import limit_fragmentation
@@ -38,5 +40,6 @@ def left(how: str) -> float:
     return float(ran.stdout)
 
 
+@pytest.mark.process
 def test_large_blocks_are_returned_and_threads_share_one_arena() -> None:
     assert left("together") + 20 < left("as usual")

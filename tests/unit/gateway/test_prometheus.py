@@ -79,6 +79,7 @@ def test_page_contains_process_metrics() -> None:
     assert found["holdfast_process_open_fds", ()] > 2
 
 
+@pytest.mark.process
 def test_prometheus_library_is_not_imported_at_the_start() -> None:
     code = "import sys, gateway.runner; sys.exit('prometheus_client' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -112,6 +112,7 @@ def test_program_that_vanished_before_exec_is_reported(tmp_path: Path) -> None:
 # --- handover ---------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 def test_files_are_passed_only_to_the_next_process_image(tmp_path: Path) -> None:
     """Replace a process image: passed files are open there, named, and still locked."""
     code = """

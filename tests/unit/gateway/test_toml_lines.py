@@ -204,6 +204,7 @@ def test_located_keys_agree_with_tomllib(document: str) -> None:
             assert name[: name.index("k", 1) + 1] in text[line - 1], (path, line)
 
 
+@pytest.mark.process
 @given(documents(), st.integers(1, 5))
 def test_empty_lines_in_front_shift_every_key(document: str, count: int) -> None:
     moved = locate_keys("\n" * count + document)

@@ -142,6 +142,7 @@ def test_unstorable_characters_are_replaced(given: str, stored: str) -> None:
     assert make_storable(given) == stored
 
 
+@pytest.mark.process
 def test_importing_the_store_loads_no_optional_library() -> None:
     code = "import sys, sessions.store.store; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

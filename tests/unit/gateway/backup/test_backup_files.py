@@ -485,6 +485,7 @@ def killed(what: str, folder: Path, home: Path, step: int) -> list[Path]:
     return [folder / str(number) for number in range(1, last + 1, step)]
 
 
+@pytest.mark.process
 def test_a_killed_backup_leaves_no_partial_file(home: Path, tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     runs = killed("backup", tmp_path / "runs", home, 3)
@@ -499,6 +500,7 @@ def test_a_killed_backup_leaves_no_partial_file(home: Path, tmp_path: Path) -> N
     assert {".b.tar.part", ".b.tar.work"} <= names  # some runs were killed while writing
 
 
+@pytest.mark.process
 def test_a_killed_restore_leaves_the_old_or_the_new_state(home: Path, tmp_path: Path) -> None:
     runs_in = tmp_path / "runs"
     runs_in.mkdir()

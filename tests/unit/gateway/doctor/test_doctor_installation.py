@@ -78,6 +78,7 @@ def said_of(place: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.process
 def test_an_overwritten_file_of_a_wheel_installation_is_found(tmp_path: Path) -> None:
     place = wheel_like(tmp_path)
     assert '["ok", "Holdfast 9.9.9;' in said_of(place)
@@ -94,6 +95,7 @@ def test_an_overwritten_file_of_a_wheel_installation_is_found(tmp_path: Path) ->
     assert "other installs a package named agent" in said_of(place)
 
 
+@pytest.mark.process
 def test_running_from_files_without_installation_is_reported(tmp_path: Path) -> None:
     place = wheel_like(tmp_path)
     subprocess.run(["rm", "-r", str(place / "holdfast-9.9.9.dist-info")], check=True)

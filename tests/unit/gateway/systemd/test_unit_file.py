@@ -64,6 +64,7 @@ def analyze(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.process
 @needs_checker
 @pytest.mark.parametrize(("text", "unit"), FORMS)
 def test_systemd_analyze_accepts_every_form_of_the_unit(
@@ -78,6 +79,7 @@ def test_systemd_analyze_accepts_every_form_of_the_unit(
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.process
 @needs_checker
 def test_systemd_analyze_finds_errors(tmp_path: Path) -> None:
     text = render_system_unit(ServiceUnit(program=Path("/bin/true"))).replace("KillMode", "KilMode")
@@ -85,6 +87,7 @@ def test_systemd_analyze_finds_errors(tmp_path: Path) -> None:
     assert "KilMode" in analyze(tmp_path, "verify", "--man=no").stderr
 
 
+@pytest.mark.process
 @needs_checker
 @pytest.mark.parametrize(("sandbox", "most"), [(True, ROOMY), (False, TIGHT)])
 @pytest.mark.parametrize("hidden", [(), (Path("/root/holdfast"),)], ids=["", "program in a home"])

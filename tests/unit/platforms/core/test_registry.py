@@ -50,6 +50,7 @@ def test_known_names_exclude_shared_code_and_the_test_kit() -> None:
     assert not {"core", "memory"} & set(known_names())
 
 
+@pytest.mark.process
 def test_listing_names_imports_no_platform() -> None:
     code = (
         "import sys; from platforms.core.registry import known_names; known_names();"

@@ -174,6 +174,7 @@ def test_all_messages_but_the_last_stay_unchanged_while_the_text_grows(name: str
         assert settled == whole[: len(settled)]
 
 
+@pytest.mark.process
 @given(
     st.lists(markdown.filter(len), min_size=1, max_size=12),
     st.sampled_from(LIMITS[:2]),

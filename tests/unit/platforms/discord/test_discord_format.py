@@ -129,6 +129,7 @@ _PIECES = st.lists(
 )  # fmt: skip
 
 
+@pytest.mark.process
 @settings(max_examples=1_500, deadline=None)
 @given(_PIECES)
 def test_no_word_of_random_markdown_is_lost(pieces: list[str]) -> None:
@@ -138,6 +139,7 @@ def test_no_word_of_random_markdown_is_lost(pieces: list[str]) -> None:
     assert len(shown) <= max(MAX_CHARS, len(md))
 
 
+@pytest.mark.process
 def test_long_random_texts_are_rendered_quickly() -> None:
     rng = random.Random(7)  # noqa: S311 - a fixed seed keeps the texts the same
     signs = "`*_~|[]()#>-\\ \n a"

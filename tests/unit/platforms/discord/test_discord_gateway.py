@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from gateway.access.settings import AccessSettings
 from gateway.runner import GatewayRunner
@@ -95,6 +96,7 @@ async def test_a_slash_command_is_executed(tmp_path: Path) -> None:
         assert {"stop", "new", "help", "approve"} <= {c["name"] for c in discord.world.commands}
 
 
+@pytest.mark.process
 async def test_an_answer_in_flight_when_the_process_dies_is_not_posted_twice(
     tmp_path: Path,
 ) -> None:

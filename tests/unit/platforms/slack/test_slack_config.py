@@ -36,6 +36,7 @@ def test_a_missing_setting_is_named(environment: dict[str, str], key: str) -> No
         load(ConfigOptions(None), environment, SPECS)
 
 
+@pytest.mark.process
 def test_the_libraries_are_loaded_only_when_slack_is_used() -> None:
     program = "import sys, platforms.slack; print(*sys.modules)"
     root = Path(__file__).parents[4]

@@ -305,6 +305,7 @@ async def test_bolts_environment_variables_change_nothing(
 # --- imports -------------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 def test_bolt_is_not_imported_before_slack_is_built() -> None:
     program = (
         "import sys, gateway.operate.cli, gateway.runner, platforms.slack\n"

@@ -47,12 +47,14 @@ def test_invalid_combinations_are_reported(config: TelegramConfig, problem: str)
     assert all(problem in text for text in found)
 
 
+@pytest.mark.process
 def test_importing_the_package_does_not_import_the_library() -> None:
     assert find_platform("telegram") is SPEC
     program = "import sys, platforms.telegram; sys.exit(1 if 'telegram' in sys.modules else 0)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
+@pytest.mark.process
 def test_building_the_adapter_does_not_import_cryptography() -> None:
     code = """
 import sys

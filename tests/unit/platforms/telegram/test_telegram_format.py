@@ -198,6 +198,7 @@ PIECES = (
 )
 
 
+@pytest.mark.process
 def test_random_markdown_is_shown_completely_and_well_formed() -> None:
     dice = random.Random(7)  # noqa: S311 - a fixed seed keeps the texts the same
     for _ in range(3000):
