@@ -54,7 +54,7 @@ _FAILED_RUNNING = (
 )
 
 
-class TurnJournal:
+class StoredTurnJournal:
     """Writes the requests, tool calls, rows and checkpoints of one turn to the store.
 
     The text under way is read from the turn's `LiveAnswer`. A change that may wait rides on the next
@@ -101,7 +101,7 @@ class TurnJournal:
         """Number requests from where the stored part of the turn ends."""
         self._attempts_before = stored.attempts
 
-    # --- requests: see `agent.turn.TurnJournal` ---------------------------------------------------
+    # --- requests: see `agent.turn.StoredTurnJournal` ---------------------------------------------------
 
     async def attempt_started(
         self, number: int, target: str, need: Callable[[], UsageEstimate]
@@ -141,7 +141,7 @@ class TurnJournal:
             yield settle_by_estimate(self._reservation, self._received_chars)
             self._reservation = None
 
-    # --- steps and tools: see `agent.turn.TurnJournal` --------------------------------------------
+    # --- steps and tools: see `agent.turn.StoredTurnJournal` --------------------------------------------
 
     async def step_done(self, message: Message) -> None:
         """Commit the assistant row of a step; the checkpoint is cleared with it."""

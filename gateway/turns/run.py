@@ -23,7 +23,7 @@ from gateway.observe.log import log_context
 from gateway.turns.answer import CAPPED, answer_texts, rows_since_request
 from gateway.turns.feed_events import FeedNotice
 from gateway.turns.feeds import Feed
-from gateway.turns.journal import TurnJournal
+from gateway.turns.journal import StoredTurnJournal
 from gateway.turns.live_answer import LiveAnswer
 from gateway.turns.model_names import short_names
 from gateway.turns.services import TurnServices
@@ -88,7 +88,7 @@ class TurnRun:
             model_names=short_names(setting.targets),
             show_reasoning=setting.show_reasoning,
         )
-        self.journal = TurnJournal(
+        self.journal = StoredTurnJournal(
             services,
             turn,
             self._answer,
