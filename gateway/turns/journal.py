@@ -101,7 +101,7 @@ class StoredTurnJournal:
         """Number requests from where the stored part of the turn ends."""
         self._attempts_before = stored.attempts
 
-    # --- requests: see `agent.turn.StoredTurnJournal` ---------------------------------------------------
+    # --- requests: see `agent.turn.TurnJournal` ---------------------------------------------------
 
     async def attempt_started(
         self, number: int, target: str, need: Callable[[], UsageEstimate]
@@ -141,7 +141,7 @@ class StoredTurnJournal:
             yield settle_by_estimate(self._reservation, self._received_chars)
             self._reservation = None
 
-    # --- steps and tools: see `agent.turn.StoredTurnJournal` --------------------------------------------
+    # --- steps and tools: see `agent.turn.TurnJournal` --------------------------------------------
 
     async def step_done(self, message: Message) -> None:
         """Commit the assistant row of a step; the checkpoint is cleared with it."""

@@ -30,7 +30,7 @@ from sessions.values.notices import NoticeId
 
 
 class LiveAnswer:
-    """Live items of one answer, updated with every event; `TurnJournal` stores the text."""
+    """Live items of one answer, updated with every event; `StoredTurnJournal` stores the text."""
 
     def __init__(
         self,
