@@ -19,8 +19,8 @@ from starlette.applications import Starlette
 from agent.settings import VoiceSettings
 from agent.tools.contract import Tool
 from agent.tools.mcp.servers import McpServers
+from gateway.access.entries import has_membership_entries
 from gateway.access.people import People
-from gateway.access.policy import has_membership_entries
 from gateway.alerts.admins import PlatformStatus
 from gateway.alerts.watch import AlertWatch
 from gateway.commands.registry import COMMANDS

@@ -18,7 +18,7 @@ from agent.settings import (
     ToolSettings,
     VoiceSettings,
 )
-from gateway.access.policy import PersonEntry, parse_entry
+from gateway.access.entries import PersonEntry, parse_entry
 from gateway.access.settings import AccessSettings, parse_error
 from sessions.key import parse_key
 from sessions.settings import POSTGRESQL, SessionSettings, StoreSettings

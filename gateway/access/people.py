@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from gateway.access.entries import PersonEntry, parse_admin_entry
 from gateway.access.pairing import (
     CodeExpired,
     CodeInvalid,
@@ -23,7 +24,7 @@ from gateway.access.pairing import (
     next_allowed_attempt,
     redeem_code,
 )
-from gateway.access.policy import PersonEntry, Policy, build_policy, parse_admin_entry
+from gateway.access.policy import Policy, build_policy
 from gateway.access.settings import AccessSettings
 from platforms.core.contract import InboundMessage
 from sessions.store.store import SessionStore

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from gateway.access.policy import AccessEntry, parse_admin_entry, parse_entry
+from gateway.access.entries import AccessEntry, parse_admin_entry, parse_entry
 
 
 class AccessSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from agent.tools.risk import Risk
-from gateway.access.policy import OWNERS, PersonEntry, Policy, RoleEntry
+from gateway.access.entries import PersonEntry, RoleEntry
+from gateway.access.policy import OWNERS, Policy
 from gateway.delivery.view import read_address
 from gateway.notices.catalogue import NoticeFields
 from platforms.core.contract import Address

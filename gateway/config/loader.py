@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from agent.providers.registry import available_providers
 from agent.settings import SERVICES, TargetSettings
-from gateway.access.policy import parse_entry
+from gateway.access.entries import parse_entry
 from gateway.config import credentials
 from gateway.config.decode import ConfigDecoder, Problem
 from gateway.config.layers import ConfigTree, UnquotedValue, ValueOrigin, format_path, parse_setting

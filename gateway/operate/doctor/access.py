@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from gateway.access.entries import GroupEntry, PersonEntry, PlatformEntry, RoleEntry, parse_entry
 from gateway.access.people import AccessState, PairedPerson, read_access_state
-from gateway.access.policy import GroupEntry, PersonEntry, PlatformEntry, RoleEntry, parse_entry
 from gateway.operate.doctor.context import DoctorContext
 from platforms.core.contract import PlatformSpec
 from sessions.errors import StoreError

@@ -4,22 +4,24 @@ from typing import Any
 
 import pytest
 
-from gateway.access.policy import (
-    Allowed,
+from gateway.access.entries import (
     GroupEntry,
-    NotAddressed,
     PersonEntry,
     PlatformEntry,
+    RoleEntry,
+    has_membership_entries,
+    parse_admin_entry,
+    parse_entry,
+)
+from gateway.access.policy import (
+    Allowed,
+    NotAddressed,
     Policy,
     Role,
-    RoleEntry,
     Stranger,
     UnlistedBot,
     build_policy,
     decide_access,
-    has_membership_entries,
-    parse_admin_entry,
-    parse_entry,
 )
 from platforms.core.contract import (
     Address,
