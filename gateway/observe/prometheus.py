@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 from gateway.observe.metric_types import CounterMetric, GaugeMetric, HistogramMetric, Labels
 from gateway.observe.metrics import Metrics
 
-_CONTENT_TYPE = CONTENT_TYPE_LATEST
+CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 GaugeReadings = Iterable[tuple[GaugeMetric, Mapping[Labels, float]]]
 

@@ -366,7 +366,7 @@ async def test_a_tool_that_needs_approval_runs_only_when_allowed(
             async with house(tmp_path, service, model, tools=(brew,)) as home:
                 await service.shows(here, "I was restarted")
                 await answered(home)
-                await service.shows(here, "Noted")
+                await service.shows(here, "Saved")
                 await _goes_on(service, home, here)
                 await service.shows(here, "echo: tea, please")
                 await service.rests()
@@ -415,7 +415,7 @@ async def test_a_broken_connection_loses_and_duplicates_nothing(
         await service.send_again()
         await service.settled()
         await service.rests()
-    gone = re.compile("waiting|^…$")  # notices that were removed
+    gone = re.compile("queued|^…$")  # notices that were removed
     shown = [text for text in service.screen(here) if not (keeps and gone.search(text))]
     assert shown == [SLOWLY, *(f"echo: say {number}" for number in range(3))]
     assert len(model.requests) == 4

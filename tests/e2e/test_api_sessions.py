@@ -126,7 +126,7 @@ async def test_request_waits_while_its_session_is_busy(tmp_path: Path) -> None:
         assert text_of(second.result()) == "echo: two"
         (notice,) = named(second.result(), "holdfast.notice")
         assert notice["id"] == "N15"
-        assert "`holdfast sessions stop` ends it" in notice["text"]
+        assert "`holdfast sessions stop` stops the task" in notice["text"]
         asked = [each["content"] for each in await api.house.asked(3) if each["role"] == "user"]
         assert asked == ["one", "two"]
 

@@ -42,7 +42,7 @@ async def test_first_signal_drains_and_second_skips_the_drain(tmp_path: Path) ->
             daemon.signal(signal.SIGTERM)
             await daemon.logs("waiting up to 60 s")
             assert await page.send("chat-1", "still there?", "message-2") == 202
-            await page.until("chat-1", lambda rows: any("Restarting" in t for t in notices(rows)))
+            await page.until("chat-1", lambda rows: any("restarting" in t for t in notices(rows)))
             daemon.signal(signal.SIGTERM)
             assert await daemon.ended() == 0
         async with daemon, Page(daemon) as page:

@@ -239,7 +239,6 @@ async def test_a_turn_without_progress_ends_after_twelve_recoveries(tmp_path: Pa
         turn = await scene.go()
         assert turn.state is TurnState.FAILED
         assert len(scene.requests) == 13
-        assert "13 tries" in scene.shown()[-1]
         assert await scene.history() == ["U:go"]
         await scene.check()
 

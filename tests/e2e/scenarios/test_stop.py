@@ -32,7 +32,7 @@ async def stopped_then_fresh(scene: Stage, requests: int) -> None:
     assert [each["content"] for each in scene.asked(requests + 1)] == ["and now this"]
     told = [text for text in scene.shown() if text.startswith(("⏹", "🆕"))]
     assert [text[0] for text in told] == ["⏹", "🆕"]
-    assert "brings" in told[0]
+    assert "returns to this one" in told[0]
     await scene.check()
 
 
