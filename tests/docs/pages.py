@@ -26,6 +26,7 @@ LANGUAGES = frozenset({"sh", "toml", "python", "json", "ini", "text"})
 _FENCE = re.compile(r"^(?P<indent> *)(?P<mark>```+)(?P<language>.*)$")
 _SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 _LINK = re.compile(r"!?\[[^\]\n]*(?:\n[^\]\n]*)?\]\(([^)\s]+)\)")
+_IMAGE = re.compile(r'<img src="([^"]+)"')
 _HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
 _FILE = re.compile(r"# ([\w-]+\.\w+)")
 
@@ -106,7 +107,7 @@ class Page:
     @cached_property
     def links(self) -> list[Excerpt]:
         """Targets of links and pictures."""
-        return list(self._matches(_LINK))
+        return [*self._matches(_LINK), *self._matches(_IMAGE)]
 
     @cached_property
     def anchors(self) -> set[str]:

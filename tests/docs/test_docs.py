@@ -215,6 +215,7 @@ def made(text: str) -> Page:
         (unknown_keys, '`model.fallback.nme = "x"`', "there is no such key"),
         (missing_files, "`gateway/notthere.py`", "there is no such file"),
         (dead_links, "[a](nowhere.md)", "nowhere.md: there is no such file"),
+        (dead_links, '<img src="nowhere.png">', "nowhere.png: there is no such file"),
         (dead_links, "[a](api.md#nowhere)", "there is no such heading"),
         (dead_links, "# One\n\n[a](#two)", "3: #two: there is no such heading"),
     ],
