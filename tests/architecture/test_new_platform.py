@@ -15,7 +15,9 @@ BIN = Path(sys.executable).parent
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Path:
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    # Coverage must not be measured in programs that run the copied tree.
+    monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
     for name in TREE:
         if (ROOT / name).is_file():
             shutil.copy(ROOT / name, tmp_path / name)
