@@ -29,6 +29,7 @@ async def terminal_at(daemon: Daemon) -> AsyncIterator[Seat]:
     env = environment(daemon.home)
     async with seated(HOLDFAST, "chat", env=env, folder=daemon.home) as seat:
         await seat.sees("Ctrl-D leaves")
+        await seat.sees("> ")  # readline shows the prompt after it took over the keyboard
         yield seat
 
 
