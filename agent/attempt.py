@@ -11,7 +11,7 @@ from agent.answer.accumulate import Accumulator, ProgressKind, StepResult
 from agent.answer.reasoning_blocks import ReasoningBlocks, encode_reasoning
 from agent.answer.repetition import RepetitionDetector
 from agent.errors import Looping, ProviderError, Stalled
-from agent.events import ReasoningDelta, TextDelta
+from agent.events import ReasoningDelta, TextDelta, VerdictName
 from agent.model.contract import Chunk, ModelRequest, PingChunk
 from agent.model.known_models import model_facts
 from agent.model.learned import LearnedTarget
@@ -37,7 +37,7 @@ class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
     request_hash: str = ""  # for the journal: identifies the request's content
 
     @property
-    def verdict_name(self) -> str:
+    def verdict_name(self) -> VerdictName:
         """The verdict's name in the journal."""
         return verdict_name(self.verdict)
 
@@ -83,7 +83,8 @@ async def run_attempt(
 ) -> AttemptResult:
     """Send the request, read the answer and judge it; `on_delta` receives deltas as they arrive.
 
-    Errors of the provider become part of the result. The connection is closed when this returns or
+    Errors of the provider become part of the result. An answer that fills the accumulator is not
+    read further. The connection is closed when this returns or
     is cancelled.
     """
     error: ProviderError | None = None
@@ -101,6 +102,8 @@ async def run_attempt(
                     loops.on_call_chunk(chunk)
                 ping = chunk if type(chunk) is PingChunk else None
                 watch.on_chunk(accumulator, new_characters=size, ping=ping)
+                if accumulator.is_full:
+                    break
     except ProviderError as raised:
         # Drop the traceback: traceback, frame and error form a reference cycle, which
         # would keep the request and the response alive until the next garbage collection.

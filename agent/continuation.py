@@ -23,15 +23,15 @@ from agent.verdict import (
     SoftComplete,
     Verdict,
 )
-from sessions.values.notices import NoticeId
+from sessions.values.notices import FailureNotice, NoticeId
 
-MAX_FAILURES = 3  # requests in a row to one target without new output
+_MAX_FAILURES = 3  # requests in a row to one target without new output
 MAX_RECOVERIES = 12  # per turn, without progress
 MAX_SECONDS_WITHOUT_PROGRESS = 1200.0  # per turn
 _MAX_CAPPED_ANSWERS = 12  # times that one answer may hit the output limit
 _MAX_COMPACTIONS = 3
 PROGRESS_CHARACTERS = 200  # new characters that count as progress
-MAX_WAIT_SECONDS = 60.0  # longest accepted Retry-After if there is a fallback
+_MAX_WAIT_SECONDS = 60.0  # longest accepted Retry-After if there is a fallback
 _MAX_WAIT_SECONDS_WITHOUT_FALLBACK = 600.0  # longest accepted Retry-After otherwise
 _CALL_LIMIT_KILOTOKENS = 8  # requested limit for a call's arguments, in thousands of tokens
 _MAX_BACKOFF_SECONDS = 30.0
@@ -120,7 +120,7 @@ class GiveUp(msgspec.Struct, frozen=True):
     """End the turn as failed; `cause` is the reason, in words for the user."""
 
     cause: str
-    notice: NoticeId = NoticeId.TURN_FAILED
+    notice: FailureNotice = NoticeId.TURN_FAILED
     tell_operator: bool = False
     too_long: bool = False  # the conversation no longer fits; only a fresh one helps
 
@@ -309,7 +309,7 @@ class Recovery:
             )
         self._failure_count += 1
         self._cap_count += 1
-        if self._cap_count > _MAX_CAPPED_ANSWERS or self._failure_count >= MAX_FAILURES:
+        if self._cap_count > _MAX_CAPPED_ANSWERS or self._failure_count >= _MAX_FAILURES:
             return GiveUp(cause)
         return RetryRequest(reason=ContinuationReason.CAP, raise_cap=True)
 
@@ -343,7 +343,7 @@ class Recovery:
             and outcome.has_other_target
         ):
             return SwitchTarget(cause)
-        if self._failure_count >= MAX_FAILURES:
+        if self._failure_count >= _MAX_FAILURES:
             return self._switch_or_give_up(outcome, cause)
         lower = phase is CutPhase.REASONING and self._failure_count > 1
         return RetryRequest(wait_seconds=self._backoff_seconds(error), lower_effort=lower)
@@ -359,7 +359,7 @@ class Recovery:
             case errors.CannotStream() if not self._streaming_refused:
                 self._streaming_refused = True
                 return RetryRequest(without_streaming=True)
-            case errors.OutputTooLong(limit=limit) if self._output_limit_count < MAX_FAILURES:
+            case errors.OutputTooLong(limit=limit) if self._output_limit_count < _MAX_FAILURES:
                 self._output_limit_count += 1
                 return RetryRequest(lower_cap=limit or 0)
             case errors.ContextTooLong(limit=limit):
@@ -390,9 +390,9 @@ class Recovery:
     ) -> RecoveryAction:
         self._failure_count += 1
         longest = (
-            MAX_WAIT_SECONDS if outcome.has_other_target else _MAX_WAIT_SECONDS_WITHOUT_FALLBACK
+            _MAX_WAIT_SECONDS if outcome.has_other_target else _MAX_WAIT_SECONDS_WITHOUT_FALLBACK
         )
-        if wait_seconds > longest or self._failure_count >= MAX_FAILURES:
+        if wait_seconds > longest or self._failure_count >= _MAX_FAILURES:
             return self._switch_or_give_up(outcome, cause)
         return RetryRequest(wait_seconds=wait_seconds, without_jitter=True)
 
@@ -432,7 +432,7 @@ class Recovery:
         self, outcome: RequestOutcome, cause: str, *, capped: bool = False
     ) -> RecoveryAction:
         self._failure_count += 1
-        if self._failure_count < MAX_FAILURES:
+        if self._failure_count < _MAX_FAILURES:
             return ReissueCalls()
         # The stream breaks at this call every time: treat the call as lost.
         as_lost = msgspec.structs.replace(
@@ -447,7 +447,7 @@ class Recovery:
     ) -> SwitchTarget | GiveUp:
         if outcome.has_other_target:
             return SwitchTarget(cause)
-        outage = self._failure_count >= MAX_FAILURES and not outcome.text_visible
+        outage = self._failure_count >= _MAX_FAILURES and not outcome.text_visible
         return GiveUp(cause, tell_operator=tell_operator or outage)
 
     def _backoff_seconds(self, error: ProviderError | None) -> float:

@@ -19,14 +19,15 @@ ToolError              text for the model, as the call's result
 └── ToolUnknownOutcome started but never finished; it may have taken effect
 """
 
-from sessions.values.notices import NoticeId
+from sessions.values.exceptions import docstring_summary
+from sessions.values.notices import FailureNotice, NoticeId
 
 
 class ProviderError(Exception):
     """The model service failed to answer."""
 
     def __str__(self) -> str:
-        return super().__str__() or (type(self).__doc__ or "").partition("\n")[0]
+        return super().__str__() or docstring_summary(self)
 
 
 class RateLimited(ProviderError):
@@ -107,7 +108,7 @@ class BudgetExceeded(Exception):
         self,
         cause: str,
         *,
-        notice: NoticeId = NoticeId.BUDGET_USED_UP,
+        notice: FailureNotice = NoticeId.BUDGET_USED_UP,
         retry_in_seconds: int | None = None,
     ) -> None:
         super().__init__(cause)

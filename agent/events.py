@@ -6,7 +6,7 @@ import msgspec
 
 from agent.model.usage import Usage
 from sessions.records import Message
-from sessions.values.notices import NoticeId
+from sessions.values.notices import FailureNotice, NoticeFields, NoticeId
 
 
 class TextDelta(msgspec.Struct, frozen=True):
@@ -54,7 +54,7 @@ class Notice(msgspec.Struct, frozen=True):
     """Notice for the status line: an id from the notice catalogue, and its fields."""
 
     id: NoticeId
-    fields: dict[str, str | int]
+    fields: NoticeFields
 
 
 class StepDone(msgspec.Struct, frozen=True):
@@ -68,6 +68,18 @@ class TurnEnding(enum.StrEnum):
     FAILED = "failed"
 
 
+class VerdictName(enum.StrEnum):
+    """Name of a verdict in the journal."""
+
+    INTERRUPTED = "interrupted"
+    COMPLETE = "complete"
+    REFUSED = "refused"
+    CAPPED = "capped"
+    SOFT_COMPLETE = "soft-complete"
+    CUT = "cut"
+    EMPTY = "empty"
+
+
 class TurnDone(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a turn that was not cancelled; returned by `run_turn`, not emitted."""
 
@@ -78,13 +90,13 @@ class TurnDone(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int = 0  # requests sent to the model
     tools_run: tuple[str, ...] = ()  # completed calls in order, as readable labels
     usage: Usage = Usage()
-    notice: NoticeId = NoticeId.TURN_FAILED  # notice for a failed turn
+    notice: FailureNotice = NoticeId.TURN_FAILED  # notice for a failed turn
     unfinished_drafts: tuple[str, ...] = ()  # unfinished files, as readable labels
     tell_operator: bool = False  # only an administrator can fix the cause
     too_long: bool = False  # the conversation no longer fits; only a fresh one helps
     over_budget: bool = False  # a spending limit ended the turn
     budget_free_in_seconds: int | None = None  # seconds until the limit leaves room again
-    last_verdict: str = ""  # `verdict_name` of the last request; empty: not known
+    last_verdict: VerdictName | None = None  # of the last request; None: not known
 
 
 AnswerEvent = (

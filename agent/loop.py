@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from agent.answer.accumulate import Accumulator
 from agent.attempt import AttemptResult, price_of, run_attempt
 from agent.continuation import (
-    MAX_FAILURES,
     CompactHistory,
     FinishTurn,
     GiveUp,
@@ -24,7 +23,15 @@ from agent.continuation import (
     RunTools,
     SwitchTarget,
 )
-from agent.errors import BudgetExceeded, Looping, Overloaded, RateLimited, Stalled, ToolError
+from agent.errors import (
+    BudgetExceeded,
+    Declined,
+    Looping,
+    Overloaded,
+    RateLimited,
+    Stalled,
+    ToolError,
+)
 from agent.events import Notice, StepDone, TurnDone, TurnEnding
 from agent.model.contract import ModelRequest, ToolSchema
 from agent.model.usage import ASSUMED_ANSWER_TOKENS, Usage, UsageEstimate
@@ -40,15 +47,15 @@ from agent.request.prompt import (
 from agent.request.tokens import estimate_request
 from agent.route import Route
 from agent.salvage import Salvage, sort_calls
-from agent.step import StepState
+from agent.step import CallLosses, StepState
 from agent.tools.drafts import FileDraft
-from agent.tools.run import ToolRunner, to_tool_call
+from agent.tools.run import ToolLimits, ToolRunner, ToolServices, to_tool_call
 from agent.tools.spill import caps_for
 from agent.transcript import Transcript
 from agent.turn import TurnResources, TurnTask
-from agent.verdict import Capped, verdict_name
-from sessions.records import Message
-from sessions.values.notices import NoticeId
+from agent.verdict import Capped, ModelRefused, verdict_name
+from sessions.records import Message, MessageRole
+from sessions.values.notices import NoticeFields, NoticeId
 
 _MAX_REFUSED_STEPS = 3  # steps in a row in which no call could run
 
@@ -100,28 +107,31 @@ class _TurnLoop:
         self._drafts = resources.drafts
         self._randomness = resources.randomness
         self._stop_at_output_limit = resources.limits.stop_at_output_limit
+        self._max_answer_characters = resources.limits.max_answer_characters
         self._budget = RecoveryBudget(resources.clock.monotonic())
         self._attempt_count = 0
         self._estimated_tokens = 0  # input tokens of the next request; 0: not estimated yet
         self._usage = Usage()
         self._unfinished_drafts: dict[str, FileDraft] = {}  # drafts of this turn, by path
-        self._loss_report: LostCallReport | None = None  # for the next step's first request
-        self._smaller_calls: RequestSmallerCalls | None = None  # restrictions for the next step
-        self._cap: int | None = None  # output limit of the next step; None: the route's default
+        self._losses = CallLosses()  # of the last step
         self._after_recovery = task.resumed  # True if the next answer is the first after a recovery
         self._refused_steps = 0
         self._runner = ToolRunner(
             resources.tools,
             resources.journal,
             resources.emit,
-            clock=resources.clock,
-            workspace=task.workspace,
-            drafts=resources.drafts,
-            turn_key=f"{task.session_id}:{task.turn_id}",
+            services=ToolServices(
+                clock=resources.clock,
+                workspace=task.workspace,
+                drafts=resources.drafts,
+                turn_key=f"{task.session_id}:{task.turn_id}",
+                send_file=resources.send_file,
+                mask=resources.mask,
+            ),
+            limits=ToolLimits(
+                timeout=resources.limits.tool_timeout, caps=caps_for(self._route.window)
+            ),
             approve=resources.approve,
-            send_file=resources.send_file,
-            timeout=resources.limits.tool_timeout,
-            caps=caps_for(self._route.window),
         )
         self._runner.restore_runs(task.earlier_runs)
 
@@ -157,7 +167,7 @@ class _TurnLoop:
         """
         calls = self._runner.repair_calls(answer.salvage.ready)
         message = Message(
-            "assistant",
+            MessageRole.ASSISTANT,
             answer.text,
             tool_calls=tuple(map(to_tool_call, calls)),
             reasoning=answer.result.stored_reasoning(self._route.target.label),
@@ -184,15 +194,15 @@ class _TurnLoop:
         salvage = answer.salvage
         missing = [call.name for call in (*salvage.lost, *salvage.unsealed)]
         self._after_recovery = bool(missing)
-        self._loss_report = self._smaller_calls = self._cap = None
         if not missing:
+            self._losses = CallLosses()
             return
-        self._cap = answer.cap
         names = [call.name for call in salvage.lost]
         self._budget.record_lost_calls(names)
-        self._smaller_calls = self._budget.smaller_calls(names) if names else None
+        smaller_calls = self._budget.smaller_calls(names) if names else None
         done = tuple(f"{call.name} ({call.id})" for call in salvage.ready)
-        self._loss_report = self._build_report(salvage, answer.drafts, self._smaller_calls, done)
+        report = self._build_report(salvage, answer.drafts, smaller_calls, done)
+        self._losses = CallLosses(report=report, smaller_calls=smaller_calls, cap=answer.cap)
 
     def _build_report(
         self,
@@ -224,9 +234,8 @@ class _TurnLoop:
             schemas,
             extra_messages,
             text=self._task.partial_text if number == 1 else "",
-            report=self._loss_report,
-            smaller_calls=self._smaller_calls,
-            cap=self._cap,
+            continues=self._task.continued_text if number == 1 else "",
+            losses=self._losses,
             emit=self._emit,
             clock=self._clock,
             may_replace=self._task.may_replace,
@@ -330,6 +339,8 @@ class _TurnLoop:
                     return self._finish_failed(step.text, GiveUp(cause, too_long=True), result)
             case SwitchTarget():
                 self._route.mark_failed()
+                if isinstance(result.verdict, ModelRefused) or isinstance(result.error, Declined):
+                    step.on_refusal()
                 if salvage.lost or salvage.unsealed:  # report the calls that the old target lost
                     lost = self._build_report(salvage, drafts, None)
                     step.reissue_calls(replace(lost, from_other_model=True))
@@ -390,7 +401,12 @@ class _TurnLoop:
 
         number = await self._begin_attempt(request, size)
         prefix = f"call_{self._task.turn_id}_{step_number}"
-        accumulator = Accumulator(request.tools, prefix, self._transcript.call_ids)
+        accumulator = Accumulator(
+            request.tools,
+            prefix,
+            self._transcript.call_ids,
+            max_characters=self._max_answer_characters,
+        )
         step.on_request()
         try:
             result = await run_attempt(
@@ -524,11 +540,8 @@ class _TurnLoop:
     # --- notices -------------------------------------------------------------------------------
 
     def _notify_silence(self, seconds: float, remaining: float) -> None:
-        fields: dict[str, str | int] = {
-            "model": self._route.target.model,
-            "n": round(seconds),
-            "d": round(seconds + remaining),
-        }
+        model, restart = self._route.target.model, round(seconds + remaining)
+        fields: NoticeFields = {"model": model, "n": round(seconds), "d": restart}
         self._emit(Notice(NoticeId.NO_OUTPUT, fields))
 
     def _notify_retry(self, step: StepState, result: AttemptResult, wait: float) -> None:
@@ -540,10 +553,7 @@ class _TurnLoop:
         step.failures += 1
         notice = Notice(NoticeId.ANSWER_CONTINUES, {})
         if not step.text:
-            tries = min(step.failures, MAX_FAILURES - 1)
-            notice = Notice(
-                NoticeId.RECONNECTING, {"provider": provider, "k": tries, "max": MAX_FAILURES - 1}
-            )
+            notice = Notice(NoticeId.RECONNECTING, {"provider": provider})
         after = self._route.target.settings.timeouts.notice_after / 6
         step.schedule_notice(notice, wait, after)
 
@@ -551,7 +561,7 @@ class _TurnLoop:
 
     def _finish_answered(self, text: str, result: AttemptResult) -> TurnDone:
         row = Message(
-            "assistant", text, reasoning=result.stored_reasoning(self._route.target.label)
+            MessageRole.ASSISTANT, text, reasoning=result.stored_reasoning(self._route.target.label)
         )
         done = self._turn_done(TurnEnding.ANSWERED, text, row if text.strip() else None)
         return replace(done, last_verdict=verdict_name(result.verdict))
@@ -565,8 +575,13 @@ class _TurnLoop:
         cause = give_up.cause
         if give_up.notice == NoticeId.DECLINED and result is not None:
             error = result.error
-            cause = (str(error) if error else result.step.text.strip()) or "no reason given"
-        kept = Message("assistant", text, interrupted=give_up.cause) if text.strip() else None
+            words = str(error) if error else result.step.text.strip() or text.strip()
+            cause = words or "no reason given"
+        kept = (
+            Message(MessageRole.ASSISTANT, text, interrupted=give_up.cause)
+            if text.strip()
+            else None
+        )
         done = self._turn_done(TurnEnding.FAILED, text, kept)
         return replace(
             done,
@@ -574,7 +589,7 @@ class _TurnLoop:
             notice=give_up.notice,
             tell_operator=give_up.tell_operator,
             too_long=give_up.too_long,
-            last_verdict=verdict_name(result.verdict) if result else "",
+            last_verdict=verdict_name(result.verdict) if result else None,
         )
 
     def _finish_over_budget(self, text: str, refused: BudgetExceeded) -> TurnDone:

@@ -4,7 +4,7 @@ The probe uses the same provider as a turn, with minimal requests that cost a fe
 """
 
 import asyncio
-import difflib
+import enum
 from collections.abc import Sequence
 
 import msgspec
@@ -29,9 +29,10 @@ from agent.providers.registry import (
     build_provider,
 )
 from agent.settings import SERVICES, TargetSettings
-from sessions.records import Message
+from sessions.records import Message, MessageRole
 from sessions.values.clock import Clock
 from sessions.values.finding import Finding, fail, ok, warn
+from sessions.values.spelling import similar_words
 from sessions.values.unreached import describe_network_error
 
 LIST_SECONDS, ANSWER_SECONDS, CALL_SECONDS = 6.0, 10.0, 8.0
@@ -63,6 +64,16 @@ class ProbeTimeouts(msgspec.Struct, frozen=True):
     call: float = CALL_SECONDS
 
 
+class ProbeSubject(enum.StrEnum):
+    """Subject of a finding about a model."""
+
+    SERVICE = "service"
+    KEY = "key"
+    MODEL = "model"
+    ANSWER = "answer"
+    TOOL_CALL = "tool call"
+
+
 class ProbedModel(msgspec.Struct, frozen=True, omit_defaults=True):
     """Result of probing one model."""
 
@@ -86,17 +97,17 @@ async def probe_model(
 ) -> ProbedModel:
     """Check a model; `request_answers` also requests one text answer and one tool call."""
     if settings.provider == "demo":
-        finding = ok("model", "the built-in demo model; it needs no service")
+        finding = ok(ProbeSubject.MODEL, "the built-in demo model; it needs no service")
         return ProbedModel("demo", "demo", findings=(finding,))
     label = f"{settings.provider}/{settings.name or 'a model'}"
     try:
         provider = build_provider(settings)
     except UnknownProvider as error:
-        finding = fail("service", str(error), "Correct model.provider.")
+        finding = fail(ProbeSubject.SERVICE, str(error), "Correct model.provider.")
         return ProbedModel(label, findings=(finding,))
     except ModuleNotFoundError as error:
         finding = fail(
-            "service",
+            ProbeSubject.SERVICE,
             f"{settings.provider} needs {error.name}, which is not installed",
             f"Install holdfast[{settings.provider}].",
         )
@@ -146,16 +157,24 @@ class _ModelProbe:
             async with asyncio.timeout(self._timeouts.list):
                 self._listed_models = await self._provider.list_models()
         except BadRequest as error:  # no model list; the answer check decides
-            self._add_finding(ok("service", f"reached; it does not list its models ({error})"))
+            self._add_finding(
+                ok(ProbeSubject.SERVICE, f"reached; it does not list its models ({error})")
+            )
             return True
         except (ProviderError, TimeoutError) as error:
-            self._add_finding(self._describe_failure("service", error, self._timeouts.list))
+            self._add_finding(
+                self._describe_failure(ProbeSubject.SERVICE, error, self._timeouts.list)
+            )
             return False
         self._add_finding(
-            ok("service", f"reached ({self._service_label})", seconds=self._elapsed_seconds(since))
+            ok(
+                ProbeSubject.SERVICE,
+                f"reached ({self._service_label})",
+                seconds=self._elapsed_seconds(since),
+            )
         )
         if self._settings.api_key:
-            self._add_finding(ok("key", "accepted"))
+            self._add_finding(ok(ProbeSubject.KEY, "accepted"))
         return True
 
     def _check_model_name(self) -> str | None:
@@ -164,21 +183,31 @@ class _ModelProbe:
         name = settings.name
         if name is None and settings.base_url is None and service is not None:
             name = service.model
-        if name is None and len(self._listed_models) == 1:
+        if name is None and self._listed_models:
             name = self._listed_models[0]
+            if len(self._listed_models) > 1:
+                self._add_finding(
+                    warn(
+                        ProbeSubject.MODEL,
+                        f"model.name is not set, so {name} is used: the first of "
+                        f"{len(self._listed_models)} models the service lists",
+                        f"Set model.name to one of: {_join_names(self._listed_models)}.",
+                    )
+                )
+                return name
         if name is None:
-            advice = ModelNotChosen(self._listed_models)
-            self._add_finding(fail("model", "no model is configured", str(advice)))
+            advice = str(ModelNotChosen())
+            self._add_finding(fail(ProbeSubject.MODEL, "no model is configured", advice))
             return None
         if not self._listed_models or name in self._listed_models:
             if self._listed_models:
-                self._add_finding(ok("model", f"{name} is listed"))
+                self._add_finding(ok(ProbeSubject.MODEL, f"{name} is listed"))
             return name
-        near = difflib.get_close_matches(name, self._listed_models, 3, 0.5)
+        near = similar_words(name, self._listed_models, most=3, min_similarity=0.5)
         others = (model for model in self._listed_models if model not in near)
         self._add_finding(
             warn(
-                "model",
+                ProbeSubject.MODEL,
                 f"{name} is not one of the {len(self._listed_models)} models the service lists",
                 f"Set model.name to one of: {_join_names((*near, *others))}.",
             )
@@ -192,17 +221,21 @@ class _ModelProbe:
         try:
             step = await self._send_request(request, self._timeouts.answer)
         except (ProviderError, TimeoutError) as error:
-            self._add_finding(self._describe_failure("answer", error, self._timeouts.answer))
+            self._add_finding(
+                self._describe_failure(ProbeSubject.ANSWER, error, self._timeouts.answer)
+            )
             return False
         seconds = self._elapsed_seconds(since)
         if step.text.strip() or step.reasoning:
             mode = "answers in one piece, without streaming" if step.unstreamed else "streams"
-            self._add_finding(ok("answer", f"{mode}{_format_tokens(step)}", seconds=seconds))
+            self._add_finding(
+                ok(ProbeSubject.ANSWER, f"{mode}{_format_tokens(step)}", seconds=seconds)
+            )
             return True
         refused = step.finish_reason is FinishReason.REFUSED
         self._add_finding(
             fail(
-                "answer",
+                ProbeSubject.ANSWER,
                 "the model declined to answer" if refused else "the answer was empty",
                 "Try another model: set model.name.",
                 seconds=seconds,
@@ -215,7 +248,7 @@ class _ModelProbe:
         request = self._build_request(name, _TOOL_CALL_PROMPT, (_REPORT_WORD_TOOL,))
         since = self._clock.monotonic()
         cannot = warn(
-            "tool call",
+            ProbeSubject.TOOL_CALL,
             "the model answers, but does not call tools",
             "Choose a model that can call tools, or set tools.enabled = [].",
         )
@@ -225,13 +258,19 @@ class _ModelProbe:
             text = f"{cannot.text} ({error})"
             self._add_finding(msgspec.structs.replace(cannot, text=text))
         except (ProviderError, TimeoutError) as error:
-            self._add_finding(self._describe_failure("tool call", error, self._timeouts.call))
+            self._add_finding(
+                self._describe_failure(ProbeSubject.TOOL_CALL, error, self._timeouts.call)
+            )
         else:
             seconds = self._elapsed_seconds(since)
             called = [call for call in step.calls if call.name == _REPORT_WORD_TOOL.name]
             if called and called[0].arguments_state is ArgumentsState.COMPLETE:
                 self._add_finding(
-                    ok("tool call", f"calls tools{_format_tokens(step)}", seconds=seconds)
+                    ok(
+                        ProbeSubject.TOOL_CALL,
+                        f"calls tools{_format_tokens(step)}",
+                        seconds=seconds,
+                    )
                 )
             elif called:
                 text = "the model calls tools, but with incomplete JSON arguments"
@@ -258,7 +297,7 @@ class _ModelProbe:
         return ModelRequest(
             name,
             _SYSTEM_PROMPT,
-            messages=(Message("user", prompt),),
+            messages=(Message(MessageRole.USER, prompt),),
             tools=tools,
             max_output_tokens=min(
                 settings.max_output_tokens or _MAX_OUTPUT_TOKENS, _MAX_OUTPUT_TOKENS
@@ -268,7 +307,7 @@ class _ModelProbe:
         )
 
     def _describe_failure(
-        self, subject: str, error: ProviderError | TimeoutError, within: float
+        self, subject: ProbeSubject, error: ProviderError | TimeoutError, within: float
     ) -> Finding:
         """Return a finding that explains the failure and its fix."""
         reason = (
@@ -286,7 +325,7 @@ class _ModelProbe:
                 )
             case ApiKeyRejected():
                 return fail(
-                    "key",
+                    ProbeSubject.KEY,
                     f"the service rejected the API key: {error}",
                     f"Set a valid key in {self._key_settings}.",
                 )

@@ -9,7 +9,7 @@ from agent.model.known_models import ModelFacts, model_facts
 from agent.model.learned import LearnedTarget, LearnedTargets
 from agent.providers.registry import Target
 from agent.request import history_plan
-from agent.verdict import Capped, Complete, Cut, Empty, SoftComplete
+from agent.verdict import Capped, Complete, Cut, Empty, Interrupted, ModelRefused, SoftComplete
 
 _MIN_ANSWER_TOKENS = 4096  # assumed output limit if none is configured or known
 
@@ -107,7 +107,7 @@ class Route:
                 learned.breaker.record_success(now)
             case Cut(error=Stalled()):
                 learned.breaker.record_stall(now)
-            case _:
+            case Cut() | ModelRefused() | Interrupted():
                 learned.breaker.record_abandoned(now)
         if result.step.ended:
             learned.record_end_marker()

@@ -41,7 +41,7 @@ class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Seconds | None,
         Meta(
             description="Time until the first token; then the request is cancelled. "
-            "Default: 90, longer for long requests and for reasoning models."
+            f"Default: {FIRST_TOKEN_SECONDS:g}, longer for long requests and for reasoning models."
         ),
     ] = None
     first_token_soft: Annotated[
@@ -59,14 +59,21 @@ class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = 30.0
     gap_text: Annotated[
-        Seconds | None, Meta(description="Silence inside a text. Default: 90, adaptive.")
+        Seconds | None,
+        Meta(description=f"Silence inside a text. Default: {GAP_TEXT_SECONDS:g}, adaptive."),
     ] = None
     gap_tool: Annotated[
         Seconds | None,
-        Meta(description="Silence inside a tool call's arguments. Default: 150, adaptive."),
+        Meta(
+            description="Silence inside a tool call's arguments. "
+            f"Default: {GAP_TOOL_SECONDS:g}, adaptive."
+        ),
     ] = None
     gap_reasoning: Annotated[
-        Seconds | None, Meta(description="Silence inside reasoning. Default: 180, adaptive.")
+        Seconds | None,
+        Meta(
+            description=f"Silence inside reasoning. Default: {GAP_REASONING_SECONDS:g}, adaptive."
+        ),
     ] = None
     wire_dead: Annotated[
         Seconds,
@@ -136,7 +143,7 @@ class TargetSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Annotated[str, Meta(min_length=1)] | None,
         Meta(
             description=f"Name of the model. Default: `{OPENAI_MODEL}` for OpenAI, "
-            f"`{ANTHROPIC_MODEL}` for Anthropic, or the only model that the server at `base_url` "
+            f"`{ANTHROPIC_MODEL}` for Anthropic, or the first model that the server at `base_url` "
             "lists."
         ),
     ] = None
@@ -230,6 +237,14 @@ class AgentSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     tool_timeout: Annotated[
         Seconds, Meta(description="Maximum run time of a tool, in seconds.")
     ] = 300.0
+    max_answer_characters: Annotated[
+        int,
+        Meta(
+            ge=10_000,
+            description="Maximum length of one answer of the model, in characters; a longer one is "
+            "ended there, with a note.",
+        ),
+    ] = 2_000_000
     show_reasoning: Annotated[bool, Meta(description="Show the model's reasoning.")] = False
 
     def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:

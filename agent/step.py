@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from agent.answer.empty_promise import is_only_announcement
@@ -39,11 +40,19 @@ from agent.settings import REASONING_EFFORTS
 from agent.tools.contract import Tool
 from agent.tools.drafts import FileDraft
 from agent.verdict import Cut
-from sessions.records import Message
+from sessions.records import Message, MessageRole
 from sessions.values.clock import Clock
 
 _MAX_PARAMETER_CHARACTERS = 6000  # schema limit for a tool whose calls keep being cut off
 _EFFORT_LEVELS = tuple(REASONING_EFFORTS)
+
+
+class CallLosses(msgspec.Struct, frozen=True, kw_only=True):
+    """Calls of an answer that did not run, and the restrictions on the next step."""
+
+    report: LostCallReport | None = None  # for the first request of the next step
+    smaller_calls: RequestSmallerCalls | None = None
+    cap: int | None = None  # raised output limit; None: the default of the route
 
 
 class StepState:
@@ -55,21 +64,21 @@ class StepState:
         extra_messages: tuple[Message, ...],
         *,
         text: str,
-        report: LostCallReport | None,
-        smaller_calls: RequestSmallerCalls | None,
-        cap: int | None = None,
+        continues: str = "",
+        losses: CallLosses,
         emit: Callable[[AgentEvent], None],
         clock: Clock,
         may_replace: bool,
     ) -> None:
         self._pieces = [text]
-        self.cap = cap
+        self._continues = continues  # earlier message of the chat; its words are not shown again
+        self.cap = losses.cap
         self.without_streaming = False
         self.failures = 0
         self._schemas = schemas
         self._extra_messages = extra_messages
-        self._report = report
-        self._smaller_calls = smaller_calls
+        self._report = losses.report
+        self._smaller_calls = losses.smaller_calls
         self._emit = emit
         self._clock = clock
         self._may_replace = may_replace
@@ -77,6 +86,7 @@ class StepState:
         self._nudge = False
         self._looped = False
         self._announced_length = -1  # text length when the announced call was requested; -1: never
+        self._declined_length = -1  # text length when a model declined to answer; -1: never
         self._effort_reduction = 0  # levels below the configured effort
         self._seam = Seam("")
         self._text_before = ""  # visible text when the current request was sent
@@ -105,12 +115,18 @@ class StepState:
         With `prefill` the model continues a final assistant message by itself: no explanation and
         no overlap are needed.
         """
-        plain = not (self._report or self._looped or self._nudge or self._awaiting_announced_call)
+        plain = not (
+            self._report
+            or self._looped
+            or self._nudge
+            or self._awaiting_announced_call
+            or self._after_refusal
+        )
         self._prefilled = prefill and plain and bool(self.text.strip())
         if self._prefilled:
             stripped = self.text.rstrip()  # services reject trailing blanks
             self._trailing_blanks = self.text[len(stripped) :]
-            return (Message("assistant", stripped), *self._extra_messages)
+            return (Message(MessageRole.ASSISTANT, stripped), *self._extra_messages)
         text = self.text if self.text.strip() else ""
         notes = describe_lost_calls(self._report) if self._report else ""
         if self._looped:
@@ -118,13 +134,16 @@ class StepState:
         messages: list[Message] = []
         if text and self._awaiting_announced_call:
             messages += (
-                Message("assistant", text),
-                Message("user", _join_paragraphs(ANNOUNCED_CALL_PROMPT, notes)),
+                Message(MessageRole.ASSISTANT, text),
+                Message(MessageRole.USER, _join_paragraphs(ANNOUNCED_CALL_PROMPT, notes)),
             )
         elif text:
-            messages += continuation_messages(text, self._continuation_reason, notes)
+            reason = (
+                ContinuationReason.DECLINED if self._after_refusal else self._continuation_reason
+            )
+            messages += continuation_messages(text, reason, notes)
         elif notes:
-            messages.append(Message("user", notes))
+            messages.append(Message(MessageRole.USER, notes))
         if self._nudge:
             messages.append(EMPTY_ANSWER_MESSAGE)
         return (*messages, *self._extra_messages)
@@ -159,13 +178,21 @@ class StepState:
         """True while the model has not answered the request for its announced call."""
         return len(self.text) == self._announced_length
 
+    @property
+    def _after_refusal(self) -> bool:
+        """True while no other model has added text to the text of a model that declined."""
+        return len(self.text) == self._declined_length
+
     # --- while the answer comes ----------------------------------------------------------------
 
     def on_request(self) -> None:
         """Prepare for the answer to a new request."""
         self._text_before = self.text
         self._seam = Seam(
-            self.text, may_replace=self._may_replace, new_paragraph=self._awaiting_announced_call
+            self._continues + self.text,
+            may_replace=self._may_replace or not self.text,
+            new_paragraph=self._awaiting_announced_call,
+            may_end=self._after_refusal,
         )
         if self._has_reasoned:
             self._emit(ReasoningReplaced())
@@ -180,7 +207,7 @@ class StepState:
             self._emit(delta)
         elif self._prefilled:
             self._apply(TextUpdate(self._strip_repeated_blanks(delta.text)))
-        elif self._text_before:
+        elif self._continues or self._text_before:
             self._apply(self._seam.feed(delta.text))
         else:
             self._pieces.append(delta.text)
@@ -196,8 +223,11 @@ class StepState:
 
     def on_result(self, result: AttemptResult) -> None:
         """Finish a request: release held text and remove repetition."""
-        if self._text_before and not self._prefilled:
-            self._apply(self._seam.close(cut=isinstance(result.verdict, Cut)))
+        cut = isinstance(result.verdict, Cut)
+        if (self._continues or self._text_before) and not self._prefilled:
+            self._apply(self._seam.close(cut=cut))
+        if self._continues and not (cut or result.step.calls or self.text.strip()):
+            self._apply(TextUpdate(result.step.text))  # a repetition is better than no answer
         if isinstance(result.error, Looping):
             self._remove_repetition(result.step.text)
 
@@ -212,7 +242,11 @@ class StepState:
         """Replace the visible text by the text before the repetition."""
         self._looped = True
         new_paragraph = len(self._text_before) == self._announced_length
-        seam = Seam(self._text_before, may_replace=self._may_replace, new_paragraph=new_paragraph)
+        seam = Seam(
+            self._continues + self._text_before,
+            may_replace=self._may_replace or not self._text_before,
+            new_paragraph=new_paragraph,
+        )
         kept = self._text_before
         for update in (seam.feed(text), seam.close()):
             kept = update.text if update.replaces else kept + update.text
@@ -244,7 +278,8 @@ class StepState:
         return RequestOutcome(
             verdict=result.verdict,
             new_characters=max(0, len(self.text) - len(self._text_before)),
-            repeated_ending=self._seam.repeated_ending and self.text == self._text_before,
+            repeated_ending=self._seam.repeated_ending
+            and 0 < len(self.text) == len(self._text_before),
             ignored_rewrite=self._seam.ignored_rewrite,
             text_visible=bool(self.text.strip()),
             ready_calls=len(salvage.ready),
@@ -292,6 +327,10 @@ class StepState:
         """Prepare a request for the call that the text announces."""
         self._announced_length = len(self.text)
         self._nudge = False
+
+    def on_refusal(self) -> None:
+        """Keep the text of a model that declined apart from the text of the next model."""
+        self._declined_length = len(self.text)
 
     def on_target_switch(self) -> None:
         """Drop the adjustments made for the previous target."""

@@ -7,7 +7,7 @@ from agent.model.contract import ModelRequest
 from agent.providers.registry import Target
 from agent.request import history_plan
 from agent.request.tokens import count_characters, estimate_message, estimate_request
-from sessions.records import Message
+from sessions.records import Message, MessageRole
 
 
 class Transcript:
@@ -37,7 +37,7 @@ class Transcript:
     @property
     def ends_with_tool_result(self) -> bool:
         """True if the last row is a tool result."""
-        return bool(self.rows) and self.rows[-1].role == "tool"
+        return bool(self.rows) and self.rows[-1].role == MessageRole.TOOL
 
     @property
     def call_ids(self) -> frozenset[str]:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import msgspec
 
+from agent.answer.accumulate import DEFAULT_MAX_CHARACTERS
 from agent.attempt import AttemptResult
 from agent.events import AgentEvent
 from agent.model.learned import LearnedTargets
@@ -18,6 +19,7 @@ from agent.tools.registry import ToolRegistry
 from agent.tools.run import Approve, ToolJournal
 from sessions.records import Message, ToolRun
 from sessions.values.clock import Clock
+from sessions.values.masks import MaskedText, MaskSecrets
 
 
 class TurnJournal(ToolJournal, Protocol):
@@ -65,6 +67,7 @@ class TurnTask(msgspec.Struct, frozen=True, kw_only=True):
     resumed: bool = False  # the turn was interrupted; rows after the user's row belong to it
     earlier_runs: tuple[ToolRun, ...] = ()  # calls that a resumed turn had started
     partial_text: str = ""  # visible text of a resumed turn, to be continued
+    continued_text: str = ""  # end of an earlier message that the first answer may continue
     may_replace: bool = True  # visible text can still be edited
 
 
@@ -73,6 +76,7 @@ class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     max_steps: int = 90
     tool_timeout: float = 300.0
+    max_answer_characters: int = DEFAULT_MAX_CHARACTERS
     stop_at_output_limit: bool = False  # do not continue a text that hits the output limit
 
 
@@ -95,5 +99,6 @@ class TurnResources(msgspec.Struct, frozen=True, kw_only=True):
     drafts: DraftStore
     approve: Approve | None = None
     send_file: SendFile | None = None
+    mask: MaskSecrets = MaskedText  # applied to tool results
     limits: TurnLimits = TurnLimits()
     randomness: Callable[[], float] = random.random

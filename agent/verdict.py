@@ -11,6 +11,7 @@ import msgspec
 from agent.answer.accumulate import FinishReason, StepResult
 from agent.answer.call_slots import ArgumentsState
 from agent.errors import ProviderError
+from agent.events import VerdictName
 
 
 class CutPhase(enum.StrEnum):
@@ -24,46 +25,57 @@ class CutPhase(enum.StrEnum):
     CALL_UNSEALED = "call-whole-unsealed"
 
 
-class Interrupted(msgspec.Struct, frozen=True, tag="interrupted"):
+class Interrupted(msgspec.Struct, frozen=True):
     """The request was cancelled by us."""
 
 
-class Complete(msgspec.Struct, frozen=True, tag="complete"):
+class Complete(msgspec.Struct, frozen=True):
     """The service gave a normal finish reason, and every call is closed."""
 
 
-class ModelRefused(msgspec.Struct, frozen=True, tag="refused"):
+class ModelRefused(msgspec.Struct, frozen=True):
     """The model or the service's filter declined to answer."""
 
 
-class Capped(msgspec.Struct, frozen=True, tag="capped"):
+class Capped(msgspec.Struct, frozen=True):
     """The answer hit the output limit, even if the service reports another finish reason."""
 
 
-class SoftComplete(msgspec.Struct, frozen=True, tag="soft-complete"):
+class SoftComplete(msgspec.Struct, frozen=True):
     """No finish reason, but another end marker, and every call is complete."""
 
 
-CUT = "cut"
-
-
-class Cut(msgspec.Struct, frozen=True, tag=CUT):
+class Cut(msgspec.Struct, frozen=True):
     """The connection failed, timed out, or ended without any end marker."""
 
     phase: CutPhase
     error: ProviderError | None = None  # None: the stream ended without an error
 
 
-class Empty(msgspec.Struct, frozen=True, tag="empty"):
+class Empty(msgspec.Struct, frozen=True):
     """The service ended the answer, and the answer is empty."""
 
 
 Verdict = Interrupted | Complete | ModelRefused | Capped | SoftComplete | Cut | Empty
 
 
-def verdict_name(verdict: Verdict) -> str:
+def verdict_name(verdict: Verdict) -> VerdictName:
     """Return the verdict's name in the journal."""
-    return str(verdict.__struct_config__.tag)
+    match verdict:
+        case Interrupted():
+            return VerdictName.INTERRUPTED
+        case Complete():
+            return VerdictName.COMPLETE
+        case ModelRefused():
+            return VerdictName.REFUSED
+        case Capped():
+            return VerdictName.CAPPED
+        case SoftComplete():
+            return VerdictName.SOFT_COMPLETE
+        case Cut():
+            return VerdictName.CUT
+        case Empty():
+            return VerdictName.EMPTY
 
 
 def judge_attempt(

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import datetime as dt
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -15,56 +15,78 @@ import msgspec
 from agent.web.fetch import Fetcher
 from agent.web.urls import FetchRules
 from gateway.access.people import People
+from gateway.access.policy import Allowed, decide_access
 from gateway.alerts.admins import AdminAlerts
-from gateway.approvals.broker import ApprovalBroker
+from gateway.approvals.broker import ApprovalBroker, ApprovalSettings
+from gateway.commands.access_requests import AccessRequests
+from gateway.commands.contract import CommandCall, CommandFeatures
 from gateway.commands.dispatch import Dispatcher
+from gateway.commands.enforcement import AccessEnforcement
 from gateway.commands.registry import COMMANDS
 from gateway.connections.directory import AdapterDirectory
 from gateway.delivery.outbox import Delivery
-from gateway.http.api.adapter import ApiAdapter
-from gateway.http.api.fetch_pictures import RemotePictures
+from gateway.delivery.view import ItemBody, write_body
+from gateway.http.api.fetch_pictures import RequestPictures, SavePicture
 from gateway.http.api.models import ModelResolver
-from gateway.http.api.requests import ApiRequests, auto_resumes, close_abandoned_requests
+from gateway.http.api.requests import (
+    ApiRequests,
+    ConversationAccess,
+    auto_resumes,
+    close_abandoned_requests,
+)
 from gateway.inbound.reactions import MessageReactions
 from gateway.inbound.reader import InboxReader, origin_of, read_event
-from gateway.inbound.reception import Reception
+from gateway.inbound.reception import Reception, ReceptionHandlers, ReceptionRules
 from gateway.media.fetch import AttachmentFetcher, FetchLimits
 from gateway.media.outgoing import OutgoingFiles
 from gateway.media.speech import SpeechToText
 from gateway.notices.compose import NoticeComposer
+from gateway.notices.sender import NoticeSender
 from gateway.observe.metrics import Metrics
+from gateway.process.context import ProcessContext
 from gateway.process.health import LifecycleEvents
-from gateway.process.operations import Operation, Operations
-from gateway.process.restart import Restarter
+from gateway.process.operations import (
+    AccessOperations,
+    MessageOperations,
+    Operation,
+    RestartOperations,
+    SessionOperations,
+    StatusOperations,
+)
+from gateway.process.restart import Restarter, RestartHost
 from gateway.process.restart_report import InterruptedTurn
-from gateway.process.successor import Successor
 from gateway.retention import Retention
 from gateway.settings import Settings
+from gateway.side_requests.jobs import CommandJobs
 from gateway.side_requests.service import SideRequests
 from gateway.spending.budgets import Budgets
+from gateway.turns.checkpoints import TextCheckpoints
 from gateway.turns.choices import ModelChoices
 from gateway.turns.feeds import Feeds
 from gateway.turns.host import ConversationHost
 from gateway.turns.models import Models
 from gateway.turns.services import TurnServices
-from sessions.changes import SetInbox
+from sessions.changes import PutItem, SetInbox
 from sessions.conversation.actor import ActorServices
 from sessions.conversation.events import BusyPolicy, InterruptTurn, RunningTurn
 from sessions.conversation.expiry import ExpiryPolicy
 from sessions.conversation.pool import SessionPool
 from sessions.errors import StoreError
-from sessions.records import InboxState, SessionReason
-from sessions.settings import SessionSettings
+from sessions.records import InboxEntry, InboxState, ItemState, SessionReason
+from sessions.settings import IGNORED_RETENTION_DAYS, SessionSettings
 from sessions.store import after_restore
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
 from sessions.values.ids import Ids
+from sessions.values.item_ids import notice_id
+from sessions.values.masks import MaskSecrets
 from sessions.values.notices import NoticeId
+from sessions.values.text import count_of
 
 log = logging.getLogger(__name__)
 
 _CLEANUP_INTERVAL_SECONDS = 3600.0
-_IGNORED_RETENTION_MILLISECONDS = 7 * 86_400_000
+_DAY_MS = 86_400_000
 
 
 class Services(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,17 +98,20 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     ids: Ids
     store: SessionStore
     models: Models
+    choices: ModelChoices
     delivery: Delivery
+    redact: Callable[[str], str]  # masks secrets
+    mask: MaskSecrets  # replaces secrets by placeholders
     announcer: NoticeComposer
     people: People
     adapters: AdapterDirectory
     feeds: Feeds
     metrics: Metrics
     transcriber: SpeechToText | None
+    mcp_problems: Callable[[], Mapping[str, str]]  # by server
     on_alert_change: Callable[[], None]  # called when the alert watch must check now
     lifecycle: LifecycleEvents
-    successor: Successor | None
-    crash_count: int
+    process: ProcessContext
 
 
 class Conversations:
@@ -96,8 +121,6 @@ class Conversations:
         self._services = services
         self._tasks = tasks
         store, clock, settings = services.store, services.clock, services.settings
-        self._choices = ModelChoices(store)
-        services.models.choice_for = self._choices.get
         self.budgets = Budgets(
             store, clock, settings().limits, on_exhausted=services.on_alert_change
         )
@@ -107,15 +130,28 @@ class Conversations:
             clock,
             services.adapters.capabilities,
             services.on_alert_change,
+            model_labels=services.models.labels,
+        )
+        media = settings().media
+        self._outgoing_files = OutgoingFiles(
+            store,
+            services.delivery,
+            clock,
+            services.home / "outgoing",
+            services.adapters.capabilities,
+            keep_seconds=media.keep,
+            redact=services.redact,
         )
         self.approvals = ApprovalBroker(
             store,
             clock,
             ids=services.ids,
-            announcer=services.announcer,
             delivery=services.delivery,
             people=services.people,
-            mode=lambda: settings().tools.approval,
+            settings=ApprovalSettings(
+                mode=lambda: settings().tools.approval,
+                attach_text=self._outgoing_files.attach_text,
+            ),
             capabilities=services.adapters.capabilities,
             create_task=tasks.create_task,
         )
@@ -123,54 +159,74 @@ class Conversations:
         self._reactions = MessageReactions(
             services.delivery.react if settings().gateway.reactions else None
         )
+        self._attachments = AttachmentFetcher(
+            lambda place: services.adapters.get(place.platform, place.account),
+            clock,
+            services.transcriber,
+            FetchLimits(max_bytes=media.largest),
+        )
+        self.checkpoints = TextCheckpoints(store)
+        self._drain_recheck = asyncio.Event()  # set when a turn starts to wait for an answer
         self._host = self._make_host()
         self.pool = self._make_pool()
         self.retention = Retention(
-            store, clock, self.pool.ask, lambda: settings().sessions.keep_days
+            store,
+            clock,
+            self.pool.ask,
+            lambda: settings().sessions.keep_days,
+            services.choices.forget,
+        )
+        self._command_jobs = CommandJobs(
+            clock,
+            services.announcer,
+            services.delivery,
+            tasks,
+            has_access=self._may_get_answer,
         )
         self.side_requests = SideRequests(
             store=store,
             clock=clock,
             models=services.models,
             budgets=self.budgets,
-            choices=self._choices,
-            announcer=services.announcer,
-            delivery=services.delivery,
+            choices=services.choices,
+            jobs=self._command_jobs,
+        )
+        self._notices = NoticeSender(services.announcer, services.delivery)
+        self._enforcement = AccessEnforcement(
+            store=store,
+            pool=self.pool,
+            has_access=self._has_access,
+            close_question=self.approvals.close_question,
+            end_commands=self._command_jobs.end_without_access,
             tasks=tasks,
         )
+        self.enforce_access = self._enforcement.run
+        self._access = AccessRequests(
+            services.people,
+            self._notices,
+            services.adapters.capabilities,
+            enforce_access=self.enforce_access,
+        )
         self.restart = self._make_restart()
-        self._crash_interrupted: list[InterruptedTurn] = []  # turns of a process that died
         self._dispatcher = self._make_dispatcher()
 
     # --- parts ----------------------------------------------------------------------------------
 
     def _make_host(self) -> ConversationHost:
-        services, media = self._services, self._services.settings().media
-        self._outgoing_files = OutgoingFiles(
-            services.store,
-            services.delivery,
-            services.clock,
-            services.home / "outgoing",
-            services.adapters.capabilities,
-            keep_seconds=media.keep,
-        )
-        self._attachments = AttachmentFetcher(
-            lambda place: services.adapters.get(place.platform, place.account),
-            services.clock,
-            services.transcriber,
-            FetchLimits(max_bytes=media.largest),
-        )
+        services = self._services
         turn_services = TurnServices(
             store=services.store,
+            checkpoints=self.checkpoints,
             delivery=services.delivery,
             announcer=services.announcer,
             approvals=self.approvals,
             admin_alerts=self.admin_alerts,
             budgets=self.budgets,
             clock=services.clock,
+            mask=services.mask,
             attachments=self._attachments,
             outgoing_files=self._outgoing_files,
-            on_waiting=self._recheck_pool,
+            on_waiting=self._drain_recheck.set,
             on_first_text=lambda turn: services.metrics.on_first_text(turn, services.clock.now()),
         )
         return ConversationHost(
@@ -181,9 +237,6 @@ class Conversations:
             services.feeds,
             resumes_turns=self._resumes_interrupted,
         )
-
-    def _recheck_pool(self) -> None:
-        self.pool.recheck_drain()  # a method, because the pool is created after the host
 
     def _make_pool(self) -> SessionPool:
         services, settings = self._services, self._services.settings
@@ -197,7 +250,9 @@ class Conversations:
                 queue_limit=lambda: settings().gateway.queue_limit,
                 tasks=self._tasks,
                 auto_resumes=auto_resumes,
-            )
+                has_access=self._has_access,
+            ),
+            recheck=self._drain_recheck,
         )
 
     def _make_restart(self) -> Restarter:
@@ -206,18 +261,19 @@ class Conversations:
             store=services.store,
             clock=services.clock,
             ids=services.ids,
-            announcer=services.announcer,
-            delivery=services.delivery,
-            successor=services.successor,
-            lifecycle=services.lifecycle,
-            running_tasks=lambda: [
-                self._interrupted_turn(key, turn) for key, turn in self.pool.running_turns()
-            ],
-            wait_until_idle=self.pool.wait_until_idle,
+            notices=self._notices,
+            successor=services.process.successor,
+            host=RestartHost(
+                lifecycle=services.lifecycle,
+                running_tasks=lambda: [
+                    self._interrupted_turn(key, turn) for key, turn in self.pool.running_turns()
+                ],
+                wait_until_idle=self.pool.wait_until_idle,
+                drain_seconds=lambda: services.settings().gateway.drain_seconds,
+                resumes_turns=self._resumes_interrupted,
+                safe_mode=bool(services.process.crash_count),
+            ),
             tasks=self._tasks,
-            drain_seconds=lambda: services.settings().gateway.drain_seconds,
-            safe_mode=bool(services.crash_count),
-            resumes_turns=self._resumes_interrupted,
         )
 
     def _make_dispatcher(self) -> Dispatcher:
@@ -226,31 +282,53 @@ class Conversations:
             store=services.store,
             clock=services.clock,
             pool=self.pool,
-            people=services.people,
-            announcer=services.announcer,
-            delivery=services.delivery,
+            notices=self._notices,
             capabilities=services.adapters.capabilities,
             stopping=services.lifecycle.stopping,
-            approvals=self.approvals,
-            side_requests=self.side_requests,
-            restart=self.restart,
-            crash_count=services.crash_count,
+            features=CommandFeatures(
+                access=self._access,
+                approvals=self.approvals,
+                side_requests=self.side_requests,
+                restart=self.restart,
+                degraded_parts=self.degraded_parts,
+            ),
+            crash_count=services.process.crash_count,
         )
+
+    def _has_access(self, entry: InboxEntry) -> bool:
+        """Return True if the sender of a stored message has access now; False if it is damaged."""
+        try:
+            event = read_event(entry)
+        except msgspec.DecodeError:
+            return False
+        return isinstance(decide_access(self._services.people.current_policy(), event), Allowed)
+
+    async def _may_get_answer(self, call: CommandCall) -> bool:
+        entry = await self._services.store.inbox.get(call.context.inbox)
+        return entry is None or self._has_access(entry)
+
+    def degraded_parts(self) -> dict[str, str]:
+        """Return the problems of models and MCP servers, without which the gateway still runs."""
+        models = self.admin_alerts.model_problems()
+        servers = self._services.mcp_problems()
+        return {
+            **{f"model {name}": cause for name, cause in models.items()},
+            **{f"MCP server {name}": state for name, state in servers.items()},
+        }
 
     def _resumes_interrupted(self) -> bool:
         """Return True if interrupted turns resume by themselves after a restart."""
         return self._services.settings().sessions.on_interrupted == "resume"
 
     def _interrupted_turn(self, key: str, turn: RunningTurn) -> InterruptedTurn:
-        fields, waits = self._host.notice_fields(turn), self._host.is_waiting(turn)
-        tool = str(fields.get("tool", ""))
+        interruption = self._host.describe_interruption(turn)
         return InterruptedTurn(
             turn=turn.id,
             key=key,
             request=turn.request,
-            minutes=int(fields["min"]),
-            tool=tool,
-            waits=waits,
+            minutes=interruption.minutes,
+            tool=interruption.tool,
+            waits=self._host.is_waiting(turn),
         )
 
     # --- entry points ---------------------------------------------------------------------------
@@ -258,84 +336,84 @@ class Conversations:
     async def make_reception(self) -> Reception:
         """Create the reception, which takes messages from the platforms."""
         services = self._services
-        await self._choices.load()
+        restored_at = await services.store.get_value(after_restore.SHELF, after_restore.MOMENT)
         return Reception(
             store=services.store,
             clock=services.clock,
             ids=services.ids,
-            settings=services.settings,
+            rules=ReceptionRules(
+                settings=services.settings,
+                policy=services.people.current_policy,
+                command_words=COMMANDS.words,
+                restored_at=int(restored_at or 0),
+            ),
             reader=self._reader,
-            policy=services.people.current_policy,
-            command_words=COMMANDS.words,
-            post=self.pool.post,
-            dispatch=self._dispatcher.dispatch,
-            reply=self._dispatcher.reply,
-            greet_stranger=self._dispatcher.greet_stranger,
             reactions=self._reactions,
-            restored_at=int(
-                await services.store.get_value(after_restore.SHELF, after_restore.MOMENT) or 0
+            handlers=ReceptionHandlers(
+                post=self.pool.post,
+                dispatch=self._dispatcher.dispatch,
+                reply=self._dispatcher.reply,
+                greet_stranger=self._access.greet_stranger,
             ),
         )
 
-    def open_api(self, api: ApiAdapter, reception: Reception) -> None:
-        """Connect the API to the conversations."""
+    def make_api_requests(self, reception: Reception, save_picture: SavePicture) -> ApiRequests:
+        """Create the service that runs the requests of API clients."""
         services, http = self._services, self._services.settings().http
         fetcher = (
             Fetcher(FetchRules(extra_addresses=http.picture_addresses))
             if http.fetch_pictures
             else None
         )
-        api.open(
-            ApiRequests(
-                store=services.store,
-                clock=services.clock,
-                ids=services.ids,
-                feeds=services.feeds,
-                model_resolver=ModelResolver(services.models, services.clock),
-                submit=reception.receive_request,
-                post_event=self.pool.post,
-                apply_event=self.pool.ask,
-                store_picture=api.store_picture,
-                remote_pictures=RemotePictures(fetcher),
-                is_stopping=services.lifecycle.stopping.is_set,
-                erase_session=self.retention.erase_text,
-            )
-        )
-
-    def operations(
-        self,
-        status: Callable[[], dict[str, object]],
-        new_link: Callable[[str | None], Awaitable[str]],
-    ) -> Mapping[str, Operation]:
-        """Return the operations that the command line may call."""
-        services = self._services
-        return Operations(
+        return ApiRequests(
             store=services.store,
             clock=services.clock,
             ids=services.ids,
-            dispatcher=self._dispatcher,
-            people=services.people,
-            delivery=services.delivery,
-            capabilities=services.adapters.capabilities,
-            read_status=status,
-            read_usage_today=self.budgets.shared_statuses,
-            create_link=new_link,
-            claim_links=services.adapters.claim_links,
-            erase_text=self.retention.erase_text,
-            restart=self.restart,
-        ).by_name()
+            feeds=services.feeds,
+            model_resolver=ModelResolver(services.models, services.clock),
+            conversations=ConversationAccess(
+                submit=reception.receive_request,
+                post=self.pool.post,
+                ask=self.pool.ask,
+                erase_session=self.retention.erase_text,
+                is_stopping=services.lifecycle.stopping.is_set,
+            ),
+            pictures=RequestPictures(fetcher, save_picture),
+        )
+
+    def make_operations(
+        self,
+        read_status: Callable[[], dict[str, object]],
+        create_link: Callable[[str | None], Awaitable[str]],
+    ) -> Mapping[str, Operation]:
+        """Return the operations that the command line may call."""
+        services, adapters = self._services, self._services.adapters
+        status = StatusOperations(read_status, self.budgets.shared_statuses, create_link)
+        messages = MessageOperations(services.clock, services.ids, services.delivery, adapters)
+        sessions = SessionOperations(services.store, self._dispatcher, self.retention.erase_text)
+        access = AccessOperations(services.people, self._access, adapters.claim_links)
+        restart = RestartOperations(self.restart)
+        return {
+            **status.by_name(),
+            **messages.by_name(),
+            **sessions.by_name(),
+            **access.by_name(),
+            **restart.by_name(),
+        }
 
     # --- start, cleanup and drain ---------------------------------------------------------------
 
     async def recover(self, reception: Reception) -> None:
         """Recover interrupted turns, run stored commands, and answer waiting messages.
 
-        In this order, because a stored `/stop` must not stop a message that arrived after it.
+        The work of people without access is dropped first. Commands come before messages, because
+        a stored `/stop` must not stop a message that arrived after it.
         """
         store, clock = self._services.store, self._services.clock
+        await self.enforce_access()  # the configuration may have changed since the last start
         running = await store.turns.running()
         now = clock.now()
-        self._crash_interrupted = [
+        crashed = [
             InterruptedTurn(
                 turn=turn.id,
                 key=turn.key,
@@ -345,28 +423,49 @@ class Conversations:
             for turn in running
         ]
         if running:
-            log.info("%d turns were interrupted when the last process ended", len(running))
+            log.info("interrupted when the last process ended: %s", count_of(len(running), "turn"))
+        await self.restart.report_finished(crashed)
+        await self._withdraw_queue_notices([turn.id for turn in running])
         waiting = await store.inbox.waiting_keys()
         for key in filter(auto_resumes, waiting):
             await close_abandoned_requests(store, clock, key)
         for entry in await store.inbox.pending_commands():
-            if self._services.crash_count:  # one of these commands may cause the crash
+            if self._services.process.crash_count:  # one of these commands may cause the crash
                 done = SetInbox(ids=(entry.id,), state=InboxState.DONE, at=clock.now())
-                await self._dispatcher.send_notice(
+                await self._notices.send(
                     NoticeId.NOT_NOW, entry.address, {}, done, origin=origin_of(entry)
                 )
             else:
                 await reception.redo_command(entry, read_event(entry))
         await self.pool.recover(dict.fromkeys((*(turn.key for turn in running), *waiting)))
 
-    async def report_restart(self) -> None:
-        """Report the finished restart to the person who asked for it."""
-        await self.restart.report_finished(self._crash_interrupted)
+    async def _withdraw_queue_notices(self, running: Iterable[str]) -> None:
+        """Remove the notices about queued messages that a process left behind when it died."""
+        store = self._services.store
+        entries = [*await store.inbox.unanswered()]
+        for turn_id in running:
+            entries += await store.inbox.of_turn(turn_id)
+        for entry in entries:
+            left = await store.outbox.get(notice_id(origin_of(entry), NoticeId.QUEUED))
+            if left and left.state is not ItemState.DEAD:
+                empty = msgspec.structs.replace(
+                    left, body=write_body(ItemBody()), state=ItemState.PENDING
+                )
+                await self._services.delivery.put(PutItem(empty))
+
+    async def record_restart(self) -> None:
+        """Record the restart that led to this process as finished."""
+        await self.restart.record_finished()
 
     @contextlib.contextmanager
     def closing(self) -> Iterator[None]:
         """Cancel all background work at the end of the block, so that the process can end."""
-        with self.pool.closing(), self.side_requests.closing(), self.restart.closing():
+        with (
+            self.pool.closing(),
+            self._command_jobs.closing(),
+            self.restart.closing(),
+            self._enforcement.closing(),
+        ):
             yield
 
     async def drain(self) -> None:
@@ -377,14 +476,16 @@ class Conversations:
             resume = self._resumes_interrupted() and not turn.single_turn
             interrupted.append(self._interrupted_turn(key, turn))
             return InterruptTurn(
-                SessionReason.RESTART, self._host.notice_fields(turn), resume_after_restart=resume
+                SessionReason.RESTART,
+                self._host.describe_interruption(turn),
+                resume_after_restart=resume,
             )
 
         drain_seconds = self._services.settings().gateway.drain_seconds
         skip_drain = self._services.lifecycle.skip_drain
         count = await self.pool.drain(drain_seconds, skip_drain, interrupt, self._host.is_waiting)
         if count:
-            log.info("%d turns interrupted by the shutdown", count)
+            log.info("interrupted by the shutdown: %s", count_of(count, "turn"))
         await self.restart.on_drained(interrupted)
 
     async def run_cleanup(self) -> None:
@@ -393,7 +494,7 @@ class Conversations:
         while True:
             try:
                 await services.store.delete_ignored(
-                    services.clock.now() - _IGNORED_RETENTION_MILLISECONDS
+                    services.clock.now() - IGNORED_RETENTION_DAYS * _DAY_MS
                 )
                 await models.sweep_drafts()
                 await models.close_retired(self._oldest_turn_start())

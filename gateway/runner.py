@@ -8,9 +8,8 @@ receive and deliver; then delivery is flushed; then connections close.
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 
 import msgspec
@@ -18,11 +17,13 @@ from starlette.applications import Starlette
 
 from agent.settings import VoiceSettings
 from agent.tools.contract import Tool
+from agent.tools.mcp.memory import ToolMemory
 from agent.tools.mcp.servers import McpServers
+from agent.tools.registry import BUILT_IN, load_entry_points
 from gateway.access.entries import has_membership_entries
 from gateway.access.people import People
 from gateway.alerts.admins import PlatformStatus
-from gateway.alerts.watch import AlertWatch
+from gateway.alerts.watch import AlertWatch, WatchedParts
 from gateway.commands.registry import COMMANDS
 from gateway.connections.adapter_store import StoreArchive, StoreShelf
 from gateway.connections.directory import AdapterDirectory
@@ -32,7 +33,10 @@ from gateway.delivery.outbox import Delivery
 from gateway.errors import CannotStart, ConfigError
 from gateway.http import api_key, openapi
 from gateway.http.api.adapter import ApiAdapter
-from gateway.http.app import build_app
+from gateway.http.api.requests import ApiRequests
+from gateway.http.api.routes import ApiRoutes
+from gateway.http.api_key import ApiKey
+from gateway.http.app import build_app, metrics_route, openapi_route
 from gateway.http.client_timeouts import ClientTimeouts
 from gateway.http.concurrency import ConcurrencyLimit
 from gateway.http.server import HttpServer, PortTaken
@@ -45,25 +49,43 @@ from gateway.observe.log import set_level
 from gateway.observe.metrics import Metrics
 from gateway.observe.metrics_page import MetricsPage
 from gateway.observe.redact import Redactor
+from gateway.observe.redact_drawn import redact_markdown
+from gateway.observe.redact_stream import hold_back, mask_unfinished
+from gateway.process.context import ProcessContext
 from gateway.process.handover import PORT
 from gateway.process.health import GatewayHealth, LifecycleEvents
 from gateway.process.operations import Operation
 from gateway.process.reload import ConfigReloader
-from gateway.process.successor import Successor
+from gateway.process.starting import run_unless_stopped
 from gateway.settings import Settings
+from gateway.spending.budgets import Budgets
+from gateway.turns.choices import ModelChoices
 from gateway.turns.feeds import Feeds
-from gateway.turns.models import Models, open_models
+from gateway.turns.models import Models, open_targets
 from platforms.core.contract import Adapter, OffersLinks, PlatformSpec, Surroundings
 from sessions.errors import StoreError, StoreTooNew
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock, SystemClock
 from sessions.values.ids import Ids
 from sessions.values.secret import Secret
+from sessions.values.text import count_of
 
 log = logging.getLogger(__name__)
 
 FLUSH_SECONDS = 5.0
 FIRST_CONNECT_SECONDS = 1.0
+
+
+class OpenGateway(msgspec.Struct, frozen=True, kw_only=True):
+    """Parts of a gateway that exist once its conversations are open."""
+
+    people: People
+    conversations: Conversations
+    operations: Mapping[str, Operation]
+    app: Starlette | None
+    """Application behind the HTTP port; None without HTTP."""
+    created_api_key: bool
+    """True if this start created the API key, because none is configured."""
 
 
 class GatewayRunner:
@@ -79,13 +101,11 @@ class GatewayRunner:
         serve_http: bool = True,
         redactor: Redactor | None = None,
         tools: Iterable[Tool] = (),
-        successor: Successor | None = None,
-        read_settings: Callable[[], Settings] | None = None,
+        process: ProcessContext | None = None,
     ) -> None:
-        self._settings = settings
-        self._read_settings = read_settings  # reads the configuration again; None: no reload
+        self._process = process or ProcessContext()
+        self._settings = self._adjust_to_safe_mode(settings)
         self._home = home
-        self._successor = successor  # None: this process cannot restart itself
         self._specs = specs
         self._clock = clock or SystemClock()
         self._started_at = self._clock.now()
@@ -104,53 +124,73 @@ class GatewayRunner:
         self._lifecycle = LifecycleEvents()
         self.ready, self.stopping = self._lifecycle.ready, self._lifecycle.stopping
         self.restarting, self.skip_drain = self._lifecycle.restarting, self._lifecycle.skip_drain
+        # A start has two stages: `run` opens the store, and then the conversations on top.
+        self._store: SessionStore | None = None
+        self._open: OpenGateway | None = None
         self.condition = GatewayHealth(
             self._lifecycle,
             lambda: self._settings,
             self._adapters,
             self._disk_gauge,
             self._concurrency_limit,
+            crash_count=self._process.crash_count,
+            store=lambda: self._store,
+            running_turns=self._count_running_turns,
         )
-        self.operations: dict[str, Operation] = {}
-        self._store: SessionStore | None = None
-        self._people: People | None = None
-        self._transcriber: SpeechToText | None = None
-        self._api: ApiAdapter | None = None
-        self._api_key: Secret | None = None
-        self.created_api_key = False
-        """True if this start created the API key, because none is configured."""
 
     # --- start and shutdown ---------------------------------------------------------------------
-
-    def enter_safe_mode(self, crashes: int) -> None:
-        """Switch to safe mode after `crashes` crashes in a row; call this before `run`."""
-        log.error("%s", safe_mode_text(crashes))
-        self.condition.crash_count = crashes
-        self._settings = _safe_mode_settings(msgspec.structs.replace(self._settings, mcp=()))
 
     async def run(self) -> None:
         """Run until `stopping` is set and everything is drained.
 
         Raises `ConfigError` or `CannotStart` if the gateway cannot start.
         """
+        if self._process.crash_count:
+            log.error("%s", safe_mode_text(self._process.crash_count))
         if self._http_server:
             self._bind_port(self._http_server)
         async with self._open_store() as store:
-            store.observer = self._metrics
-            if self._http_server:
-                self._api_key = self._settings.http.api_key or self._load_api_key()
-            models = await open_models(self._settings, self._home, self._tools, clock=self._clock)
-            models.tools_enabled = not self.condition.crash_count
-            self._transcriber = _create_transcriber(self._settings.voice)
-            servers = McpServers(self._settings.mcp, self._clock, taken_names=models.tool_names)
-            models.extra_tools = servers.tools
+            key = self._read_api_key() if self._http_server else None
+            choices = ModelChoices(store)
+            targets = await run_unless_stopped(open_targets(self._settings), self.stopping)
+            if targets is None:
+                log.info("stopped during the start")
+                return
+            tools = self._usable_tools()
+            tool_memory = ToolMemory(self._clock, store, self._alert_wakeup.set)
+            servers = McpServers(
+                self._settings.mcp,
+                self._clock,
+                taken_names=[tool.name for tool in tools],
+                memory=tool_memory,
+            )
+            models = Models(
+                self._settings,
+                self._home,
+                targets,
+                clock=self._clock,
+                tools=tools,
+                mcp_tools=servers.tools,
+                mcp_reserved_names=servers.reserved_names,
+                choice_for=choices.get,
+            )
+            transcriber = _create_transcriber(self._settings.voice)
             try:
                 async with servers.running():
-                    await self._serve(store, models)
+                    services = await self._build_services(
+                        store, models, choices, transcriber, servers
+                    )
+                    await self._serve(services, key, tool_memory)
             finally:
                 await models.aclose()
-                if self._transcriber:
-                    await self._transcriber.aclose()
+                if transcriber:
+                    await transcriber.aclose()
+
+    def _usable_tools(self) -> tuple[Tool, ...]:
+        """Return all tools except those of MCP servers; none in safe mode, as one may crash."""
+        if self._process.crash_count:
+            return ()
+        return (*BUILT_IN, *load_entry_points(), *self._tools)
 
     @contextlib.asynccontextmanager
     async def _open_store(self) -> AsyncIterator[SessionStore]:
@@ -158,46 +198,55 @@ class GatewayRunner:
         where = url.reveal() if url else f"sqlite:///{self._home / 'holdfast.db'}"
         try:
             store = await SessionStore.open(
-                where, clock=self._clock, copy_folder=self._home / "backups"
+                where,
+                clock=self._clock,
+                copy_folder=self._home / "backups",
+                observer=self._metrics,
             )
         except StoreTooNew as error:
             raise ConfigError(str(error)) from error
         except StoreError as error:
             raise CannotStart(str(error)) from error
-        self._store = self.condition.store = store
+        self._store = store
         try:
             yield store
         finally:
             await store.close()
 
-    async def _serve(self, store: SessionStore, models: Models) -> None:
-        services = await self._build_services(store, models)
+    async def _serve(self, services: Services, key: ApiKey | None, tool_memory: ToolMemory) -> None:
         delivery = services.delivery
-        self._build_adapters(store, delivery)
+        api = self._add_api(delivery) if key else None
+        self._add_platforms(services)
         recovered = await delivery.recover()
         if recovered:
-            log.info("%d undelivered messages from before the start", recovered)
+            log.info("%s from before the start", count_of(recovered, "undelivered message"))
         async with asyncio.TaskGroup() as connections:
             tasks = [connections.create_task(delivery.run(), name="delivery")]
             async with asyncio.TaskGroup() as tasks_of_conversations:
                 conversations = Conversations(services, tasks_of_conversations)
-                self._conversations, self.condition.pool = conversations, conversations.pool
-                self.operations.update(
-                    conversations.operations(self._read_status, self._create_link)
-                )
                 reception = await conversations.make_reception()
+                app = None
+                if api and key:
+                    requests = conversations.make_api_requests(reception, api.store_picture)
+                    app = self._build_app(services.store, requests, key.secret)
+                self._open = OpenGateway(
+                    people=services.people,
+                    conversations=conversations,
+                    operations=self._make_operations(services, conversations),
+                    app=app,
+                    created_api_key=key is not None and key.is_new,
+                )
+                checkpoints = conversations.checkpoints.run()
+                tasks.append(connections.create_task(checkpoints, name="checkpoints"))
                 await conversations.recover(reception)
-                if self._api:
-                    conversations.open_api(self._api, reception)
                 tasks.append(connections.create_task(conversations.run_cleanup(), name="cleanup"))
-                watch = await self._open_alert_watch(conversations, services)
+                watch = await self._open_alert_watch(conversations, services, tool_memory)
                 tasks.append(connections.create_task(watch.run(), name="alert watch"))
                 tasks += [
                     connections.create_task(adapter.run(reception.receive), name=adapter.name)
                     for adapter in self._adapters
                 ]
-                if self._http_server:
-                    app = self._build_app(store)
+                if self._http_server and app:
                     tasks.append(connections.create_task(self._http_server.serve(app), name="http"))
                     loop_lag_task = loop_lag.measure_loop_lag(
                         self._metrics.loop_lag_seconds.observe
@@ -205,7 +254,7 @@ class GatewayRunner:
                     tasks.append(connections.create_task(loop_lag_task, name="loop lag"))
                 with conversations.closing():
                     await self._wait_first_connections()
-                    await conversations.report_restart()
+                    await conversations.record_restart()
                     self.ready.set()
                     await self.stopping.wait()
                     await conversations.drain()
@@ -216,18 +265,17 @@ class GatewayRunner:
             for task in reversed(tasks):
                 task.cancel()
 
-    async def _build_services(self, store: SessionStore, models: Models) -> Services:
-        self._people = people = People(store, self._clock, self._settings.access)
+    async def _build_services(
+        self,
+        store: SessionStore,
+        models: Models,
+        choices: ModelChoices,
+        transcriber: SpeechToText | None,
+        servers: McpServers,
+    ) -> Services:
+        people = People(store, self._clock, self._settings.access)
         await people.load()
-        if self._read_settings:
-            self.operations["reload"] = ConfigReloader(
-                self._read_settings,
-                current_settings=lambda: self._settings,
-                apply_settings=self._apply_settings,
-                models=models,
-                people=people,
-                redactor=self._redactor,
-            )
+        await choices.load()
         return Services(
             settings=lambda: self._settings,
             home=self._home,
@@ -235,52 +283,92 @@ class GatewayRunner:
             ids=self._ids,
             store=store,
             models=models,
+            choices=choices,
             delivery=Delivery(
                 store,
                 self._clock,
-                redact=self._redactor.redact,
+                self._home / "outgoing" / "sent",
+                redact=self._redact_shown,
+                hold_back=partial(hold_back, redactor=self._redactor),
                 on_refused=self._adapters.on_credentials_refused,
                 on_delivered=self._metrics.on_delivered,
             ),
+            redact=self._redactor.redact,
+            mask=self._redactor.mask,
             announcer=NoticeComposer(self._ids, self._clock, self._adapters.capabilities),
             people=people,
             adapters=self._adapters,
             feeds=self._feeds,
             metrics=self._metrics,
-            transcriber=self._transcriber,
+            transcriber=transcriber,
+            mcp_problems=servers.problems,
             on_alert_change=self._alert_wakeup.set,
             lifecycle=self._lifecycle,
-            successor=self._successor,
-            crash_count=self.condition.crash_count,
+            process=self._process,
         )
 
-    def _apply_settings(self, settings: Settings) -> None:
+    def _redact_shown(self, text: str) -> str:
+        """Mask secrets in a text as a chat draws it, also one that the text ends in."""
+        return redact_markdown(mask_unfinished(text, self._redactor), self._redactor)
+
+    def _make_operations(
+        self, services: Services, conversations: Conversations
+    ) -> Mapping[str, Operation]:
+        operations = conversations.make_operations(self._read_status, self._create_link)
+        if self._process.read_settings is None:
+            return operations
+        reload = ConfigReloader(
+            self._process.read_settings,
+            current_settings=lambda: self._settings,
+            apply_settings=partial(self._apply_settings, conversations.budgets),
+            models=services.models,
+            people=services.people,
+            redactor=self._redactor,
+            enforce_access=conversations.enforce_access,
+        )
+        return {**operations, "reload": reload}
+
+    def _apply_settings(self, budgets: Budgets, settings: Settings) -> None:
         """Use new settings from now on; `gateway.config.diff` lists the ones that may change."""
-        self._settings = _safe_mode_settings(settings) if self.condition.crash_count else settings
+        self._settings = self._adjust_to_safe_mode(settings)
         set_level(settings.gateway.log_level)
-        self._conversations.budgets.update_limits(settings.limits)
+        budgets.update_limits(settings.limits)
+
+    def _adjust_to_safe_mode(self, settings: Settings) -> Settings:
+        """Return the settings; in safe mode without MCP, and interrupted turns wait for `/resume`."""
+        if not self._process.crash_count:
+            return settings
+        sessions = msgspec.structs.replace(settings.sessions, on_interrupted="suspend")
+        return msgspec.structs.replace(settings, mcp=(), sessions=sessions)
 
     async def _open_alert_watch(
-        self, conversations: Conversations, services: Services
+        self, conversations: Conversations, services: Services, tool_memory: ToolMemory
     ) -> AlertWatch:
         watch = AlertWatch(
             services.store,
             self._clock,
             conversations.admin_alerts,
             services.delivery,
-            platform_statuses=lambda: {
-                adapter.name: PlatformStatus(
-                    adapter.problem, adapter.state is ConnectionState.CONNECTED
-                )
-                for adapter in self._adapters
-            },
-            disk_gauge=self._disk_gauge,
-            budgets=conversations.budgets,
+            watched=WatchedParts(
+                platform_statuses=self._platform_statuses,
+                disk_gauge=self._disk_gauge,
+                budgets=conversations.budgets,
+                tool_memory=tool_memory,
+                take_stranger_digest=services.people.take_stranger_digest,
+                crash_count=self._process.crash_count,
+            ),
             wakeup=self._alert_wakeup,
-            crash_count=services.crash_count,
         )
         await watch.load()
         return watch
+
+    def _platform_statuses(self) -> dict[str, PlatformStatus]:
+        return {
+            adapter.name: PlatformStatus(
+                adapter.problem, adapter.state is ConnectionState.CONNECTED
+            )
+            for adapter in self._adapters
+        }
 
     async def _wait_first_connections(self) -> None:
         """Wait until every platform has finished its first connection attempt, for a second at most."""
@@ -298,8 +386,9 @@ class GatewayRunner:
         return HttpServer(http.host, http.port, timeouts, self._metrics.http_refused.add)
 
     def _bind_port(self, server: HttpServer) -> None:
+        successor = self._process.successor
         try:
-            server.bind(self._successor.handover.take(PORT) if self._successor else None)
+            server.bind(successor.handover.take(PORT) if successor else None)
         except PortTaken as error:
             raise CannotStart(str(error)) from error
         http = self._settings.http
@@ -314,47 +403,56 @@ class GatewayRunner:
 
     def _hand_over_port(self) -> None:
         port = self._http_server.fileno if self._http_server else None
-        if self._successor and port is not None:
-            self._successor.handover.pass_on(PORT, port)
+        if self._process.successor and port is not None:
+            self._process.successor.handover.pass_on(PORT, port)
 
-    def _build_app(self, store: SessionStore) -> Starlette:
+    def _build_app(self, store: SessionStore, requests: ApiRequests, key: Secret) -> Starlette:
         http = self._settings.http
+        api = ApiRoutes(
+            requests,
+            self._clock,
+            api_key=key,
+            keepalive_seconds=http.sse_keepalive,
+            redactor=self._redactor,
+        )
+        page = MetricsPage(self._metrics, self.condition, store, self._clock, self._disk_gauge)
         return build_app(
-            self._adapters.routes(),
+            [
+                metrics_route(page.render, key, open_to_local=http.open_metrics),
+                openapi_route(openapi.openapi_json),
+                *api.routes(),
+                *self._adapters.routes(),
+            ],
             health=self.condition,
             allowed_hosts=(*http.allowed_hosts, http.host),
             hosts_by_path=self._adapters.hosts_by_path(),
-            key=self._api_key,
             concurrency_limit=self._concurrency_limit,
-            render_metrics=MetricsPage(
-                self._metrics, self.condition, store, self._clock, self._disk_gauge
-            ).render,
-            openapi_document=openapi.openapi_json,
-            status=self.condition.mode,
+            degraded_parts=self._degraded_parts,
         )
 
-    def _load_api_key(self) -> Secret:
-        """Load or create the API key, and register it for redaction before anything is logged."""
+    def _read_api_key(self) -> ApiKey:
+        """Return the configured key, or load or create one.
+
+        A key of the state folder is registered for redaction before anything is logged.
+        """
+        configured = self._settings.http.api_key
+        if configured:
+            return ApiKey(configured)
         key = api_key.load_or_create(self._home)
         self._redactor.add(key.secret)
-        self.created_api_key = key.is_new
-        return key.secret
+        return key
 
     # --- platforms ------------------------------------------------------------------------------
 
-    def _build_adapters(self, store: SessionStore, delivery: Delivery) -> None:
-        if self._http_server:
-            http, folder = self._settings.http, self._home / "platforms" / "api"
-            self._api = ApiAdapter(
-                self._feeds,
-                self._clock,
-                folder,
-                api_key=self._api_key,
-                keepalive_seconds=http.sse_keepalive,
-                redactor=self._redactor,
-            )
-            self._adapters.add(self._api, delivery)
-        archive, access = StoreArchive(store), self._settings.access
+    def _add_api(self, delivery: Delivery) -> ApiAdapter:
+        api = ApiAdapter(self._feeds, self._clock, self._home / "platforms" / "api")
+        self._adapters.add(api, delivery)
+        return api
+
+    def _add_platforms(self, services: Services) -> None:
+        store = services.store
+        archive = StoreArchive(store, services.delivery.redact)
+        access = self._settings.access
         for name, spec in self._specs.items():
             config = self._settings.platforms.get(name)
             if config is None:
@@ -373,7 +471,7 @@ class GatewayRunner:
                 trouble=partial(self._report_problem, name),
                 memberships=has_membership_entries((*access.allow, *access.admins), name),
             )
-            self._adapters.add(spec.build(config, surroundings), delivery)
+            self._adapters.add(spec.build(config, surroundings), services.delivery)
 
     def _report_problem(self, platform: str, text: str) -> None:
         self._adapters.set_warning(platform, text)
@@ -395,14 +493,31 @@ class GatewayRunner:
         return self._http_server.url if self._http_server and self._settings.http.ui else None
 
     @property
+    def operations(self) -> Mapping[str, Operation]:
+        """Operations for the command line; none before the conversations are open."""
+        return self._open.operations if self._open else {}
+
+    @property
     def has_admin(self) -> bool:
         """True if a platform has an admin, configured or claimed."""
-        return self._people is not None and self._people.has_admin
+        return self._open is not None and self._open.people.has_admin
+
+    @property
+    def created_api_key(self) -> bool:
+        """True if this start created the API key, because none is configured."""
+        return self._open is not None and self._open.created_api_key
+
+    def _count_running_turns(self) -> int:
+        return len(self._open.conversations.pool.running_turns()) if self._open else 0
 
     def _read_status(self) -> dict[str, object]:
-        version = self._successor.version if self._successor else None
+        successor = self._process.successor
+        version = successor.version if successor else None
         fixed = {"version": version, "started_at": self._started_at, "url": self.url}
-        return self.condition.status() | fixed
+        return self.condition.status() | fixed | {"degraded": dict(self._degraded_parts())}
+
+    def _degraded_parts(self) -> Mapping[str, str]:
+        return self._open.conversations.degraded_parts() if self._open else {}
 
     async def _create_link(self, base_url: str | None) -> str:
         page: object = self.adapter("web")
@@ -415,11 +530,6 @@ class GatewayRunner:
 def _create_transcriber(settings: VoiceSettings) -> SpeechToText | None:
     if settings.transcription_url is None:
         return None
-    transcriber: SpeechToText = import_module("gateway.media.transcription").Transcriber(settings)
-    return transcriber
+    from gateway.media.transcription import Transcriber
 
-
-def _safe_mode_settings(settings: Settings) -> Settings:
-    """Return settings for safe mode, in which interrupted turns wait for `/resume`."""
-    sessions = msgspec.structs.replace(settings.sessions, on_interrupted="suspend")
-    return msgspec.structs.replace(settings, sessions=sessions)
+    return Transcriber(settings)

@@ -49,9 +49,10 @@ class GatewaySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Literal["queue", "steer", "interrupt", "collect"],
         Meta(
             description="What happens to a message that arrives while a turn runs. `queue`: it is "
-            "answered afterwards. `steer`: it is given to the model after the next tool result. "
-            "`interrupt`: it cancels the turn and starts a new one. `collect`: queued messages of "
-            "the same person are joined into one."
+            "answered afterwards. `steer`: it is given to the model after the next tool result, "
+            "if it comes from the person whose turn it is. `interrupt`: it cancels a turn of the "
+            "same person and starts a new one. `collect`: queued messages of the same person are "
+            "joined into one."
         ),
     ] = "queue"
     queue_limit: Annotated[
@@ -128,6 +129,13 @@ class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         ),
     ] = ()
     ui: Annotated[bool, Meta(description="Serve the web page.")] = True
+    open_metrics: Annotated[
+        bool,
+        Meta(
+            description="Serve `/metrics` without the API key to programs on this machine. Tools "
+            "that run here, such as MCP servers, can then read it too."
+        ),
+    ] = False
     sse_keepalive: Annotated[
         float,
         Meta(gt=0, description="Seconds without output after which a stream gets a keepalive."),
@@ -224,7 +232,7 @@ class UserLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Limits of one person; keys that are left out have the values of `[limits]`."""
 
     messages_per_minute: Annotated[
-        Annotated[int, Meta(ge=1)] | None, Meta(description="Messages per minute.")
+        Annotated[int, Meta(ge=1)] | None, Meta(description="Messages and commands per minute.")
     ] = None
     tokens_per_day: Annotated[Tokens | None, Meta(description="Model tokens per day.")] = None
     usd_per_day: Annotated[Dollars | None, Meta(description="Dollars per day.")] = None
@@ -237,8 +245,8 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         int,
         Meta(
             ge=1,
-            description="Messages per minute. The owner at this machine (page, terminal) has no "
-            "limit.",
+            description="Messages and commands per minute, except /stop and answers to approval "
+            "requests. The owner at this machine (page, terminal) has no limit.",
         ),
     ] = 20
     tokens_per_day: Annotated[

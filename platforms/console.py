@@ -29,6 +29,7 @@ from platforms.core.contract import (
     React,
     Receipt,
     Repeat,
+    RowAuthor,
     Sender,
     Surroundings,
     Text,
@@ -38,11 +39,12 @@ from platforms.core.contract import (
     Upload,
 )
 from platforms.core.errors import Rejected, Unavailable
+from sessions.values.item_ids import item_of_op
 
 CHAT = "terminal"
-OWNER = Sender(id="owner", name="Owner")
+_OWNER = Sender(id="owner", name="Owner")
 
-CAPABILITIES = Capabilities(
+_CAPABILITIES = Capabilities(
     text_limit=1_000_000,
     unit=Unit.CHARACTERS,
     live=Live.STREAM,  # printed text cannot be taken back
@@ -65,7 +67,7 @@ _SETTLED_STATES = ("sent", "dead")  # final delivery states of items
 
 
 class AnswerFrame(msgspec.Struct, frozen=True, tag="answer", omit_defaults=True, kw_only=True):
-    """More text of an answer; `anew` means the whole text so far, whatever was printed before.
+    """More text of an answer, or all of it so far if `replaces` is set.
 
     `asked` is the question, for a terminal that did not see it.
     """
@@ -73,7 +75,7 @@ class AnswerFrame(msgspec.Struct, frozen=True, tag="answer", omit_defaults=True,
     item: str = msgspec.field(name="message")  # name known to terminals of earlier versions
     text: str
     done: bool = True
-    anew: bool = False
+    replaces: bool = msgspec.field(name="anew", default=False)  # name known to earlier terminals
     asked: str = ""
 
 
@@ -152,7 +154,7 @@ class ConsoleAdapter:
     """Shows a chat on every attached terminal."""
 
     name = "console"
-    capabilities = CAPABILITIES
+    capabilities = _CAPABILITIES
 
     def __init__(self, surroundings: Surroundings) -> None:
         self.account = surroundings.account
@@ -234,7 +236,7 @@ class ConsoleAdapter:
                 id=message,
                 at=self._surroundings.clock.now(),
                 address=self._address(screen.chat),
-                sender=OWNER,
+                sender=_OWNER,
                 parts=(Text(text),),
                 direct=True,
                 addressed=True,
@@ -255,7 +257,7 @@ class ConsoleAdapter:
         if not message_ids:
             return True
         rows = await self._rows(chat)
-        ours = [row for row in rows if row.author == "user" and row.id in message_ids]
+        ours = [row for row in rows if row.author is RowAuthor.USER and row.id in message_ids]
         if any(row.state in _OPEN_STATES for row in ours):
             return False
         first = min((row.seq for row in ours), default=0)
@@ -263,7 +265,7 @@ class ConsoleAdapter:
         return all(
             row.state in _SETTLED_STATES or row.id in seen
             for row in rows
-            if row.author != "user" and row.seq > first
+            if row.author is not RowAuthor.USER and row.seq > first
         )
 
     # --- printing ---------------------------------------------------------------------------
@@ -272,7 +274,7 @@ class ConsoleAdapter:
         self, message: str, op: Post | Ask | Edit, text: str, *, streaming: bool, ours: bool
     ) -> None:
         chat = op.address.chat
-        item = _item_of(message)
+        item = item_of_op(message)
         before = self._printed.get(message)
         ours = ours or (before is not None and before.ours)  # an edit of a question lacks the flag
         self._printed[message] = _PrintedMessage(chat, text, done=not streaming, ours=ours)
@@ -297,17 +299,19 @@ class ConsoleAdapter:
     async def _catch_up(self, screen: TerminalScreen) -> None:
         seen = await self._seen_items(screen.chat)
         growing = {
-            _item_of(message): printed.text
+            item_of_op(message): printed.text
             for message, printed in self._printed.items()
             if printed.chat == screen.chat and not printed.done
         }
         rows = await self._rows(screen.chat)
         for frame in _unseen_frames(rows, {*seen, *growing}):
             screen.show(frame)
-        shown = [row.id for row in rows if row.author != "user" and row.id not in growing]
+        shown = [
+            row.id for row in rows if row.author is not RowAuthor.USER and row.id not in growing
+        ]
         await self._mark_seen(screen.chat, *shown)
         for item, text in growing.items():
-            screen.show(AnswerFrame(item=item, text=text, done=False, anew=True))
+            screen.show(AnswerFrame(item=item, text=text, done=False, replaces=True))
         if status := self._status.get(screen.chat):
             screen.show(StatusFrame(status))
 
@@ -339,11 +343,6 @@ class ConsoleAdapter:
         return Address(platform=self.name, chat=chat, account=self.account)
 
 
-def _item_of(message: str) -> str:
-    """Return the item of a message id X.k; a terminal shows one message per item."""
-    return message.rpartition(".")[0] or message
-
-
 def _change_frames(
     item: str, before: _PrintedMessage | None, text: str, *, done: bool, ours: bool
 ) -> Iterator[TerminalFrame]:
@@ -355,20 +354,20 @@ def _change_frames(
     elif before is None or text != known or done != before.done:
         grown = text.startswith(known)
         added = text[len(known) :] if grown else text
-        yield AnswerFrame(item=item, text=added, done=done, anew=before is None or not grown)
+        yield AnswerFrame(item=item, text=added, done=done, replaces=before is None or not grown)
 
 
 def _unseen_frames(rows: list[TranscriptRow], seen: set[str]) -> Iterator[TerminalFrame]:
     """Yield the unseen rows, each answer with the question."""
     asked: TranscriptRow | None = None
     for row in rows:
-        if row.author == "user":
+        if row.author is RowAuthor.USER:
             asked = row
             continue
         if row.id not in seen:
             question = asked.text if asked else ""
-            if row.author == "answer":
-                yield AnswerFrame(item=row.id, text=row.text, anew=True, asked=question)
+            if row.author is RowAuthor.ANSWER:
+                yield AnswerFrame(item=row.id, text=row.text, replaces=True, asked=question)
             else:
                 yield from [UserFrame(question)] if question else []
                 yield NoteFrame(row.text)

@@ -14,9 +14,11 @@ import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 PACKAGES = ("gateway", "platforms", "agent", "sessions")
+_USERS = ("tests", "scripts")
 MAX_MODULES = 25
 """Modules that one folder may hold."""
 
@@ -45,9 +47,8 @@ class Module:
 
     path: str
     name: str
-    lines: int
+    source: str
     tree: ast.Module
-    comments: str
     docstrings: list[str] = field(default_factory=list)
     attribute_texts: list[str] = field(default_factory=list)
     classes: list[ast.ClassDef] = field(default_factory=list)
@@ -62,6 +63,16 @@ class Module:
     def folder(self) -> str:
         """Path of the folder, relative to the tree."""
         return self.path.rpartition("/")[0]
+
+    @property
+    def lines(self) -> int:
+        """Number of lines."""
+        return self.source.count("\n")
+
+    @cached_property
+    def comments(self) -> str:
+        """Words of all comments, without directives to the linters."""
+        return " ".join(_comments(self.source))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,28 +91,35 @@ class Figure:
         return f"{value} ({self.note})" if self.note else value
 
 
-def read_modules(root: Path) -> list[Module]:
-    """Parse every module of the four packages below `root`."""
+def read_modules(root: Path, folders: Sequence[str] = PACKAGES) -> list[Module]:
+    """Parse every module of the four packages, or of other folders, below `root`."""
     return [
         _read(path, root)
-        for package in PACKAGES
+        for package in folders
         for path in sorted((root / package).rglob("*.py"))
         if "__pycache__" not in path.parts
     ]
 
 
-def measure(modules: Sequence[Module]) -> list[Figure]:
-    """Return all figures, in the order of the table."""
+def measure(modules: Sequence[Module], tests: Sequence[Module] = ()) -> list[Figure]:
+    """Return all figures, in the order of the table; `tests` count only as users."""
+    return [
+        *measure_layout(modules, tests),
+        *_words(modules),
+        _question_docstrings(modules),
+        _broad_handlers(modules),
+        _long_files(modules),
+    ]
+
+
+def measure_layout(modules: Sequence[Module], tests: Sequence[Module]) -> list[Figure]:
+    """Return the figures about folders, names and calls, which need no comments."""
     return [
         *_folders(modules),
         *_duplicate_classes(modules),
         _positional_calls(modules),
         _wide_functions(modules),
-        *_words(modules),
-        _question_docstrings(modules),
-        _broad_handlers(modules),
-        _long_files(modules),
-        _unused_constants(modules),
+        *_unused_constants(modules, tests),
     ]
 
 
@@ -112,9 +130,8 @@ def _read(path: Path, root: Path) -> Module:
     module = Module(
         path=relative.as_posix(),
         name=".".join(parts[:-1] if parts[-1] == "__init__" else parts),
-        lines=source.count("\n"),
+        source=source,
         tree=ast.parse(source),
-        comments=" ".join(_comments(source)),
     )
     for node in ast.walk(module.tree):
         _sort(node, module)
@@ -305,17 +322,19 @@ def _long_files(modules: Sequence[Module]) -> Figure:
     return Figure(label=f"files over {MAX_LINES} lines", value=len(found), found=found)
 
 
-def _unused_constants(modules: Sequence[Module]) -> Figure:
-    """Count public constants that no other module imports or reads."""
-    used = {use for module in modules for use in _uses(module)}
-    found = tuple(
-        f"{module.path} {name}"
-        for module in modules
-        for name in _constants(module.tree)
-        if (module.name, name) not in used
-    )
-    label = "public constants that no other module uses"
-    return Figure(label=label, value=len(found), found=found)
+def _unused_constants(modules: Sequence[Module], tests: Sequence[Module]) -> Iterator[Figure]:
+    """Count public constants that no other module, or no test either, imports or reads."""
+    labels = ("public constants that no other module uses", "  and no test")
+    for label, users in zip(labels, ((), tests), strict=True):
+        used = {use for module in (*modules, *users) for use in _uses(module)}
+        patched = {name for module in users for name in _patched(module)}
+        found = tuple(
+            f"{module.path} {name}"
+            for module in modules
+            for name in _constants(module.tree)
+            if (module.name, name) not in used and name not in patched
+        )
+        yield Figure(label=label, value=len(found), found=found)
 
 
 def _constants(tree: ast.Module) -> list[str]:
@@ -357,6 +376,15 @@ def _uses(module: Module) -> Iterator[tuple[str, str]]:
         dotted = _dotted(attribute.value)
         first, dot, rest = dotted.partition(".")
         yield aliases.get(first, first) + dot + rest, attribute.attr
+
+
+def _patched(test: Module) -> Iterator[str]:
+    """Yield the names of constants in strings, such as the one that `setattr` replaces."""
+    for node in ast.walk(test.tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            name = node.value.rpartition(".")[2]
+            if _CONSTANT.fullmatch(name):
+                yield name
 
 
 def _dotted(node: ast.expr) -> str:
@@ -424,7 +452,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         modules = read_modules(tree)
         if not modules:
             parser.error(f"{tree} contains none of: {', '.join(PACKAGES)}")
-        columns[str(tree)] = measure(modules)
+        columns[str(tree)] = measure(modules, read_modules(tree, _USERS))
     write = _as_json if chosen.json else table
     sys.stdout.write(write(columns, listed=chosen.list))
 

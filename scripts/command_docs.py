@@ -1,4 +1,7 @@
-"""Writes docs/commands.md from the declarations of the commands: `python -m scripts.command_docs`."""
+"""Writes docs/commands.md and the man page from the declarations of the commands.
+
+`python -m scripts.command_docs`, or `make man`.
+"""
 
 import re
 from collections.abc import Iterator
@@ -9,6 +12,7 @@ import click
 from gateway.commands.registry import COMMANDS
 from gateway.operate.cli import root
 from platforms.core.contract import MenuEntry
+from scripts import man_page
 
 PAGE = Path(__file__).parents[1] / "docs/commands.md"
 
@@ -34,7 +38,8 @@ _MACHINE = """
 ## On the machine
 
 `holdfast COMMAND --help` prints the same text. Commands that change something go through the running daemon; commands that only
-read open the database directly. `--json` is for programs. Exit codes: 0 success; 1 failure; 2 wrong usage; 78 the configuration
+read open the database directly. `--json` is for programs
+([one document](operating.md#json-for-programs), also on failure). Exit codes: 0 success; 1 failure; 2 wrong usage; 78 the configuration
 cannot work. Commands that read the configuration have `--config FILE`, which names the file, and `--set KEY=VALUE`, which sets
 one key (repeatable).
 """
@@ -105,3 +110,4 @@ def _options(command: click.Command, context: click.Context) -> Iterator[str]:
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    man_page.PAGE.write_text(man_page.page(), encoding="utf-8")

@@ -57,7 +57,7 @@ def _section(name: str, source: Path) -> str:
 
 
 def _rows(tree: ast.Module) -> Iterator[str]:
-    everywhere = _strings(tree.body)
+    everywhere = {**_strings(tree.body), **_members(tree)}
     for function in ast.walk(tree):
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
@@ -89,6 +89,16 @@ def _strings(statements: list[ast.AST] | list[ast.stmt]) -> dict[str, ast.expr]:
     }
 
 
+def _members(tree: ast.Module) -> dict[str, ast.expr]:
+    """Return the members of the module's classes that are texts, such as those of an enum."""
+    return {
+        f"{owner.name}.{name}": text
+        for owner in tree.body
+        if isinstance(owner, ast.ClassDef)
+        for name, text in _strings(owner.body).items()
+    }
+
+
 def _written(node: ast.expr, known: Mapping[str, ast.expr]) -> str:
     match node:
         case ast.Constant(value=str(text)):
@@ -97,6 +107,8 @@ def _written(node: ast.expr, known: Mapping[str, ast.expr]) -> str:
             return "".join(_written(part, known) for part in parts)
         case ast.FormattedValue(value=ast.Name(id=name)) | ast.Name(id=name) if name in known:
             return _written(known[name], {each: known[each] for each in known if each != name})
+        case ast.Attribute(value=ast.Name(id=owner), attr=name) if f"{owner}.{name}" in known:
+            return _written(known[f"{owner}.{name}"], {})
         case _:
             return _OPEN
 

@@ -9,7 +9,7 @@ import asyncio
 import html
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -91,6 +91,14 @@ header { padding: 11px 14px; background: #22292d; display: flex; gap: 8px }
 header i { width: 12px; height: 12px; border-radius: 50%; background: #56626a }
 pre { margin: 0; padding: 14px 20px 18px; min-width: 72ch; font: 15px/1.45 "DejaVu Sans Mono", monospace }
 </style><main><header><i></i><i></i><i></i></header><pre>"""
+
+IS_READ = """async () => {
+  const open = location.hash.split("/").pop();
+  const { chats } = await (await fetch("/web/chats")).json();
+  const seen = JSON.parse(localStorage.getItem("holdfast.seen") ?? "{}");
+  return chats.some(({ id, at }) => id === open && seen[id] >= at);
+}"""
+"""True once the page has marked the newest state of the open conversation as read."""
 
 
 def answer(body: dict[str, Any]) -> Script:
@@ -177,11 +185,10 @@ async def capture_terminal(browser: Browser, daemon: Daemon) -> None:
         await shell.type("holdfast chat", "lists commands")
         await shell.type(SOUP, "nutmeg")
         await shell.type(FREEZE, "warm it up")
-        await asyncio.sleep(0.5)  # for the last prompt
-        screen = await shell.screen()
+        screen = await shell.wait_for(lambda screen: screen.endswith("\n>"))
     async with await browser.new_context(device_scale_factor=2) as context:
         page = await context.new_page()
-        await page.set_content(f"{WINDOW}{html.escape(screen.rstrip())}</pre></main>")
+        await page.set_content(f"{WINDOW}{html.escape(screen)}</pre></main>")
         target = IMAGES / "terminal-chat.png"
         await page.locator("main").screenshot(path=target, omit_background=True)
 
@@ -190,12 +197,17 @@ async def ask(page: Page, question: str) -> None:
     """Send the first question of a conversation and wait for the answer."""
     await send(page, question)
     await expect(rows(page, "answer")).to_have_count(1)
-    await page.wait_for_timeout(500)  # or the page may list the conversation as unread
+    await list_as_read(page)
+
+
+async def list_as_read(page: Page) -> None:
+    """Wait until the page lists the newest state of the open conversation as read."""
+    await page.wait_for_function(IS_READ, polling=100)
 
 
 async def save(page: Page, name: str) -> None:
-    """Write a screenshot of the page, after its animations."""
-    await page.wait_for_timeout(1_000)
+    """Write a screenshot of the page, as it is after its animations."""
+    await list_as_read(page)
     await page.screenshot(path=IMAGES / name, animations="disabled")
 
 
@@ -233,13 +245,15 @@ class Shell:
         """Type a line and wait until the screen shows the expected text."""
         await self.tmux("send-keys", "-l", line)
         await self.tmux("send-keys", "Enter")
-        await self.shows(expected)
+        await self.wait_for(lambda screen: expected in screen)
 
-    async def shows(self, expected: str) -> None:
-        """Wait until the screen shows a text."""
+    async def wait_for(self, is_expected: Callable[[str], bool]) -> str:
+        """Wait for a screen, and return its text without the empty lines at the end."""
         async with asyncio.timeout(PATIENCE):
-            while expected not in await self.screen():  # noqa: ASYNC110 - tmux has no such event
+            # tmux has no event for a change of the screen.
+            while not is_expected(screen := (await self.screen()).rstrip()):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
+        return screen
 
 
 @asynccontextmanager
@@ -250,7 +264,7 @@ async def terminal(home: Path) -> AsyncIterator[Shell]:
     await shell.tmux("new-session", "-d", *size, "sh")
     try:
         await shell.tmux("set", "status", "off")
-        await shell.shows("$")
+        await shell.wait_for(lambda screen: screen.endswith("$"))
         yield shell
     finally:
         await shell.tmux("kill-server")

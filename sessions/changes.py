@@ -18,6 +18,7 @@ from sessions.records import (
     SessionState,
     TurnState,
 )
+from sessions.values.address import Address
 
 
 class OpenSession(msgspec.Struct, frozen=True):
@@ -25,7 +26,7 @@ class OpenSession(msgspec.Struct, frozen=True):
 
     id: str
     key: str
-    address: str
+    address: Address
     at: int
 
 
@@ -44,7 +45,7 @@ class StartTurn(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     session_id: str
     key: str
-    address: str
+    address: Address
     inbox: tuple[str, ...]
     messages: tuple[Message, ...]
     request: str
@@ -155,7 +156,7 @@ class EndAttempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """Store the visible text so far, in case the process dies."""
+    """Store the visible text of a running turn, in case the process dies."""
 
     turn_id: str
     text: str
@@ -256,6 +257,14 @@ class SetTitle(msgspec.Struct, frozen=True):
     title: str
 
 
+class PutValue(msgspec.Struct, frozen=True):
+    """Store a small value; None deletes it."""
+
+    shelf: str
+    name: str
+    value: str | None
+
+
 Change = (
     OpenSession
     | SetSession
@@ -278,4 +287,5 @@ Change = (
     | SetItem
     | SettleBudget
     | SetTitle
+    | PutValue
 )

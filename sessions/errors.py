@@ -16,12 +16,14 @@ Every message is one sentence and names the file or the address, never a passwor
 SQLAlchemy and of drivers never leave the store.
 """
 
+from sessions.values.exceptions import docstring_summary
+
 
 class StoreError(Exception):
     """The database operation failed."""
 
     def __str__(self) -> str:
-        return super().__str__() or (type(self).__doc__ or "").partition("\n")[0]
+        return super().__str__() or docstring_summary(self)
 
 
 class StoreUnavailable(StoreError):

@@ -1,12 +1,15 @@
 """Frozen records of everything the store holds, independent of databases and platforms.
 
-Addresses, inbound payloads and outbox bodies are opaque text and bytes here: the gateway writes
-them and reads them back.
+Inbound payloads and outbox bodies are opaque bytes here: the gateway writes them and reads them
+back.
 """
 
 import enum
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
+
+from sessions.values.address import Address
 
 
 class SessionState(enum.StrEnum):
@@ -41,7 +44,7 @@ class InboxState(enum.StrEnum):
     HELD = "held"  # kept unanswered with a suspended session
     DONE = "done"  # the turn ended, or the command ran
     REFUSED = "refused"  # the queue was full; the sender has been told
-    IGNORED = "ignored"  # not allowed or not addressed; no text is stored
+    IGNORED = "ignored"  # not addressed (no text is stored), or the sender has no access
 
 
 class TurnState(enum.StrEnum):
@@ -63,6 +66,15 @@ class ItemState(enum.StrEnum):
     SENT = "sent"
     UNKNOWN = "unknown"
     DEAD = "dead"
+
+
+class ItemKind(enum.StrEnum):
+    """The content that an outbox item shows."""
+
+    ANSWER = "answer"
+    NOTICE = "notice"
+    ASK = "ask"  # a question with buttons
+    UPLOAD = "upload"
 
 
 class ApprovalState(enum.StrEnum):
@@ -103,10 +115,25 @@ class Attachment(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     heard: str = ""  # transcript
 
 
+class MessageRole(enum.StrEnum):
+    """Author of a row of the history."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"  # result of a tool call
+
+
+if TYPE_CHECKING:
+    MessageRoleOrName = MessageRole | Literal["user", "assistant", "tool"]
+else:
+    MessageRoleOrName = MessageRole  # the type that decoding creates
+"""Type of a role that plug-ins may also write as a plain string; compare it with `==`."""
+
+
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """One row of a session's history."""
 
-    role: str  # "user", "assistant" or "tool"
+    role: MessageRoleOrName
     content: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
@@ -114,6 +141,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     sender: str | None = None  # author, in a session shared by several people
     files: tuple[Attachment, ...] = ()  # attachments of the message
     reasoning: bytes | None = None  # opaque; replayed to the provider that created it
+    words: str | None = None  # the author's own words, if `content` also frames words of others
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +149,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     key: str
-    address: str
+    address: Address
     state: SessionState
     reason: SessionReason | None
     title: str | None
@@ -141,7 +169,7 @@ class InboxEntry(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     event: str
     key: str
-    address: str
+    address: Address
     state: InboxState
     payload: bytes | None
     received_at: int
@@ -158,7 +186,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     session_id: str
     key: str
-    address: str
+    address: Address
     state: TurnState
     request: str  # first 1,000 characters of the request
     started_at: int
@@ -209,7 +237,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     arguments: str  # exact text
     person: str  # requester of the turn
     by_requester: bool  # True if the requester may answer, not only an admin
-    address: str
+    address: Address
     asked_at: int
     expires_at: int
     state: ApprovalState
@@ -267,8 +295,8 @@ class OutboxItem(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     id: str
-    address: str
-    kind: str  # "answer", "notice", "ask", "upload"
+    address: Address
+    kind: ItemKind
     state: ItemState
     body: bytes
     created_at: int

@@ -15,6 +15,12 @@ from sessions.values.secret import Secret
 _SQLITE = "sqlite"
 POSTGRESQL = "postgresql"
 
+IGNORED_RETENTION_DAYS = 7
+"""Days for which entries of ignored messages are kept."""
+
+MAX_RESUMES = 3
+"""Times that a turn is resumed, so that a turn that crashes the process does not do so forever."""
+
 
 class StoreSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The database that holds conversations and all other durable state."""
@@ -75,7 +81,7 @@ class SessionSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Literal["suspend", "resume"],
         Meta(
             description="After a restart during a turn: notify the user and wait, "
-            "or resume the turn (at most 3 times)."
+            f"or resume the turn (at most {MAX_RESUMES} times)."
         ),
     ] = "suspend"
     keep_days: Annotated[

@@ -1,6 +1,7 @@
 """For all tests: what was skipped is said loudly, and in CI it is a failure."""
 
 import asyncio
+import gc
 import os
 import shutil
 import tempfile
@@ -25,6 +26,13 @@ def pytest_configure() -> None:
     """The test runner makes a loop for the first test that is not async, and never closes it."""
     asyncio.set_event_loop(None)
     _keep_files_in_memory()
+    gc.disable()  # until the tests are collected
+
+
+def pytest_collection_finish() -> None:
+    """Exclude modules and collected tests from every later garbage collection: 10 % of the CPU."""
+    gc.freeze()
+    gc.enable()
 
 
 def _keep_files_in_memory() -> None:

@@ -29,6 +29,12 @@ from agent.model.contract import (
     WholeChunk,
 )
 
+DEFAULT_MAX_CHARACTERS = 2_000_000
+"""Characters of one answer; a book has about a million."""
+
+ANSWER_CUT_OFF = "\n\n✂️ This answer is too long, so I stopped it here."
+"""Last words of a text that exceeds the limit."""
+
 
 class FinishReason(enum.StrEnum):
     """Reason the model stopped, normalized across services."""
@@ -107,14 +113,23 @@ class Accumulator:
     """Accumulator for one answer.
 
     `id_prefix` starts the ids generated for calls that arrive without one; `taken_ids` are the call
-    ids already used in the conversation.
+    ids already used in the conversation. Beyond `max_characters` the answer ends, and `is_full` tells
+    the caller to stop reading: a text then counts as complete, anything else as cut by a limit.
     """
 
     def __init__(
-        self, tools: Sequence[ToolSchema], id_prefix: str, taken_ids: frozenset[str] = frozenset()
+        self,
+        tools: Sequence[ToolSchema],
+        id_prefix: str,
+        taken_ids: frozenset[str] = frozenset(),
+        *,
+        max_characters: int = DEFAULT_MAX_CHARACTERS,
     ) -> None:
         self.progress: ProgressKind | None = None  # kind of the latest progress
         self.received_characters = 0
+        self.is_full = False
+        self._max_characters = max_characters
+        self._is_text_cut = False
         self._id_prefix = id_prefix
         self._taken_ids = taken_ids
         self._slots = CallSlots(tools)
@@ -139,6 +154,8 @@ class Accumulator:
 
         `received_characters` grows if and only if the chunk made progress.
         """
+        if self.is_full:
+            return ()
         match chunk:
             case TextChunk(text):
                 return self._on_text(text)
@@ -165,7 +182,7 @@ class Accumulator:
     def close(self) -> tuple[TextDelta | ReasoningDelta, ...]:
         """Return the text that was held back; call once, after the last chunk."""
         thought, answer = self._think_splitter.close()
-        return self._add_deltas(thought, answer)
+        return self._add_deltas(thought, answer + ANSWER_CUT_OFF * self._is_text_cut)
 
     def result(self) -> StepResult:
         """Return everything received so far."""
@@ -189,7 +206,9 @@ class Accumulator:
     def _on_text(self, text: str) -> tuple[TextDelta | ReasoningDelta, ...]:
         if not text:
             return ()
-        self.received_characters += len(text)
+        text = self._take(text, FinishReason.STOP)
+        if not text:
+            return ()
         if self._think_splitter.passthrough:
             self.progress = ProgressKind.TEXT
             self._text.append(text)
@@ -197,8 +216,17 @@ class Accumulator:
         return self._add_deltas(*self._think_splitter.feed(text))
 
     def _on_reasoning(self, text: str) -> tuple[TextDelta | ReasoningDelta, ...]:
+        return self._add_deltas(self._take(text, FinishReason.LENGTH), "")
+
+    def _take(self, text: str, ending: FinishReason) -> str:
+        """Count a text and return the part within the limit; beyond it the answer ends."""
+        room = self._max_characters - self.received_characters
+        if len(text) > room:
+            self.is_full, self._is_text_cut = True, ending is FinishReason.STOP
+            self._finish_reason = ending
+            text = text[:room]
         self.received_characters += len(text)
-        return self._add_deltas(text, "")
+        return text
 
     def _add_deltas(self, thought: str, answer: str) -> tuple[TextDelta | ReasoningDelta, ...]:
         deltas: list[TextDelta | ReasoningDelta] = []
@@ -214,7 +242,7 @@ class Accumulator:
 
     def _on_call(self, chunk: CallChunk) -> tuple[TextDelta | ReasoningDelta, ...]:
         if self._slots.feed(chunk):
-            self.received_characters += len(chunk.arguments or chunk.name or "")
+            self._take(chunk.arguments or chunk.name or "", FinishReason.LENGTH)
             self.progress = ProgressKind.TOOL
         return ()
 

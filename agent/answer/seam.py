@@ -45,14 +45,25 @@ class Seam:
 
     With `new_paragraph` the old text is complete. Repeated text is trimmed, and the rest starts a
     new paragraph.
+
+    With `may_end` the old text may be complete: a continuation that repeats nothing starts a new
+    paragraph.
     """
 
-    def __init__(self, old: str, *, may_replace: bool = True, new_paragraph: bool = False) -> None:
+    def __init__(
+        self,
+        old: str,
+        *,
+        may_replace: bool = True,
+        new_paragraph: bool = False,
+        may_end: bool = False,
+    ) -> None:
         self._old = old.rstrip() if new_paragraph else old
         self._new_paragraph = new_paragraph
         self._trailing_blanks = old[len(self._old) :]  # the model may repeat them
         self._tail = self._old[-_OVERLAP_WINDOW:]
         self._may_replace = may_replace
+        self._may_end = may_end
         self._held_pieces: list[str] = []
         self._held_characters = 0
         self._restart_characters = 0  # length of the prefix shared with the old text
@@ -140,7 +151,8 @@ class Seam:
             self._restarted = overlap == len(self._old)
             return self._append(held[overlap:])
         if not self._restarted:
-            return self._append(_separator(self._old, held) + held)
+            separator = _paragraph_separator if self._may_end else _separator
+            return self._append(separator(self._old, held) + held)
         if self._restart_characters == len(held):
             return TextUpdate()
         if self._restart_characters >= _KEEP_OLD_SHARE * len(self._old):
@@ -200,6 +212,15 @@ def _separator(old: str, new: str) -> str:
     if open_fence or _continues_word(old[-1], new[0]) or _closes_markup(last_line, new):
         return ""
     return "\n" if _BLOCK.match(last_line) else " "
+
+
+def _paragraph_separator(old: str, new: str) -> str:
+    """Choose the separator between two texts that are complete; a code block stays one block."""
+    if not new.strip():
+        return ""
+    ending = old[len(old.rstrip()) :] + new[: len(new) - len(new.lstrip())]
+    breaks = 1 if _fence_state(old)[0] else 2
+    return "\n" * (breaks - ending.count("\n"))
 
 
 def _continues_word(last: str, first: str) -> bool:

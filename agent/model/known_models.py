@@ -16,6 +16,8 @@ import msgspec
 _K = 1024
 _M = 1024 * 1024
 _MINUTE = 60.0
+_OPUS, _SONNET = 4 * _MINUTE, 3 * _MINUTE
+_QWEN3 = 3 * _MINUTE
 
 
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,9 +67,6 @@ def _claude_model(
         can_reason=thinks,
     )
 
-
-_OPUS, _SONNET = 4 * _MINUTE, 3 * _MINUTE
-_QWEN3 = 3 * _MINUTE
 
 _MODEL_TABLE: tuple[tuple[str, ModelFacts], ...] = (
     # OpenAI

@@ -3,6 +3,8 @@
 import msgspec
 
 _TOKENS_PER_PRICE_UNIT = 1_000_000
+ASSUMED_ANSWER_TOKENS = 4096
+"""Assumed maximum length of an answer if no output limit is set."""
 
 
 class Price(msgspec.Struct, frozen=True):
@@ -34,10 +36,6 @@ class Usage(msgspec.Struct, frozen=True):
     def total_tokens(self) -> int:
         """Input and output tokens."""
         return self.input_tokens + self.output_tokens
-
-
-ASSUMED_ANSWER_TOKENS = 4096
-"""Assumed maximum length of an answer if no output limit is set."""
 
 
 class UsageEstimate(msgspec.Struct, frozen=True):

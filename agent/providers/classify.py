@@ -9,12 +9,18 @@ import msgspec
 
 from agent import errors
 from agent.errors import ProviderError
+from agent.providers.error_table import ErrorRule, ErrorTable, FailedRequest, translate
 from agent.providers.too_long import classify_too_long
 
 _MAX_SUMMARY_LENGTH = 300
 _MAX_MESSAGE_LENGTH = 4000
 
-_NO_CREDIT_WORDS = (
+
+def _any_of(*phrases: str) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, phrases)))
+
+
+_NO_CREDIT = _any_of(
     "insufficient_quota",
     "billing",
     "insufficient credit",
@@ -24,7 +30,7 @@ _NO_CREDIT_WORDS = (
     "used all available credits",
     "quota_exceeded",
 )
-_KEY_WORDS = (
+_KEY = _any_of(
     "authentication",
     "invalid_api_key",
     "permission_denied",
@@ -33,8 +39,8 @@ _KEY_WORDS = (
     "invalid api key",
     "incorrect api key",
 )
-_RATE_LIMIT_WORDS = ("rate_limit", "rate limit", "too many requests", "ratelimit", "rate-limited")
-_OVERLOAD_WORDS = (
+_RATE_LIMIT = _any_of("rate_limit", "rate limit", "too many requests", "ratelimit", "rate-limited")
+_OVERLOAD = _any_of(
     "overloaded",
     "server_error",
     "internal_error",
@@ -45,13 +51,13 @@ _OVERLOAD_WORDS = (
     "at capacity",
     "no capacity",
 )
-_BAD_REQUEST_WORDS = ("invalid_request", "invalid request", "not_found", "unsupported")
+_BAD_REQUEST = _any_of("invalid_request", "invalid request", "not_found", "unsupported")
 # Content filters: names in a code or type, then phrases in a message.
-_FILTER_CODES = re.compile(
+_FILTER_KIND = re.compile(
     r"content_?filter|content_?policy|policy_violation|bio_policy|cyber_policy|safety|moderation"
     r"|refusal|inspection_?failed"
 )
-_FILTER_WORDS = (
+_FILTER = _any_of(
     "content management policy",
     "content policy",
     "content exists risk",
@@ -121,39 +127,7 @@ def classify_http_error(
     status: int, error_info: ServiceErrorInfo, headers: Mapping[str, str]
 ) -> ProviderError:
     """Map an HTTP error response to a `ProviderError`."""
-    summary, words = error_info.summary or f"HTTP status {status}", error_info.search_text
-    wait = read_retry_after(headers)
-    if status in _RETRYABLE_STATUSES:
-        return errors.Overloaded(summary, wait)
-    if status == 402 or (  # noqa: PLR2004
-        status < 500  # noqa: PLR2004
-        and _contains_any(error_info.own_search_text, _NO_CREDIT_WORDS)
-    ):
-        return errors.OutOfCredit(summary)
-    if _is_filtered(error_info):
-        return errors.Declined(summary)
-    if status in _AUTH_STATUSES or (status == 400 and _contains_any(words, _KEY_WORDS)):  # noqa: PLR2004
-        return errors.ApiKeyRejected(summary)
-    too_long = classify_too_long(words, summary)
-    # With status 429, "too many tokens" means too many per minute.
-    if too_long is not None and (status != 429 or "too large" in words):  # noqa: PLR2004
-        return too_long
-    match status:
-        case 413:
-            return errors.ContextTooLong(summary)
-        case 429:
-            wait = _read_wait(error_info) if wait is None else wait
-            return errors.RateLimited(summary, wait, behind=bool(error_info.upstream))
-        case _ if _NO_STREAM.search(words):
-            return errors.CannotStream(summary)
-        case _ if status >= 500:  # noqa: PLR2004 - server errors
-            return errors.Overloaded(summary, wait)
-        case _:
-            return errors.BadRequest(summary)
-
-
-_RETRYABLE_STATUSES = frozenset({408, 409, 425})
-_AUTH_STATUSES = frozenset({401, 403})
+    return translate(HTTP_ERRORS, http_failure(status, error_info, headers))
 
 
 def classify_stream_error(error_info: ServiceErrorInfo) -> ProviderError:
@@ -162,28 +136,77 @@ def classify_stream_error(error_info: ServiceErrorInfo) -> ProviderError:
     A JSON record with an unknown message counts as `BadRequest`, because the same request would
     fail again. Plain text, or a mention of the network, counts as `ConnectionLost`.
     """
-    summary, words = error_info.summary, error_info.search_text
     if error_info.code.isdigit() and 400 <= int(error_info.code) < 600:  # noqa: PLR2004 - HTTP's
         return classify_http_error(int(error_info.code), error_info, {})
-    if _is_filtered(error_info):
-        return errors.Declined(summary)
-    if _contains_any(error_info.own_search_text, _NO_CREDIT_WORDS):
-        return errors.OutOfCredit(summary)
-    too_long = classify_too_long(words, summary)
-    if too_long is not None:
-        return too_long
-    if _contains_any(words, _RATE_LIMIT_WORDS):
-        return errors.RateLimited(summary, _read_wait(error_info), behind=bool(error_info.upstream))
-    if _contains_any(words, _KEY_WORDS):
-        return errors.ApiKeyRejected(summary)
-    if _contains_any(words, _OVERLOAD_WORDS):
-        return errors.Overloaded(summary)
-    if _NO_STREAM.search(words):
-        return errors.CannotStream(summary)
-    if _contains_any(words, _BAD_REQUEST_WORDS):
-        return errors.BadRequest(summary)
-    broken = error_info.is_plain_text or _NETWORK.search(words)
-    return errors.ConnectionLost(summary) if broken else errors.BadRequest(summary)
+    return translate(_STREAM_ERRORS, _read_failure(error_info))
+
+
+def http_failure(
+    status: int, error_info: ServiceErrorInfo, headers: Mapping[str, str]
+) -> FailedRequest:
+    """Return an HTTP error response as the tables see it."""
+    failure = _read_failure(error_info)
+    return msgspec.structs.replace(
+        failure,
+        status=status,
+        summary=failure.summary or f"HTTP status {status}",
+        retry_after=read_retry_after(headers),
+    )
+
+
+def _read_failure(error_info: ServiceErrorInfo) -> FailedRequest:
+    return FailedRequest(
+        summary=error_info.summary,
+        kind=f"{error_info.code} {error_info.type}".lower(),
+        own_words=error_info.own_search_text,
+        words=error_info.search_text,
+        is_plain_text=error_info.is_plain_text,
+        is_upstream=bool(error_info.upstream),
+        wait_in_words=_read_wait(error_info),
+    )
+
+
+def _too_long(failure: FailedRequest) -> ProviderError | None:
+    return classify_too_long(failure.words, failure.summary)
+
+
+def _too_long_for_status(failure: FailedRequest) -> ProviderError | None:
+    # With status 429, "too many tokens" means too many per minute.
+    is_rate_limit = failure.status == 429 and "too large" not in failure.words  # noqa: PLR2004
+    return None if is_rate_limit else _too_long(failure)
+
+
+HTTP_ERRORS: ErrorTable = (
+    ErrorRule(errors.Overloaded, status={408, 409, 425}),
+    ErrorRule(errors.OutOfCredit, status={402}),
+    ErrorRule(errors.OutOfCredit, status=range(500), own_words=_NO_CREDIT),
+    ErrorRule(errors.Declined, kind=_FILTER_KIND),
+    ErrorRule(errors.Declined, words=_FILTER),
+    ErrorRule(errors.ApiKeyRejected, status={401, 403}),
+    ErrorRule(errors.ApiKeyRejected, status={400}, words=_KEY),
+    _too_long_for_status,
+    ErrorRule(errors.ContextTooLong, status={413}),
+    ErrorRule(errors.RateLimited, status={429}),
+    ErrorRule(errors.CannotStream, words=_NO_STREAM),
+    ErrorRule(errors.Overloaded, status=range(500, 1000)),
+    ErrorRule(errors.BadRequest),
+)
+"""Errors for HTTP responses, the same for all services."""
+
+_STREAM_ERRORS: ErrorTable = (
+    ErrorRule(errors.Declined, kind=_FILTER_KIND),
+    ErrorRule(errors.Declined, words=_FILTER),
+    ErrorRule(errors.OutOfCredit, own_words=_NO_CREDIT),
+    _too_long,
+    ErrorRule(errors.RateLimited, words=_RATE_LIMIT),
+    ErrorRule(errors.ApiKeyRejected, words=_KEY),
+    ErrorRule(errors.Overloaded, words=_OVERLOAD),
+    ErrorRule(errors.CannotStream, words=_NO_STREAM),
+    ErrorRule(errors.BadRequest, words=_BAD_REQUEST),
+    ErrorRule(errors.ConnectionLost, when=lambda failure: failure.is_plain_text),
+    ErrorRule(errors.ConnectionLost, words=_NETWORK),
+    ErrorRule(errors.BadRequest),
+)
 
 
 def read_retry_after(headers: Mapping[str, str]) -> float | None:
@@ -245,11 +268,6 @@ def _find_record(text: str) -> dict[str, Any] | None:
     return decoded if is_error else None
 
 
-def _is_filtered(error_info: ServiceErrorInfo) -> bool:
-    kind = f"{error_info.code} {error_info.type}".lower()
-    return bool(_FILTER_CODES.search(kind)) or _contains_any(error_info.search_text, _FILTER_WORDS)
-
-
 def _read_wait(error_info: ServiceErrorInfo) -> float | None:
     match = _TRY_AGAIN_IN.search(error_info.search_text)
     if match is None or not (match[1] or match[2]):
@@ -268,10 +286,6 @@ def _parse_number(value: str | None) -> float | None:
     except ValueError:
         return None
     return number if 0 <= number < float("inf") else None
-
-
-def _contains_any(text: str, phrases: tuple[str, ...]) -> bool:
-    return any(phrase in text for phrase in phrases)
 
 
 def _shorten(message: str, max_length: int) -> str:

@@ -20,7 +20,7 @@ from agent.model.contract import (
     UsageChunk,
 )
 from agent.settings import TargetSettings
-from sessions.records import Message
+from sessions.records import Message, MessageRole
 
 WORD_SECONDS = 0.03
 """Seconds between words, about reading speed."""
@@ -108,9 +108,9 @@ class DemoProvider:
 
 def answer_chunks(request: ModelRequest) -> Iterator[Chunk]:
     """Return the text, tool call and finish reason of the answer to a request."""
-    last = request.messages[-1] if request.messages else Message("user")
+    last = request.messages[-1] if request.messages else Message(MessageRole.USER)
     can_call = any(tool.name == _TOOL for tool in request.tools)
-    if last.role == "tool":
+    if last.role == MessageRole.TOOL:
         yield from _word_chunks(_AFTER_TOOL.format(tool=_TOOL, result=last.content))
     elif can_call and _ASKS_FOR_TOOL.search(last.content):
         yield from _word_chunks(_BEFORE_TOOL)
@@ -118,7 +118,7 @@ def answer_chunks(request: ModelRequest) -> Iterator[Chunk]:
         yield FinishChunk("tool_calls")
         return
     else:
-        count = sum(row.role == "user" for row in request.messages)
+        count = sum(row.role == MessageRole.USER for row in request.messages)
         hint = _HINT if can_call else ""
         yield from _word_chunks(_ANSWER.format(echo=_quote(last.content), count=count, hint=hint))
     yield FinishChunk("stop")

@@ -55,15 +55,17 @@ class UnknownProvider(LookupError):
 
 
 class ModelNotChosen(LookupError):
-    """No model is configured, and the server does not offer exactly one.
+    """No model is configured, and the server lists none."""
 
-    `offered` holds the models that the server offers.
-    """
+    def __init__(self) -> None:
+        super().__init__("The model server lists no models. Set model.name to the one to use.")
 
-    def __init__(self, offered: tuple[str, ...]) -> None:
-        listed = ", ".join(offered) or "none"
-        super().__init__(f"Set model.name to one of the models the server offers: {listed}.")
-        self.offered = offered
+
+class ResolvedModel(msgspec.Struct, frozen=True):
+    """A model name, and the number of models it was chosen from: 0 if it was not chosen."""
+
+    name: str
+    listed: int = 0
 
 
 def available_providers() -> tuple[str, ...]:
@@ -81,25 +83,30 @@ def build_provider(settings: TargetSettings) -> Provider:
     return _find_builder(settings.provider)(settings)
 
 
-async def choose_model(provider: Provider, settings: TargetSettings) -> str:
-    """Return the configured model, the service's default, or the only model the server lists.
+def known_model(settings: TargetSettings) -> str | None:
+    """Return the configured model or the service's default; None if only the server knows one."""
+    service = SERVICES.get(settings.provider)
+    if settings.name is None and service is not None and settings.base_url is None:
+        return service.model
+    return settings.name
+
+
+async def choose_model(provider: Provider, settings: TargetSettings) -> ResolvedModel:
+    """Return the configured model, the service's default, or the first model the server lists.
 
     Raises `ModelNotChosen` when none of these exists.
     """
-    if settings.name is not None:
-        return settings.name
-    service = SERVICES.get(settings.provider)
-    if service is not None and service.model is not None and settings.base_url is None:
-        return service.model
+    if (known := known_model(settings)) is not None:
+        return ResolvedModel(known)
     if not isinstance(provider, SupportsListModels):
-        raise ModelNotChosen(())
+        raise ModelNotChosen
     try:
         offered = await provider.list_models()
     except BadRequest:  # a server without such a list
         offered = ()
-    if len(offered) != 1:
-        raise ModelNotChosen(offered)
-    return offered[0]
+    if not offered:
+        raise ModelNotChosen
+    return ResolvedModel(offered[0], len(offered))
 
 
 def _find_builder(name: str) -> BuildProvider:

@@ -4,14 +4,12 @@ File names, media types and transcripts come from the sender and are not trusted
 one line inside brackets, with every character removed that could close the bracket.
 """
 
-import re
-import unicodedata
-
 from agent.request.pictures import is_picture
 from sessions.records import Attachment
+from sessions.values.frames import to_single_line
 from sessions.values.size import format_size
 
-_REPLACEMENTS = str.maketrans({"[": "(", "]": ")", "“": '"', "”": '"'})
+_QUOTATION_MARKS = str.maketrans("“”", '""')
 _MAX_LENGTH = 500  # characters of a name, type or error; transcripts have no limit here
 
 
@@ -54,14 +52,4 @@ def _trim_sentence(text: str) -> str:
 
 
 def _to_single_line(text: str) -> str:
-    """Join lines, remove invisible characters and replace square brackets."""
-    spaced = re.sub(r"\s+", " ", text.translate(_REPLACEMENTS)).strip()
-    return "".join(character for character in spaced if not _is_invisible(character))
-
-
-def _is_invisible(character: str) -> bool:
-    """Return True for control and text-direction characters; zero-width joiners are harmless."""
-    category = unicodedata.category(character)
-    return category in {"Cc", "Cs", "Zl", "Zp"} or (
-        category == "Cf" and character not in "\u200c\u200d"
-    )
+    return to_single_line(text.translate(_QUOTATION_MARKS))

@@ -11,16 +11,11 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from agent.request.file_lines import append_file_lines
-from sessions.records import Message, ToolCall
+from sessions.records import Message, MessageRole, ToolCall
+from sessions.values.frames import to_single_line
 
-
-class ContinuationReason(enum.StrEnum):
-    """Reason that a continuation prompt gives to the model."""
-
-    CAP = "cap"  # the answer hit the output limit
-    NETWORK = "network"  # the connection broke
-    LOST_CALLS = "calls"  # a tool call after the text was lost
-
+# Names of the module, because every row of a history is compared.
+_USER, _ASSISTANT, _TOOL = MessageRole.USER, MessageRole.ASSISTANT, MessageRole.TOOL
 
 SYSTEM_PROMPT = """\
 You are a helpful assistant. People talk to you in a chat. Answer in the language of the user. Be \
@@ -33,7 +28,7 @@ EARLIER_NOT_IN_VIEW = (
 )
 
 LAST_STEP_MESSAGE = Message(
-    "user",
+    MessageRole.USER,
     "[You have used all your steps and cannot call any more tools. Summarize what you found and "
     "did, and what is left to do.]",
 )
@@ -42,7 +37,9 @@ NO_RESULT = (
     "No result: the call was interrupted. It may have taken effect; check before you repeat it."
 )
 
-EMPTY_ANSWER_MESSAGE = Message("user", "[Your last answer was empty. Please give your answer now.]")
+EMPTY_ANSWER_MESSAGE = Message(
+    MessageRole.USER, "[Your last answer was empty. Please give your answer now.]"
+)
 
 ANNOUNCED_CALL_PROMPT = (
     "[Your answer above announces an action, but no tool was called, so nothing has happened yet. "
@@ -59,12 +56,22 @@ _QUOTED_CHARACTERS = 200  # characters of a cut text to quote
 _REPEATED_CHARACTERS = 40  # characters of the quote that the model is asked to repeat
 _MAX_LISTED_CALLS = 3
 _MAX_REQUEST_LENGTH = 1000
+_QUOTATION_MARKS = str.maketrans("«»", "''")
 _CONVERSATION_CONTINUES = "[The conversation continues.]"
+
+
+class ContinuationReason(enum.StrEnum):
+    """Reason that a continuation prompt gives to the model."""
+
+    CAP = "cap"  # the answer hit the output limit
+    NETWORK = "network"  # the connection broke
+    LOST_CALLS = "calls"  # a tool call after the text was lost
+    DECLINED = "declined"  # another model declined to answer
 
 
 def describe_interrupted_request(request: str) -> str:
     """Return a note for the model about the request that a crash interrupted."""
-    shown = request[:_MAX_REQUEST_LENGTH]
+    shown = to_single_line(request[:_MAX_REQUEST_LENGTH].translate(_QUOTATION_MARKS))
     return f"Before this conversation, work on this request was interrupted: «{shown}»"
 
 
@@ -92,12 +99,20 @@ def continuation_messages(
     text: str, reason: ContinuationReason, extra_text: str = ""
 ) -> tuple[Message, ...]:
     """Return the messages that ask the model to continue a cut text, starting with an overlap."""
+    start = text[-_REPEATED_CHARACTERS:]
+    if reason is ContinuationReason.DECLINED:
+        asked = (
+            "[The text above came from another model, which then declined to answer. If the text "
+            "only declines, answer the request yourself, without mentioning that. If it is a part "
+            f"of an answer, continue exactly there: start by repeating its last words verbatim, "
+            f"«{start}», and then go on with the rest.]"
+        )
+        return _continuation(text, asked, extra_text)
     reason_text = {
         ContinuationReason.CAP: "was truncated by the output length limit",
         ContinuationReason.NETWORK: "was cut off by a network error while it was being sent",
         ContinuationReason.LOST_CALLS: "arrived up to a tool call that was lost",
     }[reason]
-    start = text[-_REPEATED_CHARACTERS:]
     asked = (
         f"[Your answer above {reason_text}. The part that arrived ends with:\n"
         f"«{text[-_QUOTED_CHARACTERS:]}»\n"
@@ -105,8 +120,12 @@ def continuation_messages(
         "then go on with the rest of the answer. Do not start over, and do not mention the "
         "interruption.]"
     )
-    return Message("assistant", text), Message(
-        "user", "\n\n".join(filter(None, (asked, extra_text)))
+    return _continuation(text, asked, extra_text)
+
+
+def _continuation(text: str, asked: str, extra_text: str) -> tuple[Message, ...]:
+    return Message(MessageRole.ASSISTANT, text), Message(
+        MessageRole.USER, "\n\n".join(filter(None, (asked, extra_text)))
     )
 
 
@@ -176,34 +195,36 @@ def normalize_history(history: Sequence[Message]) -> tuple[Message, ...]:
     while at < len(history):
         row = history[at]
         at += 1
-        if row.role == "user":
+        if row.role == _USER:
             _add_user(seen, row, cut_short)
             cut_short = ""
-        elif row.role == "assistant" and (row.tool_calls or row.content.strip()):
-            if seen and seen[-1].role == "assistant":
-                seen.append(Message("user", cut_short or _CONVERSATION_CONTINUES))
+        elif row.role == _ASSISTANT and (row.tool_calls or row.content.strip()):
+            if seen and seen[-1].role == _ASSISTANT:
+                seen.append(Message(MessageRole.USER, cut_short or _CONVERSATION_CONTINUES))
             cut_short = ""
             if row.interrupted:
                 cut_short = f"[Your answer above was cut short: {row.interrupted}.]"
             behind = at
-            while at < len(history) and history[at].role == "tool":
+            while at < len(history) and history[at].role == _TOOL:
                 at += 1
             seen.append(row)
             if row.tool_calls:
                 seen.extend(_complete_results(row.tool_calls, history[behind:at]))
     if cut_short:
-        seen.append(Message("user", f"{cut_short} Continue exactly where it ends."))
+        seen.append(Message(MessageRole.USER, f"{cut_short} Continue exactly where it ends."))
     return tuple(seen)
 
 
 def _add_user(seen: list[Message], row: Message, cut_short: str) -> None:
     plain = not row.sender and not cut_short and not row.files
     text = row.content if plain else "\n\n".join(filter(None, (cut_short, _with_sender(row))))
-    if seen and seen[-1].role == "user":
+    if seen and seen[-1].role == _USER:
         before = seen[-1]
-        seen[-1] = Message("user", f"{before.content}\n\n{text}", files=(*before.files, *row.files))
+        seen[-1] = Message(
+            MessageRole.USER, f"{before.content}\n\n{text}", files=(*before.files, *row.files)
+        )
     else:
-        seen.append(row if plain else Message("user", text, files=row.files))
+        seen.append(row if plain else Message(MessageRole.USER, text, files=row.files))
 
 
 def _with_sender(row: Message) -> str:
@@ -219,4 +240,4 @@ def _complete_results(calls: Sequence[ToolCall], rows: Sequence[Message]) -> Ite
     for row in rows:
         results.setdefault(row.tool_call_id, row)
     for call in calls:
-        yield results.get(call.id) or Message("tool", NO_RESULT, tool_call_id=call.id)
+        yield results.get(call.id) or Message(MessageRole.TOOL, NO_RESULT, tool_call_id=call.id)

@@ -25,9 +25,7 @@ def split_batches(items: Sequence[BatchItem], max_size: int = MAX_PARALLEL) -> I
     begin = 0
     for at, item in enumerate(items):
         batch = items[begin:at]
-        if batch and (
-            len(batch) == max_size or not all(_can_run_together(item, other) for other in batch)
-        ):
+        if len(batch) == max_size or not all(_can_run_together(item, other) for other in batch):
             yield range(begin, at)
             begin = at
     if items:

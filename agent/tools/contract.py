@@ -14,6 +14,7 @@ from agent.model.contract import ToolSchema
 from agent.tools.drafts import DraftStore
 from agent.tools.risk import Risk
 from sessions.values.clock import Clock
+from sessions.values.masks import MaskSecrets
 
 __all__ = ["Risk", "SendFile", "Tool", "ToolContext"]
 
@@ -48,6 +49,11 @@ class ToolContext(Protocol):
         ...
 
     @property
+    def mask(self) -> MaskSecrets:
+        """A function that replaces the secrets in a text by placeholders."""
+        ...
+
+    @property
     def send_file(self) -> SendFile | None:
         """A function that sends files to the chat; None where there is no chat."""
         ...
@@ -69,6 +75,8 @@ class Tool(msgspec.Struct, frozen=True):
     touches: str = ""  # argument with a path; calls on the same path never run in parallel
     grows: str = ""  # argument that can be long; gets a limit when calls keep being cut off
     check: Callable[[Any], str | None] | None = None  # returns the error in decoded arguments
+    change: str = ""  # change since the tool was trusted, for the question about a call
+    takes_placeholders: bool = False  # its arguments may contain placeholders of secrets
     family: str = ""  # as in `tools.enabled`; empty: always enabled
 
     @property

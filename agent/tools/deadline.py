@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from agent.errors import ToolTimeout, ToolUnknownOutcome
+from sessions.values.text import count_of
 
 _GRACE_SECONDS = 3.0  # longest wait for a tool that was cancelled at the deadline
 _STOP_GRACE_SECONDS = 0.1  # the same after `/stop`
@@ -55,7 +56,7 @@ async def _report_if_late(
 ) -> str:
     result = await work
     if timed_out.is_set():
-        _log.warning("a tool returned %d characters after its deadline", len(result))
+        _log.warning("a tool returned %s after its deadline", count_of(len(result), "character"))
         await on_late_result(result)
     return result
 

@@ -69,6 +69,11 @@ def tool(
     return decorate
 
 
+def with_placeholders(tool: Tool) -> Tool:
+    """Declare that the arguments of a tool may contain placeholders of secrets."""
+    return msgspec.structs.replace(tool, takes_placeholders=True)
+
+
 def _arguments_type(function: ToolFunction, described: dict[str, str]) -> type[msgspec.Struct]:
     _, *parameters = inspect.signature(function).parameters.values()
     hints = get_type_hints(function, include_extras=True)

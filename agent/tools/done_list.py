@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from sessions.values.text import shorten
+
 _MAX_LABELS_PER_TOOL = 3  # with more labels only the number of calls is shown
 _MAX_LABEL_LENGTH = 40
 _TIMES_SIGN = "\N{MULTIPLICATION SIGN}"
@@ -19,14 +21,11 @@ def summarize_calls(done: Sequence[tuple[str, str]]) -> list[str]:
             entries.append(_with_count(tool, counts.total()))
         else:
             entries.extend(
-                _with_count(f"{tool} {_shorten(label)}".rstrip(), n) for label, n in counts.items()
+                _with_count(f"{tool} {shorten(label, _MAX_LABEL_LENGTH)}".rstrip(), n)
+                for label, n in counts.items()
             )
     return entries
 
 
 def _with_count(entry: str, times: int) -> str:
     return entry if times == 1 else f"{entry} {_TIMES_SIGN}{times}"
-
-
-def _shorten(label: str) -> str:
-    return label if len(label) <= _MAX_LABEL_LENGTH else f"{label[: _MAX_LABEL_LENGTH - 1]}…"

@@ -60,6 +60,7 @@ class _DraftRecord(msgspec.Struct, frozen=True, kw_only=True):
     lines: int
     tail: str
     key: str = ""  # idempotency key of the call with the last part
+    owner: str = ""  # requester of the turn; empty in records of older versions
 
     def to_draft(self, draft_id: str, added_characters: int = 0) -> FileDraft:
         return FileDraft(
@@ -73,11 +74,16 @@ class _DraftRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DraftStore:
-    """The drafts of one conversation, stored in a folder of their own."""
+    """The drafts of one conversation, stored in a folder of their own.
 
-    def __init__(self, folder: Path, clock: Clock) -> None:
+    In a shared conversation the drafts of another `owner` do not exist for the turns of a person,
+    because they may quote files of the other workspace. An empty owner sees all drafts.
+    """
+
+    def __init__(self, folder: Path, clock: Clock, owner: str = "") -> None:
         self._folder = folder
         self._clock = clock
+        self._owner = owner
 
     async def keep_cut_call(self, tool: str, arguments: str) -> FileDraft | None:
         """Keep the received part of a cut call of `write_file` or `write_file_continue`.
@@ -142,7 +148,7 @@ class DraftStore:
         return await _run_in_folder(folder.remove_expired)
 
     def _open_folder(self) -> "_DraftFolder":
-        return _DraftFolder(self._folder, self._clock.now())
+        return _DraftFolder(self._folder, self._clock.now(), self._owner)
 
 
 async def _run_in_folder(work: Callable[[], T]) -> T:
@@ -156,9 +162,10 @@ async def _run_in_folder(work: Callable[[], T]) -> T:
 class _DraftFolder:
     """One operation on the folder, in a thread."""
 
-    def __init__(self, folder: Path, now: int) -> None:
+    def __init__(self, folder: Path, now: int, owner: str) -> None:
         self._folder = folder
         self._now = now
+        self._owner = owner
         self._has_lock = False  # without a folder there is no lock and there are no drafts
 
     def keep_write(self, members: dict[str, PartialString]) -> FileDraft | None:
@@ -246,7 +253,9 @@ class _DraftFolder:
         records = self._read_records()
         for oldest in list(records)[: max(0, len(records) - MAX_DRAFTS + 1)]:
             self._remove(oldest)
-        record = _DraftRecord(path=path, moment=self._now, length=0, size=0, lines=0, tail="")
+        record = _DraftRecord(
+            path=path, moment=self._now, length=0, size=0, lines=0, tail="", owner=self._owner
+        )
         return self._append(self._unused_id(path), record, content, "", key)
 
     def _append(
@@ -301,7 +310,7 @@ class _DraftFolder:
         return dict(sorted(records.items(), key=lambda item: (item[1].moment, item[0])))
 
     def _read_record(self, draft_id: str) -> _DraftRecord | None:
-        """Read a record; return None if the record or the text is damaged."""
+        """Read a record; return None for another owner, or if the record or text is damaged."""
         if not self._has_lock or not _DRAFT_ID.fullmatch(draft_id):
             return None
         try:
@@ -310,7 +319,8 @@ class _DraftFolder:
             text_bytes = self._file_path(draft_id, "text").stat().st_size
         except (FileNotFoundError, msgspec.DecodeError):
             return None
-        return record if text_bytes >= record.length else None
+        visible = not self._owner or record.owner in {"", self._owner}
+        return record if visible and text_bytes >= record.length else None
 
     def _write_record(self, draft_id: str, record: _DraftRecord) -> None:
         new = self._file_path(draft_id, "new")

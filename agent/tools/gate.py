@@ -1,19 +1,21 @@
 """Sans-IO: validation of every tool call before execution.
 
 A call runs only if its arguments are one strict JSON object that fits the tool's schema, and if the
-call is sealed or the tool is read-only. Unambiguous mistakes are corrected: a misspelled tool name,
-and the JSON errors described in `agent.answer.json_repair`. History, journal and execution then use
-the corrected call. The result of a refused call is an error, so that the model can try again.
+call is sealed or the tool is read-only. Unambiguous mistakes are corrected: letter case, `-` and `_`
+in a tool name, and the JSON errors described in `agent.answer.json_repair`. History, journal and
+execution then use the corrected call. Any other unknown name is refused, because a similar name may
+belong to a tool that does the opposite. The result of a refused call is an error, so that the model
+can try again.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 from agent.answer.call_slots import ArgumentsState, StepCall
 from agent.answer.json_repair import repair_json
-from agent.tools.names import match_misspelled_name, nearest_names
+from agent.tools.names import nearest_names, repair_name
 
 _MAX_NAME_LENGTH = 100
 
@@ -63,9 +65,11 @@ class RefusedCall(msgspec.Struct, frozen=True):
     text: str  # the result of the call for the model
 
 
-def admit_call(call: StepCall, tools: Mapping[str, T]) -> AdmittedCall[T] | RefusedCall:
-    """Correct and validate a call."""
-    call = _fix_name(call, tools)
+def admit_call(
+    call: StepCall, tools: Mapping[str, T], reserved_names: Collection[str] = ()
+) -> AdmittedCall[T] | RefusedCall:
+    """Correct and validate a call; `reserved_names` are names of tools that cannot be called now."""
+    call = _fix_name(call, tools, reserved_names)
     tool = tools.get(call.name)
     if tool is None:
         return RefusedCall(call, _unknown_tool_text(call.name, tools))
@@ -87,18 +91,19 @@ def admit_call(call: StepCall, tools: Mapping[str, T]) -> AdmittedCall[T] | Refu
     )
 
 
-def _fix_name(call: StepCall, tools: Mapping[str, GatedTool]) -> StepCall:
-    # The name of an unsealed call may be incomplete, so a difference need not be a typo.
+def _fix_name(
+    call: StepCall, tools: Mapping[str, GatedTool], reserved_names: Collection[str]
+) -> StepCall:
+    # The name of an unsealed call may be incomplete.
     if call.name in tools or not call.sealed:
         return call
-    return msgspec.structs.replace(call, name=match_misspelled_name(call.name, tools) or call.name)
+    name = repair_name(call.name, tools, reserved_names) or call.name
+    return msgspec.structs.replace(call, name=name)
 
 
 def _repair_arguments(call: StepCall) -> StepCall:
-    if (
-        call.arguments_state not in {ArgumentsState.INVALID, ArgumentsState.TRUNCATED}
-        or not call.sealed
-    ):
+    # Truncated arguments cannot be repaired.
+    if call.arguments_state is not ArgumentsState.INVALID or not call.sealed:
         return call
     arguments = repair_json(call.arguments)
     if arguments is None:

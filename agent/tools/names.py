@@ -1,47 +1,30 @@
-"""Sans-IO: correction of misspelled tool names."""
+"""Sans-IO: names of tools in calls: repair of the notation, and suggestions for unknown names."""
 
-import difflib
-from collections.abc import Collection
+import string
+from collections.abc import Collection, Sequence
 
-_MAX_DISTANCE = 2  # letters
+from sessions.values.spelling import similar_words
+
 _MAX_SUGGESTIONS = 20
 _MAX_NAME_LENGTH = 100  # longer than the name of any tool
 
+_FOLDED = str.maketrans(string.ascii_uppercase + "-", string.ascii_lowercase + "_")
 
-def match_misspelled_name(name: str, names: Collection[str]) -> str | None:
-    """Return the only name of which this one can be a misspelling; None if that is uncertain.
 
-    More than half of the letters must be right, so that short names are not corrected wrongly.
+def repair_name(name: str, names: Collection[str], reserved: Collection[str] = ()) -> str | None:
+    """Return the only name that differs from this one in letter case, `-` and `_` alone, or None.
+
+    Letters are never repaired: `lock_door` is no misspelling of `unlock_door`. `reserved` holds the
+    names of known tools that cannot be called now. Another tool never replaces one of these.
     """
-    if len(name) > _MAX_NAME_LENGTH:
+    folded = name.translate(_FOLDED)
+    known = {*names, *reserved}
+    candidates = [other for other in known if other.translate(_FOLDED) == folded]
+    if len(candidates) != 1 or candidates[0] not in names:
         return None
-    candidates = [known for known in names if edit_distance(name, known) <= _MAX_DISTANCE]
-    if len(candidates) != 1:
-        return None
-    (match,) = candidates
-    return match if 2 * edit_distance(name, match) < min(len(name), len(match)) else None
+    return candidates[0]
 
 
-def nearest_names(name: str, names: Collection[str]) -> list[str]:
+def nearest_names(name: str, names: Collection[str]) -> Sequence[str]:
     """Return a few names, the most similar first."""
-    return difflib.get_close_matches(name[:_MAX_NAME_LENGTH], names, n=_MAX_SUGGESTIONS, cutoff=0)
-
-
-def edit_distance(one: str, other: str) -> int:
-    """Return the Damerau-Levenshtein distance (optimal string alignment).
-
-    For words whose lengths differ by more than a typo, the result is only that difference.
-    """
-    if abs(len(one) - len(other)) > _MAX_DISTANCE:
-        return abs(len(one) - len(other))
-    row_before: list[int] = []
-    previous = list(range(len(other) + 1))
-    for i, letter in enumerate(one, 1):
-        row = [i]
-        for j, target in enumerate(other, 1):
-            costs = [previous[j] + 1, row[j - 1] + 1, previous[j - 1] + (letter != target)]
-            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == target:
-                costs.append(row_before[j - 2] + 1)
-            row.append(min(costs))
-        row_before, previous = previous, row
-    return previous[-1]
+    return similar_words(name[:_MAX_NAME_LENGTH], names, most=_MAX_SUGGESTIONS, min_similarity=0)

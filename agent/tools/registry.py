@@ -27,10 +27,17 @@ BUILT_IN: tuple[Tool, ...] = (
 
 
 class ToolRegistry:
-    """The tools of one turn by name; raises `ValueError` for a duplicate name."""
+    """The tools of one turn by name; raises `ValueError` for a duplicate name.
 
-    def __init__(self, tools: Iterable[Tool] = BUILT_IN) -> None:
+    `reserved_names` are the names of known tools that the turn cannot call, such as those of a
+    disconnected server. No call of such a tool is taken for a call of another one.
+    """
+
+    def __init__(
+        self, tools: Iterable[Tool] = BUILT_IN, reserved_names: Iterable[str] = ()
+    ) -> None:
         self.by_name: dict[str, Tool] = {}
+        self.reserved_names = frozenset(reserved_names)
         for tool in tools:
             if tool.name in self.by_name:
                 msg = f"Two tools are named {tool.name!r}; remove or rename one of them."

@@ -20,12 +20,14 @@ from agent.tools.done_list import summarize_calls
 from agent.tools.drafts import DraftStore
 from agent.tools.gate import AdmittedCall, CallIdentity, RefusedCall, admit_call
 from agent.tools.loop_guard import LoopGuard
+from agent.tools.masks import has_placeholder
 from agent.tools.registry import ToolRegistry
 from agent.tools.repeats import UNKNOWN_PREFIX, EarlierCall, RepeatedCalls, earlier_call_from
-from agent.tools.spill import ResultCaps, caps_for, fits, format_preview, spill_result, truncate
+from agent.tools.spill import ResultCaps, fits, format_preview, spill_result, truncate
 from sessions.errors import ToolAlreadyStarted
-from sessions.records import Message, ToolCall, ToolRun
+from sessions.records import Message, MessageRole, ToolCall, ToolRun
 from sessions.values.clock import Clock
+from sessions.values.masks import PLACEHOLDER_HEAD, MaskedText, MaskSecrets
 
 Approve = Callable[[Tool, ToolCall], Awaitable[str | None]]
 """Asks for approval of a call; returns None, or the reason for the denial as text for the model."""
@@ -37,6 +39,11 @@ _READER_TOOL = "read_file"
 _STARTED_BEFORE = (
     "{} has NOT run: a call with the same id was started earlier in this turn. Check whether it "
     "took effect; if not, make the call again."
+)
+
+_HIDDEN_SECRET = (
+    f"its arguments contain {PLACEHOLDER_HEAD}…, which stands for a password or key that is hidden "
+    "from you. Leave it out. write_file and edit_file can keep it in the file that it is from."
 )
 
 _log = logging.getLogger(__name__)
@@ -74,7 +81,38 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     workspace: Path
     idempotency_key: str
     drafts: DraftStore
+    mask: MaskSecrets = MaskedText
     send_file: SendFile | None = None
+
+
+class ToolServices(msgspec.Struct, frozen=True, kw_only=True):
+    """Services that one turn gives its tools."""
+
+    clock: Clock
+    workspace: Path
+    drafts: DraftStore
+    turn_key: str  # the beginning of every idempotency key of the turn
+    send_file: SendFile | None = None
+    mask: MaskSecrets = MaskedText  # applied to every result before the model reads it
+
+    def context_of(self, call: StepCall) -> CallContext:
+        """Return the context of one call."""
+        return CallContext(
+            clock=self.clock,
+            workspace=self.workspace,
+            idempotency_key=f"{self.turn_key}:{call.id}",
+            drafts=self.drafts,
+            mask=self.mask,
+            send_file=self.send_file,
+        )
+
+
+class ToolLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of the calls of one turn."""
+
+    timeout: float = 300.0  # seconds, for tools without a timeout of their own
+    batch_timeout: float = BATCH_TIMEOUT_SECONDS
+    caps: ResultCaps = ResultCaps()
 
 
 class _DuplicateCall(msgspec.Struct, frozen=True):
@@ -116,31 +154,20 @@ class ToolRunner:
         journal: ToolJournal,
         emit: Callable[[AgentEvent], None],
         *,
-        clock: Clock,
-        workspace: Path,
-        drafts: DraftStore,
-        turn_key: str,
+        services: ToolServices,
+        limits: ToolLimits,
         approve: Approve | None = None,
-        send_file: SendFile | None = None,
-        timeout: float = 300.0,
-        batch_timeout: float = BATCH_TIMEOUT_SECONDS,
-        caps: ResultCaps | None = None,
     ) -> None:
         self.started_tools: list[str] = []  # names, in order
         self.all_refused = False  # gate or loop guard refused every call of the last run
         self._tools = registry.by_name
+        self._reserved_names = registry.reserved_names
         self._journal = journal
         self._emit = emit
-        self._clock = clock
-        self._workspace = workspace
-        self._drafts = drafts
-        self._turn_key = turn_key
+        self._services = services
+        self._limits = limits
         self._approve = approve
-        self._send_file = send_file
-        self._timeout = timeout
-        self._batch_timeout = batch_timeout
-        self._caps = caps or caps_for(None)
-        self._remaining_characters = self._caps.per_turn
+        self._remaining_characters = limits.caps.per_turn
         self._loop_guard = LoopGuard()
         self._repeated_calls = RepeatedCalls()
         self._attempt = 0  # number of the request with the current calls
@@ -198,7 +225,7 @@ class ToolRunner:
 
     def _admit(self, call: StepCall) -> AdmittedCall[Tool] | RefusedCall:
         try:
-            return admit_call(call, self._tools)
+            return admit_call(call, self._tools, self._reserved_names)
         except Exception as error:  # noqa: BLE001 - a tool's check is a part of the tool
             _log.exception("the check of the arguments of %s failed", call.name)
             reason = f"{type(error).__name__}: {error}"
@@ -238,7 +265,7 @@ class ToolRunner:
         path = _get_argument(plan.admitted.arguments, tool.touches)
         return BatchItem(
             parallel=tool.parallel and not plan.needs_approval,
-            path=None if path is None else normalize_path(str(self._workspace), str(path)),
+            path=None if path is None else normalize_path(str(self._services.workspace), str(path)),
         )
 
     # --- running ---------------------------------------------------------------------------------
@@ -248,7 +275,7 @@ class ToolRunner:
     ) -> list[_CallResult]:
         started = [await self._start_call(plan, results) for _, plan in batch]
         alone = sum(isinstance(item, _RunnableCall) for item in started) == 1
-        limit = math.inf if alone else self._batch_timeout
+        limit = math.inf if alone else self._limits.batch_timeout
         async with asyncio.TaskGroup() as group:
             running = [
                 item
@@ -267,6 +294,9 @@ class ToolRunner:
         if isinstance(plan, _CallResult):
             return plan
         call, tool = plan.admitted.call, plan.admitted.tool
+        if not (tool.read_only or tool.takes_placeholders) and has_placeholder(call.arguments):
+            text = f"{call.name} has NOT run: {_HIDDEN_SECRET}"
+            return _CallResult(ok=False, text=text, refused=True)
         if refusal := self._loop_guard.refusal_reason(plan.identity):
             return _CallResult(ok=False, text=refusal, refused=True)
         if plan.needs_approval and (denial := await self._approval_denial(plan)) is not None:
@@ -283,22 +313,16 @@ class ToolRunner:
         if self._approve is not None:
             return await self._approve(plan.admitted.tool, to_tool_call(plan.admitted.call))
         if plan.uncertain_earlier is None:
-            return "it needs approval, and nobody can approve it here."
+            return "it needs approval, and there is no way to ask for it in this conversation."
         return (
             f"the same call ({plan.uncertain_earlier.id}) was started earlier in this turn and may "
-            "have taken effect. Repeating it needs approval, and nobody can approve it here."
+            "have taken effect. Repeating it needs approval, which cannot be given here."
         )
 
     async def _execute(self, plan: _RunnableCall, limit: float) -> _CallResult:
         admitted, call, tool = plan.admitted, plan.admitted.call, plan.admitted.tool
-        context = CallContext(
-            clock=self._clock,
-            workspace=self._workspace,
-            idempotency_key=f"{self._turn_key}:{call.id}",
-            drafts=self._drafts,
-            send_file=self._send_file,
-        )
-        seconds = min(tool.timeout or self._timeout, limit)
+        context = self._services.context_of(call)
+        seconds = min(tool.timeout or self._limits.timeout, limit)
         on_late_result = functools.partial(self._on_late_result, plan)
         try:
             result = await run_with_deadline(
@@ -318,7 +342,8 @@ class ToolRunner:
         return _CallResult(ok=True, text=str(result), ran=True)
 
     async def _on_late_result(self, plan: _RunnableCall, result: str) -> None:
-        call, text = plan.admitted.call, result[: self._caps.per_result]
+        call = plan.admitted.call
+        text = self._services.mask(result).text[: self._limits.caps.per_result]
         _log.warning("tool %s returned a result after its deadline", call.name)
         if call.id in self._recorded_ids:
             await self._record_late_result(plan, text)
@@ -335,7 +360,8 @@ class ToolRunner:
 
     async def _finish_call(self, planned: _PlannedCall, result: _CallResult) -> Message:
         call, plan = planned
-        text = await self._cap_result(call, result.text)
+        # Before the result is shortened, because a part of a secret is not recognized.
+        text = await self._cap_result(call, self._services.mask(result.text).text)
         if result.ran and isinstance(plan, _RunnableCall):
             text = self._record_outcome(plan, result, text)
         self._remaining_characters = max(0, self._remaining_characters - len(text))
@@ -348,7 +374,7 @@ class ToolRunner:
             await self._record_late_result(plan, late)
         if result.ran:
             self._emit(ToolFinished(call.id, call.name, result.ok))
-        return Message("tool", text, tool_call_id=call.id)
+        return Message(MessageRole.TOOL, text, tool_call_id=call.id)
 
     def _record_outcome(self, plan: _RunnableCall, result: _CallResult, text: str) -> str:
         """Record the outcome for the rest of the turn; return the text with any warning."""
@@ -365,11 +391,11 @@ class ToolRunner:
         return _with_warning(text, warning)
 
     async def _cap_result(self, call: StepCall, text: str) -> str:
-        room = min(self._caps.per_result, self._remaining_characters)
+        room = min(self._limits.caps.per_result, self._remaining_characters)
         if fits(text, room):
             return text
         try:
-            spilled = await spill_result(self._workspace, call.id, text)
+            spilled = await spill_result(self._services.workspace, call.id, text)
         except OSError as error:
             _log.warning("cannot save the result of %s to a file: %s", call.name, error)
             return truncate(text, room)
@@ -398,6 +424,6 @@ def _call_label(admitted: AdmittedCall[Tool]) -> str:
 
 def _get_argument(arguments: object, name: str) -> object:
     """Return an argument by name; None if the name is empty or the argument is missing."""
-    if isinstance(arguments, dict):
-        return arguments.get(name)
-    return getattr(arguments, name, None) if name else None
+    if not name:
+        return None
+    return arguments.get(name) if isinstance(arguments, dict) else getattr(arguments, name, None)

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import msgspec
 
+from sessions.values.size import format_size
+
 _RESULTS_FOLDER = (".holdfast", "results")
-MAX_BYTES = 20 * 1024 * 1024
+MAX_BYTES = 20_000_000  # as much as `read_file` reads
 MAX_FILES = 100
 
 _PREVIEW_CHARACTERS = (1000, 500)  # from the beginning and the end of a result
@@ -59,7 +61,7 @@ def format_preview(text: str, spilled: SpilledResult, *, reader_tool: str | None
     """Return the beginning and the end of a result, and the path of the file with the rest."""
     head, tail = _PREVIEW_CHARACTERS
     hint = f"; use {reader_tool} to read it" if reader_tool else ""
-    saved = "The full result is" if spilled.complete else "The first 20 MB are"
+    saved = "The full result is" if spilled.complete else f"The first {format_size(MAX_BYTES)} are"
     return (
         f"[The result is {len(text):,} characters long. {saved} in {spilled.path}{hint}. "
         "Beginning of the result:]\n"

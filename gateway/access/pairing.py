@@ -4,11 +4,11 @@ A code is shown once and stored only as a keyed hash, and valid for one hour and
 source, time and key are arguments; the caller stores the records.
 """
 
+import enum
 import hashlib
 import hmac
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
 
 from msgspec import Struct
 
@@ -28,10 +28,17 @@ _CLAIM_PATTERN = re.compile(
 )
 
 
+class CodeKind(enum.StrEnum):
+    """Use of a code."""
+
+    PAIR = "pair"  # an admin approves the person's access
+    CLAIM = "claim"  # makes the sender the first admin
+
+
 class PairingCode(Struct, frozen=True, kw_only=True):
     """A valid code as stored."""
 
-    kind: Literal["pair", "claim"]
+    kind: CodeKind
     digest: str
     platform: str
     principal: str  # who asked for access; empty for a claim code, which anyone may use
@@ -82,7 +89,7 @@ class CodeAlreadyOffered(Struct, frozen=True):
 
 
 class PairingFull(Struct, frozen=True):
-    """Too many people are waiting: do not reply, and notify the admins."""
+    """Too many people are waiting: do not reply; the admins get a bounded notice."""
 
 
 def decide_offer(
@@ -92,7 +99,7 @@ def decide_offer(
     waiting = [
         code
         for code in codes
-        if code.kind == "pair" and code.platform == platform and now < code.expires_at
+        if code.kind is CodeKind.PAIR and code.platform == platform and now < code.expires_at
     ]
     for code in waiting:
         if code.principal == principal:
@@ -118,12 +125,12 @@ class CodeInvalid(Struct, frozen=True):
 
 
 def redeem_code(
-    codes: Iterable[PairingCode], text: str, key: bytes, kind: Literal["pair", "claim"], now: int
+    codes: Iterable[PairingCode], text: str, key: bytes, kind: CodeKind, now: int
 ) -> CodeRedeemed | CodeExpired | CodeInvalid:
     """Look up a code; compares all codes, so that the time taken reveals nothing."""
     digest = hash_code(text, key)
     found = [code for code in codes if hmac.compare_digest(code.digest, digest)]
-    matching = [code for code in found if code.kind == kind]
+    matching = [code for code in found if code.kind is kind]
     if not matching:
         return CodeInvalid()
     return CodeRedeemed(matching[0]) if now < matching[0].expires_at else CodeExpired()

@@ -95,7 +95,13 @@ class UnlistedBot(Struct, frozen=True):
     principal: str
 
 
-AccessDecision = Allowed | NotAddressed | Stranger | UnlistedBot
+class Undecided(Struct, frozen=True):
+    """A person whose memberships, which are unknown, may give access."""
+
+    principal: str
+
+
+AccessDecision = Allowed | NotAddressed | Stranger | UnlistedBot | Undecided
 
 
 def decide_access(policy: Policy, event: Inbound) -> AccessDecision:
@@ -109,7 +115,16 @@ def decide_access(policy: Policy, event: Inbound) -> AccessDecision:
         return Allowed(principal, role)
     if sender.is_bot:
         return UnlistedBot(principal)
+    if sender.memberships_unknown and _names_memberships(policy, address.platform):
+        return Undecided(principal)
     return Stranger(principal, event.direct)
+
+
+def _names_memberships(policy: Policy, platform: str) -> bool:
+    return any(
+        isinstance(entry, GroupEntry | RoleEntry) and entry.platform == platform
+        for entry in policy.allow | policy.admins
+    )
 
 
 def _role_of(

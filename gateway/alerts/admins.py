@@ -8,6 +8,7 @@ model     a refused key, an empty account or an outage with the first turn that 
 platform  a problem that lasts for some minutes
 disk      low space, at once, because a notice cannot be stored on a full disk
 budget    a shared budget that is nearly used up or used up, once a day each
+tools     an MCP server that changed tools, once an hour and without an end
 safe mode see `gateway.process.safe_mode`
 """
 
@@ -15,29 +16,32 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from agent.events import TurnDone
-from agent.verdict import CUT
+from agent.events import TurnDone, VerdictName
+from agent.tools.mcp.memory import ToolChange
 from gateway.access.policy import admin_addresses
 from gateway.alerts.alarms import Alarm, AlarmRaised, Alarms
-from gateway.delivery.view import write_address
 from gateway.inbound.routing import connection_name
-from gateway.notices.catalogue import NoticeFields
 from gateway.notices.compose import NoticeComposer
 from gateway.observe.disk import DiskSpace
 from gateway.spending.budgets import BudgetStatus
-from gateway.spending.days import format_span
 from platforms.core.contract import Address, Capabilities
 from sessions.changes import Change, PutItem
 from sessions.values.clock import Clock
-from sessions.values.notices import NoticeId
+from sessions.values.notices import NoticeFields, NoticeId
+from sessions.values.text import format_minutes, shorten
 
 _REPEAT_SECONDS = 3600.0
-"""Seconds during which the same model failure is not reported again."""
+"""Seconds during which the same model failure or server of tools is not reported again."""
+
+_FAILURE_SHOWN_MS = 86_400_000
+"""Time for which a failed model is shown; the model may no longer be configured."""
 
 _BUDGET_WARNING_SHARE = 0.8
 """Used share of a budget from which the admins are warned."""
 
 _MAX_REMEMBERED = 100
+_MAX_TOOLS = 10  # named in one alert
+_MAX_TOOL_NAME = 100  # characters
 
 
 class PlatformStatus(msgspec.Struct, frozen=True):
@@ -62,6 +66,14 @@ class AlertState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     disk: Alarm | None = None
     safe_mode: Alarm | None = None
     budgets: dict[str, BudgetAlert] = {}
+    failing: dict[str, Alarm] = {}  # models whose last turn failed, by model labels
+
+
+class ToolAlerts(msgspec.Struct, frozen=True):
+    """Alerts about changed tools, and the changes that they report."""
+
+    changes: tuple[Change, ...]
+    reported: tuple[ToolChange, ...]
 
 
 class _ModelFailure(msgspec.Struct, frozen=True):
@@ -79,15 +91,20 @@ class AdminAlerts:
         clock: Clock,
         capabilities: Callable[[Address], Capabilities | None],
         on_change: Callable[[], None] = lambda: None,
+        *,
+        model_labels: Callable[[], frozenset[str]] | None = None,
     ) -> None:
         self._admins = admins
         self._announcer = announcer
         self._clock = clock
         self._capabilities = capabilities
         self._on_change = on_change  # called when `state` must be saved
+        self._model_labels = model_labels  # of the configured models; None: not known
         self._last_alerted: dict[str, float] = {}
+        self._tools_alerted: dict[str, float] = {}  # time of the last alert, by MCP server
         self._model_failures: dict[str, _ModelFailure] = {}
         self._failing_since: dict[str, float] = {}  # time of the first failure, by model labels
+        self._failing_models: dict[str, Alarm] = {}  # last failure of each, by model labels
         self._disk_alarm: Alarm | None = None
         self._damage_reported = False
         self._safe_mode_alarm: Alarm | None = None
@@ -132,9 +149,11 @@ class AdminAlerts:
         Problems that only an admin can fix, and outages, are certain with the first failed turn.
         Other failures, such as broken connections, may pass by themselves.
         """
+        if done.tell_operator or (done.last_verdict is VerdictName.CUT and not done.over_budget):
+            self._record_failing(targets, done.cause)
         if done.tell_operator:
             return self.report_model_failure(done.cause, person, targets)
-        if done.last_verdict != CUT or done.over_budget:
+        if done.last_verdict is not VerdictName.CUT or done.over_budget:
             return ()  # the model did answer
         since = self._failing_since.setdefault(targets, self._clock.monotonic())
         if len(self._failing_since) > _MAX_REMEMBERED:
@@ -142,9 +161,21 @@ class AdminAlerts:
         lasts = self._clock.monotonic() - since >= self.alarms.delay_seconds
         return self.report_model_failure(done.cause, person, targets) if lasts else ()
 
+    def _record_failing(self, targets: str, cause: str) -> None:
+        """Remember a failure, also for the next process; the same cause is stored once an hour."""
+        known, now = self._failing_models.get(targets), self._clock.now()
+        if known and known.cause == cause and now - known.since < _REPEAT_SECONDS * 1000:
+            return
+        if len(self._failing_models) >= _MAX_REMEMBERED:
+            self._failing_models.clear()
+        self._failing_models[targets] = Alarm(cause, now)
+        self._on_change()
+
     def on_model_answered(self, targets: str) -> tuple[Change, ...]:
         """Return the alerts about the end of a reported failure of these models."""
         self._failing_since.pop(targets, None)
+        if self._failing_models.pop(targets, None):
+            self._on_change()
         if not self._model_failures:
             return ()
         kinds = [
@@ -158,6 +189,20 @@ class AdminAlerts:
         self._on_change()
         first = min(ended, key=lambda alarm: alarm.since)
         return self._notice_changes(NoticeId.MODEL_RECOVERED, self._alarm_fields(first))
+
+    def model_problems(self) -> dict[str, str]:
+        """Return the cause of the last failed turn of each model that has not answered since.
+
+        Models that are no longer configured are left out.
+        """
+        oldest = self._clock.now() - _FAILURE_SHOWN_MS
+        labels = self._model_labels() if self._model_labels else None
+        return {
+            targets: alarm.cause
+            for targets, alarm in self._failing_models.items()
+            if alarm.since >= oldest
+            and (labels is None or not labels.isdisjoint(targets.split(", ")))
+        }
 
     # --- platforms ------------------------------------------------------------------------------
 
@@ -192,7 +237,7 @@ class AdminAlerts:
             )
         self._disk_alarm = None
         return self._notice_changes(
-            NoticeId.DISK_RECOVERED, {"left": space.free_text, **self._alarm_fields(was)}
+            NoticeId.DISK_RECOVERED, {"left": space.free_text, "min": self._minutes_of(was)}
         )
 
     # --- the database ---------------------------------------------------------------------------
@@ -203,6 +248,34 @@ class AdminAlerts:
             return ()
         self._damage_reported = True
         return self._notice_changes(NoticeId.DATABASE_DAMAGED, {"cause": damage.rstrip(".")})
+
+    # --- tools ----------------------------------------------------------------------------------
+
+    def report_tool_changes(self, tool_changes: Iterable[ToolChange]) -> ToolAlerts:
+        """Return the alerts about changed tools, at most one per server and hour.
+
+        A change that cannot be reported yet, because it is too early or there is no admin, is left
+        for a later call.
+        """
+        changes: list[Change] = []
+        reported: list[ToolChange] = []
+        for change in tool_changes:
+            now = self._clock.monotonic()
+            last = self._tools_alerted.get(change.server, -_REPEAT_SECONDS)
+            if now - last < _REPEAT_SECONDS:
+                continue
+            listed = ", ".join(shorten(name, _MAX_TOOL_NAME) for name in change.tools[:_MAX_TOOLS])
+            fields: NoticeFields = {
+                "server": change.server,
+                "list": listed,
+                "n": len(change.tools),
+                "more": max(0, len(change.tools) - _MAX_TOOLS),
+            }
+            if shown := self._notice_changes(NoticeId.TOOLS_CHANGED, fields):
+                self._tools_alerted[change.server] = now
+                changes += shown
+                reported.append(change)
+        return ToolAlerts(tuple(changes), tuple(reported))
 
     # --- safe mode ------------------------------------------------------------------------------
 
@@ -233,17 +306,25 @@ class AdminAlerts:
                 continue
             self._budget_alerts[status.scope.name] = BudgetAlert(status.day, over)
             self._on_change()
-            fields: dict[str, str | int] = {
-                "percent": int(status.used_fraction * 100),
-                "limit": status.limit_text,
-                "used": status.used_text,
-                "whose": status.scope.label,
-                "left": format_span(seconds_until_reset),
-            }
-            changes += self._notice_changes(
-                NoticeId.SHARED_BUDGET_USED_UP if over else NoticeId.SHARED_BUDGET_LOW, fields
-            )
+            limit = {"limit": status.limit_text, "whose": status.scope.label}
+            if over:
+                left = format_minutes(seconds_until_reset)
+                changes += self._notice_changes(
+                    NoticeId.SHARED_BUDGET_USED_UP, {**limit, "left": left}
+                )
+            else:
+                percent = int(status.used_fraction * 100)
+                changes += self._notice_changes(
+                    NoticeId.SHARED_BUDGET_LOW,
+                    {**limit, "percent": percent, "used": status.used_text},
+                )
         return tuple(changes)
+
+    # --- people without access ------------------------------------------------------------------
+
+    def check_strangers(self, count: int) -> tuple[Change, ...]:
+        """Return the digest about `count` people without access; nothing for 0."""
+        return self._notice_changes(NoticeId.STRANGERS, {"n": count}) if count else ()
 
     # --- stored state ---------------------------------------------------------------------------
 
@@ -257,6 +338,7 @@ class AdminAlerts:
             disk=self._disk_alarm,
             safe_mode=self._safe_mode_alarm,
             budgets=dict(self._budget_alerts),
+            failing=dict(self._failing_models),
         )
 
     def restore(self, state: AlertState) -> None:
@@ -268,11 +350,15 @@ class AdminAlerts:
         self._disk_alarm = state.disk
         self._safe_mode_alarm = state.safe_mode
         self._budget_alerts = dict(state.budgets)
+        self._failing_models = dict(state.failing)
 
     # --- notices --------------------------------------------------------------------------------
 
-    def _alarm_fields(self, alarm: Alarm) -> dict[str, str | int]:
-        return {"cause": alarm.cause.rstrip("."), "min": alarm.duration_minutes(self._clock.now())}
+    def _alarm_fields(self, alarm: Alarm) -> NoticeFields:
+        return {"cause": alarm.cause.rstrip("."), "min": self._minutes_of(alarm)}
+
+    def _minutes_of(self, alarm: Alarm) -> int:
+        return alarm.duration_minutes(self._clock.now())
 
     def _notice_changes(
         self,
@@ -284,7 +370,7 @@ class AdminAlerts:
     ) -> tuple[Change, ...]:
         """Return a notice for each admin, except one person and unreachable connections."""
         return tuple(
-            PutItem(self._announcer.notice_item(notice, write_address(place), fields))
+            PutItem(self._announcer.notice_item(notice, place, fields, deferred=True))
             for place in admin_addresses(self._admins())
             if f"{place.platform}:{place.chat}" != except_person
             and connection_name(place.platform, place.account) not in unreachable

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from agent.tools.mcp.memory import ToolChange, ToolMemory
 from gateway.alerts.admins import AdminAlerts, AlertState, PlatformStatus
 from gateway.delivery.outbox import Delivery
 from gateway.observe.disk import DiskGauge
 from gateway.spending.budgets import Budgets
-from sessions.changes import Change, PutItem
+from sessions.changes import Change, PutItem, PutValue
 from sessions.errors import StoreError
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
@@ -26,6 +27,17 @@ DISK_CHECK_SECONDS = 60.0
 """Longest pause between two checks."""
 
 
+class WatchedParts(msgspec.Struct, frozen=True, kw_only=True):
+    """Parts of the gateway that the watch checks, besides the store."""
+
+    platform_statuses: Callable[[], Mapping[str, PlatformStatus]]
+    disk_gauge: DiskGauge
+    budgets: Budgets
+    take_stranger_digest: Callable[[], int]
+    tool_memory: ToolMemory | None = None
+    crash_count: int = 0
+
+
 class AlertWatch:
     """Runs the checks when `wakeup` is set, when a report is due, and once a minute."""
 
@@ -36,24 +48,19 @@ class AlertWatch:
         admin_alerts: AdminAlerts,
         delivery: Delivery,
         *,
-        platform_statuses: Callable[[], Mapping[str, PlatformStatus]],
-        disk_gauge: DiskGauge,
-        budgets: Budgets,
+        watched: WatchedParts,
         wakeup: asyncio.Event,
-        crash_count: int = 0,
     ) -> None:
         self._store = store
         self._clock = clock
         self._admin_alerts = admin_alerts
         self._delivery = delivery
-        self._platform_statuses = platform_statuses
-        self._disk_gauge = disk_gauge
-        self._budgets = budgets
+        self._watched = watched
         self._wakeup = wakeup
         self._steady_clock = SteadyClock(clock)
-        self._crash_count = crash_count
         self._saved_state = AlertState()
         self._unsent: tuple[PutItem, ...] = ()
+        self._reported: tuple[ToolChange, ...] = ()  # in alerts that are sent or unsent
 
     async def load(self) -> None:
         """Continue from the alerts of an earlier process; an unreadable state is logged."""
@@ -90,30 +97,34 @@ class AlertWatch:
         return DISK_CHECK_SECONDS if left is None else min(left, DISK_CHECK_SECONDS)
 
     async def _check(self) -> None:
+        budgets, tools = self._watched.budgets, self._watched.tool_memory
+        tool_alerts = self._admin_alerts.report_tool_changes(
+            tools.unreported_changes() if tools else ()
+        )
         changes = (
-            *self._admin_alerts.check_safe_mode(self._crash_count),
-            *self._admin_alerts.check_platforms(self._platform_statuses()),
+            *self._admin_alerts.check_safe_mode(self._watched.crash_count),
+            *self._admin_alerts.check_platforms(self._watched.platform_statuses()),
             *self._admin_alerts.check_store(self._store.damage),
+            *tool_alerts.changes,
             *await self._check_disk(),
             *self._admin_alerts.check_budgets(
-                await self._budgets.statuses(), self._budgets.seconds_until_reset
+                await budgets.statuses(), budgets.seconds_until_reset
             ),
+            *self._admin_alerts.check_strangers(self._watched.take_stranger_digest()),
         )
+        self._reported += tool_alerts.reported
         self._unsent += tuple(change for change in changes if isinstance(change, PutItem))
-        if self._unsent:
-            await self._store.apply(*self._unsent)
-            self._delivery.enqueue([change.item for change in self._unsent])
-            self._unsent = ()
-        await self._save_state()
+        state = self._admin_alerts.state
+        if self._unsent or state != self._saved_state:
+            kept = PutValue(_SHELF, _NAME, msgspec.json.encode(state).decode())
+            await self._delivery.put(*self._unsent, kept)
+            self._unsent, self._saved_state = (), state
+        if tools and self._reported:
+            await tools.mark_reported(self._reported)
+            self._reported = ()
 
     async def _check_disk(self) -> tuple[Change, ...]:
         try:
-            return self._admin_alerts.check_disk(await self._disk_gauge.read())
+            return self._admin_alerts.check_disk(await self._watched.disk_gauge.read())
         except OSError:
             return ()  # free space is unknown; `/readyz` reports the error
-
-    async def _save_state(self) -> None:
-        state = self._admin_alerts.state
-        if state != self._saved_state:
-            await self._store.put_value(_SHELF, _NAME, msgspec.json.encode(state).decode())
-            self._saved_state = state

@@ -8,7 +8,7 @@ holds a future, neither a thread nor a transaction.
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Literal
 
 import msgspec
@@ -20,23 +20,33 @@ from gateway.approvals import rules, wording
 from gateway.approvals.rules import Answerer, AnswerRefusal, approval_code, can_answer
 from gateway.commands.contract import CommandCall, CommandOutcome, NoticeReply
 from gateway.delivery.outbox import Delivery
-from gateway.delivery.view import ItemBody, read_address, write_address, write_body
-from gateway.notices.catalogue import NoticeFields, render_notice
-from gateway.notices.compose import NoticeComposer, command_template
+from gateway.delivery.view import ItemBody, write_body
+from gateway.notices.catalogue import render_notice
+from gateway.notices.compose import command_template
+from platforms.core.actions import ButtonAction, write_action
 from platforms.core.contract import Address, Button, Capabilities
 from sessions.changes import AnswerApproval, PutApproval, PutItem
 from sessions.conversation.events import CommandContext
 from sessions.errors import Conflict, StoreError
-from sessions.records import Approval, ApprovalState, ItemState, OutboxItem, ToolCall, TurnState
+from sessions.records import (
+    Approval,
+    ApprovalState,
+    ItemKind,
+    ItemState,
+    OutboxItem,
+    ToolCall,
+    TurnState,
+)
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
 from sessions.values.ids import Ids
+from sessions.values.item_ids import ItemId, ItemType, question_id
 from sessions.values.notices import NoticeId
 
 _APPROVAL_TIMEOUT_SECONDS = 1800.0
 
 _DENIALS_SHELF = "denied"  # denials that no turn has read yet, by hash of the call
-_BUTTONS = (("Allow", "approve"), ("Deny", "deny"))
+_BUTTONS = (("Allow", ButtonAction.APPROVE), ("Deny", ButtonAction.DENY))
 _TIMELINE_ROWS = 100  # newest rows of a chat that are searched for the message of a request
 _MAX_REASON_LENGTH = 500
 _ENDED_STATES = {TurnState.DONE, TurnState.FAILED, TurnState.STOPPED}
@@ -50,8 +60,20 @@ class RequestingTurn(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     session_id: str
     turn_id: str
-    address: str
+    address: Address
     person: str
+
+
+AttachText = Callable[[OutboxItem, str, str], Awaitable[OutboxItem]]
+"""Makes a text into a file below an item, under a name; raises `OSError` without disk space."""
+
+
+class ApprovalSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of approval requests."""
+
+    mode: Callable[[], Literal["ask", "never"]]  # the present one; a reload replaces it
+    attach_text: AttachText | None = None  # None: requests have no files
+    timeout_seconds: float = _APPROVAL_TIMEOUT_SECONDS
 
 
 class ApprovalBroker:
@@ -66,25 +88,23 @@ class ApprovalBroker:
         store: SessionStore,
         clock: Clock,
         ids: Ids,
-        announcer: NoticeComposer,
         delivery: Delivery,
         people: People,
         *,
-        mode: Callable[[], Literal["ask", "never"]],
+        settings: ApprovalSettings,
         capabilities: Callable[[Address], Capabilities | None],
         create_task: Callable[[Coroutine[Any, Any, None]], object],
-        timeout_seconds: float = _APPROVAL_TIMEOUT_SECONDS,
     ) -> None:
         self._store = store
         self._clock = clock
         self._ids = ids
-        self._announcer = announcer
         self._delivery = delivery
         self._people = people
-        self._mode = mode
+        self._mode = settings.mode
+        self._attach_text = settings.attach_text
         self._capabilities = capabilities
         self._create_task = create_task
-        self._timeout_ms = int(timeout_seconds * 1000)
+        self._timeout_ms = int(settings.timeout_seconds * 1000)
         self._waiters: dict[str, asyncio.Future[Approval]] = {}
 
     # --- requests ---------------------------------------------------------------------------------
@@ -103,7 +123,7 @@ class ApprovalBroker:
         answer = self._waiters[approval.id] = asyncio.get_running_loop().create_future()
         try:
             if known is None:
-                await self._publish(approval, must_ask=tool.must_ask)
+                await self._publish(approval, tool)
             return await self._resolve(approval, answer)
         except asyncio.CancelledError:
             self._in_background(self._close_abandoned(approval.id, turn.turn_id))
@@ -143,24 +163,23 @@ class ApprovalBroker:
             return wording.UNATTENDED
         if rules.can_requester_answer(tool.risk) or self._is_admin(turn.person, turn.address):
             return None
-        place = read_address(turn.address)
-        if rules.has_admin_roles(self._people.current_policy(), place):
+        if rules.has_admin_roles(self._people.current_policy(), turn.address):
             return None
         return None if self._reachable_admins() else wording.NO_ADMIN
 
-    def _is_admin(self, person: str, address: str) -> bool:
-        return rules.is_admin(self._people.current_policy(), person, read_address(address))
+    def _is_admin(self, person: str, address: Address) -> bool:
+        return rules.is_admin(self._people.current_policy(), person, address)
 
-    def _reachable_admins(self) -> list[str]:
+    def _reachable_admins(self) -> list[Address]:
         places = admin_addresses(self._people.admins())
-        return [write_address(place) for place in places if self._capabilities(place)]
+        return [place for place in places if self._capabilities(place)]
 
     # --- messages of a request --------------------------------------------------------------------
 
     async def _new_approval(self, turn: RequestingTurn, tool: Tool, call: ToolCall) -> Approval:
         open_ids = {row.id for row in await self._store.approvals.open()} | self._waiters.keys()
         codes = {approval_code(open_id) for open_id in open_ids}
-        while approval_code(id_ := self._ids.new("p")) in codes:
+        while approval_code(id_ := self._ids.new(ItemType.QUESTION)) in codes:
             pass
         now = self._clock.now()
         return Approval(
@@ -179,35 +198,76 @@ class ApprovalBroker:
             state=ApprovalState.OPEN,
         )
 
-    async def _publish(self, approval: Approval, *, must_ask: bool) -> None:
+    async def _publish(self, approval: Approval, tool: Tool) -> None:
         admins = self._admins_to_ask(approval)
-        notice = wording.choose_notice(approval, must_ask=must_ask, ask_admins=bool(admins))
-        fields = wording.notice_fields(approval)
-        items = [self._request_item(approval, 0, notice, approval.address, fields)]
+        notice = wording.choose_notice(approval, must_ask=tool.must_ask, ask_admins=bool(admins))
+        items = [self._request_item(approval, 0, notice, approval.address, change=tool.change)]
         for number, place in enumerate(admins, 1):
-            admin_fields = {**fields, "person": approval.person}
-            items.append(self._request_item(approval, number, NoticeId.ASK, place, admin_fields))
-        await self._delivery.put(PutApproval(approval), *map(PutItem, items))
+            items.append(
+                self._request_item(
+                    approval,
+                    number,
+                    NoticeId.ASK,
+                    place,
+                    person=approval.person,
+                    change=tool.change,
+                )
+            )
+        files = [await self._attach(approval, item) for item in items]
+        await self._delivery.put(
+            PutApproval(approval), *(PutItem(item) for item in (*items, *files) if item)
+        )
         log.info("%s: approval %s requested", approval.tool, approval_code(approval.id))
 
-    def _admins_to_ask(self, approval: Approval) -> list[str]:
+    def _attaches(self, approval: Approval, address: Address) -> bool:
+        """Return True if the whole arguments go to this chat as a file."""
+        can = self._capabilities(address)
+        accepts = can is not None and can.files is not None
+        return bool(accepts and self._attach_text and wording.is_shortened(approval.arguments))
+
+    async def _attach(self, approval: Approval, question: OutboxItem) -> OutboxItem | None:
+        """Return the file with the whole arguments of a request that shortens them."""
+        if self._attach_text is None or not self._attaches(approval, question.address):
+            return None
+        text = self._delivery.redact(wording.whole_arguments(approval.arguments))
+        name = f"{approval.tool}.json"
+        try:
+            return await self._attach_text(question, name, text)
+        except OSError as error:
+            log.warning("approval %s has no file: %s", approval_code(approval.id), error)
+            return None
+
+    def _admins_to_ask(self, approval: Approval) -> list[Address]:
         """Return the private chats of admins, if the requester may not answer."""
         if approval.by_requester or self._is_admin(approval.person, approval.address):
             return []
         return self._reachable_admins()
 
     def _request_item(
-        self, approval: Approval, number: int, notice: NoticeId, address: str, fields: NoticeFields
+        self,
+        approval: Approval,
+        number: int,
+        notice: NoticeId,
+        address: Address,
+        *,
+        person: str = "",
+        change: str = "",
     ) -> OutboxItem:
-        can = self._announcer.capabilities(address)
+        can = self._capabilities(address)
         open_ = approval.state is ApprovalState.OPEN
-        buttons = tuple(Button(label, f"{action}:{approval.id}") for label, action in _BUTTONS)
+        buttons = tuple(
+            Button(label, write_action(action, approval.id)) for label, action in _BUTTONS
+        )
         shown = open_ and can is not None and can.buttons >= len(buttons)
+        attached = open_ and self._attaches(approval, address)
+        fields = wording.notice_fields(
+            approval, notice, person=person, attached=attached, change=change
+        )
         text = render_notice(notice, fields, command_template(can))
         return OutboxItem(
-            id=f"{approval.id}.{number}",
+            id=question_id(approval.id, number),
             address=address,
-            kind="ask",
+            kind=ItemKind.ASK,
             state=ItemState.PENDING,
             body=write_body(ItemBody(text=text, buttons=buttons if shown else ())),
             created_at=self._clock.now(),
@@ -336,14 +396,16 @@ class ApprovalBroker:
 
     async def _updated_items(self, settled: Approval) -> list[OutboxItem]:
         """Return the messages of a closed request with their new text, for all chats that have one."""
-        notice, fields = wording.choose_notice(settled), wording.notice_fields(settled)
+        notice = wording.choose_notice(settled)
         places = [settled.address, *(() if settled.by_requester else self._reachable_admins())]
         items = []
         for place in dict.fromkeys(places):
             for row in await self._store.timeline(place, 0, _TIMELINE_ROWS):
-                if isinstance(row, OutboxItem) and row.id.rpartition(".")[0] == settled.id:
-                    number = int(row.id.rpartition(".")[2])
-                    item = self._request_item(settled, number, notice, place, fields)
+                if not isinstance(row, OutboxItem):
+                    continue
+                id_ = ItemId.parse(row.id)
+                if id_ and id_.base == settled.id and id_.number is not None:
+                    item = self._request_item(settled, id_.number, notice, place)
                     # While a message is being sent, the stored `shown` is older than delivery's.
                     shown = row.shown if row.state is ItemState.SENT else b""
                     items.append(msgspec.structs.replace(item, shown=shown))
@@ -365,6 +427,10 @@ class ApprovalBroker:
             noted = await self._store.approvals.get(approval_id)
             if noted is None or not self._is_still_relevant(noted):
                 await self._store.put_value(_DENIALS_SHELF, name, None)
+
+    async def close_question(self, approval: Approval) -> None:
+        """Close an open request whose requester has no access any more."""
+        await self._close(approval, ApprovalState.EXPIRED, reason=wording.TURN_ENDED)
 
     def _is_still_relevant(self, noted: Approval) -> bool:
         if noted.state is ApprovalState.OPEN:  # the entry is written before the denial

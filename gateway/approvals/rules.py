@@ -12,12 +12,12 @@ import msgspec
 from agent.tools.risk import Risk
 from gateway.access.entries import PersonEntry, RoleEntry
 from gateway.access.policy import OWNERS, Policy
-from gateway.delivery.view import read_address
-from gateway.notices.catalogue import NoticeFields
 from platforms.core.contract import Address
 from sessions.key import parse_key
 from sessions.records import Approval
-from sessions.values.notices import NoticeId
+from sessions.values.notices import NoticeFields, NoticeId
+from sessions.values.text import shorten
+from sessions.values.visible_text import visible_text
 
 _UNATTENDED_PLATFORMS = frozenset({"api", "schedule"})
 """Platforms whose conversations have no person who could answer."""
@@ -33,7 +33,7 @@ class Answerer(msgspec.Struct, frozen=True):
 
     principal: str
     admin: bool
-    address: str
+    address: Address
     direct: bool
 
 
@@ -91,7 +91,7 @@ def approval_code(approval_id: str) -> str:
     return approval_id[-_CODE_LENGTH:].upper()
 
 
-def normalize_code(text: str) -> str:
+def correct_code(text: str) -> str:
     """Return a typed code in upper case, with look-alike letters replaced by digits."""
     return text.upper().translate(_MISREAD_CHARACTERS)
 
@@ -100,7 +100,7 @@ def parse_answer_args(args: str, approvals: Iterable[Approval]) -> tuple[str, st
     """Split `[CODE] [REASON]`; the code is empty if the first word is part of a reason."""
     first, *rest = args.split() or [""]
     known = {approval_code(approval.id) for approval in approvals}
-    if normalize_code(first) in known or _is_code_like(first):
+    if correct_code(first) in known or _is_code_like(first):
         return first, " ".join(rest)
     return "", " ".join([first, *rest])
 
@@ -122,7 +122,7 @@ def find_question(
     """
     if code:
         return _find_by_code(approvals, answerer, code)
-    here = [row for row in approvals if _is_same_chat(row.address, answerer.address)]
+    here = [row for row in approvals if row.address == answerer.address]
     if not here and answerer.admin and answerer.direct:
         here = list(approvals)
     allowed = [row for row in here if can_answer(row, answerer.principal, admin=answerer.admin)]
@@ -137,18 +137,13 @@ def _find_by_code(
     approvals: Sequence[Approval], answerer: Answerer, code: str
 ) -> Approval | AnswerRefusal:
     for approval in approvals:
-        if approval_code(approval.id) == normalize_code(code):
+        if approval_code(approval.id) == correct_code(code):
             allowed = can_answer(approval, answerer.principal, admin=answerer.admin)
             return approval if allowed else refuse_answer(approval)
     return AnswerRefusal(NoticeId.ASK_UNKNOWN, {"code": code})
 
 
-def _is_same_chat(one: str, other: str) -> bool:
-    return read_address(one) == read_address(other)
-
-
 def _list_line(approval: Approval) -> str:
-    arguments = " ".join(approval.arguments.replace("`", "'").split())
-    if len(arguments) > _MAX_ARGUMENTS_LENGTH:
-        arguments = f"{arguments[: _MAX_ARGUMENTS_LENGTH - 1]}…"
-    return f"{approval_code(approval.id)} {approval.tool} `{arguments}`"
+    arguments = " ".join(visible_text(approval.arguments).replace("`", "'").split())
+    shown = shorten(arguments, _MAX_ARGUMENTS_LENGTH)
+    return f"{approval_code(approval.id)} {approval.tool} `{shown}`"

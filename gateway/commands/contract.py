@@ -4,13 +4,12 @@ A handler reads and decides; it neither sends nor writes. It returns a notice fo
 event for the conversation's actor, which does the work.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
 from gateway.access.policy import Role
-from gateway.notices.catalogue import NoticeFields
 from sessions.conversation.events import (
     CommandContext,
     ConversationState,
@@ -18,7 +17,7 @@ from sessions.conversation.events import (
     RunningTurn,
 )
 from sessions.records import Session
-from sessions.values.notices import NoticeId
+from sessions.values.notices import NoticeFields, NoticeId
 
 
 class NoticeReply(msgspec.Struct, frozen=True):
@@ -88,8 +87,43 @@ class RestartCommands(Protocol):
         ...
 
 
+class AccessCommands(Protocol):
+    """Access of people; see `gateway.commands.access_requests`."""
+
+    async def claim(self, principal: str, name: str, code: str) -> bool:
+        """Make a person the first admin; False if the code is not valid."""
+        ...
+
+    async def pair_list(self) -> str:
+        """Return open requests and people with access, one per line."""
+        ...
+
+    async def pair_approve(self, code: str) -> tuple[str, str] | None:
+        """Give access to the person with this code or stable id; return id and name, or None."""
+        ...
+
+    async def pair_revoke(self, principal: str) -> bool:
+        """Remove a person's access; False if it was not given by pairing."""
+        ...
+
+
+class CommandFeatures(msgspec.Struct, frozen=True, kw_only=True):
+    """Services behind the commands that are not about the conversation itself."""
+
+    access: AccessCommands
+    approvals: ApprovalCommands
+    side_requests: SideRequestCommands
+    restart: RestartCommands
+    degraded_parts: Callable[[], Mapping[str, str]]  # problems of models and MCP servers, by name
+
+
 class CommandServices(Protocol):
     """Services that command handlers use."""
+
+    @property
+    def access(self) -> AccessCommands:
+        """Handlers of `/start CODE` and `/pair`."""
+        ...
 
     @property
     def restart(self) -> RestartCommands:
@@ -118,8 +152,8 @@ class CommandServices(Protocol):
         """Return all running turns with the keys of their conversations."""
         ...
 
-    async def stop_all(self, context: CommandContext) -> int:
-        """Stop all running turns and return their number."""
+    async def stop_all(self, person: str) -> int:
+        """Stop all running turns on behalf of a person and return their number."""
         ...
 
     def now(self) -> int:
@@ -134,20 +168,8 @@ class CommandServices(Protocol):
         """Return the number of crashes that led to safe mode; 0 outside of safe mode."""
         ...
 
-    async def claim(self, principal: str, name: str, code: str) -> bool:
-        """Make a person the first admin; False if the code is not valid."""
-        ...
-
-    async def pair_list(self) -> str:
-        """Return open access requests and paired people, one per line."""
-        ...
-
-    async def pair_approve(self, code: str) -> tuple[str, str] | None:
-        """Give access to the person with this code; return stable id and name, or None."""
-        ...
-
-    async def pair_revoke(self, principal: str) -> bool:
-        """Remove a person's access; False if it was not given by pairing."""
+    def degraded_parts(self) -> Mapping[str, str]:
+        """Return the problems of models and MCP servers, by name."""
         ...
 
 
@@ -177,3 +199,4 @@ class Command(msgspec.Struct, frozen=True):
     aliases: tuple[str, ...] = ()
     args: str = ""
     role: Role = Role.MEMBER
+    private: bool = False  # the answer is only for the person who asked, where the platform can

@@ -11,6 +11,7 @@ from gateway.commands.contract import (
     NoticeReply,
 )
 from gateway.notices.catalogue import safe_mode_text
+from sessions.attached import request_text
 from sessions.conversation.events import (
     NewSession,
     ResumeSession,
@@ -18,11 +19,20 @@ from sessions.conversation.events import (
     StopTurn,
     UndoTurn,
 )
-from sessions.records import Session, SessionState
-from sessions.values.clock import rfc3339
+from sessions.records import Session, SessionReason, SessionState
 from sessions.values.notices import NoticeId
+from sessions.values.text import count_of, excerpt, format_time
+from sessions.values.visible_text import escape_markdown
 
 _MAX_LISTED = 10
+_REASONS = {
+    SessionReason.STOP: "stopped",
+    SessionReason.RESTART: "interrupted by a restart",
+    SessionReason.CRASH: "interrupted by a crash",
+    SessionReason.STUCK: "interrupted several times",
+    SessionReason.SWITCHED: "left for another one",
+}
+_MAX_REQUEST_LENGTH = 80  # of a quoted request
 
 
 async def _new(call: CommandCall) -> CommandOutcome:
@@ -35,7 +45,7 @@ async def _stop(call: CommandCall) -> CommandOutcome:
     if call.role is not Role.ADMIN:
         return NoticeReply(NoticeId.ADMINS_ONLY)
     return NoticeReply(
-        NoticeId.STOPPED_ALL, {"n": await call.services.stop_all(call.context)}, urgent=True
+        NoticeId.STOPPED_ALL, {"n": await call.services.stop_all(call.context.person)}, urgent=True
     )
 
 
@@ -55,8 +65,10 @@ async def _resume(call: CommandCall) -> CommandOutcome:
     matches = [session for session in earlier if session.id.startswith(wanted)]
     if wanted.isdigit() and 0 < int(wanted) <= len(earlier):
         matches = [earlier[int(wanted) - 1]]
-    if len(matches) != 1:
+    if not earlier:
         return NoticeReply(NoticeId.NOTHING_TO_RESUME)
+    if len(matches) != 1:
+        return NoticeReply(NoticeId.RESUME_UNKNOWN, {"name": wanted})
     return ForwardEvent(ResumeSession(context=call.context, session=matches[0].id))
 
 
@@ -65,8 +77,8 @@ async def _sessions(call: CommandCall) -> CommandOutcome:
     if not earlier:
         return NoticeReply(NoticeId.PLAIN_TEXT, {"text": "There's no earlier conversation here."})
     lines = [
-        f"{number}. {session.title or 'untitled'} · {_format_updated_at(session)} · "
-        f"{session.messages} messages · {session.reason}"
+        f"{number}. {escape_markdown(session.title or 'untitled')} · {_format_updated_at(session)} · "
+        f"{count_of(session.messages, 'message')} · {_reason(session)}"
         for number, session in enumerate(earlier[:_MAX_LISTED], 1)
     ]
     return NoticeReply(NoticeId.SESSIONS, {"list": "\n".join(lines)})
@@ -76,8 +88,17 @@ def _suspended_sessions(sessions: Sequence[Session]) -> list[Session]:
     return [session for session in sessions if session.state is SessionState.SUSPENDED]
 
 
+def _reason(session: Session) -> str:
+    return _REASONS.get(session.reason, "interrupted") if session.reason else "interrupted"
+
+
 def _format_updated_at(session: Session) -> str:
-    return rfc3339(session.updated_at)[:16].replace("T", " ")
+    return f"{format_time(session.updated_at, seconds=False)} UTC"
+
+
+def _quote(request: str) -> str:
+    """Return the beginning of a request, drawn as it was written."""
+    return escape_markdown(excerpt(request, _MAX_REQUEST_LENGTH))
 
 
 async def _status(call: CommandCall) -> CommandOutcome:
@@ -85,13 +106,13 @@ async def _status(call: CommandCall) -> CommandOutcome:
     lines = []
     if state.turn and not state.turn.cancelling:
         minutes = (call.services.now() - state.turn.started_at) // 60_000
-        request = " ".join(state.turn.request.split())[:80]
+        request = _quote(state.turn.request)
         duration = f" for {minutes} min" if minutes else ""
         lines.append(f"⏳ Working on “{request}”{duration}.")
     else:
         lines.append("💤 No active task.")
     lines.extend(
-        f"{number}. queued: “{' '.join(pending.message.content.split())[:80]}”"
+        f"{number}. queued: “{_quote(request_text(pending.message))}”"
         for number, pending in enumerate(state.waiting, 1)
     )
     if state.session is None and state.resumable:
@@ -102,6 +123,8 @@ async def _status(call: CommandCall) -> CommandOutcome:
         lines.append(f"Running in all conversations: {len(call.services.running_turns())}.")
         if crashes := call.services.crash_count():
             lines.append(f"🛟 {safe_mode_text(crashes)}")
+        degraded = call.services.degraded_parts()
+        lines.extend(f"⚠️ {name}: {problem}" for name, problem in degraded.items())
     if call.services.is_restarting():
         lines.append("🔄 Restarting.")
     return NoticeReply(NoticeId.PLAIN_TEXT, {"text": "\n".join(lines)})
@@ -120,9 +143,9 @@ async def _steer(_: CommandCall) -> CommandOutcome:
 COMMANDS = (
     Command("new", "start a new conversation", _new, aliases=("reset",)),
     Command("stop", "stop the current task", _stop, args="[all]"),
-    Command("status", "show running and queued messages", _status, role=Role.GUEST),
+    Command("status", "show running and queued messages", _status, role=Role.GUEST, private=True),
     Command("resume", "return to an earlier conversation", _resume, args="[NUMBER]"),
-    Command("sessions", "list earlier conversations", _sessions),
+    Command("sessions", "list earlier conversations", _sessions, private=True),
     Command("retry", "run the last message again", _retry),
     Command("undo", "remove the last message and its answer", _undo),
     Command("queue", "answer this after the current task", _queue, args="TEXT"),

@@ -26,6 +26,10 @@ class CommandRegistry:
         """All command words, including aliases."""
         return frozenset(self._by_word)
 
+    def is_private(self, word: str) -> bool:
+        """Return True if the answer of a command is only for the person who asked."""
+        return self._by_word[word].private
+
     def menu(self) -> tuple[MenuEntry, ...]:
         """Return each command once, for the menus of the platforms."""
         commands = {id(command): command for command in self._by_word.values()}
@@ -36,6 +40,7 @@ class CommandRegistry:
                 command.args,
                 admin=command.role is Role.ADMIN,
                 aliases=command.aliases,
+                private=command.private,
             )
             for command in commands.values()
         )

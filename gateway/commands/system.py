@@ -39,7 +39,7 @@ async def _restart(call: CommandCall) -> CommandOutcome:
 MODEL_COMMANDS = (
     Command("model", "show or switch the model", _model, args="[NAME]"),
     Command("reasoning", "show or set the reasoning effort", _reasoning, args="[LEVEL]"),
-    Command("usage", "show tokens and cost", _usage),
+    Command("usage", "show tokens and cost", _usage, private=True),
     Command("compact", "summarise the conversation so far", _compact),
     Command("btw", "ask a side question", _btw, args="TEXT"),
     Command("approve", "allow a tool call", _approve, args="[CODE]"),

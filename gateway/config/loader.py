@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from agent.providers.registry import available_providers
-from agent.settings import SERVICES, TargetSettings
+from agent.settings import SERVICES, ModelSettings, TargetSettings
 from gateway.access.entries import parse_entry
 from gateway.config import credentials
 from gateway.config.decode import ConfigDecoder, Problem
@@ -37,6 +37,14 @@ from sessions.values.spelling import did_you_mean
 HANDOVER_VARIABLE = "HOLDFAST_HANDOVER"
 """`PID lock=5 port=7`; a process with another pid ignores the variable."""
 
+SERVICE_HOME = Path("/var/lib/holdfast")
+"""State folder of the system service, as in its unit file."""
+
+_RESERVED_VARIABLES = frozenset({"HOLDFAST_CONFIG", "HOLDFAST_HOME", HANDOVER_VARIABLE})
+_MAX_SHOWN_LENGTH = 5  # of a --set value repeated in errors; secrets are longer
+_SECRET_KEY = re.compile(r"key|token|secret|password|url|env|headers", re.IGNORECASE)
+# Variables that Kubernetes sets in containers for a service named "holdfast".
+_KUBERNETES_VARIABLE = re.compile(r"HOLDFAST_(SERVICE_|PORT(_|$))")
 
 PlatformSpecs = Mapping[str, PlatformSpec]
 
@@ -111,8 +119,11 @@ def read_platform(
     return _Loader(ConfigOptions(file), environ, specs).load_platform(name, table)
 
 
-SERVICE_HOME = Path("/var/lib/holdfast")
-"""State folder of the system service, as in its unit file."""
+def read_model(
+    options: ConfigOptions, environ: Mapping[str, str], specs: PlatformSpecs
+) -> ModelSettings | None:
+    """Decode `[model]` alone, whatever is wrong elsewhere; None if this section has a problem."""
+    return _Loader(options, environ, specs).load_model()
 
 
 def state_folder(
@@ -213,6 +224,17 @@ class _Loader:
         if self._problems or not isinstance(found, Struct):
             raise ConfigError(*dict.fromkeys(self._problems))
         return found
+
+    def load_model(self) -> ModelSettings | None:
+        path: KeyPath = ("model",)
+        self._apply_environment()
+        if self._path is not None:
+            self._apply_file(self._path)
+        problems = fill_model_defaults(self._tree, self._environ)
+        decoder = self._decoder()
+        found = decoder.decode_struct(ModelSettings, self._tree.get(path, {}), path)
+        is_valid = isinstance(found, ModelSettings) and not problems and not decoder.problems
+        return found if is_valid else None
 
     # --- layers, lowest precedence first
 
@@ -395,13 +417,6 @@ def _value_at(settings: object, path: KeyPath) -> object:
         else:
             value = getattr(value, str(part), None)
     return value
-
-
-_RESERVED_VARIABLES = frozenset({"HOLDFAST_CONFIG", "HOLDFAST_HOME", HANDOVER_VARIABLE})
-_MAX_SHOWN_LENGTH = 5  # of a --set value repeated in errors; secrets are longer
-_SECRET_KEY = re.compile(r"key|token|secret|password|url|env|headers", re.IGNORECASE)
-# Variables that Kubernetes sets in containers for a service named "holdfast".
-_KUBERNETES_VARIABLE = re.compile(r"HOLDFAST_(SERVICE_|PORT(_|$))")
 
 
 def _section_by_key() -> dict[str, str]:

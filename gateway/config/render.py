@@ -38,6 +38,31 @@ def render_settings(
     )
 
 
+def settings_data(value: object, *, secrets: bool = False) -> Any:  # noqa: ANN401 - JSON data
+    """Return settings as JSON data; secrets are masked unless requested."""
+    match value:
+        case Struct():
+            value = msgspec.structs.asdict(value)
+            return {key: settings_data(item, secrets=secrets) for key, item in value.items()}
+        case dict():
+            return {str(key): settings_data(item, secrets=secrets) for key, item in value.items()}
+        case tuple() | list():
+            return [settings_data(item, secrets=secrets) for item in value]
+        case Duration() | Size():
+            return str(value)
+        case None | bool() | int() | float():
+            return value
+        case _:
+            return _text_of(value, secrets=secrets)
+
+
+def _text_of(value: object, *, secrets: bool) -> str:
+    """Return a value as text; a secret, or the password of an address, is masked."""
+    if isinstance(value, Secret):
+        return value.reveal() if secrets else _mask_secret(value.reveal())
+    return str(value) if secrets else _PASSWORD.sub(r"\1:***@", str(value))
+
+
 class _TomlWriter:
     def __init__(self, sources: Mapping[KeyPath, str], *, secrets: bool) -> None:
         self._sources = sources
@@ -76,8 +101,6 @@ class _TomlWriter:
                 return quote_toml(str(value))
             case int() | float():
                 return repr(value)
-            case Secret():
-                return quote_toml(value.reveal() if self._secrets else _mask_secret(value.reveal()))
             case tuple() | list():
                 return "[" + ", ".join(self._format_value(item) for item in value) + "]"
             case dict():
@@ -87,8 +110,7 @@ class _TomlWriter:
                 )
                 return "{" + ", ".join(pairs) + "}"
             case _:
-                text = str(value)
-                return quote_toml(text if self._secrets else _PASSWORD.sub(r"\1:***@", text))
+                return quote_toml(_text_of(value, secrets=self._secrets))
 
 
 def _is_table(value: object) -> bool:
@@ -165,7 +187,12 @@ _PAGE_HEADER = """# Configuration
 This page is written by `python -m scripts.configuration_docs` from the declarations in the code.
 
 The configuration is a TOML file: `--config FILE`, else `$HOLDFAST_CONFIG`, else the first of `./holdfast.toml`,
-`~/.config/holdfast/holdfast.toml` and `/etc/holdfast/holdfast.toml`. Holdfast also starts without a file.
+`~/.config/holdfast/holdfast.toml` and `/etc/holdfast/holdfast.toml`. Holdfast also starts without a file; the first line of
+`holdfast run` names the file. A `./holdfast.toml` needs `--config holdfast.toml`, or a yes at the terminal, if it belongs to
+another user, or if it was not used before and sets more than `[gateway]`, `[sessions]`, `[limits]`, `[media]` and the model's
+name and numbers: other settings decide which programs start, where keys from the environment are sent, and who has
+access. The question names the settings. After a yes it comes back only when one of them changes. A daemon without a
+terminal does not start with such a file; give it `--config`.
 A value comes from `--set section.key=VALUE`, else from the file, else from the environment, else it is the default.
 In the environment a key is written `HOLDFAST_SECTION__KEY`, for example `HOLDFAST_HTTP__PORT=9000`.
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from starlette.routing import BaseRoute, Route
 
-from gateway.connections.supervision import SupervisedAdapter
+from gateway.connections.supervision import ConnectionState, SupervisedAdapter
 from gateway.delivery.outbox import Delivery
 from platforms.core.contract import (
     Adapter,
@@ -50,6 +50,13 @@ class AdapterDirectory:
         """Return the capabilities of a chat; None without an adapter."""
         found = self.get(address.platform, address.account)
         return capabilities_in(found, address) if found else None
+
+    def disconnection(self, name: str, account: str = "") -> str:
+        """Return why an adapter is not connected; empty while it is."""
+        found = self._supervised.get((name, account))
+        if found is None or found.state is ConnectionState.CONNECTED:
+            return ""
+        return found.problem
 
     async def wait_first_attempts(self) -> None:
         """Wait until every adapter has connected or failed for the first time."""

@@ -7,17 +7,25 @@ import asyncio
 import logging
 import math
 import zlib
-from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
 
 from gateway.delivery import plan
-from gateway.delivery.link import AdapterLink, Crashed
+from gateway.delivery.link import AdapterLink, Crashed, DeliveryOutcome
 from gateway.delivery.pacing import OPTIONAL_PRIORITIES, OpPriority, Pace
 from gateway.delivery.plan import DeliveryStep, ItemPhase, ItemResult
-from gateway.delivery.queue import CarryOut, ChatQueue, QueueEntry, SettleItem, WaitUntil
+from gateway.delivery.queue import (
+    CarryOut,
+    ChatQueue,
+    QueueEntry,
+    QueueMove,
+    RenderText,
+    SettleItem,
+    WaitUntil,
+)
 from gateway.delivery.signs import ChatReactions
+from gateway.delivery.text_files import TextFiles
 from gateway.delivery.view import ShownState, write_body, write_shown
 from platforms.core.contract import (
     Capabilities,
@@ -53,6 +61,12 @@ _FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS = 0.1, 5.0
 
 _FIRST_BACKOFF_SECONDS = 0.5
 _MAX_BACKOFF_SECONDS = 60.0
+_REST_SHARE = 10
+"""Pause between live updates of a long text, as a multiple of the time to render one."""
+
+_UPLOAD_DEADLINE_SECONDS = 600.0
+"""Deadline of an upload, longer than that of other ops for slow connections."""
+
 _MAX_CRASHES = 3
 """Unexpected adapter errors after which an item is given up."""
 
@@ -62,9 +76,16 @@ class LaneHost(Protocol):
 
     store: SessionStore
     clock: Clock
-    redact: Callable[[str], str]
+    text_files: TextFiles
     deadline_seconds: float
-    upload_deadline_seconds: float
+
+    def redact(self, text: str) -> str:
+        """Return a text as chats may see it."""
+        ...
+
+    def hold_back(self, text: str) -> str:
+        """Return the part of a growing text that can be shown."""
+        ...
 
     def start_pump(self, lane: "Lane", *, urgent: bool) -> None:
         """Run a pump of a lane, at once or as soon as the task group is open."""
@@ -118,7 +139,7 @@ class Lane:
             per_minute=self._capabilities.per_minute,
             account=link.account_budget,
         )
-        self.queue = ChatQueue(self._capabilities, host.redact)
+        self.queue = ChatQueue(self._capabilities, host.redact, host.hold_back)
         self.reactions = ChatReactions(
             link,
             self.pace,
@@ -163,6 +184,8 @@ class Lane:
                         break
                     case WaitUntil():
                         await self._wait(move.moment, wakeup)
+                    case RenderText():
+                        await self._render(move.entry)
                     case SettleItem():
                         self._settle(move.entry, move.result)
                     case CarryOut():
@@ -184,11 +207,18 @@ class Lane:
 
     # --- carrying out an op ------------------------------------------------------------------
 
-    def _next_move(self, *, urgent: bool) -> CarryOut | SettleItem | WaitUntil | None:
+    def _next_move(self, *, urgent: bool) -> QueueMove | None:
         if not self.link.is_connected:
             return None
         now = self._host.clock.monotonic()
         return self.queue.next_move(urgent=urgent, now=now, pace=self.pace)
+
+    async def _render(self, entry: QueueEntry) -> None:
+        """Render a long text in a thread, so that other chats need not wait."""
+        began = self._host.clock.monotonic()
+        job = entry.render_job(self._capabilities, self._host.hold_back)
+        rendering = await asyncio.to_thread(job.run, self._host.redact)
+        entry.set_rendering(rendering, self._host.clock.monotonic() - began)
 
     async def _carry_out(self, move: CarryOut) -> None:
         entry, step = move.entry, move.step
@@ -207,9 +237,9 @@ class Lane:
             await asyncio.sleep(at - now)
         host = self._host
         upload = isinstance(step.op, Upload)
-        deadline = host.upload_deadline_seconds if upload else host.deadline_seconds
-        outcome = await self.link.deliver(
-            plan.fix_future_start(step.op, self._host.clock.now()), deadline
+        deadline = _UPLOAD_DEADLINE_SECONDS if upload else host.deadline_seconds
+        outcome = await self._deliver(
+            entry, plan.fix_future_start(step.op, self._host.clock.now()), deadline
         )
         if entry.removed:
             return
@@ -229,6 +259,14 @@ class Lane:
                 self.link.on_credentials_refused()
             case _:
                 self._on_unconfirmed(move, outcome)
+
+    async def _deliver(self, entry: QueueEntry, op: Op, deadline: float) -> DeliveryOutcome:
+        if isinstance(op, Upload) and not op.path:  # the file with a long text
+            try:
+                op = await self._host.text_files.write(op, entry.body.text, self._capabilities)
+            except OSError as error:
+                return Unavailable(f"the file with the whole text was not written: {error}")
+        return await self.link.deliver(op, deadline)
 
     async def _wait_for_budget(self, priority: OpPriority) -> None:
         """Wait again if the other pump has taken the budget meanwhile."""
@@ -355,7 +393,8 @@ class Lane:
         if isinstance(op, Typing):
             entry.next_typing_at = started_at + (self._capabilities.typing_interval or 0.0)
         if self._capabilities.status or not isinstance(op, Typing):
-            entry.next_live_at = started_at + self._capabilities.live_interval
+            pause = max(self._capabilities.live_interval, _REST_SHARE * entry.render_seconds)
+            entry.next_live_at = started_at + pause
 
     # --- storing results ---------------------------------------------------------------------
 

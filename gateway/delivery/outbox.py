@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import msgspec
 
@@ -12,7 +13,7 @@ from gateway.delivery.lane import Lane
 from gateway.delivery.link import AdapterLink, OnDelivered
 from gateway.delivery.plan import ItemPhase
 from gateway.delivery.queue import FIRST_LIVE_DELAY_SECONDS, QueueEntry
-from gateway.delivery.view import read_address
+from gateway.delivery.text_files import TextFiles
 from platforms.core.contract import (
     Adapter,
     Address,
@@ -25,7 +26,10 @@ from sessions.changes import Change, PutItem
 from sessions.errors import StoreError
 from sessions.records import ItemState, OutboxItem
 from sessions.store.store import SessionStore
+from sessions.values.address import write_address
 from sessions.values.clock import Clock
+from sessions.values.item_ids import reaction_op
+from sessions.values.visible_text import visible_text
 
 log = logging.getLogger(__name__)
 
@@ -64,17 +68,23 @@ class LiveItem:
         self.follow(lambda: text, status)
 
     def follow(
-        self, read: Callable[[], str], status: str = "", tasks: tuple[Task, ...] = ()
+        self,
+        read: Callable[[], str],
+        status: str = "",
+        tasks: tuple[Task, ...] = (),
+        *,
+        growing: bool = True,
     ) -> None:
         """Show a growing text: `read` is called when the budget allows an update.
 
         Called for every token, so the call only marks the item as changed. `tasks` are the tool
-        calls made so far.
+        calls made so far. Without `growing` the text ends with a whole word.
         """
         entry = self._entry
         entry.read_text = read
         entry.status = status
         entry.tasks = tasks
+        entry.is_growing = growing
         if not entry.dirty:
             entry.dirty = True
             self._delivery.wake_entry(entry)
@@ -99,18 +109,20 @@ class Delivery:
         self,
         store: SessionStore,
         clock: Clock,
+        files_folder: Path,
         *,
         redact: Callable[[str], str] = _unchanged,
+        hold_back: Callable[[str], str] = _unchanged,
         deadline_seconds: float = 30.0,
-        upload_deadline_seconds: float = 600.0,
         on_refused: Callable[[Adapter], None] = lambda _: None,
         on_delivered: OnDelivered = lambda *_: None,
     ) -> None:
         self.store = store
         self.clock = clock
-        self.redact = redact  # applied to every outgoing text
+        self._redact = redact
+        self.hold_back = hold_back  # removes an end of a growing text that may become a secret
+        self.text_files = TextFiles(files_folder, self.redact)
         self.deadline_seconds = deadline_seconds  # for one op
-        self.upload_deadline_seconds = upload_deadline_seconds  # longer, for slow connections
         self._on_refused = on_refused
         self._on_delivered = on_delivered
         self._links: dict[tuple[str, str], AdapterLink] = {}
@@ -121,6 +133,10 @@ class Delivery:
         self._pauses: dict[str, int] = {}
         self._sent_waiters: dict[str, list[asyncio.Future[ItemState]]] = {}
         self._progress = asyncio.Event()
+
+    def redact(self, text: str) -> str:
+        """Return a text as chats may see it: without hidden characters and without secrets."""
+        return self._redact(visible_text(text))
 
     # --- start and end -----------------------------------------------------------------------
 
@@ -161,7 +177,11 @@ class Delivery:
                 entry.not_before = self.clock.monotonic() + ABANDONED_SECONDS
             lane = self._lane_for_item(item)
             if lane is None:
-                log.warning("%s stays queued: no adapter delivers to %s", item.id, item.address)
+                log.warning(
+                    "%s stays queued: no adapter delivers to %s",
+                    item.id,
+                    write_address(item.address),
+                )
                 continue
             lane.queue.add(entry)
             lane.wake()
@@ -202,7 +222,11 @@ class Delivery:
         for item in items:
             lane = self._lane_for_item(item)
             if lane is None:
-                log.warning("%s stays queued: no adapter delivers to %s", item.id, item.address)
+                log.warning(
+                    "%s stays queued: no adapter delivers to %s",
+                    item.id,
+                    write_address(item.address),
+                )
                 continue
             entry = lane.queue.get(item.id)
             if entry:
@@ -224,7 +248,7 @@ class Delivery:
             return
         lane = self._lane_for_address(address, link)
         self._idle_lanes.pop(lane.key, None)  # a waiting reaction keeps its lane
-        lane.reactions.add(React(f"{message}.s", address, message, emoji))
+        lane.reactions.add(React(reaction_op(message), address, message, emoji))
         self._reacting_lanes[lane.key] = lane
         if len(self._reacting_lanes) > MAX_REACTING_LANES:
             self._reacting_lanes.pop(next(iter(self._reacting_lanes))).reactions.clear()
@@ -239,6 +263,13 @@ class Delivery:
             self._sent_waiters[item_id].remove(future)
             if not self._sent_waiters[item_id]:
                 del self._sent_waiters[item_id]
+
+    def paused_until(self, address: Address) -> int:
+        """Return the end of the pause that the platform asked for in this chat, or 0."""
+        link = self._links.get((address.platform, address.account))
+        if link is None:
+            return 0
+        return self._pauses.get(_lane_key(address, capabilities_in(link.adapter, address)), 0)
 
     # --- for LiveItem ------------------------------------------------------------------------
 
@@ -321,9 +352,8 @@ class Delivery:
     # --- private -----------------------------------------------------------------------------
 
     def _lane_for_item(self, item: OutboxItem) -> Lane | None:
-        address = read_address(item.address)
-        link = self._links.get((address.platform, address.account))
-        return self._lane_for_address(address, link) if link else None
+        link = self._links.get((item.address.platform, item.address.account))
+        return self._lane_for_address(item.address, link) if link else None
 
     def _lane_for_address(self, address: Address, link: AdapterLink) -> Lane:
         can = capabilities_in(link.adapter, address)

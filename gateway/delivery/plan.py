@@ -18,8 +18,8 @@ from gateway.delivery.view import (
     mark_duplicate,
     may_be_streaming,
     message_digest,
-    read_address,
 )
+from platforms.core.actions import ButtonAction, write_action
 from platforms.core.contract import (
     Ask,
     Button,
@@ -34,7 +34,9 @@ from platforms.core.contract import (
     Task,
     Upload,
 )
-from sessions.records import ItemState, OutboxItem
+from sessions.records import ItemKind, ItemState, OutboxItem
+from sessions.values.item_ids import create_op, delete_op, edit_op, replace_op
+from sessions.values.visible_text import visible_line
 
 MAX_REPEATS = 5
 """Marked copies of one message; after that the state stays `unknown`."""
@@ -108,13 +110,13 @@ def wanted_messages(
             *complete,
             *(WantedMessage(text=text, buttons=stop, streaming=True) for text in texts[-1:]),
         )
-    if item.kind == "upload":
+    if item.kind is ItemKind.UPLOAD:
         if len(texts) == 1 and fits_caption(texts[0], capabilities):
             return (WantedMessage(text=texts[0], kind=MessageKind.UPLOAD),)
         return (*_plain_messages(texts), WantedMessage(text="", kind=MessageKind.UPLOAD))
     if not texts:
         return ()
-    form = MessageKind.ASK if item.kind == "ask" else MessageKind.POST
+    form = MessageKind.ASK if item.kind is ItemKind.ASK else MessageKind.POST
     buttons = body.buttons[: capabilities.buttons]
     return (
         *_plain_messages(texts[:-1]),
@@ -128,9 +130,9 @@ def _plain_messages(texts: Iterable[str]) -> Iterator[WantedMessage]:
 
 def _stop_buttons(item: OutboxItem) -> tuple[Button, ...]:
     """Return the Stop button of an answer being written; no other item has one."""
-    if item.kind != "answer" or not item.turn_id:
+    if item.kind is not ItemKind.ANSWER or not item.turn_id:
         return ()
-    return (Button("Stop", f"stop:{item.turn_id}"),)
+    return (Button("Stop", write_action(ButtonAction.STOP, item.turn_id)),)
 
 
 class ItemPlanner(msgspec.Struct, frozen=True):
@@ -144,7 +146,7 @@ class ItemPlanner(msgspec.Struct, frozen=True):
     @property
     def _is_own_text(self) -> bool:
         """True for texts of the gateway, false for the model's answers."""
-        return self.item.kind in {"notice", "ask"}
+        return self.item.kind in {ItemKind.NOTICE, ItemKind.ASK}
 
     def next_step(
         self, want: tuple[WantedMessage, ...], shown: ShownItem, texts: dict[str, str] | None = None
@@ -187,7 +189,7 @@ class ItemPlanner(msgspec.Struct, frozen=True):
         if part.fate is ShownState.LOST:
             if self.phase is not ItemPhase.FINAL:
                 return None
-            return self._create(index, message, shown, f"{part.op}n")
+            return self._create(index, message, shown, replace_op(part.op))
         return self._change(index, message, part, shown, texts.get(part.op))
 
     def _create(
@@ -197,13 +199,14 @@ class ItemPlanner(msgspec.Struct, frozen=True):
             # A message whose fate is unknown cannot be edited, so its button would stay forever.
             message = msgspec.structs.replace(message, buttons=())
         item, again = self.item, since > 0
-        op, address = op or f"{item.id}.{index}", read_address(item.address)
+        op, address = op or create_op(item.id, index), item.address
         mark = again and self.capabilities.repeat is Repeat.MARK
         text = mark_duplicate(message.text) if mark else message.text
         new_op: Op
         match message.kind:
             case MessageKind.UPLOAD:
-                path, name, media_type = self.body.path, self.body.name, self.body.media_type
+                path, media_type = self.body.path, self.body.media_type
+                name = visible_line(self.body.name)
                 new_op = Upload(
                     op,
                     address,
@@ -223,22 +226,27 @@ class ItemPlanner(msgspec.Struct, frozen=True):
                     op,
                     address,
                     text,
-                    reply_to=item.reply_to if index == 0 and self.capabilities.reply else None,
+                    reply_to=item.reply_to if self._replies(index) else None,
                     buttons=message.buttons,
                     streaming=message.streaming,
                     again=again,
                     since=since,
                     notice=self._is_own_text,
                     tasks=message.tasks,
+                    only_for=self.body.only_for,
                 )
         return DeliveryStep(
             op=new_op, part=index, looks=_wanted_digest(message), shown_before=shown, marked=mark
         )
 
+    def _replies(self, index: int) -> bool:
+        """Return True if a message of the item names the message that the item answers."""
+        return bool(self.body.only_for) or (index == 0 and self.capabilities.reply)
+
     def _repeat(
         self, index: int, message: WantedMessage, part: ShownMessage, shown: ShownItem
     ) -> DeliveryStep | None:
-        final = self.phase is ItemPhase.FINAL and self.item.kind != "notice"
+        final = self.phase is ItemPhase.FINAL and self.item.kind is not ItemKind.NOTICE
         if self.capabilities.repeat is Repeat.MARK and not (final and part.repeats < MAX_REPEATS):
             return None
         return self._create(index, message, shown, part.op, part.since)
@@ -259,12 +267,12 @@ class ItemPlanner(msgspec.Struct, frozen=True):
             return None
         if not (part.message and self.capabilities.edit):
             replace = self.phase is ItemPhase.FINAL and part.looks
-            return self._create(index, message, shown, f"{part.op}n") if replace else None
+            return self._create(index, message, shown, replace_op(part.op)) if replace else None
         if self._must_append(message) and (text is None or not message.text.startswith(text)):
             return None
         new_op = Edit(
-            f"{part.op}.e",
-            read_address(self.item.address),
+            edit_op(part.op),
+            self.item.address,
             message=part.message,
             text=mark_duplicate(message.text) if part.marked else message.text,
             buttons=message.buttons,
@@ -291,7 +299,7 @@ class ItemPlanner(msgspec.Struct, frozen=True):
             part = shown.parts[index]
             if part.fate is not ShownState.SHOWN or not part.message:
                 continue
-            op, address = f"{part.op}.d", read_address(self.item.address)
+            op, address = delete_op(part.op), self.item.address
             if self.capabilities.delete:
                 return DeliveryStep(
                     op=Delete(op, address, part.message), part=index, looks="", shown_before=shown

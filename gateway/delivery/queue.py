@@ -1,7 +1,7 @@
 """Sans-IO: the next item of a chat, the next op, and when.
 
-Final items go in order, and each holds back the items after it. An answer being written yields to
-all of them and shows its newest text whenever the budget allows.
+Final items go in order, and each holds back the items after it; deferred items go after the others.
+An answer being written yields to all of them and shows its newest text whenever the budget allows.
 """
 
 import math
@@ -9,33 +9,32 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from gateway.delivery.long_text import max_messages
 from gateway.delivery.pacing import OpPriority, Pace
 from gateway.delivery.plan import (
     DeliveryStep,
     ItemPhase,
     ItemPlanner,
     ItemResult,
+    MessageKind,
     WantedMessage,
     wanted_messages,
 )
-from gateway.delivery.view import (
-    ItemBody,
-    ShownItem,
-    read_address,
-    read_body,
-    read_shown,
-    render_final,
-    render_live,
-)
+from gateway.delivery.rendering import Rendering, RenderJob
+from gateway.delivery.view import ItemBody, ShownItem, read_body, read_shown
 from platforms.core.contract import Capabilities, Draft, Edit, Live, Task, Typing
 from platforms.core.split import IncrementalSplitter
-from sessions.records import ItemState, OutboxItem
+from sessions.records import ItemKind, ItemState, OutboxItem
+from sessions.values.item_ids import draft_op, typing_op
 
 FIRST_LIVE_DELAY_SECONDS = 0.3
 """Answers finished within this time are sent once, without a live update first."""
 
 _DRAFT_REFRESH_SECONDS = 20.0
 """Seconds after which an unchanged draft is sent again, because drafts expire."""
+
+_LONG_TEXT_CHARACTERS = 16_000
+"""Length from which a text is rendered in a thread."""
 
 _NO_PART = -1
 _MAX_RECENT = 4  # finished items whose messages can still be updated
@@ -59,6 +58,7 @@ class QueueEntry:
         self.read_text: Callable[[], str] = lambda: initial  # current text of a live answer
         self.status = ""
         self.tasks: tuple[Task, ...] = ()
+        self.is_growing = True  # the end of the text may be the beginning of a word
         self.dirty = False  # the text is newer than the shown one
         self.next_live_at = 0.0
         self.next_typing_at = 0.0
@@ -69,12 +69,19 @@ class QueueEntry:
         self.live_texts: dict[str, str] = {}  # shown text of live messages, by op
         self._task_parts: dict[str, int] = {}  # index of the message that shows each task
         self._growing = IncrementalSplitter()
+        self._rendering: Rendering | None = None  # made in a thread, for the next move
+        self.render_seconds = 0.0  # of the last rendering in a thread
         self._final_messages: tuple[WantedMessage, ...] | None = None
 
     @property
     def text(self) -> str:
         """Current text of an answer being written."""
         return self.read_text()
+
+    @property
+    def is_deferred(self) -> bool:
+        """True if the other items go first; a notice shown in part is continued at once."""
+        return self.body.deferred and not self.shown.parts
 
     def resume(self) -> None:
         """Stop waiting for a writer, because one has taken over the item."""
@@ -98,8 +105,12 @@ class QueueEntry:
             if self.phase is ItemPhase.WITHDRAWN:
                 self._final_messages = ()
             else:
-                texts = render_final(redact(self.body.text), capabilities)
-                want = wanted_messages(self.item, self.body, texts, capabilities, streaming=False)
+                done = self._take_rendering(capabilities, redact)
+                want = wanted_messages(
+                    self.item, self.body, done.texts, capabilities, streaming=False
+                )
+                if done.is_cut and self.phase is ItemPhase.FINAL:
+                    want = (*want, WantedMessage(text="", kind=MessageKind.UPLOAD))
                 if self._task_parts:  # fast tasks were never shown live
                     last = max(self._task_parts.values())
                     for task in self.tasks:
@@ -109,11 +120,13 @@ class QueueEntry:
         return self._final_messages
 
     def live_messages(
-        self, capabilities: Capabilities, redact: Callable[[str], str]
+        self,
+        capabilities: Capabilities,
+        redact: Callable[[str], str],
+        hold_back: Callable[[str], str],
     ) -> tuple[WantedMessage, ...]:
         """Return the messages to show while the answer is being written."""
-        status = redact(self.status)
-        texts = render_live(redact(self.text), capabilities, status, self._growing)
+        texts = self._take_rendering(capabilities, redact, hold_back).texts
         if not (self.tasks and capabilities.tasks):
             return wanted_messages(self.item, self.body, texts, capabilities, streaming=True)
         texts = texts or ("",)
@@ -121,6 +134,53 @@ class QueueEntry:
             self._task_parts.setdefault(task.id, len(texts) - 1)
         want = wanted_messages(self.item, self.body, texts, capabilities, streaming=True)
         return self._assign_tasks(want, redact)
+
+    def render_job(self, capabilities: Capabilities, hold_back: Callable[[str], str]) -> RenderJob:
+        """Return the work of rendering the present text."""
+        live = self.phase is ItemPhase.LIVE
+        messages = max_messages(self.item, capabilities)
+        if messages is not None and len(self.shown.parts) > messages + 2:
+            messages = None  # an earlier version has shown more, and there is no place for a file
+        return RenderJob(
+            text=self._live_text(hold_back) if live else self.body.text,
+            capabilities=capabilities,
+            is_of_model=self.item.kind in {ItemKind.ANSWER, ItemKind.UPLOAD},
+            messages=messages,
+            has_file=self.phase is ItemPhase.FINAL,
+            growing=self._growing if live else None,
+            status=self.status if live else "",
+        )
+
+    def needs_rendering(self) -> bool:
+        """Return True if the text is long and must be rendered before its next op is known."""
+        if self.phase is ItemPhase.LIVE:
+            return self._rendering is None and len(self.text) > _LONG_TEXT_CHARACTERS
+        if self._final_messages is not None or self.phase is ItemPhase.WITHDRAWN:
+            return False
+        return len(self.body.text) > _LONG_TEXT_CHARACTERS and not self._is_rendered()
+
+    def set_rendering(self, rendering: Rendering, seconds: float) -> None:
+        """Keep a rendering made in a thread for the next move."""
+        self._rendering, self.render_seconds = rendering, seconds
+
+    def _is_rendered(self) -> bool:
+        return self._rendering is not None and self._rendering.source is self.body.text
+
+    def _live_text(self, hold_back: Callable[[str], str]) -> str:
+        return hold_back(self.text) if self.is_growing else self.text
+
+    def _take_rendering(
+        self,
+        capabilities: Capabilities,
+        redact: Callable[[str], str],
+        hold_back: Callable[[str], str] = str,
+    ) -> Rendering:
+        """Return the messages' texts: rendered before, or now. A live text may have grown since."""
+        ready, is_current = self._rendering, self.phase is ItemPhase.LIVE or self._is_rendered()
+        self._rendering = None
+        if ready and is_current:
+            return ready
+        return self.render_job(capabilities, hold_back).run(redact)
 
     def _assign_tasks(
         self, messages: tuple[WantedMessage, ...], redact: Callable[[str], str]
@@ -152,20 +212,35 @@ class SettleItem(msgspec.Struct, frozen=True):
     result: ItemResult
 
 
+class RenderText(msgspec.Struct, frozen=True):
+    """Move: render a long text in a thread, then ask for the next move again."""
+
+    entry: QueueEntry
+
+
 class WaitUntil(msgspec.Struct, frozen=True):
     """Move: wait until this time or for new work."""
 
     moment: float
 
 
+QueueMove = CarryOut | SettleItem | RenderText | WaitUntil
+
+
 class ChatQueue:
     """The items of one chat, in order."""
 
-    __slots__ = ("_capabilities", "_entries", "_recent", "_redact")
+    __slots__ = ("_capabilities", "_entries", "_hold_back", "_recent", "_redact")
 
-    def __init__(self, capabilities: Capabilities, redact: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        capabilities: Capabilities,
+        redact: Callable[[str], str],
+        hold_back: Callable[[str], str] = str,
+    ) -> None:
         self._capabilities = capabilities
         self._redact = redact
+        self._hold_back = hold_back
         self._entries: dict[str, QueueEntry] = {}
         self._recent: dict[str, ShownItem] = {}
 
@@ -208,15 +283,11 @@ class ChatQueue:
         """Return True if a final item is not shown yet."""
         return any(entry.phase is ItemPhase.FINAL for entry in self._entries.values())
 
-    def next_move(
-        self, *, urgent: bool, now: float, pace: Pace
-    ) -> CarryOut | SettleItem | WaitUntil | None:
+    def next_move(self, *, urgent: bool, now: float, pace: Pace) -> QueueMove | None:
         """Return the next move among the urgent or the other items."""
         live: list[QueueEntry] = []
         later: list[float] = []
-        for entry in self._entries.values():
-            if entry.body.urgent is not urgent:
-                continue
+        for entry in self._in_turn(urgent=urgent):
             if entry.phase is not ItemPhase.LIVE:
                 if entry.not_before <= now:
                     priority = OpPriority.URGENT if urgent else OpPriority.FINAL
@@ -230,15 +301,19 @@ class ChatQueue:
         # Several live answers share the chat's budget: the one that waited longest goes first.
         for entry in sorted(live, key=lambda entry: entry.next_live_at):
             move = self._live_move(entry, now, pace)
-            if isinstance(move, CarryOut):
+            if isinstance(move, CarryOut | RenderText):
                 return move
             if move:
                 later.append(move.moment)
         return WaitUntil(min(later)) if later else None
 
-    def _after_rest(
-        self, move: CarryOut | SettleItem, now: float
-    ) -> CarryOut | SettleItem | WaitUntil:
+    def _in_turn(self, *, urgent: bool) -> Iterator[QueueEntry]:
+        """Return the entries of this urgency in order, the deferred ones last."""
+        chosen = [entry for entry in self._entries.values() if entry.body.urgent is urgent]
+        yield from (entry for entry in chosen if not entry.is_deferred)
+        yield from (entry for entry in chosen if entry.is_deferred)
+
+    def _after_rest(self, move: CarryOut | SettleItem | RenderText, now: float) -> QueueMove:
         """Delay the final edit until the minimum time after the last live update has passed."""
         if isinstance(move, CarryOut) and isinstance(move.step.op, Edit):
             at = move.entry.changed_at + self._capabilities.rest
@@ -246,14 +321,18 @@ class ChatQueue:
         return move
 
     def _when_allowed(
-        self, move: CarryOut | SettleItem | WaitUntil, priority: OpPriority, now: float, pace: Pace
-    ) -> CarryOut | SettleItem | WaitUntil:
+        self, move: QueueMove, priority: OpPriority, now: float, pace: Pace
+    ) -> QueueMove:
         if not isinstance(move, CarryOut):
             return move
         at = pace.ready_at(priority, now)
         return move if at <= now else WaitUntil(at)
 
-    def _final_move(self, entry: QueueEntry, priority: OpPriority) -> CarryOut | SettleItem:
+    def _final_move(
+        self, entry: QueueEntry, priority: OpPriority
+    ) -> CarryOut | SettleItem | RenderText:
+        if entry.needs_rendering():
+            return RenderText(entry)
         want = entry.final_messages(self._capabilities, self._redact)
         probe = entry.needs_probe and self._capabilities.typing_interval is not None
         if probe or entry.shown_status:
@@ -268,7 +347,9 @@ class ChatQueue:
             return CarryOut(entry, self._typing_step(entry, over=True), priority)
         return SettleItem(entry, found or ItemResult(ItemState.SENT))
 
-    def _live_move(self, entry: QueueEntry, now: float, pace: Pace) -> CarryOut | WaitUntil | None:
+    def _live_move(
+        self, entry: QueueEntry, now: float, pace: Pace
+    ) -> CarryOut | RenderText | WaitUntil | None:
         if entry.is_muted:
             return None
         can = self._capabilities
@@ -286,6 +367,8 @@ class ChatQueue:
                 return WaitUntil(at)  # the text is rendered only then
             if status != entry.shown_status:
                 return CarryOut(entry, self._typing_step(entry, status), OpPriority.COSMETIC)
+            if entry.needs_rendering():
+                return RenderText(entry)
             if step := self._live_step(entry):
                 return CarryOut(entry, step, OpPriority.COSMETIC)
             entry.dirty = False
@@ -303,7 +386,7 @@ class ChatQueue:
         )
 
     def _live_step(self, entry: QueueEntry) -> DeliveryStep | None:
-        want = entry.live_messages(self._capabilities, self._redact)
+        want = entry.live_messages(self._capabilities, self._redact, self._hold_back)
         if self._capabilities.live is Live.DRAFT:
             text = want[-1].text if want else ""
             status = self._redact(entry.status)
@@ -320,12 +403,10 @@ class ChatQueue:
         self, entry: QueueEntry, status: str = "", *, over: bool = False
     ) -> DeliveryStep:
         over = over and self._capabilities.typing_ends
-        op = Typing(f"{entry.item.id}.t", read_address(entry.item.address), status, over)
+        op = Typing(typing_op(entry.item.id), entry.item.address, status, over)
         return DeliveryStep(op=op, part=_NO_PART, looks="", shown_before=entry.shown)
 
     def _draft_step(self, entry: QueueEntry, text: str, status: str) -> DeliveryStep:
         item = entry.item
-        op = Draft(
-            f"{item.id}.p", read_address(item.address), draft=item.id, text=text, status=status
-        )
+        op = Draft(draft_op(item.id), item.address, draft=item.id, text=text, status=status)
         return DeliveryStep(op=op, part=_NO_PART, looks="", shown_before=entry.shown)

@@ -5,12 +5,11 @@
 """
 
 import enum
-import functools
 from hashlib import blake2b
 
 import msgspec
 
-from platforms.core.contract import Address, Button, Capabilities, Live, Repeat, Task
+from platforms.core.contract import Button, Capabilities, Live, Repeat, Task
 from platforms.core.markdown import close_open_marks
 from platforms.core.split import IncrementalSplitter, split, text_length
 from sessions.records import OutboxItem
@@ -30,6 +29,8 @@ class ItemBody(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     name: str = ""
     media_type: str = ""
     urgent: bool = False  # goes first and waits for no running op
+    deferred: bool = False  # goes after the answers of the chat
+    only_for: str = ""  # id of the person in a room for whom alone it is
 
 
 class ShownState(enum.StrEnum):
@@ -62,7 +63,6 @@ class ShownItem(msgspec.Struct, frozen=True, omit_defaults=True):
 _write_json = msgspec.json.Encoder().encode
 _read_body = msgspec.json.Decoder(ItemBody).decode
 _read_shown = msgspec.json.Decoder(ShownItem).decode
-_read_address = msgspec.json.Decoder(Address).decode
 
 
 def write_body(body: ItemBody) -> bytes:
@@ -83,17 +83,6 @@ def write_shown(shown: ShownItem) -> bytes:
 def read_shown(item: OutboxItem) -> ShownItem:
     """Decode the message states of an item."""
     return _read_shown(item.shown) if item.shown else ShownItem()
-
-
-def write_address(address: Address) -> str:
-    """Encode an address for a row."""
-    return _write_json(address).decode()
-
-
-@functools.lru_cache(maxsize=1024)
-def read_address(text: str) -> Address:
-    """Decode an address."""
-    return _read_address(text)
 
 
 def message_digest(

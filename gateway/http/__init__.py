@@ -8,7 +8,7 @@ errors    the JSON shape of every error; `responses` turns an error into a respo
 api/      the OpenAI-compatible API; `openapi/` describes it
 """
 
-from gateway.http.app import Health, build_app
+from gateway.http.app import Health, build_app, metrics_route, openapi_route
 from gateway.http.server import HttpServer, PortTaken
 
-__all__ = ["Health", "HttpServer", "PortTaken", "build_app"]
+__all__ = ["Health", "HttpServer", "PortTaken", "build_app", "metrics_route", "openapi_route"]

@@ -1,7 +1,7 @@
 """The one Starlette application behind the daemon's port: routes, health checks, metrics."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -23,10 +23,14 @@ _HEALTH_TIMEOUT = 5.0
 
 
 class Health(Protocol):
-    """Source of the reasons why the daemon is not ready."""
+    """Source of the daemon's state, and of the reasons why the daemon is not ready."""
 
     async def problems(self) -> Sequence[str]:
         """Return each problem in a few words, such as "web: connecting"; none means ready."""
+        ...
+
+    def mode(self) -> str:
+        """Return the present state in a few words, such as "running" or the safe mode's reason."""
         ...
 
 
@@ -44,6 +48,9 @@ class Readiness(msgspec.Struct, frozen=True, omit_defaults=True):
     not_ready: list[str]
     status: str = ""
     """Current state in a few words, such as "running" or "safe mode"."""
+    degraded: list[str] | msgspec.UnsetType = msgspec.UNSET
+    """Models and MCP servers that do not work; the causes are in `holdfast status`, because this
+    answer needs no key."""
 
 
 def build_app(
@@ -53,27 +60,18 @@ def build_app(
     allowed_hosts: Sequence[str] = (),
     hosts_by_path: Mapping[str, Sequence[str]] | None = None,
     max_body_bytes: int = MAX_BODY_BYTES,
-    key: Secret | None = None,
     concurrency_limit: ConcurrencyLimit | None = None,
-    render_metrics: RenderMetrics | None = None,
-    openapi_document: OpenApiDocument | None = None,
-    status: Callable[[], str] = str,
+    degraded_parts: Callable[[], Collection[str]] = tuple,
 ) -> Starlette:
     """Build the application from the routes, the health checks and the middleware.
 
     `allowed_hosts` lists Host headers that are accepted besides the loopback names, with or without
-    a port; "*" accepts all. `hosts_by_path` accepts more for single paths. `key` is the key that
-    `gateway.http.auth.has_valid_key` compares with; without one no request is authorized.
-    `concurrency_limit` counts the requests in progress. `status` returns the daemon's state in
-    words.
+    a port; "*" accepts all. `hosts_by_path` accepts more for single paths. `concurrency_limit`
+    counts the requests in progress. `degraded_parts` names what does not work, but leaves the
+    daemon ready.
     """
-    own = [Route("/livez", _live), Route("/readyz", _ready(health, status))]
-    if render_metrics:
-        own.append(Route("/metrics", _metrics(render_metrics)))
-    if openapi_document:
-        own.append(Route("/openapi.json", _openapi(openapi_document)))
-    app = Starlette(
-        routes=[*own, *routes],
+    return Starlette(
+        routes=[Route("/livez", _live), Route("/readyz", _ready(health, degraded_parts)), *routes],
         exception_handlers={HTTPException: _http_exception},
         middleware=[
             Middleware(
@@ -86,8 +84,34 @@ def build_app(
             Middleware(InternalErrorMiddleware),
         ],
     )
-    app.state.key = key
-    return app
+
+
+def metrics_route(
+    render: RenderMetrics, key: Secret | None, *, open_to_local: bool = False
+) -> Route:
+    """Return the route `/metrics`, which needs the key.
+
+    With `open_to_local`, programs on this machine need no key. A tool is such a program, too.
+    """
+
+    async def metrics(request: Request) -> Response:
+        is_open = open_to_local and is_local(request)
+        if not is_open and not has_valid_key(request, key):
+            return failure_response(INVALID_API_KEY)
+        page, kind = await render()
+        return Response(page, headers={"content-type": kind, "cache-control": "no-store"})
+
+    return Route("/metrics", metrics)
+
+
+def openapi_route(read_document: OpenApiDocument) -> Route:
+    """Return the route `/openapi.json`, which needs no key."""
+
+    async def openapi(_: Request) -> Response:
+        headers = {"cache-control": "no-cache"}
+        return Response(await read_document(), headers=headers, media_type="application/json")
+
+    return Route("/openapi.json", openapi)
 
 
 async def _live(_: Request) -> Response:
@@ -95,35 +119,21 @@ async def _live(_: Request) -> Response:
     return Response("ok\n", media_type="text/plain")
 
 
-def _ready(health: Health, status: Callable[[], str]) -> Callable[[Request], Awaitable[Response]]:
+def _ready(
+    health: Health, degraded_parts: Callable[[], Collection[str]]
+) -> Callable[[Request], Awaitable[Response]]:
     async def ready(_: Request) -> Response:
         try:
             async with asyncio.timeout(_HEALTH_TIMEOUT):
                 problems = list(await health.problems())
         except TimeoutError:
             problems = [f"health: no answer within {_HEALTH_TIMEOUT:g} s"]
-        body = msgspec.json.encode(Readiness(not problems, problems, status()))
+        degraded = list(degraded_parts()) or msgspec.UNSET
+        readiness = Readiness(not problems, problems, health.mode(), degraded)
+        body = msgspec.json.encode(readiness)
         return Response(body, 503 if problems else 200, media_type="application/json")
 
     return ready
-
-
-def _metrics(render_metrics: RenderMetrics) -> Callable[[Request], Awaitable[Response]]:
-    async def metrics(request: Request) -> Response:
-        if not is_local(request) and not has_valid_key(request, request.app.state.key):
-            return failure_response(INVALID_API_KEY)
-        page, kind = await render_metrics()
-        return Response(page, headers={"content-type": kind, "cache-control": "no-store"})
-
-    return metrics
-
-
-def _openapi(openapi_document: OpenApiDocument) -> Callable[[Request], Awaitable[Response]]:
-    async def described(_: Request) -> Response:
-        headers = {"cache-control": "no-cache"}
-        return Response(await openapi_document(), headers=headers, media_type="application/json")
-
-    return described
 
 
 async def _http_exception(_: Request, error: Exception) -> Response:

@@ -6,6 +6,7 @@ error response first; so does a client that does not send HTTP.
 """
 
 import asyncio
+import enum
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -18,8 +19,21 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gateway.http.errors import REQUEST_TIMEOUT, HttpFailure, unreadable_request
 
-OnCut = Callable[[str], None]
-"""Called with the reason of a disconnect: `slow_headers`, `slow_body` or `slow_reader`."""
+_MAX_HEADER_BYTES = 16 * 1024
+_TOO_LARGE = 431
+
+
+class CutReason(enum.StrEnum):
+    """Reason of a disconnect, a label of the metrics."""
+
+    SLOW_HEADERS = "slow_headers"
+    SLOW_BODY = "slow_body"
+    SLOW_READER = "slow_reader"
+    TOO_MANY_WAITING = "too_many_waiting"
+
+
+OnCut = Callable[[CutReason], None]
+"""Called with the reason of a disconnect."""
 
 
 class ClientTimeouts(msgspec.Struct, frozen=True):
@@ -31,19 +45,56 @@ class ClientTimeouts(msgspec.Struct, frozen=True):
     """Without another piece of the body."""
     write_seconds: float = 30.0
     """Until the client has read the about 50 KB that make room for more."""
+    max_waiting: int = 2_048
+    """Connections that have not sent the headers of a request; one more closes the oldest."""
 
 
 def protocol_factory(timeouts: ClientTimeouts, on_cut: OnCut) -> type[asyncio.Protocol]:
     """Return the protocol factory for uvicorn: HTTP/1.1 with client timeouts."""
-    factory = partial(_TimedConnection, timeouts=timeouts, on_cut=on_cut)
+    waiting: dict[_TimedConnection, None] = {}
+    factory = partial(_TimedConnection, timeouts=timeouts, on_cut=on_cut, waiting=waiting)
     return cast("type[asyncio.Protocol]", factory)  # uvicorn only calls it
+
+
+class _StrictParser(h11.Connection):
+    """h11's parser, which refuses large headers and requests of ambiguous length."""
+
+    def __init__(self) -> None:
+        super().__init__(h11.SERVER, _MAX_HEADER_BYTES)
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        """Return the next event; raises `h11.RemoteProtocolError`."""
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self._check(event)
+        return event
+
+    def _check(self, request: h11.Request) -> None:
+        # h11 limits only headers that did not arrive at once.
+        size = sum(len(name) + len(value) + len(": \r\n") for name, value in request.headers)
+        if size + len(request.target) > _MAX_HEADER_BYTES:
+            msg = "the headers are too large"
+            raise h11.RemoteProtocolError(msg, error_status_hint=_TOO_LARGE)
+        # A proxy in front may believe the other header, and take the body for a second request.
+        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in request.headers}:
+            msg = "the request has two lengths"
+            raise h11.RemoteProtocolError(msg)
 
 
 class _TimedConnection(H11Protocol):
     """uvicorn's h11 protocol plus timeouts for the client."""
 
-    def __init__(self, *args: Any, timeouts: ClientTimeouts, on_cut: OnCut, **others: Any) -> None:  # noqa: ANN401 - handed through
+    def __init__(
+        self,
+        *args: Any,  # noqa: ANN401 - handed through
+        timeouts: ClientTimeouts,
+        on_cut: OnCut,
+        waiting: "dict[_TimedConnection, None]",
+        **others: Any,  # noqa: ANN401 - handed through
+    ) -> None:
         super().__init__(*args, **others)
+        self._waiting = waiting  # all connections that wait for headers, the oldest first
+        self.conn = _StrictParser()
         self._client_timeouts = timeouts
         self._on_cut = on_cut
         self._receive_timer: asyncio.TimerHandle | None = None
@@ -82,20 +133,26 @@ class _TimedConnection(H11Protocol):
             self._cancel_receive_timer()
             self._reading_headers = True
             self._receive_timer = self.loop.call_later(
-                self._client_timeouts.headers_seconds, self._cut_off, "slow_headers"
+                self._client_timeouts.headers_seconds, self._cut_off, CutReason.SLOW_HEADERS
             )
+            self._waiting[self] = None
+            if len(self._waiting) > self._client_timeouts.max_waiting:
+                oldest = next(iter(self._waiting))
+                del self._waiting[oldest]
+                oldest._cut_off(CutReason.TOO_MANY_WAITING)  # noqa: SLF001 - of the same class
 
     def _cancel_receive_timer(self) -> None:
         if self._receive_timer:
             self._receive_timer.cancel()
         self._receive_timer = None
         self._reading_headers = False
+        self._waiting.pop(self, None)
 
     def _on_body_timeout(self) -> None:
         if self.flow.read_paused or self.cycle.waiting_for_100_continue:
             self._start_receive_timer()  # the server is the one not reading
         else:
-            self._cut_off("slow_body")
+            self._cut_off(CutReason.SLOW_BODY)
 
     # --- sending ----------------------------------------------------------------------------------
 
@@ -124,11 +181,11 @@ class _TimedConnection(H11Protocol):
     def _on_write_timeout(self) -> None:
         self._write_timer = None
         if self.flow.write_paused or self.transport.get_write_buffer_size():
-            self._cut_off("slow_reader")
+            self._cut_off(CutReason.SLOW_READER)
 
-    def _cut_off(self, reason: str) -> None:
+    def _cut_off(self, reason: CutReason) -> None:
         self._on_cut(reason)
-        if reason != "slow_reader" and self._has_request():
+        if reason is not CutReason.SLOW_READER and self._has_request():
             self._send_failure(REQUEST_TIMEOUT)
         self.transport.abort()
 

@@ -209,9 +209,9 @@ class _EmbeddedServer(uvicorn.Server):
                     await asyncio.sleep(_POLL_SECONDS)
         except TimeoutError:
             _log.warning(
-                "cancelled %d HTTP responses that did not end within %g s",
-                len(self.server_state.tasks),
+                "cancelled HTTP responses that did not end within %g s: %d",
                 _SHUTDOWN_GRACE_SECONDS,
+                len(self.server_state.tasks),
             )
             for task in self.server_state.tasks:
                 task.cancel()

@@ -7,7 +7,6 @@ after a restart a message may keep its first reaction.
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
-from gateway.delivery.view import read_address
 from platforms.core.contract import Address
 from sessions.changes import Change, EndTurn, SetInbox, StartTurn
 from sessions.records import InboxEntry, InboxState, TurnState
@@ -27,7 +26,7 @@ class MessageReactions:
 
     def __init__(self, send: SendReaction | None) -> None:
         self._send = send  # None: reactions are off
-        self._open_messages: OrderedDict[str, tuple[str, str]] = OrderedDict()
+        self._open_messages: OrderedDict[str, tuple[Address, str]] = OrderedDict()
         """Address and message id, by inbox row."""
         self._messages_by_turn: dict[str, list[str]] = {}  # inbox rows by turn
 
@@ -63,7 +62,7 @@ class MessageReactions:
     def _on_inbox_change(self, change: SetInbox) -> None:
         if change.state is InboxState.RUNNING and change.turn_id:
             self._on_turn_started(change.turn_id, change.ids)
-        elif change.state is InboxState.REFUSED:
+        elif change.state in {InboxState.REFUSED, InboxState.IGNORED}:
             for inbox in change.ids:
                 self._finish(inbox, NOT_DONE_EMOJI)
         elif change.state is InboxState.DONE:  # withdrawn by its sender
@@ -84,7 +83,7 @@ class MessageReactions:
     def _send_reaction(self, inbox: str, emoji: str) -> None:
         if self._send and (found := self._open_messages.get(inbox)):
             address, message = found
-            self._send(read_address(address), message, emoji)
+            self._send(address, message, emoji)
 
     def _finish(self, inbox: str, emoji: str) -> None:
         self._send_reaction(inbox, emoji)

@@ -1,6 +1,7 @@
 """Sans-IO: converts stored events to messages for a turn."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import TypeGuard
 
 import msgspec
 
@@ -8,21 +9,22 @@ from gateway.inbound import routing
 from gateway.inbound.request_options import read_request
 from gateway.media.incoming import plan_attachments
 from platforms.core.contract import (
+    File,
+    Forward,
     Inbound,
     InboundEdit,
     InboundMessage,
-    Quote,
+    Part,
+    Text,
 )
-from sessions.conversation.events import (
-    BusyPolicy,
-    PendingMessage,
-)
+from sessions.conversation.events import BusyPolicy, PendingMessage
 from sessions.key import parse_key
-from sessions.records import InboxEntry, Message
+from sessions.records import InboxEntry, Message, MessageRole
+from sessions.values.frames import clean_name, frame_reply, frame_room, neutralize_labels
 from sessions.values.ids import stable_id
 
 _decode_inbound = msgspec.json.Decoder[Inbound](Inbound).decode
-_BUSY_MODES = {"queue": BusyPolicy.QUEUE, "steer": BusyPolicy.STEER}
+_MESSAGE_COMMANDS = {"queue": BusyPolicy.QUEUE, "steer": BusyPolicy.STEER}
 
 
 class InboxReader:
@@ -34,28 +36,40 @@ class InboxReader:
     def read_pending(self, entry: InboxEntry) -> PendingMessage:
         """See `sessions.conversation.actor.ActorHost`."""
         event = read_event(entry)
-        if not isinstance(event, InboundMessage):
-            return PendingMessage(
-                id=entry.id,
-                address=entry.address,
-                person="",
-                message=Message("user"),
-                origin=origin_of(entry),
+        if isinstance(event, InboundMessage):
+            return self.make_pending(
+                entry, event, routing.parse_command(event.text, _MESSAGE_COMMANDS)
             )
+        return PendingMessage(
+            id=entry.id,
+            address=entry.address,
+            person="",
+            message=Message(MessageRole.USER),
+            origin=origin_of(entry),
+        )
+
+    def make_pending(
+        self,
+        entry: InboxEntry,
+        event: InboundMessage,
+        command: routing.ParsedCommand | routing.UnknownCommand | None,
+    ) -> PendingMessage:
+        """Return the pending message of an entry; `command` is the parsed text of its event."""
         if event.wishes:
             return read_request(entry, event, origin_of(entry))
-        mode, text = self._busy_mode(event.text)
-        key = parse_key(entry.key)
-        shared = not event.direct and not key.user
+        mode, parts = self._default_busy(), event.parts
+        if is_message_command(command):
+            mode, parts = _MESSAGE_COMMANDS[command.word], (Text(command.args),)
+        sender = sender_label(entry.key, event.sender.name, event.sender.id, direct=event.direct)
         message = Message(
-            "user",
-            content=_message_content(event, text),
-            sender=f"{event.sender.name} ({event.sender.id})".strip() if shared else None,
+            MessageRole.USER,
+            content=_message_content(event, parts, shared=sender is not None),
+            sender=sender,
             files=plan_attachments(entry.id, event.parts),
         )
+        if (words := _words(parts)) != message.content:
+            message = msgspec.structs.replace(message, words=words)
         person = f"{event.address.platform}:{event.sender.id}"
-        # In a room the answer must show which message it answers.
-        reply_to = "" if event.direct else event.id
         origin = origin_of(entry)
         return PendingMessage(
             id=entry.id,
@@ -63,16 +77,9 @@ class InboxReader:
             person=person,
             message=message,
             mode=mode,
-            reply_to=reply_to,
+            reply_to=event.id,
+            direct=event.direct,
             origin=origin,
-        )
-
-    def is_message_command(self, command: routing.ParsedCommand | routing.UnknownCommand) -> bool:
-        """Return True for `/queue TEXT` and `/steer TEXT`, which are messages with a busy mode."""
-        return (
-            isinstance(command, routing.ParsedCommand)
-            and command.word in _BUSY_MODES
-            and command.args != ""
         )
 
     def apply_edit(self, entry: InboxEntry, edit: InboundEdit) -> InboxEntry:
@@ -82,11 +89,23 @@ class InboxReader:
         changed = msgspec.structs.replace(event, parts=edit.parts)
         return msgspec.structs.replace(entry, payload=msgspec.json.encode(changed))
 
-    def _busy_mode(self, text: str) -> tuple[BusyPolicy, str]:
-        command = routing.parse_command(text, _BUSY_MODES)
-        if isinstance(command, routing.ParsedCommand) and command.args:
-            return _BUSY_MODES[command.word], command.args
-        return self._default_busy(), text
+
+def sender_label(key: str, name: str, sender_id: str, *, direct: bool) -> str | None:
+    """Return the sender as the model sees it; None in a conversation with one person."""
+    if direct or parse_key(key).user:
+        return None
+    return f"{clean_name(name)} ({sender_id})".strip()
+
+
+def is_message_command(
+    command: routing.ParsedCommand | routing.UnknownCommand | None,
+) -> TypeGuard[routing.ParsedCommand]:
+    """Return True for `/queue TEXT` and `/steer TEXT`, which are messages with a busy mode."""
+    return (
+        isinstance(command, routing.ParsedCommand)
+        and command.word in _MESSAGE_COMMANDS
+        and command.args != ""
+    )
 
 
 def read_event(entry: InboxEntry) -> Inbound:
@@ -105,18 +124,32 @@ def origin_of(entry: InboxEntry) -> str:
     return stable_id(entry.source, entry.event)
 
 
-def _message_content(event: InboundMessage, text: str) -> str:
-    """Return the text of a message together with the quoted messages."""
+def _message_content(event: InboundMessage, parts: Iterable[Part], *, shared: bool) -> str:
+    """Return the text of a message together with the words of others, each in a frame.
+
+    In a session of several people no line may look like the sender label of another person.
+    """
     lines = []
     if event.context:
-        lines.append("[Earlier in this room, from people who may not be known:")
-        lines.extend(f"  {_format_quote(quote)}" for quote in event.context)
-        lines.append("]")
+        lines.append(frame_room((quote.sender, quote.text) for quote in event.context))
     if event.reply_to:
-        lines.append(f"[In reply to {_format_quote(event.reply_to)}]")
-    lines.append(text)
+        lines.append(frame_reply(event.reply_to.sender, event.reply_to.text))
+    for part in parts:
+        match part:
+            case Text():
+                lines.append(neutralize_labels(part.text) if shared else part.text)
+            case Forward():
+                lines.append(part.text)
+            case File():
+                pass
     return "\n".join(lines).strip()
 
 
-def _format_quote(quote: Quote) -> str:
-    return f"{quote.sender}: {quote.text}" if quote.sender else quote.text
+def _words(parts: Iterable[Part]) -> str:
+    """Return the words that people see as this message, for notices and titles."""
+    said = (
+        part.words if isinstance(part, Forward) else part.text
+        for part in parts
+        if not isinstance(part, File)
+    )
+    return "\n".join(said).strip()

@@ -12,22 +12,20 @@ import msgspec
 from gateway.access.pairing import find_claim_code
 from gateway.access.policy import (
     OWNERS,
-    AccessDecision,
     Allowed,
     NotAddressed,
     Policy,
     Role,
     Stranger,
+    Undecided,
     UnlistedBot,
     decide_access,
 )
-from gateway.delivery.view import write_address
 from gateway.inbound import routing
 from gateway.inbound.decisions import InboxDecision
-from gateway.inbound.rate_limit import MessageRateLimit
+from gateway.inbound.rate_limit import MessageRateLimit, RefusalNotices
 from gateway.inbound.reactions import MessageReactions
-from gateway.inbound.reader import InboxReader, origin_of
-from gateway.notices.catalogue import NoticeFields
+from gateway.inbound.reader import InboxReader, is_message_command, origin_of, read_event
 from gateway.settings import Settings
 from platforms.core.contract import (
     Accepted,
@@ -48,25 +46,55 @@ from sessions.conversation.events import (
 )
 from sessions.records import InboxEntry, InboxState
 from sessions.store.store import SessionStore
-from sessions.values.clock import Clock, rfc3339
+from sessions.values.clock import Clock
 from sessions.values.ids import Ids
-from sessions.values.notices import NoticeId
+from sessions.values.notices import NoticeFields, NoticeId
 from sessions.values.steady_clock import SteadyClock
+from sessions.values.text import count_of, format_time
 
 log = logging.getLogger(__name__)
 
 _REMEMBERED_COMMANDS = 1_000
 
+MIN_CONTROLS_PER_MINUTE = 60
+"""Uses of /stop and answers to approval requests per person, counted apart from messages."""
+
 PostEvent = Callable[[str, Event], None]
-DispatchCommand = Callable[[InboxEntry, Inbound, Allowed], Awaitable[None]]
+DispatchCommand = Callable[[InboxEntry, routing.ReceivedCommand, Allowed], Awaitable[None]]
 ReplyWithNotice = Callable[[NoticeId, InboxEntry, NoticeFields], Awaitable[None]]
 GreetStranger = Callable[[InboundMessage, Stranger, str], Awaitable[None]]
+
+_Refusal = NotAddressed | UnlistedBot | Stranger
+
+
+class ReceptionRules(msgspec.Struct, frozen=True, kw_only=True):
+    """Rules by which the reception decides about an event."""
+
+    settings: Callable[[], Settings]  # the present ones, because a reload replaces them
+    policy: Callable[[], Policy]
+    command_words: frozenset[str]
+    restored_at: int = 0  # unknown older messages may already be answered
+
+
+class ReceptionHandlers(msgspec.Struct, frozen=True, kw_only=True):
+    """Receivers of stored events."""
+
+    post: PostEvent
+    dispatch: DispatchCommand
+    reply: ReplyWithNotice
+    greet_stranger: GreetStranger
 
 
 class MessageRejected(msgspec.Struct, frozen=True):
     """A request that was not accepted: no access, or over `limit` messages per minute."""
 
     limit: int = 0
+
+
+def _log_received(entry: InboxEntry, text: str) -> None:
+    """Log a stored message with its place and length, never with its text."""
+    where = {"platform": entry.address.platform, "chat": entry.key, "inbox": entry.id}
+    log.info("message received, %s", count_of(len(text), "character"), extra=where)
 
 
 class Reception:
@@ -78,43 +106,36 @@ class Reception:
         store: SessionStore,
         clock: Clock,
         ids: Ids,
-        settings: Callable[[], Settings],
+        rules: ReceptionRules,
         reader: InboxReader,
-        policy: Callable[[], Policy],
-        command_words: frozenset[str],
-        post: PostEvent,
-        dispatch: DispatchCommand,
-        reply: ReplyWithNotice,
-        greet_stranger: GreetStranger,
         reactions: MessageReactions,
-        restored_at: int = 0,
+        handlers: ReceptionHandlers,
     ) -> None:
         self._store = store
         self._clock = clock
         self._ids = ids
-        self._settings = settings
+        self._rules = rules
         self._reader = reader
-        self._policy = policy
-        self._command_words = command_words
-        self._post = post
-        self._dispatch = dispatch
-        self._reply = reply
-        self._greet_stranger = greet_stranger
         self._reactions = reactions
-        self._restored_at = restored_at  # unknown older messages may already be answered
+        self._handlers = handlers
         self._restore_notified_chats: set[str] = set()
         self._rate_limit = MessageRateLimit()
+        self._control_limit = MessageRateLimit()
+        self._refusal_notices = RefusalNotices()
         self._steady_clock = SteadyClock(clock)
         self._started_commands: dict[str, None] = {}
         """Inbox rows of recent commands, so that no command starts twice."""
 
     async def receive(self, event: Inbound) -> Accepted:
         """See `platforms.core.contract.Inbox`."""
-        policy = self._policy()
+        policy = self._rules.policy()
         decision = decide_access(policy, event)
         if policy.claim_open and isinstance(decision, Allowed) and _is_claim(event):
             # A person with access may still claim ownership; the code must not reach the model.
             decision = Stranger(decision.principal, direct=True)
+        if isinstance(decision, Undecided):
+            log.info("%s: access of %s is not known yet", source_of(event), decision.principal)
+            return Accepted.UNDECIDED
         if not isinstance(decision, Allowed):
             return await self._turn_away(event, decision)
         match event:
@@ -130,7 +151,7 @@ class Reception:
 
         Returns the row under which the request is stored; for a repeated request, the earlier row.
         """
-        allowed = decide_access(self._policy(), event)
+        allowed = decide_access(self._rules.policy(), event)
         if not isinstance(allowed, Allowed):
             return MessageRejected()
         limit = self._messages_per_minute(allowed.principal)
@@ -138,16 +159,19 @@ class Reception:
             return MessageRejected(limit)
         entry = self._make_entry(event, InboxState.WAITING, allowed.role.name.lower())
         if await self._store.accept(entry):
-            self._post(entry.key, MessageArrived(self._reader.read_pending(entry)))
+            _log_received(entry, event.text)
+            pending = self._reader.make_pending(entry, event, command=None)
+            self._handlers.post(entry.key, MessageArrived(pending))
             return entry
         await self._recheck_stored(entry)
         return await self._store.inbox.find(entry.source, entry.event) or entry
 
     async def redo_command(self, entry: InboxEntry, event: Inbound) -> None:
         """Carry out a command that was stored but not carried out before the process died."""
-        decision = decide_access(self._policy(), event)
-        if isinstance(decision, Allowed):
-            await self._dispatch(entry, event, decision)
+        decision = decide_access(self._rules.policy(), event)
+        command = routing.find_command(event, self._rules.command_words)
+        if command and isinstance(decision, Allowed):
+            await self._handlers.dispatch(entry, command, decision)
         else:
             done = SetInbox(ids=(entry.id,), state=InboxState.IGNORED, at=self._clock.now())
             await self._store.apply(done)
@@ -155,29 +179,37 @@ class Reception:
     # --- accepted -----------------------------------------------------------------------------
 
     async def _receive_message(self, event: InboundMessage, allowed: Allowed) -> Accepted:
-        if event.at < self._restored_at:
+        if event.at < self._rules.restored_at:
             return await self._refuse_before_restore(event)
-        known = routing.parse_command(event.text, self._command_words)
-        if known and not self._reader.is_message_command(known):
-            is_known = isinstance(known, routing.ParsedCommand)
-            word = known.word if is_known else InboxDecision.UNKNOWN_COMMAND
-            return await self._receive_command(event, allowed, word)
+        parsed = routing.parse_command(event.text, self._rules.command_words)
+        if parsed and not is_message_command(parsed):
+            is_known = isinstance(parsed, routing.ParsedCommand)
+            word = parsed.word if is_known else InboxDecision.UNKNOWN_COMMAND
+            command = routing.CommandMessage(event, parsed)
+            return await self._receive_command(command, allowed, word)
         now = self._clock.now()
-        stale_after = float(self._settings().gateway.stale_after)
+        stale_after = float(self._rules.settings().gateway.stale_after)
         if routing.is_stale(self._steady_clock.age_ms(event.at), stale_after):
-            fields = {"when": rfc3339(event.at)[:16].replace("T", " ")}
-            return await self._refuse(event, InboxDecision.STALE, NoticeId.MESSAGE_TOO_OLD, fields)
+            fields = {"when": format_time(event.at, seconds=False)}
+            return await self._refuse(
+                event, InboxDecision.STALE, allowed, NoticeId.MESSAGE_TOO_OLD, fields
+            )
         limit = self._messages_per_minute(allowed.principal)
         if limit and not self._rate_limit.try_acquire(allowed.principal, limit, now):
-            return await self._refuse(
-                event, InboxDecision.TOO_MANY, NoticeId.TOO_MANY_MESSAGES, {"limit": limit}
-            )
+            return await self._refuse_beyond_limit(event, allowed, limit)
         entry = self._make_entry(event, InboxState.WAITING, f"{allowed.role.name.lower()}")
         if not await self._store.accept(entry):
             await self._recheck_stored(entry)
             return Accepted.DUPLICATE
+        if not isinstance(decide_access(self._rules.policy(), event), Allowed):
+            # Access was revoked while the message was stored; see `gateway.commands.enforcement`.
+            ignored = SetInbox(ids=(entry.id,), state=InboxState.IGNORED, at=self._clock.now())
+            await self._store.apply(ignored)
+            return Accepted.IGNORED
+        _log_received(entry, event.text)
         self._reactions.on_accepted(entry)
-        self._post(entry.key, MessageArrived(self._reader.read_pending(entry)))
+        pending = self._reader.make_pending(entry, event, parsed)
+        self._handlers.post(entry.key, MessageArrived(pending))
         return Accepted.STORED
 
     async def _recheck_stored(self, entry: InboxEntry) -> None:
@@ -187,9 +219,17 @@ class Reception:
         """
         known = await self._store.inbox.find(entry.source, entry.event)
         if known and known.state is InboxState.WAITING:
-            self._post(known.key, MessageRedelivered(known.id, known.source, known.event))
+            self._handlers.post(known.key, MessageRedelivered(known.id, known.source, known.event))
 
-    async def _receive_command(self, event: Inbound, allowed: Allowed, decision: str) -> Accepted:
+    async def _receive_command(
+        self, command: routing.ReceivedCommand, allowed: Allowed, decision: str
+    ) -> Accepted:
+        event = command if isinstance(command, InboundAction) else command.message
+        limit = self._messages_per_minute(allowed.principal)
+        if limit and not self._try_acquire_command(command, allowed.principal, limit):
+            refused = await self._refuse_beyond_limit(event, allowed, limit)
+            if refused is Accepted.STORED:
+                return refused  # otherwise the command is known and may not be carried out yet
         entry = self._make_entry(event, InboxState.COMMAND, decision)
         accepted = Accepted.STORED
         if not await self._store.accept(entry):
@@ -207,20 +247,46 @@ class Reception:
             del self._started_commands[next(iter(self._started_commands))]
         carried_out = False
         try:
-            await self._dispatch(entry, event, allowed)
+            await self._handlers.dispatch(entry, command, allowed)
             carried_out = True
         finally:
             if not carried_out:
                 self._started_commands.pop(entry.id, None)
         return accepted
 
-    async def _refuse(
-        self, event: InboundMessage, decision: str, notice: NoticeId, fields: NoticeFields
+    def _try_acquire_command(
+        self, command: routing.ReceivedCommand, principal: str, limit: int
+    ) -> bool:
+        """Count a command; return False beyond the limit of its kind."""
+        now = self._clock.now()
+        if routing.is_control(command):
+            most = max(limit, MIN_CONTROLS_PER_MINUTE)
+            return self._control_limit.try_acquire(principal, most, now)
+        return self._rate_limit.try_acquire(principal, limit, now)
+
+    async def _refuse_beyond_limit(
+        self, event: InboundMessage | InboundAction, allowed: Allowed, limit: int
     ) -> Accepted:
+        fields: NoticeFields = {"limit": limit}
+        return await self._refuse(
+            event, InboxDecision.TOO_MANY, allowed, NoticeId.TOO_MANY_MESSAGES, fields
+        )
+
+    async def _refuse(
+        self,
+        event: InboundMessage | InboundAction,
+        decision: str,
+        allowed: Allowed,
+        notice: NoticeId,
+        fields: NoticeFields,
+    ) -> Accepted:
+        """Store a refused event; its sender is told once a minute."""
         entry = self._make_entry(event, InboxState.REFUSED, decision)
         if not await self._store.accept(entry):
             return Accepted.DUPLICATE
-        await self._reply(notice, entry, fields)
+        now = self._clock.now()
+        if self._refusal_notices.try_notify(entry.source, allowed.principal, decision, now):
+            await self._handlers.reply(notice, entry, fields)
         return Accepted.STORED
 
     async def _refuse_before_restore(self, event: InboundMessage) -> Accepted:
@@ -232,12 +298,14 @@ class Reception:
             return Accepted.DUPLICATE
         if source not in self._restore_notified_chats:
             self._restore_notified_chats.add(source)
-            when = rfc3339(self._restored_at)[:16].replace("T", " ")
-            await self._reply(NoticeId.SESSION_RESTORED, entry, {"when": when})
+            when = format_time(self._rules.restored_at, seconds=False)
+            await self._handlers.reply(NoticeId.SESSION_RESTORED, entry, {"when": when})
         return Accepted.STORED
 
     async def _receive_correction(self, event: InboundEdit | InboundDelete) -> Accepted:
         """Apply an edit or deletion to a waiting message; otherwise ignore the correction.
+
+        Only the author may edit a message. A moderator may delete the message of another person.
 
         The change is applied before the event is stored; after an interruption it is applied again,
         which is harmless. The new text is stored only in the changed message, because other edits
@@ -248,7 +316,10 @@ class Reception:
             return Accepted.DUPLICATE
         old = await self._store.inbox.find(source, event.message)
         if old and old.state in {InboxState.WAITING, InboxState.HELD}:
-            await self._apply_correction(old, event)
+            if isinstance(event, InboundDelete) or _is_author(old, event):
+                await self._apply_correction(old, event)
+            else:
+                log.warning("%s: an edit of another person's message was ignored", old.key)
         known = old is not None and old.state is not InboxState.IGNORED
         state = InboxState.DONE if known else InboxState.IGNORED
         decision = InboxDecision.DELETE if isinstance(event, InboundDelete) else InboxDecision.EDIT
@@ -261,28 +332,24 @@ class Reception:
 
     async def _apply_correction(self, old: InboxEntry, event: InboundEdit | InboundDelete) -> None:
         if isinstance(event, InboundDelete):
-            self._post(old.key, MessageDeleted(old.id))
+            self._handlers.post(old.key, MessageDeleted(old.id))
         elif old.payload:
             changed = self._reader.apply_edit(old, event)
             await self._store.replace_payload(old.id, changed.payload)
-            self._post(old.key, MessageEdited(old.id, self._reader.read_pending(changed).message))
+            self._handlers.post(
+                old.key, MessageEdited(old.id, self._reader.read_pending(changed).message)
+            )
 
     # --- ignored ------------------------------------------------------------------------------
 
-    async def _turn_away(self, event: Inbound, decision: AccessDecision) -> Accepted:
-        match decision:
-            case NotAddressed():
-                reason = InboxDecision.NOT_ADDRESSED
-            case UnlistedBot():
-                reason = InboxDecision.BOT
-            case _:
-                reason = InboxDecision.NOT_ALLOWED
+    async def _turn_away(self, event: Inbound, decision: _Refusal) -> Accepted:
+        reason = _ignored_decision(decision)
         entry = self._make_entry(event, InboxState.IGNORED, reason)
         if not await self._store.accept(msgspec.structs.replace(entry, payload=None)):
             return Accepted.DUPLICATE
         log.debug("%s ignored: %s", entry.key, reason)
         if isinstance(decision, Stranger) and isinstance(event, InboundMessage):
-            await self._greet_stranger(event, decision, origin_of(entry))
+            await self._handlers.greet_stranger(event, decision, origin_of(entry))
         return Accepted.IGNORED
 
     # --- helpers ------------------------------------------------------------------------------
@@ -293,8 +360,8 @@ class Reception:
             id=self._ids.new("i"),
             source=source_of(event),
             event=event.id,
-            key=str(routing.session_key_for(event, self._settings().sessions.group_scope)),
-            address=write_address(address),
+            key=str(routing.session_key_for(event, self._rules.settings().sessions.group_scope)),
+            address=address,
             state=state,
             payload=msgspec.json.encode(event),
             received_at=self._clock.now(),
@@ -303,7 +370,7 @@ class Reception:
 
     def _messages_per_minute(self, principal: str) -> int | None:
         """Return the limit for a person; the owner has one only if configured."""
-        limits = self._settings().limits
+        limits = self._rules.settings().limits
         personal = limits.users.get(principal)
         default = None if principal in OWNERS else limits.messages_per_minute
         return (personal and personal.messages_per_minute) or default
@@ -312,6 +379,11 @@ class Reception:
 def _without_text(event: InboundEdit | InboundDelete) -> InboundEdit | InboundDelete:
     """Return the correction without its text, as `holdfast why` needs only its target."""
     return msgspec.structs.replace(event, parts=()) if isinstance(event, InboundEdit) else event
+
+
+def _is_author(entry: InboxEntry, edit: InboundEdit) -> bool:
+    """Return True if the editor wrote the message; the words count as those of its author."""
+    return read_event(entry).sender.id == edit.sender.id
 
 
 def source_of(event: Inbound) -> str:
@@ -334,3 +406,13 @@ def command_context(entry: InboxEntry, allowed: Allowed) -> CommandContext:
         inbox=entry.id,
         origin=origin_of(entry),
     )
+
+
+def _ignored_decision(decision: _Refusal) -> InboxDecision:
+    match decision:
+        case NotAddressed():
+            return InboxDecision.NOT_ADDRESSED
+        case UnlistedBot():
+            return InboxDecision.BOT
+        case Stranger():
+            return InboxDecision.NOT_ALLOWED

@@ -11,13 +11,13 @@ import msgspec
 from gateway.media.incoming import plan_attachments
 from platforms.core.contract import File, InboundMessage, Part
 from sessions.conversation.events import PendingMessage
-from sessions.records import Attachment, InboxEntry, Message, ToolCall
+from sessions.records import Attachment, InboxEntry, Message, MessageRole, ToolCall
 
 
 class EarlierMessage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """An earlier message of the conversation, as given by the client."""
 
-    role: str  # as in `sessions.records.Message`
+    role: MessageRole
     text: str = ""
     files: tuple[File, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
@@ -63,7 +63,7 @@ def read_request(entry: InboxEntry, event: InboundMessage, origin: str) -> Pendi
     parts: list[Part] = [file for row in options.before for file in row.files]
     files = iter(plan_attachments(entry.id, (*parts, *event.parts)))
     before = (*options.rows, *(_to_message(row, files) for row in options.before))
-    message = Message("user", event.text, files=tuple(files))
+    message = Message(MessageRole.USER, event.text, files=tuple(files))
     return PendingMessage(
         id=entry.id,
         address=entry.address,

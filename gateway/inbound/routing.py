@@ -7,7 +7,8 @@ from typing import Literal
 from msgspec import Struct
 
 from gateway.settings import RouteSettings
-from platforms.core.contract import Inbound
+from platforms.core.actions import ButtonAction, read_action
+from platforms.core.contract import Inbound, InboundAction, InboundMessage
 from sessions.key import SessionKey
 from sessions.values.spelling import closest_match
 
@@ -64,6 +65,19 @@ class UnknownCommand(Struct, frozen=True):
     suggestion: str | None = None
 
 
+class CommandMessage(Struct, frozen=True):
+    """A message whose text is a command."""
+
+    message: InboundMessage
+    parsed: ParsedCommand | UnknownCommand
+
+
+ReceivedCommand = CommandMessage | InboundAction
+
+
+_CONTROL_WORDS = frozenset({"stop", "approve", "deny"})
+_CONTROL_ACTIONS = frozenset({ButtonAction.STOP, ButtonAction.APPROVE, ButtonAction.DENY})
+
 _COMMAND_PATTERN = re.compile(
     r"(?P<sign>[/!])(?P<word>[A-Za-z][A-Za-z0-9_]*)(?:@[A-Za-z0-9_]+)?(?:\s+(?P<args>.*))?",
     re.DOTALL,
@@ -85,3 +99,18 @@ def parse_command(text: str, known_words: Collection[str]) -> ParsedCommand | Un
     if match["sign"] == "/" and match["word"] == word:
         return UnknownCommand(word, closest_match(word, known_words))
     return None
+
+
+def find_command(event: Inbound, known_words: Collection[str]) -> ReceivedCommand | None:
+    """Return the event as a command; None for other messages, edits and deletions."""
+    if isinstance(event, InboundMessage):
+        parsed = parse_command(event.text, known_words)
+        return CommandMessage(event, parsed) if parsed else None
+    return event if isinstance(event, InboundAction) else None
+
+
+def is_control(command: ReceivedCommand) -> bool:
+    """Return True for /stop and answers to approval requests, which must work at any time."""
+    if isinstance(command, InboundAction):
+        return read_action(command.action)[0] in _CONTROL_ACTIONS
+    return isinstance(command.parsed, ParsedCommand) and command.parsed.word in _CONTROL_WORDS

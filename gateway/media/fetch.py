@@ -24,6 +24,7 @@ from platforms.core.contract import Adapter, Address
 from platforms.core.errors import PlatformError, Unavailable, Unconfirmed
 from sessions.records import Attachment
 from sessions.values.clock import Clock
+from sessions.values.text import count_of
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +97,7 @@ class AttachmentFetcher:
         for workspace in workspaces:
             removed = await self._remove_old_in(workspace, before, unfinished_before)
             if removed:
-                log.info("%s: %d old received files removed", workspace, removed)
+                log.info("%s: %s removed", workspace, count_of(removed, "old received file"))
 
     async def _remove_old_in(
         self, workspace: Path, before: float | None, unfinished_before: float

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from platforms.core.contract import File, Part
 from sessions.records import Attachment
+from sessions.values.ids import unique_part
 from sessions.values.size import format_size
 
 RECEIVED_FOLDER = "received"
@@ -42,7 +43,7 @@ _NUMBER_SUFFIX_BYTES = 5  # for the number that makes a name unique
 
 def plan_attachments(inbox_id: str, parts: Iterable[Part]) -> tuple[Attachment, ...]:
     """Assign a path to each file of a message; the result is the same on every call."""
-    folder = f"{RECEIVED_FOLDER}/{inbox_id.rpartition('_')[2][-10:]}"
+    folder = f"{RECEIVED_FOLDER}/{unique_part(inbox_id)[-10:]}"
     taken: set[str] = set()
     found = []
     for number, file in enumerate(part for part in parts if isinstance(part, File)):

@@ -21,12 +21,14 @@ from agent.request.pictures import SIGNATURE_BYTES, detect_media_type
 from agent.tools.blocking import StopEvent, run_in_thread
 from agent.tools.confine import Workspace, open_workspace
 from gateway.delivery.outbox import Delivery
-from gateway.delivery.view import ItemBody, read_address, write_body
+from gateway.delivery.view import ItemBody, write_body
+from gateway.media.sent_secrets import find_secret
 from platforms.core.contract import Address, Capabilities
 from sessions.changes import PutItem
-from sessions.records import ItemState, OutboxItem
+from sessions.records import ItemKind, ItemState, OutboxItem
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
+from sessions.values.item_ids import file_id
 from sessions.values.size import format_size
 
 log = logging.getLogger(__name__)
@@ -34,9 +36,12 @@ log = logging.getLogger(__name__)
 _SEND_WAIT_SECONDS = 20.0
 """Seconds a tool call waits for the file to be sent; after that, sending continues alone."""
 
+_REDACTED = "Passwords and keys in the file were replaced by ***."
 _KEPT_SECONDS = 3600.0
 _CHUNK_BYTES = 1 << 20
+_PACKED = (b"PK\x03\x04", b"\x1f\x8b", b"%PDF")  # may contain no NUL
 _MIN_FREE_BYTES = 100_000_000  # disk space left free
+_PARTIAL, _OTHER_PARTIAL = ".part", ".other-part"  # the file to send may have one of these names
 
 
 class OutgoingFile(msgspec.Struct, frozen=True):
@@ -60,19 +65,21 @@ class OutgoingFiles:
         capabilities: Callable[[Address], Capabilities | None],
         *,
         keep_seconds: float,
+        redact: Callable[[str], str],
     ) -> None:
         self._store = store
         self._delivery = delivery
         self._clock = clock
-        self._sending_folder = folder / "sent"  # copies until they are sent
+        self._sending_folder = delivery.text_files.folder  # copies until they are sent
         self._hosted_folder = folder / "shown"  # copies that people download from this gateway
         self._capabilities = capabilities
+        self._redact = redact  # masks secrets in text files
         self._keep_seconds = keep_seconds  # for hosted copies; 0: forever
 
     async def send(
         self,
         turn_id: str,
-        address: str,
+        address: Address,
         reply_to: str,
         workspace: Path,
         path: str,
@@ -80,13 +87,13 @@ class OutgoingFiles:
         key: str,
     ) -> str:
         """See `agent.tools.contract.SendFile`; one key sends one file once."""
-        can = self._capabilities(read_address(address))
+        can = self._capabilities(address)
         if can is None or can.files is None:
             msg = (
                 f"This chat does not accept files. Tell the person where it is: {workspace / path}"
             )
             raise ToolError(msg)
-        item_id = f"f_{hashlib.sha256(key.encode()).hexdigest()[:24]}"
+        item_id = file_id(hashlib.sha256(key.encode()).hexdigest()[:24])
         max_bytes, folder = (
             can.files,
             (self._hosted_folder if can.hosts_files else self._sending_folder) / item_id,
@@ -94,13 +101,14 @@ class OutgoingFiles:
         copy = await run_in_thread(
             lambda stop: _prepare_copy(workspace, path, folder, max_bytes, stop)
         )
+        redacted = await run_in_thread(lambda _: _redact_copy(copy, path, self._redact))
         body = ItemBody(
             text=caption, path=str(copy.path), name=copy.name, media_type=copy.media_type
         )
         item = OutboxItem(
             id=item_id,
             address=address,
-            kind="upload",
+            kind=ItemKind.UPLOAD,
             state=ItemState.PENDING,
             body=write_body(body),
             created_at=self._clock.now(),
@@ -108,7 +116,26 @@ class OutgoingFiles:
             reply_to=reply_to or None,
         )
         await self._delivery.put(PutItem(item))
-        return await self._wait_outcome(item_id, f"{copy.name} ({format_size(copy.size)})")
+        outcome = await self._wait_outcome(item_id, f"{copy.name} ({format_size(copy.size)})")
+        return f"{outcome} {_REDACTED}" if redacted else outcome
+
+    async def attach_text(self, below: OutboxItem, name: str, text: str) -> OutboxItem:
+        """Store a text as a file and return the item that shows the file below another item."""
+        can = self._capabilities(below.address)
+        hosted = can is not None and can.hosts_files
+        item_id = file_id(hashlib.sha256(below.id.encode()).hexdigest()[:24])
+        folder = (self._hosted_folder if hosted else self._sending_folder) / item_id
+        await run_in_thread(lambda _: _write_text(folder, name, text))
+        body = ItemBody(path=str(folder / name), name=name, media_type="text/plain")
+        return OutboxItem(
+            id=item_id,
+            address=below.address,
+            kind=ItemKind.UPLOAD,
+            state=ItemState.PENDING,
+            body=write_body(body),
+            created_at=self._clock.now(),
+            turn_id=below.turn_id,
+        )
 
     async def _wait_outcome(self, item_id: str, description: str) -> str:
         try:
@@ -155,6 +182,39 @@ def _prepare_copy(
     return OutgoingFile(folder / name, name, media_type, copied[0])
 
 
+def _write_text(folder: Path, name: str, text: str) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (folder / name).write_text(text, encoding="utf-8", errors="replace")
+
+
+def _redact_copy(copy: OutgoingFile, path: str, redact: Callable[[str], str]) -> bool:
+    """Mask the secrets in the copy of a text file; return True if there were any.
+
+    Raises `ToolError`, and removes the copy, if another kind of file contains a secret.
+    """
+    content = copy.path.read_bytes()
+    if _is_text(content):
+        text = content.decode(errors="surrogateescape")
+        clean = redact(text)
+        if clean == text:
+            return False
+        copy.path.write_bytes(clean.encode(errors="surrogateescape"))
+        return True
+    if (place := find_secret(copy.path, redact)) is not None:
+        shutil.rmtree(copy.path.parent, ignore_errors=True)
+        where = "" if place == copy.name else f" in {place}"
+        msg = (
+            f"Nothing was sent: {path} contains a password or key{where}, which can be masked only "
+            "in a text file. Make the file without it, or tell the person where the file is."
+        )
+        raise ToolError(msg)
+    return False
+
+
+def _is_text(content: bytes) -> bool:
+    return b"\0" not in content and not content.startswith(_PACKED)
+
+
 def _open_source(workspace: Workspace, path: str, max_bytes: int) -> int:
     source = workspace.open(path)
     state = os.fstat(source)
@@ -176,7 +236,7 @@ def _copy_file(
 ) -> tuple[int, bytes]:
     """Copy a file that may grow meanwhile; return size and first bytes."""
     written, beginning = 0, b""
-    partial = target.with_name(".part")
+    partial = target.with_name(_PARTIAL if target.name != _PARTIAL else _OTHER_PARTIAL)
     try:
         with partial.open("wb") as copy:
             for piece in iter(lambda: read(_CHUNK_BYTES), b""):

@@ -4,6 +4,7 @@ Imported only if such a service is configured, because the HTTP client is large.
 """
 
 import asyncio
+import logging
 
 import httpx2
 import msgspec
@@ -14,7 +15,10 @@ from gateway.media.incoming import extension_for, too_large_message
 from gateway.media.speech import RecordingReader, TranscriptionFailed
 
 MAX_BYTES = 25_000_000  # OpenAI's limit
+log = logging.getLogger(__name__)
+
 _TIMEOUT_SECONDS, _RETRY_DELAY_SECONDS = 120.0, 1.0
+_CLOSE_SECONDS = 5.0
 _CONNECT_SECONDS = 10.0
 _MAX_CONCURRENT = 4
 _MAX_RESPONSE_BYTES = 1_000_000
@@ -59,6 +63,7 @@ class Transcriber:
         *,
         timeout_seconds: float = _TIMEOUT_SECONDS,
         retry_delay_seconds: float = _RETRY_DELAY_SECONDS,
+        transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         key = settings.api_key
         self._url = transcription_endpoint(settings.transcription_url or "")
@@ -67,6 +72,7 @@ class Transcriber:
         self._timeout_seconds = timeout_seconds
         self._retry_delay_seconds = retry_delay_seconds
         self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
+        self._transport = transport
         self._client: httpx2.AsyncClient | None = None
 
     async def transcribe(self, read_recording: RecordingReader, media_type: str, size: int) -> str:
@@ -87,8 +93,13 @@ class Transcriber:
 
     async def aclose(self) -> None:
         """See `gateway.media.speech.SpeechToText`."""
-        if self._client:
-            await self._client.aclose()
+        if self._client is None:
+            return
+        try:
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self._client.aclose()
+        except TimeoutError:
+            log.warning("%s was not disconnected within %g s", self._url, _CLOSE_SECONDS)
 
     async def _request_with_retry(self, content: bytes, media_type: str) -> str:
         try:
@@ -117,6 +128,7 @@ class Transcriber:
         if self._client is None:
             self._client = httpx2.AsyncClient(
                 verify=tls_context(),
+                transport=self._transport,
                 timeout=httpx2.Timeout(self._timeout_seconds, connect=_CONNECT_SECONDS),
             )
         return self._client

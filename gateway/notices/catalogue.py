@@ -2,15 +2,17 @@
 
 `{c:stop}` becomes the command in the form of the platform that shows the notice. A part in
 `[+ ...]` appears only if none of its fields is missing, empty or zero. `{n|message|messages}`
-chooses the first text if the field is 1, else the second.
+chooses the first text if the field is 1, else the second. Fields outside of such parts are required,
+and a field that the text does not have is an error.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable
 
-from sessions.values.notices import NoticeId
-
-NoticeFields = Mapping[str, str | int]
+from platforms.core.actions import ButtonAction
+from sessions.values.notices import NoticeFields, NoticeId
+from sessions.values.text import excerpt
+from sessions.values.visible_text import escape_markdown
 
 CATALOGUE: dict[NoticeId, str] = {
     NoticeId.NO_OUTPUT: "⏳ {model}: no output for {n}s, reconnecting at {d}s",
@@ -33,7 +35,7 @@ CATALOGUE: dict[NoticeId, str] = {
         "⚠️ The model spent its whole output on reasoning, twice. Try {c:reasoning} low, or "
         "another model with {c:model}."
     ),
-    NoticeId.DECLINED: "⚠️ The model declined: {text}",
+    NoticeId.DECLINED: "⚠️ The model declined[+ : {text}][+  {shown}to go on.]",
     NoticeId.STOPPED: (
         "⏹ Stopped. Your next message starts a new conversation; {c:resume} returns to this "
         "one."
@@ -60,7 +62,7 @@ CATALOGUE: dict[NoticeId, str] = {
     ),
     NoticeId.QUEUE_DONE: "",
     NoticeId.QUEUE_FULL: (
-        "⛔ {limit} messages are already queued here, so I did NOT take this one. Please send "
+        "⛔ {limit} {limit|message is|messages are} already queued here, so I did NOT take this one. Please send "
         "it again later."
     ),
     NoticeId.RESTARTING_SOON: (
@@ -77,11 +79,19 @@ CATALOGUE: dict[NoticeId, str] = {
     NoticeId.NOTHING_TO_RESUME: (
         "There's no earlier conversation to return to. {c:sessions} shows the list."
     ),
+    NoticeId.RESUME_UNKNOWN: (
+        "There's no earlier conversation “{name}” here. {c:sessions} shows the list."
+    ),
     NoticeId.NOTHING_TO_RETRY: "There's no message to run again.",
     NoticeId.NOTHING_TO_UNDO: "There's nothing to undo.",
     NoticeId.UNDONE: "↩️ Undone: I removed “{request}” and its answer from the conversation.",
     NoticeId.BUSY: "I'm still writing an answer. {c:stop} stops it.",
     NoticeId.NOT_YOURS: "Only the person who asked last, or an admin, can do that.",
+    NoticeId.ACCESS_LOST: (
+        "🚫 The person who asked no longer has access."
+        "[+  I stopped working on “{request}”.]"
+        "[+  {n} queued {n|message was|messages were} dropped.]"
+    ),
     NoticeId.EXPIRED_IDLE: (
         "🆕 New conversation, because the previous one was quiet for a long time."
     ),
@@ -100,6 +110,7 @@ CATALOGUE: dict[NoticeId, str] = {
         "This code is not valid (any more). The operator can create a new one with “holdfast "
         "pair claim”."
     ),
+    NoticeId.CODE_DELAYED: "Too many codes were wrong. Please try again in {seconds} s.",
     NoticeId.PAIRING_CODE: (
         "👋 Hello! I don't know you yet. Please ask the owner to give you access with this "
         "code: {code}"
@@ -111,12 +122,16 @@ CATALOGUE: dict[NoticeId, str] = {
     ),
     NoticeId.PAIR_APPROVED: "✅ {name} ({principal}) now has access.",
     NoticeId.PAIR_REVOKED: "🚫 {principal} no longer has access.",
-    NoticeId.PAIR_UNKNOWN: "No open request has this code. {c:pair} list shows them.",
+    NoticeId.PAIR_UNKNOWN: "No open request has this code or id. {c:pair} list shows them.",
     NoticeId.PAIR_LIST: "{list}",
     NoticeId.HELP: "{list}",
     NoticeId.SESSIONS: "{list}\n{c:resume} NUMBER returns to one of them.",
-    NoticeId.PAIR_USAGE: "Use: {c:pair} list, {c:pair} approve CODE or {c:pair} revoke ID",
+    NoticeId.PAIR_USAGE: "Use: {c:pair} list, {c:pair} approve CODE (or ID) or {c:pair} revoke ID",
     NoticeId.REFUSED_MENTION: "👤 {name} ({principal}) mentioned me in {chat} and has no access.",
+    NoticeId.STRANGERS: (
+        "👤 {n} more {n|person|people} without access wrote to me recently. "
+        "{c:pair} list shows the open requests."
+    ),
     NoticeId.NOT_NOW: "Sorry, that didn't work just now. Please try again in a moment.",
     NoticeId.ADMINS_ONLY: "Only an admin can do that.",
     NoticeId.PLAIN_TEXT: "{text}",
@@ -130,8 +145,8 @@ CATALOGUE: dict[NoticeId, str] = {
         "already. Please send them again if they still matter."
     ),
     NoticeId.TOO_MANY_MESSAGES: (
-        "⛔ That was more than {limit} messages in a minute, so I did NOT take this one. Please "
-        "send it again in a moment."
+        "⛔ That was more than {limit} {limit|message|messages} in a minute, so I did NOT take this one. Until you "
+        "pause for a moment, I won't take more either. Please send them again then."
     ),
     NoticeId.BUDGET_USED_UP: (
         "⛔ Not answered: {cause}. Your message is saved; {c:retry} runs it then."
@@ -170,9 +185,18 @@ CATALOGUE: dict[NoticeId, str] = {
         "🛠 Sorry, I can't do that: the stored data of this conversation is damaged. The admins "
         "have been notified. {c:new} starts a new conversation."
     ),
+    NoticeId.ANSWER_NOT_STORED: (
+        "🛠 Sorry, I couldn't save my last answer, so I won't remember it. If the next message "
+        "fails too, {c:new} starts a new conversation."
+    ),
     NoticeId.DATABASE_DAMAGED: (
         "🛠 {cause}. Some conversations fail, the others keep working. Stop Holdfast, run "
         "“holdfast db check”, and restore a backup."
+    ),
+    NoticeId.TOOLS_CHANGED: (
+        "🛠 The MCP server {server} has changed {n|a tool|tools}: {list}[+  and {more} more]. I'll "
+        "ask an admin before the next call of {n|it|each of them}. If you allow a call, you accept "
+        "the change."
     ),
     NoticeId.DISK_RECOVERED: (
         "✅ The disk has free space again: {left}. It was nearly full for {min} "
@@ -208,7 +232,9 @@ CATALOGUE: dict[NoticeId, str] = {
     ),
     NoticeId.ASK: (
         "🔐 May I use **{tool}**"
-        "[+  for {person}]?\n"
+        "[+  for {person}]?"
+        "[+  {attached}Long values are shortened; the attached file has the whole call.]"
+        "[+ {change}]\n"
         "```json\n"
         "{arguments}\n"
         "```\n"
@@ -216,7 +242,9 @@ CATALOGUE: dict[NoticeId, str] = {
         "[+ , within {min} {min|minute|minutes}]"
     ),
     NoticeId.ASK_ADMIN: (
-        "🔐 May I use **{tool}**?\n"
+        "🔐 May I use **{tool}**?"
+        "[+  {attached}Long values are shortened; the attached file has the whole call.]"
+        "[+ {change}]\n"
         "```json\n"
         "{arguments}\n"
         "```\n"
@@ -224,7 +252,9 @@ CATALOGUE: dict[NoticeId, str] = {
         "[+  within {min} {min|minute|minutes}]: {c:approve} {code} or {c:deny} {code}"
     ),
     NoticeId.ASK_AGAIN: (
-        "🔐 May I use **{tool}** again? The previous call may have taken effect.\n"
+        "🔐 May I use **{tool}** again? The previous call may have taken effect."
+        "[+  {attached}Long values are shortened; the attached file has the whole call.]"
+        "[+ {change}]\n"
         "```json\n"
         "{arguments}\n"
         "```\n"
@@ -320,22 +350,43 @@ CATALOGUE: dict[NoticeId, str] = {
 }
 
 BUTTONS = {
-    NoticeId.TURN_FAILED: (("Go on", "resume.go"), ("Start over", "retry")),
-    NoticeId.TURN_INTERRUPTED: (("Continue", "resume.go"), ("Start over", "retry")),
+    NoticeId.TURN_FAILED: (("Go on", ButtonAction.RESUME), ("Start over", ButtonAction.RETRY)),
+    NoticeId.TURN_INTERRUPTED: (
+        ("Continue", ButtonAction.RESUME),
+        ("Start over", ButtonAction.RETRY),
+    ),
 }
 """Buttons below a notice: label, and the action that a press sends."""
 
-_CONDITION_FIELDS = frozenset({"operator_told", "too_long"})
+_MAX_QUOTED_LENGTH = 80
+_QUOTED_FIELDS = frozenset({"request", "title", "name", "person", "chat"})
+"""Fields with short texts of people, which must not be drawn as links or styles."""
+
+_CONDITION_FIELDS = frozenset({"operator_told", "too_long", "attached", "shown"})
 """Fields that only decide whether a part appears; they add no text."""
 
 _OPTIONAL_PATTERN = re.compile(r"\[\+ (.*?)\]")
 _COMMAND_PATTERN = re.compile(r"\{c:(\w+)\}")
 _PLURAL_PATTERN = re.compile(r"\{(\w+)\|([^|}]*)\|([^}]*)\}")
 _FIELD_PATTERN = re.compile(r"\{(\w+)\}")
+_FIELD_NAME_PATTERN = re.compile(r"\{(\w+)[|}]")
+
+
+def _split_fields(template: str) -> tuple[frozenset[str], frozenset[str]]:
+    required = frozenset(_FIELD_NAME_PATTERN.findall(_OPTIONAL_PATTERN.sub("", template)))
+    return required, frozenset(_FIELD_NAME_PATTERN.findall(template)) - required
+
+
+NOTICE_FIELDS = {notice: _split_fields(template) for notice, template in CATALOGUE.items()}
+"""Required and optional fields of every notice, as its text has them."""
 
 
 def render_notice(notice: NoticeId, fields: NoticeFields, command_template: str) -> str:
-    """Return the text of a notice; `command_template` is the platform's form, such as `/{word}`."""
+    """Return the text of a notice; `command_template` is the platform's form, such as `/{word}`.
+
+    Raises `TypeError` if the fields are not those of the notice.
+    """
+    check_fields(notice, fields)
     template = CATALOGUE[notice]
     text = _OPTIONAL_PATTERN.sub(
         lambda part: part[1] if _has_all_fields(part[1], fields) else "", template
@@ -348,6 +399,15 @@ def render_notice(notice: NoticeId, fields: NoticeFields, command_template: str)
     return _FIELD_PATTERN.sub(lambda match: _field_text(match[1], fields), text)
 
 
+def check_fields(notice: NoticeId, names: Iterable[str]) -> None:
+    """Raise `TypeError` if a required field of the notice is missing or a field is unknown."""
+    required, optional = NOTICE_FIELDS[notice]
+    missing, unknown = required.difference(names), frozenset(names) - required - optional
+    if missing or unknown:
+        msg = f"{notice!r}: missing fields {sorted(missing)}, unknown fields {sorted(unknown)}"
+        raise TypeError(msg)
+
+
 def _has_all_fields(part: str, fields: NoticeFields) -> bool:
     return all(fields.get(name) for name in _FIELD_PATTERN.findall(part))
 
@@ -356,15 +416,9 @@ def _field_text(name: str, fields: NoticeFields) -> str:
     value = fields.get(name, "")
     if name in _CONDITION_FIELDS:
         return ""
-    if name == "request":
-        return _excerpt(str(value))
+    if name in _QUOTED_FIELDS:
+        return escape_markdown(excerpt(str(value), _MAX_QUOTED_LENGTH))
     return str(value)
-
-
-def _excerpt(text: str, max_length: int = 80) -> str:
-    """Shorten a request to one line for a quote."""
-    line = " ".join(text.split())
-    return line if len(line) <= max_length else line[: max_length - 1].rstrip() + "…"
 
 
 def safe_mode_text(crashes: int) -> str:

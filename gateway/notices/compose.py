@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Iterable
 
-from gateway.delivery.view import ItemBody, read_address, write_body
-from gateway.notices.catalogue import BUTTONS, NoticeFields, render_notice
+from gateway.delivery.view import ItemBody, write_body
+from gateway.notices.catalogue import BUTTONS, render_notice
+from platforms.core.actions import write_action
 from platforms.core.contract import Address, Button, Capabilities
 from sessions.changes import Change, PutItem
 from sessions.conversation.events import SendNotice
-from sessions.records import ItemState, OutboxItem
+from sessions.records import ItemKind, ItemState, OutboxItem
 from sessions.values.clock import Clock
 from sessions.values.ids import Ids
-from sessions.values.notices import NoticeId
+from sessions.values.item_ids import ItemType, notice_id
+from sessions.values.notices import NoticeFields, NoticeId
 
 
 def command_template(capabilities: Capabilities | None) -> str:
@@ -28,17 +30,18 @@ class NoticeComposer:
         self._clock = clock
         self._capabilities = capabilities
 
-    def capabilities(self, address: str) -> Capabilities | None:
+    def capabilities(self, address: Address) -> Capabilities | None:
         """Return the capabilities of an address's platform, or None if it is not connected."""
-        return self._capabilities(read_address(address))
+        return self._capabilities(address)
 
     def notice_item(
         self,
         notice: NoticeId,
-        address: str,
+        address: Address,
         fields: NoticeFields,
         *,
         urgent: bool = False,
+        deferred: bool = False,
         name: str = "",
         turn: str | None = None,
         origin: str = "",
@@ -48,20 +51,20 @@ class NoticeComposer:
         `origin` names the message that the notice answers, see `gateway.inbound.reader.origin_of`.
         """
         if origin and not name:
-            name = f"n_{origin}.{notice}"
-        can = self._capabilities(read_address(address))
+            name = notice_id(origin, notice)
+        can = self._capabilities(address)
         most = can.buttons if can else 0
         buttons = tuple(
-            Button(label, f"{action}:{turn}" if turn else action)
+            Button(label, write_action(action, turn))
             for label, action in BUTTONS.get(notice, ())[:most]
         )
         text = render_notice(notice, fields, command_template(can))
         return OutboxItem(
-            id=name or self._ids.new("n"),
+            id=name or self._ids.new(ItemType.NOTICE),
             address=address,
-            kind="notice",
+            kind=ItemKind.NOTICE,
             state=ItemState.PENDING,
-            body=write_body(ItemBody(text=text, buttons=buttons, urgent=urgent)),
+            body=write_body(ItemBody(text=text, buttons=buttons, urgent=urgent, deferred=deferred)),
             created_at=self._clock.now(),
             turn_id=turn,
         )

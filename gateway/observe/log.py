@@ -19,6 +19,7 @@ import msgspec
 
 from gateway.observe.redact import Redactor
 from sessions.values.clock import rfc3339
+from sessions.values.visible_text import visible_text
 
 OWN_LOGGERS = ("agent", "gateway", "platforms", "sessions")
 _LEVELS = {
@@ -100,8 +101,8 @@ class TextFormatter(logging.Formatter):
         fields = " ".join(f"{name}={value}" for name, value in _fields(record).items())
         first = f"{message} [{fields}]" if fields else message
         # Messages may quote text of people, which must not be able to forge a log line.
-        first = first.replace("\r", "\\r").replace("\n", "\\n")
-        lines = [first, *_error_lines(self, record)]
+        first = visible_text(first.replace("\r", "\\r").replace("\n", "\\n"))
+        lines = [first.replace("\n", "\\n"), *map(visible_text, _error_lines(self, record))]
         text = self._redactor.redact("\n".join(lines))
         if not self._journal:
             moment = rfc3339(int(record.created * 1000))

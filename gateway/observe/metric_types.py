@@ -5,7 +5,7 @@ that label values from outside cannot fill the memory or the monitoring system.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 MAX_SERIES = 500
 """Label combinations per metric."""
@@ -80,6 +80,9 @@ class GaugeMetric:
         self.name = name
         self.description = description
         self.labels = labels
+
+
+GaugeReadings = Iterable[tuple[GaugeMetric, Mapping[Labels, float]]]
 
 
 def _limit_labels(known: Mapping[Labels, object], labels: Labels) -> Labels:

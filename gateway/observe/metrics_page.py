@@ -3,11 +3,11 @@
 import asyncio
 import platform
 from collections.abc import Mapping
-from importlib import import_module, metadata
+from importlib import metadata
 from typing import Protocol
 
 from gateway.observe.disk import DiskGauge
-from gateway.observe.metric_types import GaugeMetric, Labels
+from gateway.observe.metric_types import GaugeMetric, GaugeReadings, Labels
 from gateway.observe.metrics import Metrics
 from sessions.errors import StoreError
 from sessions.records import StoreCounts
@@ -20,8 +20,8 @@ CENSUS_CACHE_SECONDS = 15.0
 _STORE_TIMEOUT_SECONDS = 5.0
 _NO_LABELS: Labels = ()
 
-SESSIONS = GaugeMetric("holdfast_sessions", "Sessions in the store, by state.", "state")
-INBOX = GaugeMetric(
+_SESSIONS = GaugeMetric("holdfast_sessions", "Sessions in the store, by state.", "state")
+_INBOX = GaugeMetric(
     "holdfast_inbox_messages",
     "Unanswered messages: queued, or held with a suspended session.",
     "state",
@@ -38,8 +38,8 @@ _BUILD_INFO = GaugeMetric(
     "holdfast_build_info", "Version of Holdfast and Python; always 1.", "version", "python"
 )
 GAUGES = (
-    SESSIONS,
-    INBOX,
+    _SESSIONS,
+    _INBOX,
     _OUTBOX,
     _RUNNING_TURNS,
     _TASKS,
@@ -69,7 +69,9 @@ class RuntimeMetrics(Protocol):
 class MetricsRenderer(Protocol):
     """See `gateway.observe.prometheus.PrometheusPage`."""
 
-    def render(self, gauges: object) -> bytes:
+    content_type: str
+
+    def render(self, gauges: GaugeReadings) -> bytes:
         """Return the page with all metrics."""
         ...
 
@@ -97,10 +99,9 @@ class MetricsPage:
 
     async def render(self) -> tuple[bytes, str]:
         """Return the page and its content type."""
-        form = await asyncio.to_thread(import_module, "gateway.observe.prometheus")
         if self._renderer is None:
-            self._renderer = form.PrometheusPage(self._metrics)
-        return self._renderer.render(await self._gauge_values()), form.CONTENT_TYPE
+            self._renderer = await asyncio.to_thread(_create_renderer, self._metrics)
+        return self._renderer.render(await self._gauge_values()), self._renderer.content_type
 
     async def _gauge_values(self) -> list[tuple[GaugeMetric, Mapping[Labels, float]]]:
         runtime = self._runtime
@@ -120,8 +121,8 @@ class MetricsPage:
             states = ("active", "suspended", "closed")
             sessions = (census.active, census.suspended, census.closed)
             gauges += [
-                (SESSIONS, {(state,): n for state, n in zip(states, sessions, strict=True)}),
-                (INBOX, {("waiting",): census.waiting, ("held",): census.held}),
+                (_SESSIONS, {(state,): n for state, n in zip(states, sessions, strict=True)}),
+                (_INBOX, {("waiting",): census.waiting, ("held",): census.held}),
                 (_OUTBOX, {_NO_LABELS: census.to_show}),
             ]
         return gauges
@@ -144,3 +145,10 @@ class MetricsPage:
             except (StoreError, TimeoutError):
                 self._census = None
             return self._census
+
+
+def _create_renderer(metrics: Metrics) -> MetricsRenderer:
+    """Create the renderer; its library is loaded on the first request of the page."""
+    from gateway.observe.prometheus import PrometheusPage
+
+    return PrometheusPage(metrics)

@@ -17,16 +17,20 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
-from gateway.observe.metric_types import CounterMetric, GaugeMetric, HistogramMetric, Labels
+from gateway.observe.metric_types import (
+    CounterMetric,
+    GaugeMetric,
+    GaugeReadings,
+    HistogramMetric,
+    Labels,
+)
 from gateway.observe.metrics import Metrics
-
-CONTENT_TYPE = CONTENT_TYPE_LATEST
-
-GaugeReadings = Iterable[tuple[GaugeMetric, Mapping[Labels, float]]]
 
 
 class PrometheusPage:
     """Renderer of the page with all metrics."""
+
+    content_type = CONTENT_TYPE_LATEST
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

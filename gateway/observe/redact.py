@@ -1,19 +1,34 @@
 """Masking of secrets in texts: configured secrets, and tokens recognized by their format.
 
+Texts for people and logs show `***`. Texts that the model may write back show placeholders, so that
+the secrets can be restored.
+
 Cheap enough for every log line and every outgoing text: a pattern is tried only if its short
 marker occurs in the text.
 """
 
 import re
-from collections.abc import Iterable
+import secrets as randomness
+from collections.abc import Callable, Iterable
 from urllib.parse import quote
 
 from msgspec import Struct, structs
 
+from sessions.values.masks import (
+    MASK,
+    PLACEHOLDER,
+    PLACEHOLDER_HEAD,
+    MaskedText,
+    placeholder_for,
+)
 from sessions.values.secret import Secret
+from sessions.values.text import blocks_of_lines
 
-_MASK = "***"
+_KEY_BYTES = 32
 _MIN_SECRET_LENGTH = 6  # shorter secrets would mask ordinary words
+
+
+_NO_DIGIT_BEFORE = r"(?<![0-9][0-9])"  # follows the digit, because a search for a class is fast
 
 
 class _SecretPattern(Struct, frozen=True):
@@ -21,18 +36,20 @@ class _SecretPattern(Struct, frozen=True):
 
     marker: str
     pattern: re.Pattern[str]
+    core: re.Pattern[str]  # without the word boundaries around
 
 
 def _secret_pattern(marker: str, pattern: str) -> _SecretPattern:
-    return _SecretPattern(marker, re.compile(pattern))
+    core = pattern.removeprefix(r"\b").removesuffix(r"\b").replace(_NO_DIGIT_BEFORE, "")
+    return _SecretPattern(marker, re.compile(pattern), re.compile(core))
 
 
 _DIGIT = r"(?=[\w.~+/=-]*[0-9])"  # keys contain digits, other names mostly do not
-_SECRET_PATTERNS = (
-    _secret_pattern(
-        "-----BEGIN", r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*-----|\Z)"
-    ),
-    _secret_pattern(":", r"(?<![0-9])[0-9]{6,12}:[A-Za-z0-9_-]{30,}"),  # Telegram
+_PRIVATE_KEY = _secret_pattern(
+    "-----BEGIN", r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*-----|\Z)"
+)
+_TOKENS = (
+    _secret_pattern(":", rf"[0-9]{_NO_DIGIT_BEFORE}[0-9]{{5,11}}:[A-Za-z0-9_-]{{30,}}"),  # Telegram
     _secret_pattern("xox", r"\bxox[a-z]-[A-Za-z0-9-]{10,}"),  # Slack
     _secret_pattern("xapp-", r"\bxapp-[A-Za-z0-9-]{10,}"),
     _secret_pattern("hooks.slack.com/", r"(hooks\.slack\.com/services/)[A-Za-z0-9/]+"),
@@ -50,6 +67,8 @@ _SECRET_PATTERNS = (
 # Discord's tokens have no prefix; their marker is the part between two dots.
 _DISCORD_MIDDLE = re.compile(r"\.[\w-]{6}\.[\w-]{27}")
 _DISCORD = re.compile(r"\b[A-Za-z0-9_-]{23,28}\.[\w-]{6}\.[\w-]{27,}")
+_PLACEHOLDERS = re.compile(f"({PLACEHOLDER.pattern})")
+_LINE = re.compile(r"\S(?:[^\n\r]*\S)?")
 
 
 class Redactor:
@@ -57,6 +76,7 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
         self._values: tuple[str, ...] = ()
+        self._placeholder_key = randomness.token_bytes(_KEY_BYTES)
         for secret in secrets:
             self.add(secret)
 
@@ -78,20 +98,75 @@ class Redactor:
         return self._values
 
     def redact(self, text: str) -> str:
-        """Return the text with secrets masked."""
+        """Return the text with secrets, and placeholders of secrets, masked."""
+        text = self._replace_secrets(text, _show_mask)
+        return PLACEHOLDER.sub(MASK, text) if PLACEHOLDER_HEAD in text else text
+
+    def mask(self, text: str) -> MaskedText:
+        """Return the text with a placeholder for each secret, line by line.
+
+        A secret of several lines gets a placeholder for each line, so line numbers stay the same.
+        A text that is masked already stays as it is.
+        """
+        hidden: dict[str, str] = {}
+
+        def hide_line(line: re.Match[str]) -> str:
+            if PLACEHOLDER.fullmatch(line[0]):
+                return line[0]
+            placeholder = placeholder_for(line[0], self._placeholder_key)
+            hidden[placeholder] = line[0]
+            return placeholder
+
+        masked = self._replace_secrets(text, lambda secret: _LINE.sub(hide_line, secret))
+        return MaskedText(masked, hidden, frozenset(PLACEHOLDER.findall(text)))
+
+    def _replace_secrets(self, text: str, hide: Callable[[str], str]) -> str:
         for value in self._values:
             if value in text:
-                text = text.replace(value, _MASK)
-        for shape in _SECRET_PATTERNS:
-            if shape.marker in text:
-                text = shape.pattern.sub(_mask_match, text)
-        if _DISCORD_MIDDLE.search(text):
-            text = _DISCORD.sub(_MASK, text)
-        return text
+                text = _replace_value(text, value, hide(value))
+
+        def hide_match(match: re.Match[str]) -> str:
+            visible = match[1] if match.re.groups else ""
+            return visible + hide(match[0][len(visible) :])
+
+        if _PRIVATE_KEY.marker in text:  # the only secret of several lines
+            text = _PRIVATE_KEY.pattern.sub(hide_match, text)
+        return "".join(_hide_tokens(block, hide_match) for block in blocks_of_lines(text))
+
+    def may_contain(self, text: str, reduce: Callable[[str], str]) -> bool:
+        """Return False if a reduced text certainly had no secret before.
+
+        `reduce` is the function that has removed characters from the text.
+        """
+        return (
+            any(reduce(value) in text for value in self._values)
+            or any(
+                each.marker in text and each.core.search(text) for each in (_PRIVATE_KEY, *_TOKENS)
+            )
+            or bool(_DISCORD_MIDDLE.search(text))
+        )
 
 
-def _mask_match(match: re.Match[str]) -> str:
-    return f"{match[1]}{_MASK}" if match.re.groups else _MASK
+def _hide_tokens(text: str, hide_match: Callable[[re.Match[str]], str]) -> str:
+    for shape in _TOKENS:
+        if shape.marker in text:
+            text = shape.pattern.sub(hide_match, text)
+    if _DISCORD_MIDDLE.search(text):
+        text = _DISCORD.sub(hide_match, text)
+    return text
+
+
+def _replace_value(text: str, value: str, replacement: str) -> str:
+    """Replace a secret, but not inside of placeholders, which contain ordinary words."""
+    if PLACEHOLDER_HEAD not in text:
+        return text.replace(value, replacement)
+    parts = _PLACEHOLDERS.split(text)
+    parts[::2] = [part.replace(value, replacement) for part in parts[::2]]
+    return "".join(parts)
+
+
+def _show_mask(_secret: str) -> str:
+    return MASK
 
 
 def find_secrets(settings: object) -> Iterable[Secret]:

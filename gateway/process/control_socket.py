@@ -7,6 +7,7 @@ until one of them disconnects. Only the user who runs the daemon, and root, may 
 
 import asyncio
 import contextlib
+import enum
 import errno
 import hashlib
 import inspect
@@ -22,9 +23,9 @@ from typing import Any
 import msgspec
 
 from gateway.errors import CannotStart, ConfigError, HoldfastError
-from gateway.process.exit import first_error
 from platforms.core.errors import PlatformError
 from sessions.errors import StoreError
+from sessions.values.exceptions import first_error
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +40,14 @@ EXPECTED_ERRORS = (HoldfastError, PlatformError, StoreError, ValueError, LookupE
 
 Operation = Callable[..., Awaitable[object]]
 StreamHandler = Callable[["ControlConnection", Mapping[str, object]], Awaitable[None]]
+
+
+class ProcessState(enum.StrEnum):
+    """State of the process, as shown by `holdfast status`."""
+
+    RUNNING = "running"
+    STOPPING = "stopping"
+    RESTARTING = "restarting"
 
 
 class NotRunning(CannotStart):
@@ -65,12 +74,29 @@ class ControlResponse(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def socket_path(home: Path, environ: Mapping[str, str]) -> Path:
-    """Return the socket path of a state folder; a long path moves to the runtime folder or /tmp."""
+    """Return the socket path of a state folder; a long path moves to the runtime folder or /tmp.
+
+    Another user may have taken the name there; then the path has another name.
+    """
     usual = home / "control.sock"
     if len(os.fsencode(usual)) <= MAX_PATH_BYTES:
         return usual
     name = hashlib.sha256(os.fsencode(home)).hexdigest()[:24]
-    return Path(environ.get("XDG_RUNTIME_DIR") or "/tmp") / f"holdfast-{name}.sock"  # noqa: S108 - both sides check the other's user
+    folder = Path(environ.get("XDG_RUNTIME_DIR") or "/tmp")  # noqa: S108 - both sides check the other's user
+    names = [f"holdfast-{name}{suffix}.sock" for suffix in ("", *map(chr, range(0x61, 0x7B)))]
+    trusted = _trusted_users(home)
+    owners = {folder / each: _owner(folder / each) for each in names}
+    own = (path for path, owner in owners.items() if owner in trusted)
+    free = (path for path, owner in owners.items() if owner is None)
+    return next(own, None) or next(free, folder / names[0])
+
+
+def _owner(path: Path) -> int | None:
+    """Return the uid of a path's owner, of a link itself; None if there is nothing."""
+    try:
+        return path.lstat().st_uid
+    except OSError:
+        return None
 
 
 class ControlConnection:
@@ -204,7 +230,7 @@ class _RequestServer:
             request = msgspec.json.decode(line, type=ControlRequest)
         except TimeoutError:
             return
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             await connection.write(
                 ControlResponse(error=f"This is not a valid request: {error}", code=2)
             )
@@ -249,7 +275,7 @@ class _RequestServer:
         except ExceptionGroup as group:
             if group.split(EXPECTED_ERRORS)[1]:
                 raise
-            await connection.write(_error_response(first_error(group)))
+            await connection.write(_error_response(first_error(group, prefer=HoldfastError)))
 
 
 def _error_response(error: BaseException) -> ControlResponse:
@@ -297,13 +323,17 @@ def check_peer(user: int, path: Path) -> None:
 
     Root also trusts the owner of the state folder, such as the user of the system service.
     """
+    if user not in _trusted_users(path.parent):
+        msg = f"The control socket belongs to another user (uid {user}); run this as that user."
+        raise CannotStart(msg)
+
+
+def _trusted_users(home: Path) -> set[int]:
     trusted = {os.geteuid(), 0}
     if os.geteuid() == 0:
         with contextlib.suppress(OSError):
-            trusted.add(path.parent.stat().st_uid)
-    if user not in trusted:
-        msg = f"The control socket belongs to another user (uid {user}); run this as that user."
-        raise CannotStart(msg)
+            trusted.add(home.stat().st_uid)
+    return trusted
 
 
 def connection_error(path: Path, error: OSError) -> HoldfastError:

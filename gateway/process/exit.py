@@ -2,18 +2,24 @@
 
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import TracebackType
 
 from gateway.errors import HoldfastError
+from sessions.values.exceptions import error_line, first_error
+from sessions.values.visible_text import visible_text
 
 log = logging.getLogger(__name__)
 
 INTERRUPTED_EXIT_CODE = 130
 
 
-def run_to_exit_code(run: Callable[[], None]) -> int:
+def run_to_exit_code(
+    run: Callable[[], None], on_error: Callable[[HoldfastError], None] = lambda _: None
+) -> int:
     """Run a function and return the exit code; a `HoldfastError` is printed on stderr.
+
+    `on_error` receives the error before that, for example to print it for a program.
 
     Unexpected exceptions pass through and end the process by `report_crash`.
     """
@@ -22,11 +28,13 @@ def run_to_exit_code(run: Callable[[], None]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED_EXIT_CODE
     except BaseExceptionGroup as group:
-        error = first_error(group)
+        error = first_error(group, prefer=HoldfastError)
         if not isinstance(error, HoldfastError):
             raise
+        on_error(error)
         return _print_error(error)
     except HoldfastError as error:
+        on_error(error)
         return _print_error(error)
     return 0
 
@@ -37,26 +45,11 @@ def report_crash(
     """Print one line about an unexpected exception and log the traceback (`sys.excepthook`)."""
     if logging.getLogger().handlers:
         log.critical("Holdfast ended by an internal error", exc_info=error)
-    leaf = first_error(error) if isinstance(error, BaseExceptionGroup) else error
-    summary = f"{type(leaf).__name__}: {leaf}".partition("\n")[0]
-    sys.stderr.write(f"holdfast: ended by an internal error: {summary}\n")
+    summary = error_line(first_error(error, prefer=HoldfastError))
+    sys.stderr.write(f"holdfast: ended by an internal error: {visible_text(summary)}\n")
 
 
 def _print_error(error: HoldfastError) -> int:
     for line in error.lines:
-        sys.stderr.write(f"holdfast: {line}\n")
+        sys.stderr.write(f"holdfast: {visible_text(line)}\n")
     return error.exit_code
-
-
-def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the error to report: a `HoldfastError` if there is one, else the first leaf."""
-    leaves = list(_leaves(group))
-    return next((leaf for leaf in leaves if isinstance(leaf, HoldfastError)), leaves[0])
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for part in error.exceptions:
-            yield from _leaves(part)
-    else:
-        yield error

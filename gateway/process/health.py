@@ -4,6 +4,7 @@ Everything here is read-only.
 """
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,12 +15,17 @@ from gateway.connections.directory import AdapterDirectory
 from gateway.http.concurrency import ConcurrencyLimit
 from gateway.notices.catalogue import safe_mode_text
 from gateway.observe.disk import DiskGauge
+from gateway.process.control_socket import ProcessState
 from gateway.settings import Settings
-from sessions.conversation.pool import SessionPool
 from sessions.errors import StoreError
 from sessions.store.store import SessionStore
+from sessions.values.text import shorten
 
 _WRITE_TIMEOUT_SECONDS = 2.0  # a slower store counts as not writable
+MAX_PROBLEM_LENGTH = 80
+"""Characters of a problem in the status line; `holdfast status` shows the whole text."""
+
+_CONNECTED = "connected"
 
 
 class LifecycleEvents(msgspec.Struct, frozen=True):
@@ -43,17 +49,20 @@ class GatewayHealth:
         adapters: AdapterDirectory,
         disk_gauge: DiskGauge,
         concurrency: ConcurrencyLimit,
+        *,
+        crash_count: int,
+        store: Callable[[], SessionStore | None],
+        running_turns: Callable[[], int],
     ) -> None:
         self.ready, self.stopping = lifecycle.ready, lifecycle.stopping
         self.restarting = lifecycle.restarting
-        self.store: SessionStore | None = None
-        self.pool: SessionPool | None = None
-        self.crash_count = 0
-        """Crashes in a row that caused safe mode; 0 outside safe mode."""
         self._settings = settings
         self._adapters = adapters
         self._disk_gauge = disk_gauge
         self._concurrency = concurrency
+        self._crash_count = crash_count
+        self._store = store  # None until the start has opened the store
+        self._running_turns = running_turns
 
     # --- service manager: see `gateway.process.systemd_notify.ManagedDaemon` --------------------
 
@@ -77,12 +86,19 @@ class GatewayHealth:
 
     async def ping_writer(self) -> None:
         """Wait for an answer of the store's writer thread; returns at once without a store."""
-        if self.store is not None:
-            await self.store.check_responsive()
+        if store := self._store():
+            await store.check_responsive()
+
+    async def release_memory(self) -> None:
+        """Free memory that the store keeps; a failure is ignored, because others report it."""
+        if store := self._store():
+            with contextlib.suppress(StoreError):
+                await store.release_memory()
 
     def writer_steps(self) -> int:
         """Return the number of transactions that the writer thread has begun."""
-        return self.store.writer_transactions if self.store is not None else 0
+        store = self._store()
+        return store.writer_transactions if store else 0
 
     # --- health page: see `gateway.http.app.Health` ---------------------------------------------
 
@@ -99,13 +115,14 @@ class GatewayHealth:
         return [*found, *(problem for look in looks if (problem := look.result()))]
 
     async def _store_problem(self) -> str:
-        if self.store is None:
+        store = self._store()
+        if store is None:
             return ""
-        if self.store.damage:
-            return f"store: {self.store.damage}"
+        if store.damage:
+            return f"store: {store.damage}"
         try:
             async with asyncio.timeout(_WRITE_TIMEOUT_SECONDS):
-                await self.store.check_writable()
+                await store.check_writable()
         except StoreError as error:
             return f"store: {error}"
         except TimeoutError:
@@ -120,13 +137,13 @@ class GatewayHealth:
 
     def mode(self) -> str:
         """Return the state for `/readyz`: running, stopping, or the reason of safe mode."""
-        return safe_mode_text(self.crash_count) if self.crash_count else self.state()
+        return safe_mode_text(self._crash_count) if self._crash_count else self.state()
 
     # --- metrics: see `gateway.observe.metrics_page.RuntimeMetrics` -----------------------------
 
     def running_turns(self) -> int:
         """Return the number of running turns."""
-        return len(self.pool.running_turns()) if self.pool else 0
+        return self._running_turns()
 
     def active_requests(self) -> int:
         """Return the number of HTTP requests in progress."""
@@ -138,11 +155,11 @@ class GatewayHealth:
 
     # --- commands -------------------------------------------------------------------------------
 
-    def state(self) -> str:
-        """Return the state in one word."""
+    def state(self) -> ProcessState:
+        """Return the state of the process."""
         if self.restarting.is_set():
-            return "restarting"
-        return "stopping" if self.stopping.is_set() else "running"
+            return ProcessState.RESTARTING
+        return ProcessState.STOPPING if self.stopping.is_set() else ProcessState.RUNNING
 
     def platform_states(self) -> dict[str, str]:
         """Return the state of each platform: `connected`, or its problem."""
@@ -151,19 +168,12 @@ class GatewayHealth:
     def status(self) -> dict[str, Any]:
         """Return the fields of `holdfast status` about the process."""
         return {
-            "state": self.state(),
+            "state": self.state().value,
             "pid": os.getpid(),
-            "safe_mode": safe_mode_text(self.crash_count) if self.crash_count else None,
+            "safe_mode": safe_mode_text(self._crash_count) if self._crash_count else None,
             "platforms": self.platform_states(),
             "running": self.running_turns(),
         }
-
-
-MAX_PROBLEM_LENGTH = 80
-"""Characters of a problem in the status line; `holdfast status` shows the whole text."""
-
-
-CONNECTED = "connected"
 
 
 def format_status_summary(
@@ -181,9 +191,9 @@ def format_status_summary(
     if stopping:
         ending = "Restarting" if restarting else "Stopping"
         return f"{ending}; {turns} still running." if running else f"{ending}."
-    connected = [name for name, state in platforms.items() if state == CONNECTED]
+    connected = [name for name, state in platforms.items() if state == _CONNECTED]
     problems = [
-        f"{name}: {_single_line(state)}" for name, state in platforms.items() if state != CONNECTED
+        f"{name}: {_single_line(state)}" for name, state in platforms.items() if state != _CONNECTED
     ]
     first = f"Answering on {_join_names(connected)}" if connected else "No platform is connected"
     return "; ".join([first, *problems, f"{turns} running" if running else "idle"]) + "."
@@ -198,7 +208,5 @@ def _single_line(text: str) -> str:
     # The text may quote a platform; a line break would begin another field of the notification.
     line = " ".join("".join(each if each.isprintable() else " " for each in text).split())
     return (
-        line.rstrip(".")
-        if len(line) <= MAX_PROBLEM_LENGTH
-        else f"{line[: MAX_PROBLEM_LENGTH - 1]}…"
+        line.rstrip(".") if len(line) <= MAX_PROBLEM_LENGTH else shorten(line, MAX_PROBLEM_LENGTH)
     )

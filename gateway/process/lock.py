@@ -8,19 +8,46 @@ import contextlib
 import fcntl
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+
+import msgspec
 
 from gateway.errors import CannotStart
 from gateway.process.state_swap import finish_moves
+from sessions.errors import StoreUnavailable
+
+_UMASK = 0o077
+
+
+class HeldFolder(msgspec.Struct, frozen=True):
+    """A state folder whose lock this process holds."""
+
+    home: Path
+    lock: int
+    """Descriptor of the locked file."""
 
 
 @contextlib.contextmanager
-def hold_state_folder(home: Path, inherited_file: int | None = None) -> Iterator[int]:
-    """Hold the lock of the state folder; yields the locked file descriptor.
+def hold_state_folder(
+    home: Path, inherited_file: int | None = None, *, store_url: str = ""
+) -> Iterator[HeldFolder]:
+    """Hold the lock of the state folder during the block.
 
-    `inherited_file` is the descriptor of the previous process, still locked. Raises `CannotStart`
-    if another daemon holds the lock.
+    `inherited_file` is the descriptor of the previous process, still locked. Files created inside
+    the block, also by tools, belong to this user alone. `store_url` is the database of the state, to
+    finish an interrupted restore. Raises `CannotStart` if another daemon holds the lock.
     """
+    umask = os.umask(_UMASK)
+    try:
+        with _hold_lock(home, inherited_file, store_url) as folder:
+            yield folder
+    finally:
+        os.umask(umask)
+
+
+@contextlib.contextmanager
+def _hold_lock(home: Path, inherited_file: int | None, store_url: str) -> Iterator[HeldFolder]:
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = os.open(home / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -38,11 +65,21 @@ def hold_state_folder(home: Path, inherited_file: int | None = None) -> Iterator
             raise CannotStart(_taken_message(home, file)) from error
         os.truncate(file, 0)
         os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
-        finish_moves(home)
-        yield file
+        finish_moves(home, partial(_has_restore_mark, store_url))
+        yield HeldFolder(home, file)
     finally:
         # Closing unlocks. The file stays: after a deletion two daemons could lock two files.
         os.close(file)
+
+
+def _has_restore_mark(store_url: str, mark: str) -> bool:
+    from sessions.store.after_restore import has_mark  # noqa: PLC0415 - rarely needed
+    from sessions.store.engine import parse_url  # noqa: PLC0415 - as above
+
+    if not store_url:
+        msg = "it needs the database; `holdfast run` knows it"
+        raise StoreUnavailable(msg)
+    return has_mark(parse_url(store_url), mark)
 
 
 def _taken_message(home: Path, file: int) -> str:
@@ -50,5 +87,5 @@ def _taken_message(home: Path, file: int) -> str:
     who = f"Another Holdfast (pid {pid})" if pid else "Another Holdfast"
     return (
         f"{who} is already running on {home}; stop it first, "
-        "or set HOLDFAST_HOME to another folder for this one."
+        "or use another state folder (HOLDFAST_HOME)."
     )

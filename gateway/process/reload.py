@@ -6,7 +6,7 @@ or if the model cannot be found, the current settings stay in force.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from gateway.access.people import People
 from gateway.config.diff import ReloadPlan, plan_reload
@@ -30,6 +30,7 @@ class ConfigReloader:
         models: Models,
         people: People,
         redactor: Redactor,
+        enforce_access: Callable[[], Awaitable[None]],
     ) -> None:
         self._read_settings = read_settings
         self._current_settings = current_settings
@@ -37,6 +38,7 @@ class ConfigReloader:
         self._models = models
         self._people = people
         self._redactor = redactor
+        self._enforce_access = enforce_access
         self._lock = asyncio.Lock()
 
     async def __call__(self) -> dict[str, object]:
@@ -68,4 +70,6 @@ class ConfigReloader:
         self._models.apply(prepared, targets)
         self._people.apply_settings(plan.settings.access)
         self._apply_settings(plan.settings)
+        if plan.settings.access != old.access:
+            await self._enforce_access()
         return plan

@@ -14,29 +14,30 @@ from typing import Any
 import msgspec
 
 from gateway.commands.contract import CommandCall, CommandOutcome, NoticeReply, ReplyLater
-from gateway.delivery.outbox import Delivery
 from gateway.errors import HoldfastError
-from gateway.notices.catalogue import NoticeFields
-from gateway.notices.compose import NoticeComposer
+from gateway.notices.sender import NoticeSender
 from gateway.process.health import LifecycleEvents
 from gateway.process.restart_report import (
     CompletedRestart,
     InterruptedTurn,
     PendingRestart,
     RestartRequester,
+    RestartState,
     complete_restart,
-    format_duration,
     restart_fields,
 )
 from gateway.process.successor import Successor
-from sessions.changes import PutItem, SetInbox
+from sessions.changes import PutValue, SetInbox
 from sessions.conversation.events import CommandContext
 from sessions.errors import StoreError
 from sessions.records import InboxState
 from sessions.store.store import SessionStore
+from sessions.values.address import write_address
 from sessions.values.clock import Clock
 from sessions.values.ids import Ids
-from sessions.values.notices import NoticeId
+from sessions.values.item_ids import restart_report_id
+from sessions.values.notices import NoticeFields, NoticeId
+from sessions.values.text import count_of
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +57,20 @@ class _IdleRestart(msgspec.Struct, kw_only=True):
     id: str
     deadline: float
     task: asyncio.Task[None] | None = None
-    state: str = "waiting"
+    state: RestartState = RestartState.WAITING
     cause: str = ""
+
+
+class RestartHost(msgspec.Struct, frozen=True, kw_only=True):
+    """The gateway that a restart ends: its running turns, and the rules of its end."""
+
+    lifecycle: LifecycleEvents
+    running_tasks: Callable[[], Sequence[InterruptedTurn]]
+    wait_until_idle: Callable[[], Awaitable[None]]
+    drain_seconds: Callable[[], float]
+    resumes_turns: Callable[[], bool]
+    """Returns True if interrupted turns resume by themselves after a restart."""
+    safe_mode: bool
 
 
 class Restarter:
@@ -69,31 +82,21 @@ class Restarter:
         store: SessionStore,
         clock: Clock,
         ids: Ids,
-        announcer: NoticeComposer,
-        delivery: Delivery,
+        notices: NoticeSender,
         successor: Successor | None,
-        lifecycle: LifecycleEvents,
-        running_tasks: Callable[[], Sequence[InterruptedTurn]],
-        wait_until_idle: Callable[[], Awaitable[None]],
+        host: RestartHost,
         tasks: asyncio.TaskGroup,
-        drain_seconds: Callable[[], float],
-        safe_mode: bool,
-        resumes_turns: Callable[[], bool],
     ) -> None:
         self._store = store
         self._clock = clock
         self._ids = ids
-        self._announcer = announcer
-        self._delivery = delivery
+        self._notices = notices
         self._successor = successor  # None if the gateway runs inside a terminal
-        self._lifecycle = lifecycle
-        self._running_tasks = running_tasks
-        self._wait_until_idle = wait_until_idle
+        self._host = host
+        self._lifecycle = host.lifecycle
         self._tasks = tasks
-        self._drain_seconds = drain_seconds
-        self._safe_mode = safe_mode
-        self._resumes_turns = resumes_turns  # interrupted turns resume on their own
         self._pending: PendingRestart | None = None
+        self._reported: CompletedRestart | None = None  # not recorded as finished yet
         self._completed: CompletedRestart | None = None
         self._idle_restart: _IdleRestart | None = None
         self._background_tasks: set[asyncio.Task[None]] = set()
@@ -156,34 +159,36 @@ class Restarter:
             return NoticeReply(NoticeId.RESTART_STOPPING)  # a stop replaced the restart
         try:
             await self._save_pending(
-                self._pending.with_requester(RestartRequester(call.context.address, call.direct))
+                self._pending.with_requester(
+                    RestartRequester.at(call.context.address, direct=call.direct)
+                )
             )
         except StoreError as error:
             log.warning(
                 "%s will get no report of the restart, because the request was not stored: %s",
-                call.context.address,
+                write_address(call.context.address),
                 error,
             )
-        return NoticeReply(NoticeId.RESTART_ALREADY, {"n": len(self._running_tasks())})
+        return NoticeReply(NoticeId.RESTART_ALREADY, {"n": len(self._host.running_tasks())})
 
     async def _reply(self, context: CommandContext, notice: NoticeId, fields: NoticeFields) -> None:
-        item = self._announcer.notice_item(
-            notice, context.address, fields, urgent=True, origin=context.origin
-        )
         done = SetInbox(ids=(context.inbox,), state=InboxState.DONE, at=self._clock.now())
-        await self._delivery.put(*((done,) if context.inbox else ()), PutItem(item))
+        changes = (done,) if context.inbox else ()
+        await self._notices.send(
+            notice, context.address, fields, *changes, urgent=True, origin=context.origin
+        )
 
     # --- restarting -----------------------------------------------------------------------------
 
     async def _restart(self, call: CommandCall | None = None) -> None:
         """Begin the restart, after storing the requesters who get a report."""
-        successor, n, wait = self._successor, len(self._running_tasks()), self._idle_restart
+        successor, n, wait = self._successor, len(self._host.running_tasks()), self._idle_restart
         assert successor  # noqa: S101 - checked by all callers
         if self._pending:
             return  # another request has begun the restart
-        waits = wait is not None and wait.state == "waiting"
+        waits = wait is not None and wait.state is RestartState.WAITING
         id_ = wait.id if wait and waits else self._ids.new("r")  # the command line polls this id
-        askers = (RestartRequester(call.context.address, call.direct),) if call else ()
+        askers = (RestartRequester.at(call.context.address, direct=call.direct),) if call else ()
         self._pending = asked = PendingRestart(
             id=id_, at=self._clock.now(), version=successor.version, askers=askers
         )
@@ -192,13 +197,13 @@ class Restarter:
         try:
             await self._save_pending(asked)
             if call:
-                fields = {"n": n, "s": round(self._drain_seconds())}
+                fields = {"n": n, "s": round(self._host.drain_seconds())}
                 await self._reply(call.context, NoticeId.RESTARTING, fields)
         except StoreError as error:  # restart anyway: it may repair the store
             log.warning("no report of this restart will be sent, it was not stored: %s", error)
         if self._lifecycle.stopping.is_set():
             return  # a stop began meanwhile
-        log.info("restarting; %d turns running", n)
+        log.info("restarting; %s running", count_of(n, "turn"))
         self._lifecycle.restarting.set()
         self._lifecycle.stopping.set()
 
@@ -219,10 +224,10 @@ class Restarter:
     # --- after the restart ----------------------------------------------------------------------
 
     async def report_finished(self, unfinished: Sequence[InterruptedTurn]) -> None:
-        """Report a finished restart to its requesters.
+        """Report a finished restart to its requesters, before the messages that waited for it.
 
-        `unfinished` are turns that a crashed process left running. After a crash during this method
-        the same items are stored again under the same ids, so each report is shown once.
+        `unfinished` are turns that a crashed process left running. Until `record_finished` the
+        same items are stored again under the same ids after a crash, so each report is shown once.
         """
         try:
             last = await self._store.get_value(_SHELF, _COMPLETED_KEY)
@@ -235,18 +240,27 @@ class Restarter:
             log.warning("the stored state of a restart cannot be read: %s", error)
             return
         over = complete_restart(
-            asked, unfinished, self._clock.now(), self._successor.version, safe_mode=self._safe_mode
+            asked,
+            unfinished,
+            self._clock.now(),
+            self._successor.version,
+            safe_mode=self._host.safe_mode,
         )
-        log.info("restart finished after %s", format_duration(over.took))
-        resumed = int(bool(self._resumes_turns() and over.interrupted))
+        log.info("restart finished after %s", over.took_text)
+        resumed = self._host.resumes_turns()
         for asker in asked.askers:
-            fields = {**restart_fields(over, direct=asker.direct), "resumed": resumed}
-            name = f"n_{asked.id}.{asked.askers.index(asker)}.back"
-            item = self._announcer.notice_item(NoticeId.RESTARTED, asker.address, fields, name=name)
-            await self._delivery.put(PutItem(item))
-        await self._store.put_value(_SHELF, _COMPLETED_KEY, msgspec.json.encode(over).decode())
-        await self._store.put_value(_SHELF, _PENDING_KEY, None)
-        self._completed = over
+            fields = restart_fields(over, direct=asker.direct, resumed=resumed)
+            name = restart_report_id(asked.id, asked.askers.index(asker))
+            await self._notices.send(NoticeId.RESTARTED, asker.address, fields, name=name)
+        self._reported = over
+
+    async def record_finished(self) -> None:
+        """Record the restart as finished, once the platforms are connected."""
+        if self._reported:
+            over = msgspec.json.encode(self._reported).decode()
+            completed = PutValue(_SHELF, _COMPLETED_KEY, over)
+            await self._store.apply(completed, PutValue(_SHELF, _PENDING_KEY, None))
+            self._completed, self._reported = self._reported, None
 
     # --- requested by the command line ----------------------------------------------------------
 
@@ -254,7 +268,7 @@ class Restarter:
         """Return the turns that a restart would interrupt."""
         return [
             msgspec.to_builtins(task) | {"line": task.summary_line}
-            for task in self._running_tasks()
+            for task in self._host.running_tasks()
         ]
 
     async def restart(self, when_idle: float | None = None) -> dict[str, object]:
@@ -275,7 +289,7 @@ class Restarter:
             assert self._pending  # noqa: S101 - set by that
             return self.state(self._pending.id)
         until = self._clock.monotonic() + when_idle * 60
-        if self._idle_restart is None or self._idle_restart.state != "waiting":
+        if self._idle_restart is None or self._idle_restart.state is not RestartState.WAITING:
             self._idle_restart = _IdleRestart(id=self._ids.new("r"), deadline=until)
             self._idle_restart.task = self._start_task(self._restart_when_idle(self._idle_restart))
         self._idle_restart.deadline = until
@@ -296,44 +310,46 @@ class Restarter:
             left = idle_restart.deadline - self._clock.monotonic()
             try:
                 async with asyncio.timeout(max(0.0, left)):
-                    await self._wait_until_idle()
+                    await self._host.wait_until_idle()
             except TimeoutError:
                 if idle_restart.deadline > self._clock.monotonic():
                     continue  # another request moved the deadline
-                idle_restart.state = "gave_up"
-                log.info("not restarted: %d turns still running", len(self._running_tasks()))
+                idle_restart.state = RestartState.GAVE_UP
+                running = count_of(len(self._host.running_tasks()), "turn")
+                log.info("not restarted: %s still running", running)
                 return
             if cause := await self._successor.find_start_error():
-                idle_restart.state, idle_restart.cause = "refused", cause
+                idle_restart.state, idle_restart.cause = RestartState.REFUSED, cause
                 log.warning("not restarted: %s", cause)
                 return
-            if not self._running_tasks():
+            if not self._host.running_tasks():
                 break
         await self._restart()
 
     def cancel(self, restart_id: str) -> dict[str, object]:
         """Cancel a restart that waits for an idle moment; return its state."""
         wait = self._idle_restart
-        if wait and wait.id == restart_id and wait.state == "waiting" and wait.task:
+        if wait and wait.id == restart_id and wait.state is RestartState.WAITING and wait.task:
             wait.task.cancel()
-            wait.state = "cancelled"
+            wait.state = RestartState.CANCELLED
         return self.state(restart_id)
 
     def state(self, restart_id: str) -> dict[str, object]:
         """Return the state of a restart; also known to the process after the restart."""
         running = self.list_running_tasks()
         if self._pending and self._pending.id == restart_id:
-            state = "draining" if self._lifecycle.restarting.is_set() else "stopping"
+            stopping = self._lifecycle.stopping.is_set() and not self._lifecycle.restarting.is_set()
+            state = RestartState.STOPPING if stopping else RestartState.DRAINING
             return {
                 "id": restart_id,
-                "state": state,
+                "state": state.value,
                 "running": running,
-                "drain_seconds": self._drain_seconds(),
+                "drain_seconds": self._host.drain_seconds(),
             }
         if self._completed and self._completed.id == restart_id:
             report: dict[str, object] = {
-                "state": "back",
-                "took_text": format_duration(self._completed.took),
+                "state": RestartState.BACK.value,
+                "took_text": self._completed.took_text,
             }
             report.update(msgspec.to_builtins(self._completed))
             report["lines"] = [task.summary_line for task in self._completed.interrupted]
@@ -345,7 +361,7 @@ class Restarter:
         seconds = max(0, round(wait.deadline - self._clock.monotonic()))
         return {
             "id": restart_id,
-            "state": wait.state,
+            "state": wait.state.value,
             "cause": wait.cause,
             "running": running,
             "seconds_left": seconds,

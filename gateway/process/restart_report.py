@@ -1,20 +1,45 @@
 """Sans-IO: the stored state of a restart, and the report to its requesters afterwards."""
 
+import enum
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from gateway.notices.catalogue import NoticeFields
+from sessions.values.address import Address, read_address, write_address
+from sessions.values.notices import NoticeFields
+from sessions.values.text import excerpt, format_span
 
 _MAX_LISTED = 5
 _EXCERPT_LENGTH = 60
 
 
+class RestartState(enum.StrEnum):
+    """State of a restart, as sent to the command line."""
+
+    WAITING = "waiting"  # until no turn runs
+    GAVE_UP = "gave_up"  # a turn was running all the time
+    REFUSED = "refused"  # the program on disk could not start
+    CANCELLED = "cancelled"
+    DRAINING = "draining"
+    STOPPING = "stopping"  # Holdfast was told to stop instead
+    BACK = "back"  # done
+
+
 class RestartRequester(msgspec.Struct, frozen=True):
     """The chat in which a restart was requested."""
 
-    address: str
+    address_text: str = msgspec.field(name="address")  # as in the database
     direct: bool = False  # a private chat
+
+    @classmethod
+    def at(cls, address: Address, *, direct: bool) -> "RestartRequester":
+        """Return the requester in a chat."""
+        return cls(write_address(address), direct)
+
+    @property
+    def address(self) -> Address:
+        """The chat."""
+        return read_address(self.address_text)
 
 
 class InterruptedTurn(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -31,10 +56,7 @@ class InterruptedTurn(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=T
     def summary_line(self) -> str:
         """One line for people: conversation, request, minutes, running tool."""
         plain = "".join(sign if sign.isprintable() else " " for sign in self.request)
-        words = " ".join(plain.split())
-        shown = (
-            words if len(words) <= _EXCERPT_LENGTH else words[: _EXCERPT_LENGTH - 1].rstrip() + "…"
-        )
+        shown = excerpt(plain, _EXCERPT_LENGTH)
         doing = f", {self.tool} is running" if self.tool else ""
         waits = ", waiting for an approval" if self.waits else ""
         age = f"{self.minutes} min" if self.minutes else "under 1 min"
@@ -69,6 +91,11 @@ class CompletedRestart(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=
     in_order: bool = True
     careful: bool = False  # the new process runs in safe mode
 
+    @property
+    def took_text(self) -> str:
+        """The duration for people, at least a second."""
+        return format_span(max(1, self.took / 1000), days=False)
+
 
 def complete_restart(
     pending: PendingRestart,
@@ -92,19 +119,18 @@ def complete_restart(
     )
 
 
-def restart_fields(restart: CompletedRestart, *, direct: bool) -> NoticeFields:
+def restart_fields(restart: CompletedRestart, *, direct: bool, resumed: bool) -> NoticeFields:
     """Return the fields of the report; requests of other people are listed only in private chats."""
-    fields: dict[str, str | int] = {
-        "took": format_duration(restart.took),
+    changed, listed = restart.before != restart.after, restart.interrupted and direct
+    return {
+        "took": restart.took_text,
         "n": len(restart.interrupted),
+        "resumed": int(resumed),
+        "before": restart.before if changed else "",
+        "after": restart.after if changed else "",
+        "list": "\n" + format_turns(restart.interrupted) if listed else "",
+        "how": "" if restart.in_order else "I did not shut down cleanly.",
     }
-    if restart.before != restart.after:
-        fields |= {"before": restart.before, "after": restart.after}
-    if restart.interrupted and direct:
-        fields["list"] = "\n" + format_turns(restart.interrupted)
-    if not restart.in_order:
-        fields["how"] = "I did not shut down cleanly."
-    return fields
 
 
 def format_turns(turns: Sequence[InterruptedTurn]) -> str:
@@ -112,12 +138,3 @@ def format_turns(turns: Sequence[InterruptedTurn]) -> str:
     lines = [f"· {task.summary_line}" for task in turns[:_MAX_LISTED]]
     more = len(turns) - len(lines)
     return "\n".join([*lines, f"· and {more} more"] if more else lines)
-
-
-def format_duration(milliseconds: int) -> str:
-    """Return a duration for people, such as "45 s", "3 min" or "2 h"."""
-    seconds = max(1, round(milliseconds / 1000))
-    if seconds < 120:  # noqa: PLR2004 - two minutes
-        return f"{seconds} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 120 else f"{round(minutes / 60)} h"  # noqa: PLR2004 - two hours

@@ -49,8 +49,9 @@ def next_start(previous: StartRecord | None) -> StartRecord:
             )
         case StartPhase.REFUSED:  # neither a crash nor a success
             return StartRecord(StartPhase.STARTING, previous.crashes, previous.careful)
-        case StartPhase.STEADY:
-            return StartRecord(StartPhase.STARTING, 0, previous.careful)
+        case StartPhase.STEADY:  # not an early crash, and too early to end safe mode
+            crashes = previous.crashes if previous.careful else 0
+            return StartRecord(StartPhase.STARTING, crashes, previous.careful)
         case StartPhase.WELL | StartPhase.ENDED:
             return _FIRST_START
 

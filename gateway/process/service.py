@@ -1,4 +1,4 @@
-"""The gateway as a service: lock, signals, systemd notifications, control socket."""
+"""The gateway as a service: signals, systemd notifications, control socket."""
 
 import asyncio
 import contextlib
@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -17,7 +18,8 @@ from gateway.process.control_socket import (
     socket_path,
 )
 from gateway.process.handover import LOCK, Handover
-from gateway.process.lock import hold_state_folder
+from gateway.process.lock import HeldFolder
+from gateway.process.memory import MemoryHolder, reclaim_memory
 from gateway.process.systemd_notify import (
     ManagedDaemon,
     SystemdNotifier,
@@ -33,6 +35,10 @@ log = logging.getLogger(__name__)
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
+class RunningDaemon(ManagedDaemon, MemoryHolder, Protocol):
+    """The daemon: `gateway.process.health.GatewayHealth`."""
+
+
 class Runner(Protocol):
     """The gateway to run: `gateway.runner.GatewayRunner`."""
 
@@ -42,8 +48,8 @@ class Runner(Protocol):
     skip_drain: asyncio.Event
 
     @property
-    def condition(self) -> ManagedDaemon:
-        """State reported to the service manager."""
+    def condition(self) -> RunningDaemon:
+        """State reported to the service manager, and memory."""
         ...
 
     @property
@@ -65,45 +71,48 @@ OnReady = Callable[[], Awaitable[None]]
 
 async def serve(
     runner: Runner,
-    home: Path,
+    folder: HeldFolder,
     environ: Mapping[str, str],
     *,
     on_ready: OnReady | None = None,
     handle_signals: bool = True,
     handover: Handover | None = None,
     start_log: contextlib.AbstractContextManager[object] | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> None:
     """Run the gateway until a stop; raises `HoldfastError` if it cannot start.
 
     `on_ready` is called once the gateway is ready. With `handle_signals` the first SIGTERM or
     SIGINT stops the gateway and a second one skips the wait for running turns. SIGHUP reloads the
-    configuration, or stops if the controlling terminal is gone. A restart passes the lock on in
-    `handover`; a stop signal during a restart turns it into a stop. `start_log` is entered while
-    the lock is held.
+    configuration, or stops if the controlling terminal is gone. A restart passes the folder's lock
+    on in `handover`; a stop signal during a restart turns it into a stop. `start_log` is entered
+    for the whole run. `say` shows a line to the person who pressed Ctrl-C.
     """
-    manager, handover = SystemdNotifier(environ), handover or Handover()
+    manager = SystemdNotifier(environ)
     opened, hung_up = asyncio.Event(), asyncio.Event()
     with (
-        hold_state_folder(home, handover.take(LOCK)) as lock,
-        _handling_signals(runner, manager, hung_up.set)
+        _handling_signals(runner, manager, hung_up.set, say)
         if handle_signals
         else contextlib.nullcontext(),
         start_log or contextlib.nullcontext(),
     ):
         async with asyncio.TaskGroup() as beside:
             helpers = [
-                beside.create_task(_run_control_socket(runner, home, environ, opened, on_ready)),
+                beside.create_task(
+                    _run_control_socket(runner, folder.home, environ, opened, on_ready)
+                ),
                 beside.create_task(notify_lifecycle(runner.condition, manager, opened)),
                 beside.create_task(feed_watchdog(runner.condition, manager)),
                 beside.create_task(_reload_on_hangup(runner, hung_up)),
+                beside.create_task(reclaim_memory(runner.condition)),
             ]
             try:
                 await runner.run()
             finally:
                 for helper in helpers:
                     helper.cancel()
-        if runner.restarting.is_set():
-            handover.pass_on(LOCK, lock)
+        if handover and runner.restarting.is_set():
+            handover.pass_on(LOCK, folder.lock)
 
 
 # --- signals and helpers ---------------------------------------------------------------------
@@ -111,7 +120,10 @@ async def serve(
 
 @contextlib.contextmanager
 def _handling_signals(
-    runner: Runner, manager: SystemdNotifier, on_hangup: Callable[[], None]
+    runner: Runner,
+    manager: SystemdNotifier,
+    on_hangup: Callable[[], None],
+    say: Callable[[str], None] | None,
 ) -> Iterator[None]:
     loop = asyncio.get_running_loop()
 
@@ -124,12 +136,16 @@ def _handling_signals(
         manager.notify(*stop_notification(runner.condition))
         return True
 
-    def on_stop_signal() -> None:
+    def on_stop_signal(number: int) -> None:
         if called_off():
             return
         if runner.stopping.is_set():
             log.info("second stop signal: not waiting for running turns")
             runner.skip_drain.set()
+        elif say and number == signal.SIGINT:
+            say("Stopping … press Ctrl-C again to skip the wait for running answers.")
+        else:
+            log.info("stop signal: waiting for running turns; a second signal skips the wait")
         runner.stopping.set()
 
     # Under `nohup` SIGHUP is ignored: then the end of the terminal is no reason to stop.
@@ -143,7 +159,10 @@ def _handling_signals(
         else:
             on_hangup()
 
-    actions = {**dict.fromkeys(STOP_SIGNALS, on_stop_signal), signal.SIGHUP: hung_up}
+    actions: dict[int, Callable[[], None]] = {
+        number: partial(on_stop_signal, number) for number in STOP_SIGNALS
+    }
+    actions[signal.SIGHUP] = hung_up
     for number, action in actions.items():
         loop.add_signal_handler(number, action)
     try:

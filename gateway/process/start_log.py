@@ -7,7 +7,6 @@ file is replaced atomically. A failed write does not prevent the start.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -16,7 +15,6 @@ import msgspec
 from msgspec.structs import replace
 
 from gateway.errors import HoldfastError
-from gateway.process.exit import first_error
 from gateway.process.safe_mode import (
     UPTIME_THRESHOLDS_SECONDS,
     StartPhase,
@@ -26,6 +24,7 @@ from gateway.process.safe_mode import (
     phase_reached,
     seconds_until_next_phase,
 )
+from sessions.values.exceptions import first_error
 
 log = logging.getLogger(__name__)
 
@@ -33,28 +32,29 @@ FILE_NAME = "starts.json"
 
 
 class StartLog:
-    """Record of one start of the daemon, from the lock to its end; a context manager."""
+    """Record of one start of the daemon; a context manager, entered when the start begins.
+
+    The caller holds the lock of the state folder from the construction on.
+    """
 
     def __init__(
-        self,
-        home: Path,
-        on_safe_mode: Callable[[int], None],
-        thresholds: UptimeThresholds = UPTIME_THRESHOLDS_SECONDS,
+        self, home: Path, thresholds: UptimeThresholds = UPTIME_THRESHOLDS_SECONDS
     ) -> None:
         self._file = home / FILE_NAME
         self._thresholds = thresholds
-        self._on_safe_mode = on_safe_mode  # called with the number of crashes
-        self._record = next_start(None)
+        self._record = next_start(self._read())
         self._ready_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
+    @property
+    def crash_count(self) -> int:
+        """Crashes in a row that cause safe mode; 0 outside of safe mode."""
+        return self._record.crashes if self._record.careful else 0
+
     def __enter__(self) -> Self:
-        """Begin the record; the caller holds the lock of the state folder."""
-        self._record = next_start(self._read())
+        """Write the record of this start."""
         self._write()
-        if self._record.careful:
-            self._on_safe_mode(self._record.crashes)
-        elif self._record.crashes:
+        if self._record.crashes and not self._record.careful:
             log.warning("the previous start crashed early")
         return self
 
@@ -67,8 +67,8 @@ class StartLog:
         if error is None:
             self._set_phase(StartPhase.ENDED)
             return
-        leaf = first_error(error) if isinstance(error, BaseExceptionGroup) else error
-        if isinstance(leaf, HoldfastError) and self._record.phase is StartPhase.STARTING:
+        refused = isinstance(first_error(error, prefer=HoldfastError), HoldfastError)
+        if refused and self._record.phase is StartPhase.STARTING:
             self._set_phase(StartPhase.REFUSED)
 
     def mark_ready(self) -> None:

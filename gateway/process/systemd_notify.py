@@ -17,8 +17,17 @@ from sessions.errors import StoreError
 
 log = logging.getLogger(__name__)
 
-
 _MICROSECONDS_PER_SECOND = 1_000_000
+_STATUS_INTERVAL_SECONDS = 5.0
+"""Interval of the check for a changed status line."""
+
+_START_EXTENSION_INTERVAL_SECONDS = 10.0
+_START_EXTENSION_SECONDS = 30
+_MAX_START_SECONDS = 3600.0
+"""Limit on extensions of the start timeout, for example during a migration of a large database."""
+
+FIRST_CONNECT_SECONDS = 30.0
+"""Limit on the wait for first connections; each platform's own timeout is shorter."""
 
 
 class SystemdNotifier:
@@ -29,7 +38,8 @@ class SystemdNotifier:
         # "@" marks an abstract socket, whose name in the kernel begins with a zero byte.
         self._address = "\0" + address[1:] if address.startswith("@") else address
         microseconds = environ.get("WATCHDOG_USEC", "")
-        self.watchdog_seconds = int(microseconds) / 2_000_000 if microseconds.isdecimal() else 0.0
+        timeout = int(microseconds) / _MICROSECONDS_PER_SECOND if microseconds.isdecimal() else 0.0
+        self.watchdog_seconds = timeout / 2
         """Seconds between two keepalives, half of the watchdog's timeout; 0 without a watchdog."""
 
     @property
@@ -47,24 +57,6 @@ class SystemdNotifier:
                 manager.sendto("\n".join(lines).encode(), self._address)
             except OSError:
                 return
-
-
-_STATUS_INTERVAL_SECONDS = 5.0
-"""Interval of the check for a changed status line."""
-
-
-_START_EXTENSION_INTERVAL_SECONDS = 10.0
-
-
-_START_EXTENSION_SECONDS = 30
-
-
-_MAX_START_SECONDS = 3600.0
-"""Limit on extensions of the start timeout, for example during a migration of a large database."""
-
-
-FIRST_CONNECT_SECONDS = 30.0
-"""Limit on the wait for first connections; each platform's own timeout is shorter."""
 
 
 class ManagedDaemon(Protocol):

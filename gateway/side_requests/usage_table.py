@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from gateway.spending.days import format_span
 from sessions.records import UsageTotals
+from sessions.values.text import format_minutes
 
 _COLUMN_WIDTH = 9
 _LABEL_WIDTH = 10
@@ -41,7 +41,7 @@ def format_allowance(left: Sequence[str], seconds: int) -> str:
     """Return the line with the remaining budgets of today; empty without a limit."""
     if not left:
         return ""
-    return f"\nleft for today: {' · '.join(left)}; limits reset in {format_span(seconds)}"
+    return f"\nleft for today: {' · '.join(left)}; limits reset in {format_minutes(seconds)}"
 
 
 def _format_cost(spent: UsageTotals) -> str:

@@ -18,7 +18,7 @@ from agent.errors import BudgetExceeded
 from agent.model.usage import Usage, UsageEstimate, compute_cost
 from gateway.access.policy import OWNERS
 from gateway.settings import BudgetSettings, LimitSettings, UserLimits
-from gateway.spending.days import day_of, format_span, seconds_until_midnight
+from gateway.spending.days import day_of, midnight, seconds_until_midnight
 from gateway.spending.prices import unpriced_message
 from sessions.changes import BudgetLimit, BudgetReservation, Change, SettleBudget
 from sessions.key import SessionKey, parse_key
@@ -26,12 +26,11 @@ from sessions.records import BudgetUsage
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
 from sessions.values.notices import NoticeId
+from sessions.values.text import format_minutes
 
 log = logging.getLogger(__name__)
 
 _EVERYONE_ROW = "all"
-_TOO_LARGE_NOTICE = NoticeId.BUDGET_TOO_SMALL_FOR_REQUEST
-_NEVER_ALLOWED_NOTICE = NoticeId.BUDGET_ZERO
 _RETENTION_DAYS = 31
 """Days for which usage is kept."""
 
@@ -151,6 +150,11 @@ class Budgets:
         return day_of(self._clock.now(), self._zone)
 
     @property
+    def day_start(self) -> int:
+        """Start of the current day, in milliseconds since 1970."""
+        return midnight(self._clock.now(), self._zone)
+
+    @property
     def seconds_until_reset(self) -> int:
         """Seconds until the next day."""
         return seconds_until_midnight(self._clock.now(), self._zone)
@@ -242,7 +246,7 @@ class Budgets:
             if any(scope.limit.cost is not None for scope in scopes):
                 await self._store.apply(*always)
                 raise BudgetExceeded(
-                    unpriced_message(need.model, self._in_dollars), notice=_NEVER_ALLOWED_NOTICE
+                    unpriced_message(need.model, self._in_dollars), notice=NoticeId.BUDGET_ZERO
                 )
             cost = 0.0
         wants = tuple(scope.limit for scope in scopes)
@@ -265,9 +269,9 @@ class Budgets:
         if wanted > limit:
             log.info("request refused: %s, the request may use %s", whole, words(wanted))
             if not limit:
-                return BudgetExceeded(whole, notice=_NEVER_ALLOWED_NOTICE)
+                return BudgetExceeded(whole, notice=NoticeId.BUDGET_ZERO)
             cause = f"this request may use {words(wanted)}, and {whole}"
-            return BudgetExceeded(cause, notice=_TOO_LARGE_NOTICE)
+            return BudgetExceeded(cause, notice=NoticeId.BUDGET_TOO_SMALL_FOR_REQUEST)
         seconds = self.seconds_until_reset
         self._exhausted_days[scope.name] = hold.day
         self._on_exhausted()
@@ -281,7 +285,7 @@ class Budgets:
         needs = "" if not left else f", and this request may use {words(wanted)}"
         cause = (
             f"the limit of {words(limit)} a day for {scope.label} {taken}{needs}; "
-            f"it resets in {format_span(seconds)}"
+            f"it resets in {format_minutes(seconds)}"
         )
         return BudgetExceeded(cause, retry_in_seconds=seconds)
 

@@ -3,8 +3,6 @@
 import datetime as dt
 import math
 
-_MINUTE, _HOUR = 60, 3600
-
 
 def midnight(now: int, zone: dt.tzinfo | None = None, *, days: int = 0) -> int:
     """Return the start of today; with `days`, of a day before or after."""
@@ -22,16 +20,6 @@ def day_of(now: int, zone: dt.tzinfo | None = None, *, days: int = 0) -> str:
 def seconds_until_midnight(now: int, zone: dt.tzinfo | None = None) -> int:
     """Return the seconds until the next day."""
     return math.ceil((midnight(now, zone, days=1) - now) / 1000)
-
-
-def format_span(seconds: int) -> str:
-    """Format a time span for people: `3 h 20 min`."""
-    if seconds < _MINUTE:
-        return "less than a minute"
-    hours, rest = divmod(seconds, _HOUR)
-    minutes = rest // _MINUTE
-    words = [f"{hours} h"] if hours else []
-    return " ".join([*words, *([f"{minutes} min"] if minutes else [])])
 
 
 def _date(now: int, zone: dt.tzinfo | None) -> dt.date:

@@ -6,20 +6,20 @@ import msgspec
 
 from gateway.delivery.view import ItemBody, write_body
 from sessions.conversation.events import RunningTurn
-from sessions.records import ItemState, Message, OutboxItem
+from sessions.records import ItemKind, ItemState, Message, MessageRole, OutboxItem
+from sessions.values.ids import unique_part
+from sessions.values.item_ids import ItemId, answer_id, reasoning_id
 
 CAPPED = "length"
 """Cause of a turn that is done although its text ends at the requested output limit."""
-
-_ANSWER = "answer"
 
 
 def answer_item(turn: RunningTurn, text: str, now: int, reply_to: str = "") -> OutboxItem:
     """Return the outbox item of a turn's answer."""
     return OutboxItem(
-        id=f"a_{_id_suffix(turn)}",
+        id=answer_id(_origin(turn)),
         address=turn.address,
-        kind=_ANSWER,
+        kind=ItemKind.ANSWER,
         state=ItemState.PENDING,
         body=write_body(ItemBody(text=text)),
         created_at=now,
@@ -31,17 +31,18 @@ def answer_item(turn: RunningTurn, text: str, now: int, reply_to: str = "") -> O
 def reasoning_item(turn: RunningTurn, text: str, now: int) -> OutboxItem:
     """Return the outbox item of a turn's reasoning."""
     item = answer_item(turn, text, now)
-    return msgspec.structs.replace(item, id=f"r_{_id_suffix(turn)}", kind="notice")
+    return msgspec.structs.replace(item, id=reasoning_id(_origin(turn)), kind=ItemKind.NOTICE)
 
 
-def _id_suffix(turn: RunningTurn) -> str:
+def _origin(turn: RunningTurn) -> str:
     """Return the part that the ids of all items of a turn share."""
-    return turn.origin or turn.id.partition("_")[2]
+    return turn.origin or unique_part(turn.id)
 
 
 def answer_origin(items: Iterable[OutboxItem]) -> str:
     """Return the origin in the id of a stored answer, so that a resumed turn continues that item."""
-    return next((item.id.partition("_")[2] for item in items if item.kind == _ANSWER), "")
+    answers = (ItemId.parse(item.id) for item in items if item.kind is ItemKind.ANSWER)
+    return next((answer.origin for answer in answers if answer), "")
 
 
 def join_step_texts(texts: Iterable[str]) -> str:
@@ -51,17 +52,17 @@ def join_step_texts(texts: Iterable[str]) -> str:
 
 def partial_row(text: str, cause: str) -> Message:
     """Return the history row of an incomplete text, marked with the cause."""
-    return Message("assistant", content=text, interrupted=cause)
+    return Message(MessageRole.ASSISTANT, content=text, interrupted=cause)
 
 
 def rows_since_request(history: tuple[Message, ...]) -> tuple[Message, ...]:
     """Return the rows after the newest user row."""
     for index in range(len(history) - 1, -1, -1):
-        if history[index].role == "user":
+        if history[index].role == MessageRole.USER:
             return history[index + 1 :]
     return history
 
 
 def answer_texts(rows: Iterable[Message]) -> list[str]:
     """Return the texts of the assistant rows."""
-    return [row.content for row in rows if row.role == "assistant"]
+    return [row.content for row in rows if row.role == MessageRole.ASSISTANT]

@@ -54,6 +54,12 @@ class ModelChoices:
         async with self._lock:
             await self._save(key, msgspec.structs.replace(self.get(key), effort=effort))
 
+    async def forget(self, key: str) -> None:
+        """Delete the choice for a conversation that was deleted."""
+        async with self._lock:
+            if key in self._by_key:
+                await self._save(key, _DEFAULT_CHOICE)
+
     async def _save(self, key: str, chosen: ModelChoice) -> None:
         if chosen == _DEFAULT_CHOICE:
             await self._store.put_value(_SHELF, key, None)

@@ -12,10 +12,10 @@ from gateway.turns.answer import (
     rows_since_request,
 )
 from sessions.changes import AppendMessages, Change, PutItem
-from sessions.conversation.events import RunningTurn, TurnCrashed
-from sessions.records import Message, SessionReason, ToolCall, ToolRun, Turn
+from sessions.conversation.events import Interruption, RunningTurn, TurnCrashed
+from sessions.records import Message, MessageRole, SessionReason, ToolCall, ToolRun, Turn
+from sessions.settings import MAX_RESUMES
 
-_MAX_RESUMES = 3
 PREVIEW_CHARS = 60
 
 CRASHED_NOT_RUN = "Not run: the program was restarted before this call began."
@@ -37,12 +37,11 @@ def salvage(
 ) -> TurnCrashed:
     """Return the event that closes open calls, keeps the partial text, and resumes or ends the turn.
 
-    A turn is resumed at most `MAX_RESUMES` times, so that a turn that crashes the process cannot
-    do so forever.
+    A turn is resumed at most `MAX_RESUMES` times.
     """
     rows = rows_since_request(history)
     known = {run.call_id: run for run in tool_runs}
-    take_up = may_resume and turn.resumed < _MAX_RESUMES
+    take_up = may_resume and turn.resumed < MAX_RESUMES
     added = list(_missing_results(rows, lambda call: _result_after_crash(known.get(call.id))))
     if turn.partial and not take_up:
         added.append(partial_row(turn.partial, SessionReason.CRASH))
@@ -53,18 +52,16 @@ def salvage(
     if shown and not take_up:
         item = answer_item(running, shown, now, running.reply_to)
         changes.append(PutItem(item))
-    fields: dict[str, str | int] = {
-        "request": turn.request,
-        "min": (now - turn.started_at) // 60_000,
-        "k": len(answer_texts(rows)),
-    }
     unknown = [r for r in known.values() if r.finished_at is None and r.risk != Risk.READ]
-    if unknown:
-        fields |= {"tool": unknown[-1].tool, "preview": unknown[-1].arguments[:PREVIEW_CHARS]}
     return TurnCrashed(
         turn=running,
         changes=tuple(changes),
-        fields=fields,
+        interruption=Interruption(
+            request=turn.request,
+            minutes=(now - turn.started_at) // 60_000,
+            tool=unknown[-1].tool if unknown else "",
+            preview=unknown[-1].arguments[:PREVIEW_CHARS] if unknown else "",
+        ),
         resume=take_up,
         stuck=may_resume and not take_up,
     )
@@ -74,9 +71,9 @@ def _missing_results(
     rows: Iterable[Message], result: Callable[[ToolCall], str]
 ) -> tuple[Message, ...]:
     rows = tuple(rows)
-    known = {row.tool_call_id for row in rows if row.role == "tool"}
+    known = {row.tool_call_id for row in rows if row.role == MessageRole.TOOL}
     return tuple(
-        Message("tool", content=result(call), tool_call_id=call.id)
+        Message(MessageRole.TOOL, content=result(call), tool_call_id=call.id)
         for row in rows
         for call in row.tool_calls
         if call.id not in known

@@ -16,7 +16,7 @@ class FeedNotice(msgspec.Struct, frozen=True):
 
 
 class FeedOutcome(enum.StrEnum):
-    """How a request ended."""
+    """The end of a request, for its client."""
 
     ANSWERED = "answered"
     FAILED = "failed"

@@ -31,12 +31,16 @@ class Feed:
 
     def __init__(self, origin: str) -> None:
         self.origin = origin
-        self.inbox_id = ""  # inbox row of the request, once stored
+        self.inbox_id = ""  # of the request, see `set_inbox_row`
         self.reader_count = 0
         self.end: FeedEnd | None = None
         self._events: list[FeedEvent] = []
         self._result: TurnDone | None = None
         self._reader_wakeups: set[asyncio.Event] = set()
+
+    def set_inbox_row(self, inbox_id: str) -> None:
+        """Set the inbox row of the request, which is stored after the first reader subscribed."""
+        self.inbox_id = inbox_id
 
     def publish(self, event: FeedEvent) -> None:
         """Append an event and wake all readers."""

@@ -1,6 +1,7 @@
 """`ConversationHost`: the gateway's side of every conversation actor."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -14,15 +15,17 @@ from gateway.turns.run import TurnRun
 from gateway.turns.services import TurnServices
 from gateway.turns.setting import TurnSetting
 from sessions.changes import Change, PutItem, StartAttempt
+from sessions.conversation.actor import PreparedTurn
 from sessions.conversation.events import (
     Event,
+    Interruption,
     PendingMessage,
     RunningTurn,
     SendNotice,
     StartTask,
     TurnCrashed,
 )
-from sessions.records import InboxEntry, Turn
+from sessions.records import InboxEntry, ToolCall, Turn
 from sessions.values.notices import NoticeId
 
 
@@ -51,32 +54,27 @@ class ConversationHost:
         self._feeds = feeds
         self._resumes_turns = resumes_turns
         self._runs: WeakValueDictionary[str, TurnRun] = WeakValueDictionary()  # owned by the actors
-        self._settings: dict[str, tuple[StartTask, TurnSetting]] = {}
-        """Settings read for turns whose start is being committed, by conversation."""
 
     # --- turns ------------------------------------------------------------------------------------
 
-    def start_changes(self, key: str, start: StartTask) -> tuple[Change, ...]:
-        """Return the changes to commit in the same transaction as the turn's start.
+    def prepare_turn(self, key: str, start: StartTask) -> PreparedTurn:
+        """Prepare a turn; its first request is recorded with its start, which saves a commit."""
+        turn = start.turn
+        setting = self._read_setting(key, turn.person, turn.request_options)
+        changes: tuple[Change, ...] = ()
+        # A budget may refuse the request; the number of a resumed one depends on the stored turn.
+        if not (start.resumed or self._services.budgets.turn_budget(key, turn.person)):
+            label = setting.first_label(self._clock.monotonic())
+            changes = (StartAttempt(turn.id, 1, label, self._clock.now()),)
+        return PreparedTurn(changes, partial(self._create_turn, key, start, setting))
 
-        The first request is recorded there, which saves a commit.
-        """
-        if start.resumed:
-            return ()  # its request number depends on the stored turn
-        if self._services.budgets.turn_budget(key, start.turn.person):
-            return ()  # the budget may refuse the request
-        setting = self._setting_for(key, start.turn)
-        self._settings[key] = start, setting
-        label = setting.first_label(self._clock.monotonic())
-        return (StartAttempt(start.turn.id, 1, label, self._clock.now()),)
-
-    def create_turn(
-        self, key: str, start: StartTask, post_event: Callable[[Event], None]
+    def _create_turn(
+        self,
+        key: str,
+        start: StartTask,
+        setting: TurnSetting,
+        post_event: Callable[[Event], None],
     ) -> TurnRun:
-        """Prepare a turn whose start is committed; `post_event` reaches the conversation's actor."""
-        prepared, setting = self._settings.pop(key, (None, None))
-        if setting is None or prepared is not start:
-            setting = self._setting_for(key, start.turn)
         feed = None
         if start.turn.request_options:
             feed = self._feeds.start_turn(start.turn.id, start.turn.origin)
@@ -84,17 +82,16 @@ class ConversationHost:
         self._runs[start.turn.id] = run
         return run
 
-    def _setting_for(self, key: str, turn: RunningTurn) -> TurnSetting:
-        return self._read_setting(key, turn.person, turn.request_options)
-
-    async def recover_turn(self, turn: Turn, running: RunningTurn) -> TurnCrashed:
+    async def recover_turn(
+        self, turn: Turn, running: RunningTurn, *, repeatable: bool
+    ) -> TurnCrashed:
         """Return the event that closes or resumes a turn that an earlier process left running."""
         shown = await self._store.outbox.of_turn(turn.id)
         running = msgspec.structs.replace(running, origin=answer_origin(shown))
         history = await self._store.sessions.history(turn.session_id)
         tool_runs = await self._store.turns.tool_runs(turn.id)
         # A client that sent a single request has seen its connection break; it does not come back.
-        may_resume = self._resumes_turns() and not running.single_turn
+        may_resume = self._resumes_turns() and not running.single_turn and repeatable
         return salvage(turn, running, history, tool_runs, self._clock.now(), may_resume=may_resume)
 
     def is_waiting(self, turn: RunningTurn) -> bool:
@@ -102,22 +99,19 @@ class ConversationHost:
         run = self._runs.get(turn.id)
         return run is not None and run.is_waiting
 
-    def notice_fields(self, turn: RunningTurn) -> dict[str, str | int]:
-        """Return the fields of notices about an interrupted turn: its progress and running tool."""
-        run = self._runs.get(turn.id)
-        fields: dict[str, str | int] = {
-            "request": turn.request,
-            "min": (self._clock.now() - turn.started_at) // 60_000,
-            "k": run.journal.steps if run else 0,
-        }
-        return fields | self._running_tool_fields(turn.id)
+    def describe_interruption(self, turn: RunningTurn) -> Interruption:
+        """Return the work of a running turn, for notices about its interruption."""
+        call = self._running_tool(turn.id)
+        return Interruption(
+            request=turn.request,
+            minutes=(self._clock.now() - turn.started_at) // 60_000,
+            tool=call.name if call else "",
+            preview=call.arguments[:PREVIEW_CHARS] if call else "",
+        )
 
-    def _running_tool_fields(self, turn_id: str) -> dict[str, str | int]:
+    def _running_tool(self, turn_id: str) -> ToolCall | None:
         run = self._runs.get(turn_id)
-        call = run.journal.running_tool if run else None
-        if call is None:
-            return {}
-        return {"tool": call.name, "preview": call.arguments[:PREVIEW_CHARS]}
+        return run.journal.running_tool if run else None
 
     # --- messages, notices and commits ------------------------------------------------------------
 
@@ -128,12 +122,15 @@ class ConversationHost:
 
     def notice_changes(self, says: Iterable[SendNotice]) -> tuple[Change, ...]:
         """Return the changes that store notices; a stop notice names the tool that was running."""
-        return self._services.announcer.notice_changes(self._add_tool_fields(say) for say in says)
+        return self._services.announcer.notice_changes(map(self._add_running_tool, says))
 
-    def _add_tool_fields(self, say: SendNotice) -> SendNotice:
+    def _add_running_tool(self, say: SendNotice) -> SendNotice:
         if say.notice != NoticeId.STOPPED or say.turn is None:
             return say
-        return msgspec.structs.replace(say, fields=self._running_tool_fields(say.turn) | say.fields)
+        call = self._running_tool(say.turn)
+        return msgspec.structs.replace(
+            say, fields={**say.fields, "tool": call.name if call else ""}
+        )
 
     def on_committed(self, changes: tuple[Change, ...]) -> None:
         """Deliver committed items, and update reactions and feeds."""

@@ -1,13 +1,10 @@
 """Journal of one turn: which changes are committed while it runs, and which with its end."""
 
-import asyncio
-import contextlib
-import logging
 from collections.abc import Callable, Iterable, Sequence
 
 from agent.attempt import AttemptResult
 from agent.events import TurnDone
-from agent.model.usage import UsageEstimate
+from agent.model.usage import Usage, UsageEstimate
 from agent.tools.contract import Risk
 from agent.tools.repeats import UNKNOWN_PREFIX
 from gateway.spending.budgets import (
@@ -31,15 +28,12 @@ from sessions.changes import (
     StartTool,
 )
 from sessions.conversation.events import RunningTurn
-from sessions.errors import StoreError
-from sessions.records import Message, ToolCall, Turn
+from sessions.errors import CommitOutcomeUnknown, StoreError, StoreUnavailable
+from sessions.records import Message, MessageRole, ToolCall, Turn
 from sessions.values.notices import NoticeId
 
-log = logging.getLogger(__name__)
-
-_CHECKPOINT_SECONDS = 2.0
 _CHECKPOINT_CHARS = 1024
-"""Characters after which a checkpoint is due early, so that fast output is not lost either."""
+"""Characters after which a checkpoint is due at once, so that fast output is not lost either."""
 
 _MAX_LATE_RESULT_CHARS = 200
 """Characters of a late tool result that its notice quotes."""
@@ -70,7 +64,6 @@ class StoredTurnJournal:
         *,
         resumed: bool,
     ) -> None:
-        self.steps = 0
         self._store = services.store
         self._delivery = services.delivery
         self._announcer = services.announcer
@@ -81,13 +74,15 @@ class StoredTurnJournal:
         self._resumed = resumed
         self._unsaved_changes: list[Change] = []  # these ride on the next commit
         self._reservation: RequestReservation | None = None  # for the request under way
-        self._received_chars = 0  # of the request under way, as far as its cost is estimated
+        self._received_chars = 0  # of the request under way
+        self.usage = Usage()  # of the finished requests
+        self.last_target = ""  # label of the model that got the latest request
         self._attempts_before = 0  # requests that an earlier process sent for this turn
         self._open_calls: dict[str, ToolCall] = {}  # calls without a result
         self._started_calls: dict[str, Risk] = {}
-        self._checkpoint_text = ""
+        self._checkpoints = services.checkpoints
+        self._urgent_chars = _CHECKPOINT_CHARS  # growth of the text that is stored at once
         self._chars_since_checkpoint = 0
-        self._checkpoint_due = asyncio.Event()
 
     @property
     def running_tool(self) -> ToolCall | None:
@@ -107,6 +102,8 @@ class StoredTurnJournal:
         self, number: int, target: str, need: Callable[[], UsageEstimate]
     ) -> None:
         """Commit the start of a request, together with its reservation if a budget applies."""
+        self.last_target = target
+        self._received_chars = 0
         started = StartAttempt(
             self._turn.id, number + self._attempts_before, target, self._clock.now()
         )
@@ -117,7 +114,6 @@ class StoredTurnJournal:
 
     async def _reserve_budget(self, need: UsageEstimate, started: Change) -> None:
         unsaved, self._unsaved_changes = self._unsaved_changes, []
-        self._received_chars = 0
         try:
             self._reservation = await self._budget.reserve(
                 need, always=unsaved, if_reserved=(started,)
@@ -128,6 +124,8 @@ class StoredTurnJournal:
 
     async def attempt_ended(self, number: int, result: AttemptResult) -> None:
         """Record the verdict and the cost of a request with the next commit."""
+        self.usage += result.usage
+        self._received_chars = 0
         self._unsaved_changes.append(
             end_attempt(self._turn.id, number + self._attempts_before, result, self._clock.now())
         )
@@ -145,11 +143,18 @@ class StoredTurnJournal:
 
     async def step_done(self, message: Message) -> None:
         """Commit the assistant row of a step; the checkpoint is cleared with it."""
-        self.steps += 1
+        # Before the write, because a cancellation does not withdraw the write.
         self._open_calls = {call.id: call for call in message.tool_calls}
         self._started_calls.clear()
+        text = self._answer.text
         self._answer.on_step_stored()
-        await self.save(*self._append_messages([message]), Checkpoint(self._turn.id, ""))
+        self._discard_checkpoint()
+        try:
+            await self.save(*self._append_messages([message]), Checkpoint(self._turn.id, ""))
+        except StoreError:  # the history has neither the calls nor the text
+            self._open_calls.clear()
+            self._answer.on_step_not_stored(text)
+            raise
 
     async def tool_started(self, call: ToolCall, risk: Risk, attempt: int) -> None:
         """Commit the start of a tool call before the tool runs."""
@@ -171,7 +176,7 @@ class StoredTurnJournal:
     async def tool_finished(self, call: ToolCall, ok: bool, result: str) -> None:
         """Commit the result of a tool call."""
         self._open_calls.pop(call.id, None)
-        row = Message("tool", content=result, tool_call_id=call.id)
+        row = Message(MessageRole.TOOL, content=result, tool_call_id=call.id)
         changes = self._append_messages([row])
         if call.id in self._started_calls:
             changes.append(
@@ -183,7 +188,13 @@ class StoredTurnJournal:
                     at=self._clock.now(),
                 )
             )
-        await self.save(*changes)
+        try:
+            await self.save(*changes)
+        except CommitOutcomeUnknown:
+            raise  # a second write would conflict with the first one
+        except StoreUnavailable:  # the call is not open any more, so the result must not be lost
+            self._unsaved_changes += changes
+            raise
 
     async def tool_late(self, call: ToolCall, result: str) -> None:
         """Record a result that arrived after the turn's end, and show it to the chat.
@@ -207,6 +218,11 @@ class StoredTurnJournal:
             )
         )
 
+    @property
+    def received_chars(self) -> int:
+        """Characters received in the request under way, whose tokens are not known yet."""
+        return self._received_chars
+
     # --- output and checkpoints -------------------------------------------------------------------
 
     def on_reasoning(self, text: str) -> None:
@@ -215,29 +231,30 @@ class StoredTurnJournal:
 
     def on_text(self, text: str) -> None:
         """Count visible text toward the cost estimate and the next checkpoint."""
-        self._received_chars += len(text)
-        self._chars_since_checkpoint += len(text)
-        # A share of a long text, not a fixed size: each checkpoint writes all of the text.
-        if self._chars_since_checkpoint >= max(_CHECKPOINT_CHARS, len(self._checkpoint_text) // 8):
-            self._chars_since_checkpoint = 0
-            self._checkpoint_due.set()
+        length, before = len(text), self._chars_since_checkpoint
+        self._received_chars += length
+        self._chars_since_checkpoint = since = before + length
+        if not before or since >= self._urgent_chars:  # called for every token
+            self.mark_text_changed(urgent=since >= self._urgent_chars)
 
-    async def wait_for_checkpoint(self) -> None:
-        """Wait until enough text has arrived, at most `CHECKPOINT_SECONDS`."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_CHECKPOINT_SECONDS):
-                await self._checkpoint_due.wait()
-        self._checkpoint_due.clear()
+    def mark_text_changed(self, *, urgent: bool = False) -> None:
+        """Have the text under way stored within a second."""
+        self._checkpoints.mark(self._turn.id, self._read_checkpoint, urgent=urgent)
 
-    async def write_checkpoint(self) -> None:
-        """Commit the text under way if it changed; a failure is only logged."""
+    def _read_checkpoint(self) -> str:
         text = self._answer.text
-        if text and text != self._checkpoint_text:
-            self._checkpoint_text = text
-            try:
-                await self.save(Checkpoint(self._turn.id, text))
-            except StoreError as error:
-                log.warning("%s: checkpoint not written: %s", self._turn.id, error)
+        self._chars_since_checkpoint = 0
+        # A share of a long text, not a fixed size: each checkpoint writes all of the text.
+        self._urgent_chars = max(_CHECKPOINT_CHARS, len(text) // 8)
+        return text
+
+    def _discard_checkpoint(self) -> None:
+        self._checkpoints.discard(self._turn.id)
+        self._chars_since_checkpoint, self._urgent_chars = 0, _CHECKPOINT_CHARS
+
+    def close(self) -> None:
+        """Write no more checkpoints, because the end of the turn is committed next."""
+        self._discard_checkpoint()
 
     async def save(self, *changes: Change) -> None:
         """Commit changes together with those that waited for the next commit."""
@@ -285,7 +302,7 @@ class StoredTurnJournal:
         words = {None: if_not_started, Risk.READ: _READ_CUT_SHORT}
         return [
             Message(
-                "tool",
+                MessageRole.TOOL,
                 words.get(self._started_calls.get(call.id), if_started),
                 tool_call_id=call.id,
             )
@@ -298,7 +315,7 @@ def end_attempt(turn_id: str, number: int, result: AttemptResult, now: int) -> E
     return EndAttempt(
         turn_id=turn_id,
         number=number,
-        verdict=result.verdict_name,
+        verdict=result.verdict_name.value,
         at=now,
         phase=result.phase,
         received=result.received_characters,

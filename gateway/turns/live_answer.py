@@ -26,7 +26,7 @@ from sessions.changes import Change, PutItem
 from sessions.conversation.events import RunningTurn
 from sessions.records import OutboxItem
 from sessions.values.clock import Clock
-from sessions.values.notices import NoticeId
+from sessions.values.notices import NoticeFields, NoticeId
 
 
 class LiveAnswer:
@@ -48,6 +48,7 @@ class LiveAnswer:
         self._model_names = model_names  # short names for chats, by label
         self._steps: list[str] = []  # visible text of finished steps
         self._step_pieces: list[str] = []  # text of the present step
+        self._is_growing = False  # the model is writing text
         self._status = StatusLine(
             command_template(capabilities),
             tasks_separate=capabilities is not None and capabilities.tasks,
@@ -55,7 +56,7 @@ class LiveAnswer:
         self.is_append_only = capabilities is not None and capabilities.live is Live.STREAM
         """True if the platform streams text and cannot edit shown text."""
         self._can_clear_status = capabilities is not None and capabilities.status
-        self._reasoning_view = ReasoningView()
+        self._reasoning_view = ReasoningView(delivery.redact)
         self._reasoning_live: LiveItem | None = None
         if show_reasoning:  # first, because the reasoning stands above the answer
             self._reasoning_live = delivery.start_live(self._make_reasoning_item(final=False))
@@ -84,6 +85,10 @@ class LiveAnswer:
     def _has_text(self) -> bool:
         return bool(self._step_pieces) or any(self._steps)
 
+    def set_reply_to(self, message: str) -> None:
+        """Reply to a newer message from now on; an empty id changes nothing."""
+        self.reply_to = message or self.reply_to
+
     def restore(self, steps: Iterable[str], text: str) -> None:
         """Start from the text that an earlier process showed."""
         self._steps = list(steps)
@@ -95,6 +100,12 @@ class LiveAnswer:
             self._steps.append(self.text)
             self.text = ""
 
+    def on_step_not_stored(self, text: str) -> None:
+        """Undo `on_step_stored` for the text of the step, because the write failed."""
+        if text:
+            self._steps.pop()
+            self.text = text
+
     # --- updates --------------------------------------------------------------------------------
 
     def on_event(self, event: AnswerEvent) -> None:
@@ -104,6 +115,7 @@ class LiveAnswer:
                 if self.is_append_only:
                     self._show_reasoning()
                 self._step_pieces.append(event.text)
+                self._is_growing = True
                 self._status.output_received()
             case TextReplaced():
                 self.text = event.text
@@ -114,6 +126,7 @@ class LiveAnswer:
                 if self._can_show_reasoning:
                     self._reasoning_view.replace_current(event.text)
             case StepDone():
+                self._is_growing = False
                 self._status.step_done()
                 self._reasoning_view.step_done()
             case ToolStarted():
@@ -130,7 +143,7 @@ class LiveAnswer:
         self.refresh()
         return text
 
-    def _with_model_names(self, notice: Notice) -> dict[str, str | int]:
+    def _with_model_names(self, notice: Notice) -> NoticeFields:
         """Replace model labels by the short names that chats use."""
         if notice.id != NoticeId.MODEL_SWITCHED:
             return notice.fields
@@ -143,7 +156,7 @@ class LiveAnswer:
         status, tasks = self._status.text(self._clock.monotonic()), self._status.tasks
         # Where a status cannot be cleared, an outdated line stays until text replaces it.
         if status or tasks or self._can_clear_status or self._has_text:
-            self._answer_live.follow(self.full_text, status, tasks)
+            self._answer_live.follow(self.full_text, status, tasks, growing=self._is_growing)
 
     def tick(self) -> None:
         """Refresh the elapsed time of a running tool."""

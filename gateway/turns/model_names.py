@@ -1,12 +1,12 @@
 """Sans-IO: model names in chats: lookup of a typed name, and lists of models."""
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from agent.providers.registry import Target
+from sessions.values.spelling import similar_words
 
 MAX_LISTED = 30
 _MAX_SUGGESTIONS = 3
@@ -72,8 +72,8 @@ def _nearest_names(text: str, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _close_matches(text: str, names: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    close = difflib.get_close_matches(
-        text.lower(), names, n=2 * _MAX_SUGGESTIONS, cutoff=_SIMILARITY_CUTOFF
+    close = similar_words(
+        text.lower(), names, most=2 * _MAX_SUGGESTIONS, min_similarity=_SIMILARITY_CUTOFF
     )
     return tuple(dict.fromkeys(name for form in close for name in names[form]))[:_MAX_SUGGESTIONS]
 

@@ -4,14 +4,21 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from agent.errors import ProviderError, ToolError
+from agent.errors import (
+    ApiKeyRejected,
+    ConnectionLost,
+    Overloaded,
+    ProviderError,
+    Stalled,
+    ToolError,
+)
 from agent.model.contract import Provider
 from agent.model.learned import LearnedTargets
 from agent.providers.registry import (
@@ -21,12 +28,13 @@ from agent.providers.registry import (
     UnknownProvider,
     build_provider,
     choose_model,
+    known_model,
 )
 from agent.request.prompt import SYSTEM_PROMPT
 from agent.settings import REASONING_EFFORTS, PriceSettings, TargetSettings
 from agent.tools.contract import Tool
 from agent.tools.drafts import DraftStore
-from agent.tools.registry import BUILT_IN, ToolRegistry, filter_enabled, load_entry_points
+from agent.tools.registry import ToolRegistry, filter_enabled
 from agent.turn import TurnLimits
 from gateway.errors import CannotStart, ConfigError
 from gateway.inbound.request_options import RequestOptions, decode_options
@@ -40,7 +48,10 @@ from sessions.values.clock import Clock
 
 log = logging.getLogger(__name__)
 
+_CLOSE_SECONDS = 5.0
 _LIST_TIMEOUT_SECONDS = 5.0
+_START_LIST_SECONDS = 20.0
+"""Longest wait for the list of models at a start or reload, when no model is configured."""
 
 PriceLookup = Callable[[TargetSettings, str], PriceSettings | None]
 
@@ -72,28 +83,23 @@ class Models:
         targets: Sequence[Target],
         *,
         clock: Clock,
-        tools: Iterable[Tool] = (),
+        tools: Sequence[Tool] = (),
+        mcp_tools: Callable[[], Sequence[Tool]] = lambda: (),
+        mcp_reserved_names: Callable[[], Collection[str]] = lambda: (),
         choice_for: Callable[[str], ModelChoice] = lambda _: ModelChoice(),
-        extra_tools: Callable[[], Sequence[Tool]] = lambda: (),
-        price_lookup: PriceLookup | None = None,
     ) -> None:
         self.targets = tuple(targets)  # the configured model, then its fallbacks
         self.experience = LearnedTargets()
-        self.choice_for = choice_for  # by conversation key
-        self.extra_tools = extra_tools  # tools of MCP servers, which come and go
-        self.tools_enabled = True  # False in safe mode
-        self._price_lookup = price_lookup  # None unless spending is limited in dollars
+        self._choice_for = choice_for  # by conversation key
+        self._tools = tools  # enabled or not
+        self._mcp_tools = mcp_tools  # the present ones, because servers come and go
+        self._mcp_reserved_names = mcp_reserved_names  # of the absent ones
+        self._price_lookup = _price_lookup(settings)  # None unless spending is limited in dollars
         self._settings = settings
         self._home = home
         self._clock = clock
         self._system = _system_prompt(settings)
-        self._tools = (*BUILT_IN, *load_entry_points(), *tools)
         self._retired: list[tuple[int, Provider]] = []  # with the time of the reload
-
-    @property
-    def tool_names(self) -> frozenset[str]:
-        """Names of all tools except `extra_tools`, enabled or not."""
-        return frozenset(tool.name for tool in self._tools)
 
     def turn_setting(self, key: str, person: str, encoded_options: bytes = b"") -> TurnSetting:
         """Build the setting of a turn; see `gateway.inbound.request_options` for the options."""
@@ -101,7 +107,11 @@ class Models:
         options = decode_options(encoded_options) if encoded_options else RequestOptions()
         system = (route and route.system_prompt) or self._system
         agent = self._settings.agent
-        limits = TurnLimits(max_steps=agent.max_steps, tool_timeout=agent.tool_timeout)
+        limits = TurnLimits(
+            max_steps=agent.max_steps,
+            tool_timeout=agent.tool_timeout,
+            max_answer_characters=agent.max_answer_characters,
+        )
         if options.max_output_tokens:
             limits = replace(limits, stop_at_output_limit=True)
         return TurnSetting(
@@ -109,7 +119,7 @@ class Models:
             tools=self._tool_registry(route),
             system="\n\n".join(filter(None, (system, options.system))),
             workspace=self._workspace(person),
-            drafts=DraftStore(_folder_of(self._home, "drafts", key), self._clock),
+            drafts=DraftStore(_folder_of(self._home, "drafts", key), self._clock, person),
             limits=limits,
             experience=self.experience,
             show_reasoning=agent.show_reasoning,
@@ -123,7 +133,7 @@ class Models:
 
     def has_chosen_model(self, key: str) -> bool:
         """Return True if people chose the model of a conversation and it is still available."""
-        return self._chosen_targets(self.choice_for(key)) is not None
+        return self._chosen_targets(self._choice_for(key)) is not None
 
     def configured_names(self) -> tuple[str, ...]:
         """Return the model names in the configuration, as people type them, the default first."""
@@ -132,6 +142,10 @@ class Models:
             names.append(target.label if target.model in names else target.model)
         routes = (route.model for route in self._settings.route if route.model)
         return tuple(dict.fromkeys((*names, *routes)))
+
+    def labels(self) -> frozenset[str]:
+        """Return the labels of the configured models."""
+        return frozenset(target.label for target in self.targets)
 
     def provider_of(self, name: str) -> str:
         """Return the name of the provider that serves a model."""
@@ -163,7 +177,7 @@ class Models:
         return targets if is_there else None
 
     def _targets(self, key: str, route: RouteSettings | None) -> tuple[Target, ...]:
-        chosen = self.choice_for(key)
+        chosen = self._choice_for(key)
         targets = self._chosen_targets(chosen)
         if targets is None:
             named = route and route.model
@@ -188,10 +202,11 @@ class Models:
         )
 
     def _tool_registry(self, route: RouteSettings | None) -> ToolRegistry:
-        if not self.tools_enabled or (route and route.tools == ()):
+        if route and route.tools == ():
             return ToolRegistry(())
         families = self._settings.tools.enabled if not route or route.tools is None else route.tools
-        return ToolRegistry((*filter_enabled(self._tools, families), *self.extra_tools()))
+        reserved = (*(tool.name for tool in self._tools), *self._mcp_reserved_names())
+        return ToolRegistry((*filter_enabled(self._tools, families), *self._mcp_tools()), reserved)
 
     def _workspace(self, person: str) -> Path:
         configured = self._settings.agent.workspace
@@ -234,14 +249,22 @@ class Models:
         """Close replaced providers that no turn uses, given the start of the oldest running turn."""
         unused = [provider for since, provider in self._retired if since < oldest_turn_start]
         self._retired = [entry for entry in self._retired if entry[0] >= oldest_turn_start]
-        for provider in unused:
-            await provider.aclose()
+        await _close_providers(unused)
 
     async def aclose(self) -> None:
         """Close all providers."""
         retired = [provider for _, provider in self._retired]
-        for provider in (*retired, *(target.provider for target in self.targets)):
-            await provider.aclose()
+        await _close_providers((*retired, *(target.provider for target in self.targets)))
+
+
+async def _close_providers(providers: Iterable[Provider]) -> None:
+    """Close providers; one that does not finish in time is left to the end of the process."""
+    try:
+        async with asyncio.timeout(_CLOSE_SECONDS), asyncio.TaskGroup() as tasks:
+            for provider in providers:
+                tasks.create_task(provider.aclose())
+    except TimeoutError:
+        log.warning("a model service was not disconnected within %g s", _CLOSE_SECONDS)
 
 
 def _put_first(name: str, targets: Sequence[Target], provider: str = "") -> list[Target]:
@@ -278,29 +301,21 @@ def _settings_with(settings: TargetSettings, options: RequestOptions) -> TargetS
     return settings
 
 
-async def open_models(
-    settings: Settings, home: Path, tools: Iterable[Tool] = (), *, clock: Clock
-) -> Models:
-    """Build the providers and return the models; raises `ConfigError` or `CannotStart`."""
-    targets = await open_targets(settings)
-    return Models(
-        settings, home, targets, clock=clock, tools=tools, price_lookup=_price_lookup(settings)
-    )
-
-
 def _price_lookup(settings: Settings) -> PriceLookup | None:
     return prices.find_price if settings.limits.dollar_limit_key else None
 
 
-async def open_targets(settings: Settings) -> list[Target]:
+async def open_targets(
+    settings: Settings, *, list_seconds: float = _START_LIST_SECONDS
+) -> list[Target]:
     """Build the providers and resolve their model names; the caller closes the providers.
 
-    Raises `ConfigError` or `CannotStart`; then all providers built so far are closed.
+    A service that does not list its models within `list_seconds` counts as unreachable. Raises `ConfigError` or `CannotStart`; then all providers built so far are closed.
     """
     targets: list[Target] = []
     async with contextlib.AsyncExitStack() as opened:
         for configured in (settings.model, *settings.model.fallback):
-            target = await _open_target(configured)
+            target = await _open_target(configured, list_seconds)
             opened.push_async_callback(target.provider.aclose)
             targets.append(target)
         limit = settings.limits.dollar_limit_key
@@ -314,20 +329,56 @@ async def open_targets(settings: Settings) -> list[Target]:
     return targets
 
 
-async def _open_target(settings: TargetSettings) -> Target:
+async def _open_target(settings: TargetSettings, list_seconds: float) -> Target:
     try:
         provider: Provider = build_provider(settings)
     except UnknownProvider as error:
         raise ConfigError(str(error)) from error
+    address = settings.base_url or provider.name
+    if known_model(settings) is None:
+        log.info(
+            "model.name is not set: asking %s for its models, for up to %g s", address, list_seconds
+        )
     try:
-        return Target(provider, await choose_model(provider, settings), settings)
+        async with asyncio.timeout(list_seconds):
+            chosen = await choose_model(provider, settings)
+    except TimeoutError as error:
+        await provider.aclose()
+        msg = (
+            f"{address} did not list its models within {list_seconds:g} s. Check that the model "
+            "service works; with model.name set, Holdfast starts without the list."
+        )
+        raise CannotStart(msg) from error
     except ModelNotChosen as error:
         await provider.aclose()
         raise ConfigError(str(error)) from error
     except ProviderError as error:
         await provider.aclose()
-        msg = f"Cannot list the models of the model service: {error} Set model.name."
+        msg = (
+            f"Holdfast cannot list the models of the model service: {str(error).rstrip('.')}. "
+            f"{_list_advice(error, settings)}"
+        )
         raise CannotStart(msg) from error
+    if chosen.listed > 1:
+        log.warning(
+            "model.name is not set: using %s, the first of %d models that %s lists. "
+            "To choose another: holdfast run --set model.name=NAME",
+            chosen.name,
+            chosen.listed,
+            address,
+        )
+    return Target(provider, chosen.name, settings)
+
+
+def _list_advice(error: ProviderError, settings: TargetSettings) -> str:
+    """Return the sentence that says what to do when a service does not list its models."""
+    match error:
+        case ApiKeyRejected():
+            return "Set a valid key in model.api_key."
+        case Overloaded() | ConnectionLost() | Stalled() if settings.base_url:
+            return "Start that service, or correct its address in model.base_url."
+        case _:
+            return "Try again later; with model.name set, Holdfast starts without the list."
 
 
 def _system_prompt(settings: Settings) -> str:

@@ -1,8 +1,11 @@
 """One turn under way: runs the agent, shows its events, and asks people on its behalf."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable
+
+import msgspec
 
 from agent.events import (
     AgentEvent,
@@ -10,15 +13,17 @@ from agent.events import (
     ReasoningDelta,
     StepDone,
     TextDelta,
+    TextReplaced,
     TurnDone,
     TurnEnding,
+    VerdictName,
 )
 from agent.loop import run_turn
+from agent.model.usage import Usage
 from agent.request.prompt import EARLIER_NOT_IN_VIEW, describe_interrupted_request
 from agent.tools.contract import Tool
 from agent.turn import TurnResources, TurnTask
 from gateway.approvals.broker import RequestingTurn
-from gateway.delivery.view import read_address
 from gateway.observe.log import log_context
 from gateway.turns.answer import CAPPED, answer_texts, rows_since_request
 from gateway.turns.feed_events import FeedNotice
@@ -37,17 +42,31 @@ from sessions.conversation.events import (
     SteersRequested,
     TurnEnded,
 )
-from sessions.conversation.machine import MAX_REQUEST_CHARS
+from sessions.conversation.transition import MAX_REQUEST_CHARS
 from sessions.errors import StoreCorrupt
-from sessions.records import Attachment, Message, OutboxItem, ToolCall, ToolRun, TurnState
-from sessions.values.notices import NoticeId
+from sessions.records import (
+    Attachment,
+    Message,
+    MessageRole,
+    OutboxItem,
+    ToolCall,
+    ToolRun,
+    TurnState,
+)
+from sessions.values.notices import NoticeFields, NoticeId
 
 log = logging.getLogger(__name__)
 
 _STEER_TIMEOUT_SECONDS = 5.0
 
+_ELAPSED_TIME_SECONDS = 2.0
+"""Seconds between two updates of the time that a running tool has taken."""
+
 FETCH_NOTICE_SECONDS = 1.0
 """Seconds that attached files may take before the chat shows that they are being fetched."""
+
+_REPEATED_CHARS = 200
+"""Characters that a model repeats at most when a person asks for the rest of an answer."""
 
 _MODEL_UNREACHABLE = "I can't reach the model right now"
 
@@ -74,6 +93,7 @@ class TurnRun:
         self._store = services.store
         self._announcer = services.announcer
         self._clock = services.clock
+        self._mask = services.mask
         self._setting = setting
         self._key = key
         self._start = start
@@ -109,17 +129,31 @@ class TurnRun:
 
     async def run(self) -> TurnEnded:
         """Run the agent to its end and return the changes to commit with it."""
-        with log_context(turn=self._turn.id, session=self._turn.session):
+        with self._log_context():
             ended = await self._run_agent(await self._build_task())
-            seconds = (self._clock.now() - self._turn.started_at) / 1000
-            log.info("turn %s after %.1f s%s", ended.state, seconds, _cause_suffix(ended.cause))
+            self._log_end(ended.state, ended.cause)
             return ended
 
+    def _log_context(self) -> contextlib.AbstractContextManager[None]:
+        turn = self._turn
+        place = {"platform": turn.address.platform, "chat": self._key}
+        return log_context(**place, turn=turn.id, session=turn.session)
+
+    def _log_end(self, state: str, cause: str | None) -> None:
+        seconds = (self._clock.now() - self._turn.started_at) / 1000
+        fields = _usage_fields(self.journal.last_target, self.journal.usage)
+        if received := self.journal.received_chars:  # of a request whose tokens are not known
+            fields["received"] = f"{received}"
+        log.info("turn %s after %.1f s%s", state, seconds, _cause_suffix(cause), extra=fields)
+
     async def _build_task(self) -> TurnTask:
-        summary, history = await self._store.sessions.context(self._turn.session)
+        summary, history = "", self._start.opening_rows
+        if not history:
+            summary, history = await self._store.sessions.context(self._turn.session)
         history = await self._fetch_missing_files(history)
         self._update_request(history)
         notes = _notes(self._start)
+        continued = _continued_text(history)
         if self._start.resumed and (stored := await self._store.turns.get(self._turn.id)):
             self.journal.resume(stored)
             if stored.resumed:  # the same turn, so its output is still in the chat
@@ -138,6 +172,7 @@ class TurnRun:
             resumed=self._start.resumed,
             earlier_runs=await self._earlier_tool_runs(history) if self._start.resumed else (),
             partial_text=self._answer.text,
+            continued_text=continued,
             may_replace=not (self._answer.is_append_only or self._feed),
         )
 
@@ -151,7 +186,7 @@ class TurnRun:
     async def _run_agent(self, task: TurnTask) -> TurnEnded:
         try:
             async with asyncio.TaskGroup() as tasks:
-                checkpoints = tasks.create_task(self._write_checkpoints())
+                clock = tasks.create_task(self._update_elapsed_time())
                 done = await run_turn(
                     task,
                     TurnResources(
@@ -165,25 +200,29 @@ class TurnRun:
                         drafts=self._setting.drafts,
                         approve=self._approve,
                         send_file=self._send_file,
+                        mask=self._mask,
                         limits=self._setting.limits,
                     ),
                 )
-                checkpoints.cancel()
+                clock.cancel()
             return self._finish(done)
         except BaseExceptionGroup as group:
-            # The checkpoint task is the only other member, so the first error is the cause.
+            # The only other member does not fail, so the first error is the cause.
             raise group.exceptions[0] from None
+        finally:
+            self.journal.close()
 
-    async def _write_checkpoints(self) -> None:
-        """Write checkpoints and refresh the elapsed time of a running tool, until cancelled."""
+    async def _update_elapsed_time(self) -> None:
+        """Refresh the elapsed time of a running tool until cancelled."""
         while True:
-            await self.journal.wait_for_checkpoint()
+            await asyncio.sleep(_ELAPSED_TIME_SECONDS)
             self._answer.tick()
-            await self.journal.write_checkpoint()
 
     def abort(self, cause: str) -> tuple[Change, ...]:
         """Ignore all further output and return the changes that keep the work done so far."""
         self._aborted = True
+        with self._log_context():
+            self._log_end(TurnState.STOPPED, cause)
         return (
             *self.journal.stopped_changes(cause),
             *self._answer.close(self._answer.full_text()),
@@ -202,7 +241,7 @@ class TurnRun:
 
     def steer(self, messages: tuple[Message, ...], reply_to: str) -> None:
         """Hand over the messages that the turn asked for; the answer replies to the newest one."""
-        self._answer.reply_to = reply_to or self._answer.reply_to
+        self._answer.set_reply_to(reply_to)
         if self._steer_future and not self._steer_future.done():
             self._steer_future.set_result(messages)
 
@@ -221,6 +260,8 @@ class TurnRun:
         elif isinstance(event, ReasoningDelta):
             self.journal.on_reasoning(event.text)
         self._answer.on_event(event)
+        if isinstance(event, TextReplaced):
+            self.journal.mark_text_changed()
 
     def _show_notice(self, notice: Notice) -> None:
         text = self._answer.show_notice(notice)
@@ -282,12 +323,16 @@ class TurnRun:
     # --- attached files ---------------------------------------------------------------------------
 
     async def _fetch_missing_files(self, rows: tuple[Message, ...]) -> tuple[Message, ...]:
-        """Fetch the files of the newest rows that are not on disk yet, and commit the results."""
-        missing = unfetched_files(rows)
+        """Fetch the requester's files that are not on disk yet, and commit the results.
+
+        Files of other people belong into their workspaces; they are fetched in their turns.
+        """
+        person = self._turn.person
+        missing = unfetched_files(rows, person)
         if not missing:
             return rows
         settled = await self._fetch_files(missing)
-        oldest = next(at for at, row in enumerate(rows) if unfetched_files((row,)))
+        oldest = next(at for at, row in enumerate(rows) if unfetched_files((row,), person))
         changes: list[Change] = [SetFileResults(self._turn.session, len(rows) - oldest, settled)]
         if failures := [f"{file.name}: {file.trouble}" for file in settled if not file.fetched]:
             fields = {"list": "; ".join(failures)}
@@ -304,7 +349,7 @@ class TurnRun:
 
     async def _fetch_files(self, files: tuple[Attachment, ...]) -> tuple[Attachment, ...]:
         """Fetch files; the status line shows that unless they arrive quickly."""
-        place, workspace = read_address(self._turn.address), self._setting.workspace
+        place, workspace = self._turn.address, self._setting.workspace
         with self._answer.fetching(name_files(files)):
             async with asyncio.TaskGroup() as tasks:
                 line = tasks.create_task(self._show_fetching_later())
@@ -320,7 +365,7 @@ class TurnRun:
 
     def _update_request(self, rows: tuple[Message, ...]) -> None:
         """Post the text of a voice message, so that notices can quote the request."""
-        newest = next((row for row in reversed(rows) if row.role == "user"), None)
+        newest = next((row for row in reversed(rows) if row.role == MessageRole.USER), None)
         if newest is None or not any(file.heard for file in newest.files):
             return
         request = request_text(newest)[:MAX_REQUEST_CHARS]
@@ -339,7 +384,7 @@ class TurnRun:
             *self._answer.close(self._answer.full_text() or done.text),
             *self._services.admin_alerts.on_model_answered(self._target_labels),
         )
-        cause = CAPPED if done.last_verdict == "capped" else None
+        cause = CAPPED if done.last_verdict is VerdictName.CAPPED else None
         return TurnEnded(self._turn.id, TurnState.DONE, cause, changes)
 
     def _fail(self, done: TurnDone) -> TurnEnded:
@@ -357,29 +402,67 @@ class TurnRun:
         return TurnEnded(self._turn.id, TurnState.FAILED, done.cause, changes)
 
     def _failure_notice(self, done: TurnDone, *, operator_told: bool) -> OutboxItem:
-        turn = self._turn
-        cause = done.cause
+        turn, cause = self._turn, done.cause
         # The cause of such a failure names settings, which only help an admin.
         if done.tell_operator and self._services.admin_alerts.can_reach_admin_besides(turn.person):
             cause = _MODEL_UNREACHABLE
-        fields: dict[str, str | int] = {
-            "cause": cause,
-            "text": done.cause,
-            "k": done.attempts,
-            "min": (self._clock.now() - turn.started_at) // 60_000,
-            "list": ", ".join(done.tools_run),
-            "draft": ", ".join(done.unfinished_drafts),
-            "too_long": "yes" if done.too_long else "",
-            "operator_told": "yes" if operator_told else "",
-        }
-        return self._announcer.notice_item(
+        fields: NoticeFields
+        match done.notice:
+            case NoticeId.TURN_FAILED:
+                fields = {
+                    "cause": cause,
+                    "list": ", ".join(done.tools_run),
+                    "draft": ", ".join(done.unfinished_drafts),
+                    "too_long": "yes" if done.too_long else "",
+                    "operator_told": "yes" if operator_told else "",
+                }
+            case NoticeId.DECLINED:
+                shown = done.cause in self._answer.full_text()
+                # On one line, so that no line of the model looks like another notice.
+                text = " ".join(done.cause.split())
+                fields = {"shown": "yes"} if shown else {"text": text}
+            case NoticeId.REASONING_USED_UP:
+                fields = {}
+            case (
+                NoticeId.BUDGET_USED_UP
+                | NoticeId.BUDGET_TOO_SMALL_FOR_REQUEST
+                | NoticeId.BUDGET_ZERO
+            ):
+                fields = {"cause": cause}
+        item = self._announcer.notice_item(
             done.notice, turn.address, fields, turn=turn.id, origin=turn.origin
         )
+        return msgspec.structs.replace(item, reply_to=self._answer.reply_to or None)
 
     @property
     def _target_labels(self) -> str:
         """Labels of all models that this turn may use."""
         return ", ".join(target.label for target in self._setting.targets)
+
+
+def _continued_text(history: tuple[Message, ...]) -> str:
+    """Return the words of an interrupted answer that its continuation must not show again.
+
+    A person who wrote a message may want the answer once more from the start. Then these are only
+    the last words, which a model repeats when it continues.
+    """
+    asked = history[-1:] if history and history[-1].role == MessageRole.USER else ()
+    rows = history[: len(history) - len(asked)]
+    last = rows[-1] if rows else None
+    if last is None or last.role != MessageRole.ASSISTANT or not last.interrupted:
+        return ""
+    text = last.content
+    return text[-min(_REPEATED_CHARS, len(text) // 2) :] if asked else text
+
+
+def _usage_fields(target: str, usage: Usage) -> dict[str, str]:
+    """Return the log fields about the model's work; a service may not report all of them."""
+    fields = {"model": target} if target else {}
+    if usage.total_tokens:
+        fields["tokens"] = f"{usage.input_tokens}+{usage.output_tokens}"
+    if usage.cost is not None:
+        fields["cost"] = f"${usage.cost:.4f}"
+    return fields
 
 
 def _cause_suffix(cause: str | None) -> str:

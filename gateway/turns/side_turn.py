@@ -28,6 +28,7 @@ from sessions.changes import (
 )
 from sessions.errors import StoreError
 from sessions.records import Message, ToolCall, TurnState
+from sessions.values.address import Address
 from sessions.values.clock import Clock
 
 _LIMITS = TurnLimits(
@@ -40,7 +41,7 @@ class SideQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
     key: str
     session_id: str
-    address: str
+    address: Address
     person: str
     request: str
 

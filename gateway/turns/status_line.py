@@ -1,13 +1,14 @@
 """Sans-IO: the status line below an answer in progress."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import msgspec
 
 from gateway.notices.catalogue import render_notice
 from platforms.core.contract import Task, TaskState
-from sessions.values.notices import NoticeId
+from sessions.values.notices import NoticeFields, NoticeId
+from sessions.values.text import format_seconds
 
 _MIN_SHOWN_SECONDS = 2.0  # shorter times of a tool are not shown
 _LASTING_NOTICES = frozenset({NoticeId.TOOL_CALL_CUT, NoticeId.MODEL_SWITCHED, NoticeId.DRAFT_KEPT})
@@ -45,7 +46,7 @@ class StatusLine:
         self._open_questions = 0  # approval requests without an answer
         self._fetching_names = ""  # files that are being fetched
 
-    def show_notice(self, notice: NoticeId, fields: Mapping[str, str | int]) -> str:
+    def show_notice(self, notice: NoticeId, fields: NoticeFields) -> str:
         """Replace the current notice, and return the text of the new one."""
         text = render_notice(notice, fields, self._command_template)
         if notice in _LEADING_NOTICES:
@@ -130,10 +131,4 @@ def _tool_text(tool: _RunningTool, now: float) -> str:
     seconds = now - tool.started_at
     if seconds < _MIN_SHOWN_SECONDS:
         return tool.name
-    return f"{tool.name} ({format_duration(seconds)})"
-
-
-def format_duration(seconds: float) -> str:
-    """Format a duration for people: `8 s`, `3 min 5 s`."""
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+    return f"{tool.name} ({format_seconds(seconds)})"

@@ -1,12 +1,16 @@
 """Sans-IO: the model's reasoning, as a message above the answer."""
 
+from collections.abc import Callable
+
 _MAX_SHOWN_CHARS = 3000
+_MARGIN_CHARS = 20_000  # beside the shown part, so that a secret at its edge is recognized
 
 
 class ReasoningView:
-    """Reasoning of a turn, step by step."""
+    """Reasoning of a turn, step by step; secrets are masked before a long reasoning is cut."""
 
-    def __init__(self) -> None:
+    def __init__(self, redact: Callable[[str], str] = str) -> None:
+        self._redact = redact
         self._steps: list[str] = []
         self._current: list[str] = []
 
@@ -27,16 +31,18 @@ class ReasoningView:
     def text(self) -> str:
         """Return the final form as Markdown: the beginning if it is long, empty without reasoning."""
         whole = self._full_text()
-        return _quote(
-            whole if len(whole) <= _MAX_SHOWN_CHARS else f"{whole[:_MAX_SHOWN_CHARS].rstrip()} …"
-        )
+        if len(whole) <= _MAX_SHOWN_CHARS:
+            return _quote(whole)
+        beginning = self._redact(whole[: _MAX_SHOWN_CHARS + _MARGIN_CHARS])
+        return _quote(f"{beginning[:_MAX_SHOWN_CHARS].rstrip()} …")
 
     def latest_text(self) -> str:
         """Return the live form: the end of a long reasoning, so that people see it advance."""
         whole = self._full_text()
-        return _quote(
-            whole if len(whole) <= _MAX_SHOWN_CHARS else f"… {whole[-_MAX_SHOWN_CHARS:].lstrip()}"
-        )
+        if len(whole) <= _MAX_SHOWN_CHARS:
+            return _quote(whole)
+        end = self._redact(whole[-_MAX_SHOWN_CHARS - _MARGIN_CHARS :])
+        return _quote(f"… {end[-_MAX_SHOWN_CHARS:].lstrip()}")
 
     def _full_text(self) -> str:
         thoughts = [*self._steps, "".join(self._current).strip()]

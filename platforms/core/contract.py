@@ -6,7 +6,7 @@ The core never asks which platform it talks to: all differences are in `Capabili
 """
 
 import enum
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -14,18 +14,10 @@ import msgspec
 
 from platforms.core.guide import SetupGuide
 from platforms.core.probed import ProbeResult
+from sessions.values.address import Address as Address  # noqa: PLC0414 - public name of this module
 from sessions.values.clock import Clock
+from sessions.values.frames import frame_forward
 from sessions.values.ids import Ids
-
-
-class Address(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A place where messages can be shown."""
-
-    platform: str
-    chat: str
-    account: str = ""
-    thread: str = ""
-
 
 # --- inbound ---------------------------------------------------------------------------------
 
@@ -33,13 +25,15 @@ class Address(msgspec.Struct, frozen=True, omit_defaults=True):
 class Sender(msgspec.Struct, frozen=True, omit_defaults=True):
     """The author of an event.
 
-    Access depends only on `id` and `memberships`; names are free text.
+    Access depends only on `id` and `memberships`; names are free text. `memberships_unknown` means
+    that the platform could not be asked; such an event may be `Accepted.UNDECIDED`.
     """
 
     id: str  # stable id on the platform, as in `access.allow` without the platform
     name: str = ""
     is_bot: bool = False
     memberships: tuple[str, ...] = ()  # stable ids of groups and roles, vouched for by the platform
+    memberships_unknown: bool = False
 
 
 class Text(msgspec.Struct, frozen=True, tag="text"):
@@ -58,7 +52,19 @@ class File(msgspec.Struct, frozen=True, tag="file", omit_defaults=True):
     voice: bool = False  # a voice message
 
 
-Part = Text | File
+class Forward(msgspec.Struct, frozen=True, tag="forward"):
+    """Text that the sender of a message forwarded; the words of someone else."""
+
+    sender: str  # display name of the author; empty if unknown
+    words: str
+
+    @property
+    def text(self) -> str:
+        """The words in their frame, as the model reads them. They are never a command."""
+        return frame_forward(self.sender, self.words)
+
+
+Part = Text | File | Forward
 
 
 class Quote(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -87,8 +93,8 @@ class InboundMessage(msgspec.Struct, frozen=True, tag="message", omit_defaults=T
 
     @property
     def text(self) -> str:
-        """The text parts of the message, joined."""
-        return "\n".join(part.text for part in self.parts if isinstance(part, Text))
+        """The text parts of the message, joined; forwarded text is framed."""
+        return "\n".join(part.text for part in self.parts if isinstance(part, Text | Forward))
 
 
 class InboundEdit(msgspec.Struct, frozen=True, tag="edit", omit_defaults=True):
@@ -136,11 +142,17 @@ Inbound = InboundMessage | InboundEdit | InboundDelete | InboundAction
 
 
 class Accepted(enum.StrEnum):
-    """The result of handing in an event; every value means stored, so acknowledge the event."""
+    """The result of handing in an event.
+
+    Every value but `UNDECIDED` means stored, so acknowledge the event. Only an event with
+    `Sender.memberships_unknown` can be undecided: nothing was stored, and the adapter hands it in
+    again when it knows the memberships.
+    """
 
     STORED = "stored"
     DUPLICATE = "duplicate"
     IGNORED = "ignored"
+    UNDECIDED = "undecided"
 
 
 Inbox = Callable[[Inbound], Awaitable[Accepted]]
@@ -185,6 +197,9 @@ class Post(msgspec.Struct, frozen=True, tag="post", omit_defaults=True):
     is then the time of the first try. `streaming` means that edits of this message will follow
     until one has `streaming=False`. `tasks` are the tasks of this part of the answer so far, and
     only set where `Capabilities.tasks`; a `streaming` message may consist of tasks alone.
+
+    `only_for` is the id of the person in a room whose command this message answers; `reply_to` is
+    then the id of the command. A platform that can show the message to that person alone does so.
     """
 
     op: str  # the same for every repeat
@@ -197,6 +212,7 @@ class Post(msgspec.Struct, frozen=True, tag="post", omit_defaults=True):
     since: int = 0  # milliseconds; 0 for the first try
     notice: bool = False  # text of the gateway, not of the model
     tasks: tuple[Task, ...] = ()
+    only_for: str = ""
 
 
 class Edit(msgspec.Struct, frozen=True, tag="edit", omit_defaults=True):
@@ -345,6 +361,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     caption_limit: int = 1000  # of a file, in units of the platform
     reply: bool = True
     repeat_seconds: float = 0.0
+    messages: int = 0  # of one text; a longer text is sent as a file, too; 0: any number
     command: str = "/{word}"  # spelling of a command on the platform
 
 
@@ -428,18 +445,27 @@ class OffersClaims(Protocol):
 # --- services for adapters -------------------------------------------------------------------
 
 
+class RowAuthor(enum.StrEnum):
+    """Author of a row of a transcript."""
+
+    USER = "user"
+    ANSWER = "answer"  # the model
+    NOTICE = "notice"  # the gateway
+
+
 class TranscriptRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """One row of a chat's transcript, ordered by `seq`: a user's message, an answer or a notice."""
 
     seq: int
     id: str  # of the inbound event or the outbox item
     at: int
-    author: str  # "user", "answer" or "notice"
+    author: RowAuthor
     text: str
     sender: str = ""
     buttons: tuple[Button, ...] = ()
     state: str = ""  # of a user's message: "waiting", "running", "done", "held", "refused"
     files: tuple[File, ...] = ()  # attachments; for sent files `ref` is the path
+    reply_to: str = ""  # id of the message that this row answers, if the message had to wait
 
 
 class ChatSummary(msgspec.Struct, frozen=True):
@@ -473,6 +499,14 @@ class Shelf(Protocol):
         """Store a value; return after the commit."""
         ...
 
+    async def delete(self, name: str) -> None:
+        """Delete a value; return after the commit."""
+        ...
+
+    async def read_all(self) -> Mapping[str, str]:
+        """Return all values by name."""
+        ...
+
 
 class MenuEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """A command, for the menus of platforms."""
@@ -482,6 +516,7 @@ class MenuEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     args: str = ""
     admin: bool = False  # only admins may use it
     aliases: tuple[str, ...] = ()  # other words for the same command; not shown in menus
+    private: bool = False  # the answer is only for the person who asked
 
 
 def _nobody_listens(_: str) -> None:

@@ -10,12 +10,14 @@
 Exceptions of libraries never leave an adapter. An error without a message shows its docstring.
 """
 
+from sessions.values.exceptions import docstring_summary
+
 
 class PlatformError(Exception):
     """The platform did not carry out the request."""
 
     def __str__(self) -> str:
-        return super().__str__() or (type(self).__doc__ or "").partition("\n")[0]
+        return super().__str__() or docstring_summary(self)
 
 
 class Unavailable(PlatformError):
@@ -29,6 +31,11 @@ class Unavailable(PlatformError):
 
 class Rejected(PlatformError):
     """The platform refused this and would refuse it again."""
+
+    def __init__(self, message: str = "", code: int | str = "") -> None:
+        super().__init__(*([message] if message else []))
+        self.code = code
+        """The platform's own code of the refusal, if any."""
 
 
 class ChatGone(Rejected):

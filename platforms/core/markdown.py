@@ -72,8 +72,8 @@ def find_fences(md: str) -> list[Fence]:
             found.append(_fence(opening, ends, ends - 1, closed=True))
             opening = None
         if opening is None:
-            opening = line if _is_opening(line) else None
-            ends = _quote_end(md, line)
+            if _is_opening(line):
+                opening, ends = line, _quote_end(md, line)
         elif _is_closing(line, opening):
             found.append(_fence(opening, line.start(), line.end("mark"), closed=True))
             opening = None

@@ -4,7 +4,6 @@ A module is found by name and exports `SPEC`; other distributions register their
 point group `holdfast.platforms`. A platform is imported only on lookup.
 """
 
-import difflib
 import functools
 import logging
 import pkgutil
@@ -14,6 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 import platforms
 from platforms.core.contract import PlatformSpec
+from sessions.values.spelling import similar_words
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +79,6 @@ def _read_entry_points(_path: tuple[str, ...]) -> dict[str, EntryPoint]:
 
 
 def _unknown_message(name: str) -> str:
-    near = difflib.get_close_matches(name, known_names(), 1)
+    near = similar_words(name, known_names(), most=1)
     hint = f" Did you mean {near[0]}?" if near else ""
     return f"There is no platform {name!r}.{hint} Available platforms: {', '.join(known_names())}."

@@ -5,12 +5,13 @@ two matching marks, if both fit into one piece. A cut code block is closed and o
 language, a table continues below a repeated header, a quote after a repeated mark. Text indented
 below a list item of the previous piece is outdented, because it would render as code there. All
 pieces but the last depend only on the text up to their end and a little beyond, so they stay
-unchanged while an answer grows.
+unchanged while an answer grows. The work grows linearly with the text, however long its lines,
+lists, tables and quotes are: what lies above a piece is read once.
 """
 
 import re
 import unicodedata
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 
 import msgspec
 
@@ -44,7 +45,8 @@ _BLOCK = re.compile(
 )
 """Text that has a meaning only at the beginning of a line."""
 
-_COLUMNS = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
+# Possessive, because `re` would otherwise try every way to divide a run of blanks.
+_COLUMNS = re.compile(r"[ \t]*+\|?[ \t]*+:?-++:?[ \t]*+(?:\|[ \t]*+:?-++:?[ \t]*+)*+\|?[ \t]*+$")
 
 
 class TextPiece(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,6 +102,7 @@ class IncrementalSplitter:
         self._last: tuple[str, int, Unit] | None = None
         self._found: list[TextPiece] = []
         self._ends: list[int] = []
+        self._lines_above = _LinesAbove()
 
     def split(self, md: str, limit: int, unit: Unit) -> list[TextPiece]:
         """Cut the current text.
@@ -115,7 +118,8 @@ class IncrementalSplitter:
         if last and last[1:] == (limit, unit) and md.startswith(last[0]):
             settled = self._count_settled(last[0])
         del self._found[settled:], self._ends[settled:]
-        self._append_pieces(_Splitter(md, limit, unit))
+        self._lines_above.forget_after(self._ends[-1] if self._ends else -1)
+        self._append_pieces(_Splitter(md, limit, unit, self._lines_above))
         return self._found.copy()
 
     def _count_settled(self, md: str) -> int:
@@ -130,27 +134,61 @@ class IncrementalSplitter:
     def _append_pieces(self, cutter: "_Splitter") -> None:
         blank = _BLANK_LINES.match(cutter.md)
         place = self._ends[-1] if self._ends else blank.end() if blank else 0
+        dropped: list[str] = []  # blank text after the last piece
         while place < cutter.end:
             piece = cutter.piece(place)
             place += len(piece.text) + len(piece.gap)
             if piece.text.strip():
+                self._widen_last_gap(dropped)
                 self._found.append(piece)
                 self._ends.append(place)
             elif self._found:
-                wider = self._found[-1].gap + piece.text + piece.gap
-                self._found[-1] = msgspec.structs.replace(self._found[-1], gap=wider)
+                dropped += (piece.text, piece.gap)
                 self._ends[-1] = place
+        self._widen_last_gap(dropped)
+
+    def _widen_last_gap(self, dropped: list[str]) -> None:
+        """Add dropped text to the gap of the last piece, and empty the list."""
+        if dropped:
+            gap = self._found[-1].gap + "".join(dropped)
+            self._found[-1] = msgspec.structs.replace(self._found[-1], gap=gap)
+            dropped.clear()
+
+
+class _LessIndented(msgspec.Struct, frozen=True):
+    """Start of the nearest line above a place that is indented less; -1 if there is none."""
+
+    indent: int
+    quoted: bool
+    start: int
+
+
+class _LinesAbove:
+    """Remembers what was found above the starts of earlier pieces, so that it is not read again."""
+
+    def __init__(self) -> None:
+        self.headers: dict[int, str] = {}
+        self.less_indented: dict[int, _LessIndented] = {}
+
+    def forget_after(self, place: int) -> None:
+        """Forget the facts about later places, where the text may have changed."""
+        for facts in (self.headers, self.less_indented):
+            for start in [start for start in facts if start > place]:
+                del facts[start]
 
 
 class _Splitter:
-    """Cuts one text; knows the places of code blocks."""
+    """Cuts one text from its start to its end; knows the places of code blocks."""
 
-    def __init__(self, md: str, limit: int, unit: Unit) -> None:
+    def __init__(self, md: str, limit: int, unit: Unit, lines_above: _LinesAbove) -> None:
         self.md = md
         self.end = len(md.rstrip(_BLANK))
         self._limit = limit
         self._unit = unit
         self._fences = find_fences(md)
+        self._lines_above = lines_above
+        self._known_line = (0, 0)  # a place, and the start of its line
+        self._empty_lines = (0, 0)  # quote lines without text
 
     def piece(self, start: int) -> TextPiece:
         """Cut off the piece that begins at `start`."""
@@ -171,9 +209,10 @@ class _Splitter:
         if not start:
             return ""
         opening = f"{fence.opening}\n" if fence else ""
-        line = self.md.rfind("\n", 0, start) + 1
+        line = self._line_start(start)
         if line < start:
-            quoted = _QUOTED.match(self.md, line, start)
+            # Longer marks are not repeated anyway.
+            quoted = _QUOTED.match(self.md, line, min(start, line + self._limit))
             again = opening + (quoted[0] if quoted else "")
         else:
             again = opening or self._header(start)
@@ -183,8 +222,16 @@ class _Splitter:
         """Return the header of the table that continues at `start`."""
         if "|" not in self._line_at(start):
             return ""
+        known = self._lines_above.headers
+        if start not in known:
+            known[start] = self._find_header(start)
+        return known[start]
+
+    def _find_header(self, start: int) -> str:
         line, below = start, ""
         while line > 0:
+            if not below and line in self._lines_above.headers:
+                return self._lines_above.headers[line]
             above = self.md.rfind("\n", 0, line - 1) + 1
             row = self.md[above : line - 1]
             if "|" not in row:
@@ -196,6 +243,15 @@ class _Splitter:
             line = above
         return ""
 
+    def _line_start(self, place: int) -> int:
+        """Return the start of the line of a place; fast for places in increasing order."""
+        known, line = self._known_line
+        if place < known:
+            return self.md.rfind("\n", 0, place) + 1
+        line = max(line, self.md.rfind("\n", known, place) + 1)
+        self._known_line = (place, line)
+        return line
+
     def _line_at(self, start: int) -> str:
         stop = self.md.find("\n", start)
         return self.md[start : stop if stop >= 0 else len(self.md)] if start < self.end else ""
@@ -204,20 +260,51 @@ class _Splitter:
         """Return the indentation that lines at `start` owe to a list item further above."""
         if fence:
             return _spaces(fence.lead + "x")
-        line = self._line_at(start)
-        above = start
-        while not line[_quote(line) :].strip() and start < self.end:  # a quote line without text
-            start += len(line) + 1
-            line = self._line_at(start)
+        line = self._next_line_with_text(start)
         indent = _spaces(line)
-        while indent and above > 0:
-            above = self.md.rfind("\n", 0, above - 1) + 1
+        if not indent:
+            return 0
+        above = self._find_less_indented(start, indent, quoted=bool(_quote(line)))
+        if above < 0:
+            return 0
+        earlier = self._line_at(above)
+        return indent if _POINT.match(earlier[_quote(earlier) :].lstrip()) else 0
+
+    def _next_line_with_text(self, start: int) -> str:
+        """Return the line at `start`, or the next one with text behind its quote marks."""
+        begin, end = self._empty_lines
+        place = end if begin <= start < end else start
+        line = self._line_at(place)
+        while not line[_quote(line) :].strip() and place < self.end:
+            place += len(line) + 1
+            line = self._line_at(place)
+        self._empty_lines = (start, place)
+        return line
+
+    def _find_less_indented(self, start: int, indent: int, *, quoted: bool) -> int:
+        """Return the start of the nearest line above with less indentation, or -1.
+
+        A quote begins and ends the search. Lines between an earlier piece and the line found for it
+        have at least the indentation of that piece.
+        """
+        found, above = -1, start
+        while above > 0:
+            known = self._lines_above.less_indented.get(above)
+            if known and known.quoted is quoted and known.indent >= indent:
+                above = known.start
+                if above < 0:
+                    break
+            else:
+                above = self.md.rfind("\n", 0, above - 1) + 1
             earlier = self._line_at(above)
-            if bool(_quote(earlier)) != bool(_quote(line)):
-                return 0
-            if earlier[_quote(earlier) :].strip() and _spaces(earlier) < indent:
-                return indent if _POINT.match(earlier[_quote(earlier) :].lstrip()) else 0
-        return 0
+            mark = _quote(earlier)
+            if bool(mark) is not quoted:
+                break
+            if earlier[mark:].strip() and _spaces(earlier) < indent:
+                found = above
+                break
+        self._lines_above.less_indented[start] = _LessIndented(indent, quoted, found)
+        return found
 
     def _piece(self, start: int, before: str) -> TextPiece:
         room = self._limit - text_length(before, self._unit)
@@ -250,7 +337,11 @@ class _Splitter:
             return only_marks and line.strip(_BLANK).startswith(fence.marker)
         if start and self.md[start - 1] != "\n" and _BLOCK.match(line):
             return True
-        return looks_like_fence(line) and all(other.start != start for other in self._fences)
+        return looks_like_fence(line) and not self._has_fence_starting_at(start)
+
+    def _has_fence_starting_at(self, place: int) -> bool:
+        index = bisect_left(self._fences, place, key=lambda fence: fence.start)
+        return index < len(self._fences) and self._fences[index].start == place
 
     def _fits(self, start: int, stop: int, room: int) -> bool:
         # A character is at least one unit, so the length alone settles most cases.
@@ -286,7 +377,8 @@ class _Splitter:
 
     def _tears_mark(self, line: int, cut: int) -> bool:
         """Return True if cutting this line leaves text that would open or close a code block."""
-        closing = any(fence.end == line for fence in self._fences)
+        index = bisect_left(self._fences, line, key=lambda fence: fence.end)
+        closing = index < len(self._fences) and self._fences[index].end == line
         whole = self.md[cut : cut + 1] == "\n"
         return not closing and not whole and looks_like_fence(self.md[line:cut])
 
@@ -304,9 +396,10 @@ class _Splitter:
 
     def _item_indent(self, start: int, fence: Fence | None) -> int:
         """Return the indentation of lines below `start` that belong to the same list item."""
-        line = self.md[self.md.rfind("\n", 0, start) + 1 : start]
         if fence:
             return _spaces(fence.lead + "x")
+        begin = self._line_start(start)
+        line = self.md[begin : min(start, begin + self._limit)]
         point = _ITEM.match(line, _quote(line))
         if point:
             return point.end() - _quote(line)
@@ -319,7 +412,7 @@ class _Splitter:
         if fence_at(self._fences, cut):
             return cut
         if self.md[cut : cut + 1] == "\n":
-            if (header := self._torn_header(cut)) > low:
+            if (header := self._torn_header(start, cut)) > low:
                 return header - 1
             if _BEGINS.match(self.md, cut + 1):
                 return self._shallowest_cut(start + (cut - start) // 2, cut)
@@ -349,9 +442,9 @@ class _Splitter:
                 best, indent = place, _spaces(line)
         return best
 
-    def _torn_header(self, cut: int) -> int:
+    def _torn_header(self, start: int, cut: int) -> int:
         """Return the start of a table header without a row before the cut, or -1."""
-        line = self.md.rfind("\n", 0, cut) + 1
+        line = self.md.rfind("\n", start, cut) + 1 or self._line_start(start)
         below = self._line_at(cut + 1)
         if "|" in below and "|" in self.md[line:cut] and _COLUMNS.match(below):
             return line
@@ -364,7 +457,9 @@ class _Splitter:
     def _paragraph(self, low: int, high: int) -> int:
         """Return the last border between paragraphs or next to a code block, or -1."""
         best = -1
-        for fence in self._fences:
+        first = bisect_right(self._fences, low, key=lambda fence: fence.after)
+        last = bisect_right(self._fences, high + 1, key=lambda fence: fence.start)
+        for fence in self._fences[first:last]:
             if low < fence.start - 1 <= high:
                 best = fence.start - 1
             if low < fence.after <= high and fence.closed:
@@ -389,9 +484,11 @@ class _Splitter:
         if fence and reach < fence.body and fence.start - 1 > start:
             return fence.start - 1  # never through an opening line
         cut = reach
-        while cut > start + 1 and reach - cut < _MAX_CLUSTER and _is_inseparable(self.md, cut):
+        while (
+            cut > start + 1 and reach - cut < _MAX_CLUSTER and _is_inseparable(self.md, start, cut)
+        ):
             cut -= 1
-        return reach if _is_inseparable(self.md, cut) else cut
+        return reach if _is_inseparable(self.md, start, cut) else cut
 
 
 def _spaces(line: str) -> int:
@@ -435,8 +532,11 @@ def _outdent(text: str, indent: int, before: str) -> str:
     return "\n".join(lines)
 
 
-def _is_inseparable(md: str, place: int) -> bool:
-    """Return True if the characters on both sides form one grapheme or one mark."""
+def _is_inseparable(md: str, start: int, place: int) -> bool:
+    """Return True if the characters on both sides form one grapheme or one mark.
+
+    Pairs of regional indicators are counted from `start`, where the message begins.
+    """
     left, right = md[place - 1 : place], md[place : place + 1]
     if left == right and left in "`*~|_":
         return True
@@ -447,7 +547,11 @@ def _is_inseparable(md: str, place: int) -> bool:
         or unicodedata.category(right) in {"Mn", "Me", "Mc"}
         or "\U0001f3fb" <= right <= "\U0001f3ff"  # skin tones
         or "\U000e0020" <= right <= "\U000e007f"  # tags of regional flags
-        or (_is_flag_half(left) and _is_flag_half(right) and _halves_before(md, place) % 2 == 1)
+        or (
+            _is_flag_half(left)
+            and _is_flag_half(right)
+            and _halves_between(md, start, place) % 2 == 1
+        )
     )
 
 
@@ -455,8 +559,8 @@ def _is_flag_half(char: str) -> bool:
     return "\U0001f1e6" <= char <= "\U0001f1ff"
 
 
-def _halves_before(md: str, place: int) -> int:
+def _halves_between(md: str, start: int, place: int) -> int:
     count = 0
-    while place > count and _is_flag_half(md[place - count - 1]):
+    while place - count > start and _is_flag_half(md[place - count - 1]):
         count += 1
     return count

@@ -4,12 +4,12 @@
 `probe` and `invite` ask Discord about the bot without connecting to the gateway.
 Inbound: `receive` handles gateway frames per channel (`queues`), using `decode` (payloads to
 events), `interactions` (buttons, slash commands), `lookup` (REST questions), `rooms` (channels and
-recent messages), `authors` and `read_marks` (the state that survives a reconnect).
-Outbound: `send` carries out ops, with `payloads` for request bodies and `format` for Markdown.
-Both: `connection` (the library's client), `rate_limit`, `persistence` (retries), `errors`.
+recent messages), `receiver_state` (`authors` and `read_marks`, which survive a reconnect).
+Outbound: `send` carries out ops, with `payloads` for request bodies, `format` for Markdown, and
+`private_answers` for answers that only one person sees.
+Both: `connection` (the library's client), `rate_limit`, `errors`.
 """
 
-from importlib import import_module
 from importlib.util import find_spec
 
 from platforms.core.contract import Adapter, PlatformSpec, Surroundings
@@ -25,15 +25,15 @@ if find_spec("discord") is None:
 
 def _build(config: DiscordConfig, surroundings: Surroundings) -> Adapter:
     # Importing the library takes 150 ms, so import it only when Discord is configured.
-    adapter: Adapter = import_module("platforms.discord.adapter").DiscordAdapter(
-        config, surroundings
-    )
-    return adapter
+    from platforms.discord.adapter import DiscordAdapter
+
+    return DiscordAdapter(config, surroundings)
 
 
 async def _probe(config: DiscordConfig, *, alone: bool = False) -> ProbeResult:
-    probed: ProbeResult = await import_module("platforms.discord.probe").probe(config, alone=alone)
-    return probed
+    from platforms.discord.probe import probe
+
+    return await probe(config, alone=alone)
 
 
 SPEC = PlatformSpec(

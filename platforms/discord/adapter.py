@@ -7,7 +7,6 @@ import aiohttp
 
 from platforms.core.contract import File, Inbox, Op, Receipt, Surroundings
 from platforms.core.errors import PlatformError, Rejected, Unavailable
-from platforms.discord.authors import load_authors
 from platforms.discord.capabilities import CAPABILITIES
 from platforms.discord.config import DiscordConfig
 from platforms.discord.connection import (
@@ -19,10 +18,11 @@ from platforms.discord.connection import (
     open_session,
 )
 from platforms.discord.errors import translate_errors
-from platforms.discord.read_marks import load_marks
-from platforms.discord.receive import AUTHORS_KEY, JOIN_SECONDS, READ_MARKS_KEY, DiscordReceiver
+from platforms.discord.receive import JOIN_SECONDS, DiscordReceiver
+from platforms.discord.receiver_state import load_state
 from platforms.discord.rooms import Payload
 from platforms.discord.send import DiscordSender
+from sessions.values.exceptions import first_error
 
 _CHUNK_BYTES = 64 * 1024
 _CONNECT_SECONDS, _READ_SECONDS = 10.0, 30.0
@@ -59,11 +59,10 @@ class DiscordAdapter:
         receiver = DiscordReceiver(
             platform=self.name,
             surroundings=self._surroundings,
-            marks=load_marks(await self._surroundings.shelf.get(READ_MARKS_KEY)),
-            authors=load_authors(await self._surroundings.shelf.get(AUTHORS_KEY)),
+            state=await load_state(self._surroundings.shelf),
             inbox=inbox,
             ready=ready,
-            on_own_message=self._sender.on_own_message,
+            sender=self._sender,
             require_mention=self._config.require_mention,
             join_seconds=self._join_seconds,
         )
@@ -79,7 +78,7 @@ class DiscordAdapter:
             task = asyncio.current_task()
             if task and task.cancelling():  # the group hides the cancellation
                 raise asyncio.CancelledError from group
-            raise _main_error(group) from group
+            raise first_error(group, prefer=PlatformError) from group
         finally:
             await receiver.save()
 
@@ -138,13 +137,3 @@ class DiscordAdapter:
                     return str(candidate["url"])
         msg = f"{file.name} no longer exists"
         raise Rejected(msg)
-
-
-def _main_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first platform error in the group, else the first error of any kind."""
-    leaves = [
-        _main_error(error) if isinstance(error, BaseExceptionGroup) else error
-        for error in group.exceptions
-    ]
-    platform_errors = [error for error in leaves if isinstance(error, PlatformError)]
-    return (platform_errors or leaves)[0]

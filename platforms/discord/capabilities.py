@@ -26,4 +26,5 @@ CAPABILITIES = Capabilities(
     files=MAX_FILE_BYTES,
     caption_limit=MAX_CHARS,
     repeat_seconds=NONCE_SECONDS,
+    messages=10,
 )

@@ -6,6 +6,7 @@ order, without the library's caches and per-event tasks.
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
@@ -30,6 +31,10 @@ HEARTBEAT_TIMEOUT_SECONDS = 55.0
 
 RECONNECT_TIMEOUT_SECONDS = 60.0
 """Time limit for the library's reconnect; afterwards the adapter starts over with a new client."""
+
+_MAX_RECONNECTS, _RECONNECT_WINDOW_SECONDS = 10, 60.0
+"""Connections within the window after which the adapter starts over, because the library answers a
+request to reconnect at once, however often it comes."""
 
 REIDENTIFY_SECONDS = 5.0
 """Discord's minimum pause between two IDENTIFY calls."""
@@ -102,6 +107,7 @@ class DiscordClient(discord.Client):
         self.http.get_ratelimit = self._create_limiter  # type: ignore[method-assign, assignment]
         self.disconnected = asyncio.Event()
         self.reconnected = asyncio.Event()
+        self._connected_at: deque[float] = deque(maxlen=_MAX_RECONNECTS + 1)
         self.rate_limit = RestRateLimit(clock.monotonic())
         self._send_lock = asyncio.Lock()
         self._clock = clock
@@ -118,6 +124,8 @@ class DiscordClient(discord.Client):
             self.reconnected.clear()
             self.disconnected.set()
         elif event in {"connect", "resumed"}:
+            if event == "connect":
+                self._connected_at.append(self._clock.monotonic())
             self.disconnected.clear()
             self.reconnected.set()
 
@@ -142,9 +150,16 @@ class DiscordClient(discord.Client):
         raise Unavailable(msg)
 
     async def raise_when_lost(self, seconds: float) -> None:
-        """Raise `Unavailable` after `seconds` without a gateway; the library retries forever."""
+        """Raise `Unavailable` after `seconds` without a gateway; the library retries forever.
+
+        Also raises it after many connections in a row that ended soon.
+        """
         while True:
             await self.disconnected.wait()
+            oldest = self._clock.monotonic() - _RECONNECT_WINDOW_SECONDS
+            if len(self._connected_at) > _MAX_RECONNECTS and self._connected_at[0] > oldest:
+                msg = "Discord keeps closing the connection"
+                raise Unavailable(msg)
             try:
                 async with asyncio.timeout(seconds):
                     await self.reconnected.wait()

@@ -18,9 +18,11 @@ from platforms.core.contract import (
     Sender,
     Text,
 )
+from platforms.core.written_command import is_written_command
 from platforms.discord.payloads import parse_custom_id
 from platforms.discord.read_marks import sent_at
 from platforms.discord.rooms import DiscordChannel, Payload, RecentMessage
+from sessions.values.frames import clean_name, to_single_line
 
 _DEFAULT, _REPLY = 0, 19  # message types written by people and bots
 _VOICE_MESSAGE = 1 << 13  # message flag
@@ -48,6 +50,7 @@ class MessageContext(msgspec.Struct, frozen=True, kw_only=True):
     channel_name: Callable[[str], str]
     is_in_use: bool  # the bot was addressed in the channel before
     require_mention: bool
+    command_words: frozenset[str] = frozenset()
 
 
 def own_roles(guild: Payload, me: str) -> frozenset[str]:
@@ -235,7 +238,9 @@ def _is_addressed(message: Payload, context: MessageContext) -> bool:
     by_role = any(str(role) in context.own_roles for role in message.get("mention_roles", ()))
     answered = message.get("referenced_message")
     is_reply = bool(answered) and is_own_message(answered or {}, context.account)
-    return mentioned or by_role or is_reply or (bool(context.channel.parent) and context.is_in_use)
+    in_thread = bool(context.channel.parent) and context.is_in_use
+    is_command = is_written_command(str(message.get("content") or ""), context.command_words)
+    return mentioned or by_role or is_reply or in_thread or is_command
 
 
 def _parts(message: Payload, context: MessageContext) -> tuple[Part, ...]:
@@ -286,12 +291,15 @@ def _plain_text(message: Payload, context: MessageContext) -> str:
         if match["emoji"]:
             return match["emoji"]
         if match["sign"] == "#":
-            return f"#{context.channel_name(match['id'])}"
+            return f"#{clean_name(context.channel_name(match['id']))}"
         known = match["sign"] != "@&" and match["id"] in people
-        return f"@{people[match['id']]}" if known else match[0]
+        return f"@{clean_name(people[match['id']])}" if known else match[0]
 
     text = _SLASH.sub(lambda match: f"/{match['words']}", _MENTION.sub(to_name, text))
-    stickers = [f"[sticker: {each.get('name', '')}]" for each in message.get("sticker_items", ())]
+    stickers = [
+        f"[sticker: {to_single_line(str(each.get('name', '')))}]"
+        for each in message.get("sticker_items", ())
+    ]
     return "\n".join(filter(None, [text, *stickers]))
 
 

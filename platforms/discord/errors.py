@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import aiohttp
 import discord
 
+from platforms.core.error_table import ErrorRow, FailedCall, translate
 from platforms.core.errors import (
     ChatGone,
     PlatformError,
@@ -47,6 +48,44 @@ _FATAL_CLOSE_CODES = {
     4014: _INTENTS,
 }
 
+_ANSWERED = "Discord answered with an error: {text} ({status}, {code})"
+
+_RESPONSES = (
+    ErrorRow(Unauthorized, _FATAL_CLOSE_CODES[4004], status={401}),
+    ErrorRow(Unavailable, _ANSWERED, status={503}),
+    ErrorRow(Unconfirmed, _ANSWERED, status=range(500, 1000)),  # the call may have taken effect
+    ErrorRow(ChatGone, _ANSWERED, code=_CHAT_GONE),
+    ErrorRow(Rejected, _ANSWERED),
+)
+
+_EXCEPTIONS = (
+    ErrorRow(Unauthorized, _FATAL_CLOSE_CODES[4004], discord.LoginFailure),
+    ErrorRow(Unauthorized, _INTENTS, discord.PrivilegedIntentsRequired),
+    *(
+        ErrorRow(Unauthorized, message, discord.ConnectionClosed, code={code})
+        for code, message in _FATAL_CLOSE_CODES.items()
+    ),
+    ErrorRow(Unavailable, "Discord closed the connection ({code})", discord.ConnectionClosed),
+    ErrorRow(Unavailable, "Discord's gateway cannot be found", discord.GatewayNotFound),
+    ErrorRow(
+        Unavailable,
+        "Discord asks to wait {retry_after:g} s (too many requests)",
+        discord.RateLimited,
+        keeps_wait=True,
+    ),
+    ErrorRow(Unavailable, "Discord cannot be reached: {error}", aiohttp.ClientConnectorError),
+    ErrorRow(Rejected, "The URL is invalid.", aiohttp.InvalidURL),
+    ErrorRow(
+        Unconfirmed,
+        "the connection to Discord broke: {reason}",
+        (aiohttp.ClientError, OSError, asyncio.TimeoutError),
+    ),
+    # A closed session raises this before sending anything.
+    ErrorRow(Unavailable, "the connection to Discord is closed: {error}", RuntimeError),
+    ErrorRow(Unconfirmed, "Discord's response is unreadable", json.JSONDecodeError),
+    ErrorRow(Unavailable, "{kind}: {error}"),
+)
+
 _LIBRARY_ERRORS: tuple[type[BaseException], ...] = (
     discord.DiscordException,
     aiohttp.ClientError,
@@ -69,62 +108,21 @@ def translate_errors() -> Iterator[None]:
 
 
 def translate_error(error: BaseException) -> PlatformError:
-    """Return the contract's error for an exception; the first matching case wins."""
+    """Return the contract's error for an exception."""
     match error:
-        case discord.LoginFailure():
-            return Unauthorized(_FATAL_CLOSE_CODES[4004])
-        case discord.PrivilegedIntentsRequired():
-            return Unauthorized(_INTENTS)
-        case discord.ConnectionClosed(code=code) if code in _FATAL_CLOSE_CODES:
-            return Unauthorized(_FATAL_CLOSE_CODES[code])
-        case discord.ConnectionClosed(code=code):
-            return Unavailable(f"Discord closed the connection ({code})")
-        case discord.GatewayNotFound():
-            return Unavailable("Discord's gateway cannot be found")
-        case discord.RateLimited(retry_after=seconds):
-            return Unavailable(f"Discord asks to wait {seconds:g} s (too many requests)", seconds)
         case discord.HTTPException(status=status, code=code, text=text):
             return error_for_response(status, code, text)
-        case aiohttp.ClientConnectorError():
-            return Unavailable(f"Discord cannot be reached: {error}")
-        case aiohttp.InvalidURL():
-            return Rejected("The URL is invalid.")
-        case aiohttp.ClientError() | OSError() | asyncio.TimeoutError():
-            reason = str(error) or type(error).__name__
-            return Unconfirmed(f"the connection to Discord broke: {reason}")
-        case RuntimeError():  # a closed session raises this before sending anything
-            return Unavailable(f"the connection to Discord is closed: {error}")
-        case json.JSONDecodeError():
-            return Unconfirmed("Discord's response is unreadable")
+        case discord.ConnectionClosed(code=code):
+            failure = FailedCall(error=error, code=code)
+        case discord.RateLimited(retry_after=seconds):
+            failure = FailedCall(error=error, retry_after=seconds)
         case _:
-            return Unavailable(f"{type(error).__name__}: {error}")
+            failure = FailedCall(error=error)
+    return translate(_EXCEPTIONS, failure)
 
 
 def error_for_response(status: int, code: int, text: str) -> PlatformError:
     """Return the contract's error for an HTTP error response; `code` is Discord's error code."""
-    message = f"Discord answered with an error: {text or 'no reason given'} ({status}, {code})"
-    if status == 401:  # noqa: PLR2004 - HTTP
-        return Unauthorized(_FATAL_CLOSE_CODES[4004])
-    if status == 503:  # noqa: PLR2004 - HTTP
-        return Unavailable(message)
-    if status >= 500:  # noqa: PLR2004 - HTTP: the call may have taken effect
-        return Unconfirmed(message)
-    if code in _CHAT_GONE:
-        return ChatGoneWithCode(code, message)
-    return RejectedWithCode(code, message)
-
-
-class RejectedWithCode(Rejected):
-    """Refusal with Discord's error code."""
-
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-class ChatGoneWithCode(ChatGone):
-    """Missing or forbidden chat with Discord's error code."""
-
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code = code
+    return translate(
+        _RESPONSES, FailedCall(status=status, code=code, text=text or "no reason given")
+    )

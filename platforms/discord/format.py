@@ -32,7 +32,7 @@ from platforms.core.document import (
     Styled,
     Table,
     parse,
-    to_plain_text,
+    plain_rows,
 )
 
 MAX_CHARS = 2_000
@@ -124,9 +124,7 @@ class _MarkdownWriter:
         return ("\n\n" if block.is_loose else "\n").join(entries)
 
     def _table(self, block: Table) -> str:
-        all_rows = ((block.header,) if block.header else ()) + block.rows
-        rows = [[" ".join(to_plain_text(cell).split()) for cell in row] for row in all_rows]
-        return _code(self._layout(rows, bool(block.header)), "")
+        return _code(self._layout(plain_rows(block), bool(block.header)), "")
 
 
 def _is_adjacent(previous: Block, block: Block) -> bool:

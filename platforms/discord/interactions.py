@@ -8,11 +8,12 @@ from typing import Any
 from discord.http import Route
 
 from platforms.core.errors import PlatformError
+from platforms.core.retry import retry_call
 from platforms.discord import payloads
 from platforms.discord.connection import DiscordClient, without_rate_limit
 from platforms.discord.decode import COMMAND, COMPONENT
 from platforms.discord.errors import translate_errors
-from platforms.discord.persistence import retry_call
+from platforms.discord.private_answers import PrivateCommands
 from platforms.discord.rooms import Payload
 
 log = logging.getLogger(__name__)
@@ -26,13 +27,23 @@ _NOT_STORED = "Sorry, I couldn't save this command. Please try again in a moment
 class Interactions:
     """Sender of the acknowledgements that Discord requires within 3 seconds."""
 
-    def __init__(self, client: DiscordClient, tasks: asyncio.TaskGroup) -> None:
+    def __init__(
+        self,
+        client: DiscordClient,
+        tasks: asyncio.TaskGroup,
+        private_commands: PrivateCommands,
+        private_words: frozenset[str],
+    ) -> None:
         self._client = client
         self._tasks = tasks
+        self._private_commands = private_commands
+        self._private_words = private_words  # commands whose answers only their senders see
 
     def acknowledge(self, interaction: Payload) -> "asyncio.Task[None]":
         """Start acknowledging an interaction; return the task."""
         is_command = interaction["type"] == COMMAND
+        if is_command:
+            int(interaction["application_id"])  # `finish` needs it
         kind = payloads.DEFERRED_ANSWER if is_command else payloads.DEFERRED_UPDATE
         route = Route(
             "POST",
@@ -43,23 +54,46 @@ class Interactions:
         call = self._send_response(
             route, _ACKNOWLEDGE_PAUSES, json=payloads.deferred_response(kind)
         )
-        return self._tasks.create_task(call, name="discord interaction")
+        acknowledgement = self._tasks.create_task(call, name="discord interaction")
+        if self._is_private(interaction):
+            self._private_commands.add(interaction, acknowledgement)
+        return acknowledgement
+
+    def _is_private(self, interaction: Payload) -> bool:
+        """Return True for a command in a server whose answer only its sender sees."""
+        is_command = interaction["type"] == COMMAND and bool(interaction.get("guild_id"))
+        return is_command and str(interaction["data"].get("name")) in self._private_words
 
     def finish(
-        self, interaction: Payload, acknowledgement: "asyncio.Task[None]", *, stored: bool
+        self,
+        interaction: Payload,
+        acknowledgement: "asyncio.Task[None]",
+        *,
+        stored: bool,
+        answered: bool,
     ) -> None:
         """Remove the acknowledgement of a slash command, because its answer is a separate message.
 
-        If the command was not stored, show an error in place of the acknowledgement.
+        A private answer replaces the acknowledgement; it is removed if none comes soon. `answered`
+        means that an answer may come. If the command was not stored, show an error instead.
         """
         if interaction["type"] == COMMAND:
-            call = self._finish(interaction, acknowledgement, stored=stored)
+            wait = answered and self._is_private(interaction)
+            call = self._finish(interaction, acknowledgement, stored=stored, wait=wait)
             self._tasks.create_task(call, name="discord interaction")
 
     async def _finish(
-        self, interaction: Payload, acknowledgement: "asyncio.Task[None]", *, stored: bool
+        self,
+        interaction: Payload,
+        acknowledgement: "asyncio.Task[None]",
+        *,
+        stored: bool,
+        wait: bool,
     ) -> None:
         await acknowledgement
+        command = self._private_commands.find(str(interaction["id"])) if wait else None
+        if command and await command.wait_answered():
+            return
         route = Route(
             "DELETE" if stored else "PATCH",
             "/webhooks/{webhook_id}/{webhook_token}/messages/@original",

@@ -1,10 +1,17 @@
 """REST lookups of history, channels and members, which gateway events do not include."""
 
 import asyncio
+import contextlib
 import logging
 from typing import Any
 
-from platforms.core.errors import PlatformError, Unavailable, Unconfirmed
+from platforms.core.errors import (
+    PlatformError,
+    Rejected,
+    Unauthorized,
+    Unavailable,
+    Unconfirmed,
+)
 from platforms.discord.connection import DiscordClient
 from platforms.discord.decode import membership_of
 from platforms.discord.errors import translate_errors
@@ -20,19 +27,25 @@ LOOKUP_TIMEOUT_SECONDS = 2.0
 _HISTORY_PAUSES = (0.2, 1.0)
 
 _MEMBER_CACHE_SECONDS = 300.0
-_PARTIAL_CACHE_SECONDS = 15.0
+PARTIAL_CACHE_SECONDS = 15.0
+"""Time after which memberships that Discord did not tell are looked up again."""
+
 _MAX_SERVERS_ASKED = 10
 _MAX_CACHED_PEOPLE = 1_000
 
 
 class DiscordLookup:
-    """Lookups over one connection, with caches for channels and memberships."""
+    """Lookups over one connection, with caches for channels and memberships.
+
+    A lookup that fails for another reason than a refused token has a result that says so.
+    `Unauthorized` is raised: it ends the adapter, which reports the token once.
+    """
 
     def __init__(self, client: DiscordClient, clock: Clock, rooms: ChannelDirectory) -> None:
         self._client = client
         self._clock = clock
         self._channels = rooms
-        self._memberships: dict[str, tuple[float, tuple[str, ...]]] = {}
+        self._memberships: dict[str, tuple[float, tuple[str, ...] | None]] = {}
 
     async def history(
         self,
@@ -75,6 +88,8 @@ class DiscordLookup:
             try:
                 with translate_errors():
                     payload = dict(await self._client.http.get_channel(int(channel_id)))
+            except Unauthorized:
+                raise
             except PlatformError as error:
                 log.info("discord: channel %s could not be looked up: %s", channel_id, error)
                 return DiscordChannel(guild)  # not cached, so the next message asks again
@@ -86,29 +101,43 @@ class DiscordLookup:
         """Return a person's member object in a server; None if unknown."""
         try:
             async with asyncio.timeout(LOOKUP_TIMEOUT_SECONDS):
-                with translate_errors():
-                    return dict(await self._client.http.get_member(int(guild), int(person)))
+                return await self._fetch_member(guild, person)
+        except Unauthorized:
+            raise
         except (PlatformError, TimeoutError):
             return None
 
-    async def memberships(self, person: str, guilds: list[str]) -> tuple[str, ...]:
-        """Return a person's memberships in the bot's servers, which private messages do not name."""
+    async def _fetch_member(self, guild: str, person: str) -> Payload:
+        with translate_errors():
+            return dict(await self._client.http.get_member(int(guild), int(person)))
+
+    async def memberships(self, person: str, guilds: list[str]) -> tuple[str, ...] | None:
+        """Return a person's memberships in the bot's servers, which private messages do not name.
+
+        If Discord does not tell all of them, the last known ones count; None if there are none.
+        """
         now = self._clock.monotonic()
         known = self._memberships.get(person)
         if known and now < known[0]:
             return known[1]
-        memberships: list[str] = []
+        found: list[str] = []
+        memberships: tuple[str, ...] | None
         lifetime = _MEMBER_CACHE_SECONDS
         try:
             # One limit for all servers, because the person's message waits meanwhile.
             async with asyncio.timeout(LOOKUP_TIMEOUT_SECONDS):
                 for guild in guilds[:_MAX_SERVERS_ASKED]:
-                    if member := await self.member(guild, person):
-                        memberships += membership_of(guild, member)
-        except TimeoutError:
-            log.warning("discord: looking up the servers of user %s took too long", person)
-            lifetime = _PARTIAL_CACHE_SECONDS
+                    with contextlib.suppress(Rejected):  # not a member
+                        found += membership_of(guild, await self._fetch_member(guild, person))
+            memberships = tuple(found)
+        except Unauthorized:
+            raise
+        except (PlatformError, TimeoutError) as error:
+            reason = str(error) or "it took too long"
+            log.warning("discord: the servers of user %s are not known: %s", person, reason)
+            lifetime = PARTIAL_CACHE_SECONDS
+            memberships = known[1] if known else None
         if len(self._memberships) >= _MAX_CACHED_PEOPLE:
             self._memberships.clear()
-        self._memberships[person] = (now + lifetime, tuple(memberships))
-        return tuple(memberships)
+        self._memberships[person] = (now + lifetime, memberships)
+        return memberships

@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 
+from platforms.core.actions import ButtonAction, read_action
 from platforms.core.contract import Button, MenuEntry
 from platforms.discord.rooms import Payload
 
@@ -15,7 +16,11 @@ _MAX_LABEL_CHARS = 80
 _BUTTONS_PER_ROW = 5
 _ROW, _BUTTON = 1, 2
 _GREY, _GREEN, _RED = 2, 3, 4
-_STYLES = {"approve": _GREEN, "deny": _RED, "stop": _RED}
+_STYLES = {
+    ButtonAction.APPROVE: _GREEN,
+    ButtonAction.DENY: _RED,
+    ButtonAction.STOP: _RED,
+}
 _STRING = 3
 _NO_MENTIONS: Payload = {"parse": [], "replied_user": False}
 _NO_PREVIEWS = 1 << 2
@@ -71,6 +76,11 @@ def message_payload(
     return payload
 
 
+def private_payload(text: str, buttons: tuple[Button, ...]) -> Payload:
+    """Return the body of an answer that only the sender of a slash command sees."""
+    return {**message_payload(text, buttons), "flags": _EPHEMERAL | _NO_PREVIEWS}
+
+
 # --- buttons -------------------------------------------------------------------------------------
 
 
@@ -86,10 +96,15 @@ def button_rows(buttons: Iterable[Button]) -> list[Payload]:
 def _button(button: Button) -> Payload:
     return {
         "type": _BUTTON,
-        "style": _STYLES.get(button.action.partition(":")[0], _GREY),
+        "style": _button_style(button.action),
         "label": button.label[:_MAX_LABEL_CHARS],
         "custom_id": custom_id(button.action),
     }
+
+
+def _button_style(text: str) -> int:
+    action, _ = read_action(text)
+    return _STYLES.get(action, _GREY) if action else _GREY
 
 
 def custom_id(action: str) -> str:

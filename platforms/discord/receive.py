@@ -10,23 +10,29 @@ from typing import TypeVar
 import msgspec
 
 from platforms.core.contract import (
+    Accepted,
     Inbound,
     InboundAction,
     InboundMessage,
     Inbox,
     Surroundings,
 )
-from platforms.core.errors import PlatformError, Rejected
+from platforms.core.errors import PlatformError, Rejected, Unauthorized
+from platforms.core.retry import retry_call
 from platforms.discord import decode, payloads
-from platforms.discord.authors import MessageAuthors
 from platforms.discord.connection import DiscordClient
 from platforms.discord.decode import BotAccount, MessageContext
 from platforms.discord.errors import translate_errors
 from platforms.discord.interactions import INTERACTION_TYPES, Interactions
-from platforms.discord.lookup import LOOKUP_TIMEOUT_SECONDS, PAGE_SIZE, DiscordLookup
-from platforms.discord.persistence import retry_call
+from platforms.discord.lookup import (
+    LOOKUP_TIMEOUT_SECONDS,
+    PAGE_SIZE,
+    PARTIAL_CACHE_SECONDS,
+    DiscordLookup,
+)
 from platforms.discord.queues import ChannelEvent, ChannelQueue, ChannelQueues
-from platforms.discord.read_marks import ReadMarks, sent_at
+from platforms.discord.read_marks import sent_at
+from platforms.discord.receiver_state import ReceiverState
 from platforms.discord.rooms import (
     ChannelDirectory,
     DiscordChannel,
@@ -34,6 +40,7 @@ from platforms.discord.rooms import (
     RecentMessages,
     channel_address,
 )
+from platforms.discord.send import DiscordSender
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +50,7 @@ JOIN_SECONDS = 1.0
 _LONG_TEXT_CHARS = 1_900
 _MAX_PAGES = 10
 
-READ_MARKS_KEY, AUTHORS_KEY, _MENU_KEY = "seen", "authors", "menu"
-"""Keys on the shelf."""
+_MENU_KEY = "menu"
 
 _MENU_PAUSES = (1.0, 10.0, 60.0)
 
@@ -55,22 +61,37 @@ _READ_AGAIN = "READ_AGAIN"
 _Asked = TypeVar("_Asked", InboundMessage, InboundAction)
 
 
+_UNREADABLE = (
+    AttributeError,
+    LookupError,
+    RecursionError,  # nested too deeply
+    TypeError,
+    ValueError,
+    msgspec.MsgspecError,
+)
+
+
 class MalformedEvent(Exception):
     """An event that does not have the documented form."""
+
+
+class NotStored(Exception):
+    """The inbox did not store an event; the event itself is well-formed."""
 
 
 @contextmanager
 def _malformed_errors() -> Iterator[None]:
     try:
         yield
-    except (KeyError, TypeError, ValueError, AttributeError, msgspec.MsgspecError) as error:
+    except _UNREADABLE as error:
         raise MalformedEvent from error
 
 
 class DiscordReceiver:
-    """Receiver of one connection; the state that outlives it is in `marks` and `authors`.
+    """Receiver of one connection; `state` outlives the connection.
 
-    `on_own_message` is called with nonce and id of each message that the bot itself posted.
+    `sender` learns nonce and id of each message that the bot itself posted, and the commands that
+    it answers privately.
     """
 
     def __init__(
@@ -78,11 +99,10 @@ class DiscordReceiver:
         *,
         platform: str,
         surroundings: Surroundings,
-        marks: ReadMarks,
-        authors: MessageAuthors,
+        state: ReceiverState,
         inbox: Inbox,
         ready: Callable[[], None],
-        on_own_message: Callable[[str, str], None],
+        sender: DiscordSender,
         require_mention: bool,
         join_seconds: float,
     ) -> None:
@@ -91,12 +111,14 @@ class DiscordReceiver:
         self._clock = surroundings.clock
         self._shelf = surroundings.shelf
         self._commands = surroundings.commands
+        self._command_words = surroundings.words
         self._needs_memberships = surroundings.memberships
-        self._marks = marks
-        self._authors = authors
+        self._state = state
+        self._marks = state.marks
+        self._authors = state.authors
         self._inbox = inbox
         self._ready = ready
-        self._on_own_message = on_own_message
+        self._sender = sender
         self._require_mention = require_mention
         self._join_seconds = join_seconds
         self._bot_account: BotAccount | None = None
@@ -111,7 +133,10 @@ class DiscordReceiver:
         self._client = client
         self._queues = ChannelQueues(tasks, self._handle)
         self._lookup = DiscordLookup(client, self._clock, self._channels)
-        self._interactions = Interactions(client, tasks)
+        private_words = frozenset(entry.word for entry in self._commands if entry.private)
+        self._interactions = Interactions(
+            client, tasks, self._sender.private_commands, private_words
+        )
 
     # --- gateway events ----------------------------------------------------------------------
 
@@ -137,11 +162,11 @@ class DiscordReceiver:
             case "GUILD_DELETE" if not data.get("unavailable"):
                 self._own_roles.pop(str(data["id"]), None)
             case "MESSAGE_CREATE" | "MESSAGE_UPDATE" | "MESSAGE_DELETE" | "MESSAGE_DELETE_BULK":
-                self._queues.put(str(data["channel_id"]), ChannelEvent(kind, data))
+                self._queues.put(_read_channel(data), ChannelEvent(kind, data))
             case "INTERACTION_CREATE" if data.get("type") in INTERACTION_TYPES:
+                channel = _read_channel(data)
                 acknowledgement = self._interactions.acknowledge(data)
-                event = ChannelEvent(kind, data, acknowledgement)
-                self._queues.put(str(data["channel_id"]), event)
+                self._queues.put(channel, ChannelEvent(kind, data, acknowledgement))
             case _:
                 pass
 
@@ -164,24 +189,35 @@ class DiscordReceiver:
         self._ready()
 
     async def _handle(self, channel: str, queue: ChannelQueue, event: ChannelEvent) -> None:
-        data = event.data
         try:
-            match event.kind:
-                case "MESSAGE_CREATE":
-                    await self._receive(channel, await self._gather_parts(channel, queue, data))
-                case "MESSAGE_UPDATE":
-                    await self._on_edit(channel, data)
-                case "MESSAGE_DELETE":
-                    await self._on_delete(channel, str(data.get("id")), data)
-                case "MESSAGE_DELETE_BULK":
-                    for message in data.get("ids", ()):
-                        await self._on_delete(channel, str(message), data)
-                case "INTERACTION_CREATE":
-                    await self._on_interaction(channel, event)
-                case _:
-                    await self._read_again(channel)
+            with _malformed_errors():
+                await self._handle_event(channel, queue, event)
         except MalformedEvent:
             log.exception("discord: skipped a malformed event in channel %s", channel)
+
+    async def _handle_event(self, channel: str, queue: ChannelQueue, event: ChannelEvent) -> None:
+        data = event.data
+        match event.kind:
+            case "MESSAGE_CREATE":
+                await self._receive(channel, await self._gather_parts(channel, queue, data))
+            case "MESSAGE_UPDATE":
+                await self._on_edit(channel, data)
+            case "MESSAGE_DELETE":
+                await self._on_delete(channel, str(data.get("id")), data)
+            case "MESSAGE_DELETE_BULK":
+                for message in data.get("ids", ()):
+                    await self._on_delete(channel, str(message), data)
+            case "INTERACTION_CREATE":
+                await self._on_interaction(channel, event)
+            case _:
+                await self._read_again(channel)
+
+    async def _store(self, event: Inbound) -> Accepted:
+        """Hand an event to the inbox; errors of the inbox are not faults of the event."""
+        try:
+            return await self._inbox(event)
+        except _UNREADABLE as error:
+            raise NotStored from error
 
     # --- messages ----------------------------------------------------------------------------
 
@@ -222,7 +258,11 @@ class DiscordReceiver:
             message = await self._read(channel, pieces, self._message_context(channel, room))
             if message.addressed:
                 await self._start_using(channel, room, first)
-            await self._inbox(message)
+            # The queue of a private chat waits for the lookup. Until the message is stored the read
+            # mark stays before it, so that it is read again after a crash.
+            while await self._store(message) is Accepted.UNDECIDED:
+                await asyncio.sleep(PARTIAL_CACHE_SECONDS)
+                message = await self._with_memberships(message)
         self._mark_read(channel, last)
 
     async def _read(
@@ -252,7 +292,7 @@ class DiscordReceiver:
         """Put the channel in use and report the message to the sender by its nonce."""
         with _malformed_errors():
             if data.get("nonce"):
-                self._on_own_message(str(data["nonce"]), str(data["id"]))
+                self._sender.on_own_message(str(data["nonce"]), str(data["id"]))
             if self._marks.start(channel, room, int(data["id"])):
                 self._changed.set()
             if not room.is_direct:
@@ -276,7 +316,7 @@ class DiscordReceiver:
         text = "\n".join(getattr(part, "text", "") for part in edit.parts)
         self._recent_messages.edit(channel, edit.message, text)
         if known := self._authors.find(edit.message):  # unknown: the message was not addressed
-            await self._inbox(msgspec.structs.replace(edit, sender=known))
+            await self._store(msgspec.structs.replace(edit, sender=known))
 
     async def _on_delete(self, channel: str, message: str, data: Payload) -> None:
         self._recent_messages.delete(channel, message)
@@ -286,7 +326,7 @@ class DiscordReceiver:
         room = await self._lookup.channel(channel, str(data.get("guild_id") or ""))
         address = channel_address(self._platform, self._account, channel, room)
         now = self._clock.now()
-        await self._inbox(decode.read_delete(message, sender, address, room, now))
+        await self._store(decode.read_delete(message, sender, address, room, now))
 
     # --- buttons and commands ----------------------------------------------------------------
 
@@ -295,7 +335,7 @@ class DiscordReceiver:
         guild = str(data.get("guild_id") or "")
         room = await self._lookup.channel(channel, guild, data.get("channel"))
         address = channel_address(self._platform, self._account, channel, room)
-        stored = False
+        accepted: Accepted | None = None
         try:
             with _malformed_errors():
                 number = int(data["id"])
@@ -306,11 +346,17 @@ class DiscordReceiver:
                     event = await self._with_memberships(event)
             if event:
                 await self._start_using(channel, room, number)
-                await self._inbox(event)
-            stored = True
+                accepted = await self._store(event)
+            else:
+                accepted = Accepted.IGNORED
         finally:
             if queued.acknowledgement:
-                self._interactions.finish(data, queued.acknowledgement, stored=stored)
+                self._interactions.finish(
+                    data,
+                    queued.acknowledgement,
+                    stored=accepted not in {None, Accepted.UNDECIDED},
+                    answered=accepted is Accepted.STORED,
+                )
 
     # --- backfill ----------------------------------------------------------------------------
 
@@ -330,7 +376,11 @@ class DiscordReceiver:
                 return
             await self._add_members(page, mark.guild)
             for pieces in group_parts(page, self._join_seconds):
-                await self._receive(channel, pieces)
+                try:
+                    with _malformed_errors():
+                        await self._receive(channel, pieces)
+                except MalformedEvent:
+                    log.exception("discord: skipped a malformed message in channel %s", channel)
             if len(page) < PAGE_SIZE:
                 return
             after = int(page[-1]["id"])
@@ -365,6 +415,8 @@ class DiscordReceiver:
                 page = await self._lookup.history(
                     channel, before=int(message), limit=_CONTEXT_MESSAGES
                 )
+        except Unauthorized:
+            raise
         except (PlatformError, TimeoutError) as error:
             log.info("discord: no earlier messages loaded for channel %s: %s", channel, error)
             return
@@ -388,6 +440,7 @@ class DiscordReceiver:
             channel_name=self._channels.name_of,
             is_in_use=channel in self._marks,
             require_mention=self._require_mention,
+            command_words=self._command_words,
         )
 
     async def _with_memberships(self, event: _Asked) -> _Asked:
@@ -397,7 +450,10 @@ class DiscordReceiver:
             return event
         memberships = await self._lookup.memberships(sender.id, list(self._own_roles))
         return msgspec.structs.replace(
-            event, sender=msgspec.structs.replace(sender, memberships=memberships)
+            event,
+            sender=msgspec.structs.replace(
+                sender, memberships=memberships or (), memberships_unknown=memberships is None
+            ),
         )
 
     # --- persistence -------------------------------------------------------------------------
@@ -425,10 +481,7 @@ class DiscordReceiver:
 
     async def save(self) -> None:
         """Write changed read marks and authors to the shelf."""
-        if self._marks.dirty:
-            await self._shelf.put(READ_MARKS_KEY, self._marks.dump())
-        if self._authors.dirty:
-            await self._shelf.put(AUTHORS_KEY, self._authors.dump())
+        await self._state.save(self._shelf)
 
     async def _publish_commands(self, me: BotAccount) -> None:
         """Register the slash commands if they changed since the last registration."""
@@ -444,10 +497,16 @@ class DiscordReceiver:
 
         try:
             await retry_call(register, _MENU_PAUSES)
+        except Unauthorized:
+            raise  # ends the adapter, which reports the refused token once
         except PlatformError as error:
             log.warning("discord: the slash commands could not be registered: %s", error)
         else:
             await self._shelf.put(_MENU_KEY, digest)
+
+
+def _read_channel(data: Payload) -> str:
+    return str(int(data["channel_id"]))
 
 
 def _is_long(data: Payload) -> bool:

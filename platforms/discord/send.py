@@ -30,11 +30,10 @@ from platforms.discord.connection import DiscordClient
 from platforms.discord.errors import (
     UNKNOWN_CHANNEL,
     UNKNOWN_MESSAGE,
-    ChatGoneWithCode,
-    RejectedWithCode,
     translate_errors,
 )
 from platforms.discord.format import render
+from platforms.discord.private_answers import PrivateCommands
 from platforms.discord.read_marks import id_at
 from platforms.discord.rooms import Payload, channel_id
 from sessions.values.clock import Clock
@@ -54,6 +53,7 @@ class DiscordSender:
     """Executor of ops; outlives connections, so `client` is set only while connected."""
 
     def __init__(self, clock: Clock) -> None:
+        self.private_commands = PrivateCommands()
         self.client: DiscordClient | None = None
         self._clock = clock
         self._sent_by_nonce: OrderedDict[str, str] = OrderedDict()  # nonce -> message id
@@ -92,12 +92,16 @@ class DiscordSender:
     # --- new messages ------------------------------------------------------------------------
 
     async def _create(self, client: DiscordClient, op: Post | Ask | Upload) -> Receipt:
+        if isinstance(op, Post) and op.only_for:
+            command = self.private_commands.find(op.reply_to or "")
+            if command:  # a command that was typed as a message has no private answer
+                return await command.answer(client, op)
         if op.again and (known := await self._find_sent(client, op)):
             return Receipt(known)
         channel = self._channel(op.address)
         try:
             message = await self._send(client, channel, op)
-        except ChatGoneWithCode as error:
+        except ChatGone as error:
             # The address of an admin is a user id until the private channel is known.
             if error.code != UNKNOWN_CHANNEL or op.address.thread or channel != op.address.chat:
                 raise
@@ -118,9 +122,7 @@ class DiscordSender:
         with translate_errors(), params:
             return dict(await client.http.send_message(int(channel), params=params))
 
-    async def _open_private(
-        self, client: DiscordClient, person: str, error: ChatGoneWithCode
-    ) -> str:
+    async def _open_private(self, client: DiscordClient, person: str, error: ChatGone) -> str:
         try:
             opened = await client.http.start_private_message(int(person))
         except discord.HTTPException:
@@ -188,7 +190,7 @@ class DiscordSender:
                 await client.http.delete_message(
                     int(self._channel(op.address)), _message_id(op.message)
                 )
-        except RejectedWithCode as error:
+        except Rejected as error:
             if error.code != UNKNOWN_MESSAGE:
                 raise
 

@@ -7,7 +7,8 @@ receiving
   dispatch    the slack-bolt app behind both
   receive     sender, context and commit of an event; catch_up: messages Slack did not deliver
   decode      Sans-IO: payloads as inbound events
-  people      users and their workspaces; welcome: greetings and suggested prompts
+  people      users and their workspaces; held: presses of people who are not known yet
+  welcome     greetings and suggested prompts
   read_marks  Sans-IO: conversations in use and the last message seen in each
 sending
   send        posts, streams, edits and lookups of our messages; files: up- and downloads
@@ -17,7 +18,6 @@ sending
   probe       checks tokens and scopes without connecting
 """
 
-from importlib import import_module
 from importlib.util import find_spec
 
 from platforms.core.contract import Adapter, PlatformSpec, Surroundings
@@ -34,13 +34,15 @@ for _library in ("slack_bolt", "slack_sdk", "aiohttp"):
 
 def _build(config: SlackConfig, surroundings: Surroundings) -> Adapter:
     # The libraries take a quarter of a second to import, so only a gateway with Slack loads them.
-    adapter: Adapter = import_module("platforms.slack.adapter").SlackAdapter(config, surroundings)
-    return adapter
+    from platforms.slack.adapter import SlackAdapter
+
+    return SlackAdapter(config, surroundings)
 
 
 async def _probe(config: SlackConfig, *, alone: bool = False) -> ProbeResult:
-    probed: ProbeResult = await import_module("platforms.slack.probe").probe(config, alone=alone)
-    return probed
+    from platforms.slack.probe import probe
+
+    return await probe(config, alone=alone)
 
 
 SPEC = PlatformSpec(

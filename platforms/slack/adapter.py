@@ -43,6 +43,7 @@ from platforms.slack.socket_mode import SocketModeConnection
 from platforms.slack.status import ThreadStatus
 from platforms.slack.webhook import EVENTS_PATH, SignatureCheck, SlackWebhook
 from platforms.slack.welcome import WelcomePrompts
+from sessions.values.exceptions import first_error
 
 _RATE_LIMIT_KEY, _SESSIONS_KEY, _GREETED_KEY = "calls", "busy", "greeted"
 _SAVE_SECONDS = 5.0
@@ -78,18 +79,16 @@ class SlackAdapter:
         self._catch_up = CatchUp(self._receiver, self._sender, surroundings.clock)
         self._socket_mode: SocketModeConnection | None = None
         self._webhook: SlackWebhook | None = None
-        verification: SignatureCheck | None = None
+        self._dispatcher = SlackDispatcher(self._calls.base_url)
         if config.mode == "socket" and config.app_token:
             self._socket_mode = SocketModeConnection(
                 self._calls, config.app_token, surroundings.trouble
             )
         elif config.signing_secret:
-            verification = SignatureCheck(
-                config.signing_secret, surroundings.clock, surroundings.trouble
+            self._webhook = SlackWebhook(
+                self._dispatcher,
+                SignatureCheck(config.signing_secret, surroundings.clock, surroundings.trouble),
             )
-        self._dispatcher = SlackDispatcher(self._calls.base_url, verification)
-        if verification:
-            self._webhook = SlackWebhook(self._dispatcher)
         self._identity: SlackIdentity | None = None
         self._dm_channels: dict[str, str] = {}  # by person; few: admins and people being paired
 
@@ -115,7 +114,7 @@ class SlackAdapter:
                 if self._identity is None:  # the first connection of this process
                     await self._restore_rate_limit()
                 self._identity = await self._identify()
-                await self._receiver.restore_places()
+                await self._receiver.restore()
                 self._thread_status.restore(await self._shelf.get(_SESSIONS_KEY))
                 self._welcome_prompts.restore(await self._shelf.get(_GREETED_KEY))
                 with (
@@ -124,7 +123,7 @@ class SlackAdapter:
                 ):
                     await self._receive(session, ready)
         except BaseExceptionGroup as group:
-            raise _first_error(group) from group
+            raise first_error(group) from group
 
     async def _restore_rate_limit(self) -> None:
         if stored := await self._shelf.get(_RATE_LIMIT_KEY):
@@ -141,6 +140,8 @@ class SlackAdapter:
             group.create_task(self._save_periodically())
             group.create_task(self._sender.run_live_edits())
             group.create_task(self._catch_up.run())
+            group.create_task(self._people.delete_old())
+            group.create_task(self._people.look_up_failed(self._catch_up.note_known_user))
 
             def handle(
                 request: SocketModeRequest, acknowledge: Callable[[], Awaitable[None]]
@@ -185,6 +186,11 @@ class SlackAdapter:
         """See `Adapter`."""
         channel = await self._channel(op.address)
         match op:
+            case Post() if op.only_for and not is_dm(channel):
+                outside = self._receiver.is_outside_thread(op.reply_to or "")
+                return await self._sender.post_for_one(
+                    op, channel, "" if outside else op.address.thread
+                )
             case Post() | Ask():
                 place = self._receiver.places.find(channel, op.address.thread)
                 return await self._sender.post(op, channel, place, await self._own_user(op))
@@ -226,10 +232,3 @@ class SlackAdapter:
 
 def _channel_of(address: Address) -> str:
     return address.chat.rpartition("/")[2]
-
-
-def _first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first error, which made the group cancel the other tasks."""
-    for error in group.exceptions:
-        return _first_error(error) if isinstance(error, BaseExceptionGroup) else error
-    return group

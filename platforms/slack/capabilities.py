@@ -27,6 +27,7 @@ CAPABILITIES = Capabilities(
     files=MAX_FILE_BYTES,
     caption_limit=750,  # a caption has no blocks and every character escaped, in 3,900 bytes
     reply=False,  # a reply on Slack opens a thread below the message
+    messages=5,
     command="!{word}",
 )
 

@@ -14,6 +14,7 @@ from platforms.slack.receive import SlackReceiver
 from platforms.slack.send import SlackSender
 from platforms.slack.socket_mode import SocketModeConnection
 from sessions.values.clock import Clock
+from sessions.values.text import count_of
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ class CatchUp:
         self._receiver = receiver
         self._sender = sender
         self._clock = clock
-        self._connected = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._last_event_at = 0.0
 
     def note_event(self) -> None:
@@ -50,13 +51,21 @@ class CatchUp:
         self.note_event()
         now = self._clock.now()
         self._receiver.places.mark_gap(now, now - _MAX_CATCH_UP_MS)
-        self._connected.set()
+        self._wakeup.set()
+
+    def note_known_user(self) -> None:
+        """Wake `run`, because access of another user can be decided now."""
+        self._wakeup.set()
 
     async def run(self) -> None:
-        """Read the incomplete places after each connect, until cancelled."""
+        """Submit held presses and read the incomplete places, until cancelled.
+
+        Both happen after each connect and after `note_known_user`.
+        """
         while True:
-            await self._connected.wait()
-            self._connected.clear()
+            await self._wakeup.wait()
+            self._wakeup.clear()
+            await self._receiver.submit_held()
             for number, (place, gaps) in enumerate(self._receiver.places.with_gaps()):
                 if number >= _READ_BURST:
                     await asyncio.sleep(_READ_PAUSE_SECONDS)
@@ -106,5 +115,5 @@ class CatchUp:
                 with contextlib.suppress(PlatformError):
                     missed += await self._read(place)
             if missed:
-                _log.warning("slack: %d messages did not arrive; reconnecting", missed)
+                _log.warning("slack: missing %s; reconnecting", count_of(missed, "message"))
                 await socket_mode.reconnect()

@@ -4,7 +4,6 @@ A channel mention arrives as `message` and as `app_mention`, and an event withou
 arrives again. All of them have the id `channel:timestamp`, so the inbox recognizes the duplicates.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,15 +22,17 @@ from platforms.core.contract import (
     Sender,
     Text,
 )
+from platforms.core.written_command import is_written_command
 from platforms.slack.format import has_mention, to_plain_text
 from platforms.slack.read_marks import SlackPlace, SlackPlaces, is_dm, timestamp_ms
+from sessions.values.frames import clean_name
 
 Json = Mapping[str, Any]
 
-_COMMAND = re.compile(r"!([A-Za-z]+)(?:\s|\Z)")
 _MESSAGE_SUBTYPES = {None, "file_share", "thread_broadcast", "me_message", "bot_message"}
 _UNKNOWN_SENDER = Sender(id="")
 _DAY_MS = 86_400_000
+_OWN_NAME = "you"  # the app itself, as the author of a quoted message
 
 
 class SlackIdentity(msgspec.Struct, frozen=True):
@@ -53,6 +54,7 @@ class SlackEvent(msgspec.Struct, frozen=True, kw_only=True):
     thread: str = ""
     ts: str = ""  # position in the channel's history; empty for other events
     addressed: bool = True
+    outside_thread: bool = False  # a command in a channel that acts on a thread
     opened_chat: bool = False  # a person opened their chat with the app, without a message
 
     @property
@@ -126,8 +128,7 @@ class SlackEventDecoder:
         raw = str(event.get("text") or "")
         direct = _is_direct(event, channel)
         user = str(event.get("user") or event.get("bot_id") or "")
-        command = _COMMAND.match(self._plain(raw))
-        is_command = command is not None and command[1].lower() in self._command_words
+        is_command = is_written_command(self._plain(raw), self._command_words)
         thread = _thread_of(event, direct=direct)
         called = event.get("type") == "app_mention" or has_mention(raw, self._identity.user)
         addressed = direct or called or is_command or not self._require_mention
@@ -155,6 +156,7 @@ class SlackEventDecoder:
             thread=thread,
             ts=ts,
             addressed=addressed,
+            outside_thread=is_command and not direct and not _thread_of(event, direct=direct),
         )
 
     def _edit(self, event: Json, team: str) -> SlackEvent | None:
@@ -269,7 +271,12 @@ class SlackEventDecoder:
         text = str(payload.get("text") or "").strip().lstrip("/!") or "help"
         thread = "" if is_dm(channel) else self._places.last_thread(channel, user)
         message = self._command(f"/{text}", f"{channel}:command:{trigger}", now, channel, thread)
-        return SlackEvent(event=message, user=user, team=str(payload.get("team_id") or ""))
+        return SlackEvent(
+            event=message,
+            user=user,
+            team=str(payload.get("team_id") or ""),
+            outside_thread=not is_dm(channel),
+        )
 
     def _command(self, text: str, id_: str, at: int, channel: str, thread: str) -> InboundMessage:
         return InboundMessage(
@@ -293,9 +300,14 @@ class SlackEventDecoder:
             if not text or ts == before or each.get("subtype") not in _MESSAGE_SUBTYPES:
                 continue
             user = str(each.get("user") or each.get("bot_id") or "")
-            name = "you" if self._is_ours(each) else self._names.get(user) or user
+            name = _OWN_NAME if self._is_ours(each) else self._name_of(user)
             found.append((timestamp_ms(ts), Quote(name, text, ts)))
         return tuple(quote for _, quote in sorted(found, key=lambda pair: pair[0]))
+
+    def _name_of(self, user: str) -> str:
+        """Return a person's name, with the id if the name is the one that quotes give the app."""
+        name = self._names.get(user) or user
+        return f"{name} {user}" if clean_name(name).casefold() == _OWN_NAME else name
 
     def _address(self, channel: str, thread: str) -> Address:
         return Address(self._platform, f"{self._identity.team}/{channel}", self._account, thread)

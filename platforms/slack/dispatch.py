@@ -1,4 +1,4 @@
-"""The slack-bolt app, which verifies, matches and acknowledges everything that Slack sends.
+"""The slack-bolt app, which matches and acknowledges everything that Slack sends.
 
 The same `AsyncApp` serves both modes. Listeners return after the commit, and
 `process_before_response` makes bolt await them in the caller's task. Without that flag bolt
@@ -17,7 +17,6 @@ from slack_bolt.async_app import AsyncAck, AsyncApp, AsyncBoltContext, AsyncBolt
 from slack_bolt.authorization import AuthorizeResult
 from slack_bolt.authorization.async_authorize import AsyncAuthorize
 from slack_bolt.error import BoltUnhandledRequestError
-from slack_bolt.middleware.async_middleware import AsyncMiddleware
 from slack_bolt.response import BoltResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
@@ -62,10 +61,11 @@ class SlackEventReceiver(Protocol):
 class SlackDispatcher:
     """One bolt app with all listeners.
 
-    `verification` is the middleware that checks signatures; Socket Mode needs none.
+    Callers dispatch genuine requests only: `SlackWebhook` checks signatures before it parses a
+    body, and Socket Mode needs no signatures.
     """
 
-    def __init__(self, base_url: str, verification: AsyncMiddleware | None = None) -> None:
+    def __init__(self, base_url: str) -> None:
         self._receiver: SlackEventReceiver | None = None
         self._authorization = _StaticAuthorization()
         self._app = AsyncApp(
@@ -74,10 +74,9 @@ class SlackDispatcher:
             # Without a token: calls of listeners would bypass the rate limits of `SlackClient`.
             client=AsyncWebClient(base_url=base_url, retry_handlers=[]),
             authorize=self._authorization,
-            before_authorize=verification,
             process_before_response=True,
             raise_error_for_unhandled_request=True,
-            request_verification_enabled=False,  # replaced by `verification`
+            request_verification_enabled=False,  # see the class
             attaching_function_token_enabled=False,
             attaching_conversation_kwargs_enabled=False,
         )

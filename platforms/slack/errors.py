@@ -1,11 +1,13 @@
 """Translation of errors of Slack and slack-sdk to those of `platforms.core.errors`."""
 
 import contextlib
+import re
 from typing import Any
 
 import aiohttp
 from slack_sdk.errors import SlackApiError, SlackClientError
 
+from platforms.core.error_table import ErrorRow, FailedCall, translate
 from platforms.core.errors import (
     ChatGone,
     PlatformError,
@@ -19,11 +21,7 @@ _DEFAULT_RETRY_AFTER_SECONDS = 30.0  # when Slack does not say how long
 
 
 class SlackRefusal(Rejected):
-    """Slack refused a call with the error `code`."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
+    """Slack refused a call in a chat that exists; `code` is Slack's error."""
 
 
 _LIMITED = {"ratelimited", "rate_limited", "message_limit_exceeded"}
@@ -51,55 +49,52 @@ _CHAT_GONE = {
     "restricted_action_read_only_channel",
 }
 
-_LIBRARY_ERRORS: tuple[tuple[type[BaseException], type[PlatformError]], ...] = (
-    # The first match counts, so errors before sending come before errors of unknown outcome.
-    (aiohttp.ClientConnectorError, Unavailable),
-    (aiohttp.ConnectionTimeoutError, Unavailable),
-    (aiohttp.InvalidURL, Rejected),
-    (aiohttp.ClientError, Unconfirmed),
-    (TimeoutError, Unconfirmed),
-    (OSError, Unconfirmed),
-    (SlackClientError, Rejected),
+_NO_ANSWER = "Slack did not answer in time"  # errors of timeouts have no message
+_RATE_LIMITED = "Slack has rate-limited this call."
+_REFUSED = "Slack refused: {code}"
+
+_RESPONSES = (
+    ErrorRow(Unavailable, _RATE_LIMITED, status={429}, keeps_wait=True),
+    ErrorRow(Unavailable, _RATE_LIMITED, code=_LIMITED, keeps_wait=True),
+    ErrorRow(Unauthorized, "Slack does not accept the token ({code})", code=_CREDENTIALS),
+    ErrorRow(Unavailable, "Slack is not available ({code})", code=_UNAVAILABLE),
+    ErrorRow(Unavailable, "Slack is not available ({code_or_status})", status={503}),
+    ErrorRow(Unconfirmed, "Slack failed ({code_or_status})", code={"", *_UNCONFIRMED}),
+    ErrorRow(ChatGone, "Slack: {code}", code=_CHAT_GONE),
+    ErrorRow(SlackRefusal, f"{_REFUSED}; the app needs the scope {{text}}", text=re.compile(".")),
+    ErrorRow(SlackRefusal, _REFUSED),
+)
+
+_EXCEPTIONS = (
+    # Errors before sending come before errors of unknown outcome.
+    ErrorRow(Unavailable, "Slack: {reason}", aiohttp.ClientConnectorError),
+    ErrorRow(Unavailable, _NO_ANSWER, aiohttp.ConnectionTimeoutError),
+    ErrorRow(Rejected, "Slack: {reason}", aiohttp.InvalidURL),
+    ErrorRow(Unconfirmed, _NO_ANSWER, TimeoutError),
+    ErrorRow(Unconfirmed, "Slack: {reason}", (aiohttp.ClientError, OSError)),
+    ErrorRow(Rejected, "Slack: {reason}", SlackClientError),
     # Raised by the client when a proxy answers with a page of text in place of Slack.
-    (AttributeError, Unconfirmed),
+    ErrorRow(Unconfirmed, "Slack: {reason}", AttributeError),
 )
 
 
 def translate_error(error: BaseException) -> PlatformError:
-    """Return the platform error for an error of the library; raise unknown errors again."""
+    """Return the contract's error for an exception; raise unknown exceptions again."""
     if isinstance(error, SlackApiError):
-        return _response_error(error)
-    for foreign, ours in _LIBRARY_ERRORS:
-        if isinstance(error, foreign):
-            return ours(_describe(error))
-    raise error
+        return translate(_RESPONSES, _read_response(error))
+    return translate(_EXCEPTIONS, FailedCall(error=error))
 
 
-def _describe(error: BaseException) -> str:
-    if isinstance(error, TimeoutError):  # has no message
-        return "Slack did not answer in time"
-    return f"Slack: {str(error) or type(error).__name__}"
-
-
-def _response_error(error: SlackApiError) -> PlatformError:
+def _read_response(error: SlackApiError) -> FailedCall:
     response = error.response
-    status = getattr(response, "status_code", 0)
     data = getattr(response, "data", None)
     answer: dict[str, Any] = data if isinstance(data, dict) else {}
-    code = str(answer.get("error") or "")
-    if status == 429 or code in _LIMITED:  # noqa: PLR2004 - the status has no better name
-        return Unavailable("Slack has rate-limited this call.", retry_after(response.headers))
-    if code in _CREDENTIALS:
-        return Unauthorized(f"Slack does not accept the token ({code})")
-    if code in _UNAVAILABLE or status == 503:  # noqa: PLR2004
-        return Unavailable(f"Slack is not available ({code or status})")
-    if not code or code in _UNCONFIRMED:
-        return Unconfirmed(f"Slack failed ({code or status})")
-    if code in _CHAT_GONE:
-        return ChatGone(f"Slack: {code}")
-    hint = answer.get("needed")
-    return SlackRefusal(
-        code, f"Slack refused: {code}" + (f"; the app needs the scope {hint}" if hint else "")
+    return FailedCall(
+        error=error,
+        status=getattr(response, "status_code", 0),
+        code=str(answer.get("error") or ""),
+        text=str(answer.get("needed") or ""),
+        retry_after=retry_after(getattr(response, "headers", None)),
     )
 
 

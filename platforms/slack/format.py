@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from platforms.core.contract import Button
+from platforms.core.document.inlines import names_another_host, parse_inlines
+from platforms.core.document.tree import to_plain_text as inlines_text
+from sessions.values.frames import clean_name
 
 _MAX_LABEL_CHARS = 75
 _MAX_SECTION_CHARS = 3000
@@ -22,6 +25,10 @@ _MENTION = re.compile(
     re.IGNORECASE,
 )
 _PARTIAL_MENTION = re.compile(r"(?:<!?[a-z^]{0,9}|<?@[a-z]{0,8})\Z", re.IGNORECASE)
+_LINK = re.compile(
+    r"\[(?P<label>[^\[\]\n]{1,300})\]\(\s*<?(?P<url>[^\s<>()]+(?:\([^\s<>()]*\)[^\s<>()]*)*)>?"
+    r"(?:\s+(?:\"[^\"\n]*\"|'[^'\n]*'))?\s*\)"
+)
 _MARKUP = re.compile(r"<([^<>|]+)(?:\|([^<>]*))?>")
 _TABLE = re.compile(
     r"^[ \t]*\|?[ \t]*:?-{2,}:?[ \t]*(\|[ \t]*:?-{2,}:?[ \t]*)+\|?[ \t]*$", re.MULTILINE
@@ -51,9 +58,9 @@ def to_plain_text(text: str, names: Mapping[str, str], own_user: str) -> str:
 def _markup_text(found: re.Match[str], names: Mapping[str, str]) -> str:
     target, label = found[1], found[2] or ""
     if target.startswith("@"):
-        return f"@{names.get(target[1:]) or label or target[1:]}"
+        return f"@{clean_name(names.get(target[1:]) or label) or target[1:]}"
     if target.startswith("#"):
-        return f"#{label or target[1:]}"
+        return f"#{clean_name(label) or target[1:]}"
     if target.startswith("!"):
         return label or f"@{target[1:].partition('^')[0]}"
     address = target.removeprefix("mailto:")
@@ -68,6 +75,20 @@ def _markup_text(found: re.Match[str], names: Mapping[str, str]) -> str:
 def defuse_mentions(text: str) -> str:
     """Return a text in which no mention notifies a channel, a group or a person."""
     return _MENTION.sub(lambda found: found[0] + _ZERO_WIDTH_SPACE, text)
+
+
+def defuse_markdown(text: str) -> str:
+    """Return Markdown without mentions, in which misleading links show their address.
+
+    The address follows the link, so that the text of a stream only grows.
+    """
+    return defuse_mentions(_LINK.sub(_with_address, text))
+
+
+def _with_address(link: re.Match[str]) -> str:
+    label = inlines_text(parse_inlines(link["label"], in_link=True))
+    url = html.unescape(link["url"])
+    return f"{link[0]} ({link['url']})" if names_another_host(label, url) else link[0]
 
 
 def without_partial_mention(text: str) -> str:
@@ -96,7 +117,7 @@ def _escaped(text: str) -> str:
 
 def markdown_blocks(text: str, buttons: Sequence[Button]) -> Blocks:
     """Return blocks for Markdown with buttons below."""
-    shown: Blocks = [{"type": "markdown", "text": defuse_mentions(text)}] if text.strip() else []
+    shown: Blocks = [{"type": "markdown", "text": defuse_markdown(text)}] if text.strip() else []
     return shown + button_blocks(buttons)
 
 
@@ -135,7 +156,7 @@ def letters_and_digits(text: str) -> str:
     return "".join(char for char in text if char.isalnum())
 
 
-EMOJI = {
+_EMOJI = {
     "👀": "eyes",
     "✅": "white_check_mark",
     "❌": "x",
@@ -158,7 +179,7 @@ EMOJI = {
 def emoji_name(sign: str) -> str | None:
     """Return Slack's name of an emoji, or the argument if already a name; else None."""
     bare = sign.replace("\ufe0f", "")
-    if bare in EMOJI:
-        return EMOJI[bare]
+    if bare in _EMOJI:
+        return _EMOJI[bare]
     name = bare.strip(":")
     return name if re.fullmatch(r"[a-z0-9_+'-]{1,100}", name) else None

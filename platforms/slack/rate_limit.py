@@ -16,7 +16,7 @@ START_STREAM, APPEND_STREAM, UPDATE_MESSAGE = "chat.startStream", "chat.appendSt
 STOP_STREAM = "chat.stopStream"
 SET_SESSION_STATUS = "agents.sessions.setStatus"
 
-PER_MINUTE = {
+_PER_MINUTE = {
     START_STREAM: 20,
     STOP_STREAM: 20,
     UPDATE_MESSAGE: 50,
@@ -56,7 +56,7 @@ class SlackRateLimit:
     """Recent calls by method, and the methods for which Slack sent a Retry-After."""
 
     def __init__(self) -> None:
-        self._calls: dict[str, deque[float]] = {method: deque() for method in PER_MINUTE}
+        self._calls: dict[str, deque[float]] = {method: deque() for method in _PER_MINUTE}
         self._blocked: dict[tuple[str, str], float] = {}
         self._posts: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self.open_streams = 0
@@ -83,7 +83,7 @@ class SlackRateLimit:
         ago = max(0.0, (at - state.at) / 1000)
         for method, ages in state.calls.items():
             if method in self._calls:
-                unseen = [0.0] * math.ceil(PER_MINUTE[method] * _UNRECORDED_SECONDS / 60)
+                unseen = [0.0] * math.ceil(_PER_MINUTE[method] * _UNRECORDED_SECONDS / 60)
                 self._calls[method].extend(now - ago - age for age in (*ages, *unseen))
         for method, channel, seconds in state.blocked:
             self.block(method, channel, now - ago + seconds)
@@ -113,8 +113,8 @@ class SlackRateLimit:
     def can_start_stream(self, now: float) -> bool:
         """Return true if the limits allow starting a stream, and a later stop."""
         return (
-            self._recent_calls(START_STREAM, now) < PER_MINUTE[START_STREAM]
-            and self.open_streams + self._recent_calls(STOP_STREAM, now) < PER_MINUTE[STOP_STREAM]
+            self._recent_calls(START_STREAM, now) < _PER_MINUTE[START_STREAM]
+            and self.open_streams + self._recent_calls(STOP_STREAM, now) < _PER_MINUTE[STOP_STREAM]
             and not self.blocked_seconds(START_STREAM, "", now)
         )
 
@@ -122,13 +122,13 @@ class SlackRateLimit:
         """Return true if the limits allow setting a session to processing, and back to active."""
         own = 2  # calls of the new session: to processing, and back
         calls = self._recent_calls(SET_SESSION_STATUS, now) + self.open_sessions + own
-        return calls <= PER_MINUTE[SET_SESSION_STATUS] and not self.blocked_seconds(
+        return calls <= _PER_MINUTE[SET_SESSION_STATUS] and not self.blocked_seconds(
             SET_SESSION_STATUS, "", now
         )
 
     def seconds_until_free(self, method: str, now: float) -> float:
         """Return the seconds until a method can be called; 0 means now."""
-        most = PER_MINUTE.get(method, 0)
+        most = _PER_MINUTE.get(method, 0)
         if not most or self._recent_calls(method, now) < most:
             return 0.0
         return max(0.0, self._calls[method][-most] + _WINDOW_SECONDS - now)
@@ -143,14 +143,14 @@ class SlackRateLimit:
 
     def can_append(self, now: float) -> bool:
         """Return true if one of the streams may be appended to now."""
-        return self._can_call_live(APPEND_STREAM, PER_MINUTE[APPEND_STREAM] * _LIVE_SHARE, now)
+        return self._can_call_live(APPEND_STREAM, _PER_MINUTE[APPEND_STREAM] * _LIVE_SHARE, now)
 
     def can_update(self, now: float) -> bool:
         """Return true if one of the live messages may be edited now."""
         return self._can_call_live(UPDATE_MESSAGE, self._live_update_limit(), now)
 
     def _live_update_limit(self) -> int:
-        return PER_MINUTE[UPDATE_MESSAGE] - min(self.open_updates, _MAX_RESERVED_EDITS)
+        return _PER_MINUTE[UPDATE_MESSAGE] - min(self.open_updates, _MAX_RESERVED_EDITS)
 
     def _can_call_live(self, method: str, room: float, now: float) -> bool:
         """Allow part of a minute's calls as a burst and spread the rest evenly."""

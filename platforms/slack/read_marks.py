@@ -22,6 +22,7 @@ class SlackPlace(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     team: str = ""  # workspace of the last speaker
     missed: str = ""  # messages after this one may be missing
     waits: int = 0  # time since when `missed` is set, in milliseconds since 1970
+    undecided: bool = False  # opened by a person whose access is not known yet
 
 
 class SlackPlaces:
@@ -78,6 +79,27 @@ class SlackPlaces:
         while len(self._places) > MAX_PLACES:
             self._places.popitem(last=False)
         self.changed = True
+
+    def hold(self, channel: str, thread: str, ts: str, now: int, *, is_new: bool) -> None:
+        """Have a place read again from an undecided message on; `is_new` if the message opened it.
+
+        Only the message's position is kept, because the person may have no access.
+        """
+        self._gaps += 1
+        key = (channel, thread)
+        last = self._places.get(key) or SlackPlace(channel=channel, thread=thread)
+        missed = min(last.missed or ts, ts, key=parse_timestamp)
+        self._places[key] = msgspec.structs.replace(
+            last, missed=missed, waits=last.waits or now, undecided=is_new
+        )
+        self.changed = True
+
+    def open(self, channel: str, thread: str) -> None:
+        """Record that a person with access speaks in a place."""
+        key = (channel, thread)
+        if (place := self._places.get(key)) and place.undecided:
+            self._places[key] = msgspec.structs.replace(place, undecided=False)
+            self.changed = True
 
     def forget(self, channel: str, thread: str) -> None:
         """Remove a place, because it no longer exists or the sender has no access."""

@@ -6,6 +6,7 @@ overtake them. Every listener returns after the commit, because bolt then acknow
 
 import asyncio
 import contextlib
+from collections import OrderedDict
 from collections.abc import Iterator
 from weakref import WeakValueDictionary
 
@@ -14,15 +15,17 @@ import msgspec
 from platforms.core.contract import (
     Accepted,
     Inbound,
+    InboundAction,
     InboundMessage,
     Inbox,
     Quote,
     Sender,
     Surroundings,
 )
-from platforms.core.errors import PlatformError
+from platforms.core.errors import PlatformError, Unavailable
 from platforms.slack.calls import Json, SlackClient
 from platforms.slack.decode import SlackEvent, SlackEventDecoder, SlackIdentity
+from platforms.slack.held import HeldPresses
 from platforms.slack.people import UserDirectory
 from platforms.slack.read_marks import SlackPlaces, is_dm
 from platforms.slack.welcome import WelcomePrompts
@@ -30,6 +33,7 @@ from platforms.slack.welcome import WelcomePrompts
 _PLACES_KEY = "places"
 _CONTEXT_MESSAGES = 20
 _CONTEXT_TIMEOUT_SECONDS = 1.5
+_MAX_COMMANDS = 1_000
 
 
 class SlackReceiver:
@@ -53,13 +57,20 @@ class SlackReceiver:
         self._account = surroundings.account
         self._require_mention = require_mention
         self._command_words = surroundings.words
+        self._outside_threads: OrderedDict[str, None] = OrderedDict()  # ids of recent commands
         self._identity = SlackIdentity("", "")
+        self._held = HeldPresses(surroundings.shelf)
         self._inbox: Inbox | None = None
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def restore_places(self) -> None:
-        """Load the conversations that were in use when the last process ended."""
+    async def restore(self) -> None:
+        """Load the conversations that were in use, and undecided presses, of the last process."""
         self.places = SlackPlaces(await self._shelf.get(_PLACES_KEY))
+        await self._held.restore(self._clock.now())
+
+    async def submit_held(self) -> None:
+        """Submit the presses of people whose membership may be known now."""
+        await self._held.submit_all(self.submit)
 
     async def save_places(self) -> None:
         """Store the conversations in use, if they have changed."""
@@ -98,6 +109,10 @@ class SlackReceiver:
         else:
             await self.submit(found)
 
+    def is_outside_thread(self, command: str) -> bool:
+        """Return true for a recent command in a channel that acts on a thread."""
+        return command in self._outside_threads
+
     def decoder(self) -> SlackEventDecoder:
         """Return a decoder for the current identity and conversations."""
         return SlackEventDecoder(
@@ -118,10 +133,15 @@ class SlackReceiver:
     async def submit(self, found: SlackEvent) -> Accepted:
         """Add the sender and the context, and commit the event.
 
-        Raises `Unavailable` when Slack cannot tell now who the sender is.
+        A message is `UNDECIDED` while Slack cannot tell whether the sender is a member; its place
+        is then read again. A press of a button is kept. Other such events raise `Unavailable`.
         """
         assert self._inbox is not None  # noqa: S101 - only called while `run` is active
         event, team = found.event, self._identity.team
+        if found.outside_thread:
+            self._outside_threads[event.id] = None
+            if len(self._outside_threads) > _MAX_COMMANDS:
+                self._outside_threads.popitem(last=False)
         if found.addressed:
             sender = await self._people.sender(found.user, found.team, team, is_bot=found.is_bot)
         else:
@@ -133,20 +153,38 @@ class SlackReceiver:
             context = (*await self._context(found), *event.context)
             event = msgspec.structs.replace(event, context=context)
         if not found.ts or not found.addressed:
-            return await self._inbox(event)
+            accepted = await self._inbox(event)
+            if accepted is Accepted.UNDECIDED and isinstance(event, InboundAction):
+                await self._held.hold(found)
+            elif accepted is Accepted.UNDECIDED:
+                msg = "Slack cannot tell now whether the sender is a member."
+                raise Unavailable(msg)
+            return accepted
+        return await self._submit_message(found, event)
+
+    async def _submit_message(self, found: SlackEvent, event: Inbound) -> Accepted:
+        """Commit an addressed message, and record its place."""
+        assert self._inbox is not None  # noqa: S101 - only called while `run` is active
+        place = self.places.find(found.channel, found.thread)
+        is_new = place is None or place.undecided
         # Saved before the commit, so that a crash in between cannot leave a thread unknown.
-        new = self.places.find(found.channel, found.thread) is None
-        if new:
+        if is_new:
             self._update_place(found)
             await self.save_places()
         accepted = await self._inbox(event)
-        if accepted is Accepted.IGNORED and is_dm(found.channel):  # the person lost access
+        if accepted is Accepted.UNDECIDED:
+            now = self._clock.now()
+            self.places.hold(found.channel, found.thread, found.ts, now, is_new=is_new)
+            await self.save_places()
+        elif accepted is Accepted.IGNORED and is_dm(found.channel):  # the person lost access
             await self._welcome_prompts.forget(found.channel)
             for thread in {"", found.thread}:
                 self.places.forget(found.channel, thread)
-        elif not new:
+        elif not is_new:
             self._update_place(found)
-        elif accepted is not Accepted.STORED:  # the sender has no access
+        elif accepted is Accepted.STORED:
+            self.places.open(found.channel, found.thread)
+        elif place is None or accepted is Accepted.IGNORED:  # the sender has no access
             self.places.forget(found.channel, found.thread)
         return accepted
 
@@ -165,7 +203,8 @@ class SlackReceiver:
     def _starts_thread(self, found: SlackEvent) -> bool:
         """Return true for the first message addressed to the app in a thread."""
         known = self.places.find(found.channel, found.thread)
-        return bool(found.thread) and found.addressed and known is None
+        is_new = known is None or known.undecided
+        return bool(found.thread) and found.addressed and is_new
 
     async def _context(self, found: SlackEvent) -> tuple[Quote, ...]:
         """Read the messages before the first one; empty when Slack does not answer soon."""

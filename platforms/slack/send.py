@@ -8,6 +8,7 @@ message that is edited. The metadata of every finished message name the op, so t
 import asyncio
 import logging
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from platforms.core.contract import Ask, Button, Delete, Edit, Post, React, Receipt, Task, Typing
@@ -23,7 +24,7 @@ from platforms.slack.errors import SlackRefusal
 from platforms.slack.format import (
     Blocks,
     button_blocks,
-    defuse_mentions,
+    defuse_markdown,
     emoji_name,
     fallback_text,
     has_table,
@@ -43,6 +44,7 @@ from platforms.slack.stream_chunks import (
     task_summary,
     task_title,
 )
+from sessions.values.item_ids import creating_op
 
 _log = logging.getLogger(__name__)
 
@@ -123,14 +125,26 @@ class SlackSender:
                 unfurl_media=False,
             )
 
-        try:
-            answer = await say(markdown_blocks(text, buttons))
-        except SlackRefusal as error:
-            if error.code not in _BAD_BLOCKS:
-                raise
-            answer = await say(plain_blocks(text, buttons))
+        answer = await _with_plain_fallback(say, text, buttons)
         self._thread_status.on_message_shown(SlackThread(channel, thread))
         return str(answer.get("ts") or "")
+
+    async def post_for_one(self, op: Post, channel: str, thread: str) -> Receipt:
+        """Post a message that only the person sees whom the op names."""
+
+        async def say(shown: Blocks) -> Json:
+            return await self._calls.call(
+                "chat.postEphemeral",
+                about_channel=channel,
+                channel=channel,
+                user=op.only_for.rpartition("/")[2],
+                thread_ts=thread or None,
+                text=fallback_text(op.text),
+                blocks=shown,
+            )
+
+        answer = await _with_plain_fallback(say, op.text, op.buttons)
+        return Receipt(str(answer.get("message_ts") or ""))
 
     def _check_post_rate(self, channel: str) -> None:
         if wait := self._calls.rate_limit.take_post(channel, self._calls.clock.monotonic()):
@@ -162,7 +176,7 @@ class SlackSender:
 
     async def _start_stream(self, op: Post, channel: str, place: SlackPlace) -> str:
         text, changed = (
-            defuse_mentions(without_partial_mention(op.text)),
+            defuse_markdown(without_partial_mention(op.text)),
             changed_tasks(op.tasks, {}),
         )
         answer = await self._calls.call(
@@ -307,7 +321,7 @@ class SlackSender:
     async def _append_to_stream(self, op: Edit, live: _LiveMessage) -> bool:
         """Append to a stream; return false if the message must be edited from now on."""
         text, changed = (
-            defuse_mentions(without_partial_mention(op.text)),
+            defuse_markdown(without_partial_mention(op.text)),
             changed_tasks(op.tasks, live.cards),
         )
         if live.is_uncertain or not text.startswith(live.shown_text):
@@ -337,7 +351,7 @@ class SlackSender:
 
     async def _show_final(self, op: Edit, channel: str, live: _LiveMessage | None) -> None:
         """Show the final text: append the rest of a stream, or replace the whole message."""
-        text = defuse_mentions(op.text)
+        text = defuse_markdown(op.text)
         if live and live.is_stream:
             grows = (
                 not live.is_uncertain and text.startswith(live.shown_text) and not has_table(text)
@@ -386,7 +400,7 @@ class SlackSender:
                 ts=ts,
                 chunks=rest or None,
                 blocks=button_blocks(op.buttons) or None if op else None,
-                metadata=_metadata(_original_op(op)) if op else None,
+                metadata=_metadata(creating_op(op.op)) if op else None,
                 session_status="active" if busy else None,
             )
         except SlackRefusal as error:
@@ -411,7 +425,7 @@ class SlackSender:
                 "chat.update",
                 channel=channel,
                 ts=op.message,
-                metadata=_metadata(_original_op(op)),
+                metadata=_metadata(creating_op(op.op)),
                 **shown,
             )
 
@@ -420,7 +434,7 @@ class SlackSender:
             await update(text=short, blocks=markdown_blocks(text, op.buttons))
         except SlackRefusal as error:
             if error.code == "block_mismatch":  # a former stream may have to stay rich text
-                await update(markdown_text=defuse_mentions(text))
+                await update(markdown_text=defuse_markdown(text))
             elif error.code in _BAD_BLOCKS:
                 await update(text=short, blocks=plain_blocks(text, op.buttons))
             else:
@@ -534,6 +548,18 @@ class SlackSender:
         self._calls.rate_limit.open_updates = len(self._live) - streams
 
 
+async def _with_plain_fallback(
+    say: Callable[[Blocks], Awaitable[Json]], text: str, buttons: tuple[Button, ...]
+) -> Json:
+    """Post Markdown, or plain text if Slack refuses the blocks."""
+    try:
+        return await say(markdown_blocks(text, buttons))
+    except SlackRefusal as error:
+        if error.code not in _BAD_BLOCKS:
+            raise
+        return await say(plain_blocks(text, buttons))
+
+
 def _metadata(op: str) -> Json:
     return {"event_type": _METADATA_TYPE, "event_payload": {"op": op}}
 
@@ -552,8 +578,3 @@ def _may_be_same(op: Post, text: str) -> bool:
     if not seen:
         return bool(op.tasks) and bool(text.strip())
     return wanted.startswith(seen) or seen.startswith(wanted)
-
-
-def _original_op(op: Edit) -> str:
-    """Return the op that posted the message; an edit of op X is called X.e."""
-    return op.op.removesuffix(".e")

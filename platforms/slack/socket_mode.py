@@ -99,7 +99,6 @@ class SocketModeConnection:
                 at for at in self._ended_at if at > now - _RECONNECT_WINDOW_SECONDS
             ] + [now]
             if len(self._ended_at) > _MAX_RECONNECTS:
-                self._ended_at.clear()
                 msg = "Slack keeps closing the connection"
                 raise Unavailable(msg)
 
@@ -232,5 +231,5 @@ def _decode_message(message: aiohttp.WSMessage) -> Json:
         return {}
     try:
         return msgspec.json.decode(message.data, type=dict[str, object])
-    except (msgspec.DecodeError, msgspec.ValidationError):
+    except (msgspec.DecodeError, RecursionError):  # RecursionError: nested too deeply
         return {}

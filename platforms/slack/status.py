@@ -124,7 +124,7 @@ class ThreadStatus:
         return self._sessions.get(thread, False)
 
     def on_stream_ended(self, thread: SlackThread) -> None:
-        """Record that a stream ended, which sets the session to active."""
+        """Record that a stream ended: Slack then shows the thread as idle by itself."""
         self._sessions.pop(thread, None)
         self._to_clear.pop(thread, None)
         self._update_rate_limit()

@@ -12,6 +12,7 @@ import msgspec
 
 from platforms.core.contract import Task, TaskState
 from platforms.slack.format import defuse_mentions
+from sessions.values.text import shorten
 
 Chunks = list[dict[str, Any]]
 
@@ -67,13 +68,13 @@ def task_summary(tasks: Iterable[Task]) -> str:
     found = list(tasks)
     running = [task for task in found if task.state is TaskState.RUNNING]
     shown = " · ".join(task_title(task) for task in running or found[-1:])
-    return shown if len(shown) <= _MAX_SUMMARY_CHARS else f"{shown[: _MAX_SUMMARY_CHARS - 1]}…"
+    return shorten(shown, _MAX_SUMMARY_CHARS)
 
 
 def task_title(task: Task) -> str:
     """Return a task's title on one line, without mentions."""
     words = _MENTION.sub("<\u200b", defuse_mentions(" ".join(task.title.split()))) or "…"
-    return words if len(words) <= MAX_TITLE_CHARS else f"{words[: MAX_TITLE_CHARS - 1]}…"
+    return shorten(words, MAX_TITLE_CHARS)
 
 
 def _card(task: Task) -> dict[str, Any]:

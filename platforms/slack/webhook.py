@@ -1,19 +1,17 @@
 """Signed requests, the alternative to Socket Mode: signature check and Starlette endpoint."""
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from http import HTTPStatus
 from urllib.parse import parse_qsl
 
 from slack_bolt.adapter.starlette.async_handler import to_async_bolt_request, to_starlette_response
 from slack_bolt.async_app import AsyncBoltRequest
-from slack_bolt.middleware.request_verification.async_request_verification import (
-    AsyncRequestVerification,
-)
-from slack_bolt.response import BoltResponse
 from slack_sdk.signature import Clock as SignatureClock
 from slack_sdk.signature import SignatureVerifier
+from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from platforms.slack.dispatch import UNREADABLE, SlackDispatcher
 from sessions.values.clock import Clock
@@ -26,8 +24,8 @@ _STALE_BEFORE_WARNING = 3
 _TIMESTAMP = re.compile(r"[0-9]{1,15}")
 
 
-class SignatureCheck(AsyncRequestVerification):
-    """bolt's check of signatures on the gateway's clock; reports when that clock is wrong.
+class SignatureCheck:
+    """Checks signatures on the gateway's clock; reports when that clock is wrong.
 
     `trouble` receives a sentence when requests are refused for their age, and "" when that ends.
     """
@@ -35,31 +33,29 @@ class SignatureCheck(AsyncRequestVerification):
     def __init__(
         self, secret: Secret, clock: Clock, trouble: Callable[[str], None] = lambda _: None
     ) -> None:
-        super().__init__(secret.reveal())
+        self._secret = secret
         self._clock = _SignatureClock(clock)
         self._verifier = SignatureVerifier(secret.reveal(), self._clock)
         self._trouble = trouble
         self._stale_in_a_row = 0
 
-    async def async_process(
-        self,
-        *,
-        req: AsyncBoltRequest,
-        resp: BoltResponse,  # noqa: ARG002 - bolt passes it
-        next: Callable[[], Awaitable[BoltResponse]],  # noqa: A002 - bolt's name for it
-    ) -> BoltResponse:
-        """Let a genuine and recent request pass; answer 401 to all others."""
-        timestamp = req.headers.get("x-slack-request-timestamp", [""])[0]
-        signature = req.headers.get("x-slack-signature", [""])[0]
+    def is_genuine(self, headers: Headers, body: bytes) -> bool:
+        """Return True if Slack signed this request recently."""
+        timestamp = headers.get("x-slack-request-timestamp", "")
+        signature = headers.get("x-slack-signature", "")
         if not (_TIMESTAMP.fullmatch(timestamp) and signature.isascii()):
-            return self._build_error_response()  # the verifier would raise
-        if self.verifier.is_valid(req.raw_body, timestamp, signature):
+            return False  # the verifier would raise
+        try:
+            text = body.decode()
+        except UnicodeDecodeError:
+            return False
+        if self._verifier.is_valid(text, timestamp, signature):
             self._on_fresh_request()
-            return await next()
-        signed_at = SignatureVerifier(self._signing_secret, _FrozenClock(int(timestamp)))
-        if signed_at.is_valid(req.raw_body, timestamp, signature):
+            return True
+        signed_at = SignatureVerifier(self._secret.reveal(), _FrozenClock(int(timestamp)))
+        if signed_at.is_valid(text, timestamp, signature):
             self._on_stale_request(self._clock.now() - int(timestamp))
-        return self._build_error_response()
+        return False
 
     def _on_stale_request(self, ahead: float) -> None:
         """Count a request that is genuine but old; several in a row mean that our clock is wrong.
@@ -103,20 +99,39 @@ class _FrozenClock(SignatureClock):
 class SlackWebhook:
     """The Starlette endpoint; the response is sent after the commit."""
 
-    def __init__(self, dispatcher: SlackDispatcher) -> None:
+    def __init__(self, dispatcher: SlackDispatcher, signatures: SignatureCheck) -> None:
         self._dispatcher = dispatcher
+        self._signatures = signatures
 
     async def serve(self, request: Request) -> Response:
         """Answer one request; Slack repeats a request unless the status is 2xx."""
+        body = await request.body()
+        if not self._signatures.is_genuine(request.headers, body):
+            if _is_ssl_check(request, body):
+                return Response()
+            return JSONResponse({"error": "invalid request"}, HTTPStatus.UNAUTHORIZED)
         try:
-            bolt_request = _read_request(request, await request.body())
+            bolt_request = _read_request(request, body)
         except UNREADABLE:
-            return Response("Not a request of Slack.\n", 400, media_type="text/plain")
+            return Response(
+                "Not a request of Slack.\n", HTTPStatus.BAD_REQUEST, media_type="text/plain"
+            )
         return to_starlette_response(await self._dispatcher.dispatch(bolt_request))
 
 
+def _is_form(request: Request) -> bool:
+    return request.headers.get("content-type", "").startswith(_FORM)
+
+
+def _is_ssl_check(request: Request, body: bytes) -> bool:
+    """Return True for Slack's test of the certificate, which needs no signature."""
+    if not _is_form(request):
+        return False
+    return dict(parse_qsl(body.decode(errors="replace"))).get("ssl_check") == "1"
+
+
 def _read_request(request: Request, body: bytes) -> AsyncBoltRequest:
-    is_form = request.headers.get("content-type", "").startswith(_FORM)
+    is_form = _is_form(request)
     if not (is_form or body.startswith(b"{")):
         msg = "neither a form nor a JSON object"
         raise ValueError(msg)

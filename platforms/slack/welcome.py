@@ -13,7 +13,7 @@ _log = logging.getLogger(__name__)
 
 _MAX_GREETED = 2_000
 _TITLE = "How can I help?"
-PROMPTS = (
+_PROMPTS = (
     {"title": "What can you do?", "message": "What can you do for me here?"},
     {"title": "Which files are there?", "message": "Which files are in your workspace?"},
     {"title": "Show the commands", "message": "!help"},
@@ -64,7 +64,7 @@ class WelcomePrompts:
                     channel_id=channel,
                     thread_ts=thread or None,
                     title=_TITLE,
-                    prompts=list(PROMPTS),
+                    prompts=list(_PROMPTS),
                 )
         except (PlatformError, TimeoutError) as error:
             _log.debug("slack: no suggested prompts in %s: %s", channel, error)

@@ -4,7 +4,8 @@
 `probe` checks the bot without starting the adapter.
 Inbound: `polling` and `webhook` get raw updates; `receive` stores them in order, using `decode`
 (updates to events), `payloads` (Telegram's objects), `join` (albums, split texts, forwards) and
-`room_context` (earlier messages in a room). `files` downloads attachments.
+`room_context` (earlier messages in a room). `held` keeps events of people whose membership in a
+group is not known yet. `files` downloads attachments.
 Outbound: `send` carries out ops; `format_rich` and `format_entities` render Markdown.
 Both: `http` holds the connections, `errors` translates library errors into contract errors.
 """
@@ -31,21 +32,21 @@ if find_spec(_LIBRARY) is None:
 
 def _build(config: Any, surroundings: Surroundings) -> Adapter:  # noqa: ANN401 - the registry knows no config type
     with _left_out("cryptography"):  # 7 MB, used only for Telegram Passport
-        from platforms.telegram.adapter import TelegramAdapter  # noqa: PLC0415 - loads the library
+        from platforms.telegram.adapter import TelegramAdapter
 
     return TelegramAdapter(config, surroundings)
 
 
 async def _probe(config: Any, *, alone: bool = False) -> ProbeResult:  # noqa: ANN401 - as above
     with _left_out("cryptography"):
-        from platforms.telegram.probe import probe  # noqa: PLC0415 - loads the library
+        from platforms.telegram.probe import probe
 
     return await probe(config, alone=alone)
 
 
 async def _mend(config: Any, mend: str) -> str:  # noqa: ANN401 - as above
     with _left_out("cryptography"):
-        from platforms.telegram import probe  # noqa: PLC0415 - loads the library
+        from platforms.telegram import probe
 
     return await probe.mend(config, mend)
 

@@ -12,7 +12,8 @@ from starlette.routing import BaseRoute
 from telegram import Bot, BotCommand, BotCommandScopeAllGroupChats, BotCommandScopeDefault
 
 from platforms.core.contract import Address, Capabilities, File, Inbox, Op, Receipt, Surroundings
-from platforms.core.errors import PlatformError, Unauthorized, Unavailable, Unconfirmed
+from platforms.core.errors import PlatformError, Rejected, Unauthorized, Unavailable
+from platforms.core.retry import retry_call
 from platforms.telegram import files
 from platforms.telegram.capabilities import GROUP, PRIVATE, PRIVATE_WITHOUT_DRAFTS
 from platforms.telegram.config import TelegramConfig
@@ -20,17 +21,11 @@ from platforms.telegram.decode import TelegramBot, UpdateDecoder
 from platforms.telegram.errors import translate_errors
 from platforms.telegram.http import AiohttpRequest, create_ssl_context
 from platforms.telegram.payloads import TelegramChat
-from platforms.telegram.polling import (
-    CONFLICT_OVER_SECONDS,
-    CONFLICT_PAUSE_SECONDS,
-    GRACE_SECONDS,
-    POLL_TIMEOUT_SECONDS,
-    UpdatePoller,
-    WebhookStillSet,
-)
+from platforms.telegram.polling import PollTiming, UpdatePoller, WebhookStillSet
 from platforms.telegram.receive import TelegramReceiver
 from platforms.telegram.send import TelegramSender
 from platforms.telegram.webhook import Webhook, derive_secret
+from sessions.values.exceptions import first_error
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +35,7 @@ _WEBHOOK_KEY = "webhook"
 _MEMBER_CACHE_SECONDS = 300.0
 _NON_MEMBER_CACHE_SECONDS = 30.0
 _MAX_CACHED_MEMBERS = 2_000
-_MEMBER_TIMEOUT_SECONDS = 5.0
+_MEMBER_TIMEOUT_SECONDS = 2.0
 _ANSWER_PAUSES = (0.2, 1.0, 3.0)  # seconds between attempts to answer a callback query
 _MAX_COMMANDS = 100
 _PRIVATE_COMMANDS = {"start"}
@@ -58,20 +53,14 @@ class TelegramAdapter:
         config: TelegramConfig,
         surroundings: Surroundings,
         *,
-        poll_seconds: float = POLL_TIMEOUT_SECONDS,
-        grace_seconds: float = GRACE_SECONDS,
+        poll_timing: PollTiming = PollTiming(),  # noqa: B008 - frozen
         join_scale: float = 1.0,
-        conflict_pause_seconds: float = CONFLICT_PAUSE_SECONDS,
-        conflict_over_seconds: float = CONFLICT_OVER_SECONDS,
     ) -> None:
         self.account = surroundings.account
         self._config = config
         self._surroundings = surroundings
-        self._poll_seconds = poll_seconds
-        self._grace_seconds = grace_seconds
+        self._poll_timing = poll_timing
         self._join_scale = join_scale  # factor on the join windows; tests shorten them
-        self._conflict_pause_seconds = conflict_pause_seconds
-        self._conflict_over_seconds = conflict_over_seconds
         token = config.token.reveal()
         base = config.base_url.rstrip("/")
         self._ssl_context = create_ssl_context(base)
@@ -112,7 +101,7 @@ class TelegramAdapter:
         except BaseExceptionGroup as errors:
             if _is_cancelled():  # a simultaneous failure must not hide the cancellation
                 raise asyncio.CancelledError from errors
-            error = _main_error(errors)
+            error = first_error(errors, prefer=PlatformError)
             if isinstance(error, Unauthorized):  # the caller does not restart this adapter
                 await self.aclose()
             raise error from errors
@@ -179,6 +168,7 @@ class TelegramAdapter:
         )
         await receiver.restore()
         group.create_task(receiver.submit_due_forever(), name="telegram: joining messages")
+        group.create_task(receiver.decide_held_forever(), name="telegram: unknown memberships")
         in_background(self._publish_commands(), "publishing the command menu")
         if self._webhook:
             await self._surroundings.shelf.put(_WEBHOOK_KEY, self._config.webhook_url)
@@ -206,16 +196,7 @@ class TelegramAdapter:
         self, me: TelegramBot, receiver: TelegramReceiver, ready: Callable[[], None]
     ) -> None:
         poller = UpdatePoller(
-            self._bot.base_url,
-            me.id,
-            self._surroundings.shelf,
-            self._surroundings.clock,
-            self._ssl_context,
-            trouble=self._surroundings.trouble,
-            poll_seconds=self._poll_seconds,
-            grace_seconds=self._grace_seconds,
-            conflict_pause_seconds=self._conflict_pause_seconds,
-            conflict_over_seconds=self._conflict_over_seconds,
+            self._bot.base_url, me.id, self._surroundings, self._ssl_context, self._poll_timing
         )
         try:
             await poller.run(receiver.receive, ready)
@@ -240,17 +221,12 @@ class TelegramAdapter:
 
     async def _answer_callback(self, callback: str) -> None:
         """Answer a callback query, so that clients stop the button's progress indicator."""
-        for pause in _ANSWER_PAUSES:
-            try:
-                with translate_errors():
-                    await self._bot.answer_callback_query(callback)
-            except (Unavailable, Unconfirmed) as error:
-                retry_after = error.retry_after if isinstance(error, Unavailable) else None
-                await asyncio.sleep(max(pause, retry_after or 0.0))
-            else:
-                return
-        with translate_errors():
-            await self._bot.answer_callback_query(callback)
+
+        async def answer() -> None:
+            with translate_errors():
+                await self._bot.answer_callback_query(callback)
+
+        await retry_call(answer, _ANSWER_PAUSES)
 
     async def _publish_commands(self) -> None:
         """Publish Telegram's command menu if the commands changed since the last publication."""
@@ -270,9 +246,10 @@ class TelegramAdapter:
 
     # --- groups ------------------------------------------------------------------------------
 
-    async def _is_member(self, chat: TelegramChat, person: str) -> bool:
-        """Return whether `person` belongs to a group; unknown counts as no.
+    async def _is_member(self, chat: TelegramChat, person: str) -> bool | None:
+        """Return whether `person` belongs to a group.
 
+        If Telegram does not answer, the last known answer counts; None without one.
         Commenters on a channel post write into its discussion group without being members.
         """
         if chat.type == "group":
@@ -287,6 +264,8 @@ class TelegramAdapter:
             async with asyncio.timeout(_MEMBER_TIMEOUT_SECONDS):
                 with translate_errors():
                     member = await self._bot.get_chat_member(chat.id, int(person))
+        except Unauthorized:
+            raise
         except (PlatformError, TimeoutError) as error:
             log.info(
                 "telegram: cannot tell whether user %s is a member of group %d: %s",
@@ -294,7 +273,9 @@ class TelegramAdapter:
                 chat.id,
                 error,
             )
-            return False
+            if known:
+                return known[0]
+            return False if isinstance(error, Rejected) else None
         belongs = member.status in _MEMBER_STATUSES or bool(getattr(member, "is_member", False))
         until = now + (_MEMBER_CACHE_SECONDS if belongs else _NON_MEMBER_CACHE_SECONDS)
         self._member_cache[chat.id, person] = (belongs, until)
@@ -311,9 +292,11 @@ class TelegramAdapter:
 
 
 async def _in_background(work: Awaitable[None], description: str) -> None:
-    """Run best-effort work; log platform errors instead of raising them."""
+    """Run best-effort work; log platform errors, except a refused token, which ends the adapter."""
     try:
         await work
+    except Unauthorized:
+        raise
     except PlatformError as error:
         log.info("telegram: %s failed: %s", description, error)
 
@@ -321,16 +304,3 @@ async def _in_background(work: Awaitable[None], description: str) -> None:
 def _is_cancelled() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-def _main_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first platform error in the group, else the first error of any kind."""
-    leaves: list[BaseException] = []
-    pending: list[BaseException] = [errors]
-    while pending:
-        error = pending.pop(0)
-        if isinstance(error, BaseExceptionGroup):
-            pending.extend(error.exceptions)
-        else:
-            leaves.append(error)
-    return next((error for error in leaves if isinstance(error, PlatformError)), leaves[0])

@@ -26,6 +26,7 @@ PRIVATE = Capabilities(
     reactions=True,
     files=MAX_UPLOAD_BYTES,
     caption_limit=CAPTION_LIMIT,
+    messages=10,
 )
 """Private chats that show drafts."""
 

@@ -10,7 +10,8 @@ from msgspec import Meta
 
 from sessions.values.secret import Secret
 
-_SECRET = re.compile(r"[A-Za-z0-9_-]{1,256}")
+_MAX_SECRET_LENGTH = 256
+_SECRET = re.compile(rf"[A-Za-z0-9_-]{{1,{_MAX_SECRET_LENGTH}}}")
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 
 
@@ -67,4 +68,5 @@ class TelegramConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             elif not url.path.strip("/"):
                 yield ("webhook_url",), "needs a path, such as /telegram at the end"
         if self.webhook_secret and not _SECRET.fullmatch(self.webhook_secret.reveal()):
-            yield ("webhook_secret",), "may contain only letters, digits, _ and -, at most 256"
+            problem = f"may contain only letters, digits, _ and -, at most {_MAX_SECRET_LENGTH}"
+            yield ("webhook_secret",), problem

@@ -5,9 +5,11 @@ from collections.abc import Collection
 
 import msgspec
 
+from platforms.core.actions import ButtonAction
 from platforms.core.contract import (
     Address,
     File,
+    Forward,
     Inbound,
     InboundAction,
     InboundEdit,
@@ -26,6 +28,7 @@ from platforms.telegram.payloads import (
     TelegramMessage,
     TelegramUpdate,
 )
+from sessions.values.frames import to_single_line
 
 _MAX_QUOTE_CHARS = 4000
 
@@ -123,14 +126,11 @@ class UpdateDecoder(msgspec.Struct, frozen=True, kw_only=True):
         return Sender(str(user.id), user.name, user.is_bot) if user else None
 
     def _parts(self, message: TelegramMessage) -> tuple[Part, ...]:
-        text = self._text(message)
-        parts: list[Part] = [Text(text)] if text else []
-        parts += _files(message)
-        if parts and message.forward_origin:
-            # The prefix also keeps a forwarded command from being executed.
-            origin = message.forward_origin.name or "an unknown sender"
-            parts.insert(0, Text(f"[Forwarded from {origin}]"))
-        return tuple(parts)
+        text, files = self._text(message), _files(message)
+        if message.forward_origin:
+            forward = Forward(message.forward_origin.name, text)
+            return (forward, *files) if text or files else ()
+        return (Text(text), *files) if text else tuple(files)
 
     def _text(self, message: TelegramMessage) -> str:
         text = restore_markup(message.text_or_caption, message.all_entities)
@@ -138,16 +138,17 @@ class UpdateDecoder(msgspec.Struct, frozen=True, kw_only=True):
             text = self._strip_mention(text)
         others = []
         if sticker := message.sticker:
-            others.append(f"[Sticker {sticker.emoji}]".replace(" ]", "]"))
+            others.append(f"[Sticker {to_single_line(sticker.emoji)}]".replace(" ]", "]"))
         if message.venue:
-            others.append(f"[Place: {message.venue.title}, {message.venue.address}]")
+            title, where = map(to_single_line, (message.venue.title, message.venue.address))
+            others.append(f"[Place: {title}, {where}]")
         if place := message.location:
             others.append(f"[Location: {place.latitude:.6f}, {place.longitude:.6f}]")
         if contact := message.contact:
-            name = f"{contact.first_name} {contact.last_name}".strip()
-            others.append(f"[Contact: {name}, {contact.phone_number}]")
+            name = to_single_line(f"{contact.first_name} {contact.last_name}")
+            others.append(f"[Contact: {name}, {to_single_line(contact.phone_number)}]")
         if message.poll:
-            others.append(f"[Poll: {message.poll.question}]")
+            others.append(f"[Poll: {to_single_line(message.poll.question)}]")
         return "\n".join(filter(None, (text, *others)))
 
     def _strip_mention(self, text: str) -> str:
@@ -244,7 +245,7 @@ class UpdateDecoder(msgspec.Struct, frozen=True, kw_only=True):
             at=now,
             address=self.address(stopped.chat, stopped.message_thread_id),
             sender=Sender(str(stopped.chat.id), stopped.chat.name),
-            action="stop",
+            action=ButtonAction.STOP.value,
             direct=True,
         )
 

@@ -16,6 +16,7 @@ from telegram.error import (
     TelegramError,
 )
 
+from platforms.core.error_table import ErrorRow, FailedCall, translate
 from platforms.core.errors import (
     ChatGone,
     PlatformError,
@@ -29,18 +30,6 @@ from platforms.telegram.http import TooManyRequests
 _TRANSPORT_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
 """Failures of the HTTP client, including those of the connection."""
 
-_NOT_SENT_ERRORS = (
-    aiohttp.ClientConnectorError,
-    aiohttp.ConnectionTimeoutError,
-    aiohttp.InvalidURL,
-)
-"""Failures that prove that the request never reached Telegram."""
-
-_CONNECT_FAILURES = {
-    aiohttp.ConnectionTimeoutError: "the connection timed out",
-    aiohttp.InvalidURL: "platforms.telegram.base_url is not an http:// or https:// address",
-}
-
 _CHAT_GONE = re.compile(
     r"chat not found|PEER_ID_INVALID|chat was deactivated|CHAT_WRITE_FORBIDDEN|"
     r"user is deactivated|no rights to send|not enough rights to send|"
@@ -50,6 +39,8 @@ _CHAT_GONE = re.compile(
 )
 _TOO_LARGE = re.compile(r"entity too large|file is too big", re.IGNORECASE)
 _UNFINISHED = re.compile(r"abort|restart|timed? ?out", re.IGNORECASE)
+_NOT_FOUND = re.compile("not found", re.IGNORECASE)
+_WEBHOOK = re.compile("webhook", re.IGNORECASE)
 
 NOT_MODIFIED = re.compile(r"message is not modified", re.IGNORECASE)
 """Error of an edit that changes nothing; the edit counts as done."""
@@ -66,6 +57,7 @@ _BOT_NOT_FOUND = (
     "Telegram knows no such bot at this address "
     "(platforms.telegram.token, platforms.telegram.base_url)"
 )
+_NOT_CONFIRMED = "Telegram did not confirm the call: {text:.100}"
 
 
 class GroupMigrated(ChatGone):
@@ -74,6 +66,48 @@ class GroupMigrated(ChatGone):
     def __init__(self, chat: int) -> None:
         super().__init__(f"the group is now the supergroup {chat}")
         self.chat = chat
+
+
+def _is_from_telegram(failure: FailedCall) -> bool:
+    """Return True for a failure that Telegram itself reported."""
+    return failure.error is not None and failure.error.__cause__ is None
+
+
+_EXCEPTIONS = (
+    ErrorRow(Unavailable, "{text}", TooManyRequests, keeps_wait=True),
+    ErrorRow(Rejected, "{text}", EndPointNotFound),
+    # The library raises this both for a wrong token and for a server that is not Telegram.
+    ErrorRow(Unauthorized, _BOT_NOT_FOUND, InvalidToken, text=_NOT_FOUND),
+    ErrorRow(Unauthorized, _TOKEN_REFUSED, InvalidToken),
+    ErrorRow(Unavailable, "{text}", Conflict, text=_WEBHOOK),
+    ErrorRow(Unavailable, _COMPETING_POLLER, Conflict),
+    ErrorRow(ChatGone, "{text}", Forbidden),
+    ErrorRow(ChatGone, "{text}", BadRequest, text=_CHAT_GONE),
+    ErrorRow(Rejected, "{text}", BadRequest),
+    # The first three prove that the request never reached Telegram.
+    ErrorRow(
+        Unavailable,
+        "Telegram cannot be reached (the connection timed out)",
+        aiohttp.ConnectionTimeoutError,
+    ),
+    ErrorRow(
+        Unavailable,
+        "Telegram cannot be reached "
+        "(platforms.telegram.base_url is not an http:// or https:// address)",
+        aiohttp.InvalidURL,
+    ),
+    ErrorRow(
+        Unavailable, "Telegram cannot be reached (no connection)", aiohttp.ClientConnectorError
+    ),
+    ErrorRow(Unconfirmed, "the connection to Telegram broke ({kind})", _TRANSPORT_ERRORS),
+    ErrorRow(Rejected, "{text}", NetworkError, text=_TOO_LARGE),
+    ErrorRow(Unconfirmed, _NOT_CONFIRMED, NetworkError, text=_UNFINISHED),
+    ErrorRow(
+        Unavailable, "Telegram reported a failure: {text}", NetworkError, when=_is_from_telegram
+    ),
+    ErrorRow(Unconfirmed, _NOT_CONFIRMED, NetworkError),
+    ErrorRow(Unconfirmed, "{text}"),  # an unreadable response
+)
 
 
 @contextlib.contextmanager
@@ -103,50 +137,19 @@ def detect_missing_method() -> Iterator[None]:
 
 
 def translate_error(error: TelegramError | aiohttp.ClientError) -> PlatformError:
-    """Return the contract's error for an exception; the first matching case wins.
+    """Return the contract's error for an exception.
 
     Messages of the HTTP client may contain the URL, and the URL contains the token, so only the
     exception's type is reported.
     """
-    text = error.message if isinstance(error, TelegramError) else ""
-    match error:
-        case TooManyRequests():
-            return Unavailable(text, retry_after=error.seconds)
-        case EndPointNotFound():
-            return Rejected(text)
-        case InvalidToken():
-            # The library raises this both for a wrong token and for a server that is not Telegram.
-            reason = str(error.__cause__) if isinstance(error.__cause__, InvalidToken) else text
-            return Unauthorized(_BOT_NOT_FOUND if "not found" in reason.lower() else _TOKEN_REFUSED)
-        case Conflict():
-            return Unavailable(text if "webhook" in text.lower() else _COMPETING_POLLER)
-        case Forbidden():
-            return ChatGone(text)
-        case BadRequest():
-            return ChatGone(text) if _CHAT_GONE.search(text) else Rejected(text)
-        case NetworkError():
-            return _translate_network(error)
-        case aiohttp.ClientError():
-            return _translate_transport(error)
-        case _:
-            return Unconfirmed(text)  # an unreadable response
-
-
-def _translate_network(error: NetworkError) -> PlatformError:
     cause = error.__cause__
-    if isinstance(cause, _TRANSPORT_ERRORS):
-        return _translate_transport(cause)
-    if _TOO_LARGE.search(error.message):
-        return Rejected(error.message)
-    if cause is None and not _UNFINISHED.search(error.message):
-        # Telegram itself reported an internal failure.
-        return Unavailable(f"Telegram reported a failure: {error.message}")
-    return Unconfirmed(f"Telegram did not confirm the call: {error.message[:100]}")
-
-
-def _translate_transport(cause: Exception) -> PlatformError:
-    kind = type(cause).__name__
-    if isinstance(cause, _NOT_SENT_ERRORS):
-        reason = _CONNECT_FAILURES.get(type(cause), "no connection")
-        return Unavailable(f"Telegram cannot be reached ({reason})")
-    return Unconfirmed(f"the connection to Telegram broke ({kind})")
+    if isinstance(error, aiohttp.ClientError):
+        return translate(_EXCEPTIONS, FailedCall(error=error))
+    if isinstance(error, BadRequest):  # a subclass of `NetworkError`
+        return translate(_EXCEPTIONS, FailedCall(error=error, text=error.message))
+    if isinstance(error, NetworkError) and isinstance(cause, _TRANSPORT_ERRORS):
+        return translate(_EXCEPTIONS, FailedCall(error=cause))
+    if isinstance(error, InvalidToken) and isinstance(cause, InvalidToken):
+        return translate(_EXCEPTIONS, FailedCall(error=error, text=str(cause)))
+    wait = error.seconds if isinstance(error, TooManyRequests) else None
+    return translate(_EXCEPTIONS, FailedCall(error=error, text=error.message, retry_after=wait))

@@ -25,7 +25,7 @@ from platforms.core.document import (
     PlainText,
     Styled,
     Table,
-    to_plain_text,
+    plain_rows,
 )
 from platforms.core.split import text_length
 
@@ -207,10 +207,7 @@ def _without_code(inside: Inlines) -> Inlines:
 
 
 def _format_table(table: Table, *, compact: bool) -> str:
-    rows = [
-        [" ".join(to_plain_text(cell).split()) for cell in row]
-        for row in ((table.header,) if table.header else ()) + table.rows
-    ]
+    rows = plain_rows(table)
     if compact:
         return "\n".join(" | ".join(row) for row in rows)
     widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]

@@ -185,7 +185,7 @@ def _count_blocks(blocks: tuple[Block, ...]) -> int:
                 count += sum(1 + _count_blocks(entry.blocks) for entry in block.items)
             case Table():
                 count += 1 + len(block.rows)
-            case _:
+            case Paragraph() | Heading() | CodeBlock() | MathBlock() | HorizontalRule():
                 pass
     return count
 
@@ -202,7 +202,7 @@ def _block_depth(block: Block) -> int:
             return 1 + max((_depth(entry.blocks) for entry in block.items), default=0)
         case Paragraph() | Heading():
             return max(map(_inline_depth, block.children), default=0)
-        case _:
+        case CodeBlock() | MathBlock() | HorizontalRule() | Table():
             return 1
 
 

@@ -4,6 +4,9 @@ from typing import Any
 
 import msgspec
 
+UPDATE_TYPES = ("message", "edited_message", "callback_query", "stopped_message_generation")
+"""Values of `allowed_updates`; Telegram sends no other kinds."""
+
 
 class TelegramUser(msgspec.Struct, frozen=True, kw_only=True):
     """A person or a bot."""
@@ -194,10 +197,6 @@ class TelegramUpdate(msgspec.Struct, frozen=True, kw_only=True):
     edited_message: TelegramMessage | None = None
     callback_query: CallbackQuery | None = None
     stopped_message_generation: StoppedGeneration | None = None
-
-
-UPDATE_TYPES = ("message", "edited_message", "callback_query", "stopped_message_generation")
-"""Values of `allowed_updates`; Telegram sends no other kinds."""
 
 
 class UpdateNumber(msgspec.Struct, frozen=True):

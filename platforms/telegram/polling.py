@@ -10,30 +10,38 @@ from urllib.parse import urlencode
 import msgspec
 from telegram.error import Conflict, NetworkError
 
-from platforms.core.contract import Shelf
+from platforms.core.contract import Surroundings
 from platforms.core.errors import PlatformError, Unavailable, Unconfirmed
 from platforms.telegram.errors import translate_errors
 from platforms.telegram.http import UpdatesRequest
 from platforms.telegram.payloads import UPDATE_TYPES
 from platforms.telegram.receive import update_number
-from sessions.values.clock import Clock
 
 log = logging.getLogger(__name__)
 
-POLL_TIMEOUT_SECONDS = 25.0
-GRACE_SECONDS = 10.0
-"""Seconds beyond the poll timeout after which an open connection counts as dead."""
-
-CONFLICT_PAUSE_SECONDS, _MAX_CONFLICT_PAUSE_SECONDS = 1.0, 8.0
-"""First and longest pause after a conflict with another poller, which retries as well."""
-
-CONFLICT_OVER_SECONDS = 30.0
-"""Seconds without a conflict after which the other poller counts as stopped."""
+_MAX_CONFLICT_PAUSE_SECONDS = 8.0
 
 _OFFSET_KEY = "offset"
 _SAVE_INTERVAL_SECONDS = 5.0
+_FIRST_EMPTY_PAUSE_SECONDS, _MAX_EMPTY_PAUSE_SECONDS = 0.05, 1.0
+"""Shortest time between polls that bring nothing new: it doubles with each of them."""
+
 _UPDATE_RETENTION_MS = 86_400_000
 """Telegram keeps updates for 24 hours; later it may restart their numbering."""
+
+
+class PollTiming(msgspec.Struct, frozen=True, kw_only=True):
+    """Durations of the polling loop, in seconds."""
+
+    poll: float = 25.0
+    grace: float = 10.0
+    """Time beyond the poll timeout after which an open connection counts as dead."""
+
+    conflict_pause: float = 1.0
+    """First pause after a conflict with another poller, which retries as well; it doubles."""
+
+    conflict_over: float = 30.0
+    """Time without a conflict after which the other poller counts as stopped."""
 
 
 class PollOffset(msgspec.Struct, frozen=True):
@@ -44,6 +52,23 @@ class PollOffset(msgspec.Struct, frozen=True):
     at: int
 
 
+class EmptyPollPause:
+    """Spaces the polls of a server that answers at once although it has nothing new."""
+
+    def __init__(self) -> None:
+        self._interval_seconds = 0.0
+
+    def next_pause(self, *, is_new: bool, took_seconds: float) -> float:
+        """Return the pause after a poll; none after new updates or a poll that took its time."""
+        if is_new or took_seconds >= _MAX_EMPTY_PAUSE_SECONDS:
+            self._interval_seconds = 0.0
+            return 0.0
+        self._interval_seconds = min(
+            max(self._interval_seconds * 2, _FIRST_EMPTY_PAUSE_SECONDS), _MAX_EMPTY_PAUSE_SECONDS
+        )
+        return max(0.0, self._interval_seconds - took_seconds)
+
+
 class UpdatePoller:
     """Loop that polls for updates, with its own connection and the persisted offset."""
 
@@ -51,31 +76,24 @@ class UpdatePoller:
         self,
         base: str,
         bot: int,
-        shelf: Shelf,
-        clock: Clock,
+        surroundings: Surroundings,
         trusted: SSLContext | bool,
-        *,
-        trouble: Callable[[str], None],
-        poll_seconds: float = POLL_TIMEOUT_SECONDS,
-        grace_seconds: float = GRACE_SECONDS,
-        conflict_pause_seconds: float = CONFLICT_PAUSE_SECONDS,
-        conflict_over_seconds: float = CONFLICT_OVER_SECONDS,
+        timing: PollTiming,
     ) -> None:
         self._base = base
         self._bot = bot
-        self._shelf = shelf
-        self._clock = clock
-        self._poll_seconds = poll_seconds
-        self._grace_seconds = grace_seconds
-        self._trouble = trouble
-        self._conflict_pause_seconds = self._next_pause_seconds = conflict_pause_seconds
-        self._conflict_over_seconds = conflict_over_seconds
+        self._shelf = surroundings.shelf
+        self._clock = surroundings.clock
+        self._trouble = surroundings.trouble
+        self._timing = timing
+        self._next_pause_seconds = timing.conflict_pause
         self._conflict_at: float | None = None  # time of the last conflict
-        self._connection = UpdatesRequest(trusted, clock.monotonic)
+        self._connection = UpdatesRequest(trusted, self._clock.monotonic)
         self._next_offset = 0
-        self._last_update_at = clock.now()
+        self._last_update_at = self._clock.now()
         self._saved_offset = 0
-        self._saved_at = clock.monotonic()
+        self._saved_at = self._clock.monotonic()
+        self._empty_poll_pause = EmptyPollPause()
 
     async def run(
         self, on_updates: Callable[[Sequence[bytes]], Awaitable[None]], ready: Callable[[], None]
@@ -85,11 +103,18 @@ class UpdatePoller:
             await self._load_offset()
             poll_seconds = 0.0  # the first poll returns at once, which proves the connection
             while True:
+                began, offset = self._clock.monotonic(), self._next_offset
                 updates = await self._poll_with_conflicts(poll_seconds)
-                if poll_seconds == 0.0:
+                took = self._clock.monotonic() - began
+                is_first, poll_seconds = poll_seconds == 0.0, self._timing.poll
+                if is_first:
                     ready()
-                poll_seconds = self._poll_seconds
                 await self._receive(updates, on_updates)
+                is_new = self._next_offset != offset
+                if not is_first:
+                    await asyncio.sleep(
+                        self._empty_poll_pause.next_pause(is_new=is_new, took_seconds=took)
+                    )
         finally:
             await self._connection.shutdown()
             await self._save_offset()
@@ -125,9 +150,9 @@ class UpdatePoller:
             return ()
         if (
             self._conflict_at is not None
-            and self._clock.monotonic() > self._conflict_at + self._conflict_over_seconds
+            and self._clock.monotonic() > self._conflict_at + self._timing.conflict_over
         ):
-            self._conflict_at, self._next_pause_seconds = None, self._conflict_pause_seconds
+            self._conflict_at, self._next_pause_seconds = None, self._timing.conflict_pause
             self._trouble("")
         return updates
 
@@ -156,7 +181,7 @@ class UpdatePoller:
         with translate_errors():
             updates: Any = await self._connection.post(  # undecoded, see `UpdatesRequest`
                 f"{self._base}/getUpdates?{urlencode(query)}",
-                read_timeout=seconds + self._grace_seconds,
+                read_timeout=seconds + self._timing.grace,
             )
         return tuple(updates)
 

@@ -20,14 +20,15 @@ from platforms.core.contract import (
     InboundEdit,
     InboundMessage,
     Inbox,
-    Sender,
     Shelf,
 )
 from platforms.telegram.decode import UpdateDecoder
+from platforms.telegram.held import HeldEvent, HeldEvents
 from platforms.telegram.join import MessageJoiner, MessagePiece
 from platforms.telegram.payloads import TelegramChat, TelegramUpdate, read_number, read_update
 from platforms.telegram.room_context import RoomContext
 from sessions.values.clock import Clock
+from sessions.values.text import count_of
 
 log = logging.getLogger(__name__)
 
@@ -35,13 +36,17 @@ _HELD_KEY = "held"
 _THREADS_KEY = "threads"
 _MAX_THREADS = 500
 
+_UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _read_pieces = msgspec.json.Decoder(list[MessagePiece]).decode
 _read_threads = msgspec.json.Decoder(list[tuple[str, str]]).decode
 
 _T = TypeVar("_T")
 
-MembershipCheck = Callable[[TelegramChat, str], Awaitable[bool]]
-"""Callback that returns whether a person belongs to a group."""
+MembershipCheck = Callable[[TelegramChat, str], Awaitable[bool | None]]
+"""Callback that returns whether a person belongs to a group; None if Telegram does not answer."""
+
+_FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS = 0.5, 60.0
+"""Pauses between lookups of memberships that are not known."""
 
 
 class TelegramReceiver:
@@ -70,6 +75,7 @@ class TelegramReceiver:
         self._is_member = is_member
         self._joiner = MessageJoiner(join_scale)
         self._room_context = RoomContext()
+        self._held = HeldEvents(shelf, clock)
         self._saved_pieces: list[MessagePiece] = []  # as last written to the shelf
         self._threads: dict[tuple[str, str], None] = {}  # topics in which the bot was addressed
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -77,7 +83,11 @@ class TelegramReceiver:
         self._pieces_changed = asyncio.Event()
 
     async def restore(self) -> None:
-        """Load the active topics and submit the messages that an earlier run still held."""
+        """Load the active topics and submit the messages that an earlier run still held.
+
+        Events of people whose membership is unknown wait for `decide_held_forever`.
+        """
+        await self._held.restore()
         threads = _decode_saved(await self._shelf.get(_THREADS_KEY), _read_threads)
         self._threads = dict.fromkeys(threads)
         self._saved_pieces = _decode_saved(await self._shelf.get(_HELD_KEY), _read_pieces)
@@ -113,6 +123,28 @@ class TelegramReceiver:
                     await self._pieces_changed.wait()
             except TimeoutError:
                 await self._submit_due()
+
+    async def decide_held_forever(self) -> None:
+        """Look up unknown memberships again and submit the events; runs until cancelled."""
+        pause = _FIRST_RETRY_SECONDS
+        while True:
+            await self._held.wait()
+            await asyncio.sleep(pause)
+            before = len(self._held)
+            for held in self._held:
+                await self._decide_held(held)
+            is_slower = len(self._held) >= before
+            pause = min(pause * 2, _MAX_RETRY_SECONDS) if is_slower else _FIRST_RETRY_SECONDS
+
+    async def _decide_held(self, held: HeldEvent) -> None:
+        event = held.event
+        group = TelegramChat(id=int(event.address.chat), type="supergroup")
+        belongs = await self._is_member(group, event.sender.id) if self._is_member else False
+        if belongs is None and not self._held.is_expired(held):
+            return
+        async with self._lock(event.address.chat):
+            await self._submit_decided(_with_membership(event, belongs is True))
+            await self._held.release(held)
 
     async def _submit_due(self) -> None:
         for message in self._joiner.release_due(self._clock.monotonic()):
@@ -159,18 +191,29 @@ class TelegramReceiver:
             return event
         if isinstance(event, InboundMessage) and not event.addressed:
             return event
-        sender = event.sender
-        if sender.id != str(chat.id) and not await is_member(chat, sender.id):
-            return event
-        member = Sender(sender.id, sender.name, sender.is_bot, (str(chat.id),))
-        return msgspec.structs.replace(event, sender=member)
+        if event.sender.id == str(chat.id):  # an anonymous admin
+            return _with_membership(event, belongs=True)
+        belongs = None if self._held.has_person(event) else await is_member(chat, event.sender.id)
+        return _with_membership(event, belongs)
 
     async def _submit(self, event: Inbound) -> None:
-        accepted = await self._inbox(event)
+        """Submit an event, or keep it while the membership of its sender is not known."""
+        if self._held.has_person(event):  # keeps the order
+            accepted = Accepted.UNDECIDED
+        else:
+            accepted = await self._submit_decided(event)
+        if accepted is Accepted.UNDECIDED:
+            await self._held.hold(event)
         if isinstance(event, InboundMessage):
             self._joiner.on_stored(event)
-        if not isinstance(event, InboundMessage | InboundAction) or accepted is Accepted.IGNORED:
-            return
+
+    async def _submit_decided(self, event: Inbound) -> Accepted:
+        accepted = await self._inbox(event)
+        if not isinstance(event, InboundMessage | InboundAction) or accepted in {
+            Accepted.IGNORED,
+            Accepted.UNDECIDED,
+        }:
+            return accepted
         address = event.address
         addressed = isinstance(event, InboundMessage) and event.addressed and not event.direct
         if address.thread and addressed and (address.chat, address.thread) not in self._threads:
@@ -178,6 +221,7 @@ class TelegramReceiver:
             while len(self._threads) > _MAX_THREADS:
                 del self._threads[next(iter(self._threads))]
             await self._shelf.put(_THREADS_KEY, msgspec.json.encode(list(self._threads)).decode())
+        return accepted
 
     async def _save_pieces(self) -> None:
         """Write the unstored pieces to the shelf if they changed."""
@@ -188,12 +232,28 @@ class TelegramReceiver:
                 self._saved_pieces = pieces
 
 
+def _with_membership(event: Inbound, belongs: bool | None) -> Inbound:
+    """Return the event of a person who belongs to the group or not; None: not known."""
+    sender = msgspec.structs.replace(
+        event.sender,
+        memberships=(event.address.chat,) if belongs else (),
+        memberships_unknown=belongs is None,
+    )
+    return msgspec.structs.replace(event, sender=sender)
+
+
 def _decode_update(raw: bytes) -> TelegramUpdate | None:
     """Decode an update; return None for a malformed one, which must not block the others."""
     try:
         return read_update(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        log.warning("telegram: skipped a malformed update: %s: %.200r", error, bytes(raw))
+    except _UNREADABLE as error:
+        # Neither the update nor the message of the error, which may quote the update.
+        log.warning(
+            "telegram: skipped malformed update %s of %s (%s)",
+            update_number(raw),
+            count_of(len(raw), "byte"),
+            type(error).__name__,
+        )
         return None
 
 
@@ -201,7 +261,7 @@ def update_number(raw: bytes) -> int | None:
     """Return an update's number, even if the rest of the update is malformed."""
     try:
         return read_number(raw).update_id
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except _UNREADABLE:
         return None
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from platforms.core.contract import InboundMessage, Quote
 
-MAX_MESSAGES = 20
+_MAX_MESSAGES = 20
 _MAX_CHARACTERS = 500
 _MAX_ROOMS = 200
 
@@ -29,7 +29,7 @@ class RoomContext:
         if message.addressed:
             context = tuple(self._rooms.pop(room, ()))
             return msgspec.structs.replace(message, context=context) if context else message
-        recent = self._rooms.setdefault(room, deque(maxlen=MAX_MESSAGES))
+        recent = self._rooms.setdefault(room, deque(maxlen=_MAX_MESSAGES))
         self._rooms.move_to_end(room)
         if text := message.text[:_MAX_CHARACTERS]:
             recent.append(Quote(message.sender.name or message.sender.id, text, message.id))

@@ -31,8 +31,9 @@ from platforms.web.attachments import UploadFolder
 from platforms.web.door import WebLogin
 from platforms.web.hub import PageHub
 from platforms.web.wire import is_chat
+from sessions.values.item_ids import item_of_op
 
-CAPABILITIES = Capabilities(
+_CAPABILITIES = Capabilities(
     text_limit=1_000_000,
     unit=Unit.CHARACTERS,
     live=Live.DRAFT,
@@ -55,7 +56,7 @@ class WebAdapter:
     """
 
     name = "web"
-    capabilities = CAPABILITIES
+    capabilities = _CAPABILITIES
 
     def __init__(self, surroundings: Surroundings) -> None:
         self.account = surroundings.account
@@ -86,11 +87,11 @@ class WebAdapter:
                 msg = f"{op.name} cannot be read."
                 raise Rejected(msg)
             case Post() | Ask() | Upload():
-                self._hub.on_posted(chat, _item_of(op.op))
+                self._hub.on_posted(chat, item_of_op(op.op))
             case Edit():
-                self._hub.on_edited(chat, _item_of(op.message), op.text, op.buttons)
+                self._hub.on_edited(chat, item_of_op(op.message), op.text, op.buttons)
             case Delete():
-                self._hub.on_deleted(chat, _item_of(op.message))
+                self._hub.on_deleted(chat, item_of_op(op.message))
             case Draft():
                 self._hub.on_draft(chat, op.draft, op.text, op.status)
             case Typing():
@@ -111,8 +112,3 @@ class WebAdapter:
     async def new_link(self, base_url: str) -> str:
         """Create a link that signs in the first visitor as the owner, once, within an hour."""
         return f"{base_url.rstrip('/')}/enter/{await self._login.new_link()}"
-
-
-def _item_of(op: str) -> str:
-    """Return the item of a message id X.k; the page shows one message per item."""
-    return op.rpartition(".")[0] or op

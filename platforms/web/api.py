@@ -21,6 +21,7 @@ from platforms.core.contract import (
     InboundAction,
     InboundMessage,
     Inbox,
+    RowAuthor,
     Sender,
     Surroundings,
     Text,
@@ -32,6 +33,8 @@ from platforms.web.hub import PageHub
 from platforms.web.stream import EventStream
 from platforms.web.wire import (
     INLINE_MEDIA_TYPES,
+    MAX_CHAT_LENGTH,
+    MIN_CHAT_LENGTH,
     ButtonPress,
     NewMessage,
     UploadRef,
@@ -41,9 +44,10 @@ from platforms.web.wire import (
     normalize_text,
     row_data,
 )
+from sessions.values.size import format_size
 
 _CSRF_HEADER = "X-Holdfast-CSRF"
-OWNER = Sender(id="owner", name="owner")
+_OWNER = Sender(id="owner", name="owner")
 
 _MAX_BODY_BYTES = 1_000_000  # of a request's body
 _MAX_ROWS = 5_000  # in one request
@@ -202,7 +206,7 @@ class WebApi:
                 id=body.id,
                 at=self._clock.now(),
                 address=address,
-                sender=OWNER,
+                sender=_OWNER,
                 parts=(*((Text(text),) if text.strip() else ()), *files),
                 direct=True,
                 addressed=True,
@@ -224,9 +228,8 @@ class WebApi:
             async with asyncio.timeout(_UPLOAD_TIMEOUT_SECONDS):
                 ref, size = await self._attachments.save(request.stream())
         except UploadTooLarge:
-            most = MAX_FILE_BYTES // 1_000_000
             raise _RequestRefused(
-                413, "too_long", f"A file can have up to {most} MB here."
+                413, "too_long", f"A file can have up to {format_size(MAX_FILE_BYTES)} here."
             ) from None
         except TimeoutError:
             raise _RequestRefused(408, "too_slow", "The file took too long to arrive.") from None
@@ -256,8 +259,8 @@ class WebApi:
             headers=_FILE_HEADERS,
         )
 
-    def _path_of(self, author: str, file: File) -> Path | None:
-        if author == "user":
+    def _path_of(self, author: RowAuthor, file: File) -> Path | None:
+        if author is RowAuthor.USER:
             return self._attachments.path_of(file.ref)
         path = Path(file.ref)
         return path if path.is_file() else None
@@ -269,7 +272,7 @@ class WebApi:
                 id=body.id,
                 at=self._clock.now(),
                 address=address,
-                sender=OWNER,
+                sender=_OWNER,
                 action=body.action,
                 message=body.message,
                 direct=True,
@@ -302,7 +305,10 @@ class WebApi:
     def _address(self, request: Request) -> Address:
         chat = request.path_params["chat"]
         if not is_chat(chat):
-            sentence = "The name of a conversation has 4 to 40 letters, digits, - or _."
+            sentence = (
+                f"The name of a conversation has {MIN_CHAT_LENGTH} to {MAX_CHAT_LENGTH} letters, "
+                "digits, - or _."
+            )
             raise _RequestRefused(404, "no_chat", sentence)
         return Address(platform="web", chat=chat, account=self._account)
 
@@ -358,9 +364,11 @@ async def _read_body(request: Request, shape: type[_Shape]) -> _Shape:
         data += chunk
         if len(data) > _MAX_BODY_BYTES:
             raise _RequestRefused(
-                413, "too_long", "This is too long: a message can have up to 1 MB."
+                413,
+                "too_long",
+                f"This is too long: a message can have up to {format_size(_MAX_BODY_BYTES)}.",
             )
     try:
         return msgspec.json.decode(data, type=shape)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise _RequestRefused(400, "malformed", f"The request is not valid: {error}.") from error

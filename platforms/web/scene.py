@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from platforms.core.contract import Button, TranscriptRow
+from platforms.core.contract import Button, RowAuthor, TranscriptRow
 from platforms.web.wire import button_data, encode_event, row_data
 
 _RECHECKED_ROWS = 16  # newest rows that are checked again for changes
@@ -117,6 +117,12 @@ class PageView:
         return min(again, default=1) - 1
 
     @property
+    def newest_rows(self) -> dict[str, object]:
+        """The ids of the newest rows, and the first `seq` from which there are no others."""
+        first = min((row.seq for row in self._shown.values()), default=0)
+        return {"first": first, "ids": list(self._shown)}
+
+    @property
     def has_running_message(self) -> bool:
         """True while a message of the user waits or is being answered."""
         return any(row.state in _RUNNING_STATES for row in self._shown.values())
@@ -124,7 +130,7 @@ class PageView:
     def row_events(self, rows: Sequence[TranscriptRow]) -> Iterator[bytes]:
         """Yield events for rows that the page does not have in this form."""
         for read in rows:
-            row = read if read.author == "user" else msgspec.structs.replace(read, state="")
+            row = read if read.author is RowAuthor.USER else msgspec.structs.replace(read, state="")
             if self._shown.get(row.id) == row:
                 continue
             self.last_seq = max(self.last_seq, row.seq)

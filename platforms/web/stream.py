@@ -57,9 +57,10 @@ class EventStream(msgspec.Struct, frozen=True, kw_only=True):
         chats, departures = self.hub.chats_version, self.hub.sign_outs
         async for chunk in self._new_events(viewer, scene):
             await _send(send, _body(chunk))
-        # The page is now up to date; any other draft still shown is outdated.
+        # The page is now up to date; other drafts and rows still shown are outdated.
         drafts = list(scene.drafts(self.hub.now()))
-        await _send(send, _body(encode_event("ready", {"drafts": drafts})))
+        ready = {"drafts": drafts, "rows": viewer.newest_rows}
+        await _send(send, _body(encode_event("ready", ready)))
         silent = 0.0
         while not watcher.has_ended:
             patience = (

@@ -6,23 +6,25 @@ from typing import Annotated
 
 import msgspec
 
-from platforms.core.contract import Button, ChatSummary, File, TranscriptRow
+from platforms.core.contract import Button, ChatSummary, File, RowAuthor, TranscriptRow
 
 MAX_FILES = 20  # per message
 INLINE_MEDIA_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """Media types shown in the page; all other files are offered for download."""
 
-_CHAT = re.compile(r"[A-Za-z0-9_-]{4,40}")
+MIN_CHAT_LENGTH, MAX_CHAT_LENGTH = 4, 40  # of the name of a conversation
+_CHAT = re.compile(rf"[A-Za-z0-9_-]{{{MIN_CHAT_LENGTH},{MAX_CHAT_LENGTH}}}")
 
-MessageId = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
+MessageId = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_-]{8,64}\Z")]
+KEEPALIVE = b": keepalive\n\n"
 
 
 class UploadRef(msgspec.Struct, frozen=True):
     """A file that was uploaded before the message."""
 
-    ref: Annotated[str, msgspec.Meta(pattern=r"^[a-f0-9]{32}$")]
+    ref: Annotated[str, msgspec.Meta(pattern=r"\A[a-f0-9]{32}\Z")]
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
-    type: Annotated[str, msgspec.Meta(pattern=r"^[\w.+-]{1,60}/[\w.+-]{1,100}$")]
+    type: Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_.+-]{1,60}/[A-Za-z0-9_.+-]{1,100}\Z")]
 
 
 class NewMessage(msgspec.Struct, frozen=True):
@@ -69,9 +71,6 @@ def encode_event(name: str, data: object, event_id: int | None = None) -> bytes:
     return f"{head}event: {name}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"
 
 
-KEEPALIVE = b": keepalive\n\n"
-
-
 def row_data(row: TranscriptRow) -> dict[str, object]:
     """Convert a row for the page, without the delivery state of answers."""
     return {
@@ -80,8 +79,9 @@ def row_data(row: TranscriptRow) -> dict[str, object]:
         "at": row.at,
         "author": row.author,
         "text": row.text,
-        "state": row.state if row.author == "user" else "",
+        "state": row.state if row.author is RowAuthor.USER else "",
         "buttons": button_data(row.buttons),
+        "replyTo": row.reply_to,
         "files": [_file_data(row, place, file) for place, file in enumerate(row.files)],
     }
 
@@ -94,7 +94,7 @@ def _file_data(row: TranscriptRow, place: int, file: File) -> dict[str, object]:
         "at": f"{row.seq}/{place}",
         "shown": file.media_type in INLINE_MEDIA_TYPES,
     }
-    return data | ({"ref": file.ref} if row.author == "user" else {})
+    return data | ({"ref": file.ref} if row.author is RowAuthor.USER else {})
 
 
 def button_data(buttons: Sequence[Button]) -> list[dict[str, str]]:

@@ -12,8 +12,9 @@ from typing import Protocol
 import msgspec
 
 from sessions.attached import with_known_transcripts
-from sessions.changes import Change, Checkpoint, SetInbox
+from sessions.changes import Change, Checkpoint, EndTurn, PutItem, SetInbox
 from sessions.conversation.events import (
+    AccessLost,
     CancelTask,
     ConversationState,
     DeleteSession,
@@ -37,7 +38,8 @@ from sessions.conversation.events import (
     UndoTurn,
 )
 from sessions.conversation.expiry import ExpiryPolicy
-from sessions.conversation.machine import StepContext, Transition, step
+from sessions.conversation.machine import step
+from sessions.conversation.transition import StepContext, Transition
 from sessions.errors import Conflict, StoreCorrupt, StoreError
 from sessions.records import (
     ConversationSnapshot,
@@ -89,6 +91,14 @@ class TurnHandle(Protocol):
         ...
 
 
+class PreparedTurn(msgspec.Struct, frozen=True):
+    """A turn about to start."""
+
+    changes: tuple[Change, ...]  # to commit in the same transaction as the start
+    create: Callable[[Callable[[Event], None]], TurnHandle]
+    """Creates the turn after the commit; `run` is called next. The argument posts events."""
+
+
 class ActorHost(Protocol):
     """Services that an actor needs from outside."""
 
@@ -96,16 +106,17 @@ class ActorHost(Protocol):
         """Decode a stored message."""
         ...
 
-    def start_changes(self, key: str, start: StartTask) -> tuple[Change, ...]:
-        """Return the changes to commit in the same transaction as the turn's start."""
+    def prepare_turn(self, key: str, start: StartTask) -> PreparedTurn:
+        """Prepare a turn whose start is committed next."""
         ...
 
-    def create_turn(self, key: str, start: StartTask, post: Callable[[Event], None]) -> TurnHandle:
-        """Create a turn, whose `run` is called next; `post` sends events to the actor."""
-        ...
+    async def recover_turn(
+        self, turn: Turn, running: RunningTurn, *, repeatable: bool
+    ) -> TurnCrashed:
+        """Determine how to recover a turn that a dead process left running.
 
-    async def recover_turn(self, turn: Turn, running: RunningTurn) -> TurnCrashed:
-        """Determine how to recover a turn that a dead process left running."""
+        A turn that is not `repeatable` must not be resumed, see `LastTurn`.
+        """
         ...
 
     def notice_changes(self, says: Iterable[SendNotice]) -> tuple[Change, ...]:
@@ -121,6 +132,10 @@ def _never(_key: str) -> bool:
     return False
 
 
+def _always(_entry: InboxEntry) -> bool:
+    return True
+
+
 class ActorServices(msgspec.Struct, frozen=True, kw_only=True):
     """Services shared by all actors."""
 
@@ -132,6 +147,8 @@ class ActorServices(msgspec.Struct, frozen=True, kw_only=True):
     queue_limit: Callable[[], int]
     tasks: asyncio.TaskGroup
     auto_resumes: Callable[[str], bool] = _never  # by key, see `ConversationState.auto_resume`
+    has_access: Callable[[InboxEntry], bool] = _always
+    """Returns True if the sender of a stored message has access now."""
 
 
 class Actor:
@@ -179,10 +196,21 @@ class Actor:
             return
         self._mailbox.append((event, handled))
         if not self._working:
+            self._start_worker()
+
+    def _start_worker(self) -> None:
+        work = self._process_mailbox()
+        try:
+            self._worker = self._shared.tasks.create_task(work, name=f"actor {self.key}")
+        except RuntimeError:  # the task group ends, and the next start recovers from the journal
+            work.close()
+            self._abandoned = True
+            for _, handled in self._mailbox:
+                if handled and not handled.done():
+                    handled.set_exception(EventNotHandled(self.key))
+            self._mailbox.clear()
+        else:
             self._working = True
-            self._worker = self._shared.tasks.create_task(
-                self._process_mailbox(), name=f"actor {self.key}"
-            )
 
     def abandon(self) -> None:
         """Cancel all work as the process is ending; the next start recovers from the journal."""
@@ -197,6 +225,8 @@ class Actor:
                 event, handled = self._mailbox.popleft()
                 carried_out = await self._handle_with_retry(event)
                 self._release_turn(event)
+                if isinstance(event, TurnEnded) and not carried_out:
+                    self.post(StartWaiting())  # recovers the turn now, and starts the next one
                 if handled is None or handled.done():
                     continue
                 if carried_out and self.state:
@@ -261,6 +291,11 @@ class Actor:
                         at=self._shared.clock.now(),
                     ),
                 )
+        elif isinstance(event, TurnEnded):
+            await self._end_without_history(event)
+            return
+        elif isinstance(event, StartWaiting) and (pending := await self._newest_waiting()):
+            place, origin = pending.address, pending.origin
         else:
             return  # no requester is waiting
         notices = self._shared.host.notice_changes(
@@ -272,6 +307,51 @@ class Actor:
             log.warning("%s: cannot store the notice about the damage: %s", self.key, error)
         else:
             self._shared.host.on_committed((*done, *notices))
+
+    async def _newest_waiting(self) -> PendingMessage | None:
+        """Return the newest waiting message although the conversation cannot be loaded."""
+        try:
+            entries = await self._shared.store.inbox.unanswered()
+        except StoreError:
+            return None
+        waiting = [
+            entry
+            for entry in entries
+            if entry.key == self.key and entry.state is InboxState.WAITING
+        ]
+        return self._shared.host.read_pending(waiting[-1]) if waiting else None
+
+    async def _end_without_history(self, event: TurnEnded) -> None:
+        """Show the answer of a turn whose end cannot be stored, with a notice.
+
+        The answer and the end of the turn are stored without the history. If the turn itself cannot
+        be written either, it is recovered as an interrupted one.
+        """
+        turn = self._turn
+        if turn is None or turn.id != event.turn or turn.cancelling:
+            return
+        kept = (*self._unsaved_changes, *event.changes)
+        items = tuple(change for change in kept if isinstance(change, PutItem))
+        say = SendNotice(
+            notice=NoticeId.ANSWER_NOT_STORED,
+            address=turn.address,
+            origin=turn.origin,
+            turn=turn.id,
+        )
+        shown = (*items, *self._shared.host.notice_changes((say,)))
+        cause = "the end could not be stored"
+        ended = EndTurn(turn.id, TurnState.FAILED, self._shared.clock.now(), cause)
+        for changes in ((ended, *shown), shown):
+            try:
+                await self._shared.store.apply(*changes)
+            except StoreError as error:
+                log.warning("%s: turn %s: %s", self.key, turn.id, error)
+            else:
+                break
+        else:
+            shown = ()
+        # Clients that wait for the end of the turn must not wait for ever.
+        self._shared.host.on_committed((ended, *shown))
 
     def _release_turn(self, event: Event) -> None:
         """Forget the turn once its end was handled or failed; the journal knows the state."""
@@ -301,9 +381,11 @@ class Actor:
         result = step(state, event, env)
         self._abort_cancelled_turns(result)
         changes = (*self._unsaved_changes, *result.changes)
+        prepared = None
         for act in result.effects:
             if isinstance(act, StartTask):
-                changes = (*changes, *shared.host.start_changes(self.key, act))
+                prepared = shared.host.prepare_turn(self.key, act)
+                changes = (*changes, *prepared.changes)
         says = [act for act in result.effects if isinstance(act, SendNotice)]
         if says:
             changes = (*changes, *shared.host.notice_changes(says))
@@ -311,13 +393,13 @@ class Actor:
             await shared.store.apply(*changes)
         self._unsaved_changes = ()
         self.state = result.state
+        if changes:  # before the start, so that notices stand before the answer
+            shared.host.on_committed(changes)
         for act in result.effects:
-            if isinstance(act, StartTask):
-                self._start_turn(act)
+            if isinstance(act, StartTask) and prepared:
+                self._start_turn(act.turn, prepared)
             elif isinstance(act, DeliverSteers) and self._handle:
                 self._handle.steer(act.messages, act.reply_to)
-        if changes:
-            shared.host.on_committed(changes)
 
     def _abort_cancelled_turns(self, result: Transition) -> None:
         """Cancel the task before storing, so that a slow write does not delay `/stop`."""
@@ -333,9 +415,8 @@ class Actor:
                 self._task.cancel()
                 self._turn = act.turn
 
-    def _start_turn(self, act: StartTask) -> None:
-        turn = act.turn
-        handle = self._shared.host.create_turn(self.key, act, self.post)
+    def _start_turn(self, turn: RunningTurn, prepared: PreparedTurn) -> None:
+        handle = prepared.create(self.post)
         self._handle, self._turn = handle, turn
         ended: list[TurnEnded] = []
         task = self._shared.tasks.create_task(
@@ -407,7 +488,9 @@ class Actor:
         if left is None or left.reason is None:
             return None
         asked = await self._shared.store.turns.last(left.id)
-        return ResumableSession(left.id, left.reason, asked.request if asked else "", stored.held)
+        if asked is None:
+            return ResumableSession(left.id, left.reason, held=stored.held)
+        return ResumableSession(left.id, left.reason, asked.request, stored.held, asked.person)
 
     async def _recover_turn(self, left: Turn, person: str) -> TurnCrashed:
         """Prepare the recovery of a turn that a dead process left running."""
@@ -423,7 +506,7 @@ class Actor:
             request_options=began.request_options,
             single_turn=began.single_turn,
         )
-        return await self._shared.host.recover_turn(left, running)
+        return await self._shared.host.recover_turn(left, running, repeatable=began.repeatable)
 
     async def _enrich(self, event: Event, state: ConversationState) -> Event:
         """Add the stored facts that the machine needs to an event."""
@@ -436,6 +519,8 @@ class Actor:
                     state.session_used_at, shared.clock.now()
                 )
                 return msgspec.structs.replace(event, expired=expired)
+        elif isinstance(event, AccessLost):
+            return await self._enrich_access_lost(event)
         elif isinstance(event, ResumeSession):
             return await self._enrich_resume(event, state)
         elif isinstance(event, UndoTurn):
@@ -486,6 +571,15 @@ class Actor:
             title=session.title or "",
         )
 
+    async def _enrich_access_lost(self, event: AccessLost) -> AccessLost:
+        entries = await self._shared.store.inbox.unanswered()
+        held = (
+            self._shared.host.read_pending(entry)
+            for entry in entries
+            if entry.key == self.key and entry.state is InboxState.HELD
+        )
+        return AccessLost(event.people, tuple(p for p in held if p.person in event.people))
+
     async def _session_of_last_turn(self, turn_id: str) -> str | None:
         """Return the session in which this is the last turn; None for an outdated button."""
         store = self._shared.store
@@ -508,6 +602,10 @@ class Actor:
         entries = await shared.store.inbox.of_turn(turn.id)
         pendings = tuple(shared.host.read_pending(entry) for entry in entries)
         messages = tuple(p.message for p in pendings)
+        authors = {turn.person, *(p.person for p in pendings)} - {
+            ""
+        }  # older versions joined several
+        request = entries or await shared.store.inbox.of_request(turn.id)
         if any(message.files for message in messages):
             messages = with_known_transcripts(
                 messages, await shared.store.sessions.history(turn.session_id)
@@ -519,6 +617,7 @@ class Actor:
             inbox=tuple(p.id for p in pendings),
             messages=messages,
             person=turn.person or (pendings[-1].person if pendings else ""),
+            repeatable=len(authors) == 1 and bool(request) and shared.has_access(request[-1]),
             reply_to=pendings[-1].reply_to if pendings else "",
             request_options=pendings[-1].request_options if pendings else b"",
             single_turn=bool(pendings) and pendings[-1].single_turn,

@@ -10,7 +10,8 @@ import msgspec
 
 from sessions.changes import Change
 from sessions.records import Message, SessionReason, TurnState
-from sessions.values.notices import NoticeId
+from sessions.values.address import Address
+from sessions.values.notices import NoticeFields, NoticeId
 
 
 class BusyPolicy(enum.StrEnum):
@@ -26,11 +27,12 @@ class PendingMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A stored message waiting for a turn."""
 
     id: str  # of the inbox row
-    address: str
+    address: Address
     person: str
     message: Message
     mode: BusyPolicy = BusyPolicy.QUEUE
     reply_to: str = ""  # platform id of the message to reply to; empty: none
+    direct: bool = False  # in a private chat, where a prompt answer is not shown as a reply
     origin: str = ""  # derived from the received event; ids of answers are made from it
     prior_messages: tuple[Message, ...] = ()
     """Messages that start the history of a new session, or extend that of `continued_session`."""
@@ -40,11 +42,14 @@ class PendingMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunningTurn(msgspec.Struct, frozen=True, kw_only=True):
-    """The running turn; `cancelling` from the cancellation until the task has ended."""
+    """The running turn; `cancelling` from the cancellation until the task has ended.
+
+    All its messages come from `person`, whose workspace, budget and rights it uses.
+    """
 
     id: str
     session: str
-    address: str
+    address: Address
     person: str
     request: str
     started_at: int
@@ -63,6 +68,7 @@ class ResumableSession(msgspec.Struct, frozen=True):
     reason: SessionReason
     request: str = ""  # of the last turn
     held: int = 0
+    person: str = ""  # requester of the last turn
 
 
 class LastTurn(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,10 +76,12 @@ class LastTurn(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     session: str
-    address: str
+    address: Address
     inbox: tuple[str, ...]
     messages: tuple[Message, ...]
-    person: str = ""
+    person: str = ""  # author of the messages; the turn runs again with this person's authority
+    repeatable: bool = True
+    """False if the author has no access any more, or if it contains messages of several people."""
     reply_to: str = ""  # as in `PendingMessage`, of the last message
     request_options: bytes = b""  # as in `PendingMessage`
     single_turn: bool = False  # as in `PendingMessage`
@@ -83,7 +91,7 @@ class QueueNotice(msgspec.Struct, frozen=True):
     """The notice that shows the queue; edited as the queue changes, removed with the last message."""
 
     id: str
-    address: str
+    address: Address
 
 
 class ConversationState(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,12 +140,21 @@ class TurnEnded(msgspec.Struct, frozen=True):
     changes: tuple[Change, ...] = ()
 
 
+class Interruption(msgspec.Struct, frozen=True, kw_only=True):
+    """The work that an interrupted turn was doing, for the notice about the interruption."""
+
+    request: str
+    minutes: int  # since the start of the turn
+    tool: str = ""  # running tool that may have taken effect
+    preview: str = ""  # start of the tool's arguments
+
+
 class TurnCrashed(msgspec.Struct, frozen=True, kw_only=True):
     """The journal shows a running turn without a task, because the process died during it."""
 
     turn: RunningTurn
     changes: tuple[Change, ...]  # partial answer, and results of unfinished calls
-    fields: dict[str, str | int]  # of the notice
+    interruption: Interruption
     resume: bool  # resume the turn automatically
     stuck: bool = False  # resumed too often
 
@@ -149,7 +166,7 @@ class StartWaiting(msgspec.Struct, frozen=True):
 class CommandContext(msgspec.Struct, frozen=True, kw_only=True):
     """Requester of a command, and where to answer."""
 
-    address: str
+    address: Address
     person: str
     admin: bool = False
     inbox: str = ""  # row to mark as done with the command
@@ -204,6 +221,13 @@ class MessageDeleted(msgspec.Struct, frozen=True):
     inbox: str
 
 
+class AccessLost(msgspec.Struct, frozen=True):
+    """People have no access any more; `held` are their messages of suspended sessions."""
+
+    people: frozenset[str]
+    held: tuple[PendingMessage, ...] = ()
+
+
 class RequestAbandoned(msgspec.Struct, frozen=True):
     """The client of a request has left; the answer is not needed any more."""
 
@@ -219,7 +243,7 @@ class MessageEdited(msgspec.Struct, frozen=True):
 
 
 class SteersRequested(msgspec.Struct, frozen=True):
-    """The running turn can now take messages sent to steer it."""
+    """The running turn can now take messages that its requester sent to steer it."""
 
     turn: str
 
@@ -243,7 +267,7 @@ class InterruptTurn(msgspec.Struct, frozen=True):
     """
 
     reason: SessionReason
-    fields: dict[str, str | int] = {}
+    interruption: Interruption
     resume_after_restart: bool = False
 
 
@@ -270,6 +294,7 @@ Event = (
     | RetryTurn
     | UndoTurn
     | MessageDeleted
+    | AccessLost
     | RequestAbandoned
     | MessageEdited
     | SteersRequested
@@ -283,7 +308,7 @@ Event = (
 # --- effects ---------------------------------------------------------------------------------
 
 
-class StartTask(msgspec.Struct, frozen=True):
+class StartTask(msgspec.Struct, frozen=True, kw_only=True):
     """Run a turn whose start was just committed."""
 
     turn: RunningTurn
@@ -291,6 +316,8 @@ class StartTask(msgspec.Struct, frozen=True):
     """Tell the model why the earlier conversation is not in view."""
     interrupted_request: str = ""
     resumed: bool = False  # tell the model that the turn was interrupted
+    opening_rows: tuple[Message, ...] = ()
+    """All rows of a session that the start has opened; empty if the session has earlier rows."""
 
 
 class CancelTask(msgspec.Struct, frozen=True):
@@ -308,8 +335,8 @@ class SendNotice(msgspec.Struct, frozen=True, kw_only=True):
     """Send a notice to a chat: an id of the notice catalogue, with fields."""
 
     notice: NoticeId
-    address: str
-    fields: dict[str, str | int] = {}
+    address: Address
+    fields: NoticeFields = {}
     urgent: bool = False
     item_id: str = ""  # id of the outbox item, if a later notice may replace this one
     turn: str | None = None

@@ -39,16 +39,18 @@ does nothing while a turn exists, while draining, or if no message waits. `-` is
     InterruptTurn       -                           cancel, suspend (h)        -
     RequestAbandoned    unqueue its message         cancel if its turn (c),    unqueue its message
                                                     else unqueue its message
-    SteersRequested     deliver nothing             deliver steering messages  deliver nothing
+    SteersRequested     deliver nothing             deliver messages (i)       deliver nothing
     RequestTranscribed  -                           replace the request        -
     MessageEdited       replace the queued message  the same                   the same
     MessageDeleted      unqueue the message         the same                   the same
+    AccessLost          drop their messages         the same, cancel their     drop their messages
+                                                    turn
     Drain               start no more turns         the same                   the same
 
 (a) A full queue refuses the message with a notice. Without a turn, an expired session is closed
     first. While draining, the first message is answered with a notice of the restart.
-(b) In mode "interrupt" the turn is cancelled and the message moves to the front of the queue,
-    unless draining.
+(b) In mode "interrupt" a message of the turn's own requester cancels the turn and moves to the
+    front of the queue, unless draining.
 (c) A session for a single turn is closed with the turn.
 (d) Suspends (crash or stuck) only if the turn's session is still the active one.
 (e) A message waits in an active session: this message is about to start and counts as running.
@@ -58,21 +60,22 @@ does nothing while a turn exists, while draining, or if no message waits. `-` is
     while a turn exists.
 (g) Reactivates the session of the turn if another one is active or none. Refused while draining.
 (h) With `resume_after_restart` the session stays active and the journal keeps the turn running.
+(i) The steering messages of the turn's own requester.
 
 `NewSession`, `ResumeSession`, `RetryTurn` and `UndoTurn` are refused for anyone but the last
-requester and admins.
-"""
+requester and admins. A turn is retried, continued or undone only for its author and admins.
 
-from collections.abc import Callable
+Every turn contains the messages of one person and runs with the authority of that person: steering
+and collecting join only messages of the same person, and a retried or continued turn keeps its
+author even if an admin starts it. Messages of other people wait for turns of their own.
+"""
 
 import msgspec
 
 from sessions.attached import request_text
 from sessions.changes import (
     AppendMessages,
-    Change,
     EndTurn,
-    OpenSession,
     SetInbox,
     SetRequest,
     SetSession,
@@ -80,6 +83,7 @@ from sessions.changes import (
     TakeBackTurn,
 )
 from sessions.conversation.events import (
+    AccessLost,
     BusyPolicy,
     CancelTask,
     CommandContext,
@@ -87,8 +91,8 @@ from sessions.conversation.events import (
     DeleteSession,
     DeliverSteers,
     Drain,
-    Effect,
     Event,
+    Interruption,
     InterruptTurn,
     LastTurn,
     MessageArrived,
@@ -100,7 +104,6 @@ from sessions.conversation.events import (
     QueueNotice,
     RequestAbandoned,
     RequestTranscribed,
-    ResumableSession,
     ResumeSession,
     RetryTurn,
     RunningTurn,
@@ -113,33 +116,15 @@ from sessions.conversation.events import (
     TurnEnded,
     UndoTurn,
 )
-from sessions.records import InboxState, Message, SessionReason, SessionState, TurnState
+from sessions.conversation.transition import MAX_REQUEST_CHARS, NewTurn, StepContext, Transition
+from sessions.records import InboxState, SessionReason, SessionState, TurnState
+from sessions.values.item_ids import ItemType, notice_id
 from sessions.values.notices import NoticeId
-
-MAX_REQUEST_CHARS = 1000
-
-_INTERRUPTION_REASONS = {SessionReason.CRASH, SessionReason.RESTART, SessionReason.STUCK}
 
 _EXPIRED_NOTICES = {
     SessionReason.IDLE: NoticeId.EXPIRED_IDLE,
     SessionReason.DAILY: NoticeId.EXPIRED_DAILY,
 }
-
-
-class StepContext(msgspec.Struct, frozen=True):
-    """Inputs of a step besides state and event."""
-
-    now: int
-    new_id: Callable[[str], str]
-    queue_limit: int = 20
-
-
-class Transition(msgspec.Struct):
-    """The outcome of a step, filled in while the step runs."""
-
-    state: ConversationState
-    changes: list[Change] = []
-    effects: list[Effect] = []
 
 
 def step(state: ConversationState, event: Event, env: StepContext) -> Transition:
@@ -155,7 +140,7 @@ def step(state: ConversationState, event: Event, env: StepContext) -> Transition
         case TurnCrashed():
             _on_crashed_turn(result, event, env)
         case StartWaiting():
-            _start_next(result, env)
+            result.start_next(env)
         case StopTurn():
             _on_stop(result, event, env)
         case NewSession():
@@ -168,6 +153,8 @@ def step(state: ConversationState, event: Event, env: StepContext) -> Transition
             _on_undo(result, event, env)
         case MessageDeleted():
             _on_message_deleted(result, event, env)
+        case AccessLost():
+            _on_access_lost(result, event, env)
         case RequestAbandoned():
             _on_request_abandoned(result, event, env)
         case MessageEdited():
@@ -198,9 +185,20 @@ def step(state: ConversationState, event: Event, env: StepContext) -> Transition
 
 def _set_notice_origins(result: Transition, event: Event) -> None:
     """Set the origin of notices that answer this event; keep an origin that is already set."""
+    if origin := _origin_of(event):
+        result.effects = [
+            msgspec.structs.replace(act, origin=origin)
+            if isinstance(act, SendNotice) and not (act.item_id or act.origin)
+            else act
+            for act in result.effects
+        ]
+
+
+def _origin_of(event: Event) -> str:
+    """Return the origin of the message or command; empty for events without one."""
     match event:
         case MessageArrived(pending=asked):
-            origin = asked.origin
+            return asked.origin
         case (
             StopTurn(context=by)
             | NewSession(context=by)
@@ -209,15 +207,22 @@ def _set_notice_origins(result: Transition, event: Event) -> None:
             | UndoTurn(context=by)
             | DeleteSession(context=by)
         ):
-            origin = by.origin
-        case _:
-            return
-    result.effects = [
-        msgspec.structs.replace(act, origin=origin)
-        if isinstance(act, SendNotice) and not (act.item_id or act.origin)
-        else act
-        for act in result.effects
-    ]
+            return by.origin
+        case (
+            MessageRedelivered()
+            | MessageEdited()
+            | MessageDeleted()
+            | AccessLost()
+            | RequestAbandoned()
+            | RequestTranscribed()
+            | SteersRequested()
+            | StartWaiting()
+            | TurnEnded()
+            | TurnCrashed()
+            | InterruptTurn()
+            | Drain()
+        ):
+            return ""
 
 
 # --- messages and turns ----------------------------------------------------------------------
@@ -227,7 +232,9 @@ def _on_message_arrived(result: Transition, event: MessageArrived, env: StepCont
     state, pending = result.state, event.pending
     others = tuple(p for p in state.waiting if p.id != pending.id)
     known = len(others) < len(state.waiting)  # loaded from the store before the event arrived
-    if not known and len(others) >= env.queue_limit:
+    ahead = [p.id for p in state.waiting].index(pending.id) if known else len(others)
+    if ahead >= env.queue_limit:
+        result.state = msgspec.structs.replace(state, waiting=others)
         result.changes.append(SetInbox(ids=(pending.id,), state=InboxState.REFUSED, at=env.now))
         result.effects.append(
             SendNotice(
@@ -250,10 +257,10 @@ def _on_message_arrived(result: Transition, event: MessageArrived, env: StepCont
     if not known:
         result.state = msgspec.structs.replace(result.state, waiting=(*others, pending))
     if state.turn is None or state.turn.cancelling:
-        _start_next(result, env)
-    elif pending.mode is BusyPolicy.INTERRUPT and not state.draining:
+        result.start_next(env, arrived=pending.id)
+    elif _interrupts(pending, state.turn) and not state.draining:
         result.state = msgspec.structs.replace(result.state, waiting=(pending, *others))
-        _cancel_running(result, TurnState.INTERRUPTED, "new message", env)
+        result.cancel_running(TurnState.INTERRUPTED, "new message", env)
         return
     state = result.state
     if state.draining:
@@ -268,10 +275,16 @@ def _on_message_arrived(result: Transition, event: MessageArrived, env: StepCont
         and pending in state.waiting
         and not state.queue_notice
     ):
-        name = f"n_{pending.origin}.N15" if pending.origin else env.new_id("n")
+        origin = pending.origin
+        name = notice_id(origin, NoticeId.QUEUED) if origin else env.new_id(ItemType.NOTICE)
         result.state = msgspec.structs.replace(
             result.state, queue_notice=QueueNotice(name, pending.address)
         )
+
+
+def _interrupts(pending: PendingMessage, turn: RunningTurn) -> bool:
+    """True if a message ends the turn to take its place; only its requester's message does."""
+    return pending.mode is BusyPolicy.INTERRUPT and pending.person == turn.person
 
 
 def _update_queue_notice(result: Transition, before: ConversationState, env: StepContext) -> None:
@@ -290,124 +303,18 @@ def _update_queue_notice(result: Transition, before: ConversationState, env: Ste
         turn,
         len(state.waiting),
     ):
-        fields: dict[str, str | int] = {
-            "n": len(state.waiting),
-            "request": turn.request,
-            "min": (env.now - turn.started_at) // 60_000,
-        }
         result.effects.append(
-            SendNotice(notice=NoticeId.QUEUED, address=line.address, fields=fields, item_id=line.id)
-        )
-
-
-def _start_next(result: Transition, env: StepContext) -> None:
-    """Start the next turn if one may start."""
-    state = result.state
-    if state.turn or state.draining or not state.waiting:
-        return
-    taken = _next_batch(state.waiting)
-    result.state = msgspec.structs.replace(result.state, waiting=state.waiting[len(taken) :])
-    after = taken[0].continued_session
-    if after and state.session is None:
-        _activate_session(result, after, (), env)
-        state = result.state
-    elif state.auto_resume and state.resumable and state.replaced_reason in _INTERRUPTION_REASONS:
-        _activate_session(result, state.resumable.session, (), env)
-        state = result.state
-    fresh_after, request = state.replaced_reason, state.resumable.request if state.resumable else ""
-    before: tuple[Message, ...] = ()
-    if state.session is None:
-        before = taken[0].prior_messages
-        session = env.new_id("s")
-        result.changes.append(OpenSession(session, state.key, taken[0].address, env.now))
-        result.state = msgspec.structs.replace(result.state, session=session, replaced_reason=None)
-        if fresh_after:
-            result.effects.append(
-                SendNotice(
-                    notice=NoticeId.FRESH_SESSION,
-                    address=taken[-1].address,
-                    origin=taken[-1].origin,
-                )
+            SendNotice(
+                notice=NoticeId.QUEUED,
+                address=line.address,
+                fields={
+                    "n": len(state.waiting),
+                    "request": turn.request,
+                    "min": (env.now - turn.started_at) // 60_000,
+                },
+                item_id=line.id,
             )
-    else:
-        fresh_after = None
-        if after == state.session:
-            before = taken[0].prior_messages
-    interrupted = fresh_after in _INTERRUPTION_REASONS
-    _start_turn(
-        result,
-        tuple(p.id for p in taken),
-        (*before, _merge_messages(taken)),
-        taken[-1],
-        env,
-        origin=taken[-1].origin,
-        fresh_after=fresh_after,
-        interrupted_request=request if interrupted else "",
-    )
-
-
-def _next_batch(waiting: tuple[PendingMessage, ...]) -> tuple[PendingMessage, ...]:
-    """Return the first waiting message, with the ones behind it that may be joined to it."""
-    taken = 1
-    if waiting[0].mode is BusyPolicy.COLLECT:
-        while taken < len(waiting) and waiting[taken].mode is BusyPolicy.COLLECT:
-            taken += 1
-    return waiting[:taken]
-
-
-def _merge_messages(batch: tuple[PendingMessage, ...]) -> Message:
-    if len(batch) == 1:
-        return batch[0].message
-    content = "\n\n".join(p.message.content for p in batch if p.message.content)
-    files = tuple(file for p in batch for file in p.message.files)
-    return msgspec.structs.replace(batch[-1].message, content=content, files=files)
-
-
-def _start_turn(
-    result: Transition,
-    inbox: tuple[str, ...],
-    messages: tuple[Message, ...],
-    source: PendingMessage | LastTurn,
-    env: StepContext,
-    *,
-    origin: str,
-    fresh_after: SessionReason | None = None,
-    interrupted_request: str = "",
-    resumed: bool = False,
-) -> None:
-    state = result.state
-    assert state.session is not None  # noqa: S101 - every caller has opened a session
-    asked = messages or (source.messages if isinstance(source, LastTurn) else ())
-    request = request_text(asked[-1])[:MAX_REQUEST_CHARS] if asked else ""
-    turn = RunningTurn(
-        id=env.new_id("t"),
-        session=state.session,
-        address=source.address,
-        person=source.person,
-        request=request,
-        started_at=env.now,
-        reply_to=source.reply_to,
-        origin=origin,
-        request_options=source.request_options,
-        single_turn=source.single_turn,
-    )
-    result.changes.append(
-        StartTurn(
-            id=turn.id,
-            session_id=state.session,
-            key=state.key,
-            address=source.address,
-            inbox=inbox,
-            messages=messages,
-            request=request,
-            at=env.now,
-            person=source.person,
         )
-    )
-    result.effects.append(StartTask(turn, fresh_after, interrupted_request, resumed))
-    result.state = msgspec.structs.replace(
-        result.state, turn=turn, person=source.person, session_used_at=env.now
-    )
 
 
 def _on_turn_ended(result: Transition, event: TurnEnded, env: StepContext) -> None:
@@ -417,29 +324,9 @@ def _on_turn_ended(result: Transition, event: TurnEnded, env: StepContext) -> No
     if not turn.cancelling:
         result.changes.extend(event.changes)
         result.changes.append(EndTurn(turn.id, event.state, env.now, event.cause))
-        _close_single_turn_session(result, turn, env)
+        result.close_single_turn_session(turn, env)
     result.state = msgspec.structs.replace(result.state, turn=None, session_used_at=env.now)
-    _start_next(result, env)
-
-
-def _close_single_turn_session(result: Transition, turn: RunningTurn, env: StepContext) -> None:
-    """Close a session that exists for a single turn."""
-    if turn.single_turn and result.state.session == turn.session:
-        closed = SetSession(turn.session, SessionState.CLOSED, SessionReason.ANSWERED, env.now)
-        result.changes.append(closed)
-        result.state = msgspec.structs.replace(result.state, session=None)
-
-
-def _cancel_running(result: Transition, state: TurnState, cause: str, env: StepContext) -> None:
-    """Cancel the running turn; later results do not count."""
-    turn = result.state.turn
-    if turn is None or turn.cancelling:
-        return
-    result.effects.append(CancelTask(turn, cause))
-    result.changes.append(EndTurn(turn.id, state, env.now, cause))
-    result.state = msgspec.structs.replace(
-        result.state, turn=msgspec.structs.replace(turn, cancelling=True)
-    )
+    result.start_next(env)
 
 
 def _on_crashed_turn(result: Transition, event: TurnCrashed, env: StepContext) -> None:
@@ -459,47 +346,28 @@ def _on_crashed_turn(result: Transition, event: TurnCrashed, env: StepContext) -
                 person=turn.person,
             )
         )
-        result.effects.append(StartTask(turn, resumed=True))
+        result.effects.append(StartTask(turn=turn, resumed=True))
         result.state = msgspec.structs.replace(result.state, turn=turn, person=turn.person)
         return
     result.changes.append(EndTurn(turn.id, TurnState.INTERRUPTED, env.now, "crash"))
     reason = SessionReason.STUCK if event.stuck else SessionReason.CRASH
     if result.state.session == turn.session:
-        _suspend(result, reason, turn.request, env)
-        result.effects.append(
-            SendNotice(
-                notice=NoticeId.TURN_INTERRUPTED,
-                address=turn.address,
-                fields=event.fields,
-                turn=turn.id,
-            )
-        )
+        result.suspend(reason, env, request=turn.request, person=turn.person)
+        result.effects.append(_interruption_notice(turn, event.interruption))
 
 
-def _suspend(
-    result: Transition, reason: SessionReason, request: str, env: StepContext, held: int = 0
-) -> None:
-    session = result.state.session
-    if session is None:
-        return
-    result.changes.append(SetSession(session, SessionState.SUSPENDED, reason, env.now))
-    fresh = None if reason is SessionReason.SWITCHED else reason
-    earlier = ResumableSession(session, reason, request, held)
-    result.state = msgspec.structs.replace(
-        result.state, session=None, resumable=earlier, replaced_reason=fresh
+def _interruption_notice(turn: RunningTurn, interruption: Interruption) -> SendNotice:
+    return SendNotice(
+        notice=NoticeId.TURN_INTERRUPTED,
+        address=turn.address,
+        fields={
+            "request": interruption.request,
+            "min": interruption.minutes,
+            "tool": interruption.tool,
+            "preview": interruption.preview,
+        },
+        turn=turn.id,
     )
-
-
-def _hold_waiting(result: Transition, env: StepContext) -> int:
-    """Hold the waiting messages with the session about to be suspended; return their number."""
-    state = result.state
-    if state.waiting and state.session:
-        ids = tuple(p.id for p in state.waiting)
-        result.changes.append(
-            SetInbox(ids=ids, state=InboxState.HELD, at=env.now, session_id=state.session)
-        )
-        result.state = msgspec.structs.replace(result.state, waiting=())
-    return len(state.waiting)
 
 
 # --- commands --------------------------------------------------------------------------------
@@ -522,10 +390,13 @@ def _on_stop(result: Transition, event: StopTurn, env: StepContext) -> None:
                 )
             )
         return
-    request = request_text(state.waiting[0].message) if turn.cancelling else turn.request
-    _cancel_running(result, TurnState.STOPPED, "stop", env)
-    held = _hold_waiting(result, env)
-    _suspend(result, SessionReason.STOP, request[:MAX_REQUEST_CHARS], env, held)
+    request, person = turn.request, turn.person
+    if turn.cancelling:
+        request, person = request_text(state.waiting[0].message), state.waiting[0].person
+    result.cancel_running(TurnState.STOPPED, "stop", env)
+    held = result.hold_waiting(env)
+    request = request[:MAX_REQUEST_CHARS]
+    result.suspend(SessionReason.STOP, env, request=request, person=person, held=held)
     result.effects.append(
         SendNotice(
             notice=NoticeId.STOPPED,
@@ -545,10 +416,18 @@ def _check_permission(result: Transition, by: CommandContext) -> bool:
     return False
 
 
+def _check_author(result: Transition, last: LastTurn, by: CommandContext) -> bool:
+    """Return True for the author of a turn and admins; send a notice to anyone else."""
+    if by.admin or last.person == by.person:
+        return True
+    result.effects.append(SendNotice(notice=NoticeId.NOT_YOURS, address=by.address))
+    return False
+
+
 def _on_new_session(result: Transition, event: NewSession, env: StepContext) -> None:
     if not _check_permission(result, event.context):
         return
-    _cancel_running(result, TurnState.STOPPED, "new", env)
+    result.cancel_running(TurnState.STOPPED, "new", env)
     if result.state.session:
         result.changes.append(
             SetSession(result.state.session, SessionState.CLOSED, SessionReason.NEW, env.now)
@@ -564,7 +443,7 @@ def _on_new_session(result: Transition, event: NewSession, env: StepContext) -> 
             urgent=True,
         )
     )
-    _start_next(result, env)
+    result.start_next(env)
 
 
 def _on_resume(result: Transition, event: ResumeSession, env: StepContext) -> None:
@@ -573,13 +452,16 @@ def _on_resume(result: Transition, event: ResumeSession, env: StepContext) -> No
     if event.session == result.state.session and event.turn and event.last:
         _continue_last_turn(result, event.last, event, env)
         return
+    continued = event.last if event.resume_turn and event.session else None
+    if continued and not _check_author(result, continued, event.context):
+        return
     if event.session is None or event.session == result.state.session:
         result.effects.append(
             SendNotice(notice=NoticeId.NOTHING_TO_RESUME, address=event.context.address)
         )
         return
-    _cancel_running(result, TurnState.STOPPED, "switched", env)
-    _activate_session(result, event.session, event.held, env)
+    result.cancel_running(TurnState.STOPPED, "switched", env)
+    result.activate_session(event.session, event.held, env)
     result.effects.append(
         SendNotice(
             notice=NoticeId.RESUMED,
@@ -588,45 +470,33 @@ def _on_resume(result: Transition, event: ResumeSession, env: StepContext) -> No
         )
     )
     result.state = msgspec.structs.replace(result.state, person=event.context.person)
-    if event.resume_turn and event.last and result.state.turn is None and not result.state.draining:
-        source = msgspec.structs.replace(event.last, person=event.context.person)
-        _start_turn(result, (), (), source, env, origin=event.context.origin, resumed=True)
+    may_start = result.state.turn is None and not result.state.draining
+    if may_start and continued and continued.repeatable:
+        new = NewTurn(source=continued, origin=event.context.origin, resumed=True)
+        result.start_turn(new, env)
     else:
-        _start_next(result, env)
+        result.start_next(env)
 
 
 def _continue_last_turn(
     result: Transition, last: LastTurn, event: ResumeSession, env: StepContext
 ) -> None:
     """Continue the last turn of the active session, which failed."""
-    if result.state.turn:
+    if not _check_author(result, last, event.context):
+        return
+    if not last.repeatable:
+        result.effects.append(
+            SendNotice(notice=NoticeId.NOTHING_TO_RESUME, address=event.context.address)
+        )
+    elif result.state.turn:
         result.effects.append(SendNotice(notice=NoticeId.BUSY, address=event.context.address))
     elif result.state.draining:
         result.effects.append(
             SendNotice(notice=NoticeId.RESTARTING_SOON, address=event.context.address)
         )
     else:
-        source = msgspec.structs.replace(last, person=event.context.person)
-        _start_turn(result, (), (), source, env, origin=event.context.origin, resumed=True)
-
-
-def _activate_session(
-    result: Transition, session: str, held: tuple[PendingMessage, ...], env: StepContext
-) -> None:
-    """Reactivate a suspended session together with the held messages."""
-    if result.state.session:
-        count = _hold_waiting(result, env)
-        _suspend(result, SessionReason.SWITCHED, "", env, count)
-    else:
-        result.state = msgspec.structs.replace(result.state, resumable=None, replaced_reason=None)
-    result.changes.append(SetSession(session, SessionState.ACTIVE, None, env.now))
-    if held:
-        ids = tuple(p.id for p in held)
-        result.changes.append(SetInbox(ids=ids, state=InboxState.WAITING, at=env.now))
-    waiting = (*held, *result.state.waiting)
-    result.state = msgspec.structs.replace(
-        result.state, session=session, session_used_at=env.now, waiting=waiting
-    )
+        new = NewTurn(source=last, origin=event.context.origin, resumed=True)
+        result.start_turn(new, env)
 
 
 def _on_retry(result: Transition, event: RetryTurn, env: StepContext) -> None:
@@ -636,10 +506,12 @@ def _on_retry(result: Transition, event: RetryTurn, env: StepContext) -> None:
     if state.turn:
         result.effects.append(SendNotice(notice=NoticeId.BUSY, address=event.context.address))
         return
-    if last is None or not last.messages:
+    if last is None or not (last.messages and last.repeatable):
         result.effects.append(
             SendNotice(notice=NoticeId.NOTHING_TO_RETRY, address=event.context.address)
         )
+        return
+    if not _check_author(result, last, event.context):
         return
     if state.draining:
         result.effects.append(
@@ -647,16 +519,18 @@ def _on_retry(result: Transition, event: RetryTurn, env: StepContext) -> None:
         )
         return
     if state.session != last.session:
-        _activate_session(result, last.session, event.held, env)
+        result.activate_session(last.session, event.held, env)
     result.changes.append(TakeBackTurn(last.session, last.id, env.now))
     here = event.context.address == last.address  # a message in another chat cannot be replied to
     source = msgspec.structs.replace(
         last,
-        person=event.context.person,
         address=event.context.address,
         reply_to=last.reply_to if here else "",
     )
-    _start_turn(result, last.inbox, last.messages, source, env, origin=event.context.origin)
+    new = NewTurn(
+        source=source, origin=event.context.origin, inbox=last.inbox, messages=last.messages
+    )
+    result.start_turn(new, env)
 
 
 def _on_undo(result: Transition, event: UndoTurn, env: StepContext) -> None:
@@ -668,7 +542,7 @@ def _on_undo(result: Transition, event: UndoTurn, env: StepContext) -> None:
         result.effects.append(
             SendNotice(notice=NoticeId.NOTHING_TO_UNDO, address=event.context.address)
         )
-    else:
+    elif _check_author(result, event.last, event.context):
         result.changes.append(TakeBackTurn(event.last.session, event.last.id, env.now))
         request = request_text(event.last.messages[-1]) if event.last.messages else ""
         result.effects.append(
@@ -684,7 +558,7 @@ def _on_delete(result: Transition, event: DeleteSession, env: StepContext) -> No
     if event.if_idle and _is_in_use(result.state, event.session):
         return
     if result.state.session == event.session:
-        _cancel_running(result, TurnState.STOPPED, "deleted", env)
+        result.cancel_running(TurnState.STOPPED, "deleted", env)
         result.state = msgspec.structs.replace(result.state, session=None)
     earlier = result.state.resumable
     if earlier and earlier.session == event.session:
@@ -692,7 +566,7 @@ def _on_delete(result: Transition, event: DeleteSession, env: StepContext) -> No
     result.changes.append(
         SetSession(event.session, SessionState.CLOSED, SessionReason.DELETED, env.now)
     )
-    _start_next(result, env)
+    result.start_next(env)
 
 
 def _is_in_use(state: ConversationState, session: str) -> bool:
@@ -710,12 +584,43 @@ def _on_message_deleted(result: Transition, event: MessageDeleted, env: StepCont
         result.state = msgspec.structs.replace(result.state, waiting=left)
 
 
+def _on_access_lost(result: Transition, event: AccessLost, env: StepContext) -> None:
+    """Stop the turn and drop the messages of people without access; others are not affected.
+
+    The session stays active for the other people in the conversation.
+    """
+    state = result.state
+    turn = state.turn
+    if turn and (turn.cancelling or turn.person not in event.people):
+        turn = None
+    waiting = tuple(p for p in state.waiting if p.person in event.people)
+    dropped = (*waiting, *event.held)
+    if dropped:
+        ids = tuple(p.id for p in dropped)
+        result.changes.append(SetInbox(ids=ids, state=InboxState.IGNORED, at=env.now))
+        left = tuple(p for p in state.waiting if p not in waiting)
+        result.state = msgspec.structs.replace(state, waiting=left)
+    if turn:
+        result.cancel_running(TurnState.STOPPED, "access lost", env)
+        result.close_single_turn_session(turn, env)
+    if turn or dropped:
+        result.effects.append(
+            SendNotice(
+                notice=NoticeId.ACCESS_LOST,
+                address=turn.address if turn else dropped[0].address,
+                fields={"request": turn.request if turn else "", "n": len(dropped)},
+                urgent=True,
+                turn=turn.id if turn else None,
+            )
+        )
+
+
 def _on_request_abandoned(result: Transition, event: RequestAbandoned, env: StepContext) -> None:
     """End the turn without suspending its session, because no client is left to resume it."""
     turn = result.state.turn
     if turn and not turn.cancelling and turn.origin == event.origin:
-        _cancel_running(result, TurnState.STOPPED, "left", env)
-        _close_single_turn_session(result, turn, env)
+        result.cancel_running(TurnState.STOPPED, "left", env)
+        result.close_single_turn_session(turn, env)
     else:
         _on_message_deleted(result, MessageDeleted(event.inbox), env)
 
@@ -729,12 +634,13 @@ def _on_message_edited(result: Transition, event: MessageEdited) -> None:
 
 
 def _on_steers_requested(result: Transition, event: SteersRequested, env: StepContext) -> None:
-    state = result.state
-    steers = tuple(p for p in state.waiting if p.mode is BusyPolicy.STEER)
-    if not state.turn or state.turn.id != event.turn or state.turn.cancelling:
-        steers = ()
-    if steers and state.turn:
-        turn = state.turn
+    state, turn = result.state, result.state.turn
+    steers: tuple[PendingMessage, ...] = ()
+    if turn and turn.id == event.turn and not turn.cancelling:
+        steers = tuple(
+            p for p in state.waiting if p.mode is BusyPolicy.STEER and p.person == turn.person
+        )
+    if turn and steers:
         ids, messages = tuple(p.id for p in steers), tuple(p.message for p in steers)
         result.changes.append(
             SetInbox(
@@ -749,7 +655,7 @@ def _on_steers_requested(result: Transition, event: SteersRequested, env: StepCo
         result.state = msgspec.structs.replace(
             result.state, waiting=tuple(p for p in state.waiting if p not in steers)
         )
-    reply_to = steers[-1].reply_to if steers else ""
+    reply_to = steers[-1].reply_to if steers and not steers[-1].direct else ""
     result.effects.append(DeliverSteers(event.turn, tuple(p.message for p in steers), reply_to))
 
 
@@ -774,13 +680,6 @@ def _on_interrupt(result: Transition, event: InterruptTurn, env: StepContext) ->
             result.state, turn=msgspec.structs.replace(turn, cancelling=True)
         )
         return
-    _cancel_running(result, TurnState.INTERRUPTED, event.reason.value, env)
-    _suspend(result, event.reason, turn.request, env)
-    result.effects.append(
-        SendNotice(
-            notice=NoticeId.TURN_INTERRUPTED,
-            address=turn.address,
-            fields=event.fields,
-            turn=turn.id,
-        )
-    )
+    result.cancel_running(TurnState.INTERRUPTED, event.reason.value, env)
+    result.suspend(event.reason, env, request=turn.request, person=turn.person)
+    result.effects.append(_interruption_notice(turn, event.interruption))

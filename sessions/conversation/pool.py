@@ -20,6 +20,7 @@ from sessions.conversation.events import (
     RunningTurn,
     StartWaiting,
 )
+from sessions.values.text import count_of
 
 log = logging.getLogger(__name__)
 
@@ -31,12 +32,19 @@ _EVICTION_CHECKS = 16
 class SessionPool:
     """One actor per conversation in use."""
 
-    def __init__(self, shared: ActorServices, *, max_actors: int = _MAX_ACTORS) -> None:
+    def __init__(
+        self,
+        shared: ActorServices,
+        *,
+        max_actors: int = _MAX_ACTORS,
+        recheck: asyncio.Event | None = None,
+    ) -> None:
+        """Create the pool; a drain checks again which turns wait once `recheck` is set."""
         self._shared = shared
         self._max_actors = max_actors
         self._actors: OrderedDict[str, Actor] = OrderedDict()
         self._draining = False
-        self._actor_idle = asyncio.Event()
+        self._recheck = recheck or asyncio.Event()  # also set when an actor becomes idle
 
     def post(
         self, key: str, event: Event, handled: asyncio.Future[ConversationState] | None = None
@@ -46,7 +54,7 @@ class SessionPool:
         if actor is None:
             self._evict_idle_actors()
             actor = Actor(
-                key, self._shared, draining=lambda: self._draining, on_idle=self._actor_idle.set
+                key, self._shared, draining=lambda: self._draining, on_idle=self._recheck.set
             )
             self._actors[key] = actor
         self._actors.move_to_end(key)
@@ -140,8 +148,8 @@ class SessionPool:
 
         interrupt(is_waiting)
         if waited_for := len(self.running_turns()) - len(interrupted):
-            turns = "turn" if waited_for == 1 else "turns"
-            log.info("waiting up to %.0f s for %d running %s", grace_seconds, waited_for, turns)
+            turns = count_of(waited_for, "running turn")
+            log.info("waiting up to %.0f s for %s", grace_seconds, turns)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace_seconds), asyncio.TaskGroup() as watch:
                 quiet = watch.create_task(self._wait_for_turns(lambda: interrupt(is_waiting)))
@@ -155,10 +163,6 @@ class SessionPool:
                 await self._wait_until_quiet()
         return len(interrupted)
 
-    def recheck_drain(self) -> None:
-        """Check again which turns are waiting, because one has started to wait during a drain."""
-        self._actor_idle.set()
-
     async def wait_until_idle(self) -> None:
         """Wait until no turn is running; new turns may still start."""
         await self._wait_for_turns(lambda: None)
@@ -166,11 +170,11 @@ class SessionPool:
     async def _wait_for_turns(self, on_change: Callable[[], None]) -> None:
         while self.running_turns():
             on_change()
-            self._actor_idle.clear()
-            await self._actor_idle.wait()
+            self._recheck.clear()
+            await self._recheck.wait()
 
     async def _wait_until_quiet(self) -> None:
         """Wait until no turn runs and no event is being handled."""
         while any(actor.is_busy for actor in self._actors.values()):
-            self._actor_idle.clear()
-            await self._actor_idle.wait()
+            self._recheck.clear()
+            await self._recheck.wait()

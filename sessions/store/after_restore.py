@@ -13,14 +13,18 @@ from sqlalchemy.engine import Connection
 from sessions.records import (
     ApprovalState,
     InboxState,
+    ItemKind,
     ItemState,
     SessionReason,
     SessionState,
     TurnState,
 )
+from sessions.store import prepare
+from sessions.store.engine import DatabaseLocation, reader_engine
 from sessions.store.schema import approvals, inbox, outbox, sessions, shelves, turns
 
 RESTORED_REASON = "restored from a backup: it may have been done since"
+_MARK = "mark"
 SHELF, MOMENT = "restored", "at"
 """Shelf and name of the restore time; earlier messages may already have been answered."""
 
@@ -122,6 +126,24 @@ def record_restore_time(connection: Connection, now: int) -> None:
     connection.execute(sa.insert(shelves).values(shelf=SHELF, name=MOMENT, value=str(now)))
 
 
+def set_mark(connection: Connection, mark: str) -> None:
+    """Store the mark of the restore that this transaction belongs to."""
+    connection.execute(sa.delete(shelves).where(shelves.c.shelf == SHELF, shelves.c.name == _MARK))
+    connection.execute(sa.insert(shelves).values(shelf=SHELF, name=_MARK, value=mark))
+
+
+def has_mark(where: DatabaseLocation, mark: str) -> bool:
+    """Return True if a database was replaced by the restore with this mark."""
+    with (
+        prepare.connect(where, reader_engine(where, without_writer=True)) as connection,
+        connection.begin(),
+    ):
+        if prepare.current_revision(connection) is None:
+            return False
+        found = sa.select(shelves.c.value).where(shelves.c.shelf == SHELF, shelves.c.name == _MARK)
+        return bool(connection.scalar(found) == mark)
+
+
 def remove_writer_rows(connection: Connection) -> None:
     """Delete the rows of the process that wrote the copy, which will not return."""
     connection.execute(sa.delete(shelves).where(shelves.c.shelf == "writers"))
@@ -129,7 +151,7 @@ def remove_writer_rows(connection: Connection) -> None:
 
 def rewrite_upload_paths(connection: Connection, before: str, after: str) -> None:
     """Replace the folder in the paths of uploads with the one that has the files now."""
-    found = sa.select(outbox.c.seq, outbox.c.body).where(outbox.c.kind == "upload")
+    found = sa.select(outbox.c.seq, outbox.c.body).where(outbox.c.kind == ItemKind.UPLOAD.value)
     for seq, body in connection.execute(found).all():
         old, new = (msgspec.json.encode(path)[1:-1] for path in (before, after))
         moved = body.replace(b'"path":"' + old, b'"path":"' + new)

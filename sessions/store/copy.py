@@ -14,6 +14,7 @@ from sqlalchemy.engine import Connection
 
 from sessions.errors import StoreCorrupt, StoreError, StoreUnavailable
 from sessions.store import prepare, soundness
+from sessions.store.after_restore import set_mark
 from sessions.store.engine import (
     DatabaseLocation,
     copy_engine,
@@ -109,11 +110,11 @@ def copy_rows(source: Connection, target: Connection) -> None:
             raise StoreError(msg)
 
 
-def replace_contents(where: DatabaseLocation, file: Path, old_schema: str) -> bool:
+def replace_contents(where: DatabaseLocation, file: Path, old_schema: str, mark: str) -> bool:
     """Replace the content of a PostgreSQL database with a copy, all or nothing.
 
     The old tables move into the schema `old_schema`; returns True if there were any. The copy must
-    be up to date.
+    be up to date. `mark` is stored with it, see `sessions.store.after_restore.has_mark`.
     """
     copy = sqlite_location(file)
     with (
@@ -128,6 +129,7 @@ def replace_contents(where: DatabaseLocation, file: Path, old_schema: str) -> bo
             _move_to_schema(target, old_schema)
         prepare.create_tables(target)
         copy_rows(source, target)
+        set_mark(target, mark)
         _advance_sequences(target)
     return there
 

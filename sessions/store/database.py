@@ -17,6 +17,7 @@ import contextlib
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Generic, TypeVar, cast
@@ -116,9 +117,10 @@ class _DatabaseWorker:
         self._thread = threading.Thread(target=self._run, name="store", daemon=True)
         self._thread.start()
 
-    def join(self) -> None:
-        """Wait until all queued jobs are done."""
-        self._thread.join()
+    def join(self, timeout_seconds: float | None) -> bool:
+        """Wait until all queued jobs are done; return False after the timeout."""
+        self._thread.join(timeout_seconds)
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
         while not self._closing:
@@ -380,11 +382,16 @@ class Database:
             if self._writes:
                 self._writes.put(None)
 
-    def close(self) -> None:
-        """Refuse new jobs and wait until all queued ones are done."""
+    def close(self, timeout_seconds: float | None = None) -> bool:
+        """Refuse new jobs and wait until all queued ones are done; return False after the timeout."""
         self.stop()
-        for worker in self._workers:
-            worker.join()
+        until = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        left = [
+            worker
+            for worker in self._workers
+            if not worker.join(None if until is None else max(0.0, until - time.monotonic()))
+        ]
+        return not left
 
     def count_queries(self) -> QueryCounts:
         """Return counters that are updated from now on."""

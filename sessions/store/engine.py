@@ -9,6 +9,7 @@ the writer runs one after a thousand pages.
 
 import os
 import sqlite3
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,9 +32,11 @@ from sessions.errors import (
 LOCK_TIMEOUT_SECONDS = 5.0
 """Seconds to wait for the lock of another connection."""
 
+_LOCK_POLL_SECONDS = 0.01
 _MIGRATION_LOCK_TIMEOUT_SECONDS = 60.0
 """The same while another process migrates the database."""
 
+_CACHED_STATEMENTS = 128  # of a connection, the driver's default
 _READER_PRAGMAS = ("temp_store=MEMORY", "query_only=ON", "cache_size=-1000")  # kilobytes
 _WRITER_PRAGMAS = (
     "journal_mode=WAL",
@@ -50,6 +53,9 @@ _POSTGRESQL_ARGUMENTS: dict[str, Any] = {
     "tcp_user_timeout": 30_000,  # notice a vanished server, even during a query
     "application_name": "holdfast",
 }
+
+SQLITE_FILE_SUFFIXES = ("", "-wal", "-shm", "-journal")
+"""Suffixes of the files of one SQLite database."""
 
 
 class DatabaseLocation(msgspec.Struct, frozen=True):
@@ -81,10 +87,6 @@ def parse_url(url: str) -> DatabaseLocation:
         return DatabaseLocation(parsed.set(drivername="postgresql+psycopg"), None)
     msg = "The database URL cannot be used; write sqlite:///FILE or postgresql://USER@HOST/NAME"
     raise StoreError(msg)
-
-
-SQLITE_FILE_SUFFIXES = ("", "-wal", "-shm", "-journal")
-"""Suffixes of the files of one SQLite database."""
 
 
 def is_database_file(path: Path, file: Path | None) -> bool:
@@ -148,10 +150,11 @@ def _sqlite(file: Path, mode: str, pragmas: tuple[str, ...], begin: str) -> Engi
             uri=True,
             isolation_level=None,
             check_same_thread=False,
+            cached_statements=_CACHED_STATEMENTS,
             timeout=LOCK_TIMEOUT_SECONDS,
         )
         for pragma in pragmas:
-            connection.execute(f"PRAGMA {pragma}").close()
+            _execute_pragma(connection, pragma)
         return connection
 
     engine = sa.create_engine("sqlite://", creator=connect, poolclass=NullPool)
@@ -161,6 +164,25 @@ def _sqlite(file: Path, mode: str, pragmas: tuple[str, ...], begin: str) -> Engi
         connection.exec_driver_sql(begin)
 
     return engine
+
+
+def _execute_pragma(connection: sqlite3.Connection, pragma: str) -> None:
+    """Execute a pragma, and wait for the lock of another connection.
+
+    SQLite itself does not wait when it switches a file to the write-ahead log, because it already
+    reads the file then.
+    """
+    deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
+    while True:
+        try:
+            connection.execute(f"PRAGMA {pragma}").close()
+        except sqlite3.OperationalError as error:
+            is_locked = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not is_locked or time.monotonic() >= deadline:
+                raise
+            time.sleep(_LOCK_POLL_SECONDS)
+        else:
+            return
 
 
 def _postgresql(
@@ -180,6 +202,18 @@ def _postgresql(
     except ModuleNotFoundError as error:
         msg = "PostgreSQL needs the package psycopg: install holdfast[pg]"
         raise StoreError(msg) from error
+
+
+def release_statements(connection: Connection) -> None:
+    """Free the memory of SQLite's statements and pages.
+
+    The driver keeps the statements that ran last, each with its last parameters: an answer of
+    20 MB stays in memory until the same statement runs again.
+    """
+    if connection.dialect.name == "sqlite":
+        for number in range(_CACHED_STATEMENTS):
+            connection.exec_driver_sql(f"SELECT {number}").close()
+        connection.exec_driver_sql("PRAGMA shrink_memory").close()
 
 
 def upsert_insert(dialect: Dialect) -> Callable[[sa.Table], Any]:

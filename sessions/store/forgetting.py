@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam as given
 from sqlalchemy.engine import Connection
 
-from sessions.records import InboxState, ItemState, SessionReason, SessionState
+from sessions.records import InboxState, ItemState, SessionReason, SessionState, TurnState
 from sessions.store.database import Database
 from sessions.store.schema import (
     approvals,
@@ -28,6 +28,7 @@ from sessions.store.schema import (
     tool_runs,
     turns,
 )
+from sessions.values.address import Address
 
 BATCH_ROWS = 100
 """Rows per write; other writes wait for one such write at most."""
@@ -192,6 +193,14 @@ _TURNS_WITH_OLD_RUNS = (
     )
     .order_by(turns.c.id)
 )
+_LEFT_TEXTS = sa.select(turns.c.id).where(
+    turns.c.partial != "", turns.c.state != TurnState.RUNNING.value
+)
+_DROP_TEXTS = (
+    sa.update(turns)
+    .where(turns.c.id.in_(given("turns", expanding=True)), turns.c.state != TurnState.RUNNING.value)
+    .values(partial="")
+)
 _DROP_RUNS = sa.delete(tool_runs).where(tool_runs.c.turn_id == given("turn"))
 
 _DROP_OUTBOX = sa.delete(outbox).where(outbox.c.seq.in_(given("rows", expanding=True)))
@@ -227,7 +236,7 @@ class IdleSession(msgspec.Struct, frozen=True):
 
     id: str
     key: str
-    address: str
+    address: Address
 
 
 class DataRemoval:
@@ -282,6 +291,13 @@ class DataRemoval:
         names = await self._read_scalars(_ORPHANED_VALUES, shelf=shelf)
         for some in _batches(names):
             await self._write(_DROP_VALUES, of=shelf, names=some)
+
+    async def delete_checkpoints(self) -> int:
+        """Delete the texts that older versions kept after the end of a turn; return their number."""
+        turns_ = await self._read_scalars(_LEFT_TEXTS)
+        for some in _batches(turns_):
+            await self._write(_DROP_TEXTS, turns=some)
+        return len(turns_)
 
     async def release_free_pages(self) -> None:
         """Return free pages to the disk, a few at a time."""

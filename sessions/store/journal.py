@@ -5,6 +5,7 @@ runs in the writer thread, inside a transaction opened by the caller.
 """
 
 import itertools
+from collections.abc import Mapping
 from typing import Any, assert_never
 
 import msgspec
@@ -27,6 +28,7 @@ from sessions.changes import (
     PutApproval,
     PutItem,
     PutSummary,
+    PutValue,
     SetFileResults,
     SetInbox,
     SetItem,
@@ -71,7 +73,7 @@ class Journal:
     """Executes changes inside the caller's transaction."""
 
     def __init__(self, dialect: Dialect) -> None:
-        self._upserts = sql.Upserts(upsert_insert(dialect))
+        self._upserts = sql.upserts_for(upsert_insert(dialect))
         self._sequence = dialect.supports_sequences
         self._next_numbers: itertools.count[int] | None = None
 
@@ -97,6 +99,11 @@ class Journal:
         else:
             row = {"shelf": shelf, "name": name, "value": value}
             connection.execute(self._upserts.put_value, row)
+
+    def save_texts(self, connection: Connection, texts: Mapping[str, str]) -> None:
+        """Store the visible text of running turns by id; other turns are skipped."""
+        rows = [{"turn": turn, "partial": text} for turn, text in texts.items()]
+        _execute_many(connection, sql.CHECKPOINT, rows)
 
     def reserve(self, connection: Connection, reservation: BudgetReservation) -> BudgetLimit | None:
         """Reserve in all budgets.
@@ -159,8 +166,7 @@ class Journal:
             case EndAttempt():
                 _end_attempt(connection, change)
             case Checkpoint():
-                row = {"turn": change.turn_id, "partial": change.text}
-                _execute_one(connection, sql.CHECKPOINT, row, change.turn_id)
+                self.save_texts(connection, {change.turn_id: change.text})
             case StartTool():
                 self._start_tool(connection, change)
             case EndTool():
@@ -188,6 +194,8 @@ class Journal:
             case SetTitle():
                 row = {"session": change.session_id, "title": change.title}
                 _execute_one(connection, sql.SET_TITLE, row, change.session_id)
+            case PutValue():
+                self.put_value(connection, change.shelf, change.name, change.value)
             case _:
                 assert_never(change)
 
@@ -225,7 +233,7 @@ class Journal:
 
     def _put_item(self, connection: Connection, item: OutboxItem) -> None:
         row = msgspec.structs.asdict(item)
-        row["state"] = item.state.value
+        row["state"], row["kind"] = item.state.value, item.kind.value
         row["seq"] = self._next_seq(connection)
         put = self._upserts.put_final_item if item.final else self._upserts.put_item
         connection.execute(put, row)

@@ -73,6 +73,18 @@ def check_compatible(where: DatabaseLocation) -> None:
         check_known(where, found)
 
 
+def needs_migration(where: DatabaseLocation) -> bool:
+    """Return True for a database of an older version; change nothing."""
+    if where.file and not where.file.exists():
+        return False
+    with (
+        connect(where, reader_engine(where, without_writer=True)) as connection,
+        connection.begin(),
+    ):
+        found = current_revision(connection)
+    return found in REVISIONS and found != HEAD
+
+
 def read_revision(where: DatabaseLocation) -> str:
     """Return the revision of a database, which may be an older one; change nothing."""
     if where.file and not where.file.exists():
@@ -137,7 +149,7 @@ def check_known(where: DatabaseLocation, found: str) -> None:
 
 
 def _no_database(where: DatabaseLocation) -> StoreUnavailable:
-    return StoreUnavailable(f"There is no database at {where.name} yet; start the gateway once")
+    return StoreUnavailable(f"There is no database at {where.name} yet; holdfast run creates it")
 
 
 @contextlib.contextmanager

@@ -18,7 +18,17 @@ from sessions.records import (
     UsageTotals,
 )
 from sessions.store.database import Database
-from sessions.store.queries import approvals, budgets, costs, inbox, outbox, sessions, turns
+from sessions.store.queries import (
+    approvals,
+    budgets,
+    costs,
+    inbox,
+    outbox,
+    sessions,
+    together,
+    turns,
+)
+from sessions.values.address import Address
 
 
 class SessionReader:
@@ -48,7 +58,7 @@ class SessionReader:
         """Return sessions, newest first: all, those of a conversation, or those of a platform."""
         return await self._database.read(lambda c: sessions.list_sessions(c, key, platform, limit))
 
-    async def chats(self, platform: str, limit: int) -> tuple[tuple[str, str | None, int], ...]:
+    async def chats(self, platform: str, limit: int) -> tuple[tuple[Address, str | None, int], ...]:
         """Return (address, title, last use) of a platform's chats, the last used first."""
         return await self._database.read(lambda c: sessions.list_chats(c, platform, limit))
 
@@ -183,6 +193,14 @@ class ReceivedReader:
     async def of_turn(self, turn_id: str) -> tuple[InboxEntry, ...]:
         """Return the entries that a turn answers."""
         return await self._database.read(lambda c: inbox.entries_of_turn(c, turn_id))
+
+    async def of_request(self, turn_id: str) -> tuple[InboxEntry, ...]:
+        """Return the entries that a turn answers; for a resumed turn, those of an earlier turn."""
+        return await self._database.read(lambda c: together.request_entries(c, turn_id))
+
+    async def unanswered(self) -> tuple[InboxEntry, ...]:
+        """Return the messages of all conversations that wait or are held, oldest first."""
+        return await self._database.read(inbox.unanswered_entries)
 
     async def waiting_keys(self) -> tuple[str, ...]:
         """Return the keys of conversations with waiting messages."""

@@ -17,6 +17,11 @@ _MAX_COPIES = 3
 MIN_FREE_BYTES = 10_000_000
 """Bytes that must stay free on the disk after a copy."""
 
+_ADVICE = (
+    "the database is not migrated without a copy; "
+    "free some space, or run: holdfast db upgrade --no-backup"
+)
+
 
 def copy_before_migration(folder: Path | None, now: int) -> Callable[[DatabaseLocation, str], None]:
     """Return the `before_migration` callback; without a folder, no copy is made."""
@@ -73,12 +78,6 @@ def keep_copy(file: Path, folder: Path, now: int) -> Path:
 
 def _copy_time(file: Path) -> str:
     return file.stem.rpartition("-")[2]
-
-
-_ADVICE = (
-    "the database is not migrated without a copy; "
-    "free some space, or run: holdfast db upgrade --no-backup"
-)
 
 
 def _fsync(path: Path) -> None:

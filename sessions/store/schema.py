@@ -14,7 +14,11 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeEngine
 
+from sessions.values.address import Address, read_address, write_address
+
 _WHERE = "where"
+_UNITS_PER_DOLLAR = 1_000_000_000  # a token may cost less than a millionth of a dollar
+MAX_DOLLARS = 1_000_000
 TIMELINE = "timeline"
 """Name of the PostgreSQL sequence that numbers inbox and outbox; SQLite counts in memory."""
 
@@ -68,8 +72,19 @@ class ExactText(sa.TypeDecorator[str]):
         return None if value is None else value.decode("utf-8", "surrogatepass")
 
 
-_UNITS_PER_DOLLAR = 1_000_000_000  # a token may cost less than a millionth of a dollar
-MAX_DOLLARS = 1_000_000
+class AddressText(sa.TypeDecorator[Address]):
+    """The address of a chat, as the JSON text by which its rows are found."""
+
+    impl: TypeEngine[str] | type[TypeEngine[str]] = NameType
+    cache_ok: bool | None = True
+
+    def process_bind_param(self, value: Address | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        """Encode as JSON."""
+        return None if value is None else write_address(value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Address | None:  # noqa: ARG002
+        """Decode the stored text."""
+        return None if value is None else read_address(value)
 
 
 class Dollars(sa.TypeDecorator[float]):
@@ -109,6 +124,10 @@ def _text(name: str, *, empty: bool = False) -> sa.Column[Any]:
     return sa.Column(name, SafeText, nullable=False, server_default="" if empty else None)
 
 
+def _address() -> sa.Column[Any]:
+    return sa.Column("address", AddressText, nullable=False)
+
+
 def _number(name: str) -> sa.Column[Any]:
     return sa.Column(name, sa.BigInteger, nullable=False, server_default="0")
 
@@ -136,7 +155,7 @@ sessions = sa.Table(
     metadata,
     _id(),
     _text("key"),
-    _text("address"),
+    _address(),
     sa.Column("state", NameType, nullable=False),
     sa.Column("reason", NameType),
     sa.Column("title", SafeText),
@@ -179,7 +198,7 @@ inbox = sa.Table(
     _text("source"),
     _text("event"),
     _text("key"),
-    _text("address"),
+    _address(),
     sa.Column("state", NameType, nullable=False),
     sa.Column("payload", sa.LargeBinary),
     sa.Column("received_at", MomentType, nullable=False),
@@ -202,7 +221,7 @@ turns = sa.Table(
     _id(),
     _owner_column("sessions", "session_id"),
     _text("key"),
-    _text("address"),
+    _address(),
     sa.Column("state", NameType, nullable=False),
     _text("request"),
     sa.Column("started_at", MomentType, nullable=False),
@@ -266,7 +285,7 @@ approvals = sa.Table(
     sa.Column("arguments", ExactText, nullable=False),
     _text("person"),
     sa.Column("by_requester", sa.Boolean, nullable=False),
-    _text("address"),
+    _address(),
     sa.Column("asked_at", MomentType, nullable=False),
     sa.Column("expires_at", MomentType, nullable=False),
     sa.Column("state", NameType, nullable=False),
@@ -284,7 +303,7 @@ outbox = sa.Table(
     metadata,
     sa.Column("seq", SerialType, primary_key=True, autoincrement=False),
     sa.Column("id", NameType, nullable=False, unique=True),
-    _text("address"),
+    _address(),
     sa.Column("kind", NameType, nullable=False),
     sa.Column("state", NameType, nullable=False),
     sa.Column("body", sa.LargeBinary, nullable=False),

@@ -11,7 +11,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from sessions.records import Message
+from sessions.records import Message, MessageRole
 
 _MAX_NAMES = 3
 _BATCH_ROWS = 1000
@@ -130,7 +130,7 @@ def _calls_without_result(connection: Connection) -> Iterator[str]:
             continue
         message = _decode_message(body)
         place = (session, turn)
-        if message.role == "tool" and message.tool_call_id:
+        if message.role == MessageRole.TOOL and message.tool_call_id:
             waiting.pop(message.tool_call_id, None)
         else:
             waiting |= dict.fromkeys(call.id for call in message.tool_calls)

@@ -4,6 +4,7 @@ A parameter with a new value is named after the column; a parameter that selects
 another name.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -162,11 +163,18 @@ FORGET_IGNORED = sa.delete(inbox).where(
 END_TURN = (
     sa.update(turns)
     .where(turns.c.id == given("turn"))
-    .values(state=given("state"), finished_at=given("finished_at"), cause=given("cause"))
+    # The changes of the end hold the text, so the checkpoint is not needed any more.
+    .values(
+        state=given("state"), finished_at=given("finished_at"), cause=given("cause"), partial=""
+    )
 )
 SET_REQUEST = sa.update(turns).where(turns.c.id == given("turn")).values(request=given("request"))
 RETRACT_TURN = sa.update(turns).where(turns.c.id == given("turn")).values(taken_back=sa.true())
-CHECKPOINT = sa.update(turns).where(turns.c.id == given("turn")).values(partial=given("partial"))
+CHECKPOINT = (
+    sa.update(turns)
+    .where(turns.c.id == given("turn"), state_is(turns.c.state, TurnState.RUNNING))
+    .values(partial=given("partial"))
+)
 ADD_ATTEMPT = sa.insert(attempts).values(
     {name: given(name) for name in ("turn_id", "number", "target", "started_at")}
 )
@@ -310,3 +318,9 @@ class Upserts:
         self.put_value = put.on_conflict_do_update(
             index_elements=["shelf", "name"], set_={"value": put.excluded.value}
         )
+
+
+@functools.cache
+def upserts_for(insert: Callable[[sa.Table], Any]) -> Upserts:
+    """Return the statements of a dialect; building them takes 5 ms, so all stores share them."""
+    return Upserts(insert)

@@ -8,7 +8,8 @@ returned before. Cancelling a task that waits for a write does not cancel the wr
 
 import asyncio
 import contextlib
-from collections.abc import Collection
+import logging
+from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Protocol, Self
@@ -29,7 +30,7 @@ from sessions.records import (
 from sessions.store import prepare, soundness
 from sessions.store import statements as sql
 from sessions.store.database import Database, QueryCounts
-from sessions.store.engine import parse_url
+from sessions.store.engine import parse_url, release_statements
 from sessions.store.forgetting import DataRemoval
 from sessions.store.journal import Journal
 from sessions.store.queries import (
@@ -46,10 +47,14 @@ from sessions.store.readers import (
     TurnReader,
 )
 from sessions.store.safety_copy import copy_before_migration
+from sessions.values.address import Address
 from sessions.values.clock import Clock
+
+log = logging.getLogger(__name__)
 
 __all__ = ["ConversationSnapshot", "SessionStore", "StoreObserver"]
 
+_CLOSE_TIMEOUT_SECONDS = 10.0
 _SWEEP_BATCH_ROWS = 500
 _STORE_SHELF = "store"
 
@@ -72,9 +77,12 @@ class StoreObserver(Protocol):
 class SessionStore:
     """Sessions, their history, and the journal of everything received, executed and shown."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, observer: StoreObserver | None = None
+    ) -> None:
         self.database = database
         self._clock = clock
+        self._observer = observer
         self._journal = Journal(database.dialect)
         self.data_removal = DataRemoval(database)
         self.sessions = SessionReader(database)
@@ -83,11 +91,16 @@ class SessionStore:
         self.approvals = ApprovalReader(database)
         self.inbox = ReceivedReader(database)
         self.outbox = OutboxReader(database)
-        self.observer: StoreObserver | None = None
 
     @classmethod
     async def open(
-        cls, url: str, *, clock: Clock, read_only: bool = False, copy_folder: Path | None = None
+        cls,
+        url: str,
+        *,
+        clock: Clock,
+        read_only: bool = False,
+        copy_folder: Path | None = None,
+        observer: StoreObserver | None = None,
     ) -> Self:
         """Open a database, creating or migrating where necessary.
 
@@ -101,7 +114,7 @@ class SessionStore:
         else:
             keep = copy_before_migration(copy_folder, clock.now())
             await asyncio.to_thread(prepare.prepare, where, keep)
-        return cls(Database(where, read_only=read_only), clock)
+        return cls(Database(where, read_only=read_only), clock, observer)
 
     @staticmethod
     async def check_compatible(url: str) -> None:
@@ -111,10 +124,17 @@ class SessionStore:
         """
         await asyncio.to_thread(prepare.check_compatible, parse_url(url))
 
-    async def close(self) -> None:
-        """Finish all submitted work and refuse more."""
+    async def close(self, timeout_seconds: float = _CLOSE_TIMEOUT_SECONDS) -> None:
+        """Finish all submitted work and refuse more.
+
+        Work that the database does not finish in time is left: a write is then stored or not, as
+        after a crash.
+        """
         self.database.stop()
-        await asyncio.to_thread(self.database.close)
+        if not await asyncio.to_thread(self.database.close, timeout_seconds):
+            log.error(
+                "the database %s did not finish within %g s", self.database.name, timeout_seconds
+            )
 
     # --- writing ------------------------------------------------------------------------------
 
@@ -124,8 +144,8 @@ class SessionStore:
         Return False for a redelivery.
         """
         new = await self.database.write(lambda c: self._journal.accept(c, entry))
-        if self.observer:
-            self.observer.on_accepted(entry, new=new)
+        if self._observer:
+            self._observer.on_accepted(entry, new=new)
         return new
 
     async def apply(self, *changes: Change) -> None:
@@ -135,8 +155,8 @@ class SessionStore:
         what a change expects.
         """
         await self.database.write(lambda c: self._journal.apply(c, changes))
-        if self.observer:
-            self.observer.on_applied(changes)
+        if self._observer:
+            self._observer.on_applied(changes)
 
     async def reserve_budget(
         self,
@@ -159,9 +179,13 @@ class SessionStore:
             return refused
 
         refused = await self.database.write(work)
-        if self.observer:
-            self.observer.on_applied(before if refused else (*before, *if_reserved))
+        if self._observer:
+            self._observer.on_applied(before if refused else (*before, *if_reserved))
         return refused
+
+    async def save_texts(self, texts: Mapping[str, str]) -> None:
+        """Store the visible text of running turns by id, all in one write; see `Checkpoint`."""
+        await self.database.write(lambda c: self._journal.save_texts(c, texts))
 
     async def replace_payload(self, inbox_id: str, payload: bytes | None) -> bool:
         """Replace the payload of an edited message; return False if the entry waits no longer."""
@@ -192,6 +216,10 @@ class SessionStore:
         """Commit a small write to check that the database is writable."""
         await self.put_value(_STORE_SHELF, "written_at", str(self._clock.now()))
 
+    async def release_memory(self) -> None:
+        """Free the memory that the writer's last statements keep; raises `StoreError`."""
+        await self.database.write(release_statements)
+
     async def check_responsive(self) -> None:
         """Wait for the writer thread without writing; raise `StoreError` without an answer."""
         await self.database.write(lambda _: None)
@@ -211,7 +239,7 @@ class SessionStore:
         return await self.database.read(lambda c: together.read_conversation(c, key))
 
     async def timeline(
-        self, address: str, after: int, limit: int
+        self, address: Address, after: int, limit: int
     ) -> tuple[InboxEntry | OutboxItem, ...]:
         """Return the content of a chat by `seq`: the first rows after a number, or (0) the newest.
 
@@ -225,7 +253,7 @@ class SessionStore:
             return await self._timeline_row_by_row(address, after, limit)
 
     async def _timeline_row_by_row(
-        self, address: str, after: int, limit: int
+        self, address: Address, after: int, limit: int
     ) -> tuple[InboxEntry | OutboxItem, ...]:
         """Read each row separately, so that a damaged row does not hide the others."""
         places = await self.database.read(
@@ -238,9 +266,9 @@ class SessionStore:
         return tuple(found)
 
     async def trace(self, text: str, limit: int = 20) -> tuple[MessageTrace, ...]:
-        """Return entries matching a key, an address or an id, newest first, with turns and items.
+        """Return entries matching a key, an id or the text of an address, with turns and items.
 
-        The key of a room matches all conversations in the room.
+        The newest is first. The key of a room matches all conversations in the room.
         """
         return await self.database.read(lambda c: together.find_traces(c, text, limit))
 

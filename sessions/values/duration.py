@@ -4,6 +4,7 @@ import re
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
+_EXPECTED = 'must be a span of time such as "24h", "1h 30m" or a number of seconds'
 
 
 class Duration(float):
@@ -29,9 +30,6 @@ class Duration(float):
             if count:
                 words.append(f"{count:g}{unit}")
         return " ".join(words) or "0s"
-
-
-_EXPECTED = 'must be a span of time such as "24h", "1h 30m" or a number of seconds'
 
 
 def _parse_seconds(written: object) -> float:

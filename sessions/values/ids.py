@@ -27,6 +27,11 @@ class Ids:
         return f"{kind}_{_base32(self._last)}"
 
 
+def unique_part(id_: str) -> str:
+    """Return an id without the word for its kind: `01…` of `t_01…`."""
+    return id_.partition("_")[2]
+
+
 def stable_id(*parts: str) -> str:
     """Return a deterministic id of these parts."""
     text = "\0".join(parts).encode(errors="surrogatepass")

@@ -5,6 +5,11 @@ API clients, so a value never changes.
 """
 
 import enum
+from collections.abc import Mapping
+from typing import Literal
+
+NoticeFields = Mapping[str, str | int]
+"""Values for the placeholders of a notice, by name; see `gateway.notices.catalogue.check_fields`."""
 
 
 class NoticeId(enum.StrEnum):
@@ -32,17 +37,20 @@ class NoticeId(enum.StrEnum):
     NEW_SESSION = "new"
     RESUMED = "resumed"
     NOTHING_TO_RESUME = "nothing_to_resume"
+    RESUME_UNKNOWN = "resume_unknown"
     NOTHING_TO_RETRY = "nothing_to_retry"
     NOTHING_TO_UNDO = "nothing_to_undo"
     UNDONE = "undone"
     BUSY = "busy"
     NOT_YOURS = "not_yours"
+    ACCESS_LOST = "access_lost"
     EXPIRED_IDLE = "expired.idle"
     EXPIRED_DAILY = "expired.daily"
     UNKNOWN_COMMAND = "unknown_command"
     GREETING = "start"
     CLAIMED = "claimed"
     CLAIM_REFUSED = "claim_refused"
+    CODE_DELAYED = "code_delayed"
     PAIRING_CODE = "pairing_code"
     PAIRING_PENDING = "pairing_pending"
     PAIRED = "paired"
@@ -55,6 +63,7 @@ class NoticeId(enum.StrEnum):
     SESSIONS = "sessions"
     PAIR_USAGE = "pair_usage"
     REFUSED_MENTION = "refused_mention"
+    STRANGERS = "strangers"
     NOT_NOW = "not_now"
     ADMINS_ONLY = "admins_only"
     PLAIN_TEXT = "text"
@@ -73,7 +82,9 @@ class NoticeId(enum.StrEnum):
     PLATFORM_RECOVERED = "platform.over"
     DISK_LOW = "disk"
     DATABASE_DAMAGED_HERE = "damaged.here"
+    ANSWER_NOT_STORED = "not_stored"
     DATABASE_DAMAGED = "damaged"
+    TOOLS_CHANGED = "tools_changed"
     DISK_RECOVERED = "disk.over"
     SAFE_MODE = "safe_mode"
     SAFE_MODE_OVER = "safe_mode.over"
@@ -122,3 +133,14 @@ class NoticeId(enum.StrEnum):
     BTW_FAILED = "btw_failed"
     BTW_USAGE = "btw_usage"
     BTW_MANY = "btw_many"
+
+
+FailureNotice = Literal[
+    NoticeId.TURN_FAILED,
+    NoticeId.DECLINED,
+    NoticeId.REASONING_USED_UP,
+    NoticeId.BUDGET_USED_UP,
+    NoticeId.BUDGET_TOO_SMALL_FOR_REQUEST,
+    NoticeId.BUDGET_ZERO,
+]
+"""Notices about a turn that failed."""

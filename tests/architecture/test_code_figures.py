@@ -143,6 +143,14 @@ def test_a_constant_is_used_where_another_module_imports_or_reads_it(tree: Path)
     assert found.found == ("agent/engine.py UNUSED",)
 
 
+def test_a_constant_that_only_a_test_uses_is_counted_apart(tree: Path) -> None:
+    (tree / "tests" / "test_engine.py").write_text("from agent.engine import UNUSED\n")
+    measured = measure(read_modules(tree), read_modules(tree, ("tests",)))
+    found = {figure.label: figure.found for figure in measured}
+    assert found["public constants that no other module uses"] == ("agent/engine.py UNUSED",)
+    assert found["  and no test"] == ()
+
+
 def test_two_trees_stand_in_two_aligned_columns(tree: Path) -> None:
     measured = measure(read_modules(tree))
     lines = table({"old": measured, "new": measured}).splitlines()

@@ -1,18 +1,18 @@
 """Rules about the tree that no linter knows."""
 
 import ast
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 
 from platforms.core.registry import known_names
+from scripts.code_figures import Module
 
-ROOT = Path(__file__).parents[2]
-PACKAGES = ("gateway", "platforms", "agent", "sessions")
+CODE = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 BOUNDARIES = {
     "sessions/conversation/actor.py": "a turn, and an event of its conversation",
     "gateway/connections/supervision.py": "an adapter that runs",
     "gateway/media/fetch.py": "an adapter that fetches a file, and who writes speech down",
-    "gateway/side_requests/service.py": "a command that runs beside its conversation",
+    "gateway/side_requests/jobs.py": "a command that runs beside its conversation",
     "gateway/delivery/link.py": "an adapter that delivers",
     "agent/tools/run.py": "a tool",
     "agent/tools/mcp/link.py": "a connection to a server of tools",
@@ -32,39 +32,28 @@ CONFIGURE_PLATFORMS = {
 """Files that tell people how to configure a platform, by its name."""
 
 
-def sources() -> list[Path]:
-    return [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
-
-
-def catches_everything(tree: ast.AST) -> bool:
+def catches_everything(handlers: Iterable[ast.ExceptHandler]) -> bool:
     return any(
-        isinstance(node, ast.ExceptHandler)
-        and (
-            node.type is None
-            or (isinstance(node.type, ast.Name) and node.type.id in {"Exception", "BaseException"})
-        )
-        for node in ast.walk(tree)
+        each.type is None
+        or (isinstance(each.type, ast.Name) and each.type.id in {"Exception", "BaseException"})
+        for each in handlers
     )
 
 
-def test_every_exception_is_caught_only_at_the_boundaries() -> None:
-    found = {
-        str(path.relative_to(ROOT))
-        for path in sources()
-        if catches_everything(ast.parse(path.read_text(encoding="utf-8")))
-    }
+def test_every_exception_is_caught_only_at_the_boundaries(modules: list[Module]) -> None:
+    found = {each.path for each in modules if catches_everything(each.handlers)}
     assert found == set(BOUNDARIES)
 
 
-def test_the_core_never_asks_which_platform_it_talks_to() -> None:
+def test_the_core_never_asks_which_platform_it_talks_to(modules: list[Module]) -> None:
     names = set(known_names()) - {"console", "web"}
-    for path in (ROOT / "gateway").rglob("*.py"):
-        if str(path.relative_to(ROOT)) in CONFIGURE_PLATFORMS:
+    for module in modules:
+        if not module.path.startswith("gateway/") or module.path in CONFIGURE_PLATFORMS:
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(module.tree):
             if isinstance(node, ast.Compare):
                 compared = [each for each in ast.walk(node) if isinstance(each, ast.Constant)]
-                assert not any(each.value in names for each in compared), path
+                assert not any(each.value in names for each in compared), module.path
 
 
 def reads_private_attribute_of_another(node: ast.AST) -> bool:
@@ -80,8 +69,64 @@ def reads_private_attribute_of_another(node: ast.AST) -> bool:
     )
 
 
-def test_providers_use_only_public_attributes_of_their_libraries() -> None:
+def test_providers_use_only_public_attributes_of_their_libraries(modules: list[Module]) -> None:
     """An SDK or HTTP client may move a private attribute in any release."""
-    for path in (ROOT / "agent/providers").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            assert not reads_private_attribute_of_another(node), f"{path}: {ast.unparse(node)}"
+    for module in modules:
+        if module.path.startswith("agent/providers/"):
+            for node in ast.walk(module.tree):
+                assert not reads_private_attribute_of_another(node), (
+                    f"{module.path}: {ast.unparse(node)}"
+                )
+
+
+def imported_by_text(calls: Iterable[ast.Call]) -> Iterator[str]:
+    for call in calls:
+        match call:
+            case ast.Call(
+                func=ast.Name(id="import_module") | ast.Attribute(attr="import_module"),
+                args=[ast.Constant(value=str(module)), *_],
+            ):
+                yield module
+            case _:
+                pass
+
+
+def test_modules_known_in_advance_are_imported_by_statements_that_tools_see(
+    modules: list[Module],
+) -> None:
+    found = {
+        module.path: imported
+        for module in modules
+        if (imported := [*imported_by_text(module.calls)])
+    }
+    assert found == {}, "import inside the function; see banned-module-level-imports in pyproject"
+
+
+def is_number(value: ast.expr | None) -> bool:
+    match value:
+        case ast.Constant(value=int() | float()):
+            return True
+        case ast.BinOp(left=left, right=right):
+            return is_number(left) and is_number(right)
+        case ast.Tuple(elts=items):
+            return all(is_number(item) for item in items)
+        case _:
+            return False
+
+
+def numbers_after_code(module: ast.Module) -> Iterator[str]:
+    seen_code = False
+    for node in module.body:
+        seen_code = seen_code or isinstance(node, CODE)
+        if seen_code and isinstance(node, ast.Assign | ast.AnnAssign) and is_number(node.value):
+            yield ast.unparse(node)
+
+
+def test_constant_numbers_stand_before_the_first_class_or_function(modules: list[Module]) -> None:
+    found = {
+        module.path: numbers
+        for module in modules
+        if (numbers := [*numbers_after_code(module.tree)])
+        and "migrations" not in module.path.split("/")
+    }
+    assert found == {}

@@ -35,7 +35,7 @@ from sessions.records import TurnState
 from tests.bench.contestants import Cores, used_by
 from tests.bench.model import MUCH, SILENT, Report
 from tests.e2e.daemon import Daemon
-from tests.e2e.house import opened
+from tests.e2e.gateway_kit import opened
 
 LIMIT = 0.050
 """Seconds that the median token may take."""

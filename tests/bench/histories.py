@@ -3,11 +3,10 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from gateway.delivery.view import write_address
-from platforms.core.contract import Address
 from sessions.changes import AppendMessages, Change, EndTurn, OpenSession, StartTurn
 from sessions.records import Message, TurnState
 from sessions.store.store import SessionStore
+from sessions.values.address import Address
 from sessions.values.clock import SystemClock
 
 _ASKED = "What about number {number}, which we said we would come back to some day?"
@@ -27,7 +26,7 @@ async def seed(home: Path, chats: Iterable[int], messages: int) -> None:
 
 def _conversation(chat: int, turns: int, now: int) -> list[Change]:
     key, session = f"telegram:{chat}", f"s_{chat}"
-    address = write_address(Address(platform="telegram", chat=str(chat)))
+    address = Address("telegram", str(chat))
     changes: list[Change] = [OpenSession(session, key, address, now)]
     for number in range(turns):
         turn = f"t_{chat}_{number:05d}"

@@ -35,7 +35,7 @@ from gateway.turns.run import TurnRun
 from platforms.core.contract import Live, PlatformSpec, Repeat
 from sessions.records import TurnState
 from tests.bench.model import Report
-from tests.e2e.house import Nothing, Screen
+from tests.e2e.gateway_kit import Nothing, Screen
 from tests.fakes.agent_kit import settings_for
 from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
 

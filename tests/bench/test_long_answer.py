@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.scenarios.stage import stage
+from tests.e2e.scenarios.scenario_kit import stage
 from tests.fakes.model_script import Head, Raw, Step, body_of, steps, text
 
 PIECE = 4  # characters

@@ -57,6 +57,9 @@ class _Healthy:
     async def problems(self) -> list[str]:
         return []
 
+    def mode(self) -> str:
+        return "running"
+
 
 class Stage:
     """A running adapter and the fake service behind it."""

@@ -11,22 +11,24 @@ from sessions.records import (
     ApprovalState,
     InboxEntry,
     InboxState,
+    ItemKind,
     ItemState,
     Message,
     OutboxItem,
     TurnState,
 )
 from sessions.store.store import SessionStore
+from sessions.values.address import Address
 
 KEY = "telegram:1001"
-ADDRESS = "telegram/1001"
+ADDRESS = Address("telegram", "1001")
 
 
 def entry(
     id_: str,
     *,
     key: str = KEY,
-    address: str = ADDRESS,
+    address: Address = ADDRESS,
     state: InboxState = InboxState.WAITING,
     payload: bytes | None = b"{}",
     received_at: int = 1000,
@@ -111,12 +113,12 @@ def item(
     state: ItemState = ItemState.PENDING,
     final: bool = True,
     turn: str | None = None,
-    address: str = ADDRESS,
+    address: Address = ADDRESS,
 ) -> OutboxItem:
     return OutboxItem(
         id=id_,
         address=address,
-        kind="answer",
+        kind=ItemKind.ANSWER,
         state=state,
         body=text.encode(),
         created_at=2500,
@@ -134,14 +136,36 @@ async def talk(store: SessionStore, session: str, turns: int, *, key: str = KEY)
     await store.apply(*changes)
 
 
-def damage(file: Path, near: bytes) -> None:
-    """Overwrite the overflow pages that contain this text."""
+def damage_tables(file: Path, *names: str) -> None:
+    """Overwrite the root pages of tables or indexes while the database is in use.
+
+    The small write makes other connections drop the pages that they have read before.
+    """
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        assert connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+        found = "SELECT rootpage FROM sqlite_master WHERE name = ?"
+        roots = [connection.execute(found, (name,)).fetchone()[0] for name in names]
+        with file.open("r+b") as raw:
+            for root in roots:
+                raw.seek((root - 1) * size)
+                raw.write(b"\xff" * size)
+        connection.execute("INSERT INTO shelves VALUES ('test', 'damaged', 'yes')")
+        connection.commit()
+
+
+OVERFLOW, LEAF = 0, 13
+"""First byte of a page: overflow pages begin with a page number, which is small here."""
+
+
+def damage(file: Path, near: bytes, *, kind: int = OVERFLOW) -> None:
+    """Overwrite the pages of a kind that contain this text."""
     with contextlib.closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         (size,) = connection.execute("PRAGMA page_size").fetchone()
     raw = bytearray(file.read_bytes())
     places = {found.start() // size * size for found in re.finditer(re.escape(near), raw)}
     for place in places:
-        if raw[place] == 0:  # B-tree pages begin with a type other than zero
+        if raw[place] == kind:
             raw[place : place + size] = b"\xff" * size
     file.write_bytes(raw)

@@ -1,11 +1,9 @@
 """The provider for Anthropic's Messages API against a real server."""
 
-import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import anthropic
@@ -14,8 +12,6 @@ import msgspec
 import pytest
 
 from agent import errors
-from agent.answer.accumulate import Accumulator, FinishReason, StepResult
-from agent.answer.call_slots import ArgumentsState
 from agent.answer.reasoning_blocks import ReasoningBlocks, encode_reasoning
 from agent.model.contract import (
     CallChunk,
@@ -24,69 +20,22 @@ from agent.model.contract import (
     FinishChunk,
     ModelRequest,
     OpaqueChunk,
-    OpenedChunk,
     PingChunk,
     ReasoningChunk,
     TextChunk,
-    ToolSchema,
     UsageChunk,
 )
 from agent.providers.anthropic.messages import AnthropicProvider
-from agent.providers.registry import SupportsListModels, build_provider
-from agent.providers.transport.connections import STREAMS_PER_CLIENT
-from agent.settings import TargetSettings
 from sessions.records import Message
-from tests.fakes.agent_kit import SCALED, settings_for
+from tests.contract import provider_kit
+from tests.contract.provider_kit import OPENED, REQUEST, collect, without_pings
+from tests.fakes.agent_kit import settings_for
 from tests.fakes.model_script import Script, body_of, ok, status
-from tests.fakes.model_server import Handler, ModelServer, Received, always
+from tests.fakes.model_server import Handler, ModelServer, always
 
 pytestmark = pytest.mark.quick
 
-READ = ToolSchema("read", "Reads.", {"type": "object"})
-REQUEST = ModelRequest("scripted", "Be kind.", messages=(Message("user", "hello"),), tools=(READ,))
-OPENED = OpenedChunk("req_scripted")
-
-
-async def collect(provider: AnthropicProvider, request: ModelRequest = REQUEST) -> list[Chunk]:
-    async with asyncio.timeout(5), provider.stream(request) as chunks:
-        return [chunk async for chunk in chunks]
-
-
-async def until_it_breaks(
-    provider: AnthropicProvider, request: ModelRequest
-) -> tuple[list[Chunk], errors.ProviderError | None]:
-    """Return the chunks and the error that ended them."""
-    read: list[Chunk] = []
-    try:
-        async with asyncio.timeout(5), provider.stream(request) as chunks:
-            async for chunk in chunks:
-                read.append(chunk)  # noqa: PERF401 - what came before an error is kept
-    except errors.ProviderError as error:
-        return read, error
-    return read, None
-
-
-async def told(provider: AnthropicProvider, request: ModelRequest = REQUEST) -> list[Chunk]:
-    return [chunk for chunk in await collect(provider, request) if not isinstance(chunk, PingChunk)]
-
-
-@asynccontextmanager
-async def serving(
-    *scripts: Script | Handler,
-) -> AsyncIterator[tuple[AnthropicProvider, ModelServer]]:
-    async with ModelServer(*scripts) as server:
-        provider = AnthropicProvider(settings_for("anthropic", server.url))
-        try:
-            yield provider, server
-        finally:
-            await provider.aclose()
-
-
-def put_together(chunks: list[Chunk]) -> StepResult:
-    accumulator = Accumulator((READ,), "call")
-    for chunk in chunks:
-        accumulator.feed(chunk)
-    return accumulator.result()
+serving = partial(provider_kit.serving, "anthropic")
 
 
 # --- answers ---------------------------------------------------------------------------------
@@ -142,47 +91,13 @@ BEGUN = UsageChunk(10, 1)
 )
 async def test_the_stream_is_converted_to_chunks(script: str, chunks: list[Chunk]) -> None:
     async with serving(script) as (provider, server):
-        assert await told(provider) == [OPENED, *chunks]
+        assert without_pings(await collect(provider)) == [OPENED, *chunks]
         assert len(server.requests) == 1
 
 
 async def test_every_ping_is_passed_on() -> None:
     async with serving("H [P]*5 EOF") as (provider, _):
         assert (await collect(provider)).count(PingChunk(beat=True)) == 5
-
-
-WHOLE = 'H R"hm" T"Hello" C(0,c1,read,{"path":"a"}) F tool_calls U(7) D'
-
-
-async def test_a_json_response_gives_the_same_as_a_stream() -> None:
-    async with serving(WHOLE, WHOLE) as (provider, server):
-        streamed = put_together(await collect(provider))
-        request = msgspec.structs.replace(REQUEST, stream=False)
-        whole = put_together(await collect(provider, request))
-        assert whole == msgspec.structs.replace(
-            streamed, received_characters=whole.received_characters, unstreamed=True
-        )
-        assert [request.stream for request in server.requests] == [True, False]
-    assert (streamed.text, streamed.reasoning, streamed.finish_reason) == (
-        "Hello",
-        "hm",
-        FinishReason.TOOL_CALLS,
-    )
-    assert [(made.id, made.arguments_state, made.sealed) for made in streamed.calls] == [
-        ("c1", ArgumentsState.COMPLETE, True)
-    ]
-
-
-@pytest.mark.parametrize("ending", ["EOF", "RST", "FIN"])
-@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "JSON response"])
-async def test_a_truncated_call_is_never_sealed(ending: str, stream: bool) -> None:
-    script = f'H C(0,c1,read,\'{{"path":"a"\') {ending}'
-    request = msgspec.structs.replace(REQUEST, stream=stream)
-    async with serving(script) as (provider, _):
-        chunks, _ = await until_it_breaks(provider, request)
-    step = put_together(chunks)
-    assert not step.ended
-    assert not any(made.sealed for made in step.calls)
 
 
 # --- comparison with the SDK -----------------------------------------------------------------
@@ -261,33 +176,13 @@ async def test_the_content_matches_that_of_the_sdk() -> None:
 @pytest.mark.parametrize(
     ("script", "error", "words"),
     [
-        pytest.param("S400", errors.BadRequest, "scripted error", id="400"),
-        pytest.param("S401", errors.ApiKeyRejected, "scripted error", id="401"),
-        pytest.param("S402", errors.OutOfCredit, "scripted error", id="402"),
-        pytest.param("S403", errors.ApiKeyRejected, "scripted error", id="403"),
-        pytest.param("S404", errors.BadRequest, "scripted error", id="404"),
-        pytest.param("S413", errors.ContextTooLong, "scripted error", id="413"),
-        pytest.param("S429", errors.RateLimited, "scripted error", id="429"),
-        pytest.param("S500", errors.Overloaded, "scripted error", id="500"),
-        pytest.param("S529", errors.Overloaded, "scripted error", id="529"),
         pytest.param('S400"credit balance is too low"', errors.OutOfCredit, "low", id="credit"),
-        pytest.param("RST", errors.ConnectionLost, "reset by peer", id="reset before the headers"),
-        pytest.param("FIN", errors.ConnectionLost, "disconnected", id="closed before the headers"),
-        pytest.param('H T"a" RST', errors.ConnectionLost, "reset by peer", id="reset in the body"),
-        pytest.param('H T"a" FIN', errors.ConnectionLost, "incomplete", id="closed in the body"),
         pytest.param('H E529"busy" EOF', errors.Overloaded, "busy", id="overloaded inside"),
         pytest.param('H E429"slow" EOF', errors.RateLimited, "slow", id="rate limit inside"),
         pytest.param('H E401"no" EOF', errors.ApiKeyRejected, "no", id="key rejected inside"),
-        pytest.param(
-            'H X"event: error\ndata: upstream\n\n" EOF',
-            errors.ConnectionLost,
-            "upstream",
-            id="in plain text",
-        ),
-        pytest.param('H X"data: {]\n\n" EOF', errors.ConnectionLost, "unreadable", id="not JSON"),
     ],
 )
-async def test_every_failure_is_a_provider_error_and_nothing_is_retried(
+async def test_an_error_of_this_protocol_is_a_provider_error_and_nothing_is_retried(
     script: str, error: type[errors.ProviderError], words: str
 ) -> None:
     async with serving(script) as (provider, server):
@@ -307,38 +202,6 @@ async def test_limits_are_read_from_error_messages(place: str) -> None:
         with pytest.raises(errors.OutputTooLong) as too_much:
             await collect(provider)
     assert (too_long.value.limit, too_much.value.limit) == (200_000, 64_000)
-
-
-async def test_retry_after_is_kept() -> None:
-    async with serving('S529:{"retry-after":"2"}') as (provider, _):
-        with pytest.raises(errors.Overloaded) as raised:
-            await collect(provider)
-        assert raised.value.retry_after == 2
-
-
-async def test_text_before_an_error_is_yielded_first() -> None:
-    async with serving('H T"half" RST') as (provider, _):
-        chunks, broken = await until_it_breaks(provider, REQUEST)
-    assert chunks[-1] == TextChunk("half")
-    assert type(broken) is errors.ConnectionLost
-
-
-async def test_an_unreachable_server_is_named_in_the_error() -> None:
-    async with ModelServer() as server:
-        settings = settings_for("anthropic", server.url)
-    provider = AnthropicProvider(settings)
-    with pytest.raises(errors.Overloaded, match=f"no connection to {settings.base_url}"):
-        await collect(provider)
-    with pytest.raises(errors.Overloaded, match=f"no connection to {settings.base_url}"):
-        await provider.list_models()
-    await provider.aclose()
-
-
-async def test_an_unsupported_url_is_a_bad_request() -> None:
-    provider = AnthropicProvider(settings_for("anthropic", "gopher://127.0.0.1"))
-    with pytest.raises(errors.BadRequest, match=r"gopher://127\.0\.0\.1 is not a supported URL"):
-        await collect(provider)
-    await provider.aclose()
 
 
 # --- requests --------------------------------------------------------------------------------
@@ -474,77 +337,7 @@ async def test_an_error_without_a_simpler_request_is_final() -> None:
         assert "cache_control" in server.requests[2].body
 
 
-async def test_the_models_of_the_server_are_listed() -> None:
-    async with ModelServer(models=["a", "b"]) as server:
-        provider = build_provider(settings_for("anthropic", server.url))
-        assert isinstance(provider, SupportsListModels)
-        assert await provider.list_models() == ("a", "b")
-        await provider.aclose()
-
-
-@pytest.mark.parametrize("path", ["/nothing", "/nonsense"])
-async def test_a_server_without_a_model_list_is_an_error(path: str) -> None:
-    async with ModelServer() as server:
-        url = server.url.removesuffix("/v1") + path
-        settings = TargetSettings(provider="anthropic", base_url=url, timeouts=SCALED)
-        provider = AnthropicProvider(settings)
-        with pytest.raises(errors.BadRequest):
-            await provider.list_models()
-        await provider.aclose()
-
-
 # --- connections -----------------------------------------------------------------------------
-
-
-async def until_left(server: ModelServer, number: int = 1) -> Received:
-    received = await server.request(number)
-    await received.closed.wait()
-    return received
-
-
-@pytest.mark.parametrize("script", ["HANG", "H HANG", 'H T"abc" HANG', 'H [T"a" W.005]*'])
-async def test_cancelling_the_reader_closes_the_socket_at_once(script: str) -> None:
-    loop = asyncio.get_running_loop()
-    async with asyncio.timeout(5), serving(script) as (provider, server):
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(collect(provider))
-            await server.request(1)
-            told_at = loop.time()
-            task.cancel()
-        received = await until_left(server)
-        assert task.cancelled()
-        assert received.left
-        assert received.closed_at is not None
-        assert received.closed_at - told_at < 0.1
-
-
-async def test_leaving_the_context_closes_the_socket_at_once() -> None:
-    async with asyncio.timeout(5), serving('H T"abc" HANG') as (provider, server):
-        async with provider.stream(REQUEST) as chunks:
-            async for chunk in chunks:
-                if chunk == TextChunk("abc"):
-                    break
-        assert (await until_left(server)).left
-
-
-async def test_a_connection_is_reused_after_a_complete_response() -> None:
-    async with serving(always(ok("x"))) as (provider, server):
-        for _ in range(3):
-            await collect(provider)
-        assert not any(request.closed.is_set() for request in server.requests)
-        assert server.connections_made == 1
-
-
-async def test_many_concurrent_streams_use_several_clients() -> None:
-    count = STREAMS_PER_CLIENT + 10
-    async with asyncio.timeout(10), serving(always('H T"a" HANG')) as (provider, server):
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(collect(provider)) for _ in range(count)]
-            await server.request(count)
-            assert sorted(provider._clients.stream_counts) == [10, STREAMS_PER_CLIENT]
-            for task in tasks:
-                task.cancel()
-        assert sorted(provider._clients.stream_counts) == [0, 0]
 
 
 def test_the_sdk_is_imported_only_when_the_provider_is_built() -> None:

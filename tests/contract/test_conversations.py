@@ -15,7 +15,7 @@ from agent.tools.contract import Risk, ToolContext
 from agent.tools.define import tool
 from platforms.core.contract import Capabilities, Live, capabilities_in
 from tests.contract.adapter_kit import SERVICES, Opened
-from tests.contract.house_kit import SLOWLY, House, answering, house
+from tests.contract.gateway_kit import SLOWLY, PlatformGateway, answering, running_gateway
 from tests.contract.services import discord
 from tests.contract.services.contract import Place, Seen, Service
 from tests.fakes.model_script import Script, calls, words
@@ -50,7 +50,7 @@ def places(service: Service) -> list[Place]:
     return [service.direct, *([service.room] if service.room else [])]
 
 
-def can(home: House, service: Service, place: Place) -> Capabilities:
+def can(home: PlatformGateway, service: Service, place: Place) -> Capabilities:
     return capabilities_in(home.adapter, service.address(place))
 
 
@@ -67,7 +67,7 @@ async def user_texts(model: ModelServer, number: int) -> list[str]:
 async def test_addressed_messages_are_answered_once_and_others_never(
     tmp_path: Path, service: Service, model: ModelServer
 ) -> None:
-    async with house(tmp_path, service, model):
+    async with running_gateway(tmp_path, service, model):
         for place in places(service):
             if place == service.room:
                 await service.say(place, "not for you", aside=True)
@@ -87,7 +87,7 @@ async def test_addressed_messages_are_answered_once_and_others_never(
 async def test_in_a_room_the_answer_is_visibly_a_reply(
     tmp_path: Path, service: Service, model: ModelServer
 ) -> None:
-    async with house(tmp_path, service, model) as home:
+    async with running_gateway(tmp_path, service, model) as home:
         for place in places(service):
             for text, answer in (("tell me", SLOWLY), ("short", "short")):
                 said = await service.say(place, text)
@@ -99,6 +99,23 @@ async def test_in_a_room_the_answer_is_visibly_a_reply(
                 assert seen.reply_to == (said if place == service.room and shown else ""), text
 
 
+async def test_in_a_private_chat_answers_to_queued_messages_are_replies(
+    tmp_path: Path, service: Service, model: ModelServer
+) -> None:
+    async with running_gateway(tmp_path, service, model) as home:
+        await service.say(service.direct, "tell me")
+        await _wait_for_beginning(service, service.direct, "one two")
+        queued = [await service.say(service.direct, text) for text in ("second", "fail")]
+        await service.shows(service.direct, SLOWLY, "echo: second", "couldn't finish")
+        await service.rests()
+        first, second, failed = (
+            next(seen.reply_to for seen in service.seen(service.direct) if part in seen.text)
+            for part in (SLOWLY, "echo: second", "couldn't finish")
+        )
+        shown = can(home, service, service.direct).reply
+        assert (first, [second, failed]) == ("", queued if shown else ["", ""])
+
+
 async def _wait_for_beginning(service: Service, place: Place, text: str) -> None:
     """Wait until a text with this beginning is visible, a preview included."""
     await service.until(lambda: any(text in each for each in service.screen(place)))
@@ -107,7 +124,7 @@ async def _wait_for_beginning(service: Service, place: Place, text: str) -> None
 async def test_the_quoted_message_reaches_the_model(
     tmp_path: Path, service: Service, model: ModelServer
 ) -> None:
-    async with house(tmp_path, service, model):
+    async with running_gateway(tmp_path, service, model):
         await service.say(service.direct, "the sky is green")
         await service.shows(service.direct, "echo: the sky is green")
         answered = service.seen(service.direct)[-1].id
@@ -128,7 +145,7 @@ async def test_the_quoted_message_reaches_the_model(
 async def test_an_answer_grows_visibly_and_is_finally_shown_once(
     tmp_path: Path, service: Service, model: ModelServer
 ) -> None:
-    async with house(tmp_path, service, model) as home:
+    async with running_gateway(tmp_path, service, model) as home:
         for place in places(service):
             states: list[Seen] = []
             await service.say(place, "tell me")
@@ -179,23 +196,40 @@ LONG = "\n\n".join(
 TOKENS = re.compile(r"Part\d+|w\d+x\d+|cell\d+y\d+|code\d+")
 
 
+def _shows_text_or_file(service: Service, place: Place, last: str) -> bool:
+    return any(last in (*each.text.split(), each.file) for each in service.seen(place)) or any(
+        last in text for text in service.screen(place)
+    )
+
+
 @pytest.mark.timeout(40)
 async def test_thirty_thousand_characters_with_code_and_tables_arrive_complete(
     tmp_path: Path, service: Service
 ) -> None:
     assert len(LONG) > 30_000
     wanted = TOKENS.findall(LONG)
-    async with ModelServer(lambda _: words(LONG)) as model, house(tmp_path, service, model) as home:
+    async with (
+        ModelServer(lambda _: words(LONG)) as model,
+        running_gateway(tmp_path, service, model) as home,
+    ):
         for place in places(service):
             await service.say(place, "everything, please")
-            await service.shows(place, f"cell{PARTS - 1}y2")
+            here = can(home, service, place)
+            in_file = bool(here.messages) and len(LONG) > here.messages * here.text_limit
+            last = "answer.md" if in_file else f"cell{PARTS - 1}y2"
+            await service.until(partial(_shows_text_or_file, service, place, last))
             await service.rests()
             shown = service.screen(place)
-            limit = can(home, service, place).text_limit
-            assert TOKENS.findall("\n".join(shown)) == wanted, place
+            tokens = TOKENS.findall("\n".join(shown))
+            assert tokens == wanted[: len(tokens)], place
             assert all(text.count("```") % 2 == 0 for text in shown)
+            if in_file:
+                assert service.seen(place)[-1].content.decode() == LONG
+                assert len(shown) == here.messages + 2  # the note and the file
+                continue
+            assert tokens == wanted, place
             assert len(shown) >= len(LONG) / 33_000
-            assert len(shown) <= len(LONG) / min(limit, 30_000) * 1.6 + 1
+            assert len(shown) <= len(LONG) / min(here.text_limit, 30_000) * 1.6 + 1
 
 
 _PATH = re.compile(r"received/[\w./-]+?\.csv")
@@ -214,7 +248,7 @@ async def test_a_received_file_can_be_sent_back(tmp_path: Path, service: Service
 
     if not service.sends_files:
         return
-    async with ModelServer(model_of) as model, house(tmp_path, service, model):
+    async with ModelServer(model_of) as model, running_gateway(tmp_path, service, model):
         for place in places(service):
             given = ("table.csv", content, "text/csv")
             await service.say(place, "give it back", file=given)
@@ -225,6 +259,27 @@ async def test_a_received_file_can_be_sent_back(tmp_path: Path, service: Service
         await service.rests()
 
 
+async def test_lost_access_stops_the_running_turns(
+    tmp_path: Path, service: Service, model: ModelServer
+) -> None:
+    if not service.allow:
+        return  # the only person here is the owner, who cannot lose access
+    async with running_gateway(tmp_path, service, model) as home:
+        for place in places(service):
+            await service.say(place, "hang")
+            await _wait_for_beginning(service, place, "so far")
+        await service.say(service.direct, "next")
+        await service.shows(service.direct, "1 message is queued")
+        await home.take_access()
+        for place in places(service):
+            await service.shows(place, "I stopped working on “hang”.")
+        await service.shows(service.direct, "1 queued message was dropped.")
+        await service.say(service.direct, "again")
+        await service.settled()
+        await service.rests()
+    assert len(model.requests) == len(places(service))
+
+
 # --- edits and commands --------------------------------------------------------------------------
 
 
@@ -232,7 +287,7 @@ async def test_a_waiting_message_is_answered_in_its_edited_form(
     tmp_path: Path, service: Service, model: ModelServer
 ) -> None:
     here = service.direct
-    async with house(tmp_path, service, model):
+    async with running_gateway(tmp_path, service, model):
         await service.say(here, "hang")
         async with asyncio.timeout(8):
             await model.request(1)
@@ -258,13 +313,18 @@ async def test_a_waiting_message_is_answered_in_its_edited_form(
     assert service.deletes is not ("echo: never mind" in shown)
 
 
+def _shows_identity(service: Service, place: Place) -> bool:
+    shown = (*service.screen(place), *service.private_texts(place))
+    return any(f"You are {service.name}:" in text for text in shown)
+
+
 async def test_a_command_takes_effect_in_its_chat(
     tmp_path: Path, service: Service, model: ModelServer
 ) -> None:
-    async with house(tmp_path, service, model):
+    async with running_gateway(tmp_path, service, model):
         for place in places(service):
             await service.command(place, "whoami")
-            await service.shows(place, f"{service.name}:")
+            await service.until(partial(_shows_identity, service, place))
         await service.typed(service.direct, "help")
         await service.shows(service.direct, service.spelled("stop"), service.spelled("resume"))
         await service.rests()
@@ -274,7 +334,7 @@ async def test_a_command_takes_effect_in_its_chat(
 async def test_a_streaming_answer_can_be_stopped_where_it_is_shown(
     tmp_path: Path, service: Service, model: ModelServer
 ) -> None:
-    async with house(tmp_path, service, model) as home:
+    async with running_gateway(tmp_path, service, model) as home:
         for number, place in enumerate(places(service)):
             await service.say(place, "hang")
             await _wait_for_beginning(service, place, "so far")
@@ -300,13 +360,13 @@ async def test_an_interrupted_answer_continues_on_request_after_a_restart(
 ) -> None:
     """With a button, or with the command named in the notice where there are no buttons."""
     here = service.direct
-    async with house(tmp_path, service, model) as home:
+    async with running_gateway(tmp_path, service, model) as home:
         await service.say(here, "hang on")
         await service.until(lambda: any("so far" in text for text in service.screen(here)))
         if crash:
             await home.crash()
     model._handler = _going_on
-    async with house(tmp_path, service, model) as home:
+    async with running_gateway(tmp_path, service, model) as home:
         await service.shows(here, "I was restarted")
         if can(home, service, here).buttons:
             await service.press(here, word)
@@ -346,7 +406,7 @@ async def test_a_tool_that_needs_approval_runs_only_when_allowed(
         ran.append(what)
         return f"{what}: done"
 
-    async def answered(home: House) -> None:
+    async def answered(home: PlatformGateway) -> None:
         if can(home, service, here).buttons:
             await service.press(here, answer)
         else:
@@ -354,7 +414,7 @@ async def test_a_tool_that_needs_approval_runs_only_when_allowed(
 
     done = "Allowed by" if answer == "Allow" else "Denied by"
     async with ModelServer(model_of) as model:
-        async with house(tmp_path, service, model, tools=(brew,)) as home:
+        async with running_gateway(tmp_path, service, model, tools=(brew,)) as home:
             await service.say(here, "tea, please")
             await service.shows(here, '"what": "tea"')
             assert ran == []
@@ -363,7 +423,7 @@ async def test_a_tool_that_needs_approval_runs_only_when_allowed(
                 await service.shows(here, done, "echo: tea, please")
                 await service.rests()
         if restart:
-            async with house(tmp_path, service, model, tools=(brew,)) as home:
+            async with running_gateway(tmp_path, service, model, tools=(brew,)) as home:
                 await service.shows(here, "I was restarted")
                 await answered(home)
                 await service.shows(here, "Saved")
@@ -373,7 +433,7 @@ async def test_a_tool_that_needs_approval_runs_only_when_allowed(
     assert ran == (["tea"] if answer == "Allow" else [])
 
 
-async def _goes_on(service: Service, home: House, place: Place) -> None:
+async def _goes_on(service: Service, home: PlatformGateway, place: Place) -> None:
     if can(home, service, place).buttons:
         await service.press(place, "Continue")
     else:
@@ -384,7 +444,7 @@ async def _goes_on(service: Service, home: House, place: Place) -> None:
 async def test_a_thread_is_a_separate_conversation(
     tmp_path: Path, service: Service, model: ModelServer
 ) -> None:
-    async with house(tmp_path, service, model):
+    async with running_gateway(tmp_path, service, model):
         for number, place in enumerate([*places(service), await service.elsewhere()]):
             await service.say(place, f"hello {number}")
             await service.shows(place, f"hello {number}")
@@ -403,7 +463,7 @@ async def test_a_broken_connection_loses_and_duplicates_nothing(
     tmp_path: Path, service: Service, model: ModelServer, politely: bool
 ) -> None:
     here = service.direct
-    async with house(tmp_path, service, model) as home:
+    async with running_gateway(tmp_path, service, model) as home:
         keeps = not can(home, service, here).delete  # a terminal cannot take text back
         await service.say(here, "tell me")  # the connection breaks during the answer
         await service.until(lambda: any("one" in text for text in service.screen(here)))
@@ -421,11 +481,37 @@ async def test_a_broken_connection_loses_and_duplicates_nothing(
     assert len(model.requests) == 4
 
 
+async def test_after_a_crash_the_notices_stand_before_the_answer_and_the_queue_notice_is_gone(
+    tmp_path: Path, service: Service, model: ModelServer
+) -> None:
+    threads = [await service.elsewhere()] if service.room else []
+    for number, place in enumerate((service.direct, *threads)):
+        home_folder = tmp_path / str(number)
+        home_folder.mkdir()
+        async with running_gateway(home_folder, service, model) as home:
+            await service.say(place, "hang on")
+            await _wait_for_beginning(service, place, "so far")
+            await service.say(place, "later")
+            await service.shows(place, "1 message is queued")
+            await service.settled()
+            await home.delivered()
+            await home.crash()
+        async with running_gateway(home_folder, service, model) as home:
+            await service.shows(place, "I was restarted", "New conversation", "later")
+            await service.rests()
+            can_delete = can(home, service, place).delete
+        shown = service.screen(place)
+        parts = ("I was restarted", "New conversation", "echo: ")
+        order = [next(at for at, text in enumerate(shown) if part in text) for part in parts]
+        assert order == sorted(order), shown
+        assert not can_delete or not any("is queued" in text for text in shown), shown
+
+
 @pytest.mark.parametrize("crash", [False, True], ids=["restart", "crash"])
 async def test_messages_sent_during_downtime_are_answered_once(
     tmp_path: Path, service: Service, model: ModelServer, crash: bool
 ) -> None:
-    async with house(tmp_path, service, model) as home:
+    async with running_gateway(tmp_path, service, model) as home:
         for place in places(service):
             await service.say(place, "one")
             await service.shows(place, "one")
@@ -437,7 +523,7 @@ async def test_messages_sent_during_downtime_are_answered_once(
         await service.say(place, "two")
         await service.say(place, "three")
     await service.forget()
-    async with house(tmp_path, service, model):
+    async with running_gateway(tmp_path, service, model):
         for place in places(service):
             await service.shows(place, "two", "three")
             await service.say(place, "four")

@@ -36,6 +36,7 @@ from platforms.core.errors import (
 from tests.fakes.discord.life import Life
 from tests.fakes.discord.server import CONTENT_INTENT, Fault, discord_server
 from tests.fakes.door import door
+from tests.fakes.inbox import Inbox
 
 
 @pytest.fixture
@@ -60,7 +61,9 @@ async def test_a_direct_message_has_its_sender_and_address(life: Life) -> None:
     assert abs(message.at - life.clock.now()) < 5_000
 
 
-async def test_in_a_room_only_mentions_replies_and_the_bots_role_are_addressed(life: Life) -> None:
+async def test_in_a_room_only_mentions_replies_commands_and_the_bots_role_are_addressed(
+    life: Life,
+) -> None:
     discord, room = life.discord, life.room
     ours = discord.world.write(room, discord.world.bot, "I said something")
     role = life.guild.roles[0]["id"]
@@ -70,7 +73,9 @@ async def test_in_a_room_only_mentions_replies_and_the_bots_role_are_addressed(l
         await discord.say(room, life.ann, "by reply", reply_to=ours["id"])
         await discord.say(room, life.ann, f"<@&{role}> by role")
         await discord.say(room, life.ann, "@everyone look")
-        await life.inbox.wait(5)
+        await discord.say(room, life.ann, "!STOP all")
+        await discord.say(room, life.ann, "!important")
+        await life.inbox.wait(7)
     found = [(event.text, event.addressed) for event in life.inbox.events]  # type: ignore[union-attr]
     assert found == [
         ("among ourselves", False),
@@ -78,6 +83,8 @@ async def test_in_a_room_only_mentions_replies_and_the_bots_role_are_addressed(l
         ("by reply", True),
         ("by role", True),
         ("@everyone look", False),
+        ("!STOP all", True),
+        ("!important", False),
     ]
 
 
@@ -150,6 +157,64 @@ async def test_memberships_are_not_looked_up_when_no_rule_needs_them(life: Life)
     assert life.discord.called("GET member") == []
 
 
+async def test_the_last_known_memberships_count_while_a_lookup_fails(
+    life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platforms.discord.lookup._MEMBER_CACHE_SECONDS", 0.0)
+    monkeypatch.setattr("platforms.discord.lookup.PARTIAL_CACHE_SECONDS", 0.0)
+    expected = (f"{life.guild.id}/*",)
+    async with life.running():
+        await life.discord.say(life.direct, life.ann, "one")
+        await life.inbox.wait(1)
+        life.discord.fail("GET member", Fault(status=500))
+        await life.discord.say(life.direct, life.ann, "two")
+        events = await life.inbox.wait(2)
+    assert [event.sender.memberships for event in events] == [expected, expected]
+
+
+async def test_a_failed_membership_lookup_is_repeated_soon(
+    life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platforms.discord.lookup.PARTIAL_CACHE_SECONDS", 0.0)
+    life.discord.fail("GET member", Fault(status=500))
+    async with life.running():
+        await life.discord.say(life.direct, life.ann, "one")
+        await life.inbox.wait(1)
+        await life.discord.say(life.direct, life.ann, "two")
+        events = await life.inbox.wait(2)
+    assert events[1].sender.memberships == (f"{life.guild.id}/*",)
+
+
+class MembersOnly(Inbox):
+    """An inbox whose access rules name memberships only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.undecided = 0
+
+    async def __call__(self, event: Inbound) -> Accepted:
+        if event.sender.memberships_unknown:
+            self.undecided += 1
+            return Accepted.UNDECIDED
+        return await super().__call__(event)
+
+
+async def test_a_message_of_an_undecided_person_is_stored_after_the_lookup(
+    life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("lookup", "receive"):
+        monkeypatch.setattr(f"platforms.discord.{module}.PARTIAL_CACHE_SECONDS", 0.01)
+    life.inbox = inbox = MembersOnly()
+    for _ in range(2):
+        life.discord.fail("GET member", Fault(status=500))
+    async with life.running():
+        await life.discord.say(life.direct, life.ann, "one")
+        await life.discord.say(life.direct, life.ann, "two")
+        assert await inbox.texts(2) == ["one", "two"]
+    assert inbox.undecided == 2
+    assert inbox.message(0).sender.memberships == (f"{life.guild.id}/*",)
+
+
 async def test_bots_and_webhooks_are_marked_and_own_messages_are_ignored(
     life: Life,
 ) -> None:
@@ -162,6 +227,33 @@ async def test_bots_and_webhooks_are_marked_and_own_messages_are_ignored(
     assert [event.sender.is_bot for event in events] == [True, True]
     assert len(events) == 2
     assert events[1].sender.memberships == ()
+
+
+UNREADABLE: list[tuple[str, dict[str, object]]] = [
+    ("MESSAGE_CREATE", {"id": "5", "channel_id": "None", "guild_id": "7", "content": "x"}),
+    ("MESSAGE_CREATE", {"id": "5", "guild_id": "7", "content": "x"}),
+    ("MESSAGE_CREATE", {"id": "5", "channel_id": "6", "content": 5, "author": {"id": "1"}}),
+    ("MESSAGE_CREATE", {"id": "5", "channel_id": "6", "content": "x", "author": "Ann"}),
+    ("MESSAGE_CREATE", {"channel_id": "6", "content": "x", "author": {"id": "1"}}),
+    ("MESSAGE_UPDATE", {"id": "5", "channel_id": "6", "author": "Ann"}),
+    ("MESSAGE_DELETE_BULK", {"ids": 5, "channel_id": "6"}),
+    ("MESSAGE_DELETE", {"ids": 5, "channel_id": "None"}),
+    ("INTERACTION_CREATE", {"id": "5", "channel_id": "6", "token": "t"}),
+    ("INTERACTION_CREATE", {"id": "5", "channel_id": "None", "token": "t", "type": 3}),
+    ("INTERACTION_CREATE", {"id": "5", "channel_id": "6", "token": "t", "type": 2}),
+    ("GUILD_CREATE", {"id": "5", "channels": [5]}),
+]
+
+
+@pytest.mark.parametrize(("kind", "data"), UNREADABLE)
+async def test_a_dispatch_that_cannot_be_read_does_not_end_the_connection(
+    life: Life, kind: str, data: dict[str, object]
+) -> None:
+    async with life.running():
+        await life.discord._tell(kind, data)
+        await life.discord.say(life.direct, life.ann, "Hello")
+        assert await life.inbox.texts(1) == ["Hello"]
+    assert life.discord.identified == 1
 
 
 async def test_system_messages_are_ignored(life: Life) -> None:
@@ -454,6 +546,29 @@ async def test_a_token_refused_by_the_gateway_stops_the_adapter(life: Life) -> N
     assert isinstance(error[0], Unauthorized)
 
 
+@pytest.mark.parametrize("call", ["PUT commands", "GET channel", "GET member"])
+async def test_a_token_refused_by_any_call_stops_the_adapter_with_one_report(
+    life: Life, call: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    life.discord.fail(call, Fault(status=401))
+    error: list[object] = []
+
+    async def run() -> None:
+        error.append(await life.once())
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        group.create_task(run())
+        await life.ready.wait()
+        await life.discord.until(lambda: life.discord.online)
+        if call == "GET channel":  # only a channel that no event has described is looked up
+            await life.discord.say(life.discord.world.room(life.guild), life.ann, "Hello")
+        elif call == "GET member":
+            await life.discord.say(life.direct, life.ann, "Hello")
+    assert isinstance(error[0], Unauthorized)
+    assert life.discord.unmet == []
+    assert [line for line in caplog.messages if "token" in line] == []  # the caller reports it
+
+
 async def test_a_missing_intent_is_reported() -> None:
     async with discord_server(allowed_intents=~CONTENT_INTENT) as discord:
         error = await Life(discord).once()
@@ -513,6 +628,66 @@ async def test_slash_commands_are_registered_and_arrive_as_messages(life: Life) 
     assert isinstance(message, InboundMessage)
     assert (message.text, message.addressed) == ("/btw what time is it?", True)
     assert message.address == life.address(life.room)
+    assert given.shown is None
+
+
+async def test_a_private_answer_is_shown_only_to_the_person_who_asked(life: Life) -> None:
+    address = life.address(life.room)
+    async with life.running() as adapter:
+        await life.discord.until(lambda: bool(life.discord.world.commands))
+        given = await life.discord.command(life.room, life.ann, "status")
+        (message,) = await life.inbox.wait(1)
+        for number, text in enumerate(("**First**", "Second")):
+            post = Post(f"n.{number}", address, text, reply_to=message.id, only_for=life.ann["id"])
+            receipt = await adapter.deliver(post)
+            assert receipt.message
+            await adapter.deliver(msgspec.structs.replace(post, again=True, since=1))
+    assert given.shown == "**First**"
+    assert given.more == ["Second", "Second"]  # Discord cannot tell whether a follow-up was sent
+    assert life.discord.shown(life.room) == []
+
+
+async def test_a_private_answer_to_a_typed_command_is_a_reply_in_the_room(life: Life) -> None:
+    async with life.running() as adapter:
+        said = await life.discord.say(life.room, life.ann, "!status")
+        await life.inbox.wait(1)
+        address = life.address(life.room)
+        await adapter.deliver(Post("n.0", address, "idle", reply_to=said, only_for=life.ann["id"]))
+    (shown,) = life.discord.shown(life.room)
+    assert shown["message_reference"]["message_id"] == said
+
+
+class Judge(Inbox):
+    """An inbox that accepts nothing, or everything."""
+
+    def __init__(self, accepted: Accepted) -> None:
+        super().__init__()
+        self._accepted = accepted
+
+    def judged(self, event: Inbound) -> Accepted:
+        return self._accepted
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("accepted", [Accepted.STORED, Accepted.IGNORED])
+async def test_a_private_command_without_an_answer_stops_thinking(
+    life: Life, accepted: Accepted
+) -> None:
+    life.inbox = Judge(accepted)
+    async with life.running():
+        await life.discord.until(lambda: bool(life.discord.world.commands))
+        given = await life.discord.command(life.room, life.ann, "status")
+        async with asyncio.timeout(100):
+            await given.settled.wait()
+    assert given.shown is None
+
+
+async def test_in_a_private_chat_the_answer_is_an_ordinary_message(life: Life) -> None:
+    async with life.running():
+        await life.discord.until(lambda: bool(life.discord.world.commands))
+        given = await life.discord.command(life.direct, life.ann, "status")
+        async with asyncio.timeout(5):
+            await given.settled.wait()
     assert given.shown is None
 
 
@@ -741,6 +916,7 @@ async def test_a_missing_chat_and_a_missing_message_give_different_errors(life: 
 
 async def test_a_token_revoked_while_running_is_unauthorized(life: Life) -> None:
     async with life.running():
+        await life.shelf.holds("menu")
         life.discord.accepts_token = False
         with pytest.raises(Unauthorized):
             await life.adapter.deliver(Post("a.0", life.address(life.room), "Hello"))

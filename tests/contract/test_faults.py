@@ -17,7 +17,7 @@ import pytest
 
 from gateway.delivery.view import DUPLICATE_MARK
 from tests.contract.adapter_kit import REMOTE, Opened, several, side_by_side
-from tests.contract.house_kit import SLOWLY, answering, house
+from tests.contract.gateway_kit import SLOWLY, answering, running_gateway
 from tests.contract.services.contract import Place, Service, Trouble
 from tests.fakes.model_script import Script, words
 from tests.fakes.model_server import ModelServer
@@ -129,7 +129,7 @@ async def conversation(
     whole: bool = True,
 ) -> None:
     """A conversation, until nothing is left to do; each moment is told."""
-    async with house(home, service, model):
+    async with running_gateway(home, service, model):
         await converse(service, model, before_the_end, shown, whole=whole)
         await service.send_again()
         await service.settled()
@@ -223,7 +223,7 @@ async def test_while_one_chat_waits_out_a_429_the_others_go_on(name: str, tmp_pa
         async def case(method: str) -> None:
             async with (
                 running(opened, tmp_path) as (service, model, home),
-                house(home, service, model) as gateway,
+                running_gateway(home, service, model) as gateway,
                 asyncio.TaskGroup() as group,
             ):
                 service.fail(method, Trouble.LIMITED, place=service.direct, seconds=60)

@@ -2,26 +2,29 @@
 
 import asyncio
 import contextlib
+import logging
+import math
 import os
 import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from mcp.client import stdio
 
 from agent.errors import ToolError, ToolUnknownOutcome
 from agent.settings import McpSettings
 from agent.tools.contract import Tool
-from agent.tools.mcp import session
+from agent.tools.mcp import program, session
 from agent.tools.mcp.servers import McpServers
 from sessions.values.clock import SystemClock
 from sessions.values.secret import Secret
+from tests.fakes.mcp_garbage import garbage_server
 
 PATIENCE = 10.0
 SERVER = Path(__file__).parents[1] / "fakes" / "mcp_server.py"
@@ -40,14 +43,21 @@ class Watched(McpServers):
 
     def __init__(self, *settings: McpSettings) -> None:
         self._moved = asyncio.Event()
-        super().__init__(settings, SystemClock(), sleep=self._nap)
+        self._changes = 0
+        # On a busy machine a program takes longer to start than a gateway would wait for it.
+        super().__init__(settings, SystemClock(), sleep=self._nap, start_seconds=math.inf)
 
     async def _nap(self, seconds: float) -> None:
         await asyncio.sleep(seconds / 50)
 
     def _clear_tools(self) -> None:
         super()._clear_tools()
+        self._changes += 1
         self._moved.set()
+
+    async def until_listed_twice(self) -> None:
+        """Wait for the list that follows the start of the subscription."""
+        await self.until(lambda _: self._changes >= 2)
 
     async def until(self, enough: Callable[[Mapping[str, Tool]], object]) -> dict[str, Tool]:
         async with asyncio.timeout(PATIENCE):
@@ -161,6 +171,7 @@ async def test_tools_are_called_and_a_cancelled_call_affects_no_other(
             await bell.rings("slow began")
             assert await servers.call("look", path="a") == "seen a"
             assert await servers.call("send", to="bob", text="hi") == "sent to bob"
+            await bell.rings("send bob hi session:turn:call")
             slow.cancel()
         await bell.rings("slow ended")
         assert bell.effects.count("send bob hi session:turn:call") == 1
@@ -258,10 +269,14 @@ async def test_a_call_to_a_stopped_http_server_has_not_run(transport: str, tmp_p
     with over_http(command(transport, tmp_path)) as (process, url):
         servers = Watched(McpSettings(name="fake", url=url))
         async with servers.running():
+            send = servers.named()["send"]
+            if transport == "http":  # a server of the older kind has no subscription
+                # A list that is cut off would end the session of the call.
+                await servers.until_listed_twice()
             process.kill()
             await asyncio.to_thread(process.wait, PATIENCE)
             with pytest.raises(ToolError, match="send has NOT run") as caught:
-                await servers.call("send", to="bob", text="hi")
+                await send.call({"to": "bob", "text": "hi"}, HERE)
             assert type(caught.value) is ToolError
 
 
@@ -346,6 +361,86 @@ async def test_an_ended_subscription_to_changes_is_renewed(
         await servers.until(lambda tools: "t2" in tools)
 
 
+NOISY = """
+import runpy, sys
+count, length = int(sys.argv.pop(1)), int(sys.argv.pop(1))
+for _ in range(count):
+    sys.stdout.write("x" * length + "\\n")
+sys.stdout.write('{"level": "info"}\\n' * 5)
+sys.stdout.flush()
+sys.argv.pop(0)
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def noisy(count: int, length: int) -> McpSettings:
+    """Return a program that prints lines before it begins to serve."""
+    arguments = ("-c", NOISY, str(count), str(length), str(ODD_SERVER), "old")
+    return McpSettings(name="odd", command=sys.executable, args=arguments)
+
+
+async def test_output_that_is_no_message_is_counted_in_one_line_of_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "_LINES_PER_SECOND", 1_000_000)
+    servers = Watched(noisy(200_000, 1))
+    async with servers.running():
+        assert await servers.call("a") == "[The call succeeded without a result.]"
+    assert len(caplog.records) == 1
+    assert "MCP server odd printed" in caplog.text
+    assert "lines outside of the protocol, such as 'x'" in caplog.text
+    assert len(caplog.text) < 500
+
+
+async def test_messages_that_cannot_be_decoded_are_logged_in_one_line(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("client"), "filters", [])  # one per process
+    servers = Watched(odd("old"))
+    async with servers.running():
+        with pytest.raises(ToolError, match="I will not"):
+            await servers.call("refuse")
+    (line,) = [each.getMessage() for each in caplog.records if each.name == "client"]
+    assert line.startswith("MCP server odd: Failed to validate notification")
+    assert "\n" not in line
+    assert len(caplog.text) < 1_000
+
+
+async def test_a_program_that_prints_an_endless_line_is_disconnected(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "MAX_MESSAGE_BYTES", 1_000_000)
+    monkeypatch.setattr(program, "_EXIT_SECONDS", 0.2)
+    servers = Watched(odd("endless"))
+    async with servers.running():
+        assert list(servers.named()) == ["shout"]
+        with pytest.raises(ToolUnknownOutcome, match="may have taken effect"):
+            await servers.call("shout")
+        await servers.until(lambda tools: not tools)
+        await servers.until(lambda tools: tools)
+    assert "it printed a line of more than 1 MB" in caplog.text
+
+
+async def test_a_long_message_arrives_whole() -> None:
+    servers = Watched(noisy(1, 2_000_000))
+    async with servers.running():
+        assert "a" in servers.named()
+
+
+@pytest.mark.parametrize(
+    ("lines", "size", "seconds"),
+    [(0, 0, 0.0), (1, 10, 1 / 5_000), (5_000, 10_000, 1.0), (1, 2 * 1024 * 1024, 2.0)],
+)
+def test_useless_output_is_read_slowly(lines: int, size: int, seconds: float) -> None:
+    assert program.pause_seconds(lines, size) == seconds
+
+
+async def test_a_change_before_the_subscription_is_noticed() -> None:
+    servers = Watched(odd("late"))
+    async with servers.running():
+        await servers.until(lambda tools: "t0" in tools)
+
+
 async def test_a_missing_program_is_described() -> None:
     servers = Watched(McpSettings(name="fake", command="/no/such/program"))
     async with servers.running():
@@ -355,7 +450,7 @@ async def test_a_missing_program_is_described() -> None:
 # --- no program outlives the daemon --------------------------------------------------------------
 
 DAEMON = """
-import asyncio, signal, sys
+import asyncio, math, signal, sys
 from agent.settings import McpSettings
 from agent.tools.mcp import session
 from agent.tools.mcp.servers import McpServers
@@ -365,7 +460,7 @@ async def main():
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     settings = McpSettings(name="fake", command=sys.executable, args=tuple(sys.argv[1:]))
-    servers = McpServers([settings], SystemClock())
+    servers = McpServers([settings], SystemClock(), start_seconds=math.inf)
     async with servers.running():
         (look,) = [tool for tool in servers.tools() if tool.name == "surroundings"]
         print(servers.status()["fake"], flush=True)
@@ -409,17 +504,17 @@ place = sys.argv.pop(1)
 async def test_no_program_outlives_a_daemon_that_stops_during_its_termination(
     tmp_path: Path, bell: Bell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stdio, "PROCESS_TERMINATION_TIMEOUT", 0.2)
-    monkeypatch.setattr(stdio, "FORCE_KILL_TIMEOUT", 0.2)
+    monkeypatch.setattr(program, "_EXIT_SECONDS", 0.2)
+    monkeypatch.setattr(program, "_KILL_SECONDS", 0.2)
     note = tmp_path / "pid"
     arguments = ("-c", STUBBORN + PROGRAM, str(bell.path), str(note), str(ODD_SERVER), "old")
     servers = Watched(McpSettings(name="odd", command=sys.executable, args=arguments))
     async with servers.running():
-        program = int(note.read_text())
-        os.kill(program, signal.SIGUSR1)
+        pid = int(note.read_text())
+        os.kill(pid, signal.SIGUSR1)
         await bell.rings("asked to go")  # and would be killed a little later
     with pytest.raises(ProcessLookupError):
-        os.kill(program, 0)
+        os.kill(pid, 0)
 
 
 @pytest.mark.parametrize(
@@ -441,3 +536,37 @@ def test_no_program_outlives_the_daemon(way: signal.Signals, tmp_path: Path) -> 
         finally:
             daemon.kill()
     assert gone(int(note.read_text()))
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        pytest.param(b"data: {not a message\n\n", id="events that cannot be decoded"),
+        pytest.param(b'data: {"jsonrpc":"2.0"}\n\n', id="objects that are no messages"),
+        pytest.param(b"event: weather\ndata: rain\n\n", id="events of another kind"),
+        pytest.param(b": nothing\n", id="comments"),
+        pytest.param(b"data: " + b"x" * 500_000 + b"\n\n", id="large events"),
+    ],
+)
+async def test_garbage_over_http_costs_little_cpu_and_one_line_of_the_log(
+    event: bytes, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        logging.getLogger("mcp.client.streamable_http"), "filters", []
+    )  # one per process
+    async with garbage_server(event) as server:
+        servers = Watched(McpSettings(name="odd", url=server.url))
+        async with servers.running(), asyncio.timeout(PATIENCE):
+            await server.flooding.wait()
+            loop = asyncio.get_running_loop()
+            began, spent = loop.time(), time.thread_time()
+            calls = 0
+            while loop.time() < began + 2.0:
+                assert await servers.call("a") == "done"
+                calls += 1
+                await asyncio.sleep(0.1)
+            share = (time.thread_time() - spent) / (loop.time() - began)
+    assert calls > 5
+    assert share < 0.5, f"{share:.0%} of a core"
+    assert len([each for each in caplog.records if each.name.startswith("mcp")]) <= 1
+    assert len(caplog.text) < 2_000

@@ -1,63 +1,54 @@
-"""The contract of all providers, and the provider for Chat Completions against a real server."""
+"""The contract of all providers against a real server; each protocol has a file for its own cases."""
 
 import asyncio
+import json
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 
 import httpx2
 import msgspec
 import pytest
 
 from agent import errors
+from agent.answer.accumulate import FinishReason
+from agent.answer.call_slots import ArgumentsState
 from agent.model.contract import (
-    CallChunk,
-    Chunk,
     DoneChunk,
     FinishChunk,
-    ModelRequest,
     OpenedChunk,
-    PingChunk,
     Provider,
-    ReasoningChunk,
     TextChunk,
-    UsageChunk,
-    WholeChunk,
 )
+from agent.providers.anthropic.messages import AnthropicProvider
 from agent.providers.demo import DemoProvider
-from agent.providers.openai.chat import OpenAIChat, build
+from agent.providers.openai.chat import OpenAIChat
 from agent.providers.openai.responses import OpenAIResponses
-from agent.providers.registry import SupportsListModels
+from agent.providers.registry import SupportsListModels, build_provider
 from agent.providers.transport.connections import (
     STREAMS_PER_CLIENT,
     enable_keepalive,
     socket_timeouts,
 )
-from agent.settings import TargetSettings, Timeouts
-from sessions.records import Message
-from tests.fakes.agent_kit import openai_settings, settings_for
-from tests.fakes.model_script import End, Head, Raw, Script, ok, status
-from tests.fakes.model_server import Handler, ModelServer, Received, always
+from agent.settings import Timeouts
+from tests.contract.provider_kit import (
+    OPENED,
+    REQUEST,
+    accumulate,
+    collect,
+    collect_until_error,
+    serving,
+    wait_until_left,
+)
+from tests.fakes.agent_kit import settings_for
+from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
+from tests.fakes.model_script import End, Head, Raw, Text, Wait, body_of, ok, steps
+from tests.fakes.model_server import ModelServer, always
 
 pytestmark = pytest.mark.quick
 
 Available = Callable[[], AbstractAsyncContextManager[Provider]]
-REQUEST = ModelRequest("scripted", "Be kind.", (Message("user", "hello"),))
-
-
-async def collect(provider: Provider, request: ModelRequest = REQUEST) -> list[Chunk]:
-    async with asyncio.timeout(5), provider.stream(request) as chunks:
-        return [chunk async for chunk in chunks]
-
-
-@asynccontextmanager
-async def serving(*scripts: Script | Handler) -> AsyncIterator[tuple[OpenAIChat, ModelServer]]:
-    async with ModelServer(*scripts) as server:
-        provider = OpenAIChat(openai_settings(server.url))
-        try:
-            yield provider, server
-        finally:
-            await provider.aclose()
 
 
 @asynccontextmanager
@@ -66,29 +57,25 @@ async def demo() -> AsyncIterator[Provider]:
 
 
 @asynccontextmanager
-async def openai() -> AsyncIterator[Provider]:
-    async with serving(always(ok("You wrote: hello"))) as (provider, _):
+async def answering(protocol: ProtocolName) -> AsyncIterator[Provider]:
+    async with serving(protocol, always(ok("You wrote: hello"))) as (provider, _):
         yield provider
 
 
-@asynccontextmanager
-async def responses() -> AsyncIterator[Provider]:
-    async with ModelServer(always(ok("You wrote: hello"))) as server:
-        provider = OpenAIResponses(settings_for("responses", server.url))
-        try:
-            yield provider
-        finally:
-            await provider.aclose()
-
-
-@pytest.mark.parametrize("available", [demo, openai, responses])
+@pytest.mark.parametrize(
+    "available",
+    [
+        pytest.param(demo, id="demo"),
+        *(pytest.param(partial(answering, each), id=each) for each in PROTOCOLS),
+    ],
+)
 class TestEveryProvider:
     async def test_an_answer_opens_yields_text_and_finishes(self, available: Available) -> None:
         async with available() as provider:
             first, *chunks = await collect(provider)
             assert isinstance(first, OpenedChunk)
             assert "hello" in "".join(c.text for c in chunks if isinstance(c, TextChunk))
-            assert FinishChunk("stop") in chunks
+            assert any(isinstance(chunk, FinishChunk) for chunk in chunks)
             assert chunks[-1] == DoneChunk()
             assert provider.name
 
@@ -116,92 +103,134 @@ class TestEveryProvider:
                 await fail(provider)
 
 
-OPENED = OpenedChunk("req_scripted")
+every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
+
+# --- answers ---------------------------------------------------------------------------------
+
+COMPLETE = 'H R"hm" T"Hel" T"lo" C(0,c1,read,-) C(0,-,-,\'{"path":\') C(0,-,-,\'"a"}\') '
+COMPLETE += "F tool_calls U(7,20,4) D"
 
 
+@every_protocol
+async def test_a_json_response_gives_the_same_as_a_stream(protocol: ProtocolName) -> None:
+    async with serving(protocol, COMPLETE, COMPLETE) as (provider, server):
+        streamed = accumulate(await collect(provider))
+        request = msgspec.structs.replace(REQUEST, stream=False)
+        whole = accumulate(await collect(provider, request))
+        assert [request.stream for request in server.requests] == [True, False]
+    assert whole == msgspec.structs.replace(
+        streamed,
+        received_characters=whole.received_characters,
+        unstreamed=True,
+        usage=whole.usage,  # compared below: in a stream of `chat` usage has a chunk of its own
+    )
+    for step in (streamed, whole):
+        assert (step.text, step.reasoning) == ("Hello", "hm")
+        assert step.finish_reason is FinishReason.TOOL_CALLS
+        assert step.usage is not None
+        usage = (step.usage.input_tokens, step.usage.output_tokens, step.usage.cached_tokens)
+        assert usage == (20, 7, 4)
+        (call,) = step.calls
+        assert (call.id, call.name, call.arguments) == ("c1", "read", '{"path":"a"}')
+        assert (call.arguments_state, call.sealed) == (ArgumentsState.COMPLETE, True)
+
+
+@every_protocol
+@pytest.mark.parametrize("ending", ["EOF", "RST", "FIN"])
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "JSON response"])
+async def test_a_truncated_call_is_never_sealed(
+    protocol: ProtocolName, ending: str, stream: bool
+) -> None:
+    script = f'H C(0,c1,read,\'{{"path":"a"\') {ending}'
+    request = msgspec.structs.replace(REQUEST, stream=stream)
+    async with serving(protocol, script) as (provider, _):
+        chunks, _ = await collect_until_error(provider, request)
+    step = accumulate(chunks)
+    assert not step.ended
+    assert not any(call.sealed for call in step.calls)
+
+
+@every_protocol
 @pytest.mark.parametrize(
-    ("script", "chunks"),
+    ("script", "is_done"),
     [
-        pytest.param(
-            'H R"hm" T"Hel" T"lo" F stop U(7) D',
-            [
-                ReasoningChunk("hm"),
-                TextChunk("Hel"),
-                TextChunk("lo"),
-                FinishChunk("stop"),
-                UsageChunk(10, 7, alone=True),
-                DoneChunk(),
-            ],
-            id="a complete response",
-        ),
-        pytest.param(
-            "H C(0,c1,read,-) C(0,-,-,'{\"path\":') C(0,-,-,'\"a\"}') F tool_calls D",
-            [
-                CallChunk(0, "c1", "read"),
-                CallChunk(0, None, name=None, arguments='{"path":'),
-                CallChunk(0, None, name=None, arguments='"a"}'),
-                FinishChunk("tool_calls"),
-                DoneChunk(),
-            ],
-            id="a call in deltas",
-        ),
-        pytest.param("H P B EOF", [PingChunk(beat=True), PingChunk()], id="pings only"),
-        pytest.param('H T"a" EOF', [TextChunk("a")], id="end of body without end marker"),
-        pytest.param(
-            'H T"a" D HANG', [TextChunk("a"), DoneChunk()], id="open after the end marker"
-        ),
-        pytest.param(
-            'H T"a" D RST', [TextChunk("a"), DoneChunk()], id="reset after the end marker"
-        ),
-        pytest.param(
-            'H X"\ufeffdata:{\\"choices\\":[{\\"delta\\":{\\"content\\":\\"ä\\"}}]}\r\n\r\n" EOF',
-            [TextChunk("ä")],
-            id="byte order mark, no space, CRLF",
-        ),
-        pytest.param(
-            'H X"data: {\\"choices\\":[{\\"delta\\":{\\"content\\":\\"a\\"}}]}" EOF',
-            [TextChunk("a")],
-            id="a last event without its blank line",
-        ),
+        pytest.param('H T"a" EOF', False, id="end of body without end marker"),
+        pytest.param('H T"a" F stop D HANG', True, id="open after the end marker"),
+        pytest.param('H T"a" F stop D RST', True, id="reset after the end marker"),
     ],
 )
-async def test_the_stream_is_converted_to_chunks(script: str, chunks: list[Chunk]) -> None:
-    async with serving(script) as (provider, server):
-        assert await collect(provider) == [OPENED, *chunks]
-        assert len(server.requests) == 1
+async def test_only_the_end_marker_completes_an_answer(
+    protocol: ProtocolName, script: str, is_done: bool
+) -> None:
+    async with serving(protocol, script) as (provider, _):
+        chunks = await collect(provider)
+    assert chunks[0] == OPENED
+    assert [chunk for chunk in chunks if isinstance(chunk, TextChunk)] == [TextChunk("a")]
+    assert (chunks[-1] == DoneChunk()) == is_done
 
 
+GREETING = "Grüße, 世界 👋"
+ENCODINGS: dict[str, Callable[[bytes], bytes]] = {
+    "carriage returns": lambda body: body.replace(b"\n", b"\r\n"),
+    "no space after the colon": lambda body: body.replace(b"data: ", b"data:"),
+    "a byte order mark": lambda body: b"\xef\xbb\xbf" + body,
+    "comments everywhere": lambda body: b": hi\n\n" + body.replace(b"\n\n", b"\n\n:\n\n"),
+    "null in between": lambda body: body.replace(b"\n\n", b"\n\ndata: null\n\n", 1),
+    "empty records in between": lambda body: body.replace(b"\n\n", b"\n\ndata: {}\n\n", 1),
+    "no blank line at the end": lambda body: body.rstrip(b"\n"),
+    "unescaped characters": lambda body: body.replace(
+        json.dumps(GREETING).encode(), json.dumps(GREETING, ensure_ascii=False).encode()
+    ),
+}
+
+
+@every_protocol
+@pytest.mark.parametrize("encoding", ENCODINGS)
+async def test_equivalent_encodings_give_the_same_answer(
+    protocol: ProtocolName, encoding: str
+) -> None:
+    body = ENCODINGS[encoding](body_of((Head(), Text(GREETING), *steps("F stop U D")), protocol))
+    async with serving(protocol, (Head(bare=True), Raw(body), End())) as (provider, _):
+        step = accumulate(await collect(provider))
+    assert (step.text, step.finish_reason) == (GREETING, FinishReason.STOP)
+
+
+@every_protocol
+async def test_multibyte_characters_may_be_split_between_reads(protocol: ProtocolName) -> None:
+    script = (Head(), Text(GREETING), *steps("F stop U D"))
+    body = ENCODINGS["unescaped characters"](body_of(script, protocol))
+    first, second = body.index("ü".encode()) + 1, body.index("👋".encode()) + 2
+    pieces = (body[:first], body[first:second], body[second:])
+    sent = (
+        Head(bare=True),
+        *(step for piece in pieces for step in (Raw(piece), Wait(0.01))),
+        End(),
+    )
+    async with serving(protocol, sent) as (provider, _):
+        assert accumulate(await collect(provider)).text == GREETING
+
+
+# --- failures --------------------------------------------------------------------------------
+
+
+@every_protocol
 @pytest.mark.parametrize(
     ("script", "error", "words"),
     [
         pytest.param("S400", errors.BadRequest, "scripted error", id="400"),
         pytest.param("S401", errors.ApiKeyRejected, "scripted error", id="401"),
         pytest.param("S402", errors.OutOfCredit, "scripted error", id="402"),
+        pytest.param("S403", errors.ApiKeyRejected, "scripted error", id="403"),
         pytest.param("S404", errors.BadRequest, "scripted error", id="404"),
+        pytest.param("S413", errors.ContextTooLong, "scripted error", id="413"),
         pytest.param("S429", errors.RateLimited, "scripted error", id="429"),
         pytest.param("S500", errors.Overloaded, "scripted error", id="500"),
         pytest.param("S503", errors.Overloaded, "scripted error", id="503"),
+        pytest.param("S529", errors.Overloaded, "scripted error", id="529"),
         pytest.param("RST", errors.ConnectionLost, "reset by peer", id="reset before the headers"),
         pytest.param("FIN", errors.ConnectionLost, "disconnected", id="closed before the headers"),
         pytest.param('H T"a" RST', errors.ConnectionLost, "reset by peer", id="reset in the body"),
         pytest.param('H T"a" FIN', errors.ConnectionLost, "incomplete", id="closed in the body"),
-        pytest.param(
-            'H J{"error":"connection lost"} EOF',
-            errors.ConnectionLost,
-            "lost",
-            id="a network error",
-        ),
-        pytest.param('H J{"error":"odd"} EOF', errors.BadRequest, "odd", id="an error as an event"),
-        pytest.param('S413"too big"', errors.ContextTooLong, "too big", id="413"),
-        pytest.param(
-            'S400"max_tokens: 9 > 5"', errors.OutputTooLong, "9 > 5", id="output limit too high"
-        ),
-        pytest.param(
-            'S400"Streaming is not supported"',
-            errors.CannotStream,
-            "Stream",
-            id="streaming unsupported",
-        ),
         pytest.param(
             'H X"event: error\ndata: upstream\n\n" EOF',
             errors.ConnectionLost,
@@ -212,178 +241,130 @@ async def test_the_stream_is_converted_to_chunks(script: str, chunks: list[Chunk
     ],
 )
 async def test_every_failure_is_a_provider_error_and_nothing_is_retried(
-    script: str, error: type[errors.ProviderError], words: str
+    protocol: ProtocolName, script: str, error: type[errors.ProviderError], words: str
 ) -> None:
-    async with serving(script) as (provider, server):
-        with pytest.raises(error, match=words):
+    async with serving(protocol, script) as (provider, server):
+        with pytest.raises(error, match=words) as raised:
             await collect(provider)
+        assert type(raised.value) is error
         assert len(server.requests) == 1
 
 
-async def test_retry_after_is_kept() -> None:
-    async with serving('S503:{"retry-after-ms":"2500"}') as (provider, _):
+@every_protocol
+@pytest.mark.parametrize(
+    ("header", "seconds"), [('"retry-after-ms":"2500"', 2.5), ('"retry-after":"2"', 2.0)]
+)
+async def test_retry_after_is_kept(protocol: ProtocolName, header: str, seconds: float) -> None:
+    async with serving(protocol, f"S503:{{{header}}}") as (provider, _):
         with pytest.raises(errors.Overloaded) as raised:
             await collect(provider)
-        assert raised.value.retry_after == 2.5
+        assert raised.value.retry_after == seconds
 
 
-async def test_an_unreachable_server_is_named_in_the_error() -> None:
+@every_protocol
+async def test_text_before_an_error_is_yielded_first(protocol: ProtocolName) -> None:
+    async with serving(protocol, 'H T"half" RST') as (provider, _):
+        chunks, error = await collect_until_error(provider)
+    assert (chunks[0], chunks[-1]) == (OPENED, TextChunk("half"))
+    assert type(error) is errors.ConnectionLost
+
+
+@every_protocol
+async def test_an_unreachable_server_is_named_in_the_error(protocol: ProtocolName) -> None:
     async with ModelServer() as server:
-        url = server.url
-    provider = OpenAIChat(openai_settings(url))
-    with pytest.raises(errors.Overloaded, match=f"no connection to {url}"):
+        settings = settings_for(protocol, server.url)
+    provider = build_provider(settings)
+    assert isinstance(provider, SupportsListModels)
+    with pytest.raises(errors.Overloaded, match=f"no connection to {settings.base_url}"):
         await collect(provider)
-    with pytest.raises(errors.Overloaded, match=f"no connection to {url}"):
+    with pytest.raises(errors.Overloaded, match=f"no connection to {settings.base_url}"):
         await provider.list_models()
     await provider.aclose()
 
 
-async def test_an_unsupported_url_is_a_bad_request() -> None:
-    provider = OpenAIChat(openai_settings("gopher://127.0.0.1"))
+@every_protocol
+async def test_an_unsupported_url_is_a_bad_request(protocol: ProtocolName) -> None:
+    provider = build_provider(settings_for(protocol, "gopher://127.0.0.1"))
     with pytest.raises(errors.BadRequest, match=r"gopher://127\.0\.0\.1 is not a supported URL"):
         await collect(provider)
     await provider.aclose()
 
 
-async def test_text_before_an_error_is_yielded_first() -> None:
-    async with (
-        asyncio.timeout(5),
-        serving('H T"half" RST') as (provider, _),
-        provider.stream(REQUEST) as chunks,
-    ):
-        assert await anext(chunks) == OPENED
-        assert await anext(chunks) == TextChunk("half")
-        with pytest.raises(errors.ConnectionLost):
-            await anext(chunks)
+# --- the list of models ----------------------------------------------------------------------
 
 
-async def test_the_request_has_the_required_fields() -> None:
-    async with serving(ok("x")) as (provider, server):
-        await collect(provider)
-        (request,) = server.requests
-        assert (request.method, request.path) == ("POST", "/v1/chat/completions")
-        assert request.headers["authorization"] == "Bearer sk-test"
-        assert request.headers["accept-encoding"] == "identity"
-        assert request.headers["content-type"] == "application/json"
-        assert request.body["messages"] == [
-            {"role": "system", "content": "Be kind."},
-            {"role": "user", "content": "hello"},
-        ]
+@every_protocol
+async def test_the_models_of_the_server_are_listed(protocol: ProtocolName) -> None:
+    async with ModelServer(models=["a", "b"]) as server:
+        provider = build_provider(settings_for(protocol, server.url))
+        assert isinstance(provider, SupportsListModels)
+        assert await provider.list_models() == ("a", "b")
+        await provider.aclose()
 
 
-async def test_rejected_stream_options_are_omitted() -> None:
-    def picky(body: dict[str, object]) -> Script:
-        if "stream_options" in body:
-            return (status(400, message="Unknown field: stream_options"),)
-        return ok("fine")
-
-    async with serving(picky) as (provider, server):
-        for _ in range(2):
-            assert TextChunk("fine") in await collect(provider)
-        asked = ["stream_options" in request.body for request in server.requests]
-        assert asked == [True, False, False]
-
-
-async def test_a_response_without_streaming_is_requested_and_read() -> None:
-    request = msgspec.structs.replace(REQUEST, stream=False)
-    script = 'H R"hm" T"Hello" C(0,c1,read,{"path":"a"}) F tool_calls U(7,20,4) D'
-    async with serving(script) as (provider, server):
-        chunks = await collect(provider, request)
-        assert not server.requests[0].body.keys() & {"stream", "stream_options"}
-    assert [chunk for chunk in chunks if not isinstance(chunk, PingChunk)] == [
-        OPENED,
-        WholeChunk(),
-        ReasoningChunk("hm"),
-        TextChunk("Hello"),
-        CallChunk(None, "c1", name="read", arguments='{"path":"a"}'),
-        FinishChunk("tool_calls"),
-        UsageChunk(20, 7, cached_tokens=4),
-        DoneChunk(),
-    ]
+@every_protocol
+@pytest.mark.parametrize("path", ["/nothing", "/nonsense"])
+async def test_a_server_without_a_model_list_is_an_error(protocol: ProtocolName, path: str) -> None:
+    async with ModelServer() as server:
+        url = server.url.removesuffix("/v1") + path
+        provider = build_provider(settings_for(protocol, f"{url}/v1"))
+        assert isinstance(provider, SupportsListModels)
+        with pytest.raises(errors.BadRequest):
+            await provider.list_models()
+        await provider.aclose()
 
 
-async def test_a_json_response_to_a_streaming_request_is_read() -> None:
-    whole = '{"choices":[{"message":{"content":"all"},"finish_reason":"stop"}]}'
-    async with serving((Head(bare=True), Raw(whole.encode()), End())) as (provider, _):
-        chunks = await collect(provider)
-    assert chunks[:3] == [OPENED, PingChunk(), WholeChunk()]
-    assert chunks[3:] == [TextChunk("all"), FinishChunk("stop"), DoneChunk()]
+# --- connections -----------------------------------------------------------------------------
 
 
-async def test_an_error_after_the_finish_reason_is_raised_after_it() -> None:
-    seen: list[Chunk] = []
-
-    async def read(provider: Provider) -> None:
-        async with asyncio.timeout(5), provider.stream(REQUEST) as chunks:
-            async for chunk in chunks:
-                seen.append(chunk)  # noqa: PERF401 - what came before the error is kept
-
-    async with serving('H T"all" F stop RST') as (provider, _):
-        with pytest.raises(errors.ConnectionLost):
-            await read(provider)
-    assert seen == [OPENED, TextChunk("all"), FinishChunk("stop")]
-
-
-async def test_the_output_limit_is_renamed_when_a_service_asks_for_it() -> None:
-    def picky(body: dict[str, object]) -> Script:
-        if "max_tokens" in body:
-            return (status(400, message="'max_tokens': use 'max_completion_tokens' instead."),)
-        return ok("fine")
-
-    async with serving(picky) as (provider, server):
-        request = msgspec.structs.replace(REQUEST, max_output_tokens=9)
-        assert TextChunk("fine") in await collect(provider, request)
-        assert server.requests[1].body["max_completion_tokens"] == 9
-
-
-async def test_the_official_service_gets_the_output_limit_by_its_newer_name() -> None:
-    provider = build(TargetSettings(provider="openai", base_url="https://api.openai.com/v1"))
-    request = msgspec.structs.replace(REQUEST, max_output_tokens=9)
-    assert b'"max_completion_tokens":9' in provider._protocol.encode_request(request, frozenset())
-    await provider.aclose()
-
-
-async def until_left(server: ModelServer, number: int = 1) -> Received:
-    received = await server.request(number)
-    await received.closed.wait()
-    return received
-
-
+@every_protocol
 @pytest.mark.parametrize("script", ["HANG", "H HANG", 'H T"abc" HANG', 'H [T"a" W.005]*'])
-async def test_cancelling_the_reader_closes_the_socket_at_once(script: str) -> None:
+async def test_cancelling_the_reader_closes_the_socket_at_once(
+    protocol: ProtocolName, script: str
+) -> None:
     loop = asyncio.get_running_loop()
-    async with asyncio.timeout(5), serving(script) as (provider, server):
+    async with asyncio.timeout(5), serving(protocol, script) as (provider, server):
         async with asyncio.TaskGroup() as group:
             task = group.create_task(collect(provider))
             await server.request(1)
-            told = loop.time()
+            cancelled_at = loop.time()
             task.cancel()
-        received = await until_left(server)
+        received = await wait_until_left(server)
         assert task.cancelled()
         assert received.left
         assert received.closed_at is not None
-        assert received.closed_at - told < 0.1
+        assert received.closed_at - cancelled_at < 0.1
 
 
-async def test_leaving_the_context_closes_the_socket_at_once() -> None:
-    async with asyncio.timeout(5), serving('H T"abc" HANG') as (provider, server):
+@every_protocol
+async def test_leaving_the_context_during_a_silence_closes_the_socket_at_once(
+    protocol: ProtocolName,
+) -> None:
+    async with asyncio.timeout(5), serving(protocol, 'H T"abc" HANG') as (provider, server):
         async with provider.stream(REQUEST) as chunks:
-            assert await anext(chunks) == OPENED
-            assert await anext(chunks) == TextChunk("abc")
-        assert (await until_left(server)).left
+            async for chunk in chunks:
+                if chunk == TextChunk("abc"):
+                    break
+        assert (await wait_until_left(server)).left
 
 
-async def test_a_connection_is_reused_after_a_complete_response() -> None:
-    async with serving(always(ok("x"))) as (provider, server):
+@every_protocol
+async def test_a_connection_is_reused_after_a_complete_response(protocol: ProtocolName) -> None:
+    async with serving(protocol, always(ok("x"))) as (provider, server):
         for _ in range(3):
             await collect(provider)
         assert not any(request.closed.is_set() for request in server.requests)
         assert server.connections_made == 1
 
 
-async def test_many_concurrent_streams_use_several_clients() -> None:
+@every_protocol
+async def test_many_concurrent_streams_use_several_clients(protocol: ProtocolName) -> None:
     count = STREAMS_PER_CLIENT + 10
-    async with asyncio.timeout(10), serving(always('H T"a" HANG')) as (provider, server):
+    async with (
+        asyncio.timeout(10),
+        serving(protocol, always('H T"a" HANG')) as (provider, server),
+    ):
+        assert isinstance(provider, OpenAIChat | OpenAIResponses | AnthropicProvider)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(collect(provider)) for _ in range(count)]
             await server.request(count)
@@ -391,23 +372,6 @@ async def test_many_concurrent_streams_use_several_clients() -> None:
             for task in tasks:
                 task.cancel()
         assert sorted(provider._clients.stream_counts) == [0, 0]
-
-
-async def test_the_models_of_the_server_are_listed() -> None:
-    async with ModelServer(models=["a", "b"]) as server:
-        provider = OpenAIChat(openai_settings(server.url))
-        assert isinstance(provider, SupportsListModels)
-        assert await provider.list_models() == ("a", "b")
-        await provider.aclose()
-
-
-async def test_a_page_instead_of_the_model_list_is_an_error() -> None:
-    async with ModelServer() as server:
-        url = server.url.replace("/v1", "/nonsense/v1")
-        provider = OpenAIChat(openai_settings(url))
-        with pytest.raises(errors.BadRequest, match="does not return a list of models"):
-            await provider.list_models()
-        await provider.aclose()
 
 
 def test_tcp_keepalive_is_enabled_on_the_socket_of_a_response() -> None:

@@ -2,8 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import httpx2
@@ -13,7 +12,7 @@ import pytest
 from openai.types import responses as sdk
 
 from agent import errors
-from agent.answer.accumulate import Accumulator, StepResult
+from agent.answer.accumulate import Accumulator
 from agent.answer.reasoning_blocks import ReasoningBlocks, encode_reasoning
 from agent.model.contract import (
     CallChunk,
@@ -22,62 +21,21 @@ from agent.model.contract import (
     FinishChunk,
     ModelRequest,
     OpaqueChunk,
-    OpenedChunk,
-    PingChunk,
     ReasoningChunk,
     TextChunk,
     ToolSchema,
     UsageChunk,
 )
-from agent.providers.openai.responses import OpenAIResponses, build
-from agent.providers.registry import SupportsListModels
-from agent.providers.transport.connections import STREAMS_PER_CLIENT
-from agent.settings import TargetSettings
 from agent.verdict import Complete, Cut, judge_attempt
 from sessions.records import Message, ToolCall
-from sessions.values.secret import Secret
+from tests.contract import provider_kit
+from tests.contract.provider_kit import OPENED, REQUEST, accumulate, collect, without_pings
 from tests.fakes.model_script import Script, body_of, cut, ok, status
-from tests.fakes.model_server import Handler, ModelServer, always
+from tests.fakes.model_server import Handler, always
 
 pytestmark = pytest.mark.quick
 
-REQUEST = ModelRequest("scripted", "Be kind.", (Message("user", "hello"),))
-OPENED = OpenedChunk("req_scripted")
-
-
-@asynccontextmanager
-async def serving(
-    *scripts: Script | Handler,
-) -> AsyncIterator[tuple[OpenAIResponses, ModelServer]]:
-    async with ModelServer(*scripts) as server:
-        provider = build(
-            TargetSettings(
-                provider="openai-responses",
-                name="scripted",
-                base_url=server.url,
-                api_key=Secret("sk-test"),
-            )
-        )
-        try:
-            yield provider, server
-        finally:
-            await provider.aclose()
-
-
-async def collect(provider: OpenAIResponses, request: ModelRequest = REQUEST) -> list[Chunk]:
-    async with asyncio.timeout(5), provider.stream(request) as chunks:
-        return [chunk async for chunk in chunks]
-
-
-def telling(chunks: list[Chunk]) -> list[Chunk]:
-    return [chunk for chunk in chunks if not isinstance(chunk, PingChunk)]
-
-
-def collected(chunks: list[Chunk]) -> StepResult:
-    accumulator = Accumulator((), "call")
-    for chunk in chunks:
-        accumulator.feed(chunk)
-    return accumulator.result()
+serving = partial(provider_kit.serving, "responses")
 
 
 FULL = (
@@ -93,7 +51,7 @@ async def test_a_complete_response_is_read_completely(stream: bool) -> None:
         first, *chunks = await collect(provider, request)
         assert first == OPENED
         assert server.requests[0].body["stream"] is stream
-    step = collected(chunks)
+    step = accumulate(chunks)
     assert (step.text, step.reasoning) == ("Hello", "hm")
     assert [(c.id, c.name, c.arguments, c.sealed) for c in step.calls] == [
         ("c1", "read", '{"path":"a"}', True),
@@ -154,41 +112,25 @@ async def test_a_complete_response_is_read_completely(stream: bool) -> None:
 )
 async def test_the_stream_is_converted_to_chunks(script: str, chunks: list[Chunk]) -> None:
     async with serving(script) as (provider, server):
-        assert telling(await collect(provider)) == [OPENED, *chunks]
+        assert without_pings(await collect(provider)) == [OPENED, *chunks]
         assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize(
     ("script", "error", "words"),
     [
-        pytest.param("S400", errors.BadRequest, "scripted error", id="400"),
-        pytest.param("S401", errors.ApiKeyRejected, "scripted error", id="401"),
-        pytest.param("S402", errors.OutOfCredit, "scripted error", id="402"),
-        pytest.param("S429", errors.RateLimited, "scripted error", id="429"),
-        pytest.param("S500", errors.Overloaded, "scripted error", id="500"),
         pytest.param(
             'S400"Your input exceeds the context window"',
             errors.ContextTooLong,
             "context window",
             id="too long",
         ),
-        pytest.param("RST", errors.ConnectionLost, "reset by peer", id="reset before the headers"),
-        pytest.param("FIN", errors.ConnectionLost, "disconnected", id="closed before the headers"),
-        pytest.param('H T"a" RST', errors.ConnectionLost, "reset by peer", id="reset in the body"),
-        pytest.param('H T"a" FIN', errors.ConnectionLost, "incomplete", id="closed in the body"),
         pytest.param('H T"a" F failed', errors.Overloaded, "scripted error", id="failed"),
         pytest.param('H E429"slow"', errors.RateLimited, "slow", id="an error as an event"),
         pytest.param('H E400"odd"', errors.BadRequest, "odd", id="an unknown error"),
-        pytest.param(
-            'H X"event: error\ndata: upstream\n\n" EOF',
-            errors.ConnectionLost,
-            "upstream",
-            id="in plain text",
-        ),
-        pytest.param('H X"data: {]\n\n" EOF', errors.ConnectionLost, "unreadable", id="not JSON"),
     ],
 )
-async def test_every_failure_is_a_provider_error_and_nothing_is_retried(
+async def test_an_error_of_this_protocol_is_a_provider_error_and_nothing_is_retried(
     script: str, error: type[errors.ProviderError], words: str
 ) -> None:
     async with serving(script) as (provider, server):
@@ -220,61 +162,6 @@ async def test_a_stream_cut_anywhere_gives_its_chunks_and_is_never_complete(
     assert [c.arguments for c in step.calls if c.sealed] == ['{"path":"a"}', '{"amount": 5}'][
         : sum(c.sealed for c in step.calls)
     ]
-
-
-async def until_left(server: ModelServer) -> float:
-    received = await server.request(1)
-    await received.closed.wait()
-    assert received.left
-    assert received.closed_at is not None
-    return received.closed_at
-
-
-@pytest.mark.parametrize("script", ["HANG", "H HANG", 'H T"abc" HANG', 'H [T"a" W.005]*'])
-async def test_cancelling_the_reader_closes_the_socket_at_once(script: str) -> None:
-    loop = asyncio.get_running_loop()
-    async with asyncio.timeout(5), serving(script) as (provider, server):
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(collect(provider))
-            await server.request(1)
-            told = loop.time()
-            task.cancel()
-        assert task.cancelled()
-        assert await until_left(server) - told < 0.1
-
-
-async def test_chunks_before_a_silence_are_yielded_and_leaving_closes_the_socket() -> None:
-    async with asyncio.timeout(5), serving('H T"abc" HANG') as (provider, server):
-        async with provider.stream(REQUEST) as chunks:
-            async for chunk in chunks:
-                if chunk == TextChunk("abc"):
-                    break
-        await until_left(server)
-
-
-async def test_a_connection_is_reused_after_a_complete_response() -> None:
-    async with serving(always(ok("x"))) as (provider, server):
-        for _ in range(3):
-            await collect(provider)
-        assert server.connections_made == 1
-
-
-async def test_many_concurrent_streams_use_several_clients() -> None:
-    count = STREAMS_PER_CLIENT + 10
-    async with asyncio.timeout(10), serving(always('H T"a" HANG')) as (provider, server):
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(collect(provider)) for _ in range(count)]
-            await server.request(count)
-            assert sorted(provider._clients.stream_counts) == [10, STREAMS_PER_CLIENT]
-            for task in tasks:
-                task.cancel()
-        assert sorted(provider._clients.stream_counts) == [0, 0]
-
-
-async def test_the_models_of_the_server_are_listed() -> None:
-    async with serving() as (provider, _):
-        assert isinstance(provider, SupportsListModels)
-        assert await provider.list_models() == ("scripted",)
 
 
 # --- the request -----------------------------------------------------------------------------
@@ -412,7 +299,7 @@ class SdkView:
 )
 async def test_the_chunks_match_the_content_that_the_sdk_reads(script: str) -> None:
     async with serving(always(script)) as (provider, server):
-        ours = collected(await collect(provider))
+        ours = accumulate(await collect(provider))
         view = SdkView()
         async with (
             asyncio.timeout(5),

@@ -10,9 +10,9 @@ import pytest
 
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
-from tests.e2e.house import talkative
+from tests.e2e.gateway_kit import talkative
 from tests.fakes.model_server import ModelServer
-from tests.fakes.slack.house import slack_house
+from tests.fakes.slack.gateway_kit import slack_gateway
 from tests.fakes.slack.kit import slack_server
 from tests.fakes.slack.server import SlackServer
 from tests.fakes.slack.workspace import BOT_USER, STREAM_LIFE
@@ -34,7 +34,7 @@ async def test_a_mention_opens_a_thread_in_which_no_more_mention_is_needed(
     tmp_path: Path, slack: SlackServer
 ) -> None:
     slack.add_channel("C1")
-    async with ModelServer(talkative) as model, slack_house(tmp_path, slack, model):
+    async with ModelServer(talkative) as model, slack_gateway(tmp_path, slack, model):
         await slack.say("C1", "what a day")
         ts = await slack.say("C1", f"<@{BOT_USER}> hi")
         await slack.until(lambda: len(slack.workspace.screen("C1", ts)) == 1)
@@ -56,7 +56,7 @@ async def test_a_long_answer_streams_in_a_thread_and_is_closed(
 ) -> None:
     slack.add_channel("C1")
     script = "H " + " ".join(f'T"word{n} " W.2' for n in range(12)) + ' T"end" F stop U D'
-    async with ModelServer(script) as model, slack_house(tmp_path, slack, model):
+    async with ModelServer(script) as model, slack_gateway(tmp_path, slack, model):
         ts = await slack.say("C1", f"<@{BOT_USER}> tell me")
         await slack.until(
             lambda: (
@@ -78,18 +78,51 @@ def _words(count: int) -> str:
 async def test_an_alias_of_a_command_works_without_a_mention(
     tmp_path: Path, slack: SlackServer
 ) -> None:
-    async with ModelServer(talkative) as model, slack_house(tmp_path, slack, model):
+    async with ModelServer(talkative) as model, slack_gateway(tmp_path, slack, model):
         root = await slack.say("C1", f"<@{BOT_USER}> hello")
         await slack.until(lambda: "hello" in " ".join(slack.workspace.screen("C1", root)))
         await slack.say("C1", "!reset")  # acts on the person's last thread
         await slack.until(lambda: "🆕 New conversation." in slack.workspace.screen("C1", root))
 
 
+@pytest.mark.parametrize(
+    ("where", "shown_in"),
+    [
+        pytest.param("in the thread", "thread", id="in the thread"),
+        pytest.param("in the channel", "", id="in the channel"),
+        pytest.param("by the app's command", "", id="by the app's command"),
+    ],
+)
+async def test_an_answer_for_one_person_is_shown_where_that_person_asked(
+    tmp_path: Path, slack: SlackServer, where: str, shown_in: str
+) -> None:
+    slack.add_channel("C1")
+    async with ModelServer(talkative) as model, slack_gateway(tmp_path, slack, model):
+        root = await slack.say("C1", f"<@{BOT_USER}> hello")
+        await slack.until(lambda: "hello" in " ".join(slack.workspace.screen("C1", root)))
+        match where:
+            case "in the thread":
+                await slack.say("C1", "!whoami", thread=root)
+            case "in the channel":
+                await slack.say("C1", "!whoami")
+            case _:
+                await slack.command("C1", "whoami")
+        await slack.until(lambda: bool(slack.workspace.ephemeral))
+        ((channel, thread, person, text),) = slack.workspace.ephemeral
+        assert (channel, thread, person) == ("C1", root if shown_in else "", "U1")
+        assert "You are slack:T1/U1 (member)." in text
+        await slack.say("D1", "!whoami")
+        await slack.until(lambda: "You are" in " ".join(slack.workspace.screen("D1")))
+        assert len(slack.workspace.ephemeral) == 1
+        assert "You are" not in " ".join(slack.workspace.screen("C1"))
+        assert slack.violations() == []
+
+
 async def test_stop_in_a_thread_ends_the_turn_and_names_only_commands_that_work_on_slack(
     tmp_path: Path, slack: SlackServer
 ) -> None:
     slack.add_channel("C1")
-    async with ModelServer(talkative) as model, slack_house(tmp_path, slack, model):
+    async with ModelServer(talkative) as model, slack_gateway(tmp_path, slack, model):
         ts = await slack.say("C1", f"<@{BOT_USER}> hang")
         await slack.until(lambda: bool(slack.workspace.screen("C1", ts)))
         await slack.command("C1", "stop")  # acts on the person's last thread
@@ -105,7 +138,7 @@ async def test_messages_sent_during_a_restart_are_answered_once(
 ) -> None:
     slack.add_channel("C1")
     async with ModelServer(talkative) as model:
-        async with slack_house(tmp_path, slack, model):
+        async with slack_gateway(tmp_path, slack, model):
             await slack.say("D1", "one")
             ts = await slack.say("C1", f"<@{BOT_USER}> two")
             await slack.until(lambda: bool(slack.workspace.screen("C1", ts)))
@@ -115,7 +148,7 @@ async def test_messages_sent_during_a_restart_are_answered_once(
         for seconds in (1, 60, 300):
             await slack.pass_time(seconds)
         assert slack.pending == 0  # Slack has given up
-        async with slack_house(tmp_path, slack, model):
+        async with slack_gateway(tmp_path, slack, model):
             await slack.until(
                 lambda: (
                     len(slack.workspace.screen("D1")) == 2
@@ -133,8 +166,8 @@ async def test_strangers_get_a_code_in_a_dm_and_silence_in_a_room(
 ) -> None:
     slack.add_channel("C1")
     slack.workspace.channels["D2"] = []
-    house = slack_house(tmp_path, slack, model := ModelServer(talkative), allow=("slack:T1/*",))
-    async with model, house:
+    kit = slack_gateway(tmp_path, slack, model := ModelServer(talkative), allow=("slack:T1/*",))
+    async with model, kit:
         await slack.say("C1", f"<@{BOT_USER}> hi", user="U2")
         await slack.say("D2", "hi", user="U2")
         await slack.until(lambda: bool(slack.workspace.screen("D2")))
@@ -149,8 +182,8 @@ async def test_two_daemons_on_one_token_answer_each_message_once_and_log_the_con
 ) -> None:
     async with (
         ModelServer(talkative) as model,
-        slack_house(tmp_path / "one", slack, model),
-        slack_house(tmp_path / "two", slack, model),
+        slack_gateway(tmp_path / "one", slack, model),
+        slack_gateway(tmp_path / "two", slack, model),
     ):
         await slack.until(lambda: len(slack.sockets) == 2)
         await slack.say("D1", "hello")
@@ -162,7 +195,7 @@ async def test_slacks_native_stop_below_a_stream_ends_the_turn(
     tmp_path: Path, slack: SlackServer
 ) -> None:
     slack.add_channel("C1")
-    async with ModelServer(talkative) as model, slack_house(tmp_path, slack, model):
+    async with ModelServer(talkative) as model, slack_gateway(tmp_path, slack, model):
         ts = await slack.say("C1", f"<@{BOT_USER}> hang")
         await slack.until(lambda: any(each.streaming for each in slack.workspace.ours("C1", ts)))
         (message,) = slack.workspace.ours("C1", ts)
@@ -176,11 +209,11 @@ async def test_a_stream_left_open_by_a_crash_is_stopped_after_the_restart(
 ) -> None:
     slack.add_channel("C1")
     async with ModelServer(talkative) as model:
-        async with slack_house(tmp_path, slack, model) as house:
+        async with slack_gateway(tmp_path, slack, model) as kit:
             ts = await slack.say("C1", f"<@{BOT_USER}> hang")
             await slack.until(lambda: any(each.streaming for each in slack.workspace.ours("C1")))
-            await house.crash()
-        async with slack_house(tmp_path, slack, model):
+            await kit.crash()
+        async with slack_gateway(tmp_path, slack, model):
             await slack.until(lambda: any(each.buttons for each in slack.workspace.ours("C1")))
             await slack.until(
                 lambda: not any(each.streaming for each in slack.workspace.ours("C1"))
@@ -238,7 +271,7 @@ async def test_tool_calls_are_cards_of_the_stream_and_the_text_around_them_stays
     slack.add_channel("C1")
     library = Library()
     model = ModelServer(reading("good", "bad", says="Let me see."))
-    async with model, slack_house(tmp_path, slack, model, tools=(library.tool,)):
+    async with model, slack_gateway(tmp_path, slack, model, tools=(library.tool,)):
         ts = await slack.say("C1", f"<@{BOT_USER}> is it so?")
         await slack.until(
             lambda: any("◌ 📖 good" in each.drawn for each in slack.workspace.ours("C1", ts))
@@ -259,7 +292,7 @@ async def test_in_a_dm_a_line_below_the_answer_says_which_tool_runs(
 ) -> None:
     library = Library()
     model = ModelServer(reading("good", says="Let me see."))
-    async with model, slack_house(tmp_path, slack, model, tools=(library.tool,)):
+    async with model, slack_gateway(tmp_path, slack, model, tools=(library.tool,)):
         await slack.say("D1", "is it so?")
         await slack.until(lambda: "📖 good" in "".join(slack.workspace.screen("D1")))
         library.open.set()
@@ -272,7 +305,7 @@ async def test_an_answer_whose_stream_expires_is_complete_at_the_end(
     slack.add_channel("C1")
     library = Library()
     model = ModelServer(reading("good", says="Let me see."))
-    async with model, slack_house(tmp_path, slack, model, tools=(library.tool,)):
+    async with model, slack_gateway(tmp_path, slack, model, tools=(library.tool,)):
         ts = await slack.say("C1", f"<@{BOT_USER}> is it so?")
         await slack.until(lambda: "Let me see." in slack.workspace.screen("C1", ts))
         slack.workspace.offset += STREAM_LIFE + 1
@@ -286,7 +319,7 @@ async def test_slacks_native_stop_works_before_the_answer_begins(
     tmp_path: Path, slack: SlackServer
 ) -> None:
     slack.add_channel("C1")
-    async with ModelServer("HANG") as model, slack_house(tmp_path, slack, model):
+    async with ModelServer("HANG") as model, slack_gateway(tmp_path, slack, model):
         ts = await slack.say("C1", f"<@{BOT_USER}> hello?")
         await slack.until(lambda: slack.workspace.sessions.get(("C1", ts)) == "processing")
         await slack.stop_session("C1", ts)
@@ -300,7 +333,7 @@ async def test_a_stranger_who_presses_stop_ends_the_stream_but_not_the_answer(
     slack.add_channel("C1")
     library = Library()
     model = ModelServer(reading("good", says="Let me see."))
-    async with model, slack_house(tmp_path, slack, model, tools=(library.tool,)):
+    async with model, slack_gateway(tmp_path, slack, model, tools=(library.tool,)):
         ts = await slack.say("C1", f"<@{BOT_USER}> is it so?")
         await slack.until(lambda: "Let me see." in slack.workspace.screen("C1", ts))
         await slack.stop_session("C1", ts, user="U2")
@@ -315,7 +348,7 @@ async def test_the_status_is_cleared_at_the_end_of_a_turn(
 ) -> None:
     slack.add_channel("C1")
     script = 'W.6 S400"no"' if asks == "fail" else 'H W.6 T"so" F stop U D'
-    async with ModelServer(script) as model, slack_house(tmp_path, slack, model):
+    async with ModelServer(script) as model, slack_gateway(tmp_path, slack, model):
         ts = await slack.say("C1", f"<@{BOT_USER}> {asks}")
         await slack.until(lambda: bool(slack.workspace.statuses.get(("C1", ts))))
         await slack.until(lambda: bool(slack.workspace.screen("C1", ts)))
@@ -338,16 +371,16 @@ async def test_the_status_is_cleared_after_a_crash(
         return reads(body) if cards else "HANG"
 
     async with ModelServer(answer) as model:
-        async with slack_house(tmp_path, slack, model, tools=(library.tool,)) as house:
+        async with slack_gateway(tmp_path, slack, model, tools=(library.tool,)) as kit:
             ts = await slack.say("C1", f"<@{BOT_USER}> is it so?")
             await slack.until(lambda: slack.workspace.sessions.get(("C1", ts)) == "processing")
             if cards:
                 await slack.until(lambda: any(m.cards for m in slack.workspace.ours("C1", ts)))
             await slack.say("D1", "hi there")  # by then the status is stored
             await slack.until(lambda: slack.workspace.screen("D1") == ["echo: hi there"])
-            await house.crash()
+            await kit.crash()
         assert slack.workspace.sessions["C1", ts] == "processing"
-        async with slack_house(tmp_path, slack, model, tools=(library.tool,)):
+        async with slack_gateway(tmp_path, slack, model, tools=(library.tool,)):
             await slack.until(lambda: slack.workspace.sessions["C1", ts] == "active")
             await slack.until(
                 lambda: (
@@ -361,7 +394,7 @@ async def test_opening_the_app_greets_a_person_once_and_pairs_a_stranger(
     tmp_path: Path, slack: SlackServer
 ) -> None:
     slack.workspace.channels["D2"] = []
-    async with ModelServer(talkative) as model, slack_house(tmp_path, slack, model):
+    async with ModelServer(talkative) as model, slack_gateway(tmp_path, slack, model):
         for _ in range(2):
             await slack.open_home("D1")
             await slack.open_home("D2", user="U2")
@@ -385,10 +418,10 @@ async def test_the_http_port_of_the_daemon_accepts_signed_requests(
     http = {"mode": "http", "app_token": None}
     async with (
         ModelServer(talkative) as model,
-        slack_house(tmp_path, slack, model, platform=http, served=True) as house,
+        slack_gateway(tmp_path, slack, model, platform=http, served=True) as kit,
     ):
-        assert house.runner.url
-        slack.requests_to = f"{house.runner.url}slack/events"
+        assert kit.runner.url
+        slack.requests_to = f"{kit.runner.url}slack/events"
         await slack.say("D1", "hello")
         await slack.until(lambda: slack.workspace.screen("D1") == ["echo: hello"])
 
@@ -400,22 +433,22 @@ async def test_a_wrong_clock_is_reported_and_refused_requests_are_repeated(
     http = {"mode": "http", "app_token": None}
     async with (
         ModelServer(talkative) as model,
-        slack_house(tmp_path, slack, model, platform=http, served=True) as house,
+        slack_gateway(tmp_path, slack, model, platform=http, served=True) as kit,
     ):
-        slack.requests_to = f"{house.runner.url}slack/events"
+        slack.requests_to = f"{kit.runner.url}slack/events"
         await slack.say("D1", "hello")
         await slack.until(lambda: slack.workspace.screen("D1") == ["echo: hello"])
         slack.workspace.offset = -3600
         for text in ("one", "two", "three"):
             slack.write("D1", text)
             await slack.pass_time(0)
-        (problem,) = await house.runner.condition.problems()
+        (problem,) = await kit.runner.condition.problems()
         assert "the clock of this machine is 60 min ahead of Slack's" in problem
         assert slack.workspace.screen("D1") == ["echo: hello"]
         slack.workspace.offset = 0
         await slack.pass_time(0)
         await slack.until(lambda: len(slack.workspace.screen("D1")) == 4)
-        assert await house.runner.condition.problems() == []
+        assert await kit.runner.condition.problems() == []
 
 
 @socket_mode
@@ -424,12 +457,12 @@ async def test_an_unacknowledged_event_is_repeated_three_times_and_then_found_in
 ) -> None:
     """The message is found in the history, because its chat is in use."""
     async with ModelServer(talkative) as model:
-        async with slack_house(tmp_path, slack, model):
+        async with slack_gateway(tmp_path, slack, model):
             await slack.say("D1", "one")
             await slack.until(lambda: slack.workspace.screen("D1") == ["echo: one"])
         slack.write("D1", "two")  # tried now, and repeated at once
         for seconds, pending in ((59, 1), (2, 1), (298, 1), (2, 0)):
             await slack.pass_time(seconds)
             assert slack.pending == pending, seconds
-        async with slack_house(tmp_path, slack, model):
+        async with slack_gateway(tmp_path, slack, model):
             await slack.until(lambda: slack.workspace.screen("D1") == ["echo: one", "echo: two"])

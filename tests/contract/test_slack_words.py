@@ -12,9 +12,9 @@ from gateway.notices.catalogue import BUTTONS, CATALOGUE, render_notice
 from gateway.turns.status_line import StatusLine
 from platforms.slack.capabilities import CAPABILITIES, DM_CAPABILITIES
 from sessions.values.notices import NoticeId
-from tests.e2e.house import talkative
+from tests.e2e.gateway_kit import talkative
 from tests.fakes.model_server import ModelServer
-from tests.fakes.slack.house import slack_house
+from tests.fakes.slack.gateway_kit import slack_gateway
 from tests.fakes.slack.server import SlackServer
 from tests.fakes.slack.workspace import BOT_USER
 
@@ -123,7 +123,7 @@ async def test_no_text_shown_on_slack_names_a_command_in_another_form(
                 )
             )
 
-        async with slack_house(tmp_path, slack, model, admins=OWNERS):
+        async with slack_gateway(tmp_path, slack, model, admins=OWNERS):
             await slack.command("D1", "retri")
             await shows("D1", "I don't know !retri. Did you mean !retry?")
             await slack.say("D1", "hang there")
@@ -138,7 +138,7 @@ async def test_no_text_shown_on_slack_names_a_command_in_another_form(
             await shows("D3", "I don't know you yet")
             thread = await slack.say("C1", f"<@{BOT_USER}> hang here")
             await shows("C1", "so far")
-        async with slack_house(tmp_path, slack, model, admins=OWNERS):
+        async with slack_gateway(tmp_path, slack, model, admins=OWNERS):
             await shows("C1", "♻️ I was restarted", "!resume continues this one")
             for number, word in enumerate(EVERYTHING):  # a DM allows one post a second
                 user = ADMINS[number % len(ADMINS)]

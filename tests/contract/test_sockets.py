@@ -299,3 +299,24 @@ async def test_a_connection_is_kept_alive_before_the_response_begins() -> None:
         carried = response.extensions["network_stream"].get_extra_info("socket")
         assert carried.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         assert carried.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
+
+
+async def test_all_connections_are_closed_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    all_closing = asyncio.Barrier(3)
+    closing: set[sockets.SocketStream] = set()
+    close = sockets.SocketStream.aclose
+
+    async def close_together(stream: sockets.SocketStream) -> None:
+        if stream not in closing:
+            closing.add(stream)
+            await all_closing.wait()
+        await close(stream)
+
+    async with listening(hello) as port:
+        client = make_http_client(httpx2.Timeout(5))
+        async with asyncio.TaskGroup() as group:
+            for _ in range(all_closing.parties):
+                group.create_task(client.get(f"http://127.0.0.1:{port}/"))
+        monkeypatch.setattr(sockets.SocketStream, "aclose", close_together)
+        async with asyncio.timeout(5):
+            await client.aclose()

@@ -7,6 +7,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import msgspec
 import pytest
 import sqlalchemy as sa
 
@@ -28,6 +29,7 @@ from sessions.errors import (
 from sessions.records import (
     ApprovalState,
     InboxState,
+    ItemKind,
     ItemState,
     Message,
     SessionReason,
@@ -159,7 +161,7 @@ async def test_rows_are_copied_from_sqlite_to_postgresql_and_back(
     await store.close()
     copying.copy_database(parse_url(from_), tmp_path / "copy.db")
     copying.check_unused(where)
-    assert copying.replace_contents(where, tmp_path / "copy.db", "aside_1") is True
+    assert copying.replace_contents(where, tmp_path / "copy.db", "aside_1", "m1") is True
     assert content(to) == content(from_)
     store = await SessionStore.open(to, clock=SystemClock())
     await store.check_writable()
@@ -184,7 +186,7 @@ async def test_an_empty_postgresql_database_is_filled(new_url: str, tmp_path: Pa
         return
     prepare.prepare(parse_url(f"sqlite:///{tmp_path / 'a.db'}"))
     copying.merge_wal(tmp_path / "a.db")
-    assert copying.replace_contents(parse_url(new_url), tmp_path / "a.db", "aside_2") is False
+    assert copying.replace_contents(parse_url(new_url), tmp_path / "a.db", "aside_2", "m2") is False
     prepare.check_current(parse_url(new_url))
 
 
@@ -199,7 +201,7 @@ def test_a_failed_fill_keeps_the_old_rows(postgres_url: str, tmp_path: Path) -> 
     raw.close()
     before = content(postgres_url)
     with pytest.raises(StoreError):
-        copying.replace_contents(parse_url(postgres_url), tmp_path / "a.db", "aside_3")
+        copying.replace_contents(parse_url(postgres_url), tmp_path / "a.db", "aside_3", "m3")
     assert content(postgres_url) == before
     with reader_engine(parse_url(postgres_url)).connect() as connection:
         assert "aside_3" not in sa.inspect(connection).get_schema_names()
@@ -476,8 +478,7 @@ async def test_upload_paths_are_rewritten_to_the_new_folder(
     upload = item("o1", text='{"text":"a","path":"/old/home/outgoing/shown/f/ä.txt"}')
     other = item("o2", text='{"text":"\\"path\\":\\"/old/home/x\\""}')
     for each in (upload, other):
-        fields = {name: getattr(each, name) for name in each.__struct_fields__} | {"kind": "upload"}
-        await store.apply(PutItem(type(each)(**fields)))
+        await store.apply(PutItem(msgspec.structs.replace(each, kind=ItemKind.UPLOAD)))
     engine = migration_engine(parse_url(store_url))
     with engine.connect() as connection, connection.begin():
         after_restore.rewrite_upload_paths(connection, "/old/home/", "/new/")

@@ -21,6 +21,7 @@ from sessions.records import InboxState, ItemState, Message, TurnState
 from sessions.store import schema
 from sessions.store.journal import encode_message
 from sessions.store.store import SessionStore
+from sessions.values.address import Address
 from sessions.values.clock import SystemClock
 from sessions.values.ids import Ids
 from tests.contract.store_kit import ADDRESS, entry, item, started
@@ -29,6 +30,10 @@ TURNS = 60
 ANSWER = "a sentence of the answer. " * 20
 SUMMARY = "summary of messages. " * 370  # 8 KB
 HASH = "0123456789abcdef" * 2
+
+
+def address(key: str) -> Address:
+    return Address(*key.split(":"))
 
 
 def fill(
@@ -45,7 +50,13 @@ def fill(
     connection.execute(
         sa.insert(schema.sessions),
         [
-            {"id": name, "key": key, "address": key, "state": "active", "messages": history}
+            {
+                "id": name,
+                "key": key,
+                "address": address(key),
+                "state": "active",
+                "messages": history,
+            }
             | {"created_at": 1, "updated_at": 1}
             for name, key in names
         ],
@@ -59,7 +70,13 @@ def fill(
     connection.execute(
         sa.insert(schema.turns),
         [
-            {"id": ids.new("t"), "session_id": name, "key": key, "address": key, "state": "done"}
+            {
+                "id": ids.new("t"),
+                "session_id": name,
+                "key": key,
+                "address": address(key),
+                "state": "done",
+            }
             | {"request": "hello", "started_at": 1, "person": key}
             for name, key in names
         ],
@@ -82,7 +99,9 @@ def fill(
 async def turn(store: SessionStore, ids: Ids, session: str, key: str) -> None:
     """Write a typical turn: received, answered in one step, delivered."""
     inbox, name = ids.new("i"), ids.new("t")
-    await store.accept(entry(inbox, key=key, address=key, source=key, state=InboxState.WAITING))
+    await store.accept(
+        entry(inbox, key=key, address=address(key), source=key, state=InboxState.WAITING)
+    )
     await store.conversation(key)
     await store.apply(started(name, session, inbox, key=key, at=2, person=key))
     await store.sessions.context(session)
@@ -100,7 +119,7 @@ async def turn(store: SessionStore, ids: Ids, session: str, key: str) -> None:
         ),
         AppendMessages(session, name, (Message("assistant", ANSWER),), 4),
         EndTurn(name, TurnState.DONE, 4),
-        PutItem(item(name, text=ANSWER, turn=name, address=key)),
+        PutItem(item(name, text=ANSWER, turn=name, address=address(key))),
     )
     await store.apply(SetItem(id=name, state=ItemState.ATTEMPTING, at=5, tries=1))
     await store.apply(SetItem(id=name, state=ItemState.SENT, at=6, shown=b'{"messages": ["m1"]}'))

@@ -79,9 +79,9 @@ async def test_acknowledged_writes_survive_a_kill(store_url: str, lines: int) ->
             assert session.messages == len(turns) == len(await store.sessions.history(session.id))
             for turn in turns:
                 assert len(await store.inbox.of_turn(turn.id)) == 1
-        before = (await store.timeline("telegram/1001", 0, 1))[-1].seq
+        before = (await store.timeline(ADDRESS, 0, 1))[-1].seq
         assert await store.accept(entry("after"))
-        [newest] = await store.timeline("telegram/1001", before, 10)
+        [newest] = await store.timeline(ADDRESS, before, 10)
         assert newest.id == "after"
     finally:
         await store.close()

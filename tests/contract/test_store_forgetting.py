@@ -22,6 +22,7 @@ from sessions.changes import (
 )
 from sessions.records import (
     InboxState,
+    ItemKind,
     ItemState,
     Message,
     OutboxItem,
@@ -34,6 +35,7 @@ from sessions.store.engine import migration_engine, parse_url
 from sessions.store.forgetting import BATCH_ROWS, INBOX_ID_RETENTION_MS, DataRemoval
 from sessions.store.schema import metadata
 from sessions.store.store import SessionStore
+from sessions.values.address import Address
 from sessions.values.clock import SystemClock
 from tests.contract.store_kit import (
     ADDRESS,
@@ -58,7 +60,12 @@ def forgetting(store: SessionStore) -> DataRemoval:
 
 
 async def converse(
-    store: SessionStore, session: str, *, key: str = KEY, address: str = ADDRESS, word: str = WORD
+    store: SessionStore,
+    session: str,
+    *,
+    key: str = KEY,
+    address: Address = ADDRESS,
+    word: str = WORD,
 ) -> None:
     """Create a session with text in every column that can hold some."""
     turn, row = f"t_{session}", f"i_{session}"
@@ -161,10 +168,10 @@ async def test_received_events_are_recognised_for_a_week(
 async def test_deleting_a_session_deletes_all_its_rows_and_no_others(
     store: SessionStore, store_url: str, forgetting: DataRemoval
 ) -> None:
-    await converse(store, "s2", key="web:b", address="web/b", word="quince")
+    await converse(store, "s2", key="web:b", address=Address("web", "b"), word="quince")
     before = rows(store_url)
     await converse(store, "s1")
-    await converse(store, "s3", key="web:c", address="web/c")
+    await converse(store, "s3", key="web:c", address=Address("web", "c"))
     await forgetting.delete_sessions("s1", "s3", now=NOW + 2 * INBOX_ID_RETENTION_MS)
     assert rows(store_url) == before
 
@@ -173,14 +180,15 @@ async def test_in_a_room_only_rows_of_the_session_are_deleted(
     store: SessionStore, forgetting: DataRemoval
 ) -> None:
     """Commands of several people have the same address."""
-    await converse(store, "s1", key="telegram:-1:u=1", address="telegram/-1")
+    room = Address("telegram", "-1")
+    await converse(store, "s1", key="telegram:-1:u=1", address=room)
     await talk(store, "s9", 1, key="telegram:-1:u=2")
-    await store.apply(OpenSession("s8", "telegram:-1:u=3", "telegram/-1", 1))
+    await store.apply(OpenSession("s8", "telegram:-1:u=3", room, 1))
     await forgetting.clear_sessions("s1", now=NOW)
     assert await store.inbox.get("c_s1") is not None
     assert await store.inbox.get("i_s1") is not None
     assert (await store.inbox.get("i_s1")).payload is None  # type: ignore[union-attr]
-    shown = await store.timeline("telegram/-1", 0, 10)
+    shown = await store.timeline(room, 0, 10)
     assert {each.id for each in shown} == {"c_s1", "n_s1"}
 
 
@@ -229,7 +237,7 @@ async def test_old_rows_of_continuing_sessions_are_deleted_but_not_their_history
                 OutboxItem(
                     id=f"o{number}",
                     address=ADDRESS,
-                    kind="answer",
+                    kind=ItemKind.ANSWER,
                     state=ItemState.PENDING,
                     body=b"x",
                     created_at=at,
@@ -283,7 +291,7 @@ async def test_deleted_text_is_not_left_in_the_file(tmp_path: Path) -> None:
     file = tmp_path / "holdfast.db"
     store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock())
     await converse(store, "s1")
-    await converse(store, "s2", key="web:a", address="web/a", word="quince")
+    await converse(store, "s2", key="web:a", address=Address("web", "a"), word="quince")
     await store.close()
     copy.merge_wal(file)
     assert WORD.encode() in file.read_bytes()

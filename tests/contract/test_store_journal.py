@@ -12,6 +12,8 @@ from sessions.changes import (
     EndAttempt,
     EndTool,
     EndTurn,
+    OpenSession,
+    PutApproval,
     PutItem,
     SetInbox,
     SetItem,
@@ -22,6 +24,7 @@ from sessions.changes import (
 from sessions.errors import Conflict, RecordNotFound, ToolAlreadyStarted
 from sessions.records import (
     InboxState,
+    ItemKind,
     ItemState,
     Message,
     MessageTrace,
@@ -32,7 +35,8 @@ from sessions.records import (
 )
 from sessions.store import schema
 from sessions.store.store import SessionStore
-from tests.contract.store_kit import ADDRESS, KEY, ended, entry, item, opened, started
+from sessions.values.address import Address, write_address
+from tests.contract.store_kit import ADDRESS, KEY, ended, entry, item, opened, question, started
 
 WAITING, HELD, DONE = InboxState.WAITING, InboxState.HELD, InboxState.DONE
 
@@ -128,6 +132,39 @@ async def test_a_suspended_session_holds_its_waiting_entries(store: SessionStore
     assert [each.id for each in (await store.conversation(KEY)).waiting] == ["i2", "i3"]
 
 
+async def test_waiting_and_held_entries_of_all_conversations_are_unanswered(
+    store: SessionStore,
+) -> None:
+    for number in range(1, 5):
+        await store.accept(entry(f"i{number}", key=f"k{number % 2}"))
+    await store.apply(
+        opened("s1"),
+        SetInbox(ids=("i1",), state=HELD, at=2, session_id="s1"),
+        SetInbox(ids=("i3",), state=DONE, at=2),
+    )
+    unanswered = [(each.id, each.state) for each in await store.inbox.unanswered()]
+    assert unanswered == [("i1", HELD), ("i2", WAITING), ("i4", WAITING)]
+
+
+async def test_the_request_of_a_resumed_turn_is_that_of_the_same_person(
+    store: SessionStore,
+) -> None:
+    await store.accept(entry("i1"))
+    await store.accept(entry("i2"))
+    await store.apply(
+        opened("s1"),
+        started("t1", "s1", "i1", person="telegram:7"),
+        ended("t1"),
+        started("t2", "s1", "i2", person="telegram:8"),
+        ended("t2"),
+        started("t3", "s1", person="telegram:7"),
+        ended("t3"),
+        started("t4", "s1", person="telegram:9"),
+    )
+    for turn, rows in (("t1", ["i1"]), ("t2", ["i2"]), ("t3", ["i1"]), ("t4", []), ("t9", [])):
+        assert [each.id for each in await store.inbox.of_request(turn)] == rows, turn
+
+
 async def test_only_waiting_entries_can_be_edited(store: SessionStore) -> None:
     await store.accept(entry("i1"))
     assert await store.replace_payload("i1", b"edited")
@@ -196,16 +233,30 @@ async def test_a_turn_is_read_back_with_its_attempts_and_end(store: SessionStore
         finished_at=2400,
         attempts=2,
         cause="no answer",
-        partial="it is",
     )
     assert await store.turns.of_session("s1") == (await store.turns.get("t1"),)
+
+
+async def test_the_texts_of_running_turns_are_stored_until_their_ends(store: SessionStore) -> None:
+    for number in (1, 2, 3):
+        await store.apply(
+            opened(f"s{number}", key=f"{KEY}:{number}"), started(f"t{number}", f"s{number}")
+        )
+    counts = store.count_queries()
+    await store.save_texts({"t1": "one", "t2": "two", "unknown": "three"})
+    assert (counts.statements, counts.commits) == (2, 1)  # BEGIN, and one UPDATE
+    assert [turn.partial for turn in await store.turns.running()] == ["one", "two", ""]
+    await store.apply(EndTurn("t1", TurnState.DONE, 2400))
+    await store.save_texts({"t1": "too late", "t2": "two and more"})
+    await store.apply(Checkpoint("t1", "too late as well"))
+    texts = [await store.turns.get(f"t{number}") for number in (1, 2, 3)]
+    assert [turn.partial for turn in texts if turn] == ["", "two and more", ""]
 
 
 async def test_a_resumed_turn_keeps_its_id_and_person(store: SessionStore) -> None:
     await store.accept(entry("i1"))
     start = started("t1", "s1", "i1", person="telegram:7")
     await store.apply(opened("s1"), start, Checkpoint("t1", "half"))
-    await store.apply(EndTurn("t1", TurnState.INTERRUPTED, 2500, "crash"))
     await store.apply(
         StartTurn(
             id="t1",
@@ -336,7 +387,7 @@ async def test_an_item_is_read_back_unchanged(store: SessionStore) -> None:
     put = OutboxItem(
         id="o1",
         address=ADDRESS,
-        kind="ask",
+        kind=ItemKind.ASK,
         state=ItemState.PENDING,
         body=b"\x00body",
         created_at=7,
@@ -408,11 +459,11 @@ async def test_the_timeline_merges_messages_and_answers(
     await store.apply(PutItem(item("o1")))
     await store.accept(entry("i2"))
     await store.accept(entry("ignored", state=InboxState.IGNORED, payload=None))
-    await store.accept(entry("elsewhere", address="web/a"))
+    await store.accept(entry("elsewhere", address=Address("web", "a")))
     await store.apply(
         PutItem(item("unfinished", final=False)),
         PutItem(item("dead", state=ItemState.DEAD)),
-        PutItem(item("elsewhere too", address="web/a")),
+        PutItem(item("elsewhere too", address=Address("web", "a"))),
         PutItem(item("o2")),
     )
     rows = await store.timeline(ADDRESS, 0, 10)
@@ -469,11 +520,39 @@ async def test_a_message_is_traced_to_its_turn_and_items(store: SessionStore) ->
     ignored = await store.inbox.find("telegram::1001", "event of i2")
     assert ignored
     expected = (MessageTrace(ignored, None, ()), MessageTrace(first, turn, shown))
-    assert await store.trace(KEY) == await store.trace(ADDRESS) == expected
+    assert await store.trace(KEY) == await store.trace(write_address(ADDRESS)) == expected
     assert await store.trace("event of i1") == await store.trace("i1") == (expected[1],)
     assert await store.trace("t1") == (expected[1],)
     assert await store.trace(KEY, limit=1) == (expected[0],)
     assert await store.trace("nothing") == ()
+
+
+async def test_an_address_is_stored_as_text_and_read_as_a_record(store: SessionStore) -> None:
+    place = Address("slack", "T1/D1", "second", "7.5")
+    await store.accept(entry("i1", address=place))
+    await store.apply(
+        OpenSession("s1", KEY, place, 1000),
+        msgspec.structs.replace(started("t1", "s1", "i1"), address=place),
+        PutApproval(msgspec.structs.replace(question("p1"), address=place)),
+        PutItem(item("o1", address=place)),
+    )
+    stored = '{"platform":"slack","chat":"T1/D1","account":"second","thread":"7.5"}'
+    raw = sa.text(
+        "SELECT address FROM inbox UNION ALL SELECT address FROM sessions UNION ALL "
+        "SELECT address FROM turns UNION ALL SELECT address FROM approvals UNION ALL "
+        "SELECT address FROM outbox"
+    )
+    assert await store.database.read(lambda c: c.scalars(raw).all()) == [stored] * 5
+    conversation = await store.conversation(KEY)
+    found = (
+        conversation.active,
+        *conversation.running,
+        *await store.inbox.of_turn("t1"),
+        await store.approvals.get("p1"),
+        *await store.outbox.undelivered(),
+    )
+    assert [row.address for row in found if row] == [place] * len(found) == [place] * 5
+    assert [row.id for row in await store.timeline(place, 0, 10)] == ["i1", "o1"]
 
 
 async def test_an_empty_list_of_changes_or_rows_changes_nothing(store: SessionStore) -> None:

@@ -1,6 +1,8 @@
 """Committed changes reach the observer; counts of records, on every database."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 
 import pytest
 import sqlalchemy as sa
@@ -18,7 +20,8 @@ from sessions.records import (
 from sessions.store import schema
 from sessions.store.queries.census import _COUNTS
 from sessions.store.store import SessionStore
-from tests.contract.store_kit import ended, entry, item, opened, started
+from sessions.values.clock import SystemClock
+from tests.contract.store_kit import ADDRESS, ended, entry, item, opened, started
 
 NOTHING = StoreCounts(active=0, suspended=0, closed=0, waiting=0, held=0, to_show=0)
 
@@ -37,34 +40,42 @@ class RecordingObserver:
         self.changes.append(changes)
 
 
-async def test_committed_changes_are_reported_once_and_refused_ones_never(
-    store: SessionStore,
-) -> None:
-    store.observer = witness = RecordingObserver()
+@contextlib.asynccontextmanager
+async def observed(url: str, observer: RecordingObserver) -> AsyncIterator[SessionStore]:
+    store = await SessionStore.open(url, clock=SystemClock(), observer=observer)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def test_committed_changes_are_reported_once_and_refused_ones_never(store_url: str) -> None:
+    witness = RecordingObserver()
     opening = opened("s1")
-    await store.apply(opening)
-    with pytest.raises(Conflict):
-        await store.apply(opened("s2"))
+    async with observed(store_url, witness) as store:
+        await store.apply(opening)
+        with pytest.raises(Conflict):
+            await store.apply(opened("s2"))
     assert witness.changes == [(opening,)]
 
 
-async def test_a_redelivery_is_reported_as_not_new(store: SessionStore) -> None:
-    store.observer = witness = RecordingObserver()
+async def test_a_redelivery_is_reported_as_not_new(store_url: str) -> None:
+    witness = RecordingObserver()
     first = entry("i1")
-    assert await store.accept(first)
-    assert not await store.accept(first)
+    async with observed(store_url, witness) as store:
+        assert await store.accept(first)
+        assert not await store.accept(first)
     assert witness.entries == [("i1", True), ("i1", False)]
 
 
-async def test_the_observer_is_called_after_the_commit(store: SessionStore) -> None:
+async def test_the_observer_is_called_after_the_commit(store_url: str) -> None:
     found: list[asyncio.Task[object]] = []
 
     class Reading(RecordingObserver):
         def on_applied(self, changes: tuple[Change, ...]) -> None:
             found.append(group.create_task(store.sessions.get("s1")))
 
-    store.observer = Reading()
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with observed(store_url, Reading()) as store, asyncio.TaskGroup() as group:
         await store.apply(opened("s1"))
     assert found[0].result() is not None
 
@@ -119,7 +130,7 @@ async def test_counts_use_partial_indexes_except_for_sessions(store: SessionStor
 @pytest.mark.timeout(60)
 async def test_a_store_with_many_sessions_is_counted_too(store: SessionStore) -> None:
     rows = [
-        {"id": f"s{number}", "key": f"telegram:{number}", "address": "", "state": "closed"}
+        {"id": f"s{number}", "key": f"telegram:{number}", "address": ADDRESS, "state": "closed"}
         | {"created_at": 1, "updated_at": 1}
         for number in range(20_000)
     ]

@@ -5,6 +5,7 @@ import re
 import sqlite3
 import stat
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,10 +25,11 @@ from sessions.errors import (
     StoreUnavailable,
 )
 from sessions.records import Message, UsageTotals
-from sessions.store import migrations, prepare
+from sessions.store import engine, migrations, prepare
 from sessions.store.engine import migration_engine, parse_url
 from sessions.store.schema import metadata
 from sessions.store.store import SessionStore
+from sessions.values.address import Address
 from sessions.values.clock import SystemClock
 from tests.contract.store_kit import question, talk
 
@@ -43,10 +45,10 @@ def connection(store_url: str) -> Iterator[sa.Connection]:
     where = parse_url(store_url)
     if where.file:
         where.file.touch()
-    engine = migration_engine(where)
-    with engine.connect() as connection:
+    migrating = migration_engine(where)
+    with migrating.connect() as connection:
         yield connection
-    engine.dispose()
+    migrating.dispose()
 
 
 def shape(connection: sa.Connection) -> object:
@@ -86,11 +88,11 @@ def test_migrations_and_schema_create_the_same_tables(
 
 WRITTEN_AT_0001 = """
 INSERT INTO sessions (id, key, address, state, messages, created_at, updated_at)
-VALUES ('s1', 'web:a', 'web/a', 'active', 1, 1, 2);
+VALUES ('s1', 'web:a', '{"platform":"web","chat":"a"}', 'active', 1, 1, 2);
 INSERT INTO messages (session_id, turn_id, at, body)
 VALUES ('s1', 't1', 1, '{"role":"user","content":"hello"}');
 INSERT INTO turns (id, session_id, key, address, state, request, started_at)
-VALUES ('t1', 's1', 'web:a', 'web/a', 'done', 'hello', 1);
+VALUES ('t1', 's1', 'web:a', '{"platform":"web","chat":"a"}', 'done', 'hello', 1);
 INSERT INTO attempts (turn_id, number, target, started_at, input_tokens)
 VALUES ('t1', 1, 'openai/one', 1, 7)
 """
@@ -98,13 +100,13 @@ VALUES ('t1', 1, 'openai/one', 1, 7)
 
 WRITTEN_AT_0002 = """
 INSERT INTO sessions (id, key, address, state, messages, created_at, updated_at)
-VALUES ('s2', 'web:b', 'web/b', 'active', 1, 1, 2);
+VALUES ('s2', 'web:b', '{"platform":"web","chat":"b"}', 'active', 1, 1, 2);
 INSERT INTO messages (session_id, turn_id, at, body)
 SELECT 's2', 't2', 1, '{"role":"user","content":"behind it"}' FROM sessions;
 UPDATE sessions SET summary = 'an earlier talk', summary_upto = (SELECT min(id) FROM messages)
 WHERE id = 's2';
 INSERT INTO turns (id, session_id, key, address, state, request, started_at)
-VALUES ('t2', 's2', 'web:b', 'web/b', 'running', 'hello', 1);
+VALUES ('t2', 's2', 'web:b', '{"platform":"web","chat":"b"}', 'running', 'hello', 1);
 INSERT INTO attempts (turn_id, number, target, started_at) VALUES ('t2', 1, 'openai/one', 1);
 INSERT INTO tool_runs (turn_id, call_id, tool, risk, arguments, started_at)
 VALUES ('t2', 'c1', 'pay', 'write', '{}', 1)
@@ -130,6 +132,7 @@ async def test_rows_of_older_versions_survive_the_migrations(
         turn = await store.turns.get("t1")
         assert turn
         assert turn.person == ""
+        assert turn.address == Address("web", "a")
         assert await store.spending.totals(key="web:a") == UsageTotals(
             input_tokens=7, requests=1, unpriced=1
         )
@@ -233,7 +236,7 @@ async def test_several_processes_can_open_a_new_database_at_once(store_url: str)
 
 
 async def test_opening_read_only_changes_nothing_and_needs_a_database(store_url: str) -> None:
-    with pytest.raises(StoreUnavailable, match=r"There is no database at .* yet; start"):
+    with pytest.raises(StoreUnavailable, match=r"There is no database at .* yet; holdfast run"):
         await SessionStore.open(store_url, clock=SystemClock(), read_only=True)
     file = parse_url(store_url).file
     assert file is None or not file.exists()
@@ -253,6 +256,31 @@ async def test_a_closed_database_can_be_read_without_being_written(tmp_path: Pat
     assert len(await reading.sessions.list()) == 1
     await reading.close()
     assert file.read_bytes() == before
+
+
+def test_a_lock_on_a_database_without_a_write_ahead_log_is_waited_for(tmp_path: Path) -> None:
+    file = tmp_path / "holdfast.db"
+    other = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+    other.execute("CREATE TABLE theirs (name TEXT)")
+    other.execute("BEGIN IMMEDIATE")
+    release = threading.Timer(0.2, other.rollback)
+    release.start()
+    prepare.prepare(parse_url(f"sqlite:///{file}"))
+    release.join()
+    other.close()
+
+
+def test_a_lock_that_is_never_released_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "LOCK_TIMEOUT_SECONDS", 0.1)
+    file = tmp_path / "holdfast.db"
+    other = sqlite3.connect(file, isolation_level=None)
+    other.execute("CREATE TABLE theirs (name TEXT)")
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreUnavailable, match="another process has locked it"):
+        prepare.prepare(parse_url(f"sqlite:///{file}"))
+    other.close()
 
 
 def test_an_existing_folder_keeps_its_mode(tmp_path: Path) -> None:

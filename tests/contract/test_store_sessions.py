@@ -15,6 +15,7 @@ from sessions.records import (
     ToolCall,
 )
 from sessions.store.store import ConversationSnapshot, SessionStore
+from sessions.values.address import Address
 from sessions.values.clock import SystemClock
 from tests.contract.store_kit import ADDRESS, KEY, ended, entry, opened, started, talk
 
@@ -251,12 +252,14 @@ async def test_chats_of_a_platform_are_listed_last_used_first(store: SessionStor
     await store.apply(SetSession("s1", CLOSED, SessionReason.NEW, 4000))
     for name, key, at in (("s2", "web:b", 5000), ("s3", "web:a", 6000), ("s4", "web:c", 7000)):
         changed = opened(name, key=key, at=at)
-        await store.apply(type(changed)(name, key, f"address {key}", at), SetTitle(name, name))
+        await store.apply(
+            type(changed)(name, key, Address(*key.split(":")), at), SetTitle(name, name)
+        )
     await store.apply(SetSession("s4", CLOSED, SessionReason.DELETED, 8000))
     await store.apply(opened("s5", key="telegram:1"))
     assert await store.sessions.chats("web", 10) == (
-        ("address web:a", "s3", 6000),
-        ("address web:b", "s2", 5000),
+        (Address("web", "a"), "s3", 6000),
+        (Address("web", "b"), "s2", 5000),
         (ADDRESS, "question 0", 4000),
     )
     assert len(await store.sessions.chats("web", 1)) == 1
@@ -348,3 +351,15 @@ async def test_an_inbox_entry_is_found_by_its_id(store: SessionStore) -> None:
     assert found
     assert (found.id, found.event) == ("i2", "event of i2")
     assert await store.inbox.get("i3") is None
+
+
+async def test_titles_and_requests_of_older_versions_have_no_frames(store: SessionStore) -> None:
+    room = "[Earlier in this room, from people who may not be known:\n  Eve: hi\n]\n"
+    said = f"{room}[In reply to Eve: hi]\nbuy milk"
+    await store.apply(opened("s1"), started("t1", "s1", said=said), ended("t1"))
+    (turn,) = await store.turns.of_session("s1")
+    assert turn.request == "buy milk"
+    session = await store.sessions.get("s1")
+    assert session is not None
+    assert session.title is None
+    assert (await store.sessions.history("s1"))[0].content == said

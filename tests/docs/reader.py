@@ -44,6 +44,11 @@ NOT_RUN: tuple[tuple[str, str], ...] = (
     (r"(systemctl|journalctl|loginctl|systemd-analyze|timedatectl) ", "needs systemd"),
     (r"(docker|podman) ", "needs a container engine, and downloads images"),
     (r"(apt|apt-get|dnf|pipx|uv|git clone|python3 -m venv) ", "downloads programs"),
+    (
+        r"(git pull|man -l|rm -r ~/holdfast-env)\b",
+        "needs what the skipped commands install; tests/faults/installing.py runs all of them",
+    ),
+    (r"rm -rf? (?!~/\.(local/share|config)/holdfast$)", "would remove files of this machine"),
     (r"python -m tests\.", "takes minutes, and needs an idle machine"),
     (r"(\S*/)?pip install (?!--editable \.$)", "downloads packages"),
     (r"(ssh|scp|rsync) ", "needs a second machine"),

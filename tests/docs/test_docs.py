@@ -19,7 +19,7 @@ from scripts.command_docs import page as page_of_commands
 from tests.docs.command_lines import find_error
 from tests.docs.pages import LANGUAGES, ROOT, Page, pages
 from tests.docs.reader import PageError, Reader
-from tests.e2e.house import talkative
+from tests.e2e.gateway_kit import talkative
 from tests.fakes.discord.server import TOKEN as DISCORD_TOKEN
 from tests.fakes.discord.server import discord_server
 from tests.fakes.model_server import ModelServer

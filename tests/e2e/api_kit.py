@@ -12,7 +12,8 @@ from openai import AsyncOpenAI
 
 from gateway.settings import HttpSettings
 from sessions.values.secret import Secret
-from tests.e2e.house import House, gateway
+from tests.e2e.daemon import Daemon
+from tests.e2e.gateway_kit import GatewayKit, gateway
 from tests.fakes.model_server import ModelServer
 
 KEY = "key-of-the-api"
@@ -115,32 +116,44 @@ def named(found: list[Event], name: str) -> list[dict[str, Any]]:
     return [event.data for event in found if event.name == name]
 
 
-class ApiHouse:
+class ApiKit:
     """A gateway with the API's clients at its door."""
 
-    def __init__(self, house: House, wire: Wire, client: AsyncOpenAI) -> None:
-        self.house = house
+    def __init__(self, kit: GatewayKit, wire: Wire, client: AsyncOpenAI) -> None:
+        self.kit = kit
         self.wire = wire
         self.client = client
         self.chat = client.chat.completions
 
     async def sessions(self, key: str = "") -> list[tuple[str, str | None]]:
         """State and reason of each session, the newest first."""
-        assert self.house.runner._store
-        found = await self.house.runner._store.sessions.list(key=key or None)
+        assert self.kit.runner._store
+        found = await self.kit.runner._store.sessions.list(key=key or None)
         return [(each.state.value, each.reason and each.reason.value) for each in found]
 
 
 @contextlib.asynccontextmanager
 async def served(
     home: Path, model: ModelServer, *, http: HttpSettings = HTTP, **more: Any
-) -> AsyncIterator[ApiHouse]:
-    async with gateway(home, model, served=True, http=http, **more) as house:
-        assert house.runner._http_server
-        base = f"{house.runner._http_server.url}v1"
+) -> AsyncIterator[ApiKit]:
+    async with gateway(home, model, served=True, http=http, **more) as kit:
+        assert kit.runner._http_server
+        base = f"{kit.runner._http_server.url}v1"
         wire = Wire(base)
         async with AsyncOpenAI(base_url=base, api_key=KEY, max_retries=0) as client:
             try:
-                yield ApiHouse(house, wire, client)
+                yield ApiKit(kit, wire, client)
             finally:
                 await wire.close()
+
+
+def daemon_for(home: Path, model: ModelServer) -> Daemon:
+    """Return a daemon, not yet started, whose API takes `KEY`."""
+    return Daemon(
+        home,
+        'model.provider="openai"',
+        'model.name="scripted"',
+        f'model.base_url="{model.url}"',
+        'model.api_key="sk-none"',
+        f'http.api_key="{KEY}"',
+    )

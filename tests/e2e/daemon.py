@@ -15,7 +15,8 @@ import aiohttp
 from gateway.config.loader import read_environment
 from gateway.process import start_log
 
-LINK = re.compile(r"http://127\.0\.0\.1:(\d+)/enter/[\w-]+")
+_PAGE = re.compile(r"Chat in the browser: +http://127\.0\.0\.1:(\d+)/")
+_LINK = re.compile(r"http://127\.0\.0\.1:\d+/enter/[\w-]+")
 PATIENCE = 40.0
 NO_FILE = {"HOLDFAST_CONFIG": os.devnull}
 """What this machine is configured to do is not for tests: there may be keys and tokens of somebody."""
@@ -31,7 +32,6 @@ class Daemon:
         self.settings = settings
         self.env = env or {}
         self.port = 0
-        self.link = ""
         self.said: list[str] = []  # what it logged, all starts together
         self._heard = asyncio.Event()  # set with each line
         self._process: asyncio.subprocess.Process | None = None
@@ -78,15 +78,21 @@ class Daemon:
             except asyncio.CancelledError:
                 msg = "it ended instead of starting:\n" + "\n".join(self.said)
                 raise AssertionError(msg) from None
-        self.link = linked.result()
-        self.port = int(LINK.search(self.link)[1])  # type: ignore[index]  # it matched before
+        self.port = int(linked.result())
 
     async def _read(self, stream: asyncio.StreamReader, linked: asyncio.Future[str]) -> None:
         while line := (await stream.readline()).decode():
             self.said.append(line.rstrip())
             self._heard.set()
-            if (match := LINK.search(line)) and not linked.done():
-                linked.set_result(match[0])
+            if (match := _PAGE.search(line)) and not linked.done():
+                linked.set_result(match[1])
+
+    async def link(self) -> str:
+        """Return a new link to the page."""
+        said = await self.run("link")
+        found = _LINK.search(said)
+        assert found, said
+        return found[0]
 
     async def logs(self, text: str) -> str:
         """Wait until it says something; gives the line."""
@@ -182,7 +188,9 @@ class Page:
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
         self._http = aiohttp.ClientSession(
-            cookie_jar=aiohttp.CookieJar(unsafe=True), timeout=aiohttp.ClientTimeout(total=PATIENCE)
+            cookie_jar=aiohttp.CookieJar(unsafe=True),
+            timeout=aiohttp.ClientTimeout(total=PATIENCE),
+            read_bufsize=2**24,  # a row is one line
         )
         self._csrf = ""
 
@@ -194,7 +202,7 @@ class Page:
         await self._http.close()
 
     async def enter(self) -> None:
-        async with self._http.get(self._daemon.link) as response:
+        async with self._http.get(await self._daemon.link()) as response:
             assert response.status == 200, await response.text()
         async with self._http.get(f"{self._daemon.url}/web/session") as response:
             self._csrf = (await response.json())["csrf"]

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.api_kit import KEY, ApiHouse
+from tests.e2e.api_kit import KEY, ApiKit
 
 FOLDER = Path(__file__).parents[1] / "node"
 PATIENCE = 15.0
@@ -37,7 +37,7 @@ class Raised(Exception):
 class Node:
     """A program that uses the library."""
 
-    def __init__(self, process: asyncio.subprocess.Process, api: ApiHouse) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, api: ApiKit) -> None:
         self._process = process
         self._base = api.wire.base
         self.now: list[Any] = []
@@ -63,7 +63,7 @@ class Node:
 
 
 @contextlib.asynccontextmanager
-async def node(api: ApiHouse) -> AsyncIterator[Node]:
+async def node(api: ApiKit) -> AsyncIterator[Node]:
     """Start the program; it ends with the block."""
     process = await asyncio.create_subprocess_exec(
         "node",

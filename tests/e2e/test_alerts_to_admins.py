@@ -7,7 +7,7 @@ import pytest
 
 from gateway.access.settings import AccessSettings
 from platforms.core.contract import Live, Sender
-from tests.e2e.house import House, Screen, gateway, opened, talkative
+from tests.e2e.gateway_kit import GatewayKit, Screen, gateway, opened, talkative
 from tests.fakes.model_script import Script
 from tests.fakes.model_server import ModelServer
 
@@ -22,9 +22,9 @@ def a_screen() -> Screen:
     return Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
 
 
-def soon(house: House) -> None:
+def soon(kit: GatewayKit) -> None:
     """Make the alert delay short."""
-    house.runner._conversations.admin_alerts.alarms.delay_seconds = 0.1
+    kit.conversations.admin_alerts.alarms.delay_seconds = 0.1
 
 
 async def test_a_lasting_platform_problem_and_its_end_are_reported_even_after_a_crash(
@@ -34,21 +34,21 @@ async def test_a_lasting_platform_problem_and_its_end_are_reported_even_after_a_
     began = "🛠 memory has had a problem for 1 minute: Another program uses the token."
     over = "✅ memory works again. The problem lasted 1 minute: Another program uses the token."
     async with ModelServer(talkative) as model:
-        async with gateway(tmp_path, model, screen, admins=ADMINS) as house:
-            soon(house)
-            house.runner._report_problem("memory", "Another program uses the token.")
-            assert await house.runner.condition.problems() == [
+        async with gateway(tmp_path, model, screen, admins=ADMINS) as kit:
+            soon(kit)
+            kit.runner._report_problem("memory", "Another program uses the token.")
+            assert await kit.runner.condition.problems() == [
                 "memory: Another program uses the token."
             ]
             await screen.shows(CHIEF, began)
-            await house.crash()
-        async with gateway(tmp_path, model, screen, admins=ADMINS) as house:
-            assert await house.runner.condition.problems() == []
+            await kit.crash()
+        async with gateway(tmp_path, model, screen, admins=ADMINS) as kit:
+            assert await kit.runner.condition.problems() == []
             await screen.shows(CHIEF, over)
-            soon(house)
-            house.runner._report_problem("memory", "again")
+            soon(kit)
+            kit.runner._report_problem("memory", "again")
             await screen.shows(CHIEF, "had a problem for 1 minute: again.")
-            house.runner._report_problem("memory", "")
+            kit.runner._report_problem("memory", "")
             await screen.shows(CHIEF, "✅ memory works again. The problem lasted 1 minute: again")
     assert len(screen.messages(CHIEF)) == 4
 

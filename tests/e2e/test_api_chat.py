@@ -28,7 +28,7 @@ from tests.e2e.api_kit import (
     text_of,
     user,
 )
-from tests.e2e.house import talkative
+from tests.e2e.gateway_kit import talkative
 from tests.fakes.agent_kit import Workshop
 from tests.fakes.model_script import Script, calls, ok, words
 from tests.fakes.model_server import ModelServer
@@ -72,13 +72,13 @@ async def test_messages_of_a_request_are_the_conversation(tmp_path: Path) -> Non
     async with ModelServer(talkative) as model, served(tmp_path, model) as api:
         answer = await api.chat.create(model="scripted", messages=said)
         assert answer.choices[0].message.content == "echo: three"
-        assert [each["content"] for each in await api.house.asked(1)] == ["one", "two", "three"]
-        system = api.house.system(1)
+        assert [each["content"] for each in await api.kit.asked(1)] == ["one", "two", "three"]
+        system = api.kit.system(1)
         assert system.endswith("Speak like a pirate.\n\nBe brief.")
         assert len(system) > len("Speak like a pirate.\n\nBe brief.")
-        assert api.house.runner._store
-        (session,) = await api.house.runner._store.sessions.list()
-        history = await api.house.runner._store.sessions.history(session.id)
+        assert api.kit.runner._store
+        (session,) = await api.kit.runner._store.sessions.list()
+        history = await api.kit.runner._store.sessions.history(session.id)
         assert [row.content for row in history] == ["one", "two", "three", "echo: three"]
 
 
@@ -388,9 +388,9 @@ async def test_stopped_tool_is_completed_before_the_end_of_the_stream(tmp_path: 
     ):
         async with asyncio.timeout(8):
             await shop.entered.wait()
-            assert api.house.runner._store
-            (session,) = await api.house.runner._store.sessions.list()
-            await api.house.runner.operations["stop"](session=session.id)
+            assert api.kit.runner._store
+            (session,) = await api.kit.runner._store.sessions.list()
+            await api.kit.runner.operations["stop"](session=session.id)
             found = [event async for event in events(response)]
         assert [each["status"] for each in named(found, PROGRESS)] == ["running", "completed"]
         assert finish_of(found) == ["error"]
@@ -408,7 +408,7 @@ async def test_call_that_needs_approval_does_not_run_and_the_model_is_told(tmp_p
         found = await api.wire.stream("go")
         assert text_of(found) == "I may not."
         assert named(found, PROGRESS) == []
-        (row,) = [each for each in await api.house.asked(2) if each["role"] == "tool"]
+        (row,) = [each for each in await api.kit.asked(2) if each["role"] == "tool"]
         assert "NOT run" in row["content"]
         assert shop.effects == []
 
@@ -673,7 +673,7 @@ async def test_picture_reaches_the_model(tmp_path: Path) -> None:
     async with ModelServer(ok("A cat.")) as model, served(tmp_path, model) as api:
         answer = await api.chat.create(model="scripted", messages=looking(data_url()))
         assert answer.choices[0].message.content == "A cat."
-        (message,) = await api.house.asked(1)
+        (message,) = await api.kit.asked(1)
         shown = [part for part in message["content"] if part["type"] == "image_url"]
         assert [part["image_url"]["url"] for part in shown] == [data_url()]
 
@@ -687,7 +687,7 @@ async def test_pictures_of_earlier_messages_reach_the_model(tmp_path: Path) -> N
     ]
     async with ModelServer(ok("Two.")) as model, served(tmp_path, model) as api:
         await api.chat.create(model="scripted", messages=said)
-        rows = await api.house.asked(1)
+        rows = await api.kit.asked(1)
         shown = [
             [part["image_url"]["url"] for part in row["content"] if part["type"] == "image_url"]
             for row in rows
@@ -713,12 +713,12 @@ async def test_disconnected_client_ends_its_turn_but_not_its_session(tmp_path: P
         assert (status, headers["x-session-state"]) == (200, "continued")
         assert answer["choices"][0]["message"]["content"] == "echo: next"
         assert await api.sessions() == [("active", None)]
-        assert api.house.runner._store
-        (turn, _) = await api.house.runner._store.turns.of_session(
-            (await api.house.runner._store.sessions.list())[0].id
+        assert api.kit.runner._store
+        (turn, _) = await api.kit.runner._store.turns.of_session(
+            (await api.kit.runner._store.sessions.list())[0].id
         )
         assert (turn.state, turn.cause) == ("stopped", "left")
-        said = [each["content"] for each in await api.house.asked(2)]
+        said = [each["content"] for each in await api.kit.asked(2)]
         assert said[0] == "hang"
         assert said[1] == "so far "
 

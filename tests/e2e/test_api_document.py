@@ -16,7 +16,7 @@ from starlette.routing import Route
 from gateway.http.openapi.document import EVENTS_KEY, OPERATIONS, written
 from gateway.settings import HttpSettings
 from sessions.values.secret import Secret
-from tests.e2e.api_kit import KEY, ApiHouse, served, user
+from tests.e2e.api_kit import KEY, ApiKit, served, user
 from tests.fakes.agent_kit import Workshop
 from tests.fakes.model_script import ok
 from tests.fakes.model_server import ModelServer
@@ -47,21 +47,19 @@ def bodies() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[ApiHouse]:
+async def api(tmp_path: Path) -> AsyncIterator[ApiKit]:
     http = HttpSettings(port=0, api_key=Secret(KEY))
-    async with ModelServer() as model, served(tmp_path, model, http=http) as house:
-        yield house
+    async with ModelServer() as model, served(tmp_path, model, http=http) as kit:
+        yield kit
 
 
 # --- the document ----------------------------------------------------------------------------
 
 
-async def test_document_has_exactly_the_paths_of_the_server(api: ApiHouse) -> None:
-    store = api.house.runner._store
-    assert store
+async def test_document_has_exactly_the_paths_of_the_server(api: ApiKit) -> None:
     served_at = {
         (re.sub(r":\w+}", "}", route.path), method.lower())
-        for route in api.house.runner._build_app(store).routes
+        for route in api.kit.routes
         if isinstance(route, Route) and not PAGE.fullmatch(route.path)
         for method in route.methods or ()
         if method != "HEAD"
@@ -70,7 +68,7 @@ async def test_document_has_exactly_the_paths_of_the_server(api: ApiHouse) -> No
     assert served_at == described
 
 
-async def test_document_needs_no_key(api: ApiHouse) -> None:
+async def test_document_needs_no_key(api: ApiKit) -> None:
     url = api.wire.base.removesuffix("v1") + "openapi.json"
     async with aiohttp.ClientSession() as http:
         async with http.get(url) as response:

@@ -10,7 +10,7 @@ from openai import AsyncOpenAI
 from gateway.settings import HttpSettings
 from sessions.values.secret import Secret
 from tests.e2e.api_kit import KEY, served, user
-from tests.e2e.house import talkative
+from tests.e2e.gateway_kit import talkative
 from tests.fakes.agent_kit import Workshop
 from tests.fakes.model_script import ok
 from tests.fakes.model_server import ModelServer
@@ -68,7 +68,7 @@ async def test_openai_library_retries_after_429(tmp_path: Path) -> None:
         AsyncOpenAI(base_url=api.wire.base, api_key=KEY, max_retries=2) as patient,
     ):
         turned_away = asyncio.Event()
-        api.house.runner._concurrency_limit.on_rejected = turned_away.set
+        api.kit.runner._concurrency_limit.on_rejected = turned_away.set
         async with asyncio.TaskGroup() as group, api.wire.opened("hang"):
             asking = patient.chat.completions.create(model="scripted", messages=user("hi"))
             again = group.create_task(asking)

@@ -9,8 +9,8 @@ import pytest
 
 from gateway.settings import GatewaySettings, HttpSettings, RouteSettings
 from sessions.values.secret import Secret
-from tests.e2e.api_kit import KEY, ApiHouse, served, user
-from tests.e2e.house import talkative
+from tests.e2e.api_kit import KEY, ApiKit, served, user
+from tests.e2e.gateway_kit import talkative
 from tests.e2e.node_kit import Raised, node, why_not
 from tests.fakes.agent_kit import Workshop
 from tests.fakes.model_script import calls, ok, words
@@ -130,9 +130,9 @@ async def test_node_library_raises_rate_limit_error_for_a_full_queue(tmp_path: P
         waits.cancel()
 
 
-async def waiting(api: ApiHouse) -> None:
+async def waiting(api: ApiKit) -> None:
     """Wait until a request is queued in the session."""
-    store = api.house.runner._store
+    store = api.kit.runner._store
     assert store
     async with asyncio.timeout(8):
         while not (await store.conversation("api:mine")).waiting:  # noqa: ASYNC110 - the store has no event
@@ -148,7 +148,7 @@ async def test_node_library_retries_after_429(tmp_path: Path) -> None:
         node(api) as sdk,
     ):
         turned_away = asyncio.Event()
-        api.house.runner._concurrency_limit.on_rejected = turned_away.set
+        api.kit.runner._concurrency_limit.on_rejected = turned_away.set
         async with asyncio.TaskGroup() as group, api.wire.opened("hang"):
             with pytest.raises(Raised) as error:
                 await sdk.run("chat", body=body("hi"))
@@ -278,7 +278,7 @@ async def test_picture_of_the_node_library_reaches_the_model(tmp_path: Path) -> 
         node(api) as sdk,
     ):
         assert (await sdk.run("chat", body=said))["content"] == "A cat."
-        (message,) = await api.house.asked(1)
+        (message,) = await api.kit.asked(1)
         shown = [part for part in message["content"] if part["type"] == "image_url"]
         assert [part["image_url"]["url"] for part in shown] == [PNG]
 
@@ -289,5 +289,5 @@ async def test_node_library_continues_a_session(tmp_path: Path) -> None:
         for text, state in (("one", "new"), ("two", "continued")):
             found = await sdk.run("headers", body=body(text), headers=headers)
             assert found == {"text": f"echo: {text}", "state": state}
-        said = [each["content"] for each in await api.house.asked(2)]
+        said = [each["content"] for each in await api.kit.asked(2)]
         assert said == ["one", "echo: one", "two"]

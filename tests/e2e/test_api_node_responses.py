@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.api_kit import served
-from tests.e2e.house import talkative
+from tests.e2e.gateway_kit import talkative
 from tests.e2e.node_kit import Raised, node, why_not
 from tests.fakes.agent_kit import Workshop
 from tests.fakes.model_script import calls, ok, words
@@ -47,7 +47,7 @@ async def test_node_library_continues_a_response(tmp_path: Path) -> None:
         after = body("two", previous_response_id=first["id"])
         second = await sdk.run("respond", body=after)
         assert (second["text"], second["previous"]) == ("echo: two", first["id"])
-        said = [each["content"] for each in await api.house.asked(2)]
+        said = [each["content"] for each in await api.kit.asked(2)]
         assert said == ["one", "echo: one", "two"]
         with pytest.raises(Raised) as error:
             await sdk.run("respond", body=body("three", previous_response_id="resp_nothing"))

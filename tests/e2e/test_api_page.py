@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from tests.e2e.api_kit import KEY, served
-from tests.e2e.house import talkative
+from tests.e2e.gateway_kit import talkative
 from tests.fakes.model_server import ModelServer
 
 PAGE = (Path(__file__).parents[2] / "docs/api.md").read_text(encoding="utf-8")
@@ -15,7 +15,7 @@ PAGE = (Path(__file__).parents[2] / "docs/api.md").read_text(encoding="utf-8")
 async def test_python_examples_run(tmp_path: Path) -> None:
     examples = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     async with ModelServer(talkative) as model, served(tmp_path, model) as api:
-        said = {"OPENAI_BASE_URL": api.wire.base, "OPENAI_API_KEY": KEY}
+        said = {"GATEWAY_URL": api.wire.base, "GATEWAY_KEY": KEY}
         running = await asyncio.create_subprocess_exec(
             sys.executable,
             "-c",
@@ -33,8 +33,7 @@ async def test_python_examples_run(tmp_path: Path) -> None:
 
 async def test_every_route_is_documented(tmp_path: Path) -> None:
     async with ModelServer() as model, served(tmp_path, model) as api:
-        adapter = api.house.runner._api
-        assert adapter
-        paths = {getattr(route, "path", "").replace(":path", "") for route in adapter.routes()}
+        served_paths = [getattr(route, "path", "") for route in api.kit.routes]
+        paths = {path.replace(":path", "") for path in served_paths if path.startswith("/v1/")}
         assert "/v1/responses/{id}/cancel" in paths
         assert {path for path in paths if f"{path}`" not in PAGE} == set()

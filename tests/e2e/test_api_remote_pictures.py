@@ -55,7 +55,7 @@ async def test_pictures_given_by_address_reach_the_model(tmp_path: Path) -> None
         assert given.choices[0].message.content == "A cat."
         shown = [
             [part["image_url"]["url"] for part in row["content"] if part["type"] == "image_url"]
-            for row in await api.house.asked(1)
+            for row in await api.kit.asked(1)
             if row["role"] == "user"
         ]
         png, webp = data_url(PNG, "image/png"), data_url(WEBP, "image/webp")
@@ -72,7 +72,7 @@ async def test_responses_accept_pictures_given_by_address(tmp_path: Path) -> Non
         asked: Any = [{"role": "user", "content": [shown]}]
         given = await api.client.responses.create(model="scripted", input=asked)
         assert given.output_text == "A cat."
-        (row,) = await api.house.asked(1)
+        (row,) = await api.kit.asked(1)
         assert data_url(PNG, "image/png") in str(row)
 
 

@@ -15,9 +15,8 @@ from openai.types.responses import Response
 
 from gateway.settings import GatewaySettings, HttpSettings
 from sessions.values.secret import Secret
-from tests.e2e.api_kit import KEY, ApiHouse, Wire, served
-from tests.e2e.daemon import Daemon
-from tests.e2e.house import talkative
+from tests.e2e.api_kit import KEY, ApiKit, Wire, daemon_for, served
+from tests.e2e.gateway_kit import talkative
 from tests.e2e.test_api_chat import CUT, data_url
 from tests.e2e.test_api_sessions import gated, keyed
 from tests.fakes.agent_kit import Workshop
@@ -32,7 +31,7 @@ MODEL = "scripted"
 class Client:
     """A client with OpenAI's library and raw HTTP."""
 
-    def __init__(self, api: ApiHouse) -> None:
+    def __init__(self, api: ApiKit) -> None:
         self.api = api
         self.library = api.client.responses
 
@@ -69,7 +68,7 @@ class Client:
 
     async def seen(self, number: int) -> list[str]:
         """Return the contents of all messages in the n-th request to the model."""
-        return [str(each["content"]) for each in await self.api.house.asked(number)]
+        return [str(each["content"]) for each in await self.api.kit.asked(number)]
 
 
 class Opened:
@@ -131,7 +130,7 @@ async def test_openai_library_gets_a_response_and_retrieves_it_later(tmp_path: P
             assert {name: echoed[name] for name in more} == more | {
                 "reasoning": {"effort": "low", "summary": None}
             }
-            assert client.api.house.system(1).endswith("Be brief.")
+            assert client.api.kit.system(1).endswith("Be brief.")
             assert model.requests[0].max_tokens == 99
             assert await client.library.retrieve(answer.id) == answer
             assert await client.api.sessions() == [("closed", "answered")]
@@ -198,10 +197,10 @@ async def test_items_of_a_request_are_the_conversation(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, responses(tmp_path, model) as client:
         answer = await client.ask(items, instructions="Be brief.")
         assert answer.output_text == "echo: three"
-        rows = await client.api.house.asked(1)
+        rows = await client.api.kit.asked(1)
         assert [row["role"] for row in rows] == ["user", "assistant", "tool", "assistant", "user"]
         assert rows[1]["tool_calls"][0]["function"]["name"] == "f"
-        assert client.api.house.system(1).endswith("Be brief.\n\nSpeak like a pirate.")
+        assert client.api.kit.system(1).endswith("Be brief.\n\nSpeak like a pirate.")
         listed = await client.library.input_items.list(answer.id, order="asc")
         assert [item.type for item in listed.data] == [
             "message",
@@ -230,7 +229,7 @@ async def test_picture_reaches_the_model(tmp_path: Path) -> None:
         await client.ask("and now?", previous_response_id=first.id)
         await client.ask("or else?", previous_response_id=first.id)  # branches off
         for number in (1, 2, 3):
-            row = (await client.api.house.asked(number))[0]
+            row = (await client.api.kit.asked(number))[0]
             shown = [part for part in row["content"] if part["type"] == "image_url"]
             assert [part["image_url"]["url"] for part in shown] == [data_url()]
 
@@ -263,7 +262,7 @@ async def test_newest_answer_is_continued_and_an_older_one_branches(
                 ["one", "echo: one", "other"],
                 ["one", "echo: one", "other", "echo: other", "more\n\nlast"],
             ]
-            assert not client.api.house.system(2).endswith("Be brief.")
+            assert not client.api.kit.system(2).endswith("Be brief.")
 
 
 async def test_two_concurrent_continuations_of_one_answer_do_not_mix(tmp_path: Path) -> None:
@@ -325,7 +324,7 @@ async def test_unstored_answer_does_not_change_its_conversation(tmp_path: Path) 
         assert (beside.store, beside.output_text) == (False, "echo: aside")
         await client.ask("two", previous_response_id=one.id)
         assert await client.seen(3) == ["one", "echo: one", "two"]
-        store = client.api.house.runner._store
+        store = client.api.kit.runner._store
         assert store
         aside, first = await store.sessions.list()
         said = [row.content for row in await store.sessions.history(first.id)]
@@ -358,7 +357,7 @@ async def test_deleted_answer_is_gone_with_its_conversation(tmp_path: Path) -> N
 async def test_answers_of_a_deleted_conversation_are_gone(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, responses(tmp_path, model) as client:
         one = await client.ask("one")
-        runner = client.api.house.runner
+        runner = client.api.kit.runner
         assert runner._store
         (session,) = await runner._store.sessions.list()
         await runner.operations["delete"](session=session.id)
@@ -608,15 +607,7 @@ async def test_key_in_the_text_is_masked_live_and_later(tmp_path: Path) -> None:
 
 async def test_kill_9_in_the_middle_of_an_answer(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model:
-        daemon = Daemon(
-            tmp_path,
-            'model.provider="openai"',
-            'model.name="scripted"',
-            f'model.base_url="{model.url}"',
-            'model.api_key="sk-none"',
-            f'http.api_key="{KEY}"',
-        )
-        async with daemon:
+        async with daemon_for(tmp_path, model) as daemon:
             base = f"{daemon.url}/v1"
             async with AsyncOpenAI(base_url=base, api_key=KEY, max_retries=0) as library:
                 before = await library.responses.create(model=MODEL, input="before")

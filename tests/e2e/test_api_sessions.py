@@ -16,8 +16,9 @@ from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from tests.e2e.api_kit import (
     KEY,
-    ApiHouse,
+    ApiKit,
     Wire,
+    daemon_for,
     events,
     finish_of,
     named,
@@ -25,8 +26,7 @@ from tests.e2e.api_kit import (
     text_of,
     user,
 )
-from tests.e2e.daemon import Daemon
-from tests.e2e.house import opened, talkative
+from tests.e2e.gateway_kit import opened, talkative
 from tests.e2e.test_api_remote_pictures import fetching, looking
 from tests.fakes.agent_kit import Workshop
 from tests.fakes.model_script import Script, calls, ok
@@ -70,7 +70,7 @@ async def test_session_continues_with_the_stored_history(tmp_path: Path) -> None
         )
         assert said(answer) == "echo: two"
         assert (first["x-session-state"], second["x-session-state"]) == ("new", "continued")
-        asked = [each["content"] for each in await api.house.asked(2)]
+        asked = [each["content"] for each in await api.kit.asked(2)]
         assert asked == ["one", "echo: one", "two"]
         assert await api.sessions("api:mine") == [("active", None)]
 
@@ -98,7 +98,7 @@ async def test_session_survives_a_restart(tmp_path: Path) -> None:
         async with served(tmp_path, model) as api:
             _, headers, _ = await api.wire.ask("two", headers=SESSION)
             assert headers["x-session-state"] == "continued"
-            asked = [each["content"] for each in await api.house.asked(2)]
+            asked = [each["content"] for each in await api.kit.asked(2)]
             assert asked == ["one", "echo: one", "two"]
 
 
@@ -127,13 +127,13 @@ async def test_request_waits_while_its_session_is_busy(tmp_path: Path) -> None:
         (notice,) = named(second.result(), "holdfast.notice")
         assert notice["id"] == "N15"
         assert "`holdfast sessions stop` stops the task" in notice["text"]
-        asked = [each["content"] for each in await api.house.asked(3) if each["role"] == "user"]
+        asked = [each["content"] for each in await api.kit.asked(3) if each["role"] == "user"]
         assert asked == ["one", "two"]
 
 
-async def waiting(api: ApiHouse, number: int) -> None:
+async def waiting(api: ApiKit, number: int) -> None:
     """Wait until so many requests are queued in the session."""
-    store = api.house.runner._store
+    store = api.kit.runner._store
     assert store
     async with asyncio.timeout(8):
         while True:
@@ -269,7 +269,7 @@ async def test_request_repeated_while_its_turn_is_ending_starts_a_new_turn(
     scripts = ('H T"so " HANG', ok("so it is"))
     ends, go, looked = asyncio.Event(), asyncio.Event(), asyncio.Event()
     async with ModelServer(*scripts) as model, served(tmp_path, model) as api:
-        store = api.house.runner._store
+        store = api.kit.runner._store
         assert store
         apply, inbox_entry = store.apply, store.inbox.find
 
@@ -349,7 +349,7 @@ async def test_client_of_an_interrupted_turn_gets_an_error(tmp_path: Path) -> No
                 async for event in events(response):
                     found.append(event)
                     if text_of(found):
-                        api.house.runner.stopping.set()
+                        api.kit.runner.stopping.set()
         status, headers, body = silent.result()
         assert (status, body["error"]["code"]) == (503, "interrupted")
         assert (headers["x-should-retry"], headers["x-session-state"]) == ("false", "new")
@@ -363,7 +363,7 @@ async def test_interrupted_session_resumes_at_the_next_request(tmp_path: Path) -
             async for event in events(one):
                 if text_of([event]):
                     break
-            api.house.runner.stopping.set()
+            api.kit.runner.stopping.set()
             assert finish_of([event async for event in events(one)]) == ["error"]
         async with opened(tmp_path) as store:
             (session,) = await store.sessions.list()
@@ -372,7 +372,7 @@ async def test_interrupted_session_resumes_at_the_next_request(tmp_path: Path) -
             _, headers, answer = await api.wire.ask("next", headers=SESSION)
             assert headers["x-session-state"] == "resumed"
             assert said(answer) == "echo: next"
-            asked = [each["content"] for each in await api.house.asked(2)]
+            asked = [each["content"] for each in await api.kit.asked(2)]
             assert asked[:2] == ["hang", "so far "]
             assert "next" in asked[2]
             _, headers, _ = await api.wire.ask("last", headers=SESSION)
@@ -404,7 +404,7 @@ async def test_only_interrupted_sessions_resume_not_stopped_ones(
         async with served(tmp_path, model) as api:
             _, headers, answer = await api.wire.ask("two", headers=SESSION)
             assert (headers["x-session-state"], said(answer)) == (state, "echo: two")
-            asked = [str(each["content"]) for each in await api.house.asked(2)]
+            asked = [str(each["content"]) for each in await api.kit.asked(2)]
             assert ("echo: one" in asked) is (state == "resumed")
 
 
@@ -414,7 +414,7 @@ async def test_no_request_begins_while_the_daemon_stops(tmp_path: Path) -> None:
 
     class Stops(dict[str, bytes]):
         def get(self, _path: str, _missing: Any = None) -> Any:
-            api.house.runner.stopping.set()
+            api.kit.runner.stopping.set()
             return answer(PNG)
 
     async with (
@@ -431,7 +431,7 @@ async def test_no_request_begins_while_the_daemon_stops(tmp_path: Path) -> None:
             assert (status, body["error"]["code"]) == (503, "not_ready")
             assert (int(headers["retry-after"]), headers.get("x-should-retry")) == (2, None)
         assert (await api.wire.send("GET", "/models"))[0] == 200
-        store = api.house.runner._store
+        store = api.kit.runner._store
         assert store
         assert len(await store.sessions.list()) == 1
     assert [each.last_user_text for each in model.requests] == ["hang"]
@@ -453,21 +453,21 @@ async def test_queued_request_is_answered_after_a_crash_only_with_a_key(
                 if text == "one":
                     await shop.entered.wait()
             await waiting(api, 2)
-            await api.house.crash()
+            await api.kit.crash()
         go.set()
         model._handler = talkative
         async with served(tmp_path, model) as api:
             _, headers, answer = await api.wire.ask("three", headers=keyed(**SESSION))
             assert said(answer) == "echo: three"
-            seen = [each["content"] for each in await api.house.asked(len(model.requests))]
+            seen = [each["content"] for each in await api.kit.asked(len(model.requests))]
             assert not any("two" in str(each) for each in seen)
-            assert api.house.runner._store
-            found = await api.house.runner._store.trace("api:mine")
+            assert api.kit.runner._store
+            found = await api.kit.runner._store.trace("api:mine")
             states = {each.entry.state for each in found}
             assert states == {InboxState.DONE}
 
 
-async def cut_off(api: ApiHouse, text: str, headers: dict[str, str]) -> None:
+async def cut_off(api: ApiKit, text: str, headers: dict[str, str]) -> None:
     status, _, body = await api.wire.ask(text, headers=headers)
     assert (status, body["error"]["code"]) == (503, "interrupted")
 
@@ -475,15 +475,7 @@ async def cut_off(api: ApiHouse, text: str, headers: dict[str, str]) -> None:
 async def test_kill_9_in_the_middle_of_an_answer(tmp_path: Path) -> None:
     """The session resumes with its partial text, and a repeat with the key gets the answer."""
     async with ModelServer(talkative) as model:
-        daemon = Daemon(
-            tmp_path,
-            'model.provider="openai"',
-            'model.name="scripted"',
-            f'model.base_url="{model.url}"',
-            'model.api_key="sk-none"',
-            f'http.api_key="{KEY}"',
-        )
-        async with daemon:
+        async with daemon_for(tmp_path, model) as daemon:
             base = f"{daemon.url}/v1"
             wire = Wire(base)
             _, _, stored = await wire.ask("before", headers=keyed(**SESSION))
@@ -524,7 +516,7 @@ async def test_turn_of_a_lone_request_is_not_resumed_after_a_crash(tmp_path: Pat
                 async for event in events(response):
                     if text_of([event]):
                         break
-            await api.house.crash()
+            await api.kit.crash()
         async with served(tmp_path, model, sessions=resume) as api:
             async with asyncio.timeout(8):
                 await model.request(3)

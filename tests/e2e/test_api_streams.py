@@ -94,7 +94,7 @@ async def test_tool_with_a_leading_underscore_has_no_events(tmp_path: Path) -> N
         served(tmp_path, model, tools=(hidden(),)) as api,
     ):
         found = await api.wire.stream("go")
-        (row,) = [each for each in await api.house.asked(2) if each["role"] == "tool"]
+        (row,) = [each for each in await api.kit.asked(2) if each["role"] == "tool"]
     assert row["content"] == "seen"  # the tool ran
     assert named(found, PROGRESS) == []
     assert text_of(found) == "done"
@@ -127,7 +127,7 @@ async def test_tool_timeout_is_completed_and_the_stream_continues(
         served(tmp_path, model, tools=shop.tools()) as api,
     ):
         found = await api.wire.stream("go")
-        (row,) = [each for each in await api.house.asked(2) if each["role"] == "tool"]
+        (row,) = [each for each in await api.kit.asked(2) if each["role"] == "tool"]
     assert "timed out" in row["content"]
     told = [(event["toolCallId"], event["status"]) for event in named(found, PROGRESS)]
     assert told == [("c1", "running"), ("c1", "completed")]

@@ -16,7 +16,7 @@ from platforms.core.contract import Live, Sender
 from sessions.records import ApprovalState
 from sessions.settings import SessionSettings
 from sessions.values.secret import Secret
-from tests.e2e.house import House, Nothing, Screen, gateway, opened, talkative
+from tests.e2e.gateway_kit import GatewayKit, Nothing, Screen, gateway, opened, talkative
 from tests.fakes.memory import VisibleMessage
 from tests.fakes.model_script import Script
 from tests.fakes.model_server import ModelServer
@@ -74,9 +74,9 @@ async def question(screen: Screen, chat: str = CHAT) -> tuple[VisibleMessage, st
     return shown, code[1]
 
 
-async def result(house: House, number: int = 2) -> str:
+async def result(kit: GatewayKit, number: int = 2) -> str:
     """Return the tool result that the model received."""
-    (row,) = [each for each in await house.asked(number) if each["role"] == "tool"]
+    (row,) = [each for each in await kit.asked(number) if each["role"] == "tool"]
     return str(row["content"])
 
 
@@ -84,18 +84,18 @@ async def test_a_program_runs_once_after_an_admin_allows_it_in_the_chat(tmp_path
     machine = Machine()
     async with (
         ModelServer(calling()) as model,
-        gateway(tmp_path, model, admins=("memory:1001",), tools=(machine.tool,)) as house,
+        gateway(tmp_path, model, admins=("memory:1001",), tools=(machine.tool,)) as kit,
     ):
-        await house.screen.say(CHAT, "tea, please")
-        shown, _ = await question(house.screen)
+        await kit.screen.say(CHAT, "tea, please")
+        shown, _ = await question(kit.screen)
         assert '"command": "make tea"' in shown.text
         assert machine.ran == []
-        await house.screen.say(CHAT, "/approve")
-        await house.screen.shows(CHAT, "✅ Allowed by memory:1001.", "✅ Allowed: run runs once.")
-        await house.screen.shows(CHAT, "echo: tea, please")
-        assert await result(house) == "make tea: done"
+        await kit.screen.say(CHAT, "/approve")
+        await kit.screen.shows(CHAT, "✅ Allowed by memory:1001.", "✅ Allowed: run runs once.")
+        await kit.screen.shows(CHAT, "echo: tea, please")
+        assert await result(kit) == "make tea: done"
         assert machine.ran == ["make tea"]
-    assert house.screen.violations() == []
+    assert kit.screen.violations() == []
 
 
 async def test_only_an_admin_may_allow_a_program_also_from_another_chat(
@@ -104,9 +104,9 @@ async def test_only_an_admin_may_allow_a_program_also_from_another_chat(
     machine = Machine()
     async with (
         ModelServer(calling()) as model,
-        gateway(tmp_path, model, admins=ADMINS, tools=(machine.tool,)) as house,
+        gateway(tmp_path, model, admins=ADMINS, tools=(machine.tool,)) as kit,
     ):
-        screen = house.screen
+        screen = kit.screen
         await screen.say(CHAT, "tea, please", sender=ANN)
         shown, code = await question(screen)
         assert "An admin has to answer" in shown.text
@@ -129,23 +129,23 @@ async def test_the_requester_may_allow_a_tool_that_sends(tmp_path: Path) -> None
     machine = Machine(Risk.NET)
     async with (
         ModelServer(calling()) as model,
-        gateway(tmp_path, model, admins=ADMINS, tools=(machine.tool,)) as house,
+        gateway(tmp_path, model, admins=ADMINS, tools=(machine.tool,)) as kit,
     ):
-        await house.screen.say(CHAT, "tea, please", sender=ANN)
-        await question(house.screen)
-        await house.screen.say(CHAT, "/approve", sender=ANN)
-        await house.screen.shows(CHAT, "✅ Allowed by memory:1001.", "echo: tea, please")
+        await kit.screen.say(CHAT, "tea, please", sender=ANN)
+        await question(kit.screen)
+        await kit.screen.say(CHAT, "/approve", sender=ANN)
+        await kit.screen.shows(CHAT, "✅ Allowed by memory:1001.", "echo: tea, please")
         assert machine.ran == ["make tea"]
-        assert house.screen.messages(ELSEWHERE) == []
+        assert kit.screen.messages(ELSEWHERE) == []
 
 
 async def test_a_button_answers_the_request_and_disappears(tmp_path: Path) -> None:
     machine = Machine()
     async with (
         ModelServer(calling()) as model,
-        gateway(tmp_path, model, admins=ADMINS, tools=(machine.tool,)) as house,
+        gateway(tmp_path, model, admins=ADMINS, tools=(machine.tool,)) as kit,
     ):
-        screen = house.screen
+        screen = kit.screen
         await screen.say(CHAT, "tea, please", sender=ANN)
         shown, _ = await question(screen, ELSEWHERE)
         allow, deny = shown.buttons
@@ -164,13 +164,13 @@ async def test_the_model_receives_a_denial_and_its_reason(tmp_path: Path) -> Non
     machine = Machine()
     async with (
         ModelServer(calling()) as model,
-        gateway(tmp_path, model, admins=ADMINS, tools=(machine.tool,)) as house,
+        gateway(tmp_path, model, admins=ADMINS, tools=(machine.tool,)) as kit,
     ):
-        await house.screen.say(CHAT, "tea, please", sender=ANN)
-        _, code = await question(house.screen)
-        await house.screen.say(ELSEWHERE, f"/deny {code} we have coffee", sender=CHIEF)
-        await house.screen.shows(CHAT, "🚫 Denied by memory:9: we have coffee.", "echo: tea")
-        assert await result(house) == "run has NOT run: denied by memory:9: we have coffee"
+        await kit.screen.say(CHAT, "tea, please", sender=ANN)
+        _, code = await question(kit.screen)
+        await kit.screen.say(ELSEWHERE, f"/deny {code} we have coffee", sender=CHIEF)
+        await kit.screen.shows(CHAT, "🚫 Denied by memory:9: we have coffee.", "echo: tea")
+        assert await result(kit) == "run has NOT run: denied by memory:9: we have coffee"
     assert machine.ran == []
 
 
@@ -178,13 +178,13 @@ async def test_a_call_without_an_answer_does_not_run(tmp_path: Path) -> None:
     machine = Machine()
     async with (
         ModelServer(calling()) as model,
-        gateway(tmp_path, model, admins=ADMINS, tools=(machine.tool,)) as house,
+        gateway(tmp_path, model, admins=ADMINS, tools=(machine.tool,)) as kit,
     ):
-        house.runner._conversations.approvals._timeout_ms = 200
-        await house.screen.say(CHAT, "tea, please", sender=ANN)
-        await house.screen.shows(CHAT, "⌛ No answer in time", "echo: tea, please")
-        await house.screen.shows(ELSEWHERE, "⌛ No answer in time")
-        assert "nobody answered" in await result(house)
+        kit.conversations.approvals._timeout_ms = 200
+        await kit.screen.say(CHAT, "tea, please", sender=ANN)
+        await kit.screen.shows(CHAT, "⌛ No answer in time", "echo: tea, please")
+        await kit.screen.shows(ELSEWHERE, "⌛ No answer in time")
+        assert "the question was not answered" in await result(kit)
     assert machine.ran == []
 
 
@@ -192,12 +192,12 @@ async def test_without_an_admin_the_call_is_refused_at_once(tmp_path: Path) -> N
     machine = Machine()
     async with (
         ModelServer(calling()) as model,
-        gateway(tmp_path, model, tools=(machine.tool,)) as house,
+        gateway(tmp_path, model, tools=(machine.tool,)) as kit,
     ):
-        await house.screen.say(CHAT, "tea, please", sender=ANN)
-        await house.screen.shows(CHAT, "echo: tea, please")
-        assert "no admin can be reached" in await result(house)
-        assert len(house.screen.messages(CHAT)) == 1
+        await kit.screen.say(CHAT, "tea, please", sender=ANN)
+        await kit.screen.shows(CHAT, "echo: tea, please")
+        assert "no admin can be reached" in await result(kit)
+        assert len(kit.screen.messages(CHAT)) == 1
     assert machine.ran == []
 
 
@@ -205,9 +205,9 @@ async def test_a_stop_does_not_wait_for_an_answer_and_closes_the_request(tmp_pat
     machine = Machine()
     async with (
         ModelServer(calling()) as model,
-        gateway(tmp_path, model, admins=ADMINS, tools=(machine.tool,)) as house,
+        gateway(tmp_path, model, admins=ADMINS, tools=(machine.tool,)) as kit,
     ):
-        screen = house.screen
+        screen = kit.screen
         await screen.say(CHAT, "tea, please", sender=ANN)
         shown, code = await question(screen, ELSEWHERE)
         allow, _ = shown.buttons
@@ -244,21 +244,21 @@ async def test_a_turn_resumed_after_a_crash_runs_an_allowed_call_once(
     async with ModelServer(calling(2, again)) as model:
         async with gateway(
             tmp_path, model, screen, admins=ADMINS, tools=(machine.tool,), sessions=settings
-        ) as house:
+        ) as kit:
             await screen.say(CHAT, "tea, please", sender=ANN)
             await question(screen, ELSEWHERE)
-            store = house.runner._store
+            store = kit.runner._store
             assert store
             (asked,) = await store.approvals.open()
-            await house.crash()
+            await kit.crash()
         assert machine.ran == []
         async with gateway(
             tmp_path, model, screen, admins=ADMINS, tools=(machine.tool,), sessions=settings
-        ) as house:
+        ) as kit:
             await screen.say(ELSEWHERE, "/approve", sender=CHIEF)
             await screen.shows(ELSEWHERE, "✅ Allowed by memory:9.", told)
             await screen.shows(CHAT, "✅ Allowed by memory:9.", "echo: tea, please")
-            assert await house.asked(3)
+            assert await kit.asked(3)
             assert machine.ran == ["make tea"]
             assert (
                 len([each for each in screen.messages(CHAT) if "May I use **run**" in each.text])
@@ -280,12 +280,12 @@ async def test_an_answer_given_while_a_session_is_suspended_counts_after_resume(
 ) -> None:
     machine, screen = Machine(Risk.NET), a_screen()
     async with ModelServer(calling(2)) as model:
-        async with gateway(tmp_path, model, screen, tools=(machine.tool,)) as house:
+        async with gateway(tmp_path, model, screen, tools=(machine.tool,)) as kit:
             await screen.say(CHAT, "tea, please", sender=ANN)
             await question(screen)
             if crash:
-                await house.crash()
-        async with gateway(tmp_path, model, screen, tools=(machine.tool,)) as house:
+                await kit.crash()
+        async with gateway(tmp_path, model, screen, tools=(machine.tool,)) as kit:
             messages = await screen.shows(CHAT, "♻️ I was restarted")
             await screen.say(CHAT, f"/{word}", sender=ANN)
             await screen.shows(CHAT, "📝 Saved. Your answer counts when the conversation continues")
@@ -293,7 +293,7 @@ async def test_an_answer_given_while_a_session_is_suspended_counts_after_resume(
             await screen.press(CHAT, go_on.action, sender=ANN)
             await screen.shows(CHAT, "echo: tea, please")
             assert machine.ran == (["make tea"] if word == "approve" else [])
-            last = [each for each in await house.asked(3) if each["role"] == "tool"][-1]
+            last = [each for each in await kit.asked(3) if each["role"] == "tool"][-1]
             expected = "make tea: done" if word == "approve" else "denied by memory:1001."
             assert str(last["content"]).endswith(expected)
 
@@ -310,11 +310,11 @@ async def test_with_approval_never_no_request_is_sent(tmp_path: Path) -> None:
             tools=ToolSettings(approval="never"),
             platforms={"memory": Nothing()},
         )
-        async with gateway(tmp_path, model, settings=settings, tools=(machine.tool,)) as house:
-            await house.screen.say(CHAT, "tea, please", sender=ANN)
-            await house.screen.shows(CHAT, "echo: tea, please")
+        async with gateway(tmp_path, model, settings=settings, tools=(machine.tool,)) as kit:
+            await kit.screen.say(CHAT, "tea, please", sender=ANN)
+            await kit.screen.shows(CHAT, "echo: tea, please")
             assert machine.ran == ["make tea"]
-            assert len(house.screen.messages(CHAT)) == 1
+            assert len(kit.screen.messages(CHAT)) == 1
 
 
 async def test_the_first_of_two_simultaneous_answers_wins_and_the_other_is_informed(
@@ -323,9 +323,9 @@ async def test_the_first_of_two_simultaneous_answers_wins_and_the_other_is_infor
     machine, ben = Machine(), Sender("8", "Ben")
     async with (
         ModelServer(calling()) as model,
-        gateway(tmp_path, model, admins=(*ADMINS, "memory:8"), tools=(machine.tool,)) as house,
+        gateway(tmp_path, model, admins=(*ADMINS, "memory:8"), tools=(machine.tool,)) as kit,
     ):
-        screen = house.screen
+        screen = kit.screen
         await screen.say(CHAT, "tea, please", sender=ANN)
         shown, _ = await question(screen, ELSEWHERE)
         await question(screen, "8")

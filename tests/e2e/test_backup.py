@@ -22,14 +22,21 @@ from gateway.operate.cli import root
 from gateway.process.lock import hold_state_folder
 from platforms.core.contract import Address, InboundMessage, Sender, Text
 from sessions.changes import PutItem, SetInbox, SetItem, SetSession
-from sessions.records import InboxState, ItemState, OutboxItem, SessionReason, SessionState
+from sessions.records import (
+    InboxState,
+    ItemKind,
+    ItemState,
+    OutboxItem,
+    SessionReason,
+    SessionState,
+)
 from sessions.settings import SessionSettings
 from sessions.store import after_restore
 from sessions.store.after_restore import ClosedWork
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from tests.e2e.api_kit import KEY
-from tests.e2e.house import House, Screen, gateway, talkative
+from tests.e2e.gateway_kit import GatewayKit, Screen, gateway, talkative
 from tests.fakes.model_server import ModelServer
 
 CHAT = "1001"
@@ -54,9 +61,9 @@ def put_back(file: Path, home: Path, *, moved: bool = False) -> ClosedWork:
     return ready.ended_work
 
 
-def store_of(house: House) -> SessionStore:
-    assert house.runner._store
-    return house.runner._store
+def store_of(kit: GatewayKit) -> SessionStore:
+    assert kit.runner._store
+    return kit.runner._store
 
 
 async def until(read: Callable[[], Awaitable[object]], *, wanted: bool = True) -> None:
@@ -71,8 +78,8 @@ async def test_a_backup_of_a_running_gateway_is_restored_and_nothing_happens_twi
     """One chat has a running turn and a waiting message; others are constantly active."""
     here, there, file = tmp_path / "here", tmp_path / "there", tmp_path / "b.tar.gz"
     async with ModelServer(talkative) as model:
-        async with gateway(here, model, allow=("memory:*",)) as house:
-            screen, store = house.screen, store_of(house)
+        async with gateway(here, model, allow=("memory:*",)) as kit:
+            screen, store = kit.screen, store_of(kit)
             await screen.say(CHAT, "remember the elderberries")
             await screen.shows(CHAT, "echo: remember")
             await screen.say(CHAT, "hang on this")
@@ -80,8 +87,8 @@ async def test_a_backup_of_a_running_gateway_is_restored_and_nothing_happens_twi
             await screen.say(CHAT, "and this waits")
             unsent = OutboxItem(
                 id="x1",
-                address="{}",
-                kind="notice",
+                address=Address("memory", CHAT),
+                kind=ItemKind.NOTICE,
                 state=ItemState.PENDING,
                 body=b"{}",
                 created_at=1,
@@ -115,14 +122,14 @@ async def test_a_backup_of_a_running_gateway_is_restored_and_nothing_happens_twi
         assert over.unsent >= 1
         asked_before = len(model.requests)
         screen = Screen()
-        async with gateway(there, model, screen, allow=("memory:*",)) as house:
-            store = store_of(house)
+        async with gateway(there, model, screen, allow=("memory:*",)) as kit:
+            store = store_of(kit)
             assert await store.find_problems() == ()
             assert len(model.requests) == asked_before
             assert screen.screen(CHAT) == []
             await screen.say(CHAT, "/resume", event="later")
             await screen.shows(CHAT, "Back in the earlier conversation", "echo: and this waits")
-            asked = [str(each["content"]) for each in await house.asked(len(model.requests))]
+            asked = [str(each["content"]) for each in await kit.asked(len(model.requests))]
             assert asked[0] == "remember the elderberries"
             assert any("hang on this" in each for each in asked)
             assert not any("sent since" in each for each in screen.screen(CHAT))
@@ -131,30 +138,28 @@ async def test_a_backup_of_a_running_gateway_is_restored_and_nothing_happens_twi
 async def test_a_moved_gateway_continues_its_work(tmp_path: Path) -> None:
     here, there, file = tmp_path / "here", tmp_path / "there", tmp_path / "b.tar"
     async with ModelServer(talkative) as model:
-        async with gateway(here, model) as house:
-            await house.screen.say(CHAT, "hang on this")
-            await house.screen.shows(CHAT, "so far")
-            await house.crash()
+        async with gateway(here, model) as kit:
+            await kit.screen.say(CHAT, "hang on this")
+            await kit.screen.shows(CHAT, "so far")
+            await kit.crash()
         await backed_up(here, file)
         assert put_back(file, there, moved=True) == ClosedWork()
-        async with gateway(there, model, screen := Screen()) as house:
+        async with gateway(there, model, screen := Screen()) as kit:
             await screen.shows(CHAT, "I was restarted while working on “hang on this”")
-            assert (
-                await store_of(house).get_value(after_restore.SHELF, after_restore.MOMENT) is None
-            )
+            assert await store_of(kit).get_value(after_restore.SHELF, after_restore.MOMENT) is None
 
 
 async def test_unknown_messages_from_before_a_restore_are_not_answered(tmp_path: Path) -> None:
     """A platform that re-reads missed messages delivers messages answered after the backup."""
     here, file = tmp_path / "here", tmp_path / "b.tar"
     async with ModelServer(talkative) as model:
-        async with gateway(here, model) as house:
-            await house.screen.say(CHAT, "known", event="e1")
-            await house.screen.shows(CHAT, "echo: known")
+        async with gateway(here, model) as kit:
+            await kit.screen.say(CHAT, "known", event="e1")
+            await kit.screen.shows(CHAT, "echo: known")
         await backed_up(here, file)
         before = SystemClock().now() - 1000
         put_back(file, here)
-        async with gateway(here, model, screen := Screen()) as house:
+        async with gateway(here, model, screen := Screen()) as kit:
             for event, text in (("e1", "known"), ("e2", "answered since"), ("e3", "/stop")):
                 await screen.inject(message(event, text, before))
             await screen.say(CHAT, "new", event="e4")
@@ -176,12 +181,12 @@ def message(event: str, text: str, at: int) -> InboundMessage:
 
 
 async def test_deleting_a_session_deletes_its_text(tmp_path: Path) -> None:
-    async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
-        store = store_of(house)
-        await house.screen.say(CHAT, "my elderberries")
-        await house.screen.shows(CHAT, "echo: my elderberries")
+    async with ModelServer(talkative) as model, gateway(tmp_path, model) as kit:
+        store = store_of(kit)
+        await kit.screen.say(CHAT, "my elderberries")
+        await kit.screen.shows(CHAT, "echo: my elderberries")
         (session,) = await store.sessions.list()
-        await house.runner.operations["delete"](session=session.id)
+        await kit.runner.operations["delete"](session=session.id)
         (left,) = await store.sessions.list()
         assert (left.reason, left.title, left.messages) == (SessionReason.DELETED, None, 0)
         assert await store.sessions.history(session.id) == ()
@@ -190,21 +195,21 @@ async def test_deleting_a_session_deletes_its_text(tmp_path: Path) -> None:
         assert [turn.request for turn in await store.turns.of_session(session.id)] == [""]
         assert (await store.spending.totals(session_id=session.id)).requests == 1
         assert await store.find_problems() == ()
-        await house.screen.say(CHAT, "again")
-        await house.screen.shows(CHAT, "echo: again")
+        await kit.screen.say(CHAT, "again")
+        await kit.screen.shows(CHAT, "echo: again")
 
 
 async def test_text_stored_by_a_running_turn_after_the_deletion_is_deleted_later(
     tmp_path: Path,
 ) -> None:
-    async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
-        store = store_of(house)
-        await house.screen.say(CHAT, "hang on")
-        await house.screen.shows(CHAT, "so far")
+    async with ModelServer(talkative) as model, gateway(tmp_path, model) as kit:
+        store = store_of(kit)
+        await kit.screen.say(CHAT, "hang on")
+        await kit.screen.shows(CHAT, "so far")
         (session,) = await store.sessions.list()
-        await house.runner.operations["delete"](session=session.id)
+        await kit.runner.operations["delete"](session=session.id)
         await until(store.turns.running, wanted=False)  # the turn is still ending
-        await house.runner._conversations.retention.run_once()
+        await kit.conversations.retention.run_once()
         assert await store.data_removal.uncleared_sessions() == ()
         assert await store.sessions.history(session.id) == ()
 
@@ -212,11 +217,11 @@ async def test_text_stored_by_a_running_turn_after_the_deletion_is_deleted_later
 async def test_old_conversations_are_deleted_and_used_ones_stay(tmp_path: Path) -> None:
     keep, everybody = SessionSettings(keep_days=1), ("memory:*",)
     async with ModelServer(talkative) as model:
-        async with gateway(tmp_path, model, allow=everybody) as house:
+        async with gateway(tmp_path, model, allow=everybody) as kit:
             for chat in ("closed", "suspended", "active", "young"):
-                await house.screen.say(chat, f"hello from {chat}")
-                await house.screen.shows(chat, "echo: hello")
-            store = store_of(house)
+                await kit.screen.say(chat, f"hello from {chat}")
+                await kit.screen.shows(chat, "echo: hello")
+            store = store_of(kit)
             by_key = {each.key.partition(":")[2]: each.id for each in await store.sessions.list()}
             now = SystemClock().now()
             long_ago = now - 2 * DAY
@@ -228,8 +233,8 @@ async def test_old_conversations_are_deleted_and_used_ones_stay(tmp_path: Path) 
                 SetSession(by_key["active"], SessionState.ACTIVE, None, long_ago),
                 SetSession(by_key["young"], SessionState.CLOSED, SessionReason.NEW, now),
             )
-        async with gateway(tmp_path, model, allow=everybody, sessions=keep) as house:
-            store, screen = store_of(house), house.screen
+        async with gateway(tmp_path, model, allow=everybody, sessions=keep) as kit:
+            store, screen = store_of(kit), kit.screen
 
             async def left() -> bool:
                 return len(await store.sessions.list()) > 2
@@ -245,30 +250,30 @@ async def test_old_conversations_are_deleted_and_used_ones_stay(tmp_path: Path) 
             await screen.shows("suspended", "no earlier conversation to return to")
             await screen.say("active", "and on")
             await screen.shows("active", "echo: and on")
-            assert len(await house.asked(5)) == 3
+            assert len(await kit.asked(5)) == 3
 
 
 async def test_a_conversation_resumed_during_the_deletion_stays(tmp_path: Path) -> None:
     """The store considers a session idle although its actor is using it."""
     keep = SessionSettings(keep_days=1)
-    async with ModelServer(talkative) as model, gateway(tmp_path, model, sessions=keep) as house:
-        store = store_of(house)
-        await house.screen.say(CHAT, "hello")
-        await house.screen.shows(CHAT, "echo: hello")
+    async with ModelServer(talkative) as model, gateway(tmp_path, model, sessions=keep) as kit:
+        store = store_of(kit)
+        await kit.screen.say(CHAT, "hello")
+        await kit.screen.shows(CHAT, "echo: hello")
         (session,) = await store.sessions.list()
         await store.apply(SetSession(session.id, SessionState.SUSPENDED, SessionReason.STOP, 1))
-        await house.runner._conversations.retention.run_once()
+        await kit.conversations.retention.run_once()
         assert len(await store.sessions.history(session.id)) == 2
 
 
 async def test_without_keep_days_nothing_is_deleted(tmp_path: Path) -> None:
-    async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
-        store = store_of(house)
-        await house.screen.say(CHAT, "hello")
-        await house.screen.shows(CHAT, "echo: hello")
+    async with ModelServer(talkative) as model, gateway(tmp_path, model) as kit:
+        store = store_of(kit)
+        await kit.screen.say(CHAT, "hello")
+        await kit.screen.shows(CHAT, "echo: hello")
         (session,) = await store.sessions.list()
         await store.apply(SetSession(session.id, SessionState.CLOSED, SessionReason.NEW, 1))
-        await house.runner._conversations.retention.run_once()
+        await kit.conversations.retention.run_once()
         assert len(await store.sessions.list()) == 1
 
 
@@ -311,9 +316,9 @@ async def test_the_commands_report_success_and_failures_in_one_sentence(
 ) -> None:
     says: Callable[..., str] = shell.says
     assert "There is nothing to back up" in says(1, "a", "backup", "b.tgz")
-    async with ModelServer(talkative) as model, gateway(tmp_path / "a", model) as house:
-        await house.screen.say(CHAT, "hello")
-        await house.screen.shows(CHAT, "echo: hello")
+    async with ModelServer(talkative) as model, gateway(tmp_path / "a", model) as kit:
+        await kit.screen.say(CHAT, "hello")
+        await kit.screen.shows(CHAT, "echo: hello")
         (tmp_path / "a" / "api_key").write_text(KEY)
         (tmp_path / "a" / "workspace").mkdir()
         (tmp_path / "a" / "workspace" / "a.txt").write_text("words")
@@ -372,11 +377,11 @@ def test_a_backup_of_a_newer_version_exits_with_78(shell: Shell, tmp_path: Path)
 
 
 async def test_unfinished_work_ended_by_a_restore_is_counted(shell: Shell, tmp_path: Path) -> None:
-    async with ModelServer(talkative) as model, gateway(tmp_path / "a", model) as house:
-        store = store_of(house)
-        await house.screen.say(CHAT, "hang on")
-        await house.screen.shows(CHAT, "so far")
-        await house.screen.say(CHAT, "then this")
+    async with ModelServer(talkative) as model, gateway(tmp_path / "a", model) as kit:
+        store = store_of(kit)
+        await kit.screen.say(CHAT, "hang on")
+        await kit.screen.shows(CHAT, "so far")
+        await kit.screen.say(CHAT, "then this")
         await until(store.inbox.waiting_keys)
         await asyncio.to_thread(shell.says, 0, "a", "backup", "b.tgz")
     said = shell.says(0, "b", "restore", "b.tgz")
@@ -394,7 +399,12 @@ async def test_db_check_reports_damage(shell: Shell, tmp_path: Path) -> None:
     store = await SessionStore.open(url(tmp_path / "a"), clock=SystemClock())
     lost = msgspec.structs.replace(
         OutboxItem(
-            id="x1", address="{}", kind="notice", state=ItemState.PENDING, body=b"{}", created_at=1
+            id="x1",
+            address=Address("memory", CHAT),
+            kind=ItemKind.NOTICE,
+            state=ItemState.PENDING,
+            body=b"{}",
+            created_at=1,
         ),
         turn_id="t_none",
     )

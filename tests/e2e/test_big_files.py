@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from platforms.core.contract import Adapter, Upload
-from tests.e2e.crowd import Crowd, crowd, gateway_for, whole
+from tests.e2e.chat_users import ChatUsers, chat_users, gateway_for, whole
 from tests.fakes.model_script import Script, ok
 from tests.fakes.model_server import ModelServer
 from tests.fakes.slow_line import SlowLine, resident
@@ -31,7 +31,7 @@ def brief(body: dict[str, Any]) -> Script:
     return ok(whole(int(re.findall(r"question (\d+)", said)[-1])))
 
 
-async def reply_to(people: Crowd, number: int) -> float:
+async def reply_to(people: ChatUsers, number: int) -> float:
     """Ask a question as person `number`; return the seconds until the answer is complete."""
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -44,7 +44,7 @@ async def length(pieces: AsyncIterator[bytes]) -> int:
     return sum([len(piece) async for piece in pieces])
 
 
-async def send(adapter: Adapter, people: Crowd, paths: list[Path]) -> None:
+async def send(adapter: Adapter, people: ChatUsers, paths: list[Path]) -> None:
     for number, path in enumerate(paths):
         await adapter.deliver(
             Upload(
@@ -67,7 +67,7 @@ async def test_a_large_transfer_delays_no_other_chat_and_uses_little_memory(
             file.truncate(size)
     line = SlowLine(20 * MEGABYTE)
     async with (
-        crowd(platform, 2 * REPLIES + 2, together=False) as people,
+        chat_users(platform, 2 * REPLIES + 2, together=False) as people,
         ModelServer(brief) as model,
         gateway_for(people, tmp_path, model) as runner,
     ):

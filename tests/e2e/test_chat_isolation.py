@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.crowd import Crowd, crowd, gateway_for, whole
+from tests.e2e.chat_users import ChatUsers, chat_users, gateway_for, whole
 from tests.e2e.test_big_files import length
 from tests.fakes.model_script import Script, ok
 from tests.fakes.model_server import ModelServer
@@ -24,7 +24,7 @@ def scripted(body: dict[str, Any]) -> Script:
     return ok(whole(number)) if number in MESSAGES else 'H T"so far " HANG'
 
 
-def answers(people: Crowd) -> list[str]:
+def answers(people: ChatUsers) -> list[str]:
     """Return the answers in the second person's chat, in order."""
     return [text for text in people.shown(1) if text in map(whole, MESSAGES)]
 
@@ -36,7 +36,7 @@ def test_a_hanging_turn_and_download_do_not_block_or_reorder_other_chats(
     async def play() -> None:
         line = SlowLine(1_000_000, pause=1e6)
         async with (
-            crowd(platform, 2, together=False, clock=clock()) as people,
+            chat_users(platform, 2, together=False, clock=clock()) as people,
             ModelServer(scripted) as model,
             gateway_for(people, tmp_path, model, clock()) as runner,
         ):

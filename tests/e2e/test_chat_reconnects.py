@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gateway.config.loader import read_environment
 from tests.e2e.daemon import NO_FILE, PATIENCE, Daemon
-from tests.e2e.house import talkative
+from tests.e2e.gateway_kit import talkative
 from tests.e2e.test_disk_failures import KEY, settings
 from tests.fakes.dialects.requests import last_user_text
 from tests.fakes.model_server import ModelServer

@@ -6,7 +6,7 @@ import pytest
 
 from platforms.core.contract import Live
 from sessions.values.clock import Clock
-from tests.e2e.house import Screen, gateway, talkative
+from tests.e2e.gateway_kit import Screen, gateway, talkative
 from tests.fakes.model_server import ModelServer
 from tests.fakes.quick_time import clock_here
 

@@ -19,7 +19,7 @@ from gateway.config.loader import ConfigOptions, load
 from gateway.operate.cli import root
 from platforms.core.contract import Live, PlatformSpec, Repeat
 from sessions.records import Message
-from tests.e2e.house import House, Nothing, Screen, gateway
+from tests.e2e.gateway_kit import GatewayKit, Nothing, Screen, gateway
 from tests.fakes.agent_kit import settings_for
 from tests.fakes.deaf import deaf
 from tests.fakes.memory import MemoryAdapter
@@ -89,21 +89,21 @@ def written(home: Path, text: str) -> Path:
 
 
 @contextlib.asynccontextmanager
-async def configured(home: Path, model: ModelServer, text: str) -> AsyncIterator[House]:
+async def configured(home: Path, model: ModelServer, text: str) -> AsyncIterator[GatewayKit]:
     """Run a gateway with this file, and send it `go`."""
     file = written(home, text)
     loaded = load(ConfigOptions(config=file), {"HOLDFAST_HOME": str(home)}, SPECS)
     assert loaded.warnings == ()
     screen = Screen(live=Live.EDIT, repeat=Repeat.ALWAYS, live_interval=0.01, burst=1000)
-    async with gateway(home, model, screen, settings=loaded.settings) as house:
+    async with gateway(home, model, screen, settings=loaded.settings) as kit:
         await screen.say(CHAT, "go")
-        yield house
+        yield kit
 
 
 @contextlib.asynccontextmanager
 async def twins(
     home: Path, script: Script, clocks: str, usual: str = ""
-) -> AsyncIterator[tuple[House, House]]:
+) -> AsyncIterator[tuple[GatewayKit, GatewayKit]]:
     """Run two gateways with the same script; only the first has the timeouts, the other the defaults."""
     rest = (OK,) * 3
     async with (
@@ -113,8 +113,8 @@ async def twins(
     ):
         await asked(other, 1)  # the one with default timeouts is still waiting
         text = FILE.format(url=server.url, clocks=clocks)
-        async with configured(home / "set", server, text) as house:
-            yield house, patient
+        async with configured(home / "set", server, text) as kit:
+            yield kit, patient
 
 
 async def asked(model: ModelServer, number: int) -> float:
@@ -150,8 +150,8 @@ KILLS = [
 async def test_a_request_is_cancelled_after_the_configured_timeout(
     tmp_path: Path, clocks: str, usual: str, script: Script, killed_after: float
 ) -> None:
-    async with twins(tmp_path, script, clocks, usual) as (house, patient):
-        lived = await asked(house.model, 2) - await asked(house.model, 1)
+    async with twins(tmp_path, script, clocks, usual) as (kit, patient):
+        lived = await asked(kit.model, 2) - await asked(kit.model, 1)
         # The timeout starts before the request is sent.
         assert killed_after - 0.2 <= lived <= killed_after + 0.8
         assert len(patient.model.requests) == 1
@@ -169,12 +169,12 @@ NOTICES = [
 async def test_the_silence_notice_appears_after_the_configured_time(
     tmp_path: Path, clocks: str, script: Script
 ) -> None:
-    async with twins(tmp_path, script, clocks) as (house, patient):
-        began = await asked(house.model, 1)
-        await house.screen.shows(CHAT, "⏳ scripted: no output")
+    async with twins(tmp_path, script, clocks) as (kit, patient):
+        began = await asked(kit.model, 1)
+        await kit.screen.shows(CHAT, "⏳ scripted: no output")
         waited = asyncio.get_running_loop().time() - began
         assert 0.3 <= waited <= 1.3
-        assert len(house.model.requests) == 1
+        assert len(kit.model.requests) == 1
         assert not any("⏳" in line for line in patient.screen.screen(CHAT))
 
 
@@ -182,26 +182,26 @@ async def test_a_slow_start_and_later_silence_have_different_notice_times(
     tmp_path: Path,
 ) -> None:
     clocks = "first_token_soft = 20\nnotice_after = 0.4"
-    async with twins(tmp_path, 'H T"so far " HANG', clocks) as (house, _):
-        await house.screen.shows(CHAT, "⏳ scripted: no output")
-    async with twins(tmp_path / "b", "H HANG", clocks, "first_token_soft = 0.4") as (house, other):
+    async with twins(tmp_path, 'H T"so far " HANG', clocks) as (kit, _):
+        await kit.screen.shows(CHAT, "⏳ scripted: no output")
+    async with twins(tmp_path / "b", "H HANG", clocks, "first_token_soft = 0.4") as (kit, other):
         await other.screen.shows(CHAT, "⏳ scripted: no output")
-        assert not any("⏳" in line for line in house.screen.screen(CHAT))
+        assert not any("⏳" in line for line in kit.screen.screen(CHAT))
 
 
 async def test_a_recovery_notice_appears_after_a_sixth_of_notice_after(tmp_path: Path) -> None:
     script = 'H T"so far " RST'
     async with twins(tmp_path, script, "notice_after = 0.6\nbackoff = 2", "backoff = 2") as (
-        house,
+        kit,
         patient,
     ):
-        await house.screen.shows(CHAT, "↻ Reply was cut off")
+        await kit.screen.shows(CHAT, "↻ Reply was cut off")
         assert not any("↻" in line for line in patient.screen.screen(CHAT))
 
 
 async def test_the_first_retry_waits_for_the_configured_backoff(tmp_path: Path) -> None:
-    async with twins(tmp_path, "S500", "backoff = 0.1") as (house, patient):
-        waited = await asked(house.model, 2) - await asked(house.model, 1)
+    async with twins(tmp_path, "S500", "backoff = 0.1") as (kit, patient):
+        waited = await asked(kit.model, 2) - await asked(kit.model, 1)
         assert 0.04 <= waited <= 0.45
         assert len(patient.model.requests) == 1
 
@@ -229,10 +229,10 @@ async def test_a_connection_attempt_ends_after_the_configured_timeout(
             ModelServer(OK) as server,
             ModelServer(OK) as other,
             configured(tmp_path / "usual", other, text("", other)) as patient,
-            configured(tmp_path / "set", server, text("connect = 0.2", server)) as house,
+            configured(tmp_path / "set", server, text("connect = 0.2", server)) as kit,
         ):
             began = asyncio.get_running_loop().time()
-            waited = await asked(house.model, 1) - began
+            waited = await asked(kit.model, 1) - began
             assert 0.5 <= waited <= 1.8  # three attempts
             assert patient.model.requests == []
 

@@ -10,8 +10,9 @@ import pytest
 from sessions.changes import AppendMessages, Change, EndTurn, OpenSession, SetSession, StartTurn
 from sessions.records import Message, SessionReason, SessionState, TurnState
 from sessions.store.store import SessionStore
+from sessions.values.address import Address
 from sessions.values.clock import SystemClock
-from tests.e2e.house import House, Screen, gateway, talkative
+from tests.e2e.gateway_kit import GatewayKit, Screen, gateway, talkative
 from tests.fakes.model_server import ModelServer
 
 TURNS = 12
@@ -27,23 +28,23 @@ class Cost(NamedTuple):
 async def filled(home: Path, sessions: int, history: int) -> None:
     """Open a store with this many sessions and messages."""
     store = await SessionStore.open(f"sqlite:///{home / 'holdfast.db'}", clock=SystemClock())
-    address = '{"platform":"memory","chat":"%s"}'
+    here = Address("memory", CHAT)
     changes: list[Change] = []
     for number in range(sessions):
         name, key = f"s_{number:06d}", f"memory:old-{number}"
-        changes.append(OpenSession(name, key, address % number, number))
+        changes.append(OpenSession(name, key, Address("memory", str(number)), number))
         changes.append(SetSession(name, SessionState.CLOSED, SessionReason.NEW, number))
     rows = tuple(
         Message("assistant" if number % 2 else "user", content=f"row {number} " + "x" * 100)
         for number in range(history)
     )
     changes += [
-        OpenSession("s_1", f"memory:{CHAT}", address % CHAT, 1),
+        OpenSession("s_1", f"memory:{CHAT}", here, 1),
         StartTurn(
             id="t_1",
             session_id="s_1",
             key=f"memory:{CHAT}",
-            address=address % CHAT,
+            address=here,
             inbox=(),
             messages=(),
             request="old",
@@ -56,17 +57,17 @@ async def filled(home: Path, sessions: int, history: int) -> None:
     await store.close()
 
 
-async def cost_of_turns(house: House, home: Path) -> Cost:
+async def cost_of_turns(kit: GatewayKit, home: Path) -> Cost:
     """Measure turns after a few warm-up turns."""
-    store = house.runner._store
+    store = kit.runner._store
     assert store
     for number in range(3):
-        await turn(house, f"warm {number}")
+        await turn(kit, f"warm {number}")
     await store.check_writable()
     _empty_log(home)
     counts = store.database.count_queries()
     for number in range(TURNS):
-        await turn(house, f"measured {number:02d}")
+        await turn(kit, f"measured {number:02d}")
     await store.check_writable()  # waits for commits after the last answer
     return Cost(counts.statements, counts.commits, (home / "holdfast.db-wal").stat().st_size)
 
@@ -77,9 +78,9 @@ def _empty_log(home: Path) -> None:
         assert connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone() == (0, 0, 0)
 
 
-async def turn(house: House, text: str) -> None:
-    await house.screen.say(CHAT, text)
-    await house.screen.shows(CHAT, f"echo: {text}")
+async def turn(kit: GatewayKit, text: str) -> None:
+    await kit.screen.say(CHAT, text)
+    await kit.screen.shows(CHAT, f"echo: {text}")
 
 
 @pytest.mark.timeout(120)
@@ -93,9 +94,9 @@ async def test_a_turn_costs_the_same_with_ten_and_ten_thousand_sessions_and_mess
         await filled(home, sessions, history)
         async with (
             ModelServer(talkative) as model,
-            gateway(home, model, Screen(burst=1000)) as house,
+            gateway(home, model, Screen(burst=1000)) as kit,
         ):
-            costs[sessions, history] = await cost_of_turns(house, home)
+            costs[sessions, history] = await cost_of_turns(kit, home)
     base = costs[10, 10]
     for case, cost in costs.items():
         # The number of writes per commit depends on timing; each commit has one BEGIN.

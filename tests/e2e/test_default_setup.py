@@ -4,7 +4,9 @@ The settings given are the addresses of the fake services and one MCP server.
 """
 
 import asyncio
+import contextlib
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -12,7 +14,7 @@ from typing import Any, Self
 
 from gateway.config.loader import read_environment
 from sessions.values.clock import SystemClock
-from tests.e2e.house import talkative
+from tests.e2e.gateway_kit import talkative
 from tests.fakes.model_script import Script
 from tests.fakes.model_server import ModelServer
 from tests.fakes.telegram.server import BOT_NAME, TOKEN, Shown, TelegramServer, serving
@@ -87,11 +89,14 @@ class Started:
 
     async def __aenter__(self) -> Self:
         sets = [part for each in self._sets for part in ("--set", each)]
+        screen, terminal = os.openpty()  # the link for the owner is printed only to a terminal
         self._process = await asyncio.create_subprocess_exec(
-            *(HOLDFAST, "run", *sets),
-            stdout=asyncio.subprocess.PIPE,
-            cwd=self.home,
-            env=self._env,
+            *(HOLDFAST, "run", *sets), stdout=terminal, cwd=self.home, env=self._env
+        )
+        os.close(terminal)
+        self._output = asyncio.StreamReader()
+        self._screen, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(self._output), os.fdopen(screen, "rb", 0)
         )
         return self
 
@@ -99,14 +104,15 @@ class Started:
         if self._process.returncode is None:
             self._process.terminate()
         await self._process.wait()
+        self._screen.close()
 
     async def prints(self, pattern: str) -> str:
         """Wait for a line of output that matches; return the pattern's first group."""
-        assert self._process.stdout is not None
-        while line := (await self._process.stdout.readline()).decode():
-            self.printed.append(line)
-            if found := re.search(pattern, line):
-                return found[1]
+        with contextlib.suppress(OSError):  # the program ended, and with it the terminal
+            while line := (await self._output.readline()).decode():
+                self.printed.append(line)
+                if found := re.search(pattern, line):
+                    return found[1]
         msg = f"the program ended without printing {pattern!r}: {self.printed}"
         raise AssertionError(msg)
 

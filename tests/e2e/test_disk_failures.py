@@ -1,15 +1,17 @@
 """Disk failures of a real daemon: they are reported, nothing is lost, and the daemon recovers."""
 
+import contextlib
 import resource
+import sqlite3
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.contract.store_kit import damage
+from tests.contract.store_kit import damage, damage_tables
 from tests.e2e.daemon import Daemon, Page, Row, answers
-from tests.e2e.house import talkative
+from tests.e2e.gateway_kit import talkative
 from tests.e2e.test_disk_full import empty, fill, small_disk
 from tests.fakes.dialects.requests import last_user_text
 from tests.fakes.model_script import Script
@@ -123,6 +125,35 @@ async def test_damaged_database_page_is_reported_and_isolated(tmp_path: Path) ->
             assert await page.send("chat-2", "here again", "after-chat-2") == 202
             assert await said(page, "answer", 2) == ["noted", "echo: here again"]
             assert await daemon.stop() == 0
+
+
+@pytest.mark.parametrize(
+    "broken", [("messages",), ("messages", "turns")], ids=["the history", "the turn as well"]
+)
+async def test_an_answer_whose_turn_cannot_be_stored_is_shown_with_a_notice(
+    tmp_path: Path, broken: tuple[str, ...]
+) -> None:
+    def model_answer(body: dict[str, Any]) -> Script:
+        if "first" in last_user_text(body):
+            damage_tables(tmp_path / "holdfast.db", *broken)
+            return 'H T"This is " T"the answer." F stop D'
+        return talkative(body)
+
+    async with ModelServer(model_answer) as model:
+        daemon = Daemon(tmp_path, *settings(model), env=KEY)
+        async with daemon, Page(daemon) as page:
+            assert await page.send("chat-2", "first", "message-1") == 202
+            assert await said(page, "answer", 1) == ["This is the answer."]
+            (told,) = await said(page, "notice", 1)
+            assert "I couldn't save my last answer" in told
+            assert await page.send("chat-2", "second", "message-2") == 202
+            told = (await said(page, "notice", 2))[1]
+            assert "damaged" in told
+            if "turns" not in broken:
+                assert await daemon.run("sessions", "list", "--json")
+                with contextlib.closing(sqlite3.connect(tmp_path / "holdfast.db")) as database:
+                    states = database.execute("SELECT state FROM turns ORDER BY id").fetchall()
+                assert states[0] == ("failed",)
 
 
 async def said(page: Page, author: str, count: int) -> list[str]:

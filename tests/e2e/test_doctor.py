@@ -23,7 +23,7 @@ WAITS = "while something waits others are not looked for, which takes seconds"
 CALLED = calls(("c1", "report_word", '{"word":"ready"}'))
 
 
-class Told:
+class Report:
     """Output and exit code."""
 
     def __init__(self, code: int, text: str, errors: str = "") -> None:
@@ -55,7 +55,7 @@ def environ_of(home: Path) -> dict[str, str]:
     }
 
 
-def run(home: Path, *words: str, charset: str = "utf-8", **environ: str) -> Told:
+def run(home: Path, *words: str, charset: str = "utf-8", **environ: str) -> Report:
     """Run the command with only the given environment."""
     ours = {name: None for name in read_environment() if name.startswith(("HOLDFAST", "OPENAI"))}
     with pytest.MonkeyPatch.context() as patch:
@@ -64,10 +64,10 @@ def run(home: Path, *words: str, charset: str = "utf-8", **environ: str) -> Told
             doctor, words, env={**ours, **environ_of(home), **environ}
         )
     assert isinstance(found.exception, SystemExit | None), found.exception
-    return Told(found.exit_code, found.stdout, found.stderr)
+    return Report(found.exit_code, found.stdout, found.stderr)
 
 
-async def asked(home: Path, *words: str, **environ: str) -> Told:
+async def asked(home: Path, *words: str, **environ: str) -> Report:
     return await asyncio.to_thread(run, home, *words, **environ)
 
 
@@ -96,24 +96,24 @@ def test_without_any_configuration_the_report_works_from_any_folder_and_fits_a_s
 
 
 def test_an_ascii_terminal_gets_words_instead_of_signs(tmp_path: Path) -> None:
-    told = run(tmp_path, "--offline", "--all", charset="ascii")
-    assert told.code == 0
-    assert told.text.isascii()
-    assert "ok   configuration" in told.text
+    report = run(tmp_path, "--offline", "--all", charset="ascii")
+    assert report.code == 0
+    assert report.text.isascii()
+    assert "ok   configuration" in report.text
 
 
 async def test_configured_services_are_probed_and_all_checks_pass(tmp_path: Path) -> None:
     async with serving() as telegram, ModelServer(ok("ready"), CALLED) as model:
-        configured(tmp_path, telegram, model)
+        file = configured(tmp_path, telegram, model)
         telegram.say(1001, WAITS)
-        told = await asked(tmp_path)
+        report = await asked(tmp_path, HOLDFAST_CONFIG=str(file))
         assert model.requests
-    assert told.code == 0, told.text
-    assert "Telegram knows the bot as Holdfast (@holdfast_bot)" in told.text
-    assert "openai/scripted answers in " in told.text
-    assert len(told.text.splitlines()) <= 25
-    assert "sk-none" not in told.text
-    assert TOKEN not in told.text
+    assert report.code == 0, report.text
+    assert "Telegram knows the bot as Holdfast (@holdfast_bot)" in report.text
+    assert "openai/scripted answers in " in report.text
+    assert len(report.text.splitlines()) <= 25
+    assert "sk-none" not in report.text
+    assert TOKEN not in report.text
 
 
 async def test_a_running_daemon_is_reported_and_not_disturbed(tmp_path: Path) -> None:
@@ -125,17 +125,17 @@ async def test_a_running_daemon_is_reported_and_not_disturbed(tmp_path: Path) ->
         await daemon.start()
         try:
             await telegram.until(lambda: bool(telegram.called("getUpdates")))
-            told = await asked(tmp_path, "--json")
+            report = await asked(tmp_path, "--json", HOLDFAST_CONFIG=str(file))
             assert telegram.violations == []
         finally:
             await daemon.kill()
-        assert told.code == 0, told.text
-        assert daemon.url in told.about("gateway", "gateway")["text"]
-        assert told.levels("gateway") == {"ok"}
-        assert told.levels("files") == {"ok"}
-        left = await asked(tmp_path, "--offline", "--json")
+        assert report.code == 0, report.text
+        assert daemon.url in report.about("gateway", "gateway")["text"]
+        assert report.levels("gateway") == {"ok"}
+        assert report.levels("files") == {"ok"}
+        left = await asked(tmp_path, "--offline", "--json", HOLDFAST_CONFIG=str(file))
         assert left.about("gateway", "socket")["mendable"] is True
-        mended = await asked(tmp_path, "--offline", "--fix")
+        mended = await asked(tmp_path, "--offline", "--fix", HOLDFAST_CONFIG=str(file))
         assert "removed" in mended.text
         assert "not running" in mended.text
 
@@ -149,19 +149,19 @@ async def test_fix_repairs_what_it_can_and_reports_the_rest(tmp_path: Path) -> N
         state = tmp_path / "state"
         state.mkdir(mode=0o755)
         model.key = "another"
-        told = await asked(tmp_path)
-        assert told.code == 1
-        assert "can fix 3 of them" in told.text
+        report = await asked(tmp_path, HOLDFAST_CONFIG=str(file))
+        assert report.code == 1
+        assert "can fix 3 of them" in report.text
         assert telegram.webhook
-        told = await asked(tmp_path, "--fix")
+        report = await asked(tmp_path, "--fix", HOLDFAST_CONFIG=str(file))
         assert not telegram.webhook
-        again = await asked(tmp_path, "--json")
-    assert told.code == 1  # the key is still invalid
-    assert "telegram: removed the webhook" in told.text
-    assert f"{state} now has mode 0700" in told.text
+        again = await asked(tmp_path, "--json", HOLDFAST_CONFIG=str(file))
+    assert report.code == 1  # the key is still invalid
+    assert "telegram: removed the webhook" in report.text
+    assert f"{state} now has mode 0700" in report.text
     assert file.stat().st_mode & 0o777 == 0o600
-    assert "✗ model" in told.text
-    assert "model.api_key or OPENAI_API_KEY" in told.text
+    assert "✗ model" in report.text
+    assert "model.api_key or OPENAI_API_KEY" in report.text
     assert again.levels("telegram") == {"ok"}
     assert again.levels("files") == {"ok"}
     assert again.levels("configuration") == {"ok"}
@@ -169,8 +169,8 @@ async def test_fix_repairs_what_it_can_and_reports_the_rest(tmp_path: Path) -> N
 
 def test_an_invalid_configuration_does_not_hide_other_findings(tmp_path: Path) -> None:
     (tmp_path / "holdfast.toml").write_text("[gateway]\nbuzy = 1\n")
-    told = run(tmp_path, "--json")
-    assert told.code == 78
-    assert "did you mean busy" in told.about("configuration", "setting")["text"]
-    assert told.levels("program") == {"ok"}
-    assert "does not work" in told.about("model", "model")["text"]
+    report = run(tmp_path, "--json")
+    assert report.code == 78
+    assert "did you mean busy" in report.about("configuration", "setting")["text"]
+    assert report.levels("program") == {"ok"}
+    assert "does not work" in report.about("model", "model")["text"]

@@ -11,7 +11,7 @@ from tests.fakes.telegram.server import BOT_NAME, TOKEN, serving
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 PATIENCE = 15.0
-LINK = re.compile(rf"https://t\.me/{BOT_NAME}\?start=([A-Z0-9]{{8}}) ")
+LINK = re.compile(rf"https://t\.me/{BOT_NAME}\?start=([A-Z0-9]{{8}})\s")
 
 
 async def test_opening_the_printed_link_makes_a_person_the_owner(tmp_path: Path) -> None:
@@ -30,11 +30,22 @@ async def test_opening_the_printed_link_makes_a_person_the_owner(tmp_path: Path)
         )
         try:
             assert daemon.stdout is not None
-            found = None
-            while not found:
+            said = ""
+            while "pair claim" not in said:
                 line = await daemon.stdout.readline()
-                assert line, "it ended without a link"
-                found = LINK.search(line.decode())
+                assert line, "it ended without naming the command for the code"
+                said += line.decode()
+            assert "/enter/" not in said
+            assert not LINK.search(said)
+            command = await asyncio.create_subprocess_exec(
+                *(HOLDFAST, "pair", "claim"),
+                stdout=asyncio.subprocess.PIPE,
+                cwd=tmp_path,
+                env=environ,
+            )
+            shown, _ = await command.communicate()
+            found = LINK.search(shown.decode())
+            assert found
             now = SystemClock().now() // 1000
             server.say(1001, f"/start {found[1]}", date=now)
             await server.shows(1001, "You are now the owner of this gateway")

@@ -1,12 +1,15 @@
 """From a fresh machine and a bot token to an answer in Telegram."""
 
+import json
 import stat
 import sys
 import tomllib
 from pathlib import Path
 
-from tests.fakes.telegram.server import TOKEN
-from tests.faults.first_run import newcomer
+from tests.fakes.model_script import words
+from tests.fakes.model_server import ModelServer
+from tests.fakes.telegram.server import TOKEN, serving
+from tests.faults.first_run import Newcomer, newcomer
 
 HOLDFAST = Path(sys.executable).with_name("holdfast")
 
@@ -62,3 +65,11 @@ async def test_a_script_beside_a_running_gateway_configures_it_and_waits_for_the
             gateway.types("\x03")
             assert await gateway.ends() == 0
         assert 'name = "x"' in person.config.read_text()
+
+
+async def test_the_json_of_setup_lists_the_warnings_that_a_person_sees(tmp_path: Path) -> None:
+    async with serving() as telegram, ModelServer(lambda _: words("no tools")) as service:
+        person = Newcomer(HOLDFAST, tmp_path, telegram, service.url)
+        flags = ("--non-interactive", "--telegram-token", "-", "--no-service", "--json")
+        (warning,) = json.loads(await person.gives("setup", *flags, said=TOKEN))["warnings"]
+        assert "tool" in warning

@@ -17,10 +17,11 @@ from gateway.errors import ConfigError
 from gateway.runner import GatewayRunner
 from gateway.settings import HttpSettings, Settings
 from platforms.core.registry import load_specs
-from tests.e2e.crowd import gateway_on
+from tests.e2e.chat_users import gateway_on
 from tests.fakes.model_server import ModelServer
+from tests.fakes.quick_time import clock_here
 
-OPEN = {"/", "/enter/{token}", "/web/static/{name}", "/livez", "/readyz", "/metrics"}
+OPEN = {"/", "/enter/{token}", "/web/static/{name}", "/livez", "/readyz"}
 """Routes without authentication: the login page and health checks."""
 
 WITHOUT_SECRETS = {"/openapi.json"}
@@ -45,7 +46,9 @@ class Client:
 
     def protected_routes(self) -> Iterable[tuple[str, str]]:
         """Yield method and path of every protected route."""
-        for route in self._runner._adapters.routes():
+        assert self._runner._open
+        assert self._runner._open.app
+        for route in self._runner._open.app.routes:
             assert isinstance(route, Route)
             if route.path in OPEN | WITHOUT_SECRETS:
                 continue
@@ -75,7 +78,7 @@ async def client_of_daemon(home: Path) -> AsyncIterator[Client]:
 async def test_every_protected_route_needs_the_key_or_the_cookie(tmp_path: Path) -> None:
     async with client_of_daemon(tmp_path) as daemon:
         found = list(daemon.protected_routes())
-        assert {("POST", "/v1/chat/completions"), ("GET", "/v1/models"), ("GET", "/web/chats")} <= {
+        assert {("POST", "/v1/chat/completions"), ("GET", "/metrics"), ("GET", "/web/chats")} <= {
             *found
         }
         key = daemon.key
@@ -151,7 +154,7 @@ async def test_name_that_resolves_to_a_public_address_is_refused(
 ) -> None:
     """The address of a name such as `localhost` is only known after the port is bound."""
     everywhere = HttpSettings(host="0.0.0.0", port=0)  # noqa: S104
-    runner = GatewayRunner(Settings(http=everywhere), tmp_path, specs={})
+    runner = GatewayRunner(Settings(http=everywhere), tmp_path, specs={}, clock=clock_here())
     with pytest.raises(
         ConfigError, match=r"resolves to 0\.0\.0\.0, which other machines can reach"
     ) as told:

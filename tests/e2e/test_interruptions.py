@@ -12,17 +12,18 @@ import pytest
 
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
-from gateway.turns.crash_recovery import CRASHED_NOT_RUN, CRASHED_READ, CRASHED_UNKNOWN
+from gateway.turns.crash_recovery import CRASHED_READ, CRASHED_UNKNOWN
 from gateway.turns.journal import STOPPED_RUNNING
 from platforms.core.contract import Accepted, Address, InboundMessage, Live, Sender, Text
-from sessions.changes import Checkpoint, SetSession
+from sessions.changes import SetSession
 from sessions.conversation.actor import EventNotHandled
 from sessions.records import InboxEntry, InboxState, Message, SessionReason, SessionState
 from sessions.settings import SessionSettings
-from sessions.values.clock import SystemClock
-from tests.e2e.house import Screen, gateway, opened, talkative
+from sessions.store.store import SessionStore
+from tests.e2e.gateway_kit import GatewayKit, Screen, gateway, opened, talkative
 from tests.fakes.model_script import Script, words
 from tests.fakes.model_server import ModelServer
+from tests.fakes.quick_time import TimerClock
 
 pytestmark = pytest.mark.quick
 
@@ -77,14 +78,14 @@ async def test_a_stop_names_the_tool_that_was_running_and_closes_its_call(tmp_pa
     bank = Bank()
     async with (
         ModelServer(first(PAY)) as model,
-        gateway(tmp_path, model, tools=(bank.tool,)) as house,
+        gateway(tmp_path, model, tools=(bank.tool,)) as kit,
     ):
-        await house.screen.say(CHAT, "pay 5")
+        await kit.screen.say(CHAT, "pay 5")
         async with asyncio.timeout(5):
             await bank.begun.wait()
-        await house.screen.say(CHAT, "/stop")
-        await house.screen.shows(CHAT, "pay was running and may have taken effect.")
-        await house.screen.shows(CHAT, "Paying now.")
+        await kit.screen.say(CHAT, "/stop")
+        await kit.screen.shows(CHAT, "pay was running and may have taken effect.")
+        await kit.screen.shows(CHAT, "Paying now.")
     rows = await history(tmp_path)
     assert [row.role for row in rows] == ["user", "assistant", "tool"]
     assert rows[2].content == STOPPED_RUNNING
@@ -103,11 +104,11 @@ async def test_a_crash_during_a_tool_call_is_reported_and_the_call_never_repeate
 ) -> None:
     bank, screen = Bank(risk), Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
     async with ModelServer(first(PAY)) as model:
-        async with gateway(tmp_path, model, screen, tools=(bank.tool,)) as house:
+        async with gateway(tmp_path, model, screen, tools=(bank.tool,)) as kit:
             await screen.say(CHAT, "pay 5")
             async with asyncio.timeout(5):
                 await bank.begun.wait()
-            await house.crash()
+            await kit.crash()
         async with gateway(tmp_path, model, screen, tools=(bank.tool,)):
             told = await screen.shows(CHAT, "♻️ I was restarted", "Paying now.")
             (notice,) = (each.text for each in told if "restarted" in each.text)
@@ -123,58 +124,15 @@ async def test_a_crash_during_a_tool_call_is_reported_and_the_call_never_repeate
     assert bank.paid == [5]
 
 
-async def test_a_crash_during_a_text_keeps_the_last_checkpoint(tmp_path: Path) -> None:
-    screen = Screen(live=Live.DRAFT, live_interval=0.01, burst=1000)
-    async with ModelServer(first('H T"half an ans" HANG')) as model:
-        async with gateway(tmp_path, model, screen) as house:
-            await screen.say(CHAT, "go")
-            async with asyncio.timeout(5):
-                await model.request(1)
-            store = house.runner._store
-            assert store
-            (turn,) = await store.turns.running()
-            await store.apply(Checkpoint(turn.id, "half an ans"))  # as every 2 seconds
-            await house.crash()
-        async with gateway(tmp_path, model, screen):
-            await screen.shows(CHAT, "♻️ I was restarted", "half an ans")
-    rows = await history(tmp_path)
-    assert (rows[-1].content, rows[-1].interrupted) == ("half an ans", "crash")
-    async with opened(tmp_path) as store:
-        (session,) = await store.sessions.list()
-        assert session.reason is SessionReason.CRASH
-
-
-async def test_calls_that_had_not_started_are_closed_as_not_run(tmp_path: Path) -> None:
-    bank = Bank()
-    two = 'H C(0,c1,pay,{"amount":5}) C(1,c2,pay,{"amount":6}) F tool_calls U D'
-    async with ModelServer(first(two)) as model:
-        async with gateway(tmp_path, model, tools=(bank.tool,)) as house:
-            await house.screen.say(CHAT, "pay both")
-            async with asyncio.timeout(5):
-                await bank.begun.wait()
-            await house.crash()
-        async with gateway(tmp_path, model, house.screen, tools=(bank.tool,)):
-            await house.screen.shows(CHAT, "♻️ I was restarted")
-    assert [row.content for row in (await history(tmp_path))[-2:]] == [
-        CRASHED_UNKNOWN,
-        CRASHED_NOT_RUN,
-    ]
-    assert bank.paid == [5]
-
-
 async def test_a_command_stored_before_a_crash_runs_after_the_crash(
     tmp_path: Path,
 ) -> None:
     screen = Screen(live=Live.NONE)
     async with ModelServer(talkative) as model:
-        async with gateway(tmp_path, model, screen) as house:
-            await screen.say(CHAT, "remember this")
-            await screen.shows(CHAT, "echo: remember this")
-            store = house.runner._store
-            assert store
-            (done,) = await store.trace(f"memory:{CHAT}")
-            await store.accept(_command(done.entry, "/new", "memory:1001"))
-            await store.accept(_command(done.entry, "/stop", "memory:666"))
+        async with gateway(tmp_path, model, screen) as kit:
+            store, answered = await _answer_one_message(kit)
+            await store.accept(_command(answered, "/new", "memory:1001"))
+            await store.accept(_command(answered, "/stop", "memory:666"))
         async with gateway(tmp_path, model, screen):
             await screen.shows(CHAT, "🆕 New conversation.")
     async with opened(tmp_path) as store:
@@ -188,17 +146,23 @@ async def test_a_stop_stored_before_a_crash_does_not_stop_later_messages(
 ) -> None:
     screen = Screen(live=Live.NONE)
     async with ModelServer(talkative) as model:
-        async with gateway(tmp_path, model, screen) as house:
-            await screen.say(CHAT, "before")
-            await screen.shows(CHAT, "echo: before")
-            store = house.runner._store
-            assert store
-            (done,) = await store.trace(f"memory:{CHAT}")
-            await store.accept(_command(done.entry, "/new", "memory:1001"))
-            said = _command(done.entry, "and this?", "memory:1001")
+        async with gateway(tmp_path, model, screen) as kit:
+            store, answered = await _answer_one_message(kit)
+            await store.accept(_command(answered, "/new", "memory:1001"))
+            said = _command(answered, "and this?", "memory:1001")
             await store.accept(msgspec.structs.replace(said, state=InboxState.WAITING))
         async with gateway(tmp_path, model, screen):
             await screen.shows(CHAT, "🆕 New conversation.", "echo: and this?")
+
+
+async def _answer_one_message(kit: GatewayKit) -> tuple[SessionStore, InboxEntry]:
+    """Return the store, and the inbox entry of a message that was answered."""
+    await kit.screen.say(CHAT, "before")
+    await kit.screen.shows(CHAT, "echo: before")
+    store = kit.runner._store
+    assert store
+    (trace,) = await store.trace(f"memory:{CHAT}")
+    return store, trace.entry
 
 
 def _command(like: InboxEntry, text: str, sender: str) -> InboxEntry:
@@ -228,21 +192,21 @@ async def test_an_answer_that_cannot_be_stored_waits_until_it_can(
     caplog.set_level(logging.CRITICAL)
     async with (
         ModelServer(first('H W.3 T"at last" F stop D')) as model,
-        gateway(tmp_path, model) as house,
+        gateway(tmp_path, model) as kit,
     ):
-        store = house.runner._store
+        store = kit.runner._store
         assert store
         await store.database.write(lambda c: c.exec_driver_sql("PRAGMA busy_timeout = 50"))
-        await house.screen.say(CHAT, "go")
+        await kit.screen.say(CHAT, "go")
         async with asyncio.timeout(5):
             await model.request(1)
         with locked(tmp_path / "holdfast.db"):
             async with asyncio.timeout(5):
                 await model.requests[0].answered.wait()
-            (problem,) = await house.runner.condition.problems()
+            (problem,) = await kit.runner.condition.problems()
             assert problem.startswith("store: ")
-        await house.screen.shows(CHAT, "at last")
-        assert await house.runner.condition.problems() == []
+        await kit.screen.shows(CHAT, "at last")
+        assert await kit.runner.condition.problems() == []
 
 
 @contextlib.contextmanager
@@ -256,8 +220,8 @@ def locked(file: Path) -> Iterator[None]:
             connection.execute("ROLLBACK")
 
 
-class LaterClock(SystemClock):
-    """A system clock set forward."""
+class LaterClock(TimerClock):
+    """A clock set forward."""
 
     ahead = 0
 
@@ -270,16 +234,16 @@ async def test_an_idle_conversation_starts_a_new_session(tmp_path: Path) -> None
     settings = SessionSettings(reset="idle", idle_minutes=30)
     async with (
         ModelServer(talkative) as model,
-        gateway(tmp_path, model, sessions=settings, clock=clock) as house,
+        gateway(tmp_path, model, sessions=settings, clock=clock) as kit,
     ):
-        await house.screen.say(CHAT, "first")
-        await house.screen.shows(CHAT, "echo: first")
+        await kit.screen.say(CHAT, "first")
+        await kit.screen.shows(CHAT, "echo: first")
         clock.ahead = 31 * 60_000
-        await house.screen.say(CHAT, "second")
-        await house.screen.shows(
+        await kit.screen.say(CHAT, "second")
+        await kit.screen.shows(
             CHAT, "🆕 New conversation, because the previous one was quiet", "second"
         )
-        assert await house.asked(2) == [{"role": "user", "content": "second"}]
+        assert await kit.asked(2) == [{"role": "user", "content": "second"}]
     async with opened(tmp_path) as store:
         newest, oldest = await store.sessions.list()
         assert (oldest.state, oldest.reason) == (SessionState.CLOSED, SessionReason.IDLE)
@@ -287,14 +251,14 @@ async def test_an_idle_conversation_starts_a_new_session(tmp_path: Path) -> None
 
 
 async def test_an_old_session_can_be_deleted_while_another_is_active(tmp_path: Path) -> None:
-    async with ModelServer(lambda _: words("fine")) as model, gateway(tmp_path, model) as house:
-        store = house.runner._store
+    async with ModelServer(lambda _: words("fine")) as model, gateway(tmp_path, model) as kit:
+        store = kit.runner._store
         assert store
-        await house.screen.say(CHAT, "one")
-        await house.screen.shows(CHAT, "fine")
+        await kit.screen.say(CHAT, "one")
+        await kit.screen.shows(CHAT, "fine")
         (session,) = await store.sessions.list()
         await store.apply(SetSession(session.id, SessionState.SUSPENDED, SessionReason.STOP, 1))
-        do = house.runner.operations
+        do = kit.runner.operations
         assert await do["delete"](session=session.id) == {"id": session.id, "state": "closed"}
         with pytest.raises(Exception, match="only a suspended session"):
             await do["resume"](session=session.id)
@@ -303,8 +267,8 @@ async def test_an_old_session_can_be_deleted_while_another_is_active(tmp_path: P
 async def test_a_stored_message_without_a_turn_is_answered_on_redelivery(
     tmp_path: Path,
 ) -> None:
-    async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
-        screen, store = house.screen, house.runner._store
+    async with ModelServer(talkative) as model, gateway(tmp_path, model) as kit:
+        screen, store = kit.screen, kit.runner._store
         assert store
         await screen.say(CHAT, "hello")
         await screen.shows(CHAT, "echo: hello")
@@ -328,12 +292,12 @@ async def test_a_resumed_turn_keeps_the_text_it_has_shown(tmp_path: Path) -> Non
     bank, screen = Bank(Risk.READ), Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
     settings = SessionSettings(on_interrupted="resume")
     async with ModelServer(first(PAY)) as model:
-        async with gateway(tmp_path, model, screen, tools=(bank.tool,), sessions=settings) as house:
+        async with gateway(tmp_path, model, screen, tools=(bank.tool,), sessions=settings) as kit:
             await screen.say(CHAT, "pay 5")
             await screen.shows(CHAT, "Paying now.")
             async with asyncio.timeout(5):
                 await bank.begun.wait()
-            await house.crash()
+            await kit.crash()
         async with gateway(tmp_path, model, screen, tools=(bank.tool,), sessions=settings):
             await screen.shows(CHAT, "Paying now.\n\necho: pay 5")
     assert len(screen.messages(CHAT)) == 1
@@ -365,29 +329,29 @@ async def test_an_unreadable_conversation_does_not_delay_others(
     caplog.set_level(logging.CRITICAL)
     screen = Screen(live=Live.NONE)
     async with ModelServer(talkative) as model:
-        async with gateway(tmp_path, model, screen) as house:
+        async with gateway(tmp_path, model, screen) as kit:
             await screen.say(CHAT, "hello")
             await screen.shows(CHAT, "echo: hello")
-            store = house.runner._store
+            store = kit.runner._store
             assert store
             (seen,) = await store.trace(f"memory:{CHAT}")
             broken = msgspec.structs.replace(
                 _command(seen.entry, "x", "memory:1001"), state=InboxState.WAITING, payload=b"{"
             )
             assert await store.accept(broken)
-        async with gateway(tmp_path, model, screen) as house:
+        async with gateway(tmp_path, model, screen) as kit:
             await screen.say("8", "fine here")
             await screen.shows("8", "echo: fine here")
             with pytest.raises(EventNotHandled):
-                await house.runner.operations["stop"](session=seen.entry.session_id)
+                await kit.runner.operations["stop"](session=seen.entry.session_id)
 
 
 async def test_a_failed_command_runs_when_it_is_sent_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL)
-    async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
-        screen, store = house.screen, house.runner._store
+    async with ModelServer(talkative) as model, gateway(tmp_path, model) as kit:
+        screen, store = kit.screen, kit.runner._store
         assert store
         await screen.say(CHAT, "hello")
         await screen.shows(CHAT, "echo: hello")
@@ -410,8 +374,8 @@ async def test_status_of_a_broken_conversation_is_answered(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL)
-    async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
-        screen, store = house.screen, house.runner._store
+    async with ModelServer(talkative) as model, gateway(tmp_path, model) as kit:
+        screen, store = kit.screen, kit.runner._store
         assert store
         await screen.say("8", "hello")
         await screen.shows("8", "echo: hello")

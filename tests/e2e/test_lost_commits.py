@@ -15,7 +15,7 @@ from sessions.settings import StoreSettings
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from sessions.values.secret import Secret
-from tests.e2e.house import Screen, gateway
+from tests.e2e.gateway_kit import Screen, gateway
 from tests.fakes import postgres
 from tests.fakes.cutter import HOWS, Cutter, How
 from tests.fakes.model_script import Script, calls, words
@@ -55,12 +55,12 @@ async def test_turn_is_answered_and_its_tool_runs_once_for_any_lost_commit(
     }
     async with cutter.listening() as through, ModelServer(paying) as model:
         stored = StoreSettings(url=Secret(through))
-        async with gateway(tmp_path, model, screen, store=stored, tools=(pay,)) as house:
+        async with gateway(tmp_path, model, screen, store=stored, tools=(pay,)) as kit:
             for chat, (how, number) in chats.items():
                 cutter.plan = {cutter.commits + number: how}
                 await screen.say(chat, "pay")
                 await screen.shows(chat, "It is paid.")
-            assert await house.runner.condition.problems() == []
+            assert await kit.runner.condition.problems() == []
     assert screen.violations() == []
     store = await SessionStore.open(database, clock=SystemClock(), read_only=True)
     for chat in chats:

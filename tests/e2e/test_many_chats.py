@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.crowd import Speaker, all_speak, crowd, gateway_for, nothing_left
+from tests.e2e.chat_users import Speaker, all_speak, chat_users, gateway_for, nothing_left
 from tests.fakes.model_server import ModelServer
 from tests.fakes.quick_time import clock, quickly
 
@@ -31,7 +31,7 @@ def test_twenty_concurrent_answers_stream_within_the_rate_limits(
     async def play() -> None:
         speaker = Speaker(seconds)
         async with (
-            crowd(platform, SIZE, together=together, clock=clock()) as people,
+            chat_users(platform, SIZE, together=together, clock=clock()) as people,
             ModelServer(speaker) as model,
         ):
             async with gateway_for(people, tmp_path, model, clock()) as runner:

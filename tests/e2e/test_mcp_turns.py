@@ -12,7 +12,7 @@ from agent.settings import McpSettings
 from agent.tools.mcp.servers import McpServers
 from platforms.core.contract import Live, Sender
 from tests.e2e.api_kit import named, served, text_of
-from tests.e2e.house import House, Screen, gateway, talkative
+from tests.e2e.gateway_kit import GatewayKit, Screen, gateway, talkative
 from tests.fakes.model_script import Script
 from tests.fakes.model_server import ModelServer
 
@@ -30,8 +30,8 @@ def patient_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(defaults, "start_seconds", 25.0)
 
 
-def server(home: Path) -> McpSettings:
-    arguments = (str(SERVER), "stdio", str(effects_file(home)))
+def server(home: Path, *more: str) -> McpSettings:
+    arguments = (str(SERVER), "stdio", str(effects_file(home)), *more)
     return McpSettings(name="post", command=sys.executable, args=arguments)
 
 
@@ -60,9 +60,9 @@ def a_screen() -> Screen:
     return Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
 
 
-async def result(house: House, number: int = 2) -> str:
+async def result(kit: GatewayKit, number: int = 2) -> str:
     """What the model read of its last call."""
-    rows = [each for each in await house.asked(number) if each["role"] == "tool"]
+    rows = [each for each in await kit.asked(number) if each["role"] == "tool"]
     return str(rows[-1]["content"])
 
 
@@ -76,32 +76,32 @@ async def code_of_question(screen: Screen) -> str:
 async def test_a_call_with_side_effects_asks_is_allowed_and_runs_once(tmp_path: Path) -> None:
     async with (
         ModelServer(calling(SEND)) as model,
-        gateway(tmp_path, model, a_screen(), admins=ADMINS, mcp=(server(tmp_path),)) as house,
+        gateway(tmp_path, model, a_screen(), admins=ADMINS, mcp=(server(tmp_path),)) as kit,
     ):
-        await house.screen.say(CHAT, "write to bob", sender=ANN)
-        await code_of_question(house.screen)
+        await kit.screen.say(CHAT, "write to bob", sender=ANN)
+        await code_of_question(kit.screen)
         assert effects(tmp_path) == []
-        await house.screen.say(CHAT, "/approve", sender=ANN)
-        await house.screen.shows(CHAT, "✅ Allowed: send runs once.", "echo: write to bob")
-        assert await result(house) == "sent to bob"
+        await kit.screen.say(CHAT, "/approve", sender=ANN)
+        await kit.screen.shows(CHAT, "✅ Allowed: send runs once.", "echo: write to bob")
+        assert await result(kit) == "sent to bob"
         offered = {each["function"]["name"] for each in model.requests[0].body["tools"]}
         assert {"look", "send", "read_file"} <= offered
     assert effects(tmp_path) == ["send bob hi"]
     (line,) = effects_file(tmp_path).read_text().splitlines()
     assert re.fullmatch(r"send bob hi \S+:\S+:c1", line)  # with the key of this very call
-    assert house.screen.violations() == []
+    assert kit.screen.violations() == []
 
 
 async def test_a_denied_call_does_not_run_and_the_model_is_told_why(tmp_path: Path) -> None:
     async with (
         ModelServer(calling(SEND)) as model,
-        gateway(tmp_path, model, a_screen(), admins=ADMINS, mcp=(server(tmp_path),)) as house,
+        gateway(tmp_path, model, a_screen(), admins=ADMINS, mcp=(server(tmp_path),)) as kit,
     ):
-        await house.screen.say(CHAT, "write to bob", sender=ANN)
-        code = await code_of_question(house.screen)
-        await house.screen.say(CHAT, f"/deny {code} he is on holiday", sender=ANN)
-        await house.screen.shows(CHAT, "echo: write to bob")
-        told = await result(house)
+        await kit.screen.say(CHAT, "write to bob", sender=ANN)
+        code = await code_of_question(kit.screen)
+        await kit.screen.say(CHAT, f"/deny {code} he is on holiday", sender=ANN)
+        await kit.screen.shows(CHAT, "echo: write to bob")
+        told = await result(kit)
         assert told == "send has NOT run: denied by memory:1001: he is on holiday"
     assert effects(tmp_path) == []
 
@@ -111,14 +111,14 @@ async def test_a_call_that_nobody_answers_does_not_run_and_the_model_is_told_why
 ) -> None:
     async with (
         ModelServer(calling(SEND)) as model,
-        gateway(tmp_path, model, a_screen(), admins=ADMINS, mcp=(server(tmp_path),)) as house,
+        gateway(tmp_path, model, a_screen(), admins=ADMINS, mcp=(server(tmp_path),)) as kit,
     ):
-        house.runner._conversations.approvals._timeout_ms = 200
-        await house.screen.say(CHAT, "write to bob", sender=ANN)
-        await house.screen.shows(CHAT, "⌛ No answer in time", "echo: write to bob")
-        told = await result(house)
+        kit.conversations.approvals._timeout_ms = 200
+        await kit.screen.say(CHAT, "write to bob", sender=ANN)
+        await kit.screen.shows(CHAT, "⌛ No answer in time", "echo: write to bob")
+        told = await result(kit)
         assert told.startswith("send has NOT run: ")
-        assert "nobody answered" in told
+        assert "the question was not answered" in told
     assert effects(tmp_path) == []
 
 
@@ -127,10 +127,10 @@ async def test_a_question_that_is_open_when_the_daemon_ends_does_not_let_the_cal
 ) -> None:
     async with (
         ModelServer(calling(SEND)) as model,
-        gateway(tmp_path, model, a_screen(), admins=ADMINS, mcp=(server(tmp_path),)) as house,
+        gateway(tmp_path, model, a_screen(), admins=ADMINS, mcp=(server(tmp_path),)) as kit,
     ):
-        await house.screen.say(CHAT, "write to bob", sender=ANN)
-        await code_of_question(house.screen)
+        await kit.screen.say(CHAT, "write to bob", sender=ANN)
+        await code_of_question(kit.screen)
     assert effects(tmp_path) == []
 
 
@@ -138,11 +138,11 @@ async def test_a_call_that_only_reads_runs_without_a_question(tmp_path: Path) ->
     look = 'H C(0,c1,look,{"path":"a"}) F tool_calls U D'
     async with (
         ModelServer(calling(look)) as model,
-        gateway(tmp_path, model, a_screen(), mcp=(server(tmp_path),)) as house,
+        gateway(tmp_path, model, a_screen(), mcp=(server(tmp_path),)) as kit,
     ):
-        await house.screen.say(CHAT, "look at a", sender=ANN)
-        await house.screen.shows(CHAT, "echo: look at a")
-        assert await result(house) == "seen a"
+        await kit.screen.say(CHAT, "look at a", sender=ANN)
+        await kit.screen.shows(CHAT, "echo: look at a")
+        assert await result(kit) == "seen a"
 
 
 async def test_a_call_over_the_api_does_not_run_and_the_model_is_told_why(tmp_path: Path) -> None:
@@ -154,30 +154,57 @@ async def test_a_call_over_the_api_does_not_run_and_the_model_is_told_why(tmp_pa
     ):
         found = await api.wire.stream("write to bob")
         assert text_of(found) == "echo: write to bob"
-        told = await result(api.house)
+        told = await result(api.kit)
         assert told.startswith("send has NOT run: it needs a person's approval")
-        assert "nobody in this conversation who could be asked" in told
+        assert "this conversation has no person to ask" in told
         progress = named(found, "hermes.tool.progress")
         assert [(each["toolCallId"], each["status"]) for each in progress] == [
             ("c2", "running"),
             ("c2", "completed"),
         ]
-        assert await result(api.house, 3) == "seen a"  # what only reads does run
-        assert api.house.screen.messages("9") == []  # no admin is asked
+        assert await result(api.kit, 3) == "seen a"  # what only reads does run
+        assert api.kit.screen.messages("9") == []  # no admin is asked
     assert effects(tmp_path) == []
+
+
+async def test_a_tool_that_later_claims_to_read_only_needs_an_admin_once(tmp_path: Path) -> None:
+    async with (
+        ModelServer(talkative) as model,
+        gateway(tmp_path, model, a_screen(), admins=ADMINS, mcp=(server(tmp_path),)),
+    ):
+        pass
+    harmless = server(tmp_path, "--harmless")
+    async with (
+        ModelServer(calling(SEND, 'H T"sent" F stop U D', SEND.replace("c1", "c2"))) as model,
+        gateway(tmp_path, model, a_screen(), admins=ADMINS, mcp=(harmless,)) as kit,
+    ):
+        await kit.screen.shows("9", "The MCP server post has changed a tool: send")
+        await kit.screen.say(CHAT, "write to bob", sender=ANN)
+        await code_of_question(kit.screen)
+        for chat in (CHAT, "9"):
+            await kit.screen.shows(chat, "was: may have effects, now: only reads")
+        await kit.screen.say(CHAT, "/approve", sender=ANN)
+        await kit.screen.shows(CHAT, "Only an admin can do that.")
+        assert effects(tmp_path) == []
+        await kit.screen.say("9", "/approve", sender=Sender("9", "Ada"))
+        await kit.screen.shows(CHAT, "sent")
+        assert effects(tmp_path) == ["send bob hi"]
+        await kit.screen.say(CHAT, "once more", sender=ANN)
+        await kit.screen.shows(CHAT, "echo: once more")
+    assert effects(tmp_path) == ["send bob hi", "send bob hi"]
 
 
 async def test_a_server_that_dies_in_a_call_does_not_take_the_turn_down(tmp_path: Path) -> None:
     die = "H C(0,c1,die,{}) F tool_calls U D"
     async with (
         ModelServer(calling(die)) as model,
-        gateway(tmp_path, model, a_screen(), admins=ADMINS, mcp=(server(tmp_path),)) as house,
+        gateway(tmp_path, model, a_screen(), admins=ADMINS, mcp=(server(tmp_path),)) as kit,
     ):
-        await house.screen.say(CHAT, "die", sender=ANN)
-        await code_of_question(house.screen)
-        await house.screen.say(CHAT, "/approve", sender=ANN)
-        await house.screen.shows(CHAT, "echo: die")
-        told = await result(house)
+        await kit.screen.say(CHAT, "die", sender=ANN)
+        await code_of_question(kit.screen)
+        await kit.screen.say(CHAT, "/approve", sender=ANN)
+        await kit.screen.shows(CHAT, "echo: die")
+        told = await result(kit)
         assert told.startswith("UNKNOWN")
         assert "may have taken effect" in told
     assert effects(tmp_path) == ["die"]
@@ -188,8 +215,8 @@ async def test_a_server_that_cannot_be_started_holds_up_nobody(tmp_path: Path, n
     broken = McpSettings(name=name, command="/no/such/program")
     async with (
         ModelServer(talkative) as model,
-        gateway(tmp_path, model, a_screen(), mcp=(broken,)) as house,
+        gateway(tmp_path, model, a_screen(), mcp=(broken,)) as kit,
     ):
-        await house.screen.say(CHAT, "hello", sender=ANN)
+        await kit.screen.say(CHAT, "hello", sender=ANN)
         async with asyncio.timeout(5):
-            await house.screen.shows(CHAT, "echo: hello")
+            await kit.screen.shows(CHAT, "echo: hello")

@@ -11,15 +11,16 @@ from typing import Any
 import aiohttp
 import pytest
 
-from agent.settings import ModelSettings, PriceSettings, Timeouts
+from agent.settings import PriceSettings
 from gateway.access.settings import AccessSettings
 from gateway.settings import GatewaySettings, HttpSettings, LimitSettings, Settings
 from platforms.core.contract import Post, Sender
 from sessions.values.duration import Duration
 from sessions.values.secret import Secret
-from tests.e2e.house import House, Nothing, gateway
+from tests.e2e.gateway_kit import GatewayKit, Nothing, gateway
 from tests.e2e.test_operating import Figures, _ours, address, figures, until, value
 from tests.fakes.agent_kit import Workshop
+from tests.fakes.gateway_settings import scripted_model
 from tests.fakes.memory import DeliveryFault, rate_limited
 from tests.fakes.model_script import Script, calls
 from tests.fakes.model_server import ModelServer
@@ -34,7 +35,7 @@ class GatewayEvents:
     """Events at a gateway, one method each."""
 
     def __init__(self) -> None:
-        self.house: House
+        self.kit: GatewayKit
         self.cuts = iter(('H T"It begins, " RST', 'H T"and ends." F stop U D EOF'))
 
     def says(self, body: dict[str, Any]) -> Script:
@@ -56,8 +57,8 @@ class GatewayEvents:
                 return next(self.cuts, ANSWER) if "cut" in str(body) else ANSWER
 
     async def said(self, text: str, *shown: str, **more: Any) -> None:
-        await self.house.screen.say(CHAT, text, **more)
-        await self.house.screen.shows(CHAT, *shown)
+        await self.kit.screen.say(CHAT, text, **more)
+        await self.kit.screen.shows(CHAT, *shown)
 
     async def hello(self) -> None:
         await self.said("hello", "the answer", event="one")
@@ -66,7 +67,7 @@ class GatewayEvents:
         await self.said("hello", event="one")
 
     async def stranger(self) -> None:
-        await self.house.screen.say("7777", "let me in", sender=Sender("7777", "A stranger"))
+        await self.kit.screen.say("7777", "let me in", sender=Sender("7777", "A stranger"))
 
     async def whoami(self) -> None:
         await self.said("/whoami", "1001")
@@ -84,7 +85,7 @@ class GatewayEvents:
         await self.said("fail", "❌")
 
     async def limited(self) -> None:
-        self.house.screen.fail(rate_limited(0.01), Post)
+        self.kit.screen.fail(rate_limited(0.01), Post)
         await self.said("/whoami")
 
     async def hangs(self) -> None:
@@ -102,20 +103,20 @@ class GatewayEvents:
     async def hold_delivery(self) -> None:
         """Hold back a delivery on the platform."""
         self.gate = asyncio.Event()
-        self.house.screen.fail(DeliveryFault(gate=self.gate), Post)
+        self.kit.screen.fail(DeliveryFault(gate=self.gate), Post)
         await self.said("/whoami")
 
     async def release_delivery(self) -> None:
         self.gate.set()
 
     async def lose_chat(self) -> None:
-        self.house.screen.lose_chat("7777")
-        await self.house.runner.operations["send"](chat="memory:7777", text="are you there?")
+        self.kit.screen.lose_chat("7777")
+        await self.kit.runner.operations["send"](chat="memory:7777", text="are you there?")
 
     async def exceed_request_limit(self) -> None:
         """Exceed the limit of one concurrent request."""
         url, headers = (
-            f"{address(self.house)}v1/chat/completions",
+            f"{address(self.kit)}v1/chat/completions",
             {"authorization": f"Bearer {KEY}"},
         )
         asked = {
@@ -128,15 +129,15 @@ class GatewayEvents:
             http.post(url, json=asked) as first,
         ):
             assert first.status == 200
-            self.seen = await figures(self.house)
+            self.seen = await figures(self.kit)
             async with http.post(url, json=asked) as second:
                 assert second.status == 429
                 assert second.headers["retry-after"] == "1"
 
     async def stall_body(self) -> None:
         """Stall in the middle of a request body."""
-        assert self.house.runner._http_server
-        place = ("127.0.0.1", self.house.runner._http_server.port)
+        assert self.kit.runner._http_server
+        place = ("127.0.0.1", self.kit.runner._http_server.port)
         reader, writer = await asyncio.open_connection(*place, family=socket.AF_INET)
         writer.write(b"POST /v1/models HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\nx")
         async with asyncio.timeout(8):
@@ -225,12 +226,8 @@ STEPS: list[tuple[Step, list[tuple[str, dict[str, str]]]]] = [
 def settings_for(model: ModelServer) -> Settings:
     return Settings(
         gateway=GatewaySettings(drain_seconds=0),
-        model=ModelSettings(
-            provider="openai",
-            name="scripted",
-            base_url=model.url,
-            api_key=Secret("sk-none"),
-            timeouts=Timeouts(backoff=0.01),
+        model=scripted_model(
+            model,
             price=PriceSettings(input=3.0, output=15.0),
         ),
         http=HTTP,
@@ -254,7 +251,7 @@ Level = tuple[str, dict[str, str], float]
 
 
 async def wait_for_changes(
-    house: House,
+    kit: GatewayKit,
     step: str,
     before: Figures,
     moved: list[tuple[str, dict[str, str]]],
@@ -273,7 +270,7 @@ async def wait_for_changes(
         return not missing
 
     try:
-        return await until(house, enough)
+        return await until(kit, enough)
     except TimeoutError:
         msg = f"{step} did not move {missing}"
         raise AssertionError(msg) from None
@@ -290,14 +287,14 @@ async def test_every_metric_changes_with_its_event(
         ModelServer(day.says) as model,
         gateway(
             tmp_path, model, served=True, settings=settings_for(model), tools=Workshop().tools()
-        ) as house,
+        ) as kit,
     ):
-        day.house = house
+        day.kit = kit
         for step, moved in STEPS:
-            before = await figures(house)
+            before = await figures(kit)
             await step(day)
             levels = GAUGES_AFTER.get(step.__name__, [])
-            after = await wait_for_changes(house, step.__name__, before, moved, levels)
+            after = await wait_for_changes(kit, step.__name__, before, moved, levels)
             seen |= {name for name, _ in changed_metrics(before, after)}
         assert value(day.seen, "http_requests") == 1
         seen |= {name for (name, _), number in (*after.items(), *day.seen.items()) if number}

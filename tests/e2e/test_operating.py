@@ -26,7 +26,7 @@ from platforms.core.errors import Unavailable
 from sessions.values.secret import Secret
 from sessions.values.size import Size
 from tests.e2e.daemon import Daemon
-from tests.e2e.house import House, Screen, gateway
+from tests.e2e.gateway_kit import GatewayKit, Screen, gateway
 from tests.fakes.memory import rate_limited
 from tests.fakes.model_script import Script
 from tests.fakes.model_server import ModelServer
@@ -38,9 +38,9 @@ SERVED: dict[str, Any] = {"served": True, "http": HttpSettings(port=0)}
 Figures = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
-def address(house: House) -> str:
-    assert house.runner._http_server
-    return house.runner._http_server.url
+def address(kit: GatewayKit) -> str:
+    assert kit.runner._http_server
+    return kit.runner._http_server.url
 
 
 async def get(url: str, **headers: str) -> tuple[int, str]:
@@ -48,8 +48,16 @@ async def get(url: str, **headers: str) -> tuple[int, str]:
         return response.status, await response.text()
 
 
-async def figures(house: House) -> Figures:
-    status, page = await get(f"{address(house)}metrics")
+def key_header(kit: GatewayKit) -> dict[str, str]:
+    """Return the header with the API key: the configured one, or that of the first start."""
+    configured = kit.runner._settings.http.api_key
+    created = kit.runner._home / "api_key"
+    key = configured.reveal() if configured else created.read_text().strip()
+    return {"authorization": f"Bearer {key}"}
+
+
+async def figures(kit: GatewayKit) -> Figures:
+    status, page = await get(f"{address(kit)}metrics", **key_header(kit))
     assert status == 200
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
@@ -62,12 +70,12 @@ def value(found: Figures, name: str, **labels: str) -> float:
     return found.get((f"holdfast_{name}", frozenset(labels.items())), 0.0)
 
 
-async def until(house: House, enough: Callable[[Figures], bool]) -> Figures:
+async def until(kit: GatewayKit, enough: Callable[[Figures], bool]) -> Figures:
     """Wait for the metrics, which are updated shortly after a delivery."""
     async with asyncio.timeout(8):
-        found = await figures(house)
+        found = await figures(kit)
         while not enough(found):
-            found = await figures(house)
+            found = await figures(kit)
     return found
 
 
@@ -91,8 +99,8 @@ async def model() -> AsyncIterator[ModelServer]:
 
 
 async def test_events_are_counted_in_metrics(tmp_path: Path, model: ModelServer) -> None:
-    async with gateway(tmp_path, model, **SERVED) as house:
-        screen = house.screen
+    async with gateway(tmp_path, model, **SERVED) as kit:
+        screen = kit.screen
         screen.fail(rate_limited(0.01), Post)
         await screen.say(CHAT, "hello", event="one")
         await screen.say(CHAT, "hello", event="one")  # the platform delivers it again
@@ -102,7 +110,7 @@ async def test_events_are_counted_in_metrics(tmp_path: Path, model: ModelServer)
         await screen.say(CHAT, "fail")
         await screen.shows(CHAT, "❌")
         found = await until(
-            house, lambda each: value(each, "turns_total", platform="memory", state="failed") == 1
+            kit, lambda each: value(each, "turns_total", platform="memory", state="failed") == 1
         )
     inbound = {
         dict(labels)["decision"]: count
@@ -140,41 +148,41 @@ async def test_an_interrupted_answer_counts_as_a_recovery_and_a_running_turn_is_
     tmp_path: Path,
 ) -> None:
     scripts = ['H T"The beginning, " RST', 'H T"and the end." F stop D', 'H T"so far " HANG']
-    async with ModelServer(*scripts) as model, gateway(tmp_path, model, **SERVED) as house:
-        await house.screen.say(CHAT, "tell me")
-        await house.screen.shows(CHAT, "and the end.")
-        await house.screen.say(CHAT, "more")
-        await house.screen.shows(CHAT, "so far")
-        found = await figures(house)
+    async with ModelServer(*scripts) as model, gateway(tmp_path, model, **SERVED) as kit:
+        await kit.screen.say(CHAT, "tell me")
+        await kit.screen.shows(CHAT, "and the end.")
+        await kit.screen.say(CHAT, "more")
+        await kit.screen.shows(CHAT, "so far")
+        found = await figures(kit)
         assert value(found, "recoveries_total", cause="cut-text") == 1
         assert value(found, "running_turns") == 1
-        await house.screen.say(CHAT, "/stop")
-        await house.screen.shows(CHAT, "⏹")
-        found = await until(house, lambda each: value(each, "running_turns") == 0)
+        await kit.screen.say(CHAT, "/stop")
+        await kit.screen.shows(CHAT, "⏹")
+        found = await until(kit, lambda each: value(each, "running_turns") == 0)
         assert value(found, "sessions_suspended_total", reason="stop") == 1
 
 
 async def test_sessions_are_not_counted_on_every_scrape(tmp_path: Path, model: ModelServer) -> None:
-    async with gateway(tmp_path, model, **SERVED) as house:
-        assert value(await figures(house), "sessions", state="active") == 0
-        await house.screen.say(CHAT, "hello")
-        await house.screen.shows(CHAT, "the answer")
-        assert value(await figures(house), "sessions", state="active") == 0
+    async with gateway(tmp_path, model, **SERVED) as kit:
+        assert value(await figures(kit), "sessions", state="active") == 0
+        await kit.screen.say(CHAT, "hello")
+        await kit.screen.shows(CHAT, "the answer")
+        assert value(await figures(kit), "sessions", state="active") == 0
 
 
 async def test_event_loop_lag_is_measured(tmp_path: Path, model: ModelServer) -> None:
-    async with gateway(tmp_path, model, **SERVED) as house:
-        found = await until(house, lambda each: value(each, "loop_lag_seconds_count") > 0)
+    async with gateway(tmp_path, model, **SERVED) as kit:
+        found = await until(kit, lambda each: value(each, "loop_lag_seconds_count") > 0)
     assert value(found, "loop_lag_seconds_sum") < 8
 
 
 async def test_dashboard_and_rules_use_only_existing_metrics(
     tmp_path: Path, model: ModelServer
 ) -> None:
-    async with gateway(tmp_path, model, **SERVED) as house:
-        await house.screen.say(CHAT, "hello")
-        await house.screen.shows(CHAT, "the answer")
-        _, page = await get(f"{address(house)}metrics")
+    async with gateway(tmp_path, model, **SERVED) as kit:
+        await kit.screen.say(CHAT, "hello")
+        await kit.screen.shows(CHAT, "the answer")
+        _, page = await get(f"{address(kit)}metrics", **key_header(kit))
     names = {
         f"{family.name}{ending}"
         for family in text_string_to_metric_families(page)
@@ -245,8 +253,8 @@ def test_every_rule_and_metric_is_documented() -> None:
 # --- readiness ------------------------------------------------------------------------------------
 
 
-async def not_ready(house: House) -> list[str]:
-    status, body = await get(f"{address(house)}readyz")
+async def not_ready(kit: GatewayKit) -> list[str]:
+    status, body = await get(f"{address(kit)}readyz")
     told = json.loads(body)
     assert status == (503 if told["not_ready"] else 200)
     assert told["ready"] == (not told["not_ready"])
@@ -278,75 +286,75 @@ async def test_a_platform_is_reported_until_it_connects(
     monkeypatch.setattr("gateway.runner.FIRST_CONNECT_SECONDS", 0.01)
     monkeypatch.setattr("gateway.connections.supervision.FIRST_PAUSE_SECONDS", 0.01)
     slow = Slow()
-    async with gateway(tmp_path, model, slow, **SERVED) as house:
-        assert await not_ready(house) == ["memory: connecting, no answer so far"]
-        assert value(await figures(house), "platform_connected", platform="memory") == 0
+    async with gateway(tmp_path, model, slow, **SERVED) as kit:
+        assert await not_ready(kit) == ["memory: connecting, no answer so far"]
+        assert value(await figures(kit), "platform_connected", platform="memory") == 0
         slow.connect.set()
-        await ready_again(house)
+        await ready_again(kit)
         slow.broken.set()  # connected, but without receiving
-        await until_named(house, "memory: it is silent although connected")
+        await until_named(kit, "memory: it is silent although connected")
         slow.connect.set()
-        await ready_again(house)
+        await ready_again(kit)
 
 
-async def ready_again(house: House) -> None:
+async def ready_again(kit: GatewayKit) -> None:
     async with asyncio.timeout(8):
-        while await not_ready(house):
+        while await not_ready(kit):
             pass
 
 
-async def until_named(house: House, problem: str) -> None:
+async def until_named(kit: GatewayKit, problem: str) -> None:
     async with asyncio.timeout(8):
-        while problem not in await not_ready(house):
+        while problem not in await not_ready(kit):
             pass
 
 
 async def test_a_warning_of_a_connected_platform_is_reported_while_it_lasts(
     tmp_path: Path, model: ModelServer
 ) -> None:
-    async with gateway(tmp_path, model, **SERVED) as house:
-        house.runner._report_problem("memory", "another program polls with this token")
-        assert await not_ready(house) == ["memory: another program polls with this token"]
-        assert value(await figures(house), "platform_connected", platform="memory") == 0
-        house.runner._report_problem("memory", "")
-        assert await not_ready(house) == []
+    async with gateway(tmp_path, model, **SERVED) as kit:
+        kit.runner._report_problem("memory", "another program polls with this token")
+        assert await not_ready(kit) == ["memory: another program polls with this token"]
+        assert value(await figures(kit), "platform_connected", platform="memory") == 0
+        kit.runner._report_problem("memory", "")
+        assert await not_ready(kit) == []
 
 
 async def test_a_stopping_daemon_refuses_new_turns_and_reports_it(
     tmp_path: Path, model: ModelServer
 ) -> None:
     patient = GatewaySettings(drain_seconds=60)
-    async with gateway(tmp_path, model, gateway=patient, **SERVED) as house:
-        await house.screen.say(CHAT, "hang")
-        await house.screen.shows(CHAT, "so far")
-        house.runner.stopping.set()
-        assert await not_ready(house) == ["gateway: stopping, no new turns begin"]
-        assert (await get(f"{address(house)}livez")) == (200, "ok\n")
+    async with gateway(tmp_path, model, gateway=patient, **SERVED) as kit:
+        await kit.screen.say(CHAT, "hang")
+        await kit.screen.shows(CHAT, "so far")
+        kit.runner.stopping.set()
+        assert await not_ready(kit) == ["gateway: stopping, no new turns begin"]
+        assert (await get(f"{address(kit)}livez")) == (200, "ok\n")
 
 
 async def test_a_store_that_cannot_write_is_reported_while_the_loop_is_alive(
     tmp_path: Path, model: ModelServer
 ) -> None:
-    async with gateway(tmp_path, model, **SERVED) as house:
-        assert await not_ready(house) == []
-        house.runner._store.database.stop()  # type: ignore[union-attr]  # it runs
-        (problem,) = await not_ready(house)
+    async with gateway(tmp_path, model, **SERVED) as kit:
+        assert await not_ready(kit) == []
+        kit.runner._store.database.stop()  # type: ignore[union-attr]  # it runs
+        (problem,) = await not_ready(kit)
         assert problem.startswith("store: ")
-        assert (await get(f"{address(house)}livez")) == (200, "ok\n")
-        found = await figures(house)
+        assert (await get(f"{address(kit)}livez")) == (200, "ok\n")
+        found = await figures(kit)
         assert not [name for name, _ in found if name == "holdfast_sessions"]
         assert value(found, "platform_connected", platform="memory") == 1
 
 
 async def test_low_disk_space_is_reported(tmp_path: Path, model: ModelServer) -> None:
     much = GatewaySettings(drain_seconds=0, disk_low=Size(2**60))
-    async with gateway(tmp_path, model, gateway=much, **SERVED) as house:
-        (problem,) = await not_ready(house)
+    async with gateway(tmp_path, model, gateway=much, **SERVED) as kit:
+        (problem,) = await not_ready(kit)
         assert problem.startswith("disk: nearly full, ")
         assert f"left in {tmp_path}" in problem
     never = GatewaySettings(drain_seconds=0, disk_low=Size(0))
-    async with gateway(tmp_path, model, gateway=never, **SERVED) as house:
-        assert await not_ready(house) == []
+    async with gateway(tmp_path, model, gateway=never, **SERVED) as kit:
+        assert await not_ready(kit) == []
 
 
 async def test_a_full_disk_is_reported_until_space_is_free(
@@ -355,15 +363,15 @@ async def test_a_full_disk_is_reported_until_space_is_free(
     with roomy(tmp_path / "state") as folder:
         margin = min(disk.free_bytes(folder) // 4, 300_000_000)
         low = GatewaySettings(drain_seconds=0, disk_low=Size(disk.free_bytes(folder) - margin))
-        async with gateway(folder, model, gateway=low, **SERVED) as house:
-            assert await not_ready(house) == []
+        async with gateway(folder, model, gateway=low, **SERVED) as kit:
+            assert await not_ready(kit) == []
             with (folder / "ballast").open("wb") as file:
                 os.posix_fallocate(file.fileno(), 0, 2 * margin)
-            (problem,) = await not_ready(house)
+            (problem,) = await not_ready(kit)
             assert problem.startswith("disk: nearly full")
-            assert (await get(f"{address(house)}livez")) == (200, "ok\n")
+            assert (await get(f"{address(kit)}livez")) == (200, "ok\n")
             (folder / "ballast").unlink()
-            assert await not_ready(house) == []
+            assert await not_ready(kit) == []
 
 
 @contextlib.contextmanager
@@ -394,7 +402,8 @@ async def test_the_api_key_is_created_at_the_first_start_announced_once_and_neve
         assert key not in await daemon.run("config", "show")
         elsewhere = {"x-forwarded-for": "203.0.113.9"}
         for path, headers, status in (
-            ("metrics", {}, 200),
+            ("metrics", {}, 401),
+            ("metrics", {"authorization": f"Bearer {key}"}, 200),
             ("metrics", elsewhere, 401),
             ("metrics", {**elsewhere, "authorization": f"Bearer {key[:-1]}"}, 401),
             ("metrics", {**elsewhere, "authorization": f"Bearer {key}"}, 200),
@@ -414,20 +423,20 @@ async def test_a_created_api_key_is_redacted(tmp_path: Path) -> None:
     def telling(_: dict[str, Any]) -> Script:
         return f'H T"it is {(tmp_path / "api_key").read_text().strip()}, keep it" F stop D'
 
-    async with ModelServer(telling) as model, gateway(tmp_path, model, **SERVED) as house:
-        await house.screen.say(CHAT, "what is the key?")
-        await house.screen.shows(CHAT, "it is ***, keep it")
+    async with ModelServer(telling) as model, gateway(tmp_path, model, **SERVED) as kit:
+        await kit.screen.say(CHAT, "what is the key?")
+        await kit.screen.shows(CHAT, "it is ***, keep it")
 
 
 async def test_a_configured_api_key_is_used_and_none_is_created(
     tmp_path: Path, model: ModelServer
 ) -> None:
     http = HttpSettings(port=0, api_key=Secret("configured-key-of-mine"))
-    async with gateway(tmp_path, model, served=True, http=http) as house:
-        assert not house.runner.created_api_key
+    async with gateway(tmp_path, model, served=True, http=http) as kit:
+        assert not kit.runner.created_api_key
         for key, status in (("configured-key-of-mine", 200), ("another", 401)):
             headers = {"via": "1.1 proxy", "authorization": f"Bearer {key}"}
-            assert (await get(f"{address(house)}metrics", **headers))[0] == status
+            assert (await get(f"{address(kit)}metrics", **headers))[0] == status
     assert not (tmp_path / "api_key").exists()
 
 

@@ -11,7 +11,7 @@ from sessions.settings import StoreSettings
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from sessions.values.secret import Secret
-from tests.e2e.house import Screen, gateway, talkative
+from tests.e2e.gateway_kit import Screen, gateway, talkative
 from tests.fakes import postgres
 from tests.fakes.model_server import ModelServer
 
@@ -43,10 +43,10 @@ async def test_a_conversation_lives_on_postgresql_as_it_does_on_sqlite(
             await screen.shows(CHAT, "echo: waits")
             await screen.say(CHAT, "hang again")
             await screen.say(CHAT, "after the restart")
-        async with gateway(tmp_path, model, screen, store=stored) as house:
+        async with gateway(tmp_path, model, screen, store=stored) as kit:
             await screen.shows(CHAT, "♻️ I was restarted while working on “hang again”")
             await screen.shows(CHAT, "🆕 New conversation", "echo: after the restart")
-            assert await house.runner.condition.problems() == []
+            assert await kit.runner.condition.problems() == []
     store = await SessionStore.open(database, clock=SystemClock(), read_only=True)
     try:
         newest, oldest = await store.sessions.list(key=f"memory:{CHAT}")

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from agent.settings import ModelSettings, Timeouts
 from gateway.access.settings import AccessSettings
 from gateway.runner import GatewayRunner
 from gateway.settings import GatewaySettings, Settings
@@ -25,10 +24,12 @@ from sessions.values.duration import Duration
 from sessions.values.secret import Secret
 from tests.e2e.test_approval_requests import Machine, calling
 from tests.fakes.discord.server import TOKEN, discord_server
+from tests.fakes.gateway_settings import scripted_model
 from tests.fakes.model_server import ModelServer
+from tests.fakes.quick_time import clock_here
 from tests.fakes.slack.kit import config_for, slack_server
+from tests.fakes.telegram.kit import config
 from tests.fakes.telegram.server import serving
-from tests.fakes.telegram.stage import config
 
 pytestmark = pytest.mark.quick
 
@@ -135,13 +136,7 @@ async def gateway(
 ) -> AsyncIterator[None]:
     settings = Settings(
         gateway=GatewaySettings(drain_seconds=0, stale_after=Duration(10**9)),
-        model=ModelSettings(
-            provider="openai",
-            name="scripted",
-            base_url=model.url,
-            api_key=Secret("sk-none"),
-            timeouts=Timeouts(backoff=0.01),
-        ),
+        model=scripted_model(model),
         access=AccessSettings(
             allow=(f"{side.platform}:{side.member}",), admins=(f"{side.platform}:{side.admin}",)
         ),
@@ -153,6 +148,7 @@ async def gateway(
         specs={side.platform: find_platform(side.platform)},
         serve_http=False,
         tools=(machine.tool,),
+        clock=clock_here(),
     )
     async with asyncio.TaskGroup() as group:
         group.create_task(runner.run())
@@ -197,3 +193,21 @@ async def test_an_admin_answers_a_members_approval_in_a_private_chat(
         assert machine.ran == runs
         _, admin = side.screens()
         assert len(admin) == 1
+
+
+@pytest.mark.parametrize("platform", [telegram, discord, slack])
+async def test_an_answer_follows_a_status_line_that_used_up_the_chats_budget(
+    tmp_path: Path, platform: Callable[[], AbstractAsyncContextManager[Side]]
+) -> None:
+    """On Discord the final edit waits for the budget of the chat."""
+    async with (
+        platform() as side,
+        ModelServer(calling()) as model,
+        gateway(tmp_path, side, model, Machine()),
+    ):
+        await side.say("tea, please")
+        await side.show("🔐 Waiting for an answer", "May I use")
+        await side.press("approve")
+        await side.show("echo: tea, please", "✅ Allowed by")
+        member, _ = side.screens()
+        assert len(member) == 2

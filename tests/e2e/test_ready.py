@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from gateway.runner import GatewayRunner
-from tests.e2e.crowd import gateway_on
+from tests.e2e.all_platforms import PLATFORMS, daemon_in, three_platforms
+from tests.e2e.chat_users import gateway_on
 from tests.e2e.test_big_files import brief
 from tests.e2e.test_three_platforms import standing
-from tests.e2e.town import PLATFORMS, daemon_in, town
 from tests.fakes.model_server import ModelServer
 from tests.fakes.quick_time import clock, quickly
 
@@ -30,7 +30,7 @@ def cpu_wait_seconds(pid: int) -> float:
 
 
 async def test_daemon_with_three_platforms_is_ready_within_two_seconds(tmp_path: Path) -> None:
-    async with town() as place, ModelServer(brief) as model:
+    async with three_platforms() as place, ModelServer(brief) as model:
         began = time.monotonic()
         async with daemon_in(place, tmp_path, model) as running:
             told = await standing(running)
@@ -44,7 +44,7 @@ async def test_daemon_with_three_platforms_is_ready_within_two_seconds(tmp_path:
 @pytest.mark.parametrize("silent", PLATFORMS)
 async def test_unresponsive_platform_does_not_delay_the_start(tmp_path: Path, silent: str) -> None:
     others = [name for name in PLATFORMS if name != silent]
-    async with town() as place, ModelServer(brief) as model:
+    async with three_platforms() as place, ModelServer(brief) as model:
         place.doors[silent].silent = True
         began = time.monotonic()
         async with daemon_in(place, tmp_path, model) as running:
@@ -81,7 +81,7 @@ def test_failing_platform_is_reported_isolated_and_recovers(
     others = [each for each in PLATFORMS if each != name]
 
     async def play() -> None:
-        async with town(quick=True) as place, ModelServer(brief) as model:
+        async with three_platforms(quick=True) as place, ModelServer(brief) as model:
             tables = place.tables()
             if trouble == "refuses connections":
                 await place.doors[name].shut()

@@ -25,11 +25,12 @@ from platforms.core.contract import (
     InboundMessage,
     Live,
     Part,
+    Sender,
     Text,
 )
 from sessions.values.size import Size
 from tests.e2e.daemon import Daemon
-from tests.e2e.house import House, Screen, gateway, opened, talkative
+from tests.e2e.gateway_kit import GatewayKit, Screen, gateway, opened, talkative
 from tests.fakes.downloads import Going
 from tests.fakes.memory.adapter import DEFAULT_SENDER
 from tests.fakes.model_script import Script, words
@@ -110,15 +111,15 @@ def reader(body: dict[str, Any]) -> Script:
     return f"H C(0,c1,read_file,{json.dumps({'path': path[0]})}) F tool_calls D"
 
 
-async def last_content(house: House, number: int) -> str:
+async def last_content(kit: GatewayKit, number: int) -> str:
     """Return the content of the last row of the model's n-th request."""
-    asked = await house.asked(number)
+    asked = await kit.asked(number)
     return str(asked[-1]["content"])
 
 
-async def first_content(house: House, number: int) -> str:
+async def first_content(kit: GatewayKit, number: int) -> str:
     """Return the content of the first row of the model's n-th request."""
-    return str((await house.asked(number))[0]["content"])
+    return str((await kit.asked(number))[0]["content"])
 
 
 # --- documents -----------------------------------------------------------------------------------
@@ -126,16 +127,16 @@ async def first_content(house: House, number: int) -> str:
 
 async def test_the_model_gets_the_path_of_a_document_and_can_read_it(tmp_path: Path) -> None:
     screen = FileScreen()
-    async with ModelServer(reader) as model, gateway(tmp_path, model, screen) as house:
+    async with ModelServer(reader) as model, gateway(tmp_path, model, screen) as kit:
         await screen.send(Text("what does it say?"), screen.offers("r1"))
         await screen.shows(CHAT, "it says: the notes of Monday")
-        request = await last_content(house, 1)
+        request = await last_content(kit, 1)
         path = PATH.search(request)
         assert path
         line = f"[File: {path[0]} (text/plain, 20 bytes)]"
         assert request == f"what does it say?\n{line}"
-        after = await house.asked(2)
-        assert after[0] == (await house.asked(1))[0]
+        after = await kit.asked(2)
+        assert after[0] == (await kit.asked(1))[0]
     (file,) = received_files(tmp_path)
     assert file.name == "notes.txt"
     assert file.read_bytes() == NOTES
@@ -150,10 +151,10 @@ async def test_the_model_gets_the_path_of_a_document_and_can_read_it(tmp_path: P
 
 async def test_an_album_without_text_is_called_by_its_file_names(tmp_path: Path) -> None:
     screen = FileScreen()
-    async with ModelServer(talkative) as model, gateway(tmp_path, model, screen) as house:
+    async with ModelServer(talkative) as model, gateway(tmp_path, model, screen) as kit:
         await screen.send(screen.offers("r1"), screen.offers("r2", b"other"))
         await screen.shows(CHAT, "echo: ")
-        assert [line.partition(" ")[0] for line in (await last_content(house, 1)).splitlines()] == [
+        assert [line.partition(" ")[0] for line in (await last_content(kit, 1)).splitlines()] == [
             "[File:",
             "[File:",
         ]
@@ -167,7 +168,7 @@ async def test_missing_files_are_reported_to_the_model_and_the_person(tmp_path: 
     small = MediaSettings(largest=Size(1000))
     async with (
         ModelServer(talkative) as model,
-        gateway(tmp_path, model, screen, media=small) as house,
+        gateway(tmp_path, model, screen, media=small) as kit,
     ):
         gone = File("gone.txt", "text/plain", ref="nowhere", size=5)
         await screen.send(Text("look"), screen.offers("r1", b"x" * 2_400), gone)
@@ -175,23 +176,23 @@ async def test_missing_files_are_reported_to_the_model_and_the_person(tmp_path: 
             CHAT,
             "📎 Not received: notes.txt: too large (2.4 KB, at most 1 KB); gone.txt: There is no",
         )
-        assert (await last_content(house, 1)).splitlines() == [
+        assert (await last_content(kit, 1)).splitlines() == [
             "look",
             "[File notes.txt is not available: too large (2.4 KB, at most 1 KB).]",
             "[File gone.txt is not available: There is no file nowhere.]",
         ]
         await screen.say(CHAT, "and now?")
         await screen.shows(CHAT, "echo: and now?")
-        assert (await house.asked(2))[0] == (await house.asked(1))[0]
+        assert (await kit.asked(2))[0] == (await kit.asked(1))[0]
     assert screen.fetched == ["nowhere"]
     assert screen.violations() == []
 
 
 async def test_editing_a_queued_message_replaces_its_files(tmp_path: Path) -> None:
     screen = FileScreen()
-    async with ModelServer(talkative) as model, gateway(tmp_path, model, screen) as house:
+    async with ModelServer(talkative) as model, gateway(tmp_path, model, screen) as kit:
         await screen.say(CHAT, "hang")
-        await house.asked(1)
+        await kit.asked(1)
         await screen.send(Text("this"), screen.offers("r1"), event="e1")
         place = Address(screen.name, CHAT)
         other = screen.offers("r2", b"better", "better.txt")
@@ -206,7 +207,7 @@ async def test_editing_a_queued_message_replaces_its_files(tmp_path: Path) -> No
         )
         await screen.inject(edit)
         await screen.say(CHAT, "/new")
-        assert "better.txt" in await last_content(house, 2)
+        assert "better.txt" in await last_content(kit, 2)
     assert screen.fetched == ["r2"]
 
 
@@ -234,7 +235,7 @@ async def test_a_file_in_a_steering_message_reaches_the_model_after_the_tool(
     steering = GatewaySettings(drain_seconds=0, busy="steer")
     async with (
         ModelServer(script) as model,
-        gateway(tmp_path, model, screen, gateway=steering, tools=(ponder,)) as house,
+        gateway(tmp_path, model, screen, gateway=steering, tools=(ponder,)) as kit,
     ):
         await screen.say(CHAT, "think")
         async with asyncio.timeout(5):
@@ -242,7 +243,7 @@ async def test_a_file_in_a_steering_message_reaches_the_model_after_the_tool(
         await screen.send(Text("with this"), screen.offers("r1"))
         go.set()
         await screen.shows(CHAT, "seen")
-        steered = await last_content(house, 2)
+        steered = await last_content(kit, 2)
         assert re.fullmatch(r"with this\n\[File: received/\S+ \(text/plain, 20 bytes\)\]", steered)
     async with opened(tmp_path) as store:
         (session,) = await store.sessions.list()
@@ -275,15 +276,15 @@ def sees(body: dict[str, Any]) -> Script:
 
 async def test_a_picture_is_shown_to_the_model_in_all_later_requests(tmp_path: Path) -> None:
     screen = FileScreen()
-    async with ModelServer(sees) as model, gateway(tmp_path, model, screen) as house:
+    async with ModelServer(sees) as model, gateway(tmp_path, model, screen) as kit:
         await screen.send(Text("what is it?"), screen.offers("r1", PIXEL, "dot.jpg", "image/jpeg"))
         await screen.shows(CHAT, "pictures: 1")
-        (row,) = await house.asked(1)
+        (row,) = await kit.asked(1)
         assert pictures(row) == [PIXEL]
         assert "[Picture: received/" in row["content"][0]["text"]
         await screen.send(Text("and now?"))
         await screen.shows(CHAT, "pictures: 0")
-        first, answer, second = await house.asked(2)
+        first, answer, second = await kit.asked(2)
         assert pictures(first) == [PIXEL]
         assert answer["content"] == "pictures: 1"
         assert pictures(second) == []
@@ -292,10 +293,10 @@ async def test_a_picture_is_shown_to_the_model_in_all_later_requests(tmp_path: P
 
 async def test_a_file_with_a_false_picture_type_is_treated_as_a_file(tmp_path: Path) -> None:
     screen = FileScreen()
-    async with ModelServer(sees) as model, gateway(tmp_path, model, screen) as house:
+    async with ModelServer(sees) as model, gateway(tmp_path, model, screen) as kit:
         await screen.send(screen.offers("r1", b"%PDF-1.7", "dot.png", "image/png"))
         await screen.shows(CHAT, "pictures: 0")
-        assert "[File: received/" in await last_content(house, 1)
+        assert "[File: received/" in await last_content(kit, 1)
 
 
 async def test_a_retry_after_a_crash_still_shows_the_picture(
@@ -303,14 +304,14 @@ async def test_a_retry_after_a_crash_still_shows_the_picture(
 ) -> None:
     screen = FileScreen()
     hangs = "H HANG"
-    async with ModelServer(hangs) as model, gateway(tmp_path, model, screen) as house:
+    async with ModelServer(hangs) as model, gateway(tmp_path, model, screen) as kit:
         await screen.send(screen.offers("r1", PIXEL, "dot.png", "image/png"))
-        await house.asked(1)
-        await house.crash()
-    async with ModelServer(sees) as model, gateway(tmp_path, model, screen) as house:
+        await kit.asked(1)
+        await kit.crash()
+    async with ModelServer(sees) as model, gateway(tmp_path, model, screen) as kit:
         await screen.say(CHAT, "/retry")
         await screen.shows(CHAT, "pictures: 1")
-        assert pictures((await house.asked(1))[-1]) == [PIXEL]
+        assert pictures((await kit.asked(1))[-1]) == [PIXEL]
 
 
 # --- voice ---------------------------------------------------------------------------------------
@@ -329,14 +330,14 @@ async def test_a_voice_message_is_transcribed_once(
     voice = VoiceSettings(transcription_url=transcription.url)
     async with (
         ModelServer(talkative) as model,
-        gateway(tmp_path, model, screen, voice=voice) as house,
+        gateway(tmp_path, model, screen, voice=voice) as kit,
     ):
         await screen.send(screen.voice_message("r1"))
         await screen.shows(CHAT, "echo: [Voice message: “Buy milk and bread.”]")
-        assert await last_content(house, 1) == "[Voice message: “Buy milk and bread.”]"
+        assert await last_content(kit, 1) == "[Voice message: “Buy milk and bread.”]"
         await screen.say(CHAT, "/retry")
-        await house.asked(2)
-        assert await last_content(house, 2) == "[Voice message: “Buy milk and bread.”]"
+        await kit.asked(2)
+        assert await last_content(kit, 2) == "[Voice message: “Buy milk and bread.”]"
         await screen.until(CHAT, lambda shown: sum("echo" in each.text for each in shown) == 2)
         await screen.say(CHAT, "/undo")
         await screen.shows(CHAT, "Undone: I removed “Buy milk and bread.”")
@@ -366,10 +367,10 @@ async def test_the_queue_notice_quotes_the_transcript_of_a_voice_message(
 
 async def test_without_a_transcription_service_the_model_is_told_so(tmp_path: Path) -> None:
     screen = FileScreen()
-    async with ModelServer(talkative) as model, gateway(tmp_path, model, screen) as house:
+    async with ModelServer(talkative) as model, gateway(tmp_path, model, screen) as kit:
         await screen.send(screen.voice_message("r1"))
         await screen.shows(CHAT, "echo: ")
-        asked = await last_content(house, 1)
+        asked = await last_content(kit, 1)
     path = PATH.search(asked)
     assert path
     assert asked == (
@@ -384,7 +385,7 @@ async def test_without_a_transcription_service_the_model_is_told_so(tmp_path: Pa
 
 async def test_stop_cancels_a_hanging_download(tmp_path: Path) -> None:
     screen = FileScreen()
-    async with ModelServer(talkative) as model, gateway(tmp_path, model, screen) as house:
+    async with ModelServer(talkative) as model, gateway(tmp_path, model, screen) as kit:
         screen.hangs.add("r1")
         await screen.send(screen.offers("r1"))
         await screen.wait_for_fetch("r1")
@@ -395,7 +396,7 @@ async def test_stop_cancels_a_hanging_download(tmp_path: Path) -> None:
         assert took < 1.0, f"{took:.3f} s"  # 300 ms, with a margin for a busy disk
         await screen.say(CHAT, "still there?")
         await screen.shows(CHAT, "echo: still there?")
-        assert await house.asked(1) == [{"role": "user", "content": "still there?"}]
+        assert await kit.asked(1) == [{"role": "user", "content": "still there?"}]
         # Resuming the conversation downloads the missing file once.
         screen.hangs.clear()
         for number, text in ((2, "again?"), (3, "and now?")):
@@ -403,7 +404,7 @@ async def test_stop_cancels_a_hanging_download(tmp_path: Path) -> None:
             await screen.say(CHAT, text)
             await screen.shows(CHAT, f"echo: {text}")
             assert re.match(
-                r"\[File: \S+ \(text/plain, 20 bytes\)\]", await first_content(house, number)
+                r"\[File: \S+ \(text/plain, 20 bytes\)\]", await first_content(kit, number)
             )
     assert screen.fetched == ["r1", "r1"]
     assert [each.name for each in received_files(tmp_path)] == ["notes.txt"]
@@ -448,10 +449,10 @@ async def test_continue_after_a_crash_downloads_the_missing_file(
     screen = FileScreen()
     screen.hangs.add("r1")
     async with ModelServer(reader) as model:
-        async with gateway(tmp_path, model, screen) as house:
+        async with gateway(tmp_path, model, screen) as kit:
             await screen.send(Text("read this"), screen.offers("r1"))
             await screen.wait_for_fetch("r1")
-            await house.crash()
+            await kit.crash()
         screen.hangs.clear()
         async with gateway(tmp_path, model, screen):
             told = await screen.shows(CHAT, "I was restarted while working on “read this”")
@@ -509,3 +510,46 @@ async def test_old_received_files_are_removed_at_the_start(tmp_path: Path) -> No
             async with asyncio.timeout(5):
                 while received_files(tmp_path):  # noqa: ASYNC110 - no event for changes on disk
                     await asyncio.sleep(0.01)
+
+
+# --- several people ------------------------------------------------------------------------------
+
+
+async def test_a_missing_file_is_not_fetched_in_the_turn_of_another_person(tmp_path: Path) -> None:
+    screen = FileScreen()
+    file = screen.offers("r1")
+    screen.hangs.add("r1")
+    chief, ann = Sender("9", "Chief"), Sender("1001", "Ann")
+
+    async def say(sender: Sender, *parts: Part) -> None:
+        await screen.inject(
+            InboundMessage(
+                id=screen._new_id(),
+                at=screen._clock.now(),
+                address=Address(screen.name, "room", "", "7"),
+                sender=sender,
+                parts=parts,
+                addressed=True,
+            )
+        )
+
+    async with (
+        ModelServer(talkative) as model,
+        gateway(tmp_path, model, screen, admins=("memory:9",)) as kit,
+    ):
+        await say(chief, Text("read this"), file)
+        await screen.wait_for_fetch("r1")
+        await say(chief, Text("/stop"))
+        await screen.shows("room", "Stopped")
+        await say(chief, Text("/resume"))
+        await screen.shows("room", "Back in the earlier")
+        screen.hangs.clear()
+        await say(ann, Text("hello"))
+        await screen.shows("room", "hello")
+        assert screen.fetched == ["r1"]
+        assert "notes.txt" in await first_content(kit, 1)
+        await say(chief, Text("and now?"))
+        await screen.shows("room", "and now?")
+        assert screen.fetched == ["r1", "r1"]
+    (found,) = received_files(tmp_path)
+    assert found.parent.parent.parent.name == "memory%3A9"

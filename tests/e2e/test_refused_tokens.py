@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.daemon import Daemon, Page, answers
-from tests.e2e.house import talkative
+from tests.e2e.gateway_kit import talkative
 from tests.e2e.test_three_platforms import daemon
 from tests.fakes.discord.server import TOKEN, discord_server
 from tests.fakes.discord.world import CONTENT_INTENT

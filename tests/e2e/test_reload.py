@@ -14,7 +14,7 @@ from gateway.settings import GatewaySettings, LimitSettings, Settings
 from platforms.core.contract import Sender
 from sessions.values.secret import Secret
 from tests.e2e.daemon import Daemon, Page
-from tests.e2e.house import Nothing, gateway, talkative
+from tests.e2e.gateway_kit import Nothing, gateway, talkative
 from tests.fakes.model_server import ModelServer, always
 
 CHAT, OTHER = "1001", "1002"
@@ -53,8 +53,8 @@ async def test_reload_changes_access_and_model_while_running(tmp_path: Path) -> 
         ModelServer(always('H T"by the other" F stop D')) as second,
     ):
         written = ChangeableConfig(model)
-        async with gateway(tmp_path, model, settings=written(), reread=written) as house:
-            screen, reload = house.screen, house.runner.operations["reload"]
+        async with gateway(tmp_path, model, settings=written(), reread=written) as kit:
+            screen, reload = kit.screen, kit.runner.operations["reload"]
             await screen.say(OTHER, "hello?", sender=EVE)
             await screen.until(OTHER, lambda messages: len(messages) == 1)  # a pairing code
             written.change(
@@ -85,20 +85,20 @@ async def test_running_turn_keeps_its_model_after_a_reload(tmp_path: Path) -> No
         ModelServer(always('H T"second" F stop D')) as other,
     ):
         written = ChangeableConfig(model)
-        async with gateway(tmp_path, model, settings=written(), reread=written) as house:
-            await house.screen.say(CHAT, "go")
-            await house.screen.shows(CHAT, "slow")
+        async with gateway(tmp_path, model, settings=written(), reread=written) as kit:
+            await kit.screen.say(CHAT, "go")
+            await kit.screen.shows(CHAT, "slow")
             written.change(model=_model(other.url, "second"))
-            await house.runner.operations["reload"]()
-            await house.screen.say(CHAT, "again")
-            await house.screen.shows(CHAT, "slowly", "second")
+            await kit.runner.operations["reload"]()
+            await kit.screen.say(CHAT, "again")
+            await kit.screen.shows(CHAT, "slowly", "second")
 
 
 async def test_invalid_configuration_is_reported_and_not_applied(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model:
         written = ChangeableConfig(model)
-        async with gateway(tmp_path, model, settings=written(), reread=written) as house:
-            reload = house.runner.operations["reload"]
+        async with gateway(tmp_path, model, settings=written(), reread=written) as kit:
+            reload = kit.runner.operations["reload"]
             written.wrong = "holdfast.toml:3: unknown key gateway.bussy (did you mean busy?)"
             with pytest.raises(ConfigError, match="unknown key"):
                 await reload()
@@ -108,8 +108,8 @@ async def test_invalid_configuration_is_reported_and_not_applied(tmp_path: Path)
             written.change(access=AccessSettings(), model=nameless)
             with pytest.raises(ConfigError, match="no model provider"):
                 await reload()
-            await house.screen.say(CHAT, "still here?")
-            await house.screen.shows(CHAT, "echo: still here?")
+            await kit.screen.say(CHAT, "still here?")
+            await kit.screen.shows(CHAT, "echo: still here?")
 
 
 async def test_sighup_reloads_and_a_partial_file_changes_nothing(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from gateway.process.control_socket import send_request, socket_path
-from tests.e2e.crowd import Crowd
+from tests.e2e.all_platforms import daemon_in, three_platforms
+from tests.e2e.chat_users import ChatUsers
 from tests.e2e.daemon import Daemon, Page, answers, notices
-from tests.e2e.house import talkative
-from tests.e2e.town import daemon_in, town
+from tests.e2e.gateway_kit import talkative
 from tests.fakes.model_server import ModelServer
 from tests.fakes.telegram.server import TOKEN, TelegramServer, serving
 
@@ -126,7 +126,7 @@ def schema_version(home: Path, change: str = "") -> str:
         connection.close()
 
 
-async def talk(people: Crowd, name: str, over: asyncio.Event) -> int:
+async def talk(people: ChatUsers, name: str, over: asyncio.Event) -> int:
     """Send messages from several people in turn; return their number."""
     number = 0
     while not over.is_set() and number < MAX_MESSAGES:
@@ -150,7 +150,7 @@ async def talk_on_page(page: Page, over: asyncio.Event) -> int:
 async def test_messages_during_a_restart_are_answered_once_on_every_platform(
     tmp_path: Path,
 ) -> None:
-    async with ModelServer(talkative) as model, town(TALKERS + 2, judged=False) as place:
+    async with ModelServer(talkative) as model, three_platforms(TALKERS + 2, judged=False) as place:
         daemon = daemon_in(place, tmp_path, model)
         telegram = place.people["telegram"]
         more = ("gateway.queue_limit=10000", "gateway.drain_seconds=0.5")
@@ -188,7 +188,7 @@ async def test_messages_during_a_restart_are_answered_once_on_every_platform(
         assert len(said(telegram, HANGS, "♻️ I was restarted while working on “hang here”")) == 1
 
 
-def said(people: Crowd, number: int, words: str) -> list[str]:
+def said(people: ChatUsers, number: int, words: str) -> list[str]:
     return [each for each in people.shown(number) if words in each]
 
 

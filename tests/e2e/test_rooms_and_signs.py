@@ -10,7 +10,7 @@ from gateway.settings import GatewaySettings
 from platforms.core.contract import Address, InboundMessage, Live, React, Sender, Text
 from sessions.changes import Checkpoint
 from sessions.settings import SessionSettings
-from tests.e2e.house import ME, Screen, gateway, talkative
+from tests.e2e.gateway_kit import ME, Screen, gateway, talkative
 from tests.fakes.model_script import Script
 from tests.fakes.model_server import ModelServer
 
@@ -52,11 +52,11 @@ async def test_in_a_room_an_answer_replies_to_its_message(tmp_path: Path, live: 
 
 
 async def test_in_a_private_chat_an_answer_is_not_a_reply(tmp_path: Path) -> None:
-    async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
-        await ask(house.screen, "m1", "one", direct=True)
-        await house.screen.shows(ROOM, "echo: one")
-        await signed(house.screen, m1="✅")
-    assert replies(house.screen) == {"echo: one": None}
+    async with ModelServer(talkative) as model, gateway(tmp_path, model) as kit:
+        await ask(kit.screen, "m1", "one", direct=True)
+        await kit.screen.shows(ROOM, "echo: one")
+        await signed(kit.screen, m1="✅")
+    assert replies(kit.screen) == {"echo: one": None}
 
 
 async def test_a_steered_answer_replies_to_the_last_message(tmp_path: Path) -> None:
@@ -77,8 +77,8 @@ async def test_a_steered_answer_replies_to_the_last_message(tmp_path: Path) -> N
 async def test_reactions_show_that_a_message_was_accepted_and_how_it_ended(
     tmp_path: Path,
 ) -> None:
-    async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
-        screen = house.screen
+    async with ModelServer(talkative) as model, gateway(tmp_path, model) as kit:
+        screen = kit.screen
         await ask(screen, "m1", "hang")
         await signed(screen, m1="👀")
         await ask(screen, "m2", "/stop")
@@ -95,17 +95,31 @@ async def test_reactions_show_that_a_message_was_accepted_and_how_it_ended(
 
 async def test_a_message_refused_by_a_full_queue_gets_a_failure_reaction(tmp_path: Path) -> None:
     settings = GatewaySettings(drain_seconds=0, queue_limit=1)
-    async with ModelServer(talkative) as model, gateway(tmp_path, model, gateway=settings) as house:
-        await ask(house.screen, "m1", "hang")
-        await house.screen.shows(ROOM, "so far")  # the first message has left the queue
-        await ask(house.screen, "m2", "wait")
-        await ask(house.screen, "m3", "too much")
-        await signed(house.screen, m1="👀", m2="👀", m3="❌")
+    async with ModelServer(talkative) as model, gateway(tmp_path, model, gateway=settings) as kit:
+        await ask(kit.screen, "m1", "hang")
+        await kit.screen.shows(ROOM, "so far")  # the first message has left the queue
+        await ask(kit.screen, "m2", "wait")
+        await ask(kit.screen, "m3", "too much")
+        await signed(kit.screen, m1="👀", m2="👀", m3="❌")
+
+
+async def test_the_queue_limit_holds_for_messages_that_arrive_before_the_conversation_is_loaded(
+    tmp_path: Path,
+) -> None:
+    settings = GatewaySettings(drain_seconds=0, queue_limit=3)
+    async with ModelServer(talkative) as model, gateway(tmp_path, model, gateway=settings) as kit:
+        async with asyncio.TaskGroup() as group:
+            for number in range(10):
+                group.create_task(ask(kit.screen, f"m{number}", f"hang {number}"))
+        await kit.screen.shows(ROOM, "so far", "⛔ 3 messages are already queued here")
+        taken = {f"m{number}": "👀" for number in range(4)}
+        refused = {f"m{number}": "❌" for number in range(4, 10)}
+        await signed(kit.screen, **taken, **refused)
 
 
 async def test_messages_not_addressed_or_not_allowed_get_no_reaction(tmp_path: Path) -> None:
-    async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
-        screen, here = house.screen, Address("memory", ROOM)
+    async with ModelServer(talkative) as model, gateway(tmp_path, model) as kit:
+        screen, here = kit.screen, Address("memory", ROOM)
         stranger, me = Sender("666"), Sender(ME)
         await screen.inject(
             InboundMessage(
@@ -149,17 +163,17 @@ async def test_after_a_crash_an_answer_is_still_a_reply_with_a_reaction(
         return next(calls, None) or talkative(body)
 
     async with ModelServer(scripted) as model:
-        async with gateway(tmp_path, model, screen, sessions=settings) as house:
+        async with gateway(tmp_path, model, screen, sessions=settings) as kit:
             await ask(screen, "m1", "one")
             async with asyncio.timeout(8):
                 await model.request(1)
             await signed(screen, m1="👀")
             if not resume:
-                store = house.runner._store
+                store = kit.runner._store
                 assert store
                 (turn,) = await store.turns.running()
                 await store.apply(Checkpoint(turn.id, "so far"))  # the host does this every 2 s
-            await house.crash()
+            await kit.crash()
         async with gateway(tmp_path, model, screen, sessions=settings):
             if resume:
                 await signed(screen, m1="✅")

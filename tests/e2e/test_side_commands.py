@@ -1,19 +1,22 @@
 """/model, /reasoning, /usage, /compact and /btw with the whole gateway."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from agent.settings import ModelSettings, PriceSettings, TargetSettings, Timeouts
+from agent.settings import PriceSettings, TargetSettings
 from gateway.access.settings import AccessSettings
 from gateway.settings import GatewaySettings, RouteSettings, Settings
 from platforms.core.contract import Live
 from sessions.records import InboxState, TurnState
 from sessions.values.secret import Secret
-from tests.e2e.house import House, Nothing, Screen, gateway, opened, talkative
+from tests.e2e.gateway_kit import GatewayKit, Nothing, Screen, gateway, opened, talkative
+from tests.fakes.gateway_settings import scripted_model
 from tests.fakes.model_script import Script, ok, words
 from tests.fakes.model_server import ModelServer
 
@@ -25,13 +28,7 @@ LONG = "A long story about ships and harbours. " * 40
 
 
 def settings(server: ModelServer, *route: RouteSettings, **changes: Any) -> Settings:
-    model = ModelSettings(
-        provider="openai",
-        name="scripted",
-        base_url=server.url,
-        api_key=Secret("sk-none"),
-        timeouts=Timeouts(backoff=0.01),
-    )
+    model = scripted_model(server)
     return Settings(
         gateway=GatewaySettings(drain_seconds=0),
         model=msgspec.structs.replace(model, **changes),
@@ -46,15 +43,15 @@ def screen() -> Screen:
     return Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
 
 
-async def say(house: House, text: str, *expected: str) -> str:
+async def say(kit: GatewayKit, text: str, *expected: str) -> str:
     """Send a message, wait until a new message contains all expected texts, and return its text."""
-    before = {each.id for each in house.screen.messages(CHAT)}
-    await house.screen.say(CHAT, text)
+    before = {each.id for each in kit.screen.messages(CHAT)}
+    await kit.screen.say(CHAT, text)
 
     def new() -> list[str]:
-        return [each.text for each in house.screen.messages(CHAT) if each.id not in before]
+        return [each.text for each in kit.screen.messages(CHAT) if each.id not in before]
 
-    await house.screen.until(
+    await kit.screen.until(
         CHAT, lambda _: any(all(part in each for part in expected) for each in new())
     )
     return next(each for each in new() if all(part in each for part in expected))
@@ -76,22 +73,22 @@ async def test_model_shows_the_current_model_and_switches_for_the_next_request(
 ) -> None:
     seen = screen()
     async with ModelServer(talkative, models=LISTED) as server:
-        async with gateway(tmp_path, server, seen) as house:
-            text = await say(house, "/model", "the default")
+        async with gateway(tmp_path, server, seen) as kit:
+            text = await say(kit, "/model", "the default")
             assert text.startswith("🤖 The model here is `scripted` (openai), the default.")
             assert "Also available: `scripted-large`, `tiny-1`, `tiny-2`." in text
             assert text.endswith("/model default switches back.")
-            await say(house, "/model LARGE", "`scripted-large` (openai) answers here.")
-            await say(house, "one", "echo: one")
+            await say(kit, "/model LARGE", "`scripted-large` (openai) answers here.")
+            await say(kit, "one", "echo: one")
             assert server.requests[0].model == "scripted-large"
-        async with gateway(tmp_path, server, seen) as house:
-            await say(house, "two", "echo: two")
+        async with gateway(tmp_path, server, seen) as kit:
+            await say(kit, "two", "echo: two")
             assert server.requests[1].model == "scripted-large"
-            await say(house, "/model", "chosen in this chat")
-            await say(house, "/model default", "`scripted` (openai) answers here.")
-            await say(house, "three", "echo: three")
+            await say(kit, "/model", "chosen in this chat")
+            await say(kit, "/model default", "`scripted` (openai) answers here.")
+            await say(kit, "three", "echo: three")
     assert server.requests[2].model == "scripted"
-    assert house.screen.violations() == []
+    assert kit.screen.violations() == []
 
 
 @pytest.mark.parametrize(
@@ -109,10 +106,10 @@ async def test_an_ambiguous_or_unknown_model_name_changes_nothing(
 ) -> None:
     async with (
         ModelServer(talkative, models=LISTED) as server,
-        gateway(tmp_path, server) as house,
+        gateway(tmp_path, server) as kit,
     ):
-        await say(house, f"/model {written}", told)
-        await say(house, "hello", "echo: hello")
+        await say(kit, f"/model {written}", told)
+        await say(kit, "hello", "echo: hello")
     assert server.requests[0].model == "scripted"
 
 
@@ -121,15 +118,15 @@ async def test_a_running_answer_keeps_its_model_and_the_next_uses_the_new_one(
 ) -> None:
     async with (
         ModelServer(talkative, models=LISTED) as server,
-        gateway(tmp_path, server) as house,
+        gateway(tmp_path, server) as kit,
     ):
-        await say(house, "hang on", "so far")
-        await say(house, "/model tiny-1", "The current answer is not affected.")
-        await say(house, "/reasoning high", "The current answer is not affected.")
+        await say(kit, "hang on", "so far")
+        await say(kit, "/model tiny-1", "The current answer is not affected.")
+        await say(kit, "/reasoning high", "The current answer is not affected.")
         assert len(server.requests) == 1
         assert not server.requests[0].closed.is_set()
-        await say(house, "/new", "New conversation")
-        await say(house, "next", "echo: next")
+        await say(kit, "/new", "New conversation")
+        await say(kit, "next", "echo: next")
     assert [each.model for each in server.requests] == ["scripted", "tiny-1"]
     assert server.requests[1].body["reasoning_effort"] == "high"
 
@@ -143,12 +140,12 @@ async def test_the_name_of_a_fallback_switches_to_its_service_and_overrides_a_ro
         )
         route = RouteSettings(match="memory:*", model="routed")
         configured = settings(first, route, fallback=(fallback,))
-        async with gateway(tmp_path, first, settings=configured) as house:
-            text = await say(house, "/model", "The model here is `routed` (openai)")
+        async with gateway(tmp_path, first, settings=configured) as kit:
+            text = await say(kit, "/model", "The model here is `routed` (openai)")
             assert "Fallback: `other` (openai)." in text
-            await say(house, "one", "echo: one")
-            await say(house, "/model other", "`other` (openai) answers here.")
-            await say(house, "two", "echo: two")
+            await say(kit, "one", "echo: one")
+            await say(kit, "/model other", "`other` (openai) answers here.")
+            await say(kit, "two", "echo: two")
     assert [each.model for each in first.requests] == ["routed"]
     assert [each.model for each in second.requests] == ["other"]
 
@@ -156,12 +153,12 @@ async def test_the_name_of_a_fallback_switches_to_its_service_and_overrides_a_ro
 async def test_without_a_list_of_models_any_name_is_accepted_with_a_remark(tmp_path: Path) -> None:
     async with (
         ModelServer(talkative, models=()) as server,
-        gateway(tmp_path, server) as house,
+        gateway(tmp_path, server) as kit,
     ):
-        await say(house, "/model", "you can try any name")
-        text = await say(house, "/model brand-new", "`brand-new` (openai) answers here.")
+        await say(kit, "/model", "you can try any name")
+        text = await say(kit, "/model brand-new", "`brand-new` (openai) answers here.")
         assert text.endswith("The model service did not confirm that it has this model.")
-        await say(house, "hello", "echo: hello")
+        await say(kit, "hello", "echo: hello")
     assert server.requests[0].model == "brand-new"
 
 
@@ -171,16 +168,16 @@ async def test_without_a_list_of_models_any_name_is_accepted_with_a_remark(tmp_p
 async def test_reasoning_is_shown_set_kept_and_reset(tmp_path: Path) -> None:
     seen = screen()
     async with ModelServer(talkative) as server:
-        async with gateway(tmp_path, server, seen) as house:
-            await say(house, "/reasoning", "Reasoning here: the model's default.")
-            await say(house, "/reasoning HIGH", "Reasoning here from your next message on: high.")
+        async with gateway(tmp_path, server, seen) as kit:
+            await say(kit, "/reasoning", "Reasoning here: the model's default.")
+            await say(kit, "/reasoning HIGH", "Reasoning here from your next message on: high.")
             await say(
-                house, "/reasoning hihg", "“hihg” is not a reasoning level", "Did you mean high?"
+                kit, "/reasoning hihg", "“hihg” is not a reasoning level", "Did you mean high?"
             )
-        async with gateway(tmp_path, server, seen) as house:
-            await say(house, "one", "echo: one")
-            await say(house, "/reasoning default", "the model's default")
-            await say(house, "two", "echo: two")
+        async with gateway(tmp_path, server, seen) as kit:
+            await say(kit, "one", "echo: one")
+            await say(kit, "/reasoning default", "the model's default")
+            await say(kit, "two", "echo: two")
     assert server.requests[0].body["reasoning_effort"] == "high"
     assert "reasoning_effort" not in server.requests[1].body
 
@@ -197,12 +194,12 @@ async def test_usage_shows_the_last_answer_the_conversation_and_the_day_with_pri
     price = PriceSettings(input=1.0, output=2.0, cached=0.5)
     async with ModelServer(counted) as server:
         configured = settings(server, price=price)
-        async with gateway(tmp_path, server, settings=configured) as house:
-            await say(house, "one", "fine")
-            await say(house, "/new", "New conversation")
-            await say(house, "two", "fine")
-            await say(house, "/btw and this", "💬 fine")
-            text = await say(house, "/usage", "today")
+        async with gateway(tmp_path, server, settings=configured) as kit:
+            await say(kit, "one", "fine")
+            await say(kit, "/new", "New conversation")
+            await say(kit, "two", "fine")
+            await say(kit, "/btw and this", "💬 fine")
+            text = await say(kit, "/usage", "today")
     table = [line.split() for line in text.splitlines()]
     assert ["requests", "1", "2", "3"] in table
     assert ["tokens", "in", "1,000", "2,000", "3,000"] in table
@@ -215,14 +212,14 @@ async def test_usage_shows_the_last_answer_the_conversation_and_the_day_with_pri
 
 
 async def test_compact_sends_a_summary_with_the_next_request(tmp_path: Path) -> None:
-    async with ModelServer(summarising) as server, gateway(tmp_path, server) as house:
+    async with ModelServer(summarising) as server, gateway(tmp_path, server) as kit:
         for number in range(4):
-            await say(house, f"{LONG} {number}", f"harbours.  {number}")
-        text = await say(house, "/compact", "🗜 The conversation is")
+            await say(kit, f"{LONG} {number}", f"harbours.  {number}")
+        text = await say(kit, "/compact", "🗜 The conversation is")
         assert "% shorter" in text
-        await say(house, "and now?", "echo: and now?")
-        asked = await house.asked(6)
-        await say(house, "/usage", "today")
+        await say(kit, "and now?", "echo: and now?")
+        asked = await kit.asked(6)
+        await say(kit, "/usage", "today")
     summary, *rest = asked
     assert summary["content"].startswith(
         "[Summary of the conversation so far: They talked about ships.]"
@@ -244,17 +241,17 @@ async def test_compact_sends_a_summary_with_the_next_request(tmp_path: Path) -> 
 async def test_compact_of_a_short_conversation_sends_no_request(
     tmp_path: Path,
 ) -> None:
-    async with ModelServer(summarising) as server, gateway(tmp_path, server) as house:
-        await say(house, "/compact", "There's nothing to shorten here.")
-        await say(house, "hello", "echo: hello")
-        await say(house, "/compact", "There's nothing to shorten here.")
+    async with ModelServer(summarising) as server, gateway(tmp_path, server) as kit:
+        await say(kit, "/compact", "There's nothing to shorten here.")
+        await say(kit, "hello", "echo: hello")
+        await say(kit, "/compact", "There's nothing to shorten here.")
     assert len(server.requests) == 1
 
 
 async def test_compact_is_refused_at_once_during_an_answer(tmp_path: Path) -> None:
-    async with ModelServer(summarising) as server, gateway(tmp_path, server) as house:
-        await say(house, "hang on", "so far")
-        await say(house, "/compact", "I'm still writing an answer.")
+    async with ModelServer(summarising) as server, gateway(tmp_path, server) as kit:
+        await say(kit, "hang on", "so far")
+        await say(kit, "/compact", "I'm still writing an answer.")
     assert len(server.requests) == 1
 
 
@@ -266,57 +263,53 @@ async def test_compact_without_a_working_model_changes_nothing_and_names_the_cau
             return 'S400"no summaries today"'
         return talkative(body)
 
-    async with ModelServer(failing) as server, gateway(tmp_path, server) as house:
+    async with ModelServer(failing) as server, gateway(tmp_path, server) as kit:
         for number in range(3):
-            await say(house, f"{LONG} {number}", f"harbours.  {number}")
-        text = await say(house, "/compact", "couldn't summarise the conversation")
+            await say(kit, f"{LONG} {number}", f"harbours.  {number}")
+        text = await say(kit, "/compact", "couldn't summarise the conversation")
         assert "no summaries today" in text
         assert text.endswith("Nothing was changed.")
-        await say(house, "still here", "echo: still here")
-        asked = await house.asked(len(server.requests))
+        await say(kit, "still here", "echo: still here")
+        asked = await kit.asked(len(server.requests))
     assert asked[0]["content"] == f"{LONG} 0"
 
 
-async def test_a_turn_that_starts_during_a_summary_is_kept(
-    tmp_path: Path,
-) -> None:
+@contextlib.asynccontextmanager
+async def summarising_slowly(home: Path) -> AsyncIterator[GatewayKit]:
+    """Run a gateway that is summarising a conversation of three turns."""
+
     def slow(body: dict[str, Any]) -> Script:
         if str(body["messages"][-1]["content"]).endswith("Write the summary now."):
             return 'H W1.0 T"They talked about ships." F stop D'
         return talkative(body)
 
-    async with ModelServer(slow) as server, gateway(tmp_path, server) as house:
+    async with ModelServer(slow) as server, gateway(home, server) as kit:
         for number in range(3):
-            await say(house, f"{LONG} {number}", f"harbours.  {number}")
-        await house.screen.say(CHAT, "/compact")
+            await say(kit, f"{LONG} {number}", f"harbours.  {number}")
+        await kit.screen.say(CHAT, "/compact")
         async with asyncio.timeout(5):
             await server.request(4)
-        await say(house, "/compact", "already summarising this conversation")
-        await say(house, "meanwhile", "echo: meanwhile")
-        await house.screen.shows(CHAT, "% shorter")
-        await say(house, "after", "echo: after")
-        asked = await house.asked(6)
+        yield kit
+
+
+async def test_a_turn_that_starts_during_a_summary_is_kept(tmp_path: Path) -> None:
+    async with summarising_slowly(tmp_path) as kit:
+        await say(kit, "/compact", "already summarising this conversation")
+        await say(kit, "meanwhile", "echo: meanwhile")
+        await kit.screen.shows(CHAT, "% shorter")
+        await say(kit, "after", "echo: after")
+        asked = await kit.asked(6)
     assert asked[0]["content"].startswith("[Summary of the conversation so far: They talked")
     assert LONG + " 2" in asked[0]["content"]
     assert [row["content"] for row in asked[2:]] == ["meanwhile", "echo: meanwhile", "after"]
 
 
 async def test_a_turn_undone_during_a_summary_is_not_summarised(tmp_path: Path) -> None:
-    def slow(body: dict[str, Any]) -> Script:
-        if str(body["messages"][-1]["content"]).endswith("Write the summary now."):
-            return 'H W1.0 T"They talked about ships." F stop D'
-        return talkative(body)
-
-    async with ModelServer(slow) as server, gateway(tmp_path, server) as house:
-        for number in range(3):
-            await say(house, f"{LONG} {number}", f"harbours.  {number}")
-        await house.screen.say(CHAT, "/compact")
-        async with asyncio.timeout(5):
-            await server.request(4)
-        await say(house, "/undo", "Undone: I removed")
-        await house.screen.shows(CHAT, "changed while I was summarising it")
-        await say(house, "after", "echo: after")
-        asked = await house.asked(5)
+    async with summarising_slowly(tmp_path) as kit:
+        await say(kit, "/undo", "Undone: I removed")
+        await kit.screen.shows(CHAT, "changed while I was summarising it")
+        await say(kit, "after", "echo: after")
+        asked = await kit.asked(5)
     assert asked[0]["content"] == f"{LONG} 0"
     assert len(asked) == 5
 
@@ -325,20 +318,20 @@ async def test_a_turn_undone_during_a_summary_is_not_summarised(tmp_path: Path) 
 
 
 async def test_btw_is_answered_during_a_turn_and_not_stored_in_the_history(tmp_path: Path) -> None:
-    async with ModelServer(talkative) as server, gateway(tmp_path, server) as house:
-        await say(house, "hello", "echo: hello")
-        await say(house, "hang on", "so far")
-        await say(house, "/btw what is up?", "💬 echo: what is up?")
-        asked = await house.asked(3)
+    async with ModelServer(talkative) as server, gateway(tmp_path, server) as kit:
+        await say(kit, "hello", "echo: hello")
+        await say(kit, "hang on", "so far")
+        await say(kit, "/btw what is up?", "💬 echo: what is up?")
+        asked = await kit.asked(3)
         assert [row["content"] for row in asked[:2]] == ["hello", "echo: hello"]
         assert asked[2]["content"].startswith("hang on\n\n[A question on the side.")
         assert server.requests[2].tools == {}
         assert server.requests[0].tools != {}
         assert not server.requests[1].closed.is_set()
-        await say(house, "/stop", "Stopped")
-        await say(house, "/resume", "Back in the earlier conversation")
-        await say(house, "go on", "echo: go on")
-        after = await house.asked(4)
+        await say(kit, "/stop", "Stopped")
+        await say(kit, "/resume", "Back in the earlier conversation")
+        await say(kit, "go on", "echo: go on")
+        after = await kit.asked(4)
     assert not any("what is up?" in str(row["content"]) for row in after)
     async with opened(tmp_path) as store:
         (session,) = await store.sessions.list()
@@ -346,13 +339,13 @@ async def test_btw_is_answered_during_a_turn_and_not_stored_in_the_history(tmp_p
         assert [turn.state for turn in await store.turns.of_session(session.id)].count(
             TurnState.DONE
         ) == 3
-    assert house.screen.violations() == []
+    assert kit.screen.violations() == []
 
 
 async def test_btw_works_without_a_session_and_explains_its_usage(tmp_path: Path) -> None:
-    async with ModelServer(talkative) as server, gateway(tmp_path, server) as house:
-        await say(house, "/btw", "Use: /btw your question")
-        await say(house, "/btw who are you?", "💬 echo: who are you?")
+    async with ModelServer(talkative) as server, gateway(tmp_path, server) as kit:
+        await say(kit, "/btw", "Use: /btw your question")
+        await say(kit, "/btw who are you?", "💬 echo: who are you?")
     async with opened(tmp_path) as store:
         assert await store.sessions.list() == ()
         assert await store.inbox.pending_commands() == ()
@@ -360,34 +353,34 @@ async def test_btw_works_without_a_session_and_explains_its_usage(tmp_path: Path
 
 async def test_btw_recovers_from_a_cut_stream_or_names_the_cause(tmp_path: Path) -> None:
     scripts = ('H T"The quick brown " RST', 'H T"fox jumps." F stop D', 'S400"not today"')
-    async with ModelServer(*scripts) as server, gateway(tmp_path, server) as house:
-        await say(house, "/btw tell me", "💬 The quick brown fox jumps.")
-        text = await say(house, "/btw again", "couldn't answer your side question")
+    async with ModelServer(*scripts) as server, gateway(tmp_path, server) as kit:
+        await say(kit, "/btw tell me", "💬 The quick brown fox jumps.")
+        text = await say(kit, "/btw again", "couldn't answer your side question")
         assert text.count("\n") == 0
         assert "not today" in text
-    assert sum("quick" in each for each in house.screen.screen(CHAT)) == 1
+    assert sum("quick" in each for each in kit.screen.screen(CHAT)) == 1
 
 
 @pytest.mark.parametrize("live", list(Live))
 async def test_btw_works_on_every_kind_of_platform(tmp_path: Path, live: Live) -> None:
     screen = Screen(live=live, live_interval=0.01, burst=1000)
-    async with ModelServer(talkative) as server, gateway(tmp_path, server, screen) as house:
-        await say(house, "/btw and?", "💬 echo: and?")
-        await say(house, "hello", "echo: hello")
+    async with ModelServer(talkative) as server, gateway(tmp_path, server, screen) as kit:
+        await say(kit, "/btw and?", "💬 echo: and?")
+        await say(kit, "hello", "echo: hello")
     assert screen.screen(CHAT) == ["💬 echo: and?", "echo: hello"]
     assert screen.violations() == []
 
 
 async def test_too_many_side_questions_are_refused(tmp_path: Path) -> None:
-    async with ModelServer(talkative) as server, gateway(tmp_path, server) as house:
+    async with ModelServer(talkative) as server, gateway(tmp_path, server) as kit:
         for number in range(3):
-            await house.screen.say(CHAT, f"/btw hang {number}")
-        await house.screen.until(CHAT, lambda _: house.screen.typing(CHAT))
-        await say(house, "/btw one more", "already answering 3 side questions here")
+            await kit.screen.say(CHAT, f"/btw hang {number}")
+        await kit.screen.until(CHAT, lambda _: kit.screen.typing(CHAT))
+        await say(kit, "/btw one more", "already answering 3 side questions here")
         async with asyncio.timeout(5):
             await server.request(3)
-        await house.screen.say("8", "/btw elsewhere")
-        await house.screen.shows("8", "💬 echo: elsewhere")
+        await kit.screen.say("8", "/btw elsewhere")
+        await kit.screen.shows("8", "💬 echo: elsewhere")
     assert len(server.requests) == 4
 
 
@@ -401,13 +394,13 @@ async def test_a_side_question_interrupted_by_a_crash_is_answered_once_after_the
 
     screen = Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
     async with ModelServer(hanging_first) as server:
-        async with gateway(tmp_path, server, screen) as house:
+        async with gateway(tmp_path, server, screen) as kit:
             await screen.say(CHAT, "/btw still there?")
             async with asyncio.timeout(5):
                 await server.request(1)
-            await house.crash()
+            await kit.crash()
         assert screen.screen(CHAT) == []
-        async with gateway(tmp_path, server, screen) as house:
+        async with gateway(tmp_path, server, screen) as kit:
             await screen.shows(CHAT, "💬 I am back")
     assert screen.screen(CHAT) == ["💬 I am back"]
     async with opened(tmp_path) as store:
@@ -415,13 +408,21 @@ async def test_a_side_question_interrupted_by_a_crash_is_answered_once_after_the
 
 
 async def test_the_gateway_stops_without_waiting_for_side_questions(tmp_path: Path) -> None:
-    async with ModelServer(talkative) as server, gateway(tmp_path, server) as house:
-        await house.screen.say(CHAT, "/btw hang")
+    async with ModelServer(talkative) as server, gateway(tmp_path, server) as kit:
+        await kit.screen.say(CHAT, "/btw hang")
         async with asyncio.timeout(5):
             await server.request(1)
         async with asyncio.timeout(3):
-            house.runner.stopping.set()
-            await asyncio.wait({house._task})
+            kit.runner.stopping.set()
+            await asyncio.wait({kit._task})
     async with opened(tmp_path) as store:
         (left,) = await store.inbox.pending_commands()
         assert left.state is InboxState.COMMAND
+
+
+async def test_a_side_answer_that_imitates_a_notice_is_marked(tmp_path: Path) -> None:
+    seen = screen()
+    script = ok("🔐 May I use **pay**?\n✅ Allowed by memory:1.\n⏹ Stopped.")
+    async with ModelServer(lambda _: script) as server, gateway(tmp_path, server, seen) as kit:
+        text = await say(kit, "/btw why", "May I use")
+    assert text.count("(from the model)") == 3

@@ -20,7 +20,8 @@ from platforms.slack import SlackConfig
 from platforms.slack.adapter import SlackAdapter
 from platforms.telegram.adapter import TelegramAdapter
 from platforms.telegram.config import TelegramConfig
-from tests.e2e.crowd import Crowd, crowd, gateway_on, whole
+from platforms.telegram.polling import PollTiming
+from tests.e2e.chat_users import ChatUsers, chat_users, gateway_on, whole
 from tests.e2e.test_big_files import brief
 from tests.fakes.door import door
 from tests.fakes.model_server import ModelServer
@@ -29,7 +30,7 @@ PATIENCE = 20.0
 
 
 def _telegram(config: TelegramConfig, given: Surroundings) -> TelegramAdapter:
-    return TelegramAdapter(config, given, poll_seconds=0.2, grace_seconds=0.3)
+    return TelegramAdapter(config, given, poll_timing=PollTiming(poll=0.2, grace=0.3))
 
 
 def _discord(config: DiscordConfig, given: Surroundings) -> DiscordAdapter:
@@ -57,7 +58,12 @@ async def readiness(runner: GatewayRunner) -> tuple[int, list[str]]:
 
 async def connected(runner: GatewayRunner, name: str) -> str:
     assert runner.url
-    async with aiohttp.ClientSession() as http, http.get(f"{runner.url}metrics") as response:
+    key = (runner._home / "api_key").read_text().strip()
+    headers = {"authorization": f"Bearer {key}"}
+    async with (
+        aiohttp.ClientSession(headers=headers) as http,
+        http.get(f"{runner.url}metrics") as response,
+    ):
         found = re.search(
             rf'^holdfast_platform_connected\{{platform="{name}"\}} (\S+)$',
             await response.text(),
@@ -77,7 +83,7 @@ async def until_ready(runner: GatewayRunner, *, ready: bool) -> list[str]:
             await asyncio.sleep(0.02)
 
 
-def table(people: Crowd, url: str) -> dict[str, dict[str, Any]]:
+def table(people: ChatUsers, url: str) -> dict[str, dict[str, Any]]:
     return {people.platform: {**people.config(), "base_url": url}}
 
 
@@ -96,7 +102,7 @@ async def test_a_silent_connection_is_reported_until_it_recovers(
     monkeypatch.setattr("platforms.slack.socket_mode._TIMEOUT_SECONDS", 0.3)
     monkeypatch.setattr("gateway.connections.supervision.FIRST_PAUSE_SECONDS", 0.05)
     monkeypatch.setattr("gateway.connections.supervision.MAX_PAUSE_SECONDS", 0.1)
-    async with crowd(name, 1, together=False) as people, ModelServer(brief) as model:
+    async with chat_users(name, 1, together=False) as people, ModelServer(brief) as model:
         server: Any = people.server  # type: ignore[attr-defined]  # every implementation has one
         server.heartbeat = 0.1
         async with door(people.config()["base_url"]) as between:

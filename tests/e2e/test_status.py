@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.settings import AgentSettings, ModelSettings, Timeouts
+from agent.settings import AgentSettings, Timeouts
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from gateway.runner import GatewayRunner
@@ -26,12 +26,11 @@ from platforms.console import (
 )
 from platforms.core.contract import Live
 from sessions.records import ApprovalState
-from sessions.values.secret import Secret
-from tests.e2e import house
-from tests.e2e.house import gateway, opened
+from tests.e2e.gateway_kit import Screen, gateway, opened
 from tests.e2e.test_approval_requests import CHAT, Machine, calling, question
 from tests.e2e.test_cli import Place
 from tests.e2e.test_cli import Screen as Keys
+from tests.fakes.gateway_settings import scripted_model
 from tests.fakes.model_script import Script, words
 from tests.fakes.model_server import ModelServer
 from tests.fakes.quick_time import clock_here
@@ -50,11 +49,8 @@ async def terminal(
     """Run a gateway with only a terminal; yields its screen."""
     settings = Settings(
         gateway=GatewaySettings(drain_seconds=0),
-        model=ModelSettings(
-            provider="openai",
-            name="scripted",
-            base_url=model.url,
-            api_key=Secret("sk-none"),
+        model=scripted_model(
+            model,
             timeouts=Timeouts(backoff=0.01, notice_after=0.4),
         ),
         agent=AgentSettings(show_reasoning=show_reasoning),
@@ -184,7 +180,7 @@ async def test_terminal_shows_reasoning_before_the_answer_or_not_at_all(tmp_path
 @pytest.mark.quick
 async def test_chat_shows_that_an_approval_is_pending(tmp_path: Path) -> None:
     machine = Machine()
-    screen = house.Screen(live=Live.DRAFT, live_interval=0.01, burst=1000)
+    screen = Screen(live=Live.DRAFT, live_interval=0.01, burst=1000)
     async with (
         ModelServer(calling()) as model,
         gateway(tmp_path, model, screen, admins=("memory:1001",), tools=(machine.tool,)),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from platforms.core.contract import Live, Sender
-from tests.e2e.house import House, Screen, gateway, talkative
+from tests.e2e.gateway_kit import GatewayKit, Screen, gateway, talkative
 from tests.fakes.model_server import ModelServer
 
 pytestmark = pytest.mark.quick
@@ -21,8 +21,8 @@ def a_screen() -> Screen:
     return Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
 
 
-async def says(house: House, chat: str, text: str) -> None:
-    await house.screen.say(chat, text, sender=Sender(chat, f"Person {chat}"))
+async def says(kit: GatewayKit, chat: str, text: str) -> None:
+    await kit.screen.say(chat, text, sender=Sender(chat, f"Person {chat}"))
 
 
 def notices(screen: Screen, chat: str) -> list[str]:
@@ -33,19 +33,19 @@ async def test_stop_all_notifies_each_chat_once_and_keeps_queued_messages(tmp_pa
     screen = a_screen()
     async with (
         ModelServer(talkative) as model,
-        gateway(tmp_path, model, screen, **ALLOWED) as house,
+        gateway(tmp_path, model, screen, **ALLOWED) as kit,
     ):
         for chat in CHATS:
-            await says(house, chat, "hang here")
+            await says(kit, chat, "hang here")
         for chat in CHATS:
             await screen.shows(chat, "so far")
-        await says(house, CHATS[0], "this waits")
-        await says(house, CHIEF, "hello")
+        await says(kit, CHATS[0], "this waits")
+        await says(kit, CHIEF, "hello")
         await screen.shows(CHIEF, "echo: hello")
 
         clock = asyncio.get_running_loop().time
         began = clock()
-        await says(house, CHIEF, "/stop all")
+        await says(kit, CHIEF, "/stop all")
         for chat in (CHIEF, *CHATS):
             await screen.shows(chat, "⏹")
         assert clock() - began < 0.3
@@ -54,8 +54,8 @@ async def test_stop_all_notifies_each_chat_once_and_keeps_queued_messages(tmp_pa
         assert all(len(notices(screen, chat)) == 1 for chat in CHATS)
         assert notices(screen, CHATS[0])[0].endswith("1 queued message is kept with it.")
         assert not any("No active task" in text for text in screen.screen(CHIEF))
-        assert house.runner.condition.running_turns() == 0
-        await says(house, CHIEF, "/stop all")
+        assert kit.runner.condition.running_turns() == 0
+        await says(kit, CHIEF, "/stop all")
         await screen.shows(CHIEF, "⏹ 0 tasks stopped.")
         assert all(len(notices(screen, chat)) == 1 for chat in CHATS)
 
@@ -64,28 +64,28 @@ async def test_stop_all_includes_accepted_messages_without_a_turn(tmp_path: Path
     screen = a_screen()
     async with (
         ModelServer(talkative) as model,
-        gateway(tmp_path, model, screen, **ALLOWED) as house,
+        gateway(tmp_path, model, screen, **ALLOWED) as kit,
     ):
-        await says(house, "2001", "hang here")
-        assert house.runner.condition.running_turns() == 0
-        await says(house, CHIEF, "/stop all")
+        await says(kit, "2001", "hang here")
+        assert kit.runner.condition.running_turns() == 0
+        await says(kit, CHIEF, "/stop all")
         await screen.shows(CHIEF, "⏹ 1 task stopped.")
         await screen.shows("2001", "⏹ Stopped.")
-        assert house.runner.condition.running_turns() == 0
+        assert kit.runner.condition.running_turns() == 0
 
 
 async def test_the_command_line_stops_one_conversation_or_all(tmp_path: Path) -> None:
     screen = a_screen()
     async with (
         ModelServer(talkative) as model,
-        gateway(tmp_path, model, screen, **ALLOWED) as house,
+        gateway(tmp_path, model, screen, **ALLOWED) as kit,
     ):
-        operations: Any = house.runner.operations
+        operations: Any = kit.runner.operations
         for chat in CHATS[:3]:
-            await says(house, chat, "hang here")
+            await says(kit, chat, "hang here")
             await screen.shows(chat, "so far")
-        assert house.runner._store
-        (session,) = await house.runner._store.sessions.list(key=f"memory:{CHATS[0]}")
+        assert kit.runner._store
+        (session,) = await kit.runner._store.sessions.list(key=f"memory:{CHATS[0]}")
         told = await operations["stop"](session=session.id)
         assert told == {"id": session.id, "state": "suspended", "stopped": True}
         told = await operations["stop"](session=session.id)

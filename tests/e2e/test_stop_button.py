@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from platforms.core.contract import Address, InboundAction, InboundMessage, Live, Sender, Text
-from tests.e2e.house import House, Screen, gateway, talkative
+from tests.e2e.gateway_kit import GatewayKit, Screen, gateway, talkative
 from tests.fakes.memory import VisibleMessage
 from tests.fakes.model_server import ModelServer
 
@@ -37,9 +37,9 @@ async def press(screen: Screen, who: Sender, event: str, action: str) -> None:
     )
 
 
-async def growing(house: House, number: int) -> list[VisibleMessage]:
+async def growing(kit: GatewayKit, number: int) -> list[VisibleMessage]:
     """Wait until exactly `number` messages have buttons; return them."""
-    found = await house.screen.until(
+    found = await kit.screen.until(
         ROOM, lambda shown: sum(bool(each.buttons) for each in shown) == number
     )
     return [each for each in found if each.buttons]
@@ -61,44 +61,44 @@ async def closed(model: ModelServer, number: int) -> None:
 async def test_in_a_room_only_the_requester_or_an_admin_can_stop_an_answer(tmp_path: Path) -> None:
     async with (
         ModelServer(talkative) as model,
-        gateway(tmp_path, model, allow=ALLOW, admins=ADMINS) as house,
+        gateway(tmp_path, model, allow=ALLOW, admins=ADMINS) as kit,
     ):
-        screen = house.screen
+        screen = kit.screen
         await ask(screen, ANN, "m1", "hang")
-        await growing(house, 1)
+        await growing(kit, 1)
         await ask(screen, BOB, "m2", "hang")
-        answers = await growing(house, 2)
+        answers = await growing(kit, 2)
         await press(screen, BOB, "p1", stop_of(answers, "m1"))
         await screen.shows(ROOM, "Only the person who asked last, or an admin, can do that.")
-        assert len(await growing(house, 2)) == 2
+        assert len(await growing(kit, 2)) == 2
         await press(screen, ANN, "p2", stop_of(answers, "m1"))
         await closed(model, 0)
-        (left,) = await growing(house, 1)
+        (left,) = await growing(kit, 1)
         assert left.reply_to == "m2"
         await press(screen, EVE, "p3", stop_of(answers, "m2"))
         await closed(model, 1)
-        shown = await growing(house, 0) or screen.messages(ROOM)
+        shown = await growing(kit, 0) or screen.messages(ROOM)
         assert sum("⏹ Stopped" in each.text for each in shown) == 2
 
 
 async def test_an_old_stop_button_does_not_stop_the_current_turn(tmp_path: Path) -> None:
     async with (
         ModelServer(talkative) as model,
-        gateway(tmp_path, model, allow=ALLOW) as house,
+        gateway(tmp_path, model, allow=ALLOW) as kit,
     ):
-        screen = house.screen
+        screen = kit.screen
         await ask(screen, ANN, "m1", "hang")
-        old = stop_of(await growing(house, 1), "m1")
+        old = stop_of(await growing(kit, 1), "m1")
         await press(screen, ANN, "p1", old)
         await screen.shows(ROOM, "⏹ Stopped")
         await ask(screen, ANN, "m2", "hang")
-        new = stop_of(await growing(house, 1), "m2")
+        new = stop_of(await growing(kit, 1), "m2")
         await press(screen, ANN, "p2", old)
         await screen.shows(ROOM, "No active task to stop.")
         assert not model.requests[1].closed.is_set()
         await press(screen, ANN, "p3", new)
         await closed(model, 1)
-        assert await growing(house, 0) == []
+        assert await growing(kit, 0) == []
 
 
 async def test_after_a_crash_no_message_keeps_its_stop_button(
@@ -106,11 +106,11 @@ async def test_after_a_crash_no_message_keeps_its_stop_button(
 ) -> None:
     screen = Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
     async with ModelServer(talkative) as model:
-        async with gateway(tmp_path, model, screen, allow=ALLOW) as house:
+        async with gateway(tmp_path, model, screen, allow=ALLOW) as kit:
             await ask(screen, ANN, "m1", "hang")
-            await growing(house, 1)
-            await house.crash()
-        async with gateway(tmp_path, model, screen, allow=ALLOW) as house:
+            await growing(kit, 1)
+            await kit.crash()
+        async with gateway(tmp_path, model, screen, allow=ALLOW) as kit:
             await screen.shows(ROOM, "♻️ I was restarted")
             shown = await screen.until(
                 ROOM,

@@ -8,7 +8,7 @@ from pathlib import Path
 import aiohttp
 
 from tests.e2e.daemon import Daemon
-from tests.e2e.house import talkative
+from tests.e2e.gateway_kit import talkative
 from tests.fakes.discord.server import TOKEN as DISCORD_TOKEN
 from tests.fakes.discord.server import DiscordServer, discord_server
 from tests.fakes.model_server import ModelServer

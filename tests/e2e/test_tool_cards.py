@@ -8,7 +8,7 @@ import pytest
 from agent.tools.contract import Risk, ToolContext
 from agent.tools.define import tool
 from platforms.core.contract import Live, Task, TaskState
-from tests.e2e.house import Screen, gateway
+from tests.e2e.gateway_kit import Screen, gateway
 from tests.fakes.model_server import ModelServer
 
 pytestmark = pytest.mark.quick

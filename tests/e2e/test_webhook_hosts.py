@@ -7,7 +7,7 @@ from pathlib import Path
 import aiohttp
 
 from tests.e2e.daemon import Daemon
-from tests.e2e.house import talkative
+from tests.e2e.gateway_kit import talkative
 from tests.fakes.model_server import ModelServer
 from tests.fakes.slack.server import BOT_TOKEN, SIGNING_SECRET, SlackServer, sign
 from tests.fakes.slack.workspace import TEAM

@@ -24,7 +24,7 @@ from platforms.core.contract import (
     Sender,
     Text,
 )
-from tests.e2e.house import House, Screen, gateway, talkative
+from tests.e2e.gateway_kit import GatewayKit, Screen, gateway, talkative
 from tests.fakes.memory import rate_limited
 from tests.fakes.model_server import ModelServer
 
@@ -44,13 +44,13 @@ class Terminal:
     @contextlib.asynccontextmanager
     async def gateway(
         self, model: ModelServer, screen: Screen, **more: Any
-    ) -> AsyncIterator[House]:
+    ) -> AsyncIterator[GatewayKit]:
         more.setdefault("limits", LimitSettings(messages_per_minute=100))
         async with (
-            gateway(self.home, model, screen, **more) as house,
-            serve_control_socket(socket_path(self.home, {}), house.runner.operations),
+            gateway(self.home, model, screen, **more) as kit,
+            serve_control_socket(socket_path(self.home, {}), kit.runner.operations),
         ):
-            yield house
+            yield kit
 
     async def why(self, what: str, code: int = 0) -> str:
         """Return the output, including errors."""
@@ -103,24 +103,29 @@ def in_a_room(text: str, event: str, sender: Sender, *, addressed: bool = False)
 async def test_ignored_and_unknown_messages_are_explained(terminal: Terminal) -> None:
     screen = a_screen()
     async with ModelServer(talkative) as model, terminal.gateway(model, screen):
-        told = await terminal.why("memory:77", code=1)
-        assert "Nothing is known about memory:77" in told
-        assert "memory is connected.\nNo message from memory has been received yet." in told
+        explanation = await terminal.why("memory:77", code=1)
+        assert "Nothing is known about memory:77" in explanation
+        assert "memory is connected.\nNo message from memory has been received yet." in explanation
         await screen.inject(in_a_room("chatter", "e1", ANN))
         await screen.inject(in_a_room("hey bot", "e2", STRANGER, addressed=True))
-        told = await terminal.why("memory:hall")
-        assert told.startswith("memory:hall: nothing is waiting\nmessage e2 in memory:hall:u=5\n")
-        assert "now: it was ignored: its sender has no access. Its text was not kept" in told
-        assert "continues when: its sender gets access, by access.allow or by holdfast pair" in told
-        assert "message e1 in memory:hall:u=1001" in told
+        explanation = await terminal.why("memory:hall")
+        assert explanation.startswith(
+            "memory:hall: nothing is waiting\nmessage e2 in memory:hall:u=5\n"
+        )
+        assert "now: it was ignored: its sender has no access. Its text was not kept" in explanation
+        assert (
+            "continues when: its sender gets access, by access.allow or by holdfast pair"
+            in explanation
+        )
+        assert "message e1 in memory:hall:u=1001" in explanation
         assert "in this room the bot was not addressed" in await terminal.why("e1")
-        told = await terminal.why("memory:1002", code=1)
-        assert "The last message from memory arrived 2" in told
-        assert "memory:hall:u=5: not allowed\n" in told
-        assert told.endswith("memory:hall:u=1001: not addressed")
+        explanation = await terminal.why("memory:1002", code=1)
+        assert "The last message from memory arrived 2" in explanation
+        assert "memory:hall:u=5: not allowed\n" in explanation
+        assert explanation.endswith("memory:hall:u=1001: not addressed")
         assert "Nothing is known about zebra: no chat" in await terminal.why("zebra", 1)
-        told = await terminal.why("pigeon:1", code=1)
-        assert "pigeon: pigeon is not configured, or its library is missing." in told
+        explanation = await terminal.why("pigeon:1", code=1)
+        assert "pigeon: pigeon is not configured, or its library is missing." in explanation
 
 
 async def test_a_waiting_message_names_its_turn_and_its_end(terminal: Terminal) -> None:
@@ -128,14 +133,14 @@ async def test_a_waiting_message_names_its_turn_and_its_end(terminal: Terminal) 
     busy = GatewaySettings(drain_seconds=0, queue_limit=2)
     async with (
         ModelServer(talkative) as model,
-        terminal.gateway(model, screen, gateway=busy) as house,
+        terminal.gateway(model, screen, gateway=busy) as kit,
     ):
         await screen.say(CHAT, "please hang", sender=ANN, event="m1")
         await screen.shows(CHAT, "so far")
         for number in (2, 3, 4):
             await screen.say(CHAT, f"number {number}", sender=ANN, event=f"m{number}")
         place = Address("memory", CHAT)
-        now = house.runner._clock.now()
+        now = kit.runner._clock.now()
         await screen.inject(
             InboundEdit(
                 "x1",
@@ -162,8 +167,8 @@ async def test_a_waiting_message_names_its_turn_and_its_end(terminal: Terminal) 
             )
         )
         await terminal.until("m3", "it was withdrawn before its turn started: its author deleted")
-        told = await terminal.why(KEY)
-        assert told.startswith(f"{KEY}: 2 messages not answered yet\n")
+        explanation = await terminal.why(KEY)
+        assert explanation.startswith(f"{KEY}: 2 messages not answered yet\n")
         running = await terminal.why("m1")
         assert (
             "now: its turn is waiting for the model (openai/scripted): request 1, sent 2" in running
@@ -201,7 +206,7 @@ async def test_a_waiting_message_names_its_turn_and_its_end(terminal: Terminal) 
 async def test_a_delayed_answer_names_the_cause(terminal: Terminal) -> None:
     screen = a_screen()
     async with ModelServer(talkative) as model:
-        async with terminal.gateway(model, screen) as house:
+        async with terminal.gateway(model, screen) as kit:
             await screen.say(CHAT, "hello", sender=ANN, event="m1")
             await screen.shows(CHAT, "echo: hello")
             answered = await terminal.until("m1", "it was answered; the answer was delivered 2")
@@ -211,11 +216,11 @@ async def test_a_delayed_answer_names_the_cause(terminal: Terminal) -> None:
             screen.fail(rate_limited(600.0), Post)
             await screen.say(CHAT, "and now", sender=ANN, event="m2")
             await terminal.until("m2", "accepts no message before 2")
-            told = await terminal.why(KEY)
-            assert told.startswith(f"{KEY}: 1 ")
-            assert " not " in told.splitlines()[0]
-            await house.crash()
+            explanation = await terminal.why(KEY)
+            assert explanation.startswith(f"{KEY}: 1 ")
+            assert " not " in explanation.splitlines()[0]
+            await kit.crash()
         await asyncio.sleep(0)
-        told = await terminal.why("m2")
-        assert "no gateway is running on this state folder" in told
-        assert "continues when: the gateway is started" in told
+        explanation = await terminal.why("m2")
+        assert "no gateway is running on this state folder" in explanation
+        assert "continues when: the gateway is started" in explanation

@@ -1,11 +1,11 @@
 """What an adapter is given, in memory: an archive that behaves like the store's, and a shelf."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from platforms.core.contract import Address, Button, ChatSummary, File, TranscriptRow
+from platforms.core.contract import Address, Button, ChatSummary, File, RowAuthor, TranscriptRow
 
 
 class MemoryShelf:
@@ -23,6 +23,22 @@ class MemoryShelf:
             msg = "no space left"
             raise OSError(msg)
         self.values[name] = value
+
+    async def delete(self, name: str) -> None:
+        self.values.pop(name, None)
+
+    async def read_all(self) -> Mapping[str, str]:
+        return dict(self.values)
+
+
+class EmptyArchive:
+    """An archive without rows and chats."""
+
+    async def transcript(self, *_: object) -> Sequence[TranscriptRow]:
+        return ()
+
+    async def chats(self, *_: object) -> Sequence[ChatSummary]:
+        return ()
 
 
 class MemoryArchive:
@@ -73,6 +89,10 @@ class MemoryArchive:
         index = next(index for index, known in enumerate(rows) if known.id == row)
         rows[index] = msgspec.structs.replace(rows[index], **fields)
 
+    def remove(self, chat: str, row: str) -> None:
+        """Remove a row, as an item that was withdrawn."""
+        self._rows[chat] = [known for known in self._rows[chat] if known.id != row]
+
     def of(self, chat: str) -> list[TranscriptRow]:
         return list(self._rows.get(chat, ()))
 
@@ -108,7 +128,7 @@ class MemoryArchive:
                 seq=seq or self.number(),
                 id=name,
                 at=at,
-                author=author,
+                author=RowAuthor(author),
                 text=text,
                 buttons=buttons,
                 state=state,

@@ -10,8 +10,8 @@ from gateway.config.loader import LoadedConfig
 from gateway.operate.doctor.context import DoctorContext
 from gateway.settings import Settings
 from platforms.core.registry import load_specs
-from sessions.values.clock import SystemClock
 from sessions.values.finding import Finding
+from tests.fakes.quick_time import TimerClock
 
 
 def case_of(home: Path, environ: Mapping[str, str] | None = None, **settings: Any) -> DoctorContext:
@@ -23,7 +23,7 @@ def case_of(home: Path, environ: Mapping[str, str] | None = None, **settings: An
         environ=environ or {},
         home=home,
         specs=load_specs(),
-        clock=SystemClock(),
+        clock=TimerClock(),
         config_path=None,
         loaded=loaded,
     )

@@ -12,6 +12,18 @@ from sessions.values.secret import Secret
 from tests.fakes.model_server import ModelServer
 
 
+def scripted_model(server: ModelServer, **changes: Any) -> ModelSettings:
+    """Settings of a model that the server plays, with short pauses between attempts."""
+    settings = ModelSettings(
+        provider="openai",
+        name="scripted",
+        base_url=server.url,
+        api_key=Secret("sk-none"),
+        timeouts=Timeouts(backoff=0.01),
+    )
+    return msgspec.structs.replace(settings, **changes)
+
+
 def scripted(
     model: ModelServer,
     platforms: Mapping[str, msgspec.Struct],
@@ -25,13 +37,7 @@ def scripted(
     """
     settings = Settings(
         gateway=GatewaySettings(drain_seconds=0),
-        model=ModelSettings(
-            provider="openai",
-            name="scripted",
-            base_url=model.url,
-            api_key=Secret("sk-none"),
-            timeouts=Timeouts(backoff=0.01),
-        ),
+        model=scripted_model(model),
         access=access,
         http=HttpSettings(port=0),
         limits=LimitSettings(messages_per_minute=10_000),

@@ -1,10 +1,11 @@
 """A program that is a server of tools by the letter only, written by hand: it starts at once.
 
-    python mcp_odd_server.py (old | new | bare)
+    python mcp_odd_server.py (old | new | bare | endless | late)
 
 `old` lists its tools in pages, one of them twice, and gives answers that are none. `new` speaks
 the protocol of 2026: it wants to ask its user, and ends each subscription as soon as it has begun;
-with each it has one more tool. `bare` has no tools at all.
+with each it has one more tool. `bare` has no tools at all. `endless` answers a call with a line
+without an end. `late` has one more tool once it has been asked for changes, and announces none.
 """
 
 import json
@@ -12,6 +13,7 @@ import sys
 from typing import Any
 
 HOW = sys.argv[1]
+MODERN = HOW in {"new", "late"}
 subscriptions = 0
 
 
@@ -24,16 +26,26 @@ def tool(name: str) -> dict[str, Any]:
 
 
 def listed(cursor: str | None) -> dict[str, Any]:
-    cache = {"ttlMs": 0, "cacheScope": "private", "resultType": "complete"} if HOW == "new" else {}
+    cache = {"ttlMs": 0, "cacheScope": "private", "resultType": "complete"} if MODERN else {}
     if HOW == "new":
         return {"tools": [tool("ask"), *(tool(f"t{n}") for n in range(subscriptions))], **cache}
+    if HOW == "late":
+        return {"tools": [tool("ask"), *(tool(f"t{n}") for n in range(subscriptions))], **cache}
+    if HOW == "endless":
+        return {"tools": [tool("shout")]}
     if cursor is None:
         return {"tools": [tool("a"), tool("odd")], "nextCursor": "2"}
     return {"tools": [tool("a"), tool("refuse")]}
 
 
 def called(number: object, name: str) -> None:
-    if name == "odd":
+    if name == "refuse":
+        for _ in range(200):
+            say(method="notifications/progress", params={"progress": "none"})
+    if name == "shout":
+        while True:
+            sys.stdout.write("x" * 65_536)
+    elif name == "odd":
         say(id=number, result={"content": 5})
     elif name == "refuse":
         say(id=number, error={"code": -32602, "message": "I will not"})
@@ -53,14 +65,15 @@ def listen(number: object) -> None:
     meta = {"io.modelcontextprotocol/subscriptionId": number}
     accepted = {"_meta": meta, "notifications": {"toolsListChanged": True}}
     say(method="notifications/subscriptions/acknowledged", params=accepted)
-    say(id=number, result={"_meta": meta, "resultType": "complete"})
+    if HOW == "new":
+        say(id=number, result={"_meta": meta, "resultType": "complete"})
 
 
 def answer(number: object, method: str, params: dict[str, Any]) -> None:
     who = {"name": "odd", "version": "1"}
     tools = {} if HOW == "bare" else {"tools": {"listChanged": True}}
     match method:
-        case "server/discover" if HOW == "new":
+        case "server/discover" if MODERN:
             cache = {"ttlMs": 0, "cacheScope": "private", "resultType": "complete"}
             say(
                 id=number,

@@ -1,10 +1,10 @@
 """A real server of tools, by the official package: a program, or HTTP on loopback.
 
-    python mcp_server.py (stdio | http) EFFECTS [--old] [--bell SOCKET] [--port PORT]
+    python mcp_server.py (stdio | http) EFFECTS [--old] [--harmless] [--bell SOCKET] [--port PORT]
 
 Each effect becomes a line of the file EFFECTS; it is rung at the socket, too, so that a test need
-not look at the file again and again. `--old` speaks the protocol as it was before 2026. Over HTTP
-the address is the first line of standard output.
+not look at the file again and again. `--old` speaks the protocol as it was before 2026. With
+`--harmless` the tool `send` claims to read only. Over HTTP the address is the first line of standard output.
 """
 
 import argparse
@@ -55,7 +55,7 @@ class Effects:
                 bell.sendall(f"{line}\n".encode())
 
 
-def built(effects: Effects) -> MCPServer:
+def built(effects: Effects, *, harmless: bool = False) -> MCPServer:
     server = MCPServer("fake", log_level="WARNING")
 
     @server.tool(annotations=READS)
@@ -63,7 +63,7 @@ def built(effects: Effects) -> MCPServer:
         """Look at something."""
         return f"seen {path}"
 
-    @server.tool()
+    @server.tool(annotations=READS if harmless else None)
     async def send(to: str, text: str, ctx: Context) -> str:
         """Send a message."""
         meta: dict[str, Any] = dict(ctx.request_context.meta or {})
@@ -176,10 +176,11 @@ def main() -> None:
     parser.add_argument("transport", choices=["stdio", "http"])
     parser.add_argument("effects", type=Path)
     parser.add_argument("--old", action="store_true")
+    parser.add_argument("--harmless", action="store_true")
     parser.add_argument("--bell")
     parser.add_argument("--port", type=int, default=0)
     options = parser.parse_args()
-    server = built(Effects(options.effects, options.bell))
+    server = built(Effects(options.effects, options.bell), harmless=options.harmless)
     if options.old:  # the package itself decides by this which protocol a program is spoken to in
         runner._has_modern_envelope = lambda params: False  # noqa: ARG005 - its own name
     sys.stderr.write("the server is up\n")

@@ -306,6 +306,7 @@ class _Connection(asyncio.Protocol):
             if await self._steps(inner):
                 return True
             done += 1
+            await asyncio.sleep(0)  # others have a turn, and a lost connection is noticed
         return False
 
     async def _pause(self, seconds: float) -> None:

@@ -115,10 +115,10 @@ class Server:
         """Where a database is."""
         return f"postgresql://holdfast@127.0.0.1:{self._port}/{database}"
 
-    def database(self) -> str:
+    def database(self, name: str = "") -> str:
         """Make an empty database and give its URL."""
         self._databases += 1
-        name = f"test{self._databases}"
+        name = name or f"test{self._databases}"
         self._say(f"CREATE DATABASE {name}")
         return self.url(name)
 

@@ -12,8 +12,8 @@ from tests.fakes.discord.life import Life
 from tests.fakes.discord.server import discord_server
 from tests.fakes.downloads import Downloads
 from tests.fakes.slack.kit import adapter_for, slack_server
+from tests.fakes.telegram.kit import telegram
 from tests.fakes.telegram.server import serving
-from tests.fakes.telegram.stage import telegram
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from agent.settings import ModelSettings
 from gateway.config.loader import read_environment
+from gateway.process.lock import hold_state_folder
 from gateway.process.service import serve
 from gateway.runner import GatewayRunner
 from gateway.settings import Settings
@@ -37,7 +38,8 @@ async def main(home: Path) -> None:
         loop.add_signal_handler(signal.SIGUSR1, lambda: time.sleep(3600))
         loop.add_signal_handler(signal.SIGUSR2, writer)
 
-    await serve(runner, home, read_environment(), on_ready=ready)
+    with hold_state_folder(home) as folder:
+        await serve(runner, folder, read_environment(), on_ready=ready)
 
 
 if __name__ == "__main__":

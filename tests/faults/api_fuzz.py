@@ -28,7 +28,7 @@ from gateway.http.openapi.document import written
 from tests.e2e.daemon import Daemon
 from tests.fakes.model_script import Script
 from tests.fakes.model_server import ModelServer
-from tests.faults.api_cases import LARGE, SLOW, Case, Cases
+from tests.faults.api_cases import KEY, LARGE, SLOW, Case, Cases
 from tests.faults.api_schema import ODD, served
 
 CLIENTS = 8
@@ -304,7 +304,11 @@ async def _memory(place: Path) -> int:
 
 async def figures(daemon: Daemon) -> dict[str, float]:
     """What `/metrics` says."""
-    async with aiohttp.ClientSession() as http, http.get(f"{daemon.url}/metrics") as response:
+    headers = {"authorization": f"Bearer {KEY}"}
+    async with (
+        aiohttp.ClientSession(headers=headers) as http,
+        http.get(f"{daemon.url}/metrics") as response,
+    ):
         page = await response.text()
     lines = (line.rpartition(" ") for line in page.splitlines() if not line.startswith("#"))
     return {name: float(value) for name, _, value in lines}

@@ -73,7 +73,7 @@ async def ask(
             env={
                 **read_environment(),
                 "PYTHONPATH": str(ROOT),
-                "SCHEMATHESIS_HOOKS": "tests.e2e.asked_of_api",
+                "SCHEMATHESIS_HOOKS": "tests.e2e.schemathesis_hooks",
             },
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,

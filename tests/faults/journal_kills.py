@@ -25,12 +25,13 @@ import pytest
 
 from sessions.records import Message, Turn
 from tests.e2e.daemon import Daemon, Page, Row, answers
-from tests.e2e.house import opened
+from tests.e2e.gateway_kit import opened
 from tests.fakes import bank
 from tests.fakes.agent_kit import settings_for
 from tests.fakes.cooperative import Answer, Call, pieces_of, rest_of, script_of
 from tests.fakes.dialects.requests import Asked, read_request
 from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
+from tests.fakes.distribution import write_distribution
 from tests.fakes.histories import check_history
 from tests.fakes.model_script import Script, Step, Wait
 from tests.fakes.model_server import ModelServer
@@ -121,10 +122,7 @@ class Site:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        info = folder / "bank-1.0.dist-info"
-        info.mkdir(parents=True)
-        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: bank\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text("[holdfast.tools]\npay = holdfast_bank:pay\n")
+        write_distribution(folder, "bank", "[holdfast.tools]\npay = holdfast_bank:pay\n")
         shutil.copy(bank.__file__, folder / "holdfast_bank.py")
 
     def switch(self, moment: str) -> None:

@@ -19,7 +19,7 @@ import msgspec
 
 from agent.settings import Timeouts
 from sessions.records import TurnState
-from tests.e2e.scenarios.stage import SCALED, Stage, stage
+from tests.e2e.scenarios.scenario_kit import SCALED, Stage, stage
 from tests.fakes.cooperative import Answer, Call, rest_of, script_of
 from tests.fakes.dialects.requests import read_request
 from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName

@@ -12,8 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.e2e.crowd import Crowd, Speaker, all_speak
-from tests.e2e.town import daemon_in, town
+from tests.e2e.all_platforms import daemon_in, three_platforms
+from tests.e2e.chat_users import ChatUsers, Speaker, all_speak
 from tests.fakes.allowance import Share
 from tests.fakes.model_server import ModelServer
 
@@ -31,7 +31,7 @@ async def play(size: int, seconds: float, rounds: int, *, together: bool) -> dic
     speaker = Speaker(seconds)
     shares: dict[str, Share] = {}
     with tempfile.TemporaryDirectory() as home:
-        async with town(size, together=together) as place, ModelServer(speaker) as model:
+        async with three_platforms(size, together=together) as place, ModelServer(speaker) as model:
             async with daemon_in(place, Path(home), model) as daemon:
                 for round_ in range(rounds):
                     async with asyncio.TaskGroup() as group:
@@ -49,7 +49,7 @@ async def play(size: int, seconds: float, rounds: int, *, together: bool) -> dic
     return shares
 
 
-def check(people: Crowd, speaker: Speaker, size: int, firsts: list[int]) -> None:
+def check(people: ChatUsers, speaker: Speaker, size: int, firsts: list[int]) -> None:
     """Everybody has every answer, whole and once."""
     for number in range(size):
         wanted = [speaker.answer(first + number) for first in firsts]

@@ -8,8 +8,8 @@ from tests.fakes.discord.life import Life
 from tests.fakes.discord.server import discord_server
 from tests.fakes.slack.kit import adapter_for, slack_server
 from tests.fakes.slack.workspace import TEAM
+from tests.fakes.telegram.kit import telegram
 from tests.fakes.telegram.server import serving
-from tests.fakes.telegram.stage import telegram
 from tests.faults.markdown_stages import DiscordStage, SlackStage, TelegramStage, shown_on_telegram
 from tests.faults.markdown_texts import text_of
 

@@ -20,6 +20,7 @@ from tests.fakes.dialects.requests import last_user_text
 from tests.fakes.model_script import Script
 from tests.fakes.model_server import ModelServer, echo
 from tests.fakes.telegram.server import TOKEN, TelegramServer, serving
+from tests.faults.installing import documented
 from tests.faults.machine import Machine, Unbootable, booted
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
@@ -32,7 +33,7 @@ _TWO_TIMES = re.compile(
 )
 
 
-class Town:
+class ThreePlatforms:
     """The machine, and who talks to the service on it."""
 
     def __init__(self, machine: Machine, telegram: TelegramServer, model: ModelServer) -> None:
@@ -90,34 +91,36 @@ class Town:
         return sum(f"echo: {word}" in text for text in self.telegram.screen(1001))
 
 
-async def installed(town: Town) -> str:
-    dry = await town.holdfast("service", "install", "--dry-run", env=town.environ)
+async def installed(three_platforms: ThreePlatforms) -> str:
+    dry = await three_platforms.holdfast(
+        "service", "install", "--dry-run", env=three_platforms.environ
+    )
     assert TOKEN not in dry
     assert "enable holdfast.service" in dry
-    await town.run("test", "!", "-e", "/etc/systemd/system/holdfast.service")
-    said = await town.holdfast("service", "install", env=town.environ)
+    await three_platforms.run("test", "!", "-e", "/etc/systemd/system/holdfast.service")
+    said = await three_platforms.holdfast("service", "install", env=three_platforms.environ)
     assert "Holdfast is installed as a service" in said, said
-    found = await town.shown()
+    found = await three_platforms.shown()
     assert "telegram" in found["StatusText"], found
-    verified = await town.run(
+    verified = await three_platforms.run(
         "systemd-analyze", "verify", "--man=no", "/etc/systemd/system/holdfast.service"
     )
     assert not verified, verified
     kept = "/etc/holdfast/credentials"
-    modes = await town.run("stat", "-c", "%a %U", kept, f"{kept}/TELEGRAM_BOT_TOKEN")
+    modes = await three_platforms.run("stat", "-c", "%a %U", kept, f"{kept}/TELEGRAM_BOT_TOKEN")
     assert modes.split() == ["700", "root", "600", "root"], modes
-    owner = await town.run("stat", "-L", "-c", "%a %U", STATE)
+    owner = await three_platforms.run("stat", "-L", "-c", "%a %U", STATE)
     assert owner.split() == ["700", "holdfast"], owner
-    user = (await town.run("ps", "-o", "user=", "-p", found["MainPID"])).strip()
+    user = (await three_platforms.run("ps", "-o", "user=", "-p", found["MainPID"])).strip()
     assert user == "holdfast", user
     return f"“{found['StatusText']}”, as user {user}"
 
 
-async def answers(town: Town) -> str:
-    await town.is_answered()
-    said = await town.holdfast("service", "status")
+async def answers(three_platforms: ThreePlatforms) -> str:
+    await three_platforms.is_answered()
+    said = await three_platforms.holdfast("service", "status")
     assert "telegram" in said, said
-    url = json.loads(await town.holdfast("status", "--json"))["url"]
+    url = json.loads(await three_platforms.holdfast("status", "--json"))["url"]
     live = await asyncio.create_subprocess_exec(
         sys.executable, "-c",
         "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1]).read())",
@@ -125,138 +128,150 @@ async def answers(town: Town) -> str:
         stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     assert b"ok" in (await live.communicate())[0]
-    assert "/enter/" in await town.holdfast("link")
-    assert "telegram:1001" in await town.holdfast("sessions", "list")
-    refused = await town.holdfast("run", code=1)
+    assert "/enter/" in await three_platforms.holdfast("link")
+    assert "telegram:1001" in await three_platforms.holdfast("sessions", "list")
+    refused = await three_platforms.holdfast("run", code=1)
     assert "belongs to this machine's service" in refused, refused
     return "a message, /livez, and root's `status`, `link`, `sessions list`"
 
 
-async def reloads(town: Town) -> str:
-    before = await town.shown()
-    await town.holdfast("service", "reload")
-    await town.is_answered()
-    assert (await town.shown())["MainPID"] == before["MainPID"]
-    assert "configuration reloaded" in await town.holdfast("service", "logs", "-n", "20")
+async def reloads(three_platforms: ThreePlatforms) -> str:
+    before = await three_platforms.shown()
+    await three_platforms.holdfast("service", "reload")
+    await three_platforms.is_answered()
+    assert (await three_platforms.shown())["MainPID"] == before["MainPID"]
+    assert "configuration reloaded" in await three_platforms.holdfast("service", "logs", "-n", "20")
     return "the same process, and a line in its log"
 
 
-async def restarts(town: Town) -> str:
-    before = await town.shown()
-    await town.holdfast("service", "restart")
-    after = await town.shown()
+async def restarts(three_platforms: ThreePlatforms) -> str:
+    before = await three_platforms.shown()
+    await three_platforms.holdfast("service", "restart")
+    after = await three_platforms.shown()
     assert after["MainPID"] == before["MainPID"]  # it becomes the new program: nothing is refused
     assert after["NRestarts"] == before["NRestarts"]
-    assert "restart finished after" in await town.holdfast("service", "logs", "-n", "20")
-    await town.is_answered()
+    assert "restart finished after" in await three_platforms.holdfast("service", "logs", "-n", "20")
+    await three_platforms.is_answered()
     return "the same process, begun anew, answers"
 
 
-async def quickened(town: Town) -> str:
+async def quickened(three_platforms: ThreePlatforms) -> str:
     """Shorter waits, by a drop-in as an operator would write it."""
     folder = "/etc/systemd/system/holdfast.service.d"
-    await town.run("sh", "-c", f"mkdir {folder} && printf '{QUICK}' > {folder}/quick.conf")
-    await town.run("systemctl", "daemon-reload")
-    await town.holdfast("service", "restart")
+    await three_platforms.run(
+        "sh", "-c", f"mkdir {folder} && printf '{QUICK}' > {folder}/quick.conf"
+    )
+    await three_platforms.run("systemctl", "daemon-reload")
+    await three_platforms.holdfast("service", "restart")
     return "by a drop-in: RestartSec=1, WatchdogSec=4"
 
 
-async def comes_back(town: Town) -> str:
-    before = await town.shown()
-    await town.run("kill", "-9", before["MainPID"])
-    word = next(town._words)
-    town.say(word)
-    await town.until(
+async def comes_back(three_platforms: ThreePlatforms) -> str:
+    before = await three_platforms.shown()
+    await three_platforms.run("kill", "-9", before["MainPID"])
+    word = next(three_platforms._words)
+    three_platforms.say(word)
+    await three_platforms.until(
         lambda now: now["ActiveState"] == "active" and now["MainPID"] != before["MainPID"]
     )
-    await town.telegram.until(lambda: town._answers(word) == 1, PATIENCE)
+    await three_platforms.telegram.until(lambda: three_platforms._answers(word) == 1, PATIENCE)
     return "what was said meanwhile is answered"
 
 
-async def hangs(town: Town) -> str:
-    before = await town.shown()
+async def hangs(three_platforms: ThreePlatforms) -> str:
+    before = await three_platforms.shown()
     begun = time.monotonic()
-    await town.run("kill", "-STOP", before["MainPID"])
-    await town.until(
+    await three_platforms.run("kill", "-STOP", before["MainPID"])
+    await three_platforms.until(
         lambda now: now["ActiveState"] == "active" and now["MainPID"] != before["MainPID"]
     )
     took = time.monotonic() - begun
-    assert "Watchdog timeout" in await town.log()
-    await town.is_answered()
+    assert "Watchdog timeout" in await three_platforms.log()
+    await three_platforms.is_answered()
     return f"killed by the watchdog and started anew within {took:.0f} s"
 
 
-async def stays_while_locked(town: Town) -> str:
-    before = await town.shown()
+async def stays_while_locked(three_platforms: ThreePlatforms) -> str:
+    before = await three_platforms.shown()
     hold = (
         "import sqlite3, sys; other = sqlite3.connect(sys.argv[1], isolation_level=None);"
         "other.execute('BEGIN IMMEDIATE'); print('held', flush=True); sys.stdin.read()"
     )
-    holder = town.machine.popen(sys.executable, "-c", hold, f"{STATE}/holdfast.db")
+    holder = three_platforms.machine.popen(sys.executable, "-c", hold, f"{STATE}/holdfast.db")
     assert holder.stdout
     assert await asyncio.to_thread(holder.stdout.readline) == "held\n"
     await asyncio.sleep(16)  # four times as long as the watchdog waits
-    assert (await town.shown())["MainPID"] == before["MainPID"]
+    assert (await three_platforms.shown())["MainPID"] == before["MainPID"]
     await asyncio.to_thread(holder.communicate)
-    await town.is_answered()
+    await three_platforms.is_answered()
     return "not killed in 16 s of a locked database, and it answers afterwards"
 
 
-async def stays_down(town: Town) -> str:
+async def stays_down(three_platforms: ThreePlatforms) -> str:
     """With a configuration that cannot work."""
-    await town.run("sh", "-c", "echo '[gatewy]' > /etc/holdfast/holdfast.toml")
-    said = await town.holdfast("service", "restart", code=1)
+    await three_platforms.run("sh", "-c", "echo '[gatewy]' > /etc/holdfast/holdfast.toml")
+    said = await three_platforms.holdfast("service", "restart", code=1)
     assert "nothing was interrupted" in said, said
     assert "gatewy" in said, said
-    await town.is_answered()
-    await town.run("sh", "-c", "systemctl restart holdfast || true")  # as when the machine starts
-    found = await town.until(lambda now: now["SubState"] == "failed")
+    await three_platforms.is_answered()
+    await three_platforms.run(
+        "sh", "-c", "systemctl restart holdfast || true"
+    )  # as when the machine starts
+    found = await three_platforms.until(lambda now: now["SubState"] == "failed")
     assert found["ExecMainStatus"] == "78", found
-    assert "failed" in await town.holdfast("service", "status", code=1)
-    refused = await town.holdfast("service", "install", code=78, env=town.environ)
+    assert "failed" in await three_platforms.holdfast("service", "status", code=1)
+    refused = await three_platforms.holdfast(
+        "service", "install", code=78, env=three_platforms.environ
+    )
     assert "gatewy" in refused
-    await town.run("rm", "/etc/holdfast/holdfast.toml")
-    await town.holdfast("service", "start")
-    await town.is_answered()
+    await three_platforms.run("rm", "/etc/holdfast/holdfast.toml")
+    await three_platforms.holdfast("service", "start")
+    await three_platforms.is_answered()
     return "not restarted into it; by systemd: exit code 78, failed, not tried again"
 
 
-async def drains(town: Town) -> str:
-    town.say("slowly please")
+async def drains(three_platforms: ThreePlatforms) -> str:
+    three_platforms.say("slowly please")
     await asyncio.sleep(SLOW / 4)
     begun = time.monotonic()
-    await town.holdfast("service", "stop")
+    await three_platforms.holdfast("service", "stop")
     took = time.monotonic() - begun
-    assert town._answers("slowly please") == 1, town.telegram.screen(1001)
-    found = await town.shown()
+    assert three_platforms._answers("slowly please") == 1, three_platforms.telegram.screen(1001)
+    found = await three_platforms.shown()
     assert (found["ActiveState"], found["Result"]) == ("inactive", "success"), found
     return f"the running answer came before the end, after {took:.1f} s"
 
 
-async def logs_well(town: Town) -> str:
-    said = await town.holdfast("service", "logs", "-n", "1000")
+async def logs_well(three_platforms: ThreePlatforms) -> str:
+    said = await three_platforms.holdfast("service", "logs", "-n", "1000")
     lines = said.splitlines()
     assert lines
     twice = [line for line in lines if _TWO_TIMES.search(line)]
     assert not twice, twice
     signs = [line for line in lines if re.search(r"<\d>", line)]
     assert not signs, signs
-    warned = await town.run(
+    warned = await three_platforms.run(
         "journalctl", "-u", "holdfast", "-p", "warning", "-o", "cat", "--no-pager"
     )
     assert "configuration reloaded" not in warned  # which is but information
     return f"{len(lines)} lines, none with two times"
 
 
-async def gone(town: Town) -> str:
-    said = await town.holdfast("service", "uninstall")
+async def gone(three_platforms: ThreePlatforms) -> str:
+    said = await three_platforms.holdfast("service", "uninstall")
     assert STATE in said
-    await town.run("test", "!", "-e", "/etc/systemd/system/holdfast.service")
-    await town.run("test", "-f", f"{STATE}/holdfast.db")
-    return "the unit is gone, the state is not"
+    await three_platforms.run("test", "!", "-e", "/etc/systemd/system/holdfast.service")
+    await three_platforms.run("test", "-f", f"{STATE}/holdfast.db")
+    (removal,) = documented("Uninstall", STATE)
+    await three_platforms.run("sh", "-c", removal.removeprefix("sudo "))
+    left = await three_platforms.run(
+        "find", "/etc", "/var/lib", "/var/log", "-xdev", "-name", "*holdfast*"
+    )
+    assert not left, left
+    return "the unit is gone, the state is not; the documented command removes the rest"
 
 
-async def sandboxes(town: Town) -> str:
+async def sandboxes(three_platforms: ThreePlatforms) -> str:
     """The form that leaves room for bubblewrap does so, the other one does not."""
     sandbox = (
         "#!/bin/sh\nexec bwrap --unshare-all --die-with-parent --ro-bind /usr /usr --symlink usr/lib "
@@ -275,38 +290,38 @@ async def sandboxes(town: Town) -> str:
             f"cat >/run/systemd/system/sandbox.service <<'EOF'\n{text}\n{once}EOF\n"
             "mkdir -p /etc/holdfast/credentials; systemctl daemon-reload; systemctl start sandbox"
         )
-        done = await asyncio.to_thread(town.machine.run, "sh", "-c", script)
+        done = await asyncio.to_thread(three_platforms.machine.run, "sh", "-c", script)
         outcomes.append(done.returncode == 0)
     assert outcomes == [True, False], outcomes
     return "bwrap runs in the form with room for it, and only in that one"
 
 
-async def of_a_user(town: Town) -> str:
+async def of_a_user(three_platforms: ThreePlatforms) -> str:
     name = "ann"
-    await town.run("useradd", "--create-home", name)
-    await town.run("chmod", "711", "/root")  # this Python may lie there
-    number = (await town.run("id", "-u", name)).strip()
-    await town.run("loginctl", "enable-linger", name)
-    await town.run("systemctl", "start", f"user@{number}.service")
-    env = {**town.environ, "HOME": f"/home/{name}"}
+    await three_platforms.run("useradd", "--create-home", name)
+    await three_platforms.run("chmod", "711", "/root")  # this Python may lie there
+    number = (await three_platforms.run("id", "-u", name)).strip()
+    await three_platforms.run("loginctl", "enable-linger", name)
+    await three_platforms.run("systemctl", "start", f"user@{number}.service")
+    env = {**three_platforms.environ, "HOME": f"/home/{name}"}
     as_user = ("setpriv", f"--reuid={number}", f"--regid={number}", "--init-groups")
     command = (*as_user, HOLDFAST, "service")
-    said = await town.run(*command, "install", code=1, env=env)
+    said = await three_platforms.run(*command, "install", code=1, env=env)
     assert "needs root" in said, said
-    said = await town.run(*command, "install", "--user", env=env)
+    said = await three_platforms.run(*command, "install", "--user", env=env)
     assert "Holdfast is installed as a service" in said, said
-    await town.is_answered()
-    assert "telegram" in await town.run(*command, "status", env={"HOME": env["HOME"]})
-    await town.run(*command, "restart", env={"HOME": env["HOME"]})
-    await town.is_answered()
-    logged = await town.run("journalctl", f"_UID={number}", "-o", "cat", "--no-pager")
+    await three_platforms.is_answered()
+    assert "telegram" in await three_platforms.run(*command, "status", env={"HOME": env["HOME"]})
+    await three_platforms.run(*command, "restart", env={"HOME": env["HOME"]})
+    await three_platforms.is_answered()
+    logged = await three_platforms.run("journalctl", f"_UID={number}", "-o", "cat", "--no-pager")
     assert "gateway.connections.supervision: telegram is connected" in logged, logged
-    said = await town.run(*command, "uninstall", env={"HOME": env["HOME"]})
+    said = await three_platforms.run(*command, "uninstall", env={"HOME": env["HOME"]})
     assert f"/home/{name}/.local/share/holdfast" in said, said
     return f"without root: {render_user_unit(ServiceUnit()).count('=')} keys that its manager takes"
 
 
-Part = Callable[[Town], Awaitable[str]]
+Part = Callable[[ThreePlatforms], Awaitable[str]]
 
 PARTS: dict[str, Part] = {
     "install": installed,
@@ -335,13 +350,13 @@ async def main() -> int:
     try:
         with booted() as machine:
             async with serving() as telegram, ModelServer(slow_or_echo) as model:
-                town = Town(machine, telegram, model)
+                three_platforms = ThreePlatforms(machine, telegram, model)
                 for name, part in PARTS.items():
                     begun = time.monotonic()
                     try:
-                        found = await part(town)
+                        found = await part(three_platforms)
                     except BaseException:
-                        print(f"{name:<24} FAILED\n{await town.log()}", file=sys.stderr)  # noqa: T201 - a report
+                        print(f"{name:<24} FAILED\n{await three_platforms.log()}", file=sys.stderr)  # noqa: T201 - a report
                         raise
                     print(f"{name:<24} {found}  ({time.monotonic() - begun:.1f} s)")  # noqa: T201
     except Unbootable as error:

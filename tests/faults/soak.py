@@ -26,9 +26,9 @@ import aiohttp
 import msgspec
 
 from gateway.http import api_key
-from tests.e2e.crowd import Crowd, OnDiscord, OnSlack, OnTelegram
+from tests.e2e.all_platforms import ThreePlatforms, daemon_in, three_platforms
+from tests.e2e.chat_users import ChatUsers, OnDiscord, OnSlack, OnTelegram
 from tests.e2e.daemon import Daemon
-from tests.e2e.town import Town, daemon_in, town
 from tests.fakes.dialects.requests import last_user_text
 from tests.fakes.discord import server as discord
 from tests.fakes.model_script import Script, words
@@ -94,8 +94,8 @@ class Model:
 class Person:
     """Somebody who asks, reads the answer, and asks again."""
 
-    def __init__(self, crowd: Crowd, number: int, at: int, chance: random.Random) -> None:
-        self.crowd, self.number = crowd, number
+    def __init__(self, chat_users: ChatUsers, number: int, at: int, chance: random.Random) -> None:
+        self.chat_users, self.number = chat_users, number
         self._name = f"{at + 1}{number:03d}"
         self._chance = chance
         self.asked: list[str] = []
@@ -106,37 +106,39 @@ class Person:
         while not over.is_set():
             began, early = time.monotonic(), not rush.is_set()
             await self._ask()
-            answered[self.crowd.platform] += 1
+            answered[self.chat_users.platform] += 1
             rest = pause * self._chance.uniform(0.6, 1.4) - (time.monotonic() - began)
             if rest > 0:
                 await _either(rush if early else over, rest)
 
     async def _ask(self) -> None:
         if self._chance.random() < 0.05:
-            await self.crowd.say(self.number, "/new" if self.crowd.platform != "slack" else "!new")
+            await self.chat_users.say(
+                self.number, "/new" if self.chat_users.platform != "slack" else "!new"
+            )
         token = f"{self._name}-{len(self.asked) + 1}"
         self.asked.append(token)
-        await self.crowd.say(self.number, f"question {token}")
+        await self.chat_users.say(self.number, f"question {token}")
         wanted = f"that was {token}."
         try:
             async with asyncio.timeout(PATIENCE):
                 while True:  # whoever looks at every change of two hundred chats does nothing else
-                    if any(wanted in text for text in self.crowd.latest(self.number)):
+                    if any(wanted in text for text in self.chat_users.latest(self.number)):
                         return
                     await asyncio.sleep(0.1)
         except TimeoutError:
-            seen = self.crowd.latest(self.number)
-            msg = f"{self.crowd.platform} {token} was not answered; what is seen: {seen}"
+            seen = self.chat_users.latest(self.number)
+            msg = f"{self.chat_users.platform} {token} was not answered; what is seen: {seen}"
             raise AssertionError(msg) from None
 
     def faults(self) -> list[str]:
         """What is wrong with what this person sees in the end."""
-        shown = self.crowd.shown(self.number)
+        shown = self.chat_users.shown(self.number)
         copies = Counter(token for text in shown for token in _ANSWERED.findall(text))
         marked = Counter(
             token for text in shown if MARK in text for token in _ANSWERED.findall(text)
         )
-        where = f"{self.crowd.platform} {self._name}"
+        where = f"{self.chat_users.platform} {self._name}"
         return [
             f"{where}: {token} is answered {copies[token]} times, {marked[token]} of them marked"
             for token in self.asked
@@ -203,7 +205,9 @@ async def _either(over: asyncio.Event, seconds: float) -> None:
         pass
 
 
-async def trouble(place: Town, every: float, over: asyncio.Event, chance: random.Random) -> None:
+async def trouble(
+    place: ThreePlatforms, every: float, over: asyncio.Event, chance: random.Random
+) -> None:
     """Let something go wrong, again and again."""
     on_telegram, on_discord, on_slack = place.people.values()
     assert isinstance(on_telegram, OnTelegram)
@@ -306,10 +310,18 @@ async def live(plan: Plan) -> int:
     pause = plan.seconds * plan.people / plan.turns
     with contextlib.ExitStack() as stack:
         home = plan.home or stack.enter_context(tempfile.TemporaryDirectory())
-        async with town(each, judged=False) as place, ModelServer(Model(chance)) as model:
+        async with (
+            three_platforms(each, judged=False) as place,
+            ModelServer(Model(chance)) as model,
+        ):
             everybody = [
-                Person(crowd, number, at, random.Random(plan.seed * 1_000 + at * each + number))  # noqa: S311 - likewise
-                for at, crowd in enumerate(place.people.values())
+                Person(
+                    chat_users,
+                    number,
+                    at,
+                    random.Random(plan.seed * 1_000 + at * each + number),  # noqa: S311 - likewise
+                )
+                for at, chat_users in enumerate(place.people.values())
                 for number in range(each)
             ][: plan.people]
             extra = ("sessions.on_interrupted=resume", "gateway.drain_seconds=5")
@@ -349,10 +361,12 @@ async def live(plan: Plan) -> int:
     return report(plan, answered, watch, watch.samples[first:], count, took, delay.result(), faults)
 
 
-def complaints(place: Town) -> list[str]:
+def complaints(place: ThreePlatforms) -> list[str]:
     """What the platforms would punish, or people would notice."""
     return [
-        f"{name}: {each}" for name, crowd in place.people.items() for each in crowd.complaints()
+        f"{name}: {each}"
+        for name, chat_users in place.people.items()
+        for each in chat_users.complaints()
     ]
 
 

@@ -14,6 +14,11 @@ from typing import Any
 import msgspec
 
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
+_NAME = re.compile(
+    r"claude-(?:(?P<old>\d(?:[-.]\d)?)-)?(?P<family>[a-z]+)(?:-(?P<new>\d{1,2}(?:[-.]\d{1,2})?)(?!\d))?"
+)
+_NEWEST = (99, 0)
+_ALWAYS_THINKING = frozenset({"fable", "mythos"})
 
 
 class ThinkingMode(enum.Enum):
@@ -53,13 +58,6 @@ class AnthropicDialect(msgspec.Struct, frozen=True, kw_only=True):
     replay: bool = True  # earlier thinking is sent back
     think: bool = True
     these_pictures: bool = True
-
-
-_NAME = re.compile(
-    r"claude-(?:(?P<old>\d(?:[-.]\d)?)-)?(?P<family>[a-z]+)(?:-(?P<new>\d{1,2}(?:[-.]\d{1,2})?)(?!\d))?"
-)
-_NEWEST = (99, 0)
-_ALWAYS_THINKING = frozenset({"fable", "mythos"})
 
 
 def dialect_for(model: str) -> AnthropicDialect:

@@ -1,5 +1,6 @@
 """Sans-IO: classification of the protocol's errors."""
 
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -7,11 +8,13 @@ import msgspec
 from agent import errors
 from agent.errors import ProviderError
 from agent.providers.classify import (
+    HTTP_ERRORS,
     ServiceErrorInfo,
-    classify_http_error,
     classify_stream_error,
+    http_failure,
     parse_service_error,
 )
+from agent.providers.error_table import ErrorRule, ErrorTable, translate
 
 _STATUS = {
     "invalid_request_error": 400,
@@ -27,20 +30,25 @@ _STATUS = {
 }
 """HTTP status of each error type, for errors inside a stream."""
 
-_SPEND_LIMIT_CODE = "spend_limit_reached"
-_FILTER_MESSAGE = "content filtering policy"
+_ERRORS: ErrorTable = (
+    ErrorRule(errors.OutOfCredit, kind=re.compile("spend_limit_reached")),
+    ErrorRule(errors.Declined, own_words=re.compile("content filtering policy")),
+    *HTTP_ERRORS,
+)
 
 
 def classify_response(status: int, body: object, headers: Mapping[str, str]) -> ProviderError:
     """Map an HTTP error response to a `ProviderError`."""
-    return _classify(status, _read_error_info(body), headers)
+    return translate(_ERRORS, http_failure(status, _read_error_info(body), headers))
 
 
 def classify_error_event(error: object) -> ProviderError:
     """Map an error inside a stream to a `ProviderError`."""
     info = _read_error_info(error)
     status = _STATUS.get(info.type)
-    return classify_stream_error(info) if status is None else _classify(status, info, {})
+    if status is None:
+        return classify_stream_error(info)
+    return translate(_ERRORS, http_failure(status, info, {}))
 
 
 def _read_error_info(body: object) -> ServiceErrorInfo:
@@ -50,13 +58,3 @@ def _read_error_info(body: object) -> ServiceErrorInfo:
     details = inner.get("details") if isinstance(inner, dict) else None
     code = details.get("error_code") if isinstance(details, dict) else None
     return msgspec.structs.replace(info, code=str(code)) if code else info
-
-
-def _classify(
-    status: int, error_info: ServiceErrorInfo, headers: Mapping[str, str]
-) -> ProviderError:
-    if _SPEND_LIMIT_CODE in error_info.code:
-        return errors.OutOfCredit(error_info.summary)
-    if _FILTER_MESSAGE in error_info.own_search_text:
-        return errors.Declined(error_info.summary)
-    return classify_http_error(status, error_info, headers)

@@ -16,7 +16,10 @@ from agent.providers.anthropic.dialect import (
 )
 from agent.providers.schemas import simplify_schema
 from agent.request.pictures import PICTURE_OMITTED
-from sessions.records import Message, ToolCall
+from sessions.records import Message, MessageRole, ToolCall
+
+# Names of the module, because every row of a history is compared.
+_ASSISTANT, _TOOL = MessageRole.ASSISTANT, MessageRole.TOOL
 
 DEFAULT_OUTPUT_TOKENS = 8192
 """Output limit for unknown models, because the protocol requires one."""
@@ -134,7 +137,7 @@ def _can_begin_thinking(request: ModelRequest, dialect: AnthropicDialect) -> boo
 
     The protocol rejects a thinking budget for such a continuation.
     """
-    last = next((row for row in reversed(request.messages) if row.role == "assistant"), None)
+    last = next((row for row in reversed(request.messages) if row.role == _ASSISTANT), None)
     if last is None:
         return True
     if not last.tool_calls:
@@ -168,7 +171,7 @@ def _encode_messages(
     ids = _CallIds()
     messages: list[dict[str, Any]] = []
     for row in request.messages:
-        is_assistant = row.role == "assistant"
+        is_assistant = row.role == _ASSISTANT
         blocks = _content_blocks(row, ids) + _picture_blocks(row, request, dialect)
         # A message that the model continues must not contain thinking.
         if blocks and is_assistant and replay and row is not request.messages[-1]:
@@ -184,7 +187,7 @@ def _encode_messages(
 
 def _content_blocks(row: Message, ids: "_CallIds") -> list[ContentBlock]:
     """Encode a row, without empty text blocks, which the protocol rejects."""
-    if row.role == "tool":
+    if row.role == _TOOL:
         result: ContentBlock = {
             "type": "tool_result",
             "tool_use_id": ids.get(row.tool_call_id or ""),

@@ -220,17 +220,19 @@ class _EventReader:
 
     def _on_block_delta(self, index: int, delta: _Delta) -> Iterable[Chunk]:
         match delta:
-            case _TextDelta(text) if text:
-                return (TextChunk(text),)
-            case _ArgumentsDelta(piece) if piece and index in self._pending_inputs:
+            case _TextDelta(text):
+                return (TextChunk(text),) if text else (PING,)
+            case _ArgumentsDelta(piece):
+                if not piece or index not in self._pending_inputs:
+                    return (PING,)
                 self._pending_inputs[index] = _EMPTY_OBJECT
                 return (CallChunk(index, arguments=piece),)
-            case _ThinkingDelta(text) if text:
+            case _ThinkingDelta(text):
+                if not text:
+                    return (PING,)
                 return (ReasoningChunk(text), OpaqueChunk(index, {"thinking": text}))
-            case _SignatureDelta(signature) if signature:
-                return (OpaqueChunk(index, {"signature": signature}),)
-            case _:
-                return (PING,)
+            case _SignatureDelta(signature):
+                return (OpaqueChunk(index, {"signature": signature}),) if signature else (PING,)
 
     def _on_block_start(self, index: int, block: _Block) -> Iterable[Chunk]:
         if isinstance(block, _ToolUseBlock):

@@ -35,7 +35,10 @@ from agent.providers.openai.pictures import (
 from agent.providers.schemas import SCHEMA_REFUSED, simplify_schema
 from agent.providers.transport.body import BEAT, DONE, PING, BodyReader, read_event, read_json
 from agent.providers.transport.sse import SseComment, SseEvent
-from sessions.records import Message, ToolCall
+from sessions.records import Message, MessageRole, ToolCall
+
+# Names of the module, because every row of a history is compared.
+_USER, _ASSISTANT, _TOOL = MessageRole.USER, MessageRole.ASSISTANT, MessageRole.TOOL
 
 # --- requests --------------------------------------------------------------------------------
 
@@ -90,9 +93,9 @@ def _encode_messages(request: ModelRequest, dialect: ChatDialect) -> list[dict[s
     replay = "thoughts" not in dialect.omitted_features
     for row in request.messages:
         message = _encode_message(row)
-        if row.files and row.role == "user":
+        if row.files and row.role == _USER:
             message["content"] = _content_with_pictures(row, request, dialect.omitted_features)
-        if row.reasoning is not None and replay and row.role == "assistant":
+        if row.reasoning is not None and replay and row.role == _ASSISTANT:
             message |= _reasoning_fields(row, request.model)
         messages.append(message)
     return messages
@@ -109,7 +112,7 @@ def _content_with_pictures(
 
 
 def _encode_message(message: Message) -> dict[str, Any]:
-    if message.role == "tool":
+    if message.role == _TOOL:
         return {"role": "tool", "tool_call_id": message.tool_call_id, "content": message.content}
     if not message.tool_calls:
         return {"role": message.role, "content": message.content}

@@ -34,7 +34,10 @@ from agent.providers.openai.pictures import (
 from agent.providers.schemas import SCHEMA_REFUSED, simplify_schema
 from agent.providers.transport.body import BEAT, DONE, PING, BodyReader, read_event, read_json
 from agent.providers.transport.sse import SseComment, SseEvent
-from sessions.records import Message
+from sessions.records import Message, MessageRole
+
+# Names of the module, because every row of a history is compared.
+_ASSISTANT, _TOOL = MessageRole.ASSISTANT, MessageRole.TOOL
 
 # --- requests --------------------------------------------------------------------------------
 
@@ -91,14 +94,14 @@ def _reasoning_options(effort: str, omitted_features: frozenset[str]) -> dict[st
 def _encode_row(
     row: Message, request: ModelRequest, omitted_features: frozenset[str]
 ) -> Iterator[dict[str, Any]]:
-    if row.role == "tool":
+    if row.role == _TOOL:
         yield {
             "type": "function_call_output",
             "call_id": row.tool_call_id,
             "output": row.content,
         }
         return
-    if row.role != "assistant":
+    if row.role != _ASSISTANT:
         text, pictures = split_pictures(row, request, omitted_features)
         message = _encode_message(row.role, "input_text", text)
         if pictures and not text:

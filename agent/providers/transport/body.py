@@ -22,6 +22,8 @@ PING = PingChunk()
 BEAT = PingChunk(beat=True)
 
 T = TypeVar("T")
+_NON_EVENT_STARTS = (b"{", b"[", b"<")
+"""First bytes of a body that is no event stream: JSON or an HTML page."""
 
 
 class BodyReader:
@@ -79,10 +81,6 @@ class BodyReader:
             msg = f"the response is longer than {MAX_EVENT_BYTES} bytes"
             raise EventTooLong(msg)
         pieces.append(received)
-
-
-_NON_EVENT_STARTS = (b"{", b"[", b"<")
-"""First bytes of a body that is no event stream: JSON or an HTML page."""
 
 
 def read_json(data: bytes, type: type[T]) -> T:  # noqa: A002 - as msgspec names it

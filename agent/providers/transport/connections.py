@@ -21,6 +21,7 @@ import msgspec
 from agent import errors
 from agent.errors import ApiKeyRejected, BadRequest, ProviderError
 from agent.model.contract import Chunk
+from agent.providers.error_table import ErrorRule, FailedRequest, translate
 from agent.providers.transport import sockets
 from agent.providers.transport.chunked import ChunkedDecoder
 from agent.providers.transport.sse import EventTooLong
@@ -124,10 +125,13 @@ class ClientPool(Generic[Client]):
             self._stream_counts[client] -= 1
 
     async def aclose(self) -> None:
-        """Close all connections."""
-        for client in list(self._stream_counts):
-            await client.close()
+        """Close all connections; give up on those that do not close in time."""
+        clients = list(self._stream_counts)
         self._stream_counts.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS), asyncio.TaskGroup() as group:
+                for client in clients:
+                    group.create_task(client.close())
 
 
 @functools.cache
@@ -208,26 +212,25 @@ async def stream_response(
 CONNECTION_ERRORS = (httpx2.HTTPError, httpx2.StreamError, EventTooLong)
 """Connection errors; SDKs wrap them before the response headers and pass them through after."""
 
-_ERROR_TABLE: tuple[tuple[type[Exception], type[ProviderError], str], ...] = (
-    (httpx2.ConnectError, errors.Overloaded, "no connection to {url}"),
-    (httpx2.ConnectTimeout, errors.Overloaded, "no connection to {url} in time"),
-    (httpx2.PoolTimeout, errors.Overloaded, "no free connection to {url}"),
-    (httpx2.ProxyError, errors.Overloaded, "the proxy for {url} failed"),
-    (httpx2.TimeoutException, errors.Stalled, "{url} stopped sending"),
-    (httpx2.UnsupportedProtocol, errors.BadRequest, "{url} is not a supported URL"),
-    (httpx2.TooManyRedirects, errors.BadRequest, "too many redirects from {url}"),
-    (httpx2.LocalProtocolError, errors.BadRequest, "the request could not be written: {error}"),
-    *((failure, errors.ConnectionLost, "{error}") for failure in CONNECTION_ERRORS),
-    (Exception, errors.BadRequest, "{error}"),
+_EXCEPTIONS = (
+    ErrorRule(errors.Overloaded, "no connection to {url}", httpx2.ConnectError),
+    ErrorRule(errors.Overloaded, "no connection to {url} in time", httpx2.ConnectTimeout),
+    ErrorRule(errors.Overloaded, "no free connection to {url}", httpx2.PoolTimeout),
+    ErrorRule(errors.Overloaded, "the proxy for {url} failed", httpx2.ProxyError),
+    ErrorRule(errors.Stalled, "{url} stopped sending", httpx2.TimeoutException),
+    ErrorRule(errors.BadRequest, "{url} is not a supported URL", httpx2.UnsupportedProtocol),
+    ErrorRule(errors.BadRequest, "too many redirects from {url}", httpx2.TooManyRedirects),
+    ErrorRule(
+        errors.BadRequest, "the request could not be written: {error}", httpx2.LocalProtocolError
+    ),
+    ErrorRule(errors.ConnectionLost, "{error}", CONNECTION_ERRORS),
+    ErrorRule(errors.BadRequest, "{error}"),
 )
 
 
 def translate_error(error: Exception, url: str) -> ProviderError:
     """Map a failure to a `ProviderError`; unknown failures count as `BadRequest`."""
-    ours, message = next(
-        (ours, message) for theirs, ours, message in _ERROR_TABLE if isinstance(error, theirs)
-    )
-    return ours(message.format(url=url, error=str(error) or type(error).__name__))
+    return translate(_EXCEPTIONS, FailedRequest(error=error, url=url))
 
 
 async def read_chunks(response: httpx2.Response, reader: ChunkReader) -> AsyncGenerator[Chunk]:

@@ -4,6 +4,7 @@ A network backend can only be passed to httpcore2 when a connection pool is buil
 pools without a backend, so this module builds the pools and wraps them as transports of httpx2.
 """
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterable, AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -100,7 +101,10 @@ class _PoolTransport(httpx2.AsyncBaseTransport):
         )
 
     async def aclose(self) -> None:
-        """Close all connections."""
+        """Close all connections at the same time; the pool would close one after the other."""
+        async with asyncio.TaskGroup() as group:
+            for connection in self._pool.connections:
+                group.create_task(connection.aclose())
         await self._pool.aclose()
 
 

@@ -1,6 +1,6 @@
 """Sans-IO: hints about a text that was not found in a file."""
 
-import difflib
+from sessions.values.spelling import similar_words
 
 _MAX_LINES = 3_000  # for the comparison by similarity
 _MAX_LINE_LENGTH = 300
@@ -42,7 +42,7 @@ def _find_by_similarity(lines: list[str], wanted_lines: list[str]) -> int | None
     if not wanted:
         return None
     known = {line.strip()[:_MAX_LINE_LENGTH]: at for at, line in enumerate(lines[:_MAX_LINES])}
-    matches = difflib.get_close_matches(wanted, known, n=1, cutoff=0.6)
+    matches = similar_words(wanted, known, most=1)
     return max(0, known[matches[0]] - longest) if matches else None
 
 

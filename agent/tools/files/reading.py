@@ -13,7 +13,9 @@ from agent.tools.blocking import StopEvent, run_in_thread
 from agent.tools.confine import TEMPORARY_PREFIX, Workspace, open_workspace
 from agent.tools.contract import Risk, ToolContext
 from agent.tools.define import tool
+from agent.tools.masks import mask_lines
 from agent.tools.text import count_lines, pluralize
+from sessions.values.masks import MaskSecrets
 
 MAX_FILE_BYTES = 20_000_000
 _MAX_TEXT_LENGTH = 50_000  # characters per call
@@ -44,7 +46,7 @@ async def read_file(
     def work(_stop: StopEvent) -> str:
         with open_workspace(context.workspace) as workspace:
             content, _ = workspace.read(path, MAX_FILE_BYTES)
-        return _format_window(path, content, offset, limit)
+        return _format_window(path, content, offset, limit, context.mask)
 
     return await run_in_thread(work)
 
@@ -74,7 +76,7 @@ def is_binary(content: bytes) -> bool:
     return b"\0" in content[:_HEAD_BYTES]
 
 
-def _format_window(path: str, content: bytes, offset: int, limit: int) -> str:
+def _format_window(path: str, content: bytes, offset: int, limit: int, mask: MaskSecrets) -> str:
     if is_binary(content):
         return f"{path} is not text: {pluralize(len(content), 'byte')} of binary data."
     text = content.decode(errors="replace")
@@ -84,15 +86,20 @@ def _format_window(path: str, content: bytes, offset: int, limit: int) -> str:
     if offset > total:
         msg = f"{path} has only {pluralize(total, 'line')}."
         raise ToolError(msg)
-    shown: list[str] = []
+    lines = text.split("\n")
     size = cut = 0
-    for line in text.split("\n")[offset - 1 : min(total, offset - 1 + limit)]:
+    last = offset - 1
+    for line in lines[offset - 1 : min(total, offset - 1 + limit)]:
         size += min(len(line), _MAX_LINE_LENGTH) + 1
-        if shown and size > _MAX_TEXT_LENGTH:
+        if last >= offset and size > _MAX_TEXT_LENGTH:
             break
         cut += len(line) > _MAX_LINE_LENGTH
-        shown.append(_shorten_line(line))
-    last = offset + len(shown) - 1
+        last += 1
+    masked = mask_lines(lines, offset - 1, last, mask)
+    shown = [
+        _shorten_line(line, len(lines[number]) - _MAX_LINE_LENGTH)
+        for number, line in enumerate(masked, offset - 1)
+    ]
     notes = [f"{path}: {pluralize(total, 'line')}, {offset}-{last} shown"]
     if last < total:
         notes.append(f"continue with offset={last + 1}")
@@ -103,8 +110,8 @@ def _format_window(path: str, content: bytes, offset: int, limit: int) -> str:
     return f"[{'; '.join(notes)}]\n" + "\n".join(shown)
 
 
-def _shorten_line(line: str) -> str:
-    over = len(line) - _MAX_LINE_LENGTH
+def _shorten_line(line: str, over: int) -> str:
+    """Shorten a line; `over` is the number of characters beyond the limit."""
     return (
         line if over <= 0 else f"{line[:_MAX_LINE_LENGTH]}[… {pluralize(over, 'more character')}]"
     )

@@ -2,9 +2,10 @@
 
 from agent.errors import ToolError
 from agent.tools.contract import Risk, ToolContext
-from agent.tools.define import tool
+from agent.tools.define import tool, with_placeholders
 
 
+@with_placeholders
 @tool(risk=Risk.WRITE, emoji="📤", label="path", touches="path", family="files")
 async def send_file(context: ToolContext, path: str, caption: str = "") -> str:
     """Send a file from the workspace to this chat, so that the user can open or keep it.

@@ -1,20 +1,24 @@
 """Tools that write files atomically: a temporary file next to the target replaces the target."""
 
+import os
 from collections.abc import Callable
 
 from agent.errors import ToolError
 from agent.tools.blocking import StopEvent, run_in_thread
 from agent.tools.confine import Workspace, open_workspace, relative_path
 from agent.tools.contract import Risk, ToolContext
-from agent.tools.define import tool
+from agent.tools.define import tool, with_placeholders
 from agent.tools.drafts import MAX_DRAFT_BYTES, FileDraft
 from agent.tools.files.nearest import explain_mismatch
 from agent.tools.files.reading import is_binary
+from agent.tools.masks import replace_masked, restore_secrets
 from agent.tools.text import count_lines, encode_utf8, pluralize, quote
+from sessions.values.masks import MASK, MaskedText, MaskSecrets
 
 _MAX_LISTED_LINES = 10  # per message
 
 
+@with_placeholders
 @tool(risk=Risk.WRITE, emoji="📝", label="path", touches="path", grows="content", family="files")
 async def write_file(context: ToolContext, path: str, content: str, more: bool = False) -> str:
     """Write a text file in the workspace. Missing folders are created; an existing file is replaced.
@@ -33,6 +37,7 @@ async def write_file(context: ToolContext, path: str, content: str, more: bool =
     return _describe_draft(draft)
 
 
+@with_placeholders
 @tool(risk=Risk.WRITE, emoji="📝", label="draft_id", grows="content", family="files")
 async def write_file_continue(
     context: ToolContext, draft_id: str, *, after: str = "", content: str, final: bool
@@ -62,6 +67,7 @@ async def write_file_continue(
     return result
 
 
+@with_placeholders
 @tool(risk=Risk.WRITE, emoji="✏️", label="path", touches="path", grows="new", family="files")
 async def edit_file(
     context: ToolContext,
@@ -82,9 +88,11 @@ async def edit_file(
 
     def work(workspace: Workspace, stop: StopEvent) -> str:
         content, state = workspace.read(path, MAX_DRAFT_BYTES)
-        text = _decode_text(path, content)
-        lines = _find_matches(path, text, old, new, every=all)
-        changed = text.replace(old, new)
+        present = context.mask(_decode_text(path, content))
+        # The person may have named a secret that the model sees only as a placeholder.
+        wanted = old if old in present.text else context.mask(old).text
+        lines = _find_matches(path, present.text, wanted, new, every=all)
+        changed = replace_masked(path, present, wanted, new, len(lines))
         data = _encode_limited(changed)
         token = context.idempotency_key
         workspace.write(path, data, token, is_cancelled=stop.is_set, expected_state=state)
@@ -97,12 +105,26 @@ async def edit_file(
 
 async def _write_whole(context: ToolContext, path: str, content: str) -> str:
     def work(workspace: Workspace, stop: StopEvent) -> str:
-        data = _encode_limited(content)
+        restored, state = _restore_whole(workspace, context.mask, path, content)
+        data = _encode_limited(restored)
         token = context.idempotency_key
-        replaced = workspace.write(path, data, token, is_cancelled=stop.is_set)
-        return f"{'Replaced' if replaced else 'Written'}. {_describe_size(path, content, data)}"
+        replaced = workspace.write(
+            path, data, token, is_cancelled=stop.is_set, expected_state=state
+        )
+        return f"{'Replaced' if replaced else 'Written'}. {_describe_size(path, restored, data)}"
 
     return await _run_write(context, path, work)
+
+
+def _restore_whole(
+    workspace: Workspace, mask: MaskSecrets, path: str, content: str
+) -> tuple[str, os.stat_result | None]:
+    """Return the content with the secrets of the present file, and the state they are from."""
+    if MASK not in content or workspace.file_size(path) is None:
+        return restore_secrets(path, content, MaskedText("")), None
+    present, state = workspace.read(path, MAX_DRAFT_BYTES)
+    text = "" if is_binary(present) else present.decode(errors="surrogateescape")
+    return restore_secrets(path, content, mask(text)), state
 
 
 async def _run_write(

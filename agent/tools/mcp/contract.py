@@ -10,6 +10,12 @@ from agent.settings import McpSettings
 
 CallArguments = dict[str, Any]
 
+MAX_MESSAGE_BYTES = 32 * 1024 * 1024
+"""Length limit of one message of a server, on pipes and over HTTP."""
+
+CONNECTION_ENDED = "the connection ended"
+"""Reason of a disconnection about which nothing else is known."""
+
 
 class CallNotSent(Exception):
     """The call did certainly not reach the server."""
@@ -26,7 +32,9 @@ class ListedTool(msgspec.Struct, frozen=True, kw_only=True):
     description: str
     schema: dict[str, Any]  # of the arguments
     read_only: bool  # as declared by the server
+    open_world: bool = False  # as declared by the server: it reads from the network
     check: Callable[[CallArguments], str | None]  # describes errors in arguments
+    change: str = ""  # change that an admin has to accept, in words
 
 
 class ServerListener(Protocol):
@@ -36,8 +44,12 @@ class ServerListener(Protocol):
         """Handle a possible change of the server's tools."""
         ...
 
-    def on_disconnected(self) -> None:
-        """Handle the loss of the server."""
+    def on_disconnected(self, reason: str = CONNECTION_ENDED) -> None:
+        """Handle the loss of the server; the first call tells the reason."""
+        ...
+
+    def on_unreadable_output(self, lines: int, example: str) -> None:
+        """Handle lines on the server's standard output that are not messages."""
         ...
 
     def on_stderr_line(self, line: str) -> None:

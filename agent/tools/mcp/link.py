@@ -4,12 +4,15 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from importlib import import_module
 from typing import NoReturn
+
+import msgspec
 
 from agent.errors import ToolError, ToolUnknownOutcome
 from agent.settings import McpSettings
+from agent.tools.mcp.changes import claims_of
 from agent.tools.mcp.contract import (
+    CONNECTION_ENDED,
     CallArguments,
     CallNotSent,
     CallOutcomeUnclear,
@@ -17,13 +20,18 @@ from agent.tools.mcp.contract import (
     ListedTool,
     McpSession,
 )
+from agent.tools.mcp.memory import ToolMemory
+from agent.tools.mcp.package_log import SERVER, limit_package_logs
 from sessions.values.clock import Clock
+from sessions.values.exceptions import error_text, first_error
+from sessions.values.text import count_of
 
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 60.0
 _ANSWER_SECONDS = 30.0  # to connect, and to list the tools
 LEAVE_SECONDS = 10.0
+_BURST_LISTS, _BURST_SECONDS = 10, 10.0  # lists of changed tools within these seconds
+_REPORT_SECONDS = 60.0  # between two log lines about unreadable output
 
-_SESSION_MODULE = "agent.tools.mcp.session"
 
 _log = logging.getLogger(__name__)
 
@@ -42,11 +50,14 @@ class McpConnection:
         on_change: Callable[[], None],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         connect: Connect | None = None,
+        memory: ToolMemory | None = None,
         answer_seconds: float = _ANSWER_SECONDS,
     ) -> None:
         self.name = settings.name
         self.tools: tuple[ListedTool, ...] = ()
         """Tools of the last session; they keep their names while the server is disconnected."""
+        self.disabled_tools: frozenset[str] = frozenset()
+        """Names of the server's other tools, which are not in `enabled_tools`."""
         self.first_attempt_done = asyncio.Event()
         """Set after the first attempt to connect, successful or not."""
         self._settings = settings
@@ -54,10 +65,18 @@ class McpConnection:
         self._on_change = on_change
         self._sleep = sleep
         self._connect = connect  # None: with the official package
+        self._memory = memory or ToolMemory(clock)
         self._answer_seconds = answer_seconds
         self._session: McpSession | None = None
         self._last_error = ""
         self._last_stderr_line = ""
+        self._change_times: list[float] = []  # of the latest announced changes
+        self._next_list: asyncio.TimerHandle | None = None  # after too many changes
+        self._missing_tools: frozenset[str] = frozenset()  # of `enabled_tools`, as logged
+        self._end_reason = ""  # of the current session
+        self._unreadable_lines = 0  # since the last report
+        self._unreadable_example = ""
+        self._unreadable_report: asyncio.TimerHandle | None = None  # the next possible one
         self._check_requested = asyncio.Event()
         self._confirmed = asyncio.Event()  # cleared while the session is being checked
         self._confirmed.set()
@@ -104,6 +123,10 @@ class McpConnection:
             self._refuse(shown_name, f"its server {self.name} no longer offers it")
         if tool.read_only and not current.read_only:
             self._refuse(shown_name, "it now has side effects, which need approval")
+        if claims_of(tool) != claims_of(current):
+            self._refuse(shown_name, f"its server {self.name} has just changed it")
+        if tool.change:
+            await self._accept_change(tool)
         self._running_calls += 1
         try:
             return await session.call(tool.name, arguments, key)
@@ -120,6 +143,13 @@ class McpConnection:
         finally:
             self._running_calls -= 1
 
+    async def _accept_change(self, tool: ListedTool) -> None:
+        """Trust a changed tool, because a call is made only after an admin has allowed it."""
+        await self._memory.accept(self.name, tool)
+        accepted = msgspec.structs.replace(tool, change="")
+        self.tools = tuple(accepted if each.name == tool.name else each for each in self.tools)
+        self._on_change()
+
     def _recheck(self, session: McpSession) -> None:
         """Check the session; new calls wait until the check is done."""
         if self._session is session:
@@ -133,13 +163,48 @@ class McpConnection:
     # --- events of the session -------------------------------------------------------------------
 
     def on_tools_changed(self) -> None:
-        """See `ServerListener`."""
+        """See `ServerListener`; after a burst of changes, the next list waits."""
+        if self._next_list is not None:
+            return
+        loop = asyncio.get_running_loop()
+        recent = [at for at in self._change_times if loop.time() - at < _BURST_SECONDS]
+        self._change_times = [*recent, loop.time()]
+        if len(recent) < _BURST_LISTS:
+            self._check_requested.set()
+        else:
+            self._next_list = loop.call_later(_BURST_SECONDS, self._list_late)
+
+    def _list_late(self) -> None:
+        self._next_list = None
         self._check_requested.set()
 
-    def on_disconnected(self) -> None:
+    def on_disconnected(self, reason: str = CONNECTION_ENDED) -> None:
         """See `ServerListener`."""
+        self._end_reason = self._end_reason or reason
         self._set_disconnected()
         self._check_requested.set()
+
+    def on_unreadable_output(self, lines: int, example: str) -> None:
+        """See `ServerListener`; a warning at once, and then at most one per minute."""
+        self._unreadable_lines += lines
+        self._unreadable_example = self._unreadable_example or example
+        if self._unreadable_report is None:
+            self._report_unreadable_output()
+
+    def _report_unreadable_output(self) -> None:
+        self._unreadable_report = None
+        if not self._unreadable_lines:
+            return
+        _log.warning(
+            "MCP server %s printed %s outside of the protocol, such as %r",
+            self.name,
+            count_of(self._unreadable_lines, "line"),
+            self._unreadable_example,
+        )
+        self._unreadable_lines, self._unreadable_example = 0, ""
+        self._unreadable_report = asyncio.get_running_loop().call_later(
+            _REPORT_SECONDS, self._report_unreadable_output
+        )
 
     def on_stderr_line(self, line: str) -> None:
         """See `ServerListener`."""
@@ -150,6 +215,7 @@ class McpConnection:
 
     async def run(self) -> None:
         """Keep the server connected until cancelled."""
+        SERVER.set(self.name)
         connect = self._connect
         if connect is None:
             try:
@@ -159,7 +225,12 @@ class McpConnection:
                 _log.error("MCP server %s: %s", self.name, self._last_error)
                 self.first_attempt_done.set()
                 return
-        await self._keep_connected(connect)
+        try:
+            await self._keep_connected(connect)
+        finally:
+            for timer in (self._unreadable_report, self._next_list):
+                if timer:
+                    timer.cancel()
 
     def stop(self) -> None:
         """Make `run` end; the caller must cancel the task of `run` as well.
@@ -173,7 +244,7 @@ class McpConnection:
         pause = FIRST_PAUSE_SECONDS
         while True:
             began = self._clock.monotonic()
-            self._last_stderr_line = ""
+            self._last_stderr_line = self._end_reason = ""
             self._check_requested.clear()
             try:
                 await self._connect_once(connect)
@@ -216,8 +287,7 @@ class McpConnection:
             if self._stopping:
                 return
             if self._session is None:
-                msg = "the connection ended"
-                raise ConnectionError(msg)
+                raise ConnectionError(self._end_reason)
             busy = self._running_calls
             try:
                 async with asyncio.timeout(self._answer_seconds):
@@ -227,21 +297,27 @@ class McpConnection:
                     raise
                 self._check_requested.set()  # the server may handle one request at a time
             else:
-                self._confirmed.set()
+                if not self._check_requested.is_set():  # else the list may be older than the doubt
+                    self._confirmed.set()
                 self._on_change()
 
     async def _list_tools(self, session: McpSession) -> None:
         listed = await session.list_tools()
         wanted = self._settings.enabled_tools
         if wanted is not None:
-            for missing in sorted(set(wanted) - {tool.name for tool in listed}):
-                _log.warning("MCP server %s has no tool %s", self.name, missing)
+            missing = frozenset(wanted) - {tool.name for tool in listed}
+            for name in sorted(missing - self._missing_tools):
+                _log.warning("MCP server %s has no tool %s", self.name, name)
+            self._missing_tools = missing
+            self.disabled_tools = frozenset(tool.name for tool in listed) - frozenset(wanted)
             listed = tuple(tool for tool in listed if tool.name in wanted)
-        self.tools = listed
+        self.tools = await self._memory.review(self.name, listed)
 
     def _set_connected(self, session: McpSession) -> None:
         self._session, self._last_error = session, ""
-        _log.info("MCP server %s is connected, with %d tools", self.name, len(self.tools))
+        _log.info(
+            "MCP server %s is connected, with %s", self.name, count_of(len(self.tools), "tool")
+        )
         self._on_change()
         self.first_attempt_done.set()
 
@@ -252,17 +328,18 @@ class McpConnection:
             self._on_change()
 
     def _describe_error(self, error: Exception) -> str:
-        while isinstance(error, ExceptionGroup):
-            error = error.exceptions[0]
-        if isinstance(error, TimeoutError):
+        cause = first_error(error)
+        if isinstance(cause, TimeoutError):
             text = "the server does not answer"
-        elif isinstance(error, FileNotFoundError):
+        elif isinstance(cause, FileNotFoundError):
             text = f"there is no program {self._settings.command!r}"
         else:
-            text = str(error) or type(error).__name__
+            text = error_text(cause)
         return f"{text} (last output: {self._last_stderr_line})" if self._last_stderr_line else text
 
 
 def _load_connect() -> Connect:
-    connect: Connect = import_module(_SESSION_MODULE).connected
-    return connect
+    from agent.tools.mcp.session import connected
+
+    limit_package_logs()
+    return connected

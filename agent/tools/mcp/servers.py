@@ -11,7 +11,8 @@ from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.mcp import shown
 from agent.tools.mcp.contract import CallArguments, ListedTool
 from agent.tools.mcp.link import McpConnection
-from agent.tools.mcp.names import assign_names
+from agent.tools.mcp.memory import ToolMemory
+from agent.tools.mcp.names import ToolSource, assign_names
 from sessions.values.clock import Clock
 
 _START_SECONDS = 5.0  # longest delay of the start by slow servers
@@ -60,15 +61,20 @@ class McpServers:
         taken_names: Collection[str] = (),
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         start_seconds: float = _START_SECONDS,
+        memory: ToolMemory | None = None,
     ) -> None:
         """Prepare the connections; `taken_names` holds all other tool names, enabled or not."""
+        self._memory = memory or ToolMemory(clock)
         self._connections = [
-            McpConnection(server, clock, on_change=self._clear_tools, sleep=sleep)
+            McpConnection(
+                server, clock, on_change=self._clear_tools, sleep=sleep, memory=self._memory
+            )
             for server in settings
         ]
         self._taken_names = frozenset(taken_names)
         self._start_seconds = start_seconds
         self._tools: tuple[Tool, ...] | None = ()
+        self._reserved_names: frozenset[str] | None = frozenset()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -76,10 +82,12 @@ class McpServers:
 
         The block begins after one attempt to connect per server, or after `start_seconds`.
         """
+        await self._memory.load()
         async with _ConnectionTasks() as group:
             for link in self._connections:
                 group.keep_connected(link)
             await self._wait_first_attempts()
+            await self._memory.forget_unseen()
             yield
 
     def tools(self) -> tuple[Tool, ...]:
@@ -88,9 +96,19 @@ class McpServers:
             self._tools = tuple(self._build_tools())
         return self._tools
 
+    def reserved_names(self) -> frozenset[str]:
+        """Return the names of tools that cannot be called: of disconnected servers, or disabled."""
+        if self._reserved_names is None:
+            self._reserved_names = frozenset(self._find_reserved_names())
+        return self._reserved_names
+
     def status(self) -> dict[str, str]:
         """Return a short description of each server for people."""
         return {link.name: link.status for link in self._connections}
+
+    def problems(self) -> dict[str, str]:
+        """Return the state of each server that cannot be called."""
+        return {link.name: link.status for link in self._connections if not link.connected}
 
     async def _wait_first_attempts(self) -> None:
         with contextlib.suppress(TimeoutError):
@@ -99,18 +117,34 @@ class McpServers:
                     await link.first_attempt_done.wait()
 
     def _clear_tools(self) -> None:
-        self._tools = None
+        self._tools = self._reserved_names = None
 
-    def _build_tools(self) -> Iterator[Tool]:
+    def _find_reserved_names(self) -> Iterator[str]:
+        names = self._assign_names()
+        for link in self._connections:
+            yield from link.disabled_tools
+            if not link.connected:
+                yield from (names[link.name, tool.name] for tool in link.tools)
+
+    def _assign_names(self) -> dict[ToolSource, str]:
         # Tools of disconnected servers keep their names, so that no other tool changes its name.
-        names = assign_names(
+        return assign_names(
             ((link.name, tool.name) for link in self._connections for tool in link.tools),
             self._taken_names,
         )
+
+    def _build_tools(self) -> Iterator[Tool]:
+        names = self._assign_names()
         for link in self._connections:
             if link.connected:
                 for tool in link.tools:
                     yield _build_tool(link, tool, names[link.name, tool.name])
+
+
+def _risk_of(listed: ListedTool) -> Risk:
+    if listed.change:
+        return Risk.EXEC  # each call asks, and only an admin may answer
+    return Risk.READ if listed.read_only and not listed.open_world else Risk.NET
 
 
 def _build_tool(connection: McpConnection, listed: ListedTool, name: str) -> Tool:
@@ -119,7 +153,7 @@ def _build_tool(connection: McpConnection, listed: ListedTool, name: str) -> Too
 
     return Tool(
         name=name,
-        risk=Risk.READ if listed.read_only else Risk.NET,
+        risk=_risk_of(listed),
         schema=ToolSchema(
             name,
             shown.shorten_description(listed.description, connection.name),
@@ -128,8 +162,9 @@ def _build_tool(connection: McpConnection, listed: ListedTool, name: str) -> Too
         arguments=dict,
         call=call,
         emoji=_EMOJI,
-        parallel=listed.read_only,
+        parallel=listed.read_only and not listed.change,
         label=shown.label_argument(listed.schema),
         sends=not listed.read_only,
+        change=listed.change,
         check=listed.check,
     )

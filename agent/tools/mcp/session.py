@@ -39,6 +39,7 @@ from agent.tools.mcp.contract import (
 )
 from agent.tools.mcp.results import result_text
 from agent.tools.mcp.transports import NOT_SENT, UNCLEAR, open_transport
+from sessions.values.frames import neutralize_output
 
 _IDEMPOTENCY_KEY = "holdfast/idempotencyKey"
 """Field for the idempotency key in the metadata of a call."""
@@ -122,7 +123,7 @@ async def _watch_changes(client: Client, listener: ServerListener) -> None:
     """Subscribe to changes of the tools, in newer protocol versions; renew a lost subscription.
 
     The message handler of the client receives the changes. This task only reports a possible change
-    after a gap between two subscriptions.
+    before each subscription.
     """
     tools = client.server_capabilities.tools
     if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or not (
@@ -133,8 +134,8 @@ async def _watch_changes(client: Client, listener: ServerListener) -> None:
     while True:
         with contextlib.suppress(MCPError, SubscriptionLost, TimeoutError):
             async with client.listen(tools_list_changed=True) as changes:
-                if pause > _FIRST_PAUSE_SECONDS:
-                    listener.on_tools_changed()
+                # Changes before the subscription, also since the first list, are not announced.
+                listener.on_tools_changed()
                 async for _ in changes:
                     pass
         await asyncio.sleep(pause)
@@ -146,11 +147,12 @@ def _translate_errors() -> Iterator[None]:
     try:
         yield
     except MCPError as error:
+        reason = neutralize_output(error.message or "")
         if error.code in {NOT_SENT, HEADER_MISMATCH}:
-            raise CallNotSent(error.message) from error
+            raise CallNotSent(reason) from error
         if error.code in {UNCLEAR, CONNECTION_CLOSED}:
-            raise CallOutcomeUnclear(error.message) from error
-        raise ToolError(error.message or f"The call failed with error {error.code}.") from error
+            raise CallOutcomeUnclear(reason) from error
+        raise ToolError(reason or f"The call failed with error {error.code}.") from error
     except ValidationError as error:
         msg = "its answer cannot be decoded"
         raise CallOutcomeUnclear(msg) from error
@@ -164,5 +166,6 @@ def _to_listed_tool(tool: Tool) -> ListedTool:
         description=tool.description or title or "",
         schema=tool.input_schema,
         read_only=bool(hints and hints.read_only_hint),
+        open_world=bool(hints and hints.open_world_hint),
         check=make_checker(tool.name, tool.input_schema),
     )

@@ -5,6 +5,9 @@ from typing import Any
 
 import msgspec
 
+from sessions.values.frames import neutralize_output
+from sessions.values.text import shorten
+
 MAX_DESCRIPTION_LENGTH = 4_000
 _MAX_SCHEMA_BYTES = 24_000  # a larger schema loses its descriptions
 _MAX_BARE_SCHEMA_BYTES = 48_000  # a schema that is larger even without them is dropped
@@ -17,9 +20,9 @@ _DATA_KEYS = frozenset({"const", "default", "enum", "required"})
 
 
 def shorten_description(text: str, server: str) -> str:
-    """Shorten a description; replace an empty one by the name of the server."""
-    text = text.strip() or f"A tool of {server}."
-    return text if len(text) <= MAX_DESCRIPTION_LENGTH else f"{text[: MAX_DESCRIPTION_LENGTH - 1]}…"
+    """Neutralize and shorten a description; replace an empty one by the name of the server."""
+    text = neutralize_output(text).strip() or f"A tool of {server}."
+    return shorten(text, MAX_DESCRIPTION_LENGTH)
 
 
 def shrink_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -27,6 +30,7 @@ def shrink_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     shown = {key: value for key, value in schema.items() if key != "$schema"}
     shown = {"type": "object", "properties": {}, **shown}
     try:
+        shown = {key: _neutralize_explanations(value, key) for key, value in shown.items()}
         if _size(shown) <= _MAX_SCHEMA_BYTES:
             return shown
         bare: dict[str, Any] = _strip_explanations(shown)
@@ -51,6 +55,20 @@ def label_argument(schema: Mapping[str, Any]) -> str:
 
 def _size(schema: Mapping[str, Any]) -> int:
     return len(msgspec.json.encode(schema))
+
+
+def _neutralize_explanations(schema: Any, key: str = "") -> Any:  # noqa: ANN401 - any JSON
+    """Return the schema with neutralized texts for the model; names and values stay exact."""
+    if isinstance(schema, str):
+        return neutralize_output(schema) if key in _EXPLANATORY_KEYS else schema
+    if isinstance(schema, list):
+        return [_neutralize_explanations(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: value if name in _DATA_KEYS else _neutralize_explanations(value, name)
+        for name, value in schema.items()
+    }
 
 
 def _strip_explanations(schema: Any) -> Any:  # noqa: ANN401 - any JSON

@@ -6,21 +6,21 @@ only that request fails, and the error code tells whether the request may have r
 
 import asyncio
 import contextlib
-import os
+import re
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, Any, Self
 
 import httpx2
 import msgspec
-from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
 from agent.providers.transport.connections import tls_context
 from agent.settings import McpSettings
-from agent.tools.mcp.contract import ServerListener
-from agent.tools.mcp.held import hold_context
+from agent.tools.mcp.contract import MAX_MESSAGE_BYTES, ServerListener
+from agent.tools.mcp.program import program_streams
+from sessions.values.exceptions import error_text
 
 if TYPE_CHECKING:
     from mcp.client._transport import ReadStream, TransportStreams  # private, may move
@@ -29,14 +29,16 @@ if TYPE_CHECKING:
 NOT_SENT = -47_001  # the request did not reach the server or was rejected
 UNCLEAR = -47_002  # the request may have reached the server
 
-_MAX_EVENT_BYTES = 32 * 1024 * 1024
-_READ_BYTES = 64 * 1024
-_MAX_LINE_BYTES = 2_000
-_STDERR_GRACE_SECONDS = 0.5  # for the last output of an ended program
 _NOTIFICATION_SECONDS = 10.0  # for a message without an answer
 _DELETE_SECONDS = 3.0  # for the end of a session
 # No read timeout, because calls have their own deadlines.
 _HTTP_TIMEOUT = httpx2.Timeout(30.0, connect=10.0, read=None, pool=10.0)
+# Rates at which lines and useless bytes of event streams are read; a server that sends more waits.
+_LINES_PER_SECOND = 2_000
+_USELESS_BYTES_PER_SECOND = 1024 * 1024
+_MESSAGE_LINE = re.compile(rb"data: ?\{")
+_LINE_HEAD_BYTES = 8
+_OF_ENCODING = {"content-encoding", "content-length", "transfer-encoding"}
 # Servers often close connections after 5 s; a call sent just then has an unclear outcome.
 _CONNECTION_LIMITS = httpx2.Limits(max_connections=None, keepalive_expiry=2.0)
 
@@ -46,72 +48,9 @@ async def open_transport(
     settings: McpSettings, listener: ServerListener
 ) -> "AsyncIterator[TransportStreams]":
     """Open the transport that the settings name: HTTP with a URL, else a program."""
-    open_streams = _http_streams(settings) if settings.url else _stdio_streams(settings, listener)
+    open_streams = _http_streams(settings) if settings.url else program_streams(settings, listener)
     async with open_streams as (read, write):
         yield _NotifyingStream(read, listener.on_disconnected), write
-
-
-# --- programs ------------------------------------------------------------------------------------
-
-
-@contextlib.asynccontextmanager
-async def _stdio_streams(
-    settings: McpSettings, listener: ServerListener
-) -> "AsyncIterator[TransportStreams]":
-    """Start the program; terminate it at the end, by force if necessary."""
-    parameters = StdioServerParameters(
-        command=settings.command or "",
-        args=list(settings.args),
-        # The package adds only PATH, HOME and the user's name from our own environment.
-        env={"LANG": "C.UTF-8", **{name: value.reveal() for name, value in settings.env.items()}},
-        encoding_error_handler="replace",  # an invalid byte spoils only one message
-    )
-    async with (
-        _stderr_reader(listener.on_stderr_line) as errors,
-        hold_context(stdio_client(parameters, errors), listener.on_disconnected) as streams,
-    ):
-        errors.close()  # only the program keeps the pipe open now
-        yield streams
-
-
-@contextlib.asynccontextmanager
-async def _stderr_reader(on_line: Callable[[str], None]) -> AsyncIterator[TextIO]:
-    """Yield a writable file whose lines are passed to `on_line`."""
-    reading, writing = os.pipe()
-    with os.fdopen(reading, "rb") as source, os.fdopen(writing, "w") as sink:
-        reader = asyncio.StreamReader()
-        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), source
-        )
-        try:
-            async with asyncio.TaskGroup() as group:
-                forwarder = group.create_task(
-                    _forward_lines(reader, on_line), name="stderr of a server"
-                )
-                try:
-                    yield sink
-                finally:
-                    sink.close()
-                    await asyncio.wait({forwarder}, timeout=_STDERR_GRACE_SECONDS)
-                    forwarder.cancel()
-        finally:
-            transport.close()
-
-
-async def _forward_lines(reader: asyncio.StreamReader, on_line: Callable[[str], None]) -> None:
-    rest = b""
-    while chunk := await reader.read(_READ_BYTES):
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            _forward_line(line, on_line)
-        rest = rest[:_MAX_LINE_BYTES]
-    _forward_line(rest, on_line)
-
-
-def _forward_line(line: bytes, on_line: Callable[[str], None]) -> None:
-    text = line[:_MAX_LINE_BYTES].decode(errors="replace").rstrip()
-    if text:
-        on_line(text)
 
 
 # --- HTTP ----------------------------------------------------------------------------------------
@@ -125,7 +64,7 @@ async def _http_streams(settings: McpSettings) -> "AsyncIterator[TransportStream
             headers=headers, timeout=_HTTP_TIMEOUT, limits=_CONNECTION_LIMITS, verify=tls_context()
         ) as client,
         streamable_http_client(
-            settings.url or "", http_client=client, max_sse_event_size=_MAX_EVENT_BYTES
+            settings.url or "", http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES
         ) as streams,
     ):
         yield streams
@@ -156,13 +95,74 @@ class McpHttpClient(httpx2.AsyncClient):
         """See `httpx2.AsyncClient`."""
         try:
             async with asyncio.timeout(_header_timeout(request)):
-                return await _check_response(request, await super().send(request, **options))
+                response = await _check_response(request, await super().send(request, **options))
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
             return _error_response(
-                request, NOT_SENT, f"the server cannot be reached ({_error_text(error)})"
+                request, NOT_SENT, f"the server cannot be reached ({error_text(error)})"
             )
         except (httpx2.TransportError, TimeoutError) as error:
-            return _error_response(request, UNCLEAR, f"the connection broke ({_error_text(error)})")
+            return _error_response(request, UNCLEAR, f"the connection broke ({error_text(error)})")
+        return _with_paced_events(response)
+
+
+def _with_paced_events(response: httpx2.Response) -> httpx2.Response:
+    """Return a response whose events are read slowly while the server sends much garbage."""
+    content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type != "text/event-stream" or response.is_closed:
+        return response
+    headers = [item for item in response.headers.multi_items() if item[0] not in _OF_ENCODING]
+    return httpx2.Response(
+        response.status_code,
+        headers=headers,
+        stream=_PacedEvents(response),
+        request=response.request,
+        extensions=response.extensions,
+    )
+
+
+class _PacedEvents(httpx2.AsyncByteStream):
+    """The decoded body of an event stream; pauses after garbage, so that the server has to wait.
+
+    The official package spends 0.2 ms on each event that is not a message.
+    """
+
+    def __init__(self, response: httpx2.Response) -> None:
+        self._response = response
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        gauge = EventGauge()
+        async for chunk in self._response.aiter_bytes():
+            lines, useless_bytes = gauge.measure(chunk)
+            yield chunk
+            await asyncio.sleep(event_pause_seconds(lines, useless_bytes))
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
+
+
+class EventGauge:
+    """Measures the chunks of an event stream."""
+
+    def __init__(self) -> None:
+        self._line = b""  # beginning of the line that continues in the next chunk
+
+    def measure(self, chunk: bytes) -> tuple[int, int]:
+        """Return the number of lines that end in a chunk, and its bytes outside of messages."""
+        *ended, rest = chunk.split(b"\n")
+        useless = 0
+        for line in ended:
+            useless += self._useless_bytes(line)
+            self._line = b""
+        return max(len(ended), chunk.count(b"\r")), useless + self._useless_bytes(rest)
+
+    def _useless_bytes(self, part: bytes) -> int:
+        self._line += part[: _LINE_HEAD_BYTES - len(self._line)]
+        return 0 if _MESSAGE_LINE.match(self._line) else len(part)
+
+
+def event_pause_seconds(lines: int, useless_bytes: int) -> float:
+    """Return the pause after so many lines and so many useless bytes of an event stream."""
+    return max(lines / _LINES_PER_SECOND, useless_bytes / _USELESS_BYTES_PER_SECOND)
 
 
 def _header_timeout(request: httpx2.Request) -> float | None:
@@ -202,10 +202,6 @@ def _error_response(
     error = {"code": code, "message": message}
     body = {"jsonrpc": "2.0", "id": None, "error": error}
     return httpx2.Response(status, json=body, request=request)
-
-
-def _error_text(error: Exception) -> str:
-    return str(error) or type(error).__name__
 
 
 # --- both ----------------------------------------------------------------------------------------

@@ -1,12 +1,12 @@
 """The OpenAI-compatible API: one core, and a codec for each of the two endpoints.
 
-adapter     the platform `api` and its routes
+adapter     the platform `api`; `routes` are its endpoints
 requests    from a decoded request (`asked`) to a turn with a subscription; `models` resolves names
 chat_form, chat_shapes  `/v1/chat/completions`: codec, wire types
 responses_body, responses_form, responses_shapes  `/v1/responses`: decoder, encoder, wire types
 responses_routes  the endpoints below `/v1/responses`; `input_items` lists the input of a response
 bodies, failures  decoding errors and refusals, shared by both endpoints
-pictures    pictures inside a request; `fetch_pictures` downloads pictures given by address
+pictures    pictures inside a request; `fetch_pictures` downloads and stores them
 pieces, endings, tool_events  turn events, turn outcomes and tool events in API terms
 stream      a turn as an HTTP response, streamed or whole
 answers     stored answers: lookup by id, replay, deletion

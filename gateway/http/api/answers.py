@@ -5,10 +5,11 @@ that every turn leaves (inbox, turn, outbox); only a deletion is recorded separa
 """
 
 import re
+from typing import get_args
 
 import msgspec
 
-from agent.events import TurnDone, TurnEnding
+from agent.events import TurnDone, TurnEnding, VerdictName
 from agent.model.usage import Usage
 from gateway.delivery.view import read_body
 from gateway.http.api.failures import HttpFailure, RequestRefused
@@ -17,17 +18,28 @@ from gateway.inbound.request_options import RequestOptions, decode_options
 from gateway.turns.answer import CAPPED
 from gateway.turns.feed_events import FeedEnd, FeedOutcome
 from platforms.core.contract import Address, InboundMessage
-from sessions.records import InboxEntry, InboxState, OutboxItem, SessionReason, Turn, TurnState
+from sessions.records import (
+    InboxEntry,
+    InboxState,
+    ItemKind,
+    OutboxItem,
+    SessionReason,
+    Turn,
+    TurnState,
+)
 from sessions.store.store import SessionStore
-from sessions.values.notices import NoticeId
+from sessions.values.ids import unique_part
+from sessions.values.item_ids import ItemId
+from sessions.values.notices import FailureNotice, NoticeId
 
 OPEN_STATES = {InboxState.WAITING, InboxState.RUNNING}
 DELETED_ANSWERS = "api.forgotten"
 """Shelf of deleted answers, keyed by the inbox row of the request."""
 
 _RESPONSE_ID = re.compile(r"resp_([0-9a-z]{1,40})")
-_ANSWER, _NOTICE = "answer", "notice"
-_NOTICES = {notice.value: notice for notice in NoticeId}
+_FAILURE_NOTICES: dict[NoticeId | None, FailureNotice] = {
+    notice: notice for notice in get_args(FailureNotice)
+}
 _END_BY_TURN_STATE = {
     TurnState.DONE: FeedOutcome.ANSWERED,
     TurnState.FAILED: FeedOutcome.FAILED,
@@ -105,16 +117,17 @@ class StoredAnswers:
         if over is None:
             return "", None
         items = await self._store.outbox.of_turn(turn.id)
-        text = next((read_body(item).text for item in items if item.kind == _ANSWER), "")
+        text = next((read_body(item).text for item in items if item.kind is ItemKind.ANSWER), "")
         spent = await self._store.spending.totals(turn_id=turn.id)
         usage = Usage(spent.input_tokens, spent.output_tokens, spent.cached_tokens)
+        capped = over is FeedOutcome.ANSWERED and turn.cause == CAPPED
         done = TurnDone(
             ending=TurnEnding.ANSWERED if over is FeedOutcome.ANSWERED else TurnEnding.FAILED,
             text=text,
             cause=turn.cause or "",
             usage=usage,
             notice=_last_notice(items),
-            last_verdict="capped" if over is FeedOutcome.ANSWERED and turn.cause == CAPPED else "",
+            last_verdict=VerdictName.CAPPED if capped else None,
         )
         return text, FeedEnd(over, done, turn.cause or "")
 
@@ -144,7 +157,7 @@ class StoredAnswers:
 
 def response_id(entry: InboxEntry) -> str:
     """Return the answer id of an inbox row."""
-    return f"resp_{entry.id.partition('_')[2]}"
+    return f"resp_{unique_part(entry.id)}"
 
 
 def response_not_found(answer_id: str) -> RequestRefused:
@@ -153,8 +166,8 @@ def response_not_found(answer_id: str) -> RequestRefused:
     return RequestRefused(HttpFailure(status=404, message=message, code="response_not_found"))
 
 
-def _last_notice(items: tuple[OutboxItem, ...]) -> NoticeId:
-    """Return the notice that ended a failed turn; its id is the suffix of the item's id."""
-    names = [item.id.partition(".")[2] for item in items if item.kind == _NOTICE]
-    known = (_NOTICES[name] for name in reversed(names) if name in _NOTICES)
-    return next(known, NoticeId.TURN_FAILED)
+def _last_notice(items: tuple[OutboxItem, ...]) -> FailureNotice:
+    """Return the notice that ended a failed turn."""
+    ids = (ItemId.parse(item.id) for item in reversed(items) if item.kind is ItemKind.NOTICE)
+    known = (_FAILURE_NOTICES.get(id_.notice) for id_ in ids if id_)
+    return next(filter(None, known), NoticeId.TURN_FAILED)

@@ -4,7 +4,7 @@ import hashlib
 
 import msgspec
 
-from sessions.records import ToolCall
+from sessions.records import MessageRole, ToolCall
 
 
 class RequestPicture(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,7 +20,7 @@ class RequestPicture(msgspec.Struct, frozen=True, kw_only=True):
 class RequestMessage(msgspec.Struct, frozen=True, kw_only=True):
     """One message of a conversation."""
 
-    role: str  # "user", "assistant" or "tool"
+    role: MessageRole
     text: str = ""
     pictures: tuple[RequestPicture, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()

@@ -32,14 +32,16 @@ from gateway.http.api.chat_shapes import (
     SystemMessage,
     TextPart,
     ToolMessage,
+    UserMessage,
 )
 from gateway.http.api.endings import AnswerOutcome, FinishReason
 from gateway.http.api.failures import invalid_request
 from gateway.http.api.pictures import read_picture
-from gateway.http.api.pieces import AnswerPiece, AnswerTextPiece
+from gateway.http.api.pieces import AnswerPiece, AnswerTextPiece, ToolEndPiece, ToolStartPiece
 from gateway.http.api.tool_events import stream_event
 from gateway.http.errors import ErrorBody
-from sessions.records import ToolCall
+from gateway.turns.feed_events import FeedNotice
+from sessions.records import MessageRole, ToolCall
 
 # --- requests ----------------------------------------------------------------------------------
 
@@ -92,7 +94,7 @@ def _read_messages(messages: list[ChatMessage]) -> list[RequestMessage]:
             case AssistantMessage():
                 said.append(
                     RequestMessage(
-                        role="assistant",
+                        role=MessageRole.ASSISTANT,
                         text=text,
                         pictures=own,
                         tool_calls=_read_tool_calls(message),
@@ -101,16 +103,16 @@ def _read_messages(messages: list[ChatMessage]) -> list[RequestMessage]:
             case ToolMessage():
                 said.append(
                     RequestMessage(
-                        role="tool",
+                        role=MessageRole.TOOL,
                         text=text,
                         pictures=own,
                         tool_calls=(),
                         tool_call_id=message.tool_call_id,
                     )
                 )
-            case _:
-                said.append(RequestMessage(role="user", text=text, pictures=own))
-    if not said or said[-1].role != "user":
+            case UserMessage():
+                said.append(RequestMessage(role=MessageRole.USER, text=text, pictures=own))
+    if not said or said[-1].role != MessageRole.USER:
         msg = "The last message must have the role `user`: it is the message to answer."
         raise invalid_request(msg, "messages")
     if not said[-1].text.strip() and not said[-1].pictures:
@@ -178,7 +180,7 @@ class ChatEncoder:
             case AnswerTextPiece():
                 self._text_sent = True
                 return self._encode_chunk(Delta(content=piece.text))
-            case _:
+            case ToolStartPiece() | ToolEndPiece() | FeedNotice():
                 name, payload = stream_event(piece, chunk_like=self._chunk_like)
                 return b"event: " + name.encode() + b"\n" + _encode_data(payload)
 

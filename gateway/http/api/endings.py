@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from agent.events import TurnDone
+from agent.events import TurnDone, VerdictName
 from agent.model.usage import Usage
 from gateway.http.api.failures import RATE_LIMIT_ERROR, SERVER_ERROR, HttpFailure, over_budget
 from gateway.turns.feed_events import FeedEnd, FeedOutcome
@@ -61,7 +61,7 @@ def outcome_of(end: FeedEnd) -> AnswerOutcome:
     usage = end.done.usage if end.done else Usage()
     match end.outcome:
         case FeedOutcome.ANSWERED:
-            capped = end.done is not None and end.done.last_verdict == "capped"
+            capped = end.done is not None and end.done.last_verdict is VerdictName.CAPPED
             return AnswerOutcome("length" if capped else "stop", usage=usage)
         case FeedOutcome.FAILED:
             return _failed_outcome(end.done, end.cause, usage)
@@ -88,9 +88,9 @@ def _failed_outcome(done: TurnDone | None, cause: str, usage: Usage) -> AnswerOu
         return AnswerOutcome("error", turn_failed(cause, 500), usage=usage)
     if done.over_budget:
         return AnswerOutcome("error", over_budget(cause, done.budget_free_in_seconds), usage=usage)
-    if done.notice == _DECLINED_NOTICE or done.last_verdict == "refused":
+    if done.notice == _DECLINED_NOTICE or done.last_verdict is VerdictName.REFUSED:
         return AnswerOutcome("content_filter", refusal=cause, usage=usage)
-    if done.notice == _THOUGHT_TOO_LONG_NOTICE or done.last_verdict == "capped":
+    if done.notice == _THOUGHT_TOO_LONG_NOTICE or done.last_verdict is VerdictName.CAPPED:
         return AnswerOutcome("length", usage=usage)
     status = 503 if done.tell_operator else 502
     return AnswerOutcome("error", turn_failed(cause, status), usage=usage)

@@ -1,6 +1,6 @@
-"""Download of pictures given by address, before the request is stored and its turn begins."""
+"""Pictures of a request: downloaded if given by address, and stored before the turn begins."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -14,15 +14,21 @@ from gateway.http.api.pictures import (
     picture_not_fetched,
     with_content,
 )
+from platforms.core.contract import File
 
 _ACCEPT = "image/webp, image/png, image/jpeg, image/gif"
 
 
-class RemotePictures:
-    """Downloader of pictures; without a fetcher, requests with remote pictures are refused."""
+SavePicture = Callable[[AsyncIterator[bytes]], Awaitable[tuple[str, int]]]
+"""Saves the content of a picture; returns its reference and size."""
 
-    def __init__(self, fetcher: Fetcher | None) -> None:
+
+class RequestPictures:
+    """Download and storage of pictures; without a fetcher, remote pictures are refused."""
+
+    def __init__(self, fetcher: Fetcher | None, save: SavePicture) -> None:
         self._fetcher = fetcher
+        self._save = save
 
     async def fetch_all(self, messages: Sequence[RequestMessage]) -> list[RequestMessage]:
         """Return the messages with all pictures downloaded; raises `RequestRefused`."""
@@ -47,3 +53,14 @@ class RemotePictures:
         if answer.status != 200:  # noqa: PLR2004 - the only status with a picture
             raise picture_not_fetched(wanted, f"the server answered {answer.status}")
         return with_content(wanted, answer.content)
+
+    async def store_all(self, pictures: Sequence[RequestPicture]) -> tuple[File, ...]:
+        """Store downloaded pictures until their turn fetches them."""
+        return tuple([await self._store(each) for each in pictures])
+
+    async def _store(self, picture: RequestPicture) -> File:
+        async def pieces() -> AsyncIterator[bytes]:
+            yield picture.content
+
+        ref, size = await self._save(pieces())
+        return File(picture.name, picture.media_type, ref=ref, size=size)

@@ -9,6 +9,7 @@ from gateway.http.api.failures import invalid_request
 from gateway.http.api.responses_shapes import InputItemType, ItemList, ListedItem
 from gateway.inbound.request_options import EarlierMessage, RequestOptions
 from platforms.core.contract import File, InboundMessage
+from sessions.records import MessageRole
 
 _DEFAULT_LIMIT, _MAX_LIMIT = 20, 100
 
@@ -49,14 +50,17 @@ def _read_limit(query: Mapping[str, str]) -> int:
 def _list_items(message: InboundMessage, options: RequestOptions) -> Iterator[ListedItem]:
     number = 0
     files = tuple(part for part in message.parts if isinstance(part, File))
-    for row in (*options.before, EarlierMessage(role="user", text=message.text, files=files)):
+    for row in (
+        *options.before,
+        EarlierMessage(role=MessageRole.USER, text=message.text, files=files),
+    ):
         for name, item in _row_items(row):
             yield ListedItem(id=f"item_{message.id}_{number}", type=name, **item)
             number += 1
 
 
 def _row_items(row: EarlierMessage) -> Iterator[tuple[InputItemType, dict[str, Any]]]:
-    if row.role == "tool":
+    if row.role is MessageRole.TOOL:
         yield "function_call_output", {"call_id": row.tool_call_id or "", "output": row.text}
         return
     content = list(_content_parts(row.role, row.text, row.files))
@@ -67,9 +71,9 @@ def _row_items(row: EarlierMessage) -> Iterator[tuple[InputItemType, dict[str, A
         yield "function_call", called
 
 
-def _content_parts(role: str, text: str, files: Iterable[File]) -> Iterator[ItemFields]:
+def _content_parts(role: MessageRole, text: str, files: Iterable[File]) -> Iterator[ItemFields]:
     if text:
-        if role == "assistant":
+        if role is MessageRole.ASSISTANT:
             yield {"type": "output_text", "text": text, "annotations": []}
         else:
             yield {"type": "input_text", "text": text}

@@ -7,7 +7,13 @@ import msgspec
 from msgspec import Meta
 
 from gateway.http.api.failures import HttpFailure, RequestRefused, model_not_found
-from gateway.turns.model_names import ModelAmbiguous, ModelFound, find_model, quote_names
+from gateway.turns.model_names import (
+    ModelAmbiguous,
+    ModelFound,
+    ModelUnknown,
+    find_model,
+    quote_names,
+)
 from gateway.turns.models import Models
 from sessions.values.clock import Clock
 
@@ -43,12 +49,12 @@ class ModelResolver:
                 return found
             case ModelAmbiguous(found):
                 msg = f"“{name[:80]}” matches several models: {quote_names(found)}."
-            case near:
-                hint = f" Did you mean {quote_names(near.nearest)}?" if near.nearest else ""
+                raise RequestRefused(
+                    HttpFailure(status=404, message=msg, param="model", code="model_not_found")
+                )
+            case ModelUnknown(nearest):
+                hint = f" Did you mean {quote_names(nearest)}?" if nearest else ""
                 raise RequestRefused(model_not_found(name, hint))
-        raise RequestRefused(
-            HttpFailure(status=404, message=msg, param="model", code="model_not_found")
-        )
 
     async def _fetch_offered_names(self) -> tuple[str, ...] | None:
         """Ask the model service for its models, at most once a minute."""

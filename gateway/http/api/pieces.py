@@ -6,6 +6,8 @@ Text is only ever appended, every tool start has exactly one end, and notices pa
 import msgspec
 
 from agent.events import (
+    ReasoningDelta,
+    ReasoningReplaced,
     StepDone,
     TextDelta,
     TextReplaced,
@@ -89,9 +91,8 @@ class PieceBuilder:
                 return self._end_tool(news.call_id)
             case FeedNotice():
                 return (FeedNotice(news.id, self._redactor.redact(news.text)),)
-            case _:
-                pass
-        return ()
+            case ReasoningDelta() | ReasoningReplaced():
+                return ()
 
     def finish(self) -> tuple[AnswerPiece, ...]:
         """Flush held text and end the tools still running, because the turn has ended."""

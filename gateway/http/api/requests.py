@@ -5,7 +5,7 @@ A repeated request with the same Idempotency-Key joins its running turn or repla
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
 from weakref import WeakValueDictionary
@@ -15,7 +15,7 @@ from starlette.requests import Request
 
 from agent.events import TextDelta
 from gateway.http.api.answers import OPEN_STATES, StoredAnswer, StoredAnswers
-from gateway.http.api.asked import ApiRequest, RequestMessage, RequestPicture
+from gateway.http.api.asked import ApiRequest, RequestMessage
 from gateway.http.api.failures import (
     IDEMPOTENCY_KEY_REUSED,
     NOT_ALLOWED,
@@ -24,7 +24,7 @@ from gateway.http.api.failures import (
     invalid_request,
     too_many_messages,
 )
-from gateway.http.api.fetch_pictures import RemotePictures
+from gateway.http.api.fetch_pictures import RequestPictures
 from gateway.http.api.models import ModelResolver
 from gateway.inbound.reader import origin_of, read_event
 from gateway.inbound.reception import MessageRejected, source_of
@@ -36,7 +36,7 @@ from gateway.inbound.request_options import (
 )
 from gateway.turns.feed_events import FeedEnd
 from gateway.turns.feeds import Feed, Feeds
-from platforms.core.contract import Address, File, InboundMessage, Sender, Text
+from platforms.core.contract import Address, InboundMessage, Sender, Text
 from sessions.changes import SetInbox
 from sessions.conversation.events import (
     CommandContext,
@@ -49,18 +49,18 @@ from sessions.key import SessionKey
 from sessions.records import InboxEntry, InboxState, Message, SessionReason, TurnState
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
-from sessions.values.ids import Ids, stable_id
+from sessions.values.ids import Ids, stable_id, unique_part
 
 PLATFORM = "api"
 
-StorePicture = Callable[[AsyncIterator[bytes]], Awaitable[tuple[str, int]]]
-
 _SENDER = Sender(id="key", name="API")
-SESSION_ID_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._:@/+=-]{0,127}"
+_MAX_SESSION_ID_LENGTH = 128
+SESSION_ID_PATTERN = rf"[A-Za-z0-9][A-Za-z0-9._:@/+=-]{{0,{_MAX_SESSION_ID_LENGTH - 1}}}"
 MAX_IDEMPOTENCY_KEY_LENGTH = 255
 _GENERATED_PREFIX = "~"  # of generated conversation names; clients cannot choose such a name
 _MAX_TRIES_PER_KEY = 20  # turns without an answer under one Idempotency-Key
 _RESUMABLE_REASONS = {SessionReason.CRASH, SessionReason.RESTART, SessionReason.STUCK}
+_LARGE_BODY_BYTES = 200_000  # larger bodies are decoded in a thread
 
 
 class TurnSubscription(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +107,19 @@ class _Destination(msgspec.Struct, frozen=True, kw_only=True):
         return str(SessionKey(platform=self.address.platform, chat=self.address.chat))
 
 
+class ConversationAccess(msgspec.Struct, frozen=True, kw_only=True):
+    """Operations on conversations that API requests need."""
+
+    submit: Callable[[InboundMessage], Awaitable[InboxEntry | MessageRejected]]
+    """Store a message, so that its turn begins."""
+    post: Callable[[str, Event], None]
+    """Send an event to the conversation of a key."""
+    ask: Callable[[str, Event], Awaitable[object]]
+    """Like `post`, but returns after the event is handled."""
+    erase_session: Callable[[str], Awaitable[None]]
+    is_stopping: Callable[[], bool]
+
+
 class ApiRequests:
     """Service that begins turns for API clients and finds the turns of repeated requests."""
 
@@ -118,13 +131,8 @@ class ApiRequests:
         ids: Ids,
         feeds: Feeds,
         model_resolver: ModelResolver,
-        submit: Callable[[InboundMessage], Awaitable[InboxEntry | MessageRejected]],
-        post_event: Callable[[str, Event], None],
-        apply_event: Callable[[str, Event], Awaitable[object]],
-        store_picture: StorePicture,
-        remote_pictures: RemotePictures,
-        erase_session: Callable[[str], Awaitable[None]],
-        is_stopping: Callable[[], bool],
+        conversations: ConversationAccess,
+        pictures: RequestPictures,
     ) -> None:
         self.model_resolver = model_resolver
         self.stored_answers = StoredAnswers(store)
@@ -132,13 +140,8 @@ class ApiRequests:
         self._clock = clock
         self._ids = ids
         self._feeds = feeds
-        self._submit = submit
-        self._post_event = post_event
-        self._apply_event = apply_event  # like `post_event`, but waits for the result
-        self._store_picture = store_picture
-        self._remote_pictures = remote_pictures
-        self._erase_session = erase_session
-        self._is_stopping = is_stopping
+        self._conversations = conversations
+        self._pictures = pictures
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def begin(
@@ -149,7 +152,7 @@ class ApiRequests:
         `session_id` names a conversation to continue; `idempotency_key` makes a repeat safe. Raises
         `RequestRefused`, or `StoreError` if nothing was stored.
         """
-        if self._is_stopping():
+        if self._conversations.is_stopping():
             raise RequestRefused(NOT_READY)
         _check_headers(session_id, idempotency_key)
         request = msgspec.structs.replace(
@@ -183,7 +186,7 @@ class ApiRequests:
     async def stop(self, answer: StoredAnswer) -> None:
         """Stop a running answer; returns after the stop is stored."""
         origin = origin_of(answer.entry)
-        await self._apply_event(answer.entry.key, RequestAbandoned(answer.entry.id, origin))
+        await self._conversations.ask(answer.entry.key, RequestAbandoned(answer.entry.id, origin))
 
     async def delete(self, answer: StoredAnswer) -> None:
         """Delete an answer, and its generated conversation once all its answers are deleted."""
@@ -193,8 +196,8 @@ class ApiRequests:
             by = CommandContext(
                 address=answer.entry.address, person=f"{PLATFORM}:{_SENDER.id}", admin=True
             )
-            await self._apply_event(answer.entry.key, DeleteSession(by, turn.session_id))
-            await self._erase_session(turn.session_id)
+            await self._conversations.ask(answer.entry.key, DeleteSession(by, turn.session_id))
+            await self._conversations.erase_session(turn.session_id)
 
     # --- choice of the conversation -------------------------------------------------------------
 
@@ -275,7 +278,7 @@ class ApiRequests:
             if known is None or known.state is InboxState.WAITING:
                 message = await self._build_message(request, destination, event, keyed=keyed)
                 assert source_of(message) == source  # noqa: S101 - same address
-                known = _accepted_entry(await self._submit(message))
+                known = _accepted_entry(await self._conversations.submit(message))
             if _options_of(known).digest != request.digest:
                 raise RequestRefused(IDEMPOTENCY_KEY_REUSED)
             following = await self._subscribe(feed, known, destination.session_state)
@@ -291,7 +294,7 @@ class ApiRequests:
             return known
         # The earlier client may just have disconnected, which ends the turn. Wait until the
         # conversation has applied that, so that a turn about to end is not joined.
-        await self._apply_event(known.key, StartWaiting())
+        await self._conversations.ask(known.key, StartWaiting())
         return await self._store.inbox.find(source, event)
 
     async def _subscribe(
@@ -304,7 +307,7 @@ class ApiRequests:
         wishes = _options_of(entry)
         model = wishes.called or wishes.model or self.model_resolver.default_model(entry.key)
         if entry.state in OPEN_STATES:
-            feed.inbox_id = entry.id
+            feed.set_inbox_row(entry.id)
             return TurnSubscription(
                 feed=feed,
                 id=feed.origin,
@@ -335,17 +338,15 @@ class ApiRequests:
     def _unsubscribe(self, feed: Feed, key: str) -> None:
         """Stop following a turn; without followers the turn ends."""
         if self._feeds.release(feed) and key:
-            self._post_event(key, RequestAbandoned(feed.inbox_id, feed.origin))
+            self._conversations.post(key, RequestAbandoned(feed.inbox_id, feed.origin))
 
     # --- building the message -------------------------------------------------------------------
 
     async def _build_message(
         self, request: ApiRequest, destination: _Destination, event: str, *, keyed: bool
     ) -> InboundMessage:
-        said, *before = await self._remote_pictures.fetch_all(
-            (request.message, *destination.history)
-        )
-        if self._is_stopping():  # began while the pictures were downloaded
+        said, *before = await self._pictures.fetch_all((request.message, *destination.history))
+        if self._conversations.is_stopping():  # began while the pictures were downloaded
             raise RequestRefused(NOT_READY)
         wishes = RequestOptions(
             system=request.system_prompt,
@@ -363,7 +364,7 @@ class ApiRequests:
             called=request.model or self.model_resolver.default_model(destination.key),
             echo=request.echo,
         )
-        files = await self._store_files(said.pictures)
+        files = await self._pictures.store_all(said.pictures)
         words = (Text(said.text),) if said.text.strip() else ()
         return InboundMessage(
             id=event,
@@ -377,7 +378,7 @@ class ApiRequests:
         )
 
     async def _build_row(self, message: RequestMessage) -> EarlierMessage:
-        files = await self._store_files(message.pictures)
+        files = await self._pictures.store_all(message.pictures)
         return EarlierMessage(
             role=message.role,
             text=message.text,
@@ -385,16 +386,6 @@ class ApiRequests:
             tool_calls=message.tool_calls,
             tool_call_id=message.tool_call_id,
         )
-
-    async def _store_files(self, pictures: tuple[RequestPicture, ...]) -> tuple[File, ...]:
-        return tuple([await self._store_file(each) for each in pictures])
-
-    async def _store_file(self, picture: RequestPicture) -> File:
-        async def pieces() -> AsyncIterator[bytes]:
-            yield picture.content
-
-        ref, size = await self._store_picture(pieces())
-        return File(picture.name, picture.media_type, ref=ref, size=size)
 
     async def _read_session_state(self, address: Address) -> str:
         stored = await self._store.conversation(
@@ -409,7 +400,7 @@ class ApiRequests:
         return "continued" if stored.waiting else "new"
 
     def _new_id(self) -> str:
-        return self._ids.new("q").partition("_")[2]
+        return unique_part(self._ids.new("q"))
 
 
 async def close_abandoned_requests(store: SessionStore, clock: Clock, key: str) -> None:
@@ -433,7 +424,10 @@ def auto_resumes(key: str) -> bool:
 
 def _check_headers(session_id: str, idempotency_key: str) -> None:
     if session_id and not re.fullmatch(SESSION_ID_PATTERN, session_id):
-        msg = "X-Session-Id can have up to 128 letters, digits and . _ : @ / + = -"
+        msg = (
+            f"X-Session-Id can have up to {_MAX_SESSION_ID_LENGTH} letters, digits and "
+            ". _ : @ / + = -"
+        )
         raise invalid_request(msg, "X-Session-Id")
     if len(idempotency_key) > MAX_IDEMPOTENCY_KEY_LENGTH:
         msg = f"An Idempotency-Key can have at most {MAX_IDEMPOTENCY_KEY_LENGTH} characters."
@@ -459,9 +453,6 @@ def _accepted_entry(entry: InboxEntry | MessageRejected) -> InboxEntry:
 def _options_of(entry: InboxEntry) -> RequestOptions:
     event = read_event(entry)
     return decode_options(event.wishes) if isinstance(event, InboundMessage) else RequestOptions()
-
-
-_LARGE_BODY_BYTES = 200_000  # larger bodies are decoded in a thread
 
 
 async def subscribe_to_answer(

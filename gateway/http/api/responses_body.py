@@ -21,7 +21,7 @@ from gateway.http.api.responses_shapes import (
     RequestEcho,
     ResponseRequest,
 )
-from sessions.records import ToolCall
+from sessions.records import MessageRole, ToolCall
 
 _CONVERSATION_NOT_SUPPORTED = (
     "Conversation objects are not supported: name a conversation with the header X-Session-Id, or "
@@ -114,12 +114,12 @@ def _read_messages(items: str | list[InputItem], prompts: list[str]) -> list[Req
         if not items.strip():
             msg = "The input is empty."
             raise invalid_request(msg, "input")
-        return [RequestMessage(role="user", text=replace_nul(items))]
+        return [RequestMessage(role=MessageRole.USER, text=replace_nul(items))]
     said: list[RequestMessage] = []
     pictures: list[RequestPicture] = []
     for number, item in enumerate(items):
         _add_item(said, item, f"input[{number}]", prompts, pictures)
-    if not said or said[-1].role != "user":
+    if not said or said[-1].role != MessageRole.USER:
         raise invalid_request(_LAST_ITEM_NOT_FROM_USER, "input")
     if not said[-1].text.strip() and not said[-1].pictures:
         msg = "The last message is empty."
@@ -145,14 +145,18 @@ def _add_item(
                 prompts.append(text)
             else:
                 messages.append(
-                    RequestMessage(role=item.role, text=text, pictures=tuple(pictures[first:]))
+                    RequestMessage(
+                        role=MessageRole(item.role), text=text, pictures=tuple(pictures[first:])
+                    )
                 )
         case "function_call":
             call = ToolCall(item.call_id or "", item.name or "", item.arguments or "{}")
             _add_tool_call(messages, call)
         case "function_call_output":
             text = _read_text(item.output, f"{param}.output", "tool", pictures)
-            messages.append(RequestMessage(role="tool", text=text, tool_call_id=item.call_id or ""))
+            messages.append(
+                RequestMessage(role=MessageRole.TOOL, text=text, tool_call_id=item.call_id or "")
+            )
         case "reasoning":
             pass  # readable only by the model that produced it
         case "item_reference":
@@ -164,11 +168,11 @@ def _add_item(
 
 def _add_tool_call(messages: list[RequestMessage], call: ToolCall) -> None:
     """Append a tool call; consecutive calls belong to one assistant message."""
-    if messages and messages[-1].role == "assistant":
+    if messages and messages[-1].role == MessageRole.ASSISTANT:
         last = messages.pop()
         messages.append(msgspec.structs.replace(last, tool_calls=(*last.tool_calls, call)))
     else:
-        messages.append(RequestMessage(role="assistant", tool_calls=(call,)))
+        messages.append(RequestMessage(role=MessageRole.ASSISTANT, tool_calls=(call,)))
 
 
 def _read_text(parts: InputContent, param: str, role: str, pictures: list[RequestPicture]) -> str:

@@ -23,6 +23,7 @@ from gateway.http.api.responses_shapes import (
     ResponseUsage,
 )
 from gateway.http.api.tool_events import stream_event
+from sessions.values.ids import unique_part
 
 # Any other status ends with the event "failed".
 _END_EVENTS = {"completed": "completed", "incomplete": "incomplete"}
@@ -48,7 +49,7 @@ class ResponsesEncoder:
         self._model = model
         self._created = created
         self._echo = _decode_echo(echo) if echo else RequestEcho()
-        self._item_id = f"msg_{answer_id.partition('_')[2]}"
+        self._item_id = f"msg_{unique_part(answer_id)}"
         self._javascript = javascript
         self._sequence_number = 0
         self._sent_texts: list[str] = []

@@ -27,14 +27,21 @@ _STILL_IN_PROGRESS = "This response is still in progress; cancel it first."
 class ResponsesRoutes:
     """Route handlers of the Responses API."""
 
-    def __init__(self, clock: Clock, keepalive_seconds: float, redactor: Redactor) -> None:
+    def __init__(
+        self,
+        requests: ApiRequests,
+        clock: Clock,
+        keepalive_seconds: float,
+        redactor: Redactor,
+    ) -> None:
+        self._requests = requests
         self._clock = clock
         self._keepalive_seconds = keepalive_seconds
         self._redactor = redactor
 
-    async def create(self, request: Request, requests: ApiRequests) -> ASGIApp:
+    async def create(self, request: Request) -> ASGIApp:
         """Handle `POST /v1/responses`."""
-        asked, following = await subscribe_to_answer(request, requests, read_request)
+        asked, following = await subscribe_to_answer(request, self._requests, read_request)
         form = ResponsesEncoder(
             response_id(following.entry),
             following.model,
@@ -51,41 +58,41 @@ class ResponsesRoutes:
             redactor=self._redactor,
         )
 
-    async def dispatch(self, request: Request, requests: ApiRequests) -> ASGIApp:
+    async def dispatch(self, request: Request) -> ASGIApp:
         """Handle `/v1/responses/{id}`; one route, so that a 405 lists all allowed methods."""
         act = self.delete if request.method == "DELETE" else self.retrieve
-        return await act(request, requests)
+        return await act(request)
 
-    async def retrieve(self, request: Request, requests: ApiRequests) -> ASGIApp:
+    async def retrieve(self, request: Request) -> ASGIApp:
         """Handle `GET /v1/responses/{id}`."""
         if request.query_params.get("stream", "").lower() == "true":
             raise invalid_request(_STREAM_NOT_SUPPORTED, "stream", "unsupported_parameter")
         return _json_response(
-            self._encode(await requests.stored_answers.get(_requested_id(request)))
+            self._encode(await self._requests.stored_answers.get(_requested_id(request)))
         )
 
-    async def delete(self, request: Request, requests: ApiRequests) -> ASGIApp:
+    async def delete(self, request: Request) -> ASGIApp:
         """Handle `DELETE /v1/responses/{id}`."""
-        kept = await requests.stored_answers.get(_requested_id(request))
+        kept = await self._requests.stored_answers.get(_requested_id(request))
         if kept.end is None:
             raise invalid_request(_STILL_IN_PROGRESS, code="response_in_progress")
-        await requests.delete(kept)
+        await self._requests.delete(kept)
         return _json_response(msgspec.json.encode(ResponseDeleted(kept.id)))
 
-    async def cancel(self, request: Request, requests: ApiRequests) -> ASGIApp:
+    async def cancel(self, request: Request) -> ASGIApp:
         """Handle `POST /v1/responses/{id}/cancel`, also for a running answer with store=false."""
         name = _requested_id(request)
-        kept = await requests.stored_answers.find(name, include_running=True)
+        kept = await self._requests.stored_answers.find(name, include_running=True)
         if kept and kept.end is None:
-            await requests.stop(kept)
-            kept = await requests.stored_answers.refresh(kept)
+            await self._requests.stop(kept)
+            kept = await self._requests.stored_answers.refresh(kept)
         if kept is None:
             raise response_not_found(name)
         return _json_response(self._encode(kept))
 
-    async def input_items(self, request: Request, requests: ApiRequests) -> ASGIApp:
+    async def input_items(self, request: Request) -> ASGIApp:
         """Handle `GET /v1/responses/{id}/input_items`."""
-        kept = await requests.stored_answers.get(_requested_id(request))
+        kept = await self._requests.stored_answers.get(_requested_id(request))
         return _json_response(
             input_items.encode_page(kept.message, kept.options, request.query_params)
         )

@@ -195,6 +195,10 @@ def _start_message(status: int, headers: dict[str, str]) -> Message:
 
 
 async def _wait_for_disconnect(receive: Receive, reading: FeedReader) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    reading.cancel()
+    try:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        reading.cancel()
+    finally:
+        # The traceback of a cancellation keeps this frame until the next garbage collection.
+        del receive, reading

@@ -10,7 +10,7 @@ refused     every error response, with the messages that the server really sends
 """
 
 import asyncio
-from importlib import import_module, metadata
+from importlib import metadata
 
 
 async def openapi_json() -> bytes:
@@ -19,6 +19,6 @@ async def openapi_json() -> bytes:
 
 
 def _build() -> bytes:
-    document = import_module("gateway.http.openapi.document")
-    written: bytes = document.written(metadata.version("holdfast"))
-    return written
+    from gateway.http.openapi.document import written
+
+    return written(metadata.version("holdfast"))

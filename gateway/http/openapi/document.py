@@ -34,7 +34,6 @@ _SECURITY_SCHEME = "key"
 _SECURITY: dict[Access, list[dict[str, list[str]]]] = {
     "key": [{_SECURITY_SCHEME: []}],
     "open": [],
-    "key unless local": [{}, {_SECURITY_SCHEME: []}],
 }
 _DESCRIPTION = """\
 The agent behind this gateway, for clients of OpenAI's API: with the same sessions, journal and \

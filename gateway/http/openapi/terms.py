@@ -10,7 +10,7 @@ EVENTS = "text/event-stream"
 TEXT = "text/plain"
 
 Method = Literal["get", "post", "delete"]
-Access = Literal["key", "open", "key unless local"]
+Access = Literal["key", "open"]
 
 
 class ParameterSpec(msgspec.Struct, frozen=True, kw_only=True):

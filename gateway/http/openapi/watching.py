@@ -15,6 +15,9 @@ _READINESS = ContentSpec(
         "a platform is connecting": Readiness(
             ready=False, not_ready=["telegram: connecting"], status="running"
         ),
+        "an MCP server is not connected": Readiness(
+            ready=True, not_ready=[], status="running", degraded=["MCP server shop"]
+        ),
     },
 )
 
@@ -50,8 +53,8 @@ OPERATIONS = (
         id="readFigures",
         tag="watching",
         summary="Metrics in Prometheus text format",
-        description="Programs on the same machine need no key.",
-        access="key unless local",
+        description="With `http.open_metrics`, programs on the same machine need no key.",
+        access="key",
         responses=[
             ResponseSpec(
                 200, "The metrics.", [ContentSpec(TEXT, None, {"some": _METRICS_EXAMPLE})]

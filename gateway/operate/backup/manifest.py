@@ -5,6 +5,7 @@ import json
 import msgspec
 
 from gateway.errors import ConfigError, HoldfastError
+from gateway.operate.backup.contents import MemberKind
 
 _FORMAT_VERSION = 1
 
@@ -17,7 +18,7 @@ class BackupMember(msgspec.Struct, frozen=True):
     """A member of the archive; size and digest of a link are those of its target path."""
 
     name: str
-    kind: str  # "file", "folder", "link"
+    kind: MemberKind
     size: int
     sha256: str
 

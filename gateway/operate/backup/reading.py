@@ -6,6 +6,7 @@ exclusively, so no member overwrites another.
 
 import gzip
 import hashlib
+import io
 import os
 import tarfile
 import zlib
@@ -17,28 +18,49 @@ from gateway.operate.backup.contents import (
     DATABASE_NAME,
     MANIFEST_NAME,
     STATE_PREFIX,
+    MemberKind,
     rejection_reason,
 )
 from gateway.operate.backup.manifest import BackupMember, InvalidBackup, Manifest, decode_manifest
+from gateway.operate.progress import Progress
 
 _CHUNK_BYTES = 1 << 20
 _MAX_MANIFEST_BYTES = 1 << 28
 _ARCHIVE_ERRORS = (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error)
 
 
-def verify(file: Path) -> Manifest:
+def verify(file: Path, progress: Progress | None = None) -> Manifest:
     """Read and check a whole backup; raise `InvalidBackup` with the first problem."""
-    return _read(file, None)
+    return _read(file, None, "Verifying the backup", progress or Progress())
 
 
-def unpack(file: Path, folder: Path) -> Manifest:
+def unpack(file: Path, folder: Path, progress: Progress | None = None) -> Manifest:
     """Unpack a backup into a private folder, with the same checks and errors as `verify`."""
-    return _read(file, folder)
+    return _read(file, folder, "Unpacking the backup", progress or Progress())
 
 
-def _read(file: Path, folder: Path | None) -> Manifest:
+class _CountingReader(io.BufferedReader):
+    """A file whose reading is progress."""
+
+    def __init__(self, file: Path, progress: Progress) -> None:
+        super().__init__(io.FileIO(file))
+        self._progress = progress
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        found = super().read(size)
+        self._progress.advance(len(found))
+        return found
+
+
+def _read(file: Path, folder: Path | None, label: str, progress: Progress) -> Manifest:
     try:
-        with tarfile.open(file, "r|*", encoding="utf-8", errors="surrogateescape") as archive:
+        with (
+            _CountingReader(file, progress) as source,
+            tarfile.open(
+                fileobj=source, mode="r|*", encoding="utf-8", errors="surrogateescape"
+            ) as archive,
+        ):
+            progress.begin(label, os.fstat(source.fileno()).st_size)
             return _check_members(_ArchiveReader(archive, folder))
     except _ARCHIVE_ERRORS as error:
         msg = f"{file} is not a Holdfast backup, or it is damaged: {error}."
@@ -107,20 +129,20 @@ class _ArchiveReader:
             raise InvalidBackup(msg)
         return source.read()
 
-    def _unpack_member(self, info: tarfile.TarInfo, kind: str) -> BackupMember:
+    def _unpack_member(self, info: tarfile.TarInfo, kind: MemberKind) -> BackupMember:
         target = None if self._folder is None else self._folder / info.name
         digest = hashlib.sha256()
         size = 0
         if target:
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if kind == "link":
+        if kind is MemberKind.LINK:
             self._links.add(info.name.removeprefix(STATE_PREFIX))
             link_target = os.fsencode(info.linkname)
             digest.update(link_target)
             size = len(link_target)
             if target:
                 target.symlink_to(info.linkname)
-        elif kind == "folder":
+        elif kind is MemberKind.FOLDER:
             if target:
                 target.mkdir(mode=0o700, exist_ok=True)
                 target.chmod(info.mode & 0o777 | 0o700)
@@ -158,12 +180,12 @@ def _write_all(descriptor: int, piece: bytes) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def _member_kind(info: tarfile.TarInfo) -> str:
+def _member_kind(info: tarfile.TarInfo) -> MemberKind:
     if info.isreg() and not info.issparse():
-        return "file"
+        return MemberKind.FILE
     if info.isdir():
-        return "folder"
-    return "link" if info.issym() else "other"
+        return MemberKind.FOLDER
+    return MemberKind.LINK if info.issym() else MemberKind.OTHER
 
 
 def _printable(name: str) -> str:

@@ -4,15 +4,23 @@ import datetime as dt
 import os
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from gateway.errors import CannotStart, ConfigError
-from gateway.operate.backup.contents import DATABASE_NAME, STATE_PREFIX, is_excluded, is_secret
+from gateway.operate.backup.contents import (
+    DATABASE_NAME,
+    STATE_PREFIX,
+    is_excluded,
+    is_process_record,
+    is_secret,
+)
 from gateway.operate.backup.manifest import InvalidBackup, Manifest
 from gateway.operate.backup.reading import unpack
-from gateway.process.state_swap import ASIDE_PREFIX, Move, apply_moves, work_folder
+from gateway.operate.progress import Progress
+from gateway.process.state_swap import ASIDE_PREFIX, Move, apply_moves, has_plan, work_folder
 from sessions.errors import StoreCorrupt, StoreTooNew
 from sessions.store import copy as copying
 from sessions.store import prepare as opening
@@ -61,7 +69,13 @@ class PreparedRestore(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def prepare_restore(
-    file: Path, home: Path, store_url: str, now: int, *, moved: bool
+    file: Path,
+    home: Path,
+    store_url: str,
+    now: int,
+    *,
+    moved: bool,
+    progress: Progress | None = None,
 ) -> PreparedRestore:
     """Unpack and check a backup without touching the current state; the caller holds the lock.
 
@@ -78,8 +92,10 @@ def prepare_restore(
         raise CannotStart(msg) from error
     ready = False
     try:
-        manifest = unpack(file, work / "new")
+        manifest = unpack(file, work / "new", progress)
         database = work / "new" / DATABASE_NAME
+        if progress:
+            progress.begin("Checking and upgrading the database", database.stat().st_size)
         _check_version(file, manifest)
         ended_work = _upgrade_database(file, database, manifest, home, now, moved=moved)
         if location.file is None:
@@ -109,20 +125,24 @@ def _check_version(file: Path, manifest: Manifest) -> None:
 
 
 def discard_prepared(home: Path) -> None:
-    """Delete the unpacked files."""
-    shutil.rmtree(work_folder(home), ignore_errors=True)
+    """Delete the unpacked files, unless a restore needs them: the next start finishes that."""
+    if not has_plan(home):
+        shutil.rmtree(work_folder(home), ignore_errors=True)
 
 
 def apply_restore(prepared: PreparedRestore) -> None:
     """Move the current state aside and the prepared state into its place."""
     home, location = prepared.home, prepared.location
     try:
+        moves = list(_database_moves(location.file, prepared)) if location.file else []
+        moves += _folder_moves(prepared)
         if location.file:
-            moves = list(_database_moves(location.file, prepared))
+            apply_moves(home, moves)
         else:
-            copying.replace_contents(location, prepared.database, prepared.schema)
-            moves = []
-        apply_moves(home, [*moves, *_folder_moves(prepared)])
+            replace = partial(
+                copying.replace_contents, location, prepared.database, prepared.schema
+            )
+            apply_moves(home, moves, replace)
     except OSError as error:
         msg = f"The backup cannot be moved to {home}: {error.strerror} ({error.filename})."
         raise CannotStart(msg) from error
@@ -193,10 +213,14 @@ def _folder_moves(prepared: PreparedRestore) -> Iterator[Move]:
     home, new = prepared.home, work_folder(prepared.home) / "new" / STATE_PREFIX
     for name in sorted(os.listdir(home)):  # noqa: PTH208 - names only
         # A backup without secrets leaves the current secrets in place.
-        if is_excluded(name) or (is_secret(name) and not prepared.manifest.secrets):
+        if is_excluded(name) or is_process_record(name):
+            continue
+        if is_secret(name) and not prepared.manifest.secrets:
             continue
         if is_database_file(home / name, prepared.location.file):
             continue
         yield Move(str(home / name), str(home / prepared.aside_name / name))
     for name in sorted(os.listdir(new)) if new.is_dir() else ():  # noqa: PTH208 - names only
+        if is_process_record(name):
+            continue
         yield Move(str(new / name), str(home / name))

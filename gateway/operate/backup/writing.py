@@ -24,12 +24,15 @@ from gateway.operate.backup.contents import (
     DATABASE_NAME,
     MANIFEST_NAME,
     STATE_PREFIX,
+    MemberKind,
     is_escaping_link,
     is_excluded,
+    is_process_record,
     is_secret,
 )
 from gateway.operate.backup.manifest import BackupMember, Manifest, encode_manifest
 from gateway.operate.backup.reading import verify
+from gateway.operate.progress import Progress
 from sessions.store import copy
 from sessions.store.engine import is_database_file, parse_url
 
@@ -48,7 +51,9 @@ class BackupSource(msgspec.Struct, frozen=True, kw_only=True):
     include_secrets: bool = False
 
 
-def write_backup_file(source: BackupSource, target: Path, *, force: bool = False) -> Manifest:
+def write_backup_file(
+    source: BackupSource, target: Path, *, force: bool = False, progress: Progress | None = None
+) -> Manifest:
     """Write and verify a backup file; replace an existing file only with `force`."""
     _check_target(target.resolve(), source.home.resolve())
     if target.exists() and not force:
@@ -56,10 +61,11 @@ def write_backup_file(source: BackupSource, target: Path, *, force: bool = False
         raise CannotStart(msg)
     try:
         with _partial_file(target) as (partial, stream, work):
-            manifest = write_backup(source, stream, work, compressed=target.suffix != ".tar")
+            compressed = target.suffix != ".tar"
+            manifest = write_backup(source, stream, work, compressed=compressed, progress=progress)
             stream.flush()
             os.fsync(stream.fileno())
-            verify(partial)
+            verify(partial, progress)
             if force:
                 partial.replace(target)
             else:
@@ -76,27 +82,40 @@ def write_backup_file(source: BackupSource, target: Path, *, force: bool = False
 
 
 def _check_target(target: Path, home: Path) -> None:
-    """Raise `CannotStart` if the backup would contain itself."""
+    """Raise `CannotStart` if the backup would contain itself, or replace a device or folder."""
+    if target.exists() and not target.is_file():
+        msg = f"{target} is not a regular file. Choose another name, or - for the standard output."
+        raise CannotStart(msg)
     if target.is_relative_to(home) and target.parent not in {home, home / "backups"}:
         msg = f"{target} is inside the state folder. Choose a place outside {home}."
         raise CannotStart(msg)
 
 
 def write_backup(
-    source: BackupSource, stream: BinaryIO, work_folder: Path, *, compressed: bool = True
+    source: BackupSource,
+    stream: BinaryIO,
+    work_folder: Path,
+    *,
+    compressed: bool = True,
+    progress: Progress | None = None,
 ) -> Manifest:
     """Write a backup to a stream; `work_folder` needs space for a copy of the database."""
+    progress = progress or Progress()
     location = parse_url(source.store_url)
     database = work_folder / DATABASE_NAME
     os.close(os.open(database, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    original = _file_bytes(location.file) if location.file else 0
+    progress.begin("Copying the database", original, lambda: _file_bytes(database))
     schema = copy.copy_database(location, database)
+    progress.begin("Checking the copy", _file_bytes(database))
     copy.check_integrity(database)
+    progress.begin("Writing the backup", _file_bytes(database) + _state_bytes(source))
     outer = (
         gzip.GzipFile(fileobj=stream, mode="wb", compresslevel=_COMPRESSION_LEVEL)
         if compressed
         else None
     )
-    archive = _ArchiveWriter(outer or stream)
+    archive = _ArchiveWriter(outer or stream, progress)
     with database.open("rb") as file:
         archive.add_file(DATABASE_NAME, file, os.fstat(file.fileno()))
     left_out = list(_add_state(archive, source))
@@ -116,6 +135,41 @@ def write_backup(
     if outer:
         outer.close()
     return manifest
+
+
+def _file_bytes(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _state_bytes(source: BackupSource) -> int:
+    """Return about how many bytes `_add_state` reads: files come and go meanwhile."""
+    database = parse_url(source.store_url).file
+    return sum(
+        _file_bytes(Path(folder, name))
+        for entry in (os.scandir(source.home) if source.home.is_dir() else ())
+        if _is_included(entry, database)
+        for folder, names in _files_below(entry)
+        for name in names
+    )
+
+
+def _is_included(entry: os.DirEntry[str], database: Path | None) -> bool:
+    return not (
+        is_excluded(entry.name)
+        or is_process_record(entry.name)
+        or is_database_file(Path(entry.path), database)
+    )
+
+
+def _files_below(entry: os.DirEntry[str]) -> Iterator[tuple[str, list[str]]]:
+    if not entry.is_dir(follow_symlinks=False):
+        yield os.path.dirname(entry.path), [entry.name]  # noqa: PTH120 - as os.walk yields it
+        return
+    for folder, _, names in os.walk(entry.path):
+        yield folder, names
 
 
 @contextlib.contextmanager
@@ -156,7 +210,7 @@ def _add_state(archive: "_ArchiveWriter", source: BackupSource) -> Iterator[str]
     home = source.home
     database = parse_url(source.store_url).file
     for entry in sorted(os.scandir(home), key=lambda entry: entry.name) if home.is_dir() else ():
-        if is_excluded(entry.name) or is_database_file(Path(entry.path), database):
+        if not _is_included(entry, database):
             continue
         if is_secret(entry.name) and not source.include_secrets:
             yield f"{entry.name}: a secret (--secrets includes it)"
@@ -228,8 +282,9 @@ class _Readable(Protocol):
 class _SizedReader:
     """Reads exactly the given number of bytes, even if the file shrinks or grows meanwhile."""
 
-    def __init__(self, file: _Readable, size: int) -> None:
+    def __init__(self, file: _Readable, size: int, progress: Progress) -> None:
         self._file = file
+        self._progress = progress
         self._remaining_bytes = size
         self.digest = hashlib.sha256()
 
@@ -240,6 +295,7 @@ class _SizedReader:
             piece += more
         piece = piece.ljust(wanted, b"\0")  # the file was truncated meanwhile
         self._remaining_bytes -= wanted
+        self._progress.advance(wanted)
         self.digest.update(piece)
         return piece
 
@@ -247,7 +303,8 @@ class _SizedReader:
 class _ArchiveWriter:
     """A sequentially written tar archive with a list of its members."""
 
-    def __init__(self, stream: BinaryIO | gzip.GzipFile) -> None:
+    def __init__(self, stream: BinaryIO | gzip.GzipFile, progress: Progress) -> None:
+        self._progress = progress
         self._tar = tarfile.open(  # noqa: SIM115 - closed by `close`
             fileobj=stream,
             mode="w|",
@@ -265,16 +322,16 @@ class _ArchiveWriter:
     ) -> None:
         """Add a file with its current size."""
         size = state.st_size if state else size
-        measured = _SizedReader(source, size)
+        measured = _SizedReader(source, size, self._progress)
         info = _tar_info(name, state, tarfile.REGTYPE)
         info.size = size
         self._add_member(info, measured)
-        self._record_member(name, "file", size, measured.digest.hexdigest())
+        self._record_member(name, MemberKind.FILE, size, measured.digest.hexdigest())
 
     def add_folder(self, name: str, state: os.stat_result) -> None:
         """Add a folder."""
         self._add_member(_tar_info(name, state, tarfile.DIRTYPE))
-        self._record_member(name, "folder", 0, hashlib.sha256().hexdigest())
+        self._record_member(name, MemberKind.FOLDER, 0, hashlib.sha256().hexdigest())
 
     def add_link(self, name: str, target: str, state: os.stat_result) -> None:
         """Add a symbolic link, not the target."""
@@ -282,7 +339,9 @@ class _ArchiveWriter:
         info.linkname = target
         self._add_member(info)
         link_target = os.fsencode(target)
-        self._record_member(name, "link", len(link_target), hashlib.sha256(link_target).hexdigest())
+        self._record_member(
+            name, MemberKind.LINK, len(link_target), hashlib.sha256(link_target).hexdigest()
+        )
 
     def close(self) -> None:
         """Write the end of the archive."""
@@ -293,7 +352,7 @@ class _ArchiveWriter:
         self._tar.addfile(info, source)
         self.write_failed = False
 
-    def _record_member(self, name: str, kind: str, size: int, digest: str) -> None:
+    def _record_member(self, name: str, kind: MemberKind, size: int, digest: str) -> None:
         self.members.append(BackupMember(name, kind, size, digest))
 
 

@@ -12,14 +12,14 @@ Every command pays for the imports of this module: click, and nothing slow.
 """
 
 import sys
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 
 import click
 
 from gateway.process.exit import report_crash, run_to_exit_code
-from sessions.values.spelling import did_you_mean
 
-COMMANDS = {
+_COMMANDS = {
     "run": ("run", "Start the gateway."),
     "chat": ("chat", "Talk to the agent in this terminal."),
     "setup": ("setup", "Ask for everything needed, check it, and write the configuration."),
@@ -41,32 +41,38 @@ COMMANDS = {
 """Command name: the module that defines the command, and the one-line help."""
 
 
+_OTHER_SYSTEM = (
+    "holdfast: Holdfast runs on Linux only. On macOS run it in a container, on Windows in WSL 2; see "
+    "docs/install.md."
+)
+
+
 class LazyGroup(click.Group):
     """Group that imports a command's module only when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click calls it
         """See `click.Group`; the most used commands come first."""
-        return list(COMMANDS)
+        return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """See `click.Group`."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in _COMMANDS:
             return None
-        command = getattr(import_module(f"gateway.operate.cli.{COMMANDS[cmd_name][0]}"), cmd_name)
+        command = getattr(import_module(f"gateway.operate.cli.{_COMMANDS[cmd_name][0]}"), cmd_name)
         return command if isinstance(command, click.Command) else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """See `click.Group`; suggests the nearest command name after a typo."""
-        if args[0] not in COMMANDS and not args[0].startswith("-"):
-            ctx.fail(f"There is no command {args[0]!r}{did_you_mean(args[0], COMMANDS)}.")
+        if args[0] not in _COMMANDS and not args[0].startswith("-"):
+            raise click.NoSuchCommand(args[0], possibilities=_COMMANDS, ctx=ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """See `click.Group`; prints the table without importing any command's module."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+            formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
 
 
 @click.group(
@@ -83,5 +89,44 @@ def root() -> None:
 
 def main() -> None:
     """Run the program and exit with the command's exit code."""
+    if not is_supported_system(sys.platform):
+        sys.exit(_OTHER_SYSTEM)
     sys.excepthook = report_crash
-    sys.exit(run_to_exit_code(lambda: root(prog_name="holdfast")))
+    if not wants_json(sys.argv[1:]):
+        sys.exit(run_to_exit_code(lambda: root(prog_name="holdfast")))
+    sys.exit(
+        run_to_exit_code(
+            _run_for_program,
+            lambda error: _print_failure(str(error), error.exit_code, error.data),
+        )
+    )
+
+
+def is_supported_system(name: str) -> bool:
+    """Return True on Linux: the control socket and the file tools need functions of its kernel."""
+    return name.startswith("linux")
+
+
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Return True if the command line has `--json`, even if the command does not exist."""
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "--json" in options
+
+
+def _run_for_program() -> None:
+    """Run the command; wrong usage prints a document too, besides the text on stderr."""
+    try:
+        sys.exit(root.main(prog_name="holdfast", standalone_mode=False))
+    except click.ClickException as error:
+        _print_failure(error.format_message(), error.exit_code, {})
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:
+        sys.exit(1)
+
+
+def _print_failure(message: str, exit_code: int, data: Mapping[str, object]) -> None:
+    """Print the document of a failure; see docs/operating.md."""
+    import json  # noqa: PLC0415 - only failures need it
+
+    click.echo(json.dumps({"error": message, "exit_code": exit_code, **data}, indent=2))

@@ -3,14 +3,17 @@
 import asyncio
 import sys
 import tempfile
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import to_builtins
 
 from gateway.config.loader import ConfigOptions, LoadedConfig
 from gateway.errors import CannotStart
+from gateway.operate.backup.contents import MemberKind
 from gateway.operate.backup.manifest import Manifest
 from gateway.operate.backup.restoring import (
     PreparedRestore,
@@ -29,6 +32,7 @@ from gateway.operate.cli.common import (
     translate_store_errors,
 )
 from gateway.operate.cli.db import RESTORE_HINT, DatabaseDamaged
+from gateway.operate.cli.progress import show_progress
 from gateway.process.lock import hold_state_folder
 from sessions.store.after_restore import ClosedWork
 from sessions.values.clock import SystemClock, rfc3339
@@ -51,6 +55,9 @@ def backup(
     options: ConfigOptions, file: Path, *, secrets: bool, force: bool, as_json: bool
 ) -> None:
     """See the help."""
+    if as_json and str(file) == "-":
+        msg = "--json needs a FILE, because the backup itself goes to standard output."
+        raise click.UsageError(msg)
     loaded = load_settings(options)
     if not loaded.home.is_dir():
         msg = f"There is nothing to back up: the state folder {loaded.home} does not exist."
@@ -64,15 +71,19 @@ def backup(
     )
     with translate_store_errors():
         if str(file) == "-":
-            with tempfile.TemporaryDirectory(prefix="holdfast-backup-") as work:
-                manifest = write_backup(source, sys.stdout.buffer, Path(work))
+            with (
+                tempfile.TemporaryDirectory(prefix="holdfast-backup-") as work,
+                show_progress() as progress,
+            ):
+                write_backup(source, sys.stdout.buffer, Path(work), progress=progress)
                 sys.stdout.buffer.flush()
             click.echo(
                 "holdfast: the backup was written, but could not be read back to verify it.",
                 err=True,
             )
             return
-        manifest = write_backup_file(source, file, force=force)
+        with show_progress() as progress:
+            manifest = write_backup_file(source, file, force=force, progress=progress)
     size = file.stat().st_size
     elsewhere = _external_workspace(loaded)
     if as_json:
@@ -80,7 +91,7 @@ def backup(
             _manifest_data(manifest) | {"file": str(file), "bytes": size, "elsewhere": elsewhere}
         )
         return
-    files = sum(member.kind == "file" for member in manifest.members) - 1
+    files = sum(member.kind is MemberKind.FILE for member in manifest.members) - 1
     click.echo(
         f"{file} holds the database and {files} {'file' if files == 1 else 'files'}, "
         f"{format_size(size)}. The file was read back and is complete."
@@ -101,7 +112,7 @@ def backup(
     "--moved says that the gateway has not run since."
 )
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option(
     "--moved", is_flag=True, help="The gateway has not run since the backup: continue its work."
 )
@@ -110,32 +121,46 @@ def backup(
 def restore(options: ConfigOptions, file: Path, *, yes: bool, moved: bool, as_json: bool) -> None:
     """See the help."""
     loaded = load_settings(options)
-    with hold_state_folder(loaded.home):
+    with hold_state_folder(loaded.home, store_url=store_url(loaded)):
         now = SystemClock().now()
-        with translate_store_errors():
+        with translate_store_errors(), show_progress() as progress:
             ready = prepare_restore(
-                file.absolute(), loaded.home.absolute(), store_url(loaded), now, moved=moved
+                file.absolute(),
+                loaded.home.absolute(),
+                store_url(loaded),
+                now,
+                moved=moved,
+                progress=progress,
             )
         try:
             if ready.replaces_state and not yes:
                 _confirm(ready)
-            with translate_store_errors():
+            with translate_store_errors(), show_progress() as progress:
+                progress.begin("Replacing the state")
                 apply_restore(ready)
         finally:
             discard_prepared(loaded.home)
-    findings = asyncio.run(_find_problems(loaded))
-    if as_json:
-        print_json(
-            _manifest_data(ready.manifest)
-            | {"restored_from": str(file), "over": ready.ended_work, "findings": findings}
-            | {"aside": ready.aside_location if ready.replaces_state else None}
-        )
-    else:
+    with show_progress() as progress:
+        progress.begin("Checking the database")
+        findings = asyncio.run(_find_problems(loaded))
+    data = _result_data(file, ready, findings)
+    if not as_json:
         _print_result(ready)
     if findings:
-        raise DatabaseDamaged(*(f"{finding}." for finding in findings), RESTORE_HINT)
-    if not as_json:
+        raise DatabaseDamaged(*(f"{finding}." for finding in findings), RESTORE_HINT, data=data)
+    if as_json:
+        print_json(data)
+    else:
         click.echo("No damage found in the database.")
+
+
+def _result_data(file: Path, ready: PreparedRestore, findings: Sequence[str]) -> dict[str, Any]:
+    return _manifest_data(ready.manifest) | {
+        "restored_from": str(file),
+        "over": to_builtins(ready.ended_work),
+        "findings": list(findings),
+        "aside": str(ready.aside_location) if ready.replaces_state else None,
+    }
 
 
 def _confirm(ready: PreparedRestore) -> None:
@@ -143,7 +168,7 @@ def _confirm(ready: PreparedRestore) -> None:
         msg = f"{ready.home} is not empty. Use --yes to move its contents aside."
         raise click.UsageError(msg)
     if not click.confirm(
-        f"This replaces the contents of {ready.home} with the backup of {ready.manifest.made_at} and "
+        f"This replaces the contents of {ready.home} with the backup of {_moment(ready.manifest)} and "
         f"moves the current contents to {ready.aside_location}. Continue?"
     ):
         msg = "Nothing was changed."
@@ -158,7 +183,7 @@ async def _find_problems(loaded: LoadedConfig) -> tuple[str, ...]:
 def _print_result(ready: PreparedRestore) -> None:
     manifest = ready.manifest
     click.echo(
-        f"Restored the backup of {manifest.made_at} (version {manifest.version}) into {ready.home}."
+        f"Restored the backup of {_moment(manifest)} (version {manifest.version}) into {ready.home}."
     )
     if ready.replaces_state:
         click.echo(f"The previous contents are in {ready.aside_location}.")
@@ -168,6 +193,11 @@ def _print_result(ready: PreparedRestore) -> None:
         click.echo(
             "The backup contains no secrets: existing secrets stay, missing ones are generated."
         )
+
+
+def _moment(manifest: Manifest) -> str:
+    """Return the time of a backup for people."""
+    return f"{manifest.made_at[:19].replace('T', ' ')} UTC"
 
 
 def describe_ended_work(over: ClosedWork) -> list[str]:
@@ -194,7 +224,7 @@ def _manifest_data(manifest: Manifest) -> dict[str, Any]:
         "schema": manifest.schema,
         "made_at": manifest.made_at,
         "secrets": manifest.secrets,
-        "files": sum(member.kind == "file" for member in manifest.members) - 1,
+        "files": sum(member.kind is MemberKind.FILE for member in manifest.members) - 1,
         "left_out": manifest.left_out,
     }
 

@@ -31,7 +31,8 @@ from gateway.errors import CannotStart, ConfigError
 from gateway.process.control_socket import NotRunning, send_request, socket_path
 from platforms.core.registry import load_specs
 from sessions.errors import StoreError, StoreTooNew
-from sessions.values.clock import SystemClock, rfc3339
+from sessions.values.clock import SystemClock
+from sessions.values.visible_text import visible_line, visible_text
 
 if TYPE_CHECKING:
     from sessions.store.store import SessionStore
@@ -66,9 +67,14 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON f
 def load_settings(options: ConfigOptions) -> LoadedConfig:
     """Load the configuration; print warnings to stderr."""
     loaded = load(options, read_environment(), load_specs())
+    print_warnings(loaded)
+    return loaded
+
+
+def print_warnings(loaded: LoadedConfig) -> None:
+    """Print the warnings of loading a configuration to stderr."""
     for warning in loaded.warnings:
         click.echo(f"holdfast: {warning}", err=True)
-    return loaded
 
 
 # --- the running daemon ----------------------------------------------------------------------
@@ -161,7 +167,7 @@ def print_table(
     headings: Sequence[str], rows: Iterable[Sequence[object]], if_empty: str = "Nothing."
 ) -> None:
     """Print rows for people, each column as wide as the widest cell."""
-    lines = [tuple(headings), *(tuple(printable(str(cell)) for cell in row) for row in rows)]
+    lines = [tuple(headings), *(tuple(visible_line(str(cell)) for cell in row) for row in rows)]
     if len(lines) == 1:
         click.echo(if_empty)
         return
@@ -175,14 +181,9 @@ def print_fields(fields: Mapping[str, object]) -> None:
     """Print one record for people, one name and value per line."""
     width = max(len(name) for name in fields)
     for name, value in fields.items():
-        click.echo(f"{name.ljust(width)}  {printable(str(value))}".rstrip())
+        click.echo(f"{name.ljust(width)}  {visible_line(str(value))}".rstrip())
 
 
-def printable(text: str) -> str:
-    """Replace unprintable characters: text from chats must not break a table or move the cursor."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
-
-
-def format_time(milliseconds: int) -> str:
-    """Format a timestamp for people, in UTC, to the second."""
-    return rfc3339(milliseconds)[:19].replace("T", " ")
+def print_text(text: str) -> None:
+    """Print text from chats, which must not control the terminal; line breaks are kept."""
+    click.echo(visible_text(text))

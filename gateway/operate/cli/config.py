@@ -5,8 +5,17 @@ import sys
 import click
 from msgspec.structs import replace
 
-from gateway.config.loader import ConfigOptions, LoadedConfig, check, read_environment
-from gateway.config.render import build_schema, render_settings
+from gateway.config.layers import format_path
+from gateway.config.loader import (
+    ConfigOptions,
+    ConfigReport,
+    LoadedConfig,
+    check,
+    load,
+    read_environment,
+)
+from gateway.config.own_address import own_address_problems
+from gateway.config.render import build_schema, render_settings, settings_data
 from gateway.errors import CannotStart, ConfigError
 from gateway.http import api_key
 from gateway.operate.cli.common import config_options, json_option, load_settings, print_json
@@ -23,12 +32,12 @@ config.add_command(discord_invite)
 config.add_command(slack_manifest)
 
 
-@config.command("check")
+@config.command("check", short_help="Report every problem in the configuration.")
 @json_option
 @config_options
 def check_(options: ConfigOptions, *, as_json: bool) -> None:
     """Report every problem in the configuration; exit code 78 if there is one."""
-    report = check(options, read_environment(), load_specs())
+    report = _check_for_start(options)
     path = str(report.path) if report.path else None
     if as_json:
         print_json(
@@ -48,10 +57,20 @@ def check_(options: ConfigOptions, *, as_json: bool) -> None:
         sys.exit(ConfigError.exit_code)
 
 
+def _check_for_start(options: ConfigOptions) -> ConfigReport:
+    """Check the configuration, including what `run` refuses and other commands do not need."""
+    report = check(options, read_environment(), load_specs())
+    if report.problems:
+        return report
+    loaded = load(options, read_environment(), load_specs())
+    return replace(report, problems=tuple(own_address_problems(loaded)))
+
+
 @config.command()
 @click.option("--secrets", is_flag=True, help="Print secrets instead of ***.")
+@json_option
 @config_options
-def show(options: ConfigOptions, *, secrets: bool) -> None:
+def show(options: ConfigOptions, *, secrets: bool, as_json: bool) -> None:
     """Show the values in force, and where each comes from."""
     loaded = load_settings(options)
     try:
@@ -60,6 +79,16 @@ def show(options: ConfigOptions, *, secrets: bool) -> None:
         if secrets:
             raise
         click.echo(f"holdfast: {error}", err=True)  # everything else can still be shown
+    if as_json:
+        print_json(
+            {
+                "file": str(loaded.path) if loaded.path else None,
+                "state": str(loaded.home),
+                "values": settings_data(loaded.settings, secrets=secrets),
+                "sources": {format_path(key): label for key, label in loaded.sources.items()},
+            }
+        )
+        return
     click.echo(f"# file: {loaded.path or 'none'}")
     click.echo(f"# state: {loaded.home}")
     click.echo(render_settings(loaded.settings, loaded.sources, secrets=secrets), nl=False)
@@ -78,7 +107,7 @@ def with_generated_key(loaded: LoadedConfig) -> LoadedConfig:
     )
 
 
-@config.command()
+@config.command(short_help="Print a JSON Schema of the file, for editors.")
 def schema() -> None:
     """Print a JSON Schema of the configuration file, for editors."""
     print_json(build_schema(load_specs()))

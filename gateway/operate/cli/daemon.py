@@ -11,16 +11,17 @@ from gateway.errors import HoldfastError
 from gateway.operate.cli.common import (
     call_daemon,
     control_socket,
-    format_time,
     json_option,
     not_running_message,
     print_json,
-    printable,
+    print_text,
 )
 from gateway.process.control_socket import NotRunning, send_request
-from gateway.spending.days import format_span
+from sessions.records import ItemState
 from sessions.values.clock import SystemClock, rfc3339
 from sessions.values.loopback import is_loopback
+from sessions.values.text import format_minutes, format_time
+from sessions.values.visible_text import visible_line
 
 _DEFAULT_PORT = 80
 
@@ -31,20 +32,31 @@ class MessageNotSent(HoldfastError):
 
 @click.command(help="Print a one-time link to the web page.")
 @click.option("--base-url", metavar="URL", help="Public address of the page.")
-def link(base_url: str | None) -> None:
+@json_option
+def link(base_url: str | None, *, as_json: bool) -> None:
     """See the help."""
     address = call_daemon("link", base_url=base_url)
+    tunnel = None if base_url else _tunnel_command(address)
+    if as_json:
+        print_json({"url": address, "tunnel": tunnel})
+        return
     click.echo(address)
     click.echo("The link works once, within an hour.", err=True)
-    place = urlsplit(address)
-    if base_url is None and place.hostname and is_loopback(place.hostname):
-        port = place.port or _DEFAULT_PORT
-        here = f"[{place.hostname}]" if ":" in place.hostname else place.hostname
-        # The link's own address must be the local end of the tunnel.
-        local = "" if here in {"127.0.0.1", "localhost"} else f"{here}:"
-        remote = "127.0.0.1" if here == "localhost" else here
-        tunnel = f"ssh -L {local}{port}:{remote}:{port} {_ssh_destination()}"
+    if tunnel:
         click.echo(f"From another machine, run this first: {tunnel}", err=True)
+
+
+def _tunnel_command(address: str) -> str | None:
+    """Return the ssh command that makes a loopback address reachable from another machine."""
+    place = urlsplit(address)
+    if not place.hostname or not is_loopback(place.hostname):
+        return None
+    port = place.port or _DEFAULT_PORT
+    here = f"[{place.hostname}]" if ":" in place.hostname else place.hostname
+    # The link's own address must be the local end of the tunnel.
+    local = "" if here in {"127.0.0.1", "localhost"} else f"{here}:"
+    remote = "127.0.0.1" if here == "localhost" else here
+    return f"ssh -L {local}{port}:{remote}:{port} {_ssh_destination()}"
 
 
 def _ssh_destination() -> str:
@@ -73,14 +85,14 @@ def status(*, as_json: bool) -> None:
         print_json(found)
         return
     for line in format_status(found, SystemClock().now()):
-        click.echo(line)
+        print_text(line)
 
 
 def format_status(found: Mapping[str, Any], now: int) -> list[str]:
     """Return the daemon's state for people: one summary, then a line per platform and limit."""
     started, running = found["started_at"], found["running"]
     version = f", version {found['version']}" if found.get("version") else ""
-    how_long = format_span(max(0, now - started) // 1000)
+    how_long = format_minutes(max(0, now - started) // 1000)
     process = f"(since {format_time(started)}){version}, pid {found.get('pid', 'unknown')}"
     lines = [
         f"{found['state'].capitalize()} for {how_long} {process}.",
@@ -93,12 +105,13 @@ def format_status(found: Mapping[str, Any], now: int) -> list[str]:
         (name, how if how == "connected" else f"PROBLEM: {how}")
         for name, how in found.get("platforms", {}).items()
     ]
+    rows += [(name, f"PROBLEM: {how}") for name, how in found.get("degraded", {}).items()]
     rows += [
         (f"today, {limit['for']}", f"{limit['used']} of {limit['limit']}")
         for limit in found.get("today", ())
     ]
     width = max((len(name) for name, _ in rows), default=0)
-    return [*lines, *(f"  {name.ljust(width)}  {printable(text)}" for name, text in rows)]
+    return [*lines, *(f"  {name.ljust(width)}  {visible_line(text)}" for name, text in rows)]
 
 
 @click.command(
@@ -115,14 +128,27 @@ def send(chat: str, text: str, *, as_json: bool) -> None:
         msg = "There is nothing to send."
         raise click.UsageError(msg)
     found = call_daemon("send", chat=chat, text=text)
+    state, id_, reason = found["state"], found["id"], found["reason"]
+    if state != ItemState.SENT:
+        raise MessageNotSent(_failure(chat, state, id_, reason), data={"state": state, "id": id_})
     if as_json:
-        print_json(found)
-    if found["state"] != "sent":
-        msg = (
-            f"The message is not sent yet ({found['state']}). It stays queued as {found['id']}."
-            if found["state"] in {"pending", "attempting"}
-            else f"The message could not be sent ({found['state']}, {found['id']}). See the log."
-        )
-        raise MessageNotSent(msg)
-    if not as_json:
-        click.echo(f"Sent ({found['id']}).")
+        print_json({"state": state, "id": id_})
+    else:
+        click.echo(f"Sent ({id_}).")
+
+
+def _failure(chat: str, state: str, item_id: str, reason: str) -> str:
+    """Return the sentence about a message that is not sent."""
+    match ItemState(state):
+        case ItemState.DEAD:
+            return f"The message could not be sent to {chat}: {reason}."
+        case ItemState.UNKNOWN:
+            return (
+                f"The message may or may not have reached {chat}: {reason}. It is tried again as "
+                f"far as the platform allows; see: holdfast why {item_id}"
+            )
+        case ItemState.PENDING | ItemState.ATTEMPTING | ItemState.SENT:
+            return (
+                f"The message to {chat} is not sent yet: {reason}. It stays queued as {item_id} and "
+                "is sent later."
+            )

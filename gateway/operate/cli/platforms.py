@@ -1,7 +1,6 @@
 """`holdfast config discord-invite` and `slack-manifest`: prepare a platform for the bot."""
 
 import asyncio
-from importlib import import_module
 
 import click
 
@@ -19,12 +18,13 @@ def discord_invite(options: ConfigOptions) -> None:
     _require_installed("discord")
     config = load_settings(options).settings.platforms.get("discord")
     if config is None:
-        msg = "Discord is not configured; set DISCORD_BOT_TOKEN, or platforms.discord.token"
+        msg = "Discord is not configured; set DISCORD_BOT_TOKEN, or platforms.discord.token."
         raise ConfigError(msg)
-    invitation = import_module("platforms.discord.invite").fetch_invite_link
+    from platforms.discord.invite import fetch_invite_link  # noqa: PLC0415 - loads the library
+
     try:
         # The settings are an object of the platform's own class.
-        link = asyncio.run(invitation(config.token.reveal(), config.base_url))  # type: ignore[attr-defined]
+        link = asyncio.run(fetch_invite_link(config.token.reveal(), config.base_url))  # type: ignore[attr-defined]
     except Unauthorized as error:
         raise ConfigError(str(error)) from error
     except PlatformError as error:
@@ -47,7 +47,9 @@ def slack_manifest(name: str, url: str) -> None:
         msg = "must begin with https://, because Slack sends requests to no other address"
         raise click.BadParameter(msg, param_hint="--url")
     _require_installed("slack")
-    print_json(import_module("platforms.slack.manifest").manifest(name, url))
+    from platforms.slack.manifest import manifest  # noqa: PLC0415 - needs the library
+
+    print_json(manifest(name, url))
 
 
 def _require_installed(platform: str) -> None:

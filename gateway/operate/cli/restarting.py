@@ -10,10 +10,13 @@ from typing import Any
 
 import click
 
+from gateway.config.loader import read_environment, state_folder
 from gateway.errors import CannotStart, HoldfastError
-from gateway.operate.cli.common import call_daemon
+from gateway.operate.cli.common import call_daemon, print_text
+from gateway.operate.doctor.context import find_lock_holder
 from gateway.process.control_socket import NotRunning
 from gateway.process.restart import IDLE_MINUTES, RestartRefused
+from gateway.process.restart_report import RestartState
 
 POLL_SECONDS = 0.25
 RESTART_TIMEOUT_SECONDS = 60.0
@@ -75,7 +78,7 @@ def wait_until_idle(minutes: float) -> None:
     until, shown = time.monotonic() + minutes * 60, ""
     while running := call_daemon("restart_list"):
         left = round(until - time.monotonic())
-        standing = {"state": "waiting", "running": running, "seconds_left": max(left, 0)}
+        standing = {"state": RestartState.WAITING, "running": running, "seconds_left": max(left, 0)}
         if left <= 0:
             raise _not_idle_error(standing)
         if (line := _progress_line(standing)) != shown:
@@ -89,18 +92,23 @@ def _follow_restart(status: dict[str, Any]) -> None:
     id_, shown, until = str(status["id"]), "", None
     while True:
         state = status["state"]
-        if state == "back":
+        if state == RestartState.BACK:
             _print_finished(status)
             return
         if state in _ERRORS:
             raise _ERRORS[state](status)
-        if state == "draining" and until is None:
+        if state == RestartState.DRAINING and until is None:
             until = time.monotonic() + float(status["drain_seconds"]) + RESTART_TIMEOUT_SECONDS
         line = _progress_line(status)
         if line != shown:
             click.echo(line)
             shown = line
-        status = _poll_status(id_, until) or {**status, "running": []}
+        found = _poll_status(id_, until)
+        if found is None and until is None:  # the restart began between two looks
+            until = time.monotonic() + RESTART_TIMEOUT_SECONDS
+        elif found and found["state"] == RestartState.WAITING:
+            until = None
+        status = found or {**status, "running": []}
 
 
 def _poll_status(restart_id: str, deadline: float | None) -> dict[str, Any] | None:
@@ -112,20 +120,25 @@ def _poll_status(restart_id: str, deadline: float | None) -> dict[str, Any] | No
     try:
         found: dict[str, Any] = call_daemon("restart_state", restart=restart_id)
     except NotRunning:
-        if deadline is None:
+        if deadline is None and not _lives():
             msg = "Holdfast ended before the restart began. See its log."
             raise RestartNotFinished(msg) from None
         return None
     except CannotStart:  # the daemon is ending right now
-        if deadline is None:
+        if deadline is None and not _lives():
             raise
         return None
     return found
 
 
+def _lives() -> bool:
+    """Return True while a process holds the state folder, also one that begins its restart."""
+    return find_lock_holder(state_folder(read_environment()))[0]
+
+
 def _progress_line(status: dict[str, Any]) -> str:
     running = status["running"]
-    if status["state"] == "waiting":
+    if status["state"] == RestartState.WAITING:
         minutes = -(-int(status["seconds_left"]) // 60)
         return f"Waiting for {_count_tasks(running)} to finish, {minutes} min left."
     return f"Restarting; waiting for {_count_tasks(running)}." if running else "Restarting."
@@ -166,10 +179,10 @@ def _stopping_error(_: dict[str, Any]) -> HoldfastError:
 
 
 _ERRORS: dict[str, Callable[[dict[str, Any]], HoldfastError]] = {
-    "gave_up": _not_idle_error,
-    "refused": _refused_error,
-    "cancelled": _cancelled_error,
-    "stopping": _stopping_error,
+    RestartState.GAVE_UP: _not_idle_error,
+    RestartState.REFUSED: _refused_error,
+    RestartState.CANCELLED: _cancelled_error,
+    RestartState.STOPPING: _stopping_error,
 }
 
 
@@ -178,8 +191,8 @@ def _cancel_restart(restart_id: str) -> None:
     try:
         state = call_daemon("restart_cancel", restart=restart_id)["state"]
     except HoldfastError:
-        state = "draining"
-    cancelled = state == "cancelled"
+        state = RestartState.DRAINING
+    cancelled = state == RestartState.CANCELLED
     click.echo("\nCancelled; nothing was restarted." if cancelled else "\nThe restart continues.")
 
 
@@ -189,4 +202,4 @@ def _count_tasks(tasks: Sequence[object]) -> str:
 
 def _print_tasks(lines: Iterable[str]) -> None:
     for line in lines:
-        click.echo(f"  · {line}")
+        print_text(f"  · {line}")

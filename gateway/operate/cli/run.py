@@ -25,17 +25,22 @@ try:
         read_environment,
         take_handover,
     )
+    from gateway.config.own_address import refuse_own_address
     from gateway.errors import CannotStart
     from gateway.observe import log
     from gateway.observe.redact import Redactor, find_secrets
     from gateway.operate.cli.common import (
         config_options,
-        load_settings,
+        print_warnings,
         store_url,
         translate_store_errors,
     )
+    from gateway.operate.cli.db import upgrade_before_start
+    from gateway.operate.cli.found_config import config_line, confirm_found_config
     from gateway.process import memory
-    from gateway.process.handover import Handover
+    from gateway.process.context import ProcessContext
+    from gateway.process.handover import LOCK, Handover
+    from gateway.process.lock import hold_state_folder
     from gateway.process.service import serve
     from gateway.process.start_log import StartLog
     from gateway.process.successor import Successor, restart_command
@@ -77,7 +82,11 @@ def run(options: ConfigOptions, *, check: bool) -> None:
         asyncio.run(_check_can_start(load(options, read_environment(), load_specs())))
         click.echo("Holdfast can start.")
         return
-    run_daemon(options, load_settings(options), sys.argv)
+    loaded = load(options, read_environment(), load_specs())
+    click.echo(config_line(loaded), err=True)
+    print_warnings(loaded)
+    confirm_found_config(options)
+    run_daemon(options, loaded, sys.argv)
 
 
 OnStarted = Callable[[GatewayRunner], Awaitable[None]]
@@ -93,6 +102,7 @@ def run_daemon(
 
     `on_started` is awaited after the greeting is printed.
     """
+    refuse_own_address(loaded)
     handover = Handover(take_handover())
     original = (*sys.orig_argv[: len(sys.orig_argv) - len(sys.argv) + 1], *argv[1:])
     successor = Successor(
@@ -118,6 +128,7 @@ def run_daemon(
 
 async def _check_can_start(loaded: LoadedConfig) -> None:
     """Check everything that can prevent a start, except resources a running gateway holds."""
+    refuse_own_address(loaded)
     with translate_store_errors():
         await SessionStore.check_compatible(store_url(loaded))
 
@@ -143,53 +154,72 @@ async def _run_gateway(
     on_started: OnStarted | None,
 ) -> bool:
     """Run until the gateway stops; return True if a restart was requested."""
-    runner = GatewayRunner(
-        loaded.settings,
-        loaded.home,
-        specs=load_specs(),
-        redactor=redactor,
-        successor=successor,
-        read_settings=lambda: _reload_settings(options),
-    )
-    starts = StartLog(loaded.home, runner.enter_safe_mode)
-
-    async def greet() -> None:
-        starts.mark_ready()
-        tune_garbage_collector()
-        # Read the version now: an upgrade may replace the installed one.
-        logging.getLogger(__name__).debug("Holdfast %s", successor.version)
-        link = await runner.operations["link"]() if runner.url else None
-        claim = None
-        if configured_platforms(loaded) and not runner.has_admin:
-            claim = convert(await runner.operations["pair_claim"](), OwnerClaim)
-        name = command_name(sys.argv[0], Path.cwd(), shutil.which)
-        lines = greeting_lines(
-            loaded,
-            str(link) if link else None,
-            claim,
-            name,
-            key_created=runner.created_api_key,
-            by_systemd="NOTIFY_SOCKET" in read_environment(),
+    lock = successor.handover.take(LOCK)
+    with hold_state_folder(loaded.home, lock, store_url=store_url(loaded)) as folder:
+        if sys.stderr.isatty():
+            await upgrade_before_start(loaded)
+        start_log = StartLog(loaded.home)
+        runner = GatewayRunner(
+            loaded.settings,
+            loaded.home,
+            specs=load_specs(),
+            redactor=redactor,
+            process=ProcessContext(
+                successor=successor,
+                read_settings=lambda: _reload_settings(options),
+                crash_count=start_log.crash_count,
+            ),
         )
-        for line in (*lines, *missing_platform_lines(read_environment(), load_specs())):
-            click.echo(line)
-        if on_started:
-            await on_started(runner)
 
-    await serve(
-        runner,
-        loaded.home,
-        read_environment(),
-        on_ready=greet,
-        handover=successor.handover,
-        start_log=starts,
-    )
+        async def on_ready() -> None:
+            start_log.mark_ready()
+            tune_garbage_collector()
+            await _greet(runner, loaded, successor)
+            if on_started:
+                await on_started(runner)
+
+        await serve(
+            runner,
+            folder,
+            read_environment(),
+            on_ready=on_ready,
+            handover=successor.handover,
+            start_log=start_log,
+            say=click.echo,
+        )
     return runner.restarting.is_set()
+
+
+async def _greet(runner: GatewayRunner, loaded: LoadedConfig, successor: Successor) -> None:
+    """Print how to chat, and what can be configured next."""
+    # Read the version now: an upgrade may replace the installed one.
+    logging.getLogger(__name__).debug("Holdfast %s", successor.version)
+    # A link or a code makes its reader the owner, so neither may go to a journal or a file.
+    is_private = sys.stdout.isatty()
+    needs_owner = bool(configured_platforms(loaded)) and not runner.has_admin
+    link = await runner.operations["link"]() if runner.url and is_private else None
+    claim = None
+    if needs_owner and is_private:
+        claim = convert(await runner.operations["pair_claim"](), OwnerClaim)
+    name = command_name(sys.argv[0], Path.cwd(), shutil.which)
+    lines = greeting_lines(
+        loaded,
+        str(link) if link else None,
+        claim,
+        name,
+        key_created=runner.created_api_key,
+        by_systemd="NOTIFY_SOCKET" in read_environment(),
+    )
+    if not is_private:
+        lines[1:1] = owner_command_lines(name, runner.url, needs_owner=needs_owner)
+    for line in (*lines, *missing_platform_lines(read_environment(), load_specs())):
+        click.echo(line)
 
 
 def _reload_settings(options: ConfigOptions) -> Settings:
     """Load the current configuration; log warnings."""
     loaded = load(options, read_environment(), load_specs())
+    refuse_own_address(loaded)
     for warning in loaded.warnings:
         logger.warning("%s", warning)
     return loaded.settings
@@ -231,6 +261,16 @@ def missing_platform_lines(environ: Mapping[str, str], installed: Container[str]
         for variable in variables.split(" and ")
         if environ.get(variable) and platform.lower() not in installed
     ]
+
+
+def owner_command_lines(command: str, page: str | None, *, needs_owner: bool) -> list[str]:
+    """Return lines with the commands that print the page's link and the owner's code."""
+    lines = [f"  Chat in the browser:   {page} (`{command} link` prints a link)"] if page else []
+    if needs_owner:
+        lines.append(
+            f"  There is no admin yet. `{command} pair claim` prints how to become the owner."
+        )
+    return lines
 
 
 def greeting_lines(

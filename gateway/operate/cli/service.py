@@ -31,6 +31,7 @@ from gateway.operate.cli.common import (
     print_json,
 )
 from gateway.operate.cli.daemon import status as status_of_daemon
+from gateway.operate.cli.found_config import confirm_found_config
 from gateway.operate.systemd import plan, program
 from gateway.operate.systemd.manager import SYSTEMD_RUNTIME_FOLDER, ServiceManager, StepFailed
 from gateway.operate.systemd.scope import ServiceScope, machine_scope, user_scope
@@ -159,6 +160,7 @@ def install(here: ServiceContext, config: Path | None, *, user: bool, dry_run: b
     manager = ServiceManager(scope, here.environ)
     if not dry_run:
         here.require_permission(scope, "install")
+    confirm_found_config(ConfigOptions(config))
     loaded = load_settings(ConfigOptions(config))
     text = unit_text(loaded, scope, manager.systemd_version())
     steps = plan.install_steps(scope, text, _variables_to_store(loaded, scope, here.environ))
@@ -214,7 +216,7 @@ def stop(here: ServiceContext, *, user: bool) -> None:
 def restart(here: ServiceContext, *, user: bool, when_idle: float | None, yes: bool) -> None:
     """Restart with the version that is installed now.
 
-    Lists running tasks and asks first. Also restarts a daemon that was started by hand.
+    Lists running tasks and asks first. Also restarts a gateway that was started by hand.
     """
     process = restarting.running_pid()
     try:
@@ -240,14 +242,20 @@ def restart(here: ServiceContext, *, user: bool, when_idle: float | None, yes: b
 
 @service.command()
 @service_options
-def reload(here: ServiceContext, *, user: bool) -> None:
+@json_option
+def reload(here: ServiceContext, *, user: bool, as_json: bool) -> None:
     """Read the configuration again and print what changed."""
     try:
         found = call_daemon("reload")
     except NotRunning:
+        if as_json:
+            raise
         _run_systemctl(here, "reload", user=user)  # reports errors itself
     else:
-        click.echo(found["summary"])
+        if as_json:
+            print_json(found)
+        else:
+            click.echo(found["summary"])
 
 
 def _is_outdated(scope: ServiceScope, found: Mapping[str, str]) -> bool:
@@ -311,7 +319,13 @@ def status(here: ServiceContext, *, user: bool, as_json: bool) -> None:
 @service_options
 @click.option("-f", "--follow", is_flag=True, help="Follow new log lines.")
 @click.option(
-    "-n", "--lines", default=_DEFAULT_LOG_LINES, show_default=True, type=click.IntRange(min=0)
+    "-n",
+    "--lines",
+    default=_DEFAULT_LOG_LINES,
+    show_default=True,
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Number of lines.",
 )
 def logs(here: ServiceContext, *, user: bool, follow: bool, lines: int) -> None:
     """Show the service's log."""

@@ -4,29 +4,40 @@ from typing import Any
 
 import click
 import msgspec
+from msgspec import structs
 
 from agent.request.file_lines import append_file_lines
-from gateway.config.loader import ConfigOptions
+from gateway.config.loader import ConfigOptions, load, read_environment
 from gateway.errors import HoldfastError
+from gateway.observe.redact import Redactor, find_secrets
 from gateway.operate.cli.common import (
     call_daemon,
     config_options,
-    format_time,
     json_option,
     print_fields,
     print_json,
     print_table,
+    print_text,
     read_store,
 )
+from platforms.core.registry import load_specs
 from sessions.records import Message, Session, Turn
 from sessions.store.store import SessionStore
 from sessions.values.clock import rfc3339
+from sessions.values.text import format_time
+from sessions.values.visible_text import visible_line
 
 _LIST_LIMIT = 50
 
 
 class SessionNotFound(HoldfastError):
     """No session has this id."""
+
+
+def _redactor(options: ConfigOptions) -> Redactor:
+    """Return a redactor with the secrets of the configuration."""
+    settings = load(options, read_environment(), load_specs()).settings
+    return Redactor(find_secrets(settings))
 
 
 class SessionExport(msgspec.Struct, frozen=True):
@@ -55,7 +66,11 @@ def list_(options: ConfigOptions, *, as_json: bool, every: bool) -> None:
     async def read(store: SessionStore) -> tuple[Session, ...]:
         return tuple(await store.sessions.list(limit=limit))
 
-    found = read_store(options, read)
+    clean = _redactor(options).redact
+    found = [
+        structs.replace(each, title=each.title and clean(each.title))
+        for each in read_store(options, read)
+    ]
     if as_json:
         print_json([session_data(session) for session in found])
         return
@@ -108,7 +123,7 @@ def show(options: ConfigOptions, session: str, *, as_json: bool) -> None:
     )
     click.echo()
     for message in whole.history:
-        click.echo(f"{_author(message)}: {_message_text(message)}")
+        print_text(f"{_author(message)}: {_message_text(message)}")
 
 
 @sessions.command()
@@ -122,16 +137,17 @@ def export(options: ConfigOptions, session: str, *, as_json: bool) -> None:
         print_json(export_data(whole))
         return
     found = whole.session
-    click.echo(f"# {_title(found) or found.key}\n")
-    click.echo(f"{found.id} · {found.key} · {rfc3339(found.created_at)}")
+    print_text(f"# {_title(found) or found.key}\n")
+    print_text(f"{found.id} · {found.key} · {rfc3339(found.created_at)}")
     for message in whole.history:
-        click.echo(f"\n## {_author(message)}\n\n{_message_text(message)}")
+        print_text(f"\n## {_author(message)}\n\n{_message_text(message)}")
 
 
 @sessions.command()
 @click.argument("session", required=False)
 @click.option("--all", "every", is_flag=True, help="Stop every running task.")
-def stop(session: str | None, *, every: bool) -> None:
+@json_option
+def stop(session: str | None, *, every: bool, as_json: bool) -> None:
     """Stop the running task of one session, or all running tasks.
 
     The stop is announced in each chat.
@@ -140,26 +156,43 @@ def stop(session: str | None, *, every: bool) -> None:
         msg = "Name one session, or use --all."
         raise click.UsageError(msg)
     if every:
-        count = call_daemon("stop_all")["stopped"]
+        found = call_daemon("stop_all")
+        if as_json:
+            print_json(found)
+            return
+        count = found["stopped"]
         tasks = "1 task" if count == 1 else f"{count} tasks"
         click.echo(f"Stopped {tasks}." if count else "Nothing was running.")
         return
     found = call_daemon("stop", session=session)
+    if as_json:
+        print_json(found | {"stopped": int(found["stopped"])})
+        return
     click.echo(f"{'Stopped' if found['stopped'] else 'Nothing was running in'} {found['id']}.")
 
 
 @sessions.command()
 @click.argument("session")
-def resume(session: str) -> None:
+@json_option
+def resume(session: str, *, as_json: bool) -> None:
     """Make an earlier session the current one of its conversation again."""
-    click.echo(f"Resumed {call_daemon('resume', session=session)['id']}.")
+    found = call_daemon("resume", session=session)
+    if as_json:
+        print_json(found)
+        return
+    click.echo(f"Resumed {found['id']}.")
 
 
 @sessions.command()
 @click.argument("session")
-def delete(session: str) -> None:
-    """Close a session permanently."""
-    click.echo(f"Deleted {call_daemon('delete', session=session)['id']}.")
+@json_option
+def delete(session: str, *, as_json: bool) -> None:
+    """Close a session permanently, and delete its text."""
+    found = call_daemon("delete", session=session)
+    if as_json:
+        print_json(found)
+        return
+    click.echo(f"Deleted {found['id']}.")
 
 
 def _load(options: ConfigOptions, session_id: str) -> SessionExport:
@@ -174,7 +207,8 @@ def _load(options: ConfigOptions, session_id: str) -> SessionExport:
     if whole is None:
         msg = f"No session has the id {session_id}. List them with: holdfast sessions list --all"
         raise SessionNotFound(msg)
-    return whole
+    title = whole.session.title and _redactor(options).redact(whole.session.title)
+    return structs.replace(whole, session=structs.replace(whole.session, title=title))
 
 
 # --- JSON ------------------------------------------------------------------------------------
@@ -238,7 +272,7 @@ def state_text(session: Session) -> str:
 
 
 def _title(session: Session) -> str:
-    return session.title or ""
+    return visible_line(session.title or "")
 
 
 def _duration_text(turn: Turn) -> str:
@@ -248,7 +282,8 @@ def _duration_text(turn: Turn) -> str:
 
 
 def _author(message: Message) -> str:
-    return f"{message.role} {message.sender}" if message.sender else message.role
+    # A line break in a name must not begin the message of another author.
+    return visible_line(f"{message.role} {message.sender}") if message.sender else message.role
 
 
 def _message_text(message: Message) -> str:

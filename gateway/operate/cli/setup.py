@@ -12,7 +12,9 @@ import click
 
 from agent.settings import SERVICES, TargetSettings
 from gateway.config.loader import ConfigOptions, LoadedConfig, load, read_environment
+from gateway.errors import ConfigError
 from gateway.operate.cli.common import control_socket, json_option, print_json
+from gateway.operate.cli.found_config import confirm_found_config, remember_found_config
 from gateway.operate.cli.run import command_name, configured_platforms, run_daemon
 from gateway.operate.cli.service import ServiceNotInstalled
 from gateway.operate.cli.service import service as service_command
@@ -89,13 +91,21 @@ def setup(
 ) -> None:
     """See the help."""
     environ = read_environment()
+    confirm_found_config(ConfigOptions(config))  # before a key is tried at an address of the file
     target = choose_target(ConfigOptions(config), environ, os.geteuid())
     terminal = TerminalPrompter(sys.stdin, sys.stderr if as_json or non_interactive else sys.stdout)
     answers, requested = _read_flags(flags, environ)
     asker = FlagPrompter(answers, terminal.say, None if non_interactive else terminal)
     clock = SystemClock()
     checks = NoChecks() if no_check else LiveChecks(clock)
-    run = _SetupRun(asker, target, checks, as_json=as_json, non_interactive=non_interactive)
+    run = _SetupRun(
+        asker,
+        target,
+        checks,
+        ConfigOptions(config),
+        as_json=as_json,
+        non_interactive=non_interactive,
+    )
     try:
         run.decide(requested, service=service)
         run.write()
@@ -156,6 +166,7 @@ class _SetupRun:
         prompter: FlagPrompter,
         target: ConfigTarget,
         checks: SetupChecks,
+        options: ConfigOptions,
         *,
         as_json: bool,
         non_interactive: bool,
@@ -163,9 +174,11 @@ class _SetupRun:
         self._prompter = prompter
         self._target = target
         self._checks = checks
+        self._options = options
         self._as_json = as_json
         self._non_interactive = non_interactive  # no person at this terminal
         self._specs = load_specs()
+        self._draft = read_draft(target, self._specs)
         self._start_mode = StartMode.LATER
         self._answers = SetupAnswers((), ChosenModel(TargetSettings()))
         self._written = WriteResult(changed=False)
@@ -173,7 +186,6 @@ class _SetupRun:
 
     def decide(self, requested: RequestedModel, *, service: bool | None) -> None:
         """Ask all questions; change nothing yet."""
-        self._draft = read_draft(self._target, self._specs)
         self._answers = ask_all(
             self._prompter, self._target, self._draft, self._checks, self._specs, requested
         )
@@ -188,15 +200,23 @@ class _SetupRun:
     def write(self) -> None:
         """Write and verify the configuration; on failure the previous one is restored."""
         with block_signals():
-            self._written = write_config(self._target, self._draft, self._specs)
+            known = () if self._non_interactive else self._answers.known_problems
+            self._written = write_config(self._target, self._draft, self._specs, known)
+            remember_found_config(self._options)
             self.status = f"The configuration is written ({self._target.path})."
-        if not self._written.changed:
+        if self._written.problems:
+            raise ConfigError(
+                *self._written.problems,
+                f"{self._target.path} still has these problems; the answers are saved. "
+                "Holdfast starts once the problems are corrected.",
+            )
+        if self._written.changed:
+            before = f"; previous version: {self._written.backup}" if self._written.backup else ""
+            self._say(f"✓ {self._target.path} is written and valid{before}.")
+        else:
             self._say(f"✓ {self._target.path} is unchanged and valid.")
-            return
-        before = f"; previous version: {self._written.backup}" if self._written.backup else ""
-        self._say(f"✓ {self._target.path} is written and valid{before}.")
         for warning in self._written.warnings:
-            self._say(f"  ! {warning}")
+            self._prompter.warn(warning)
 
     def start(self) -> None:
         """Start the gateway as chosen, and wait for the owner."""
@@ -237,9 +257,9 @@ class _SetupRun:
     def run_gateway(self) -> None:
         """See `SetupActions`."""
         words = (sys.argv[0], "run", *self._config_arguments())
-        run_daemon(
-            ConfigOptions(self._target.path), self._load_config(), words, self._watch_for_owner
-        )
+        loaded = self._load_config()
+        confirm_found_config(self._options)
+        run_daemon(ConfigOptions(self._target.path), loaded, words, self._watch_for_owner)
 
     def wait_for_owner(self) -> None:
         """See `SetupActions`."""
@@ -284,7 +304,7 @@ class _SetupRun:
                 "base_url": model.base_url,
                 "checked": self._answers.model.checked,
             },
-            "warnings": self._written.warnings,
+            "warnings": self._prompter.warnings,
             "next": None if self._start_mode is StartMode.SERVICE else self.run_command(),
         }
 

@@ -6,7 +6,6 @@ With piped input the chat ends after the last line has been answered.
 import asyncio
 import contextlib
 import os
-import re
 import signal
 import sys
 import threading
@@ -15,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Protocol, TextIO
 
 from platforms.console import AnswerFrame, NoteFrame, StatusFrame, TerminalFrame, UserFrame
+from sessions.values.visible_text import visible_line, visible_text
 
 _PROMPT = "> "
 _DOUBLE_INTERRUPT_SECONDS = 2.0  # a second Ctrl-C within this time leaves
@@ -27,8 +27,6 @@ _DIM, _RESET, _CLEAR_LINE = "\x1b[2m", "\x1b[0m", "\r\x1b[K"
 _CLEAR_BELOW = "\x1b[J"
 # Down and up make sure that a line exists below; then save the cursor, go there, and come back.
 _MOVE_BELOW, _MOVE_BACK = "\x1bD\x1b[A\x1b7\x1b[B\r", "\x1b[K\x1b8"
-# Control characters that could move the cursor or change colours; newline and tab are kept.
-_CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class ChatConnection(Protocol):
@@ -58,29 +56,34 @@ class Printer:
 
     def render_frame(self, frame: AnswerFrame | NoteFrame | UserFrame) -> str:
         """Return the terminal output for a frame."""
-        text = _CONTROL_CHARACTERS.sub("", frame.text)
         if isinstance(frame, AnswerFrame):
-            return self._render_answer(frame, text)
+            return self._render_answer(frame)
+        text = visible_text(frame.text)
         return self._own_line(text if isinstance(frame, NoteFrame) else f"{_PROMPT}{text}")
 
     def _own_line(self, text: str) -> str:
         return self._fresh_line() + self._record_output(self._dim_text(text) + "\n", "")
 
-    def _render_answer(self, frame: AnswerFrame, text: str) -> str:
+    def _render_answer(self, frame: AnswerFrame) -> str:
         before = self._shown_texts.pop(frame.item, "")
-        whole = text if frame.anew else before + text
+        whole = frame.text if frame.replaces else before + frame.text
         if before.startswith(whole):  # a restarted daemon does not know what is printed here
             whole = before
         self._remember(frame.item, whole)
         out = ""
         if frame.asked and not before:
-            out = self._own_line(_PROMPT + _CONTROL_CHARACTERS.sub("", frame.asked))
-        if new := whole.removeprefix(before):
+            out = self._own_line(_PROMPT + visible_text(frame.asked))
+        # Joined characters may come in two frames, so the whole text is made visible, not the piece.
+        if new := visible_text(whole).removeprefix(visible_text(before)):
             continues = frame.item == self._unfinished_item and whole.startswith(before)
             out += ("" if continues else self._fresh_line()) + self._record_output(new, frame.item)
         return (
             out + self._fresh_line() if frame.done and frame.item == self._unfinished_item else out
         )
+
+    def mark_line_start(self) -> None:
+        """Record that the cursor is at the start of a line, after a new prompt."""
+        self.at_line_start = True
 
     def _remember(self, item: str, text: str) -> None:
         self._shown_texts[item] = text
@@ -102,7 +105,7 @@ class Printer:
 
 def render_status_below(status: str, columns: int) -> str:
     """Return the output that replaces the status in the line below the cursor; empty clears it."""
-    line = _truncate(_CONTROL_CHARACTERS.sub("", " ".join(status.split())), columns - 1)
+    line = _truncate(visible_line(" ".join(status.split())), columns - 1)
     return _MOVE_BELOW + (f"{_DIM}{line}{_RESET}" if line else "") + _MOVE_BACK
 
 
@@ -238,7 +241,8 @@ class ChatTerminal:
                     ended = following is None
                     lines += [] if following is None else [following]
             if self._tty:  # the cursor is behind a new prompt
-                self._prompt_shown = self._printer.at_line_start = True
+                self._printer.mark_line_start()
+                self._prompt_shown = True
                 if self._status:  # the new prompt is on the status line
                     self._print("")
             for message in group_messages(lines):

@@ -1,11 +1,18 @@
 """`holdfast version`."""
 
+import json
+import platform
 from importlib.metadata import version as installed
 
 import click
 
 
 @click.command(help="Print the version.")
-def version() -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+def version(*, as_json: bool) -> None:
     """See the help."""
-    click.echo(f"holdfast {installed('holdfast')}")
+    found = installed("holdfast")
+    if as_json:
+        click.echo(json.dumps({"version": found, "python": platform.python_version()}, indent=2))
+    else:
+        click.echo(f"holdfast {found}")

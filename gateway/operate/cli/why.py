@@ -15,12 +15,13 @@ from gateway.operate.cli.common import (
     control_socket,
     json_option,
     print_json,
+    print_text,
     read_store,
 )
 from gateway.operate.why import chats, story
 from gateway.operate.why.facts import MessageReport, RunningGateway
 from gateway.operate.why.standing import wait_status
-from gateway.process.control_socket import EXPECTED_ERRORS, NotRunning, send_request
+from gateway.process.control_socket import EXPECTED_ERRORS, NotRunning, ProcessState, send_request
 from sessions.records import InboxEntry, OutboxItem
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock, rfc3339
@@ -81,10 +82,11 @@ def why(options: ConfigOptions, what: str, *, as_json: bool) -> None:
             "\n".join(chats.not_found_lines(what, daemon, found.newest, found.ignored))
         )
     if as_json:
-        print_json([report_data(each) for each in found.reports])
+        unrequested = [_unrequested_item_data(found.item)] if found.item else []
+        print_json([*map(report_data, found.reports), *unrequested])
         return
     for line in _output_lines(what, found):
-        click.echo(line)
+        print_text(line)
 
 
 def _ask_daemon() -> RunningGateway | None:
@@ -95,7 +97,7 @@ def _ask_daemon() -> RunningGateway | None:
         return None
     except EXPECTED_ERRORS:
         return RunningGateway()
-    return RunningGateway(found.get("state") == "stopping", found.get("platforms", {}))
+    return RunningGateway(found.get("state") == ProcessState.STOPPING, found.get("platforms", {}))
 
 
 def _output_lines(what: str, found: _LookupResult) -> Iterator[str]:
@@ -143,6 +145,13 @@ def report_data(report: MessageReport) -> dict[str, Any]:
         },
         "items": [_item_data(item) for item in report.trace.items],
     }
+
+
+def _unrequested_item_data(item: OutboxItem) -> dict[str, Any]:
+    """Return a message that answers no received message, with the keys of a report."""
+    keys = ("message", "id", "key", "state", "decision", "now", "goes_on_when", "received_at")
+    absent = dict.fromkeys((*keys, "settled_at", "session", "turn"))
+    return {**absent, "items": [_item_data(item)]}
 
 
 def _item_data(item: OutboxItem) -> Mapping[str, Any]:

@@ -75,7 +75,7 @@ def _open_access_findings(context: DoctorContext) -> Iterator[Finding]:
             )
     if _chat_platforms(context) and not (access.allow or access.admins or access.pairing):
         yield warn(
-            "nobody",
+            "no access",
             "access.allow and access.admins are empty and access.pairing is off: only a claim code "
             "gives access",
             "Add people to access.allow, or set access.pairing = true.",

@@ -9,10 +9,10 @@ import contextlib
 import re
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import httpx2
 from msgspec import Struct
 
 from gateway.operate.doctor.context import DoctorContext
@@ -43,17 +43,15 @@ class TlsLibrary(Struct, frozen=True):
     reads_system_store: bool = True  # also loads OpenSSL's default locations on demand
 
 
-def _context_factory(module: str) -> Callable[[], ssl.SSLContext]:
-    def made() -> ssl.SSLContext:
-        context: ssl.SSLContext = import_module(module).create_ssl_context()
-        return context
+def _create_httpx_context() -> ssl.SSLContext:
+    import httpx  # noqa: PLC0415 - only installed with Telegram
 
-    return made
+    return httpx.create_ssl_context()
 
 
 LIBRARIES = (
-    TlsLibrary("httpx (Telegram)", _context_factory("httpx"), reads_system_store=False),
-    TlsLibrary("httpx2 (models)", _context_factory("httpx2")),
+    TlsLibrary("httpx (Telegram)", _create_httpx_context, reads_system_store=False),
+    TlsLibrary("httpx2 (models)", httpx2.create_ssl_context),
     TlsLibrary("OpenSSL (Discord, Slack)", ssl.create_default_context),
 )
 

@@ -8,6 +8,8 @@ from platforms.core.contract import PlatformSpec
 from platforms.core.errors import PlatformError, Unauthorized, Unavailable
 from sessions.values.finding import Finding, fail, ok, warn
 
+_NETWORK_HINT = "Check this machine's network, any proxy or firewall, and the service's status."
+
 
 def platform_checks(context: DoctorContext) -> Iterator[Check]:
     """Yield a check for each configured platform that has a probe."""
@@ -62,6 +64,3 @@ class _PlatformCheck:
             return [fail("service", str(error), _NETWORK_HINT)]
         reached = [ok("link", probed.link)] if probed.link else []
         return [*probed.findings, *reached]
-
-
-_NETWORK_HINT = "Check this machine's network, any proxy or firewall, and the service's status."

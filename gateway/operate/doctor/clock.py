@@ -9,6 +9,7 @@ import httpx2
 from agent.providers.transport.connections import tls_context
 from gateway.operate.doctor.context import DoctorContext
 from sessions.values.finding import Finding, fail, ok, warn
+from sessions.values.text import format_span
 from sessions.values.unreached import describe_network_error
 
 _WARN_SKEW_SECONDS, _FAIL_SKEW_SECONDS = 30.0, 300.0
@@ -78,15 +79,7 @@ def skew_finding(skew_seconds: float, host: str) -> Finding:
     if size < _WARN_SKEW_SECONDS:
         return ok("clock", f"agrees with {host}")
     way = "ahead of" if skew_seconds > 0 else "behind"
-    text = f"this machine's clock is {_format_span(size)} {way} {host}'s"
+    text = f"this machine's clock is {format_span(size)} {way} {host}'s"
     if size < _FAIL_SKEW_SECONDS:
         return warn("clock", text, _SET_CLOCK_HINT)
     return fail("clock", f"{text}; signed requests, such as Slack's, are refused", _SET_CLOCK_HINT)
-
-
-def _format_span(seconds: float) -> str:
-    if seconds < 120:  # noqa: PLR2004 - two minutes
-        return f"{seconds:.0f} s"
-    if seconds < 2 * 3600:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.0f} h" if seconds < 2 * 86_400 else f"{seconds / 86_400:.0f} days"

@@ -1,12 +1,13 @@
 """The configuration: errors, warnings, and environment variables that are probably misspelt."""
 
-import difflib
 from collections.abc import Iterator, Sequence
 
 from agent.settings import SERVICES
+from gateway.config.own_address import own_address_problems
 from gateway.operate.doctor.context import DoctorContext
 from platforms.core.registry import known_names
 from sessions.values.finding import Finding, fail, ok, warn
+from sessions.values.spelling import similar_words
 
 _SIMILARITY = 0.8
 _CHMOD_HINT = "; run: "
@@ -14,11 +15,15 @@ _CHMOD_HINT = "; run: "
 
 async def check_configuration(context: DoctorContext) -> Sequence[Finding]:
     """Report the errors and warnings of loading the configuration."""
-    if context.loaded is None:
-        again = "Correct this, then run `holdfast config check`."
-        return [fail("setting", problem, again) for problem in context.problems]
+    loaded, problems = context.loaded, context.problems
+    if loaded is not None:
+        problems = tuple(own_address_problems(loaded))
+    again = "Correct this, then run `holdfast config check`."
+    refused = [fail("setting", problem, again) for problem in problems]
+    if loaded is None:
+        return refused
     where = str(context.config_path) if context.config_path else "no file, all defaults"
-    return [ok("file", where), *_warning_findings(context.loaded.warnings)]
+    return [ok("file", where), *refused, *_warning_findings(loaded.warnings)]
 
 
 def _warning_findings(warnings: Sequence[str]) -> Iterator[Finding]:
@@ -48,7 +53,7 @@ def _find_misspelt(context: DoctorContext) -> Iterator[Finding]:
     for name in sorted(context.environ):
         if name in known or name.partition("_")[0] not in families or not context.environ[name]:
             continue
-        near = difflib.get_close_matches(name, known, 1, _SIMILARITY)
+        near = similar_words(name, known, most=1, min_similarity=_SIMILARITY)
         if near and not context.environ.get(near[0]):
             yield warn(
                 "environment",

@@ -10,6 +10,7 @@ import msgspec
 from gateway.http.app import Readiness
 from gateway.operate.doctor.context import DoctorContext
 from gateway.process.control_socket import socket_path
+from sessions.values.exceptions import error_text
 from sessions.values.finding import Finding, fail, ok, warn
 
 SOCKET_FIX = "socket"
@@ -82,6 +83,8 @@ def _running_findings(context: DoctorContext) -> Iterator[Finding]:
             str(safe),
             "See its log for the cause of the crashes. Once it is fixed, a restart ends safe mode.",
         )
+    for name, problem in status.get("degraded", {}).items():
+        yield warn(name, str(problem), "Check its settings and its service; see the log.")
     running, installed = status.get("version"), _installed_version()
     if running and installed and running != installed:
         yield warn(
@@ -107,9 +110,8 @@ async def _read_problems(url: str) -> Sequence[Finding]:
             answer = await client.get(f"{url.rstrip('/')}/readyz")
         readiness = msgspec.json.decode(answer.content, type=Readiness)
     except (httpx2.HTTPError, msgspec.DecodeError) as error:
-        what = str(error) or type(error).__name__
         again = "See its log. If it keeps failing, restart Holdfast."
-        return [fail("gateway", f"its HTTP port does not answer: {what}", again)]
+        return [fail("gateway", f"its HTTP port does not answer: {error_text(error)}", again)]
     return [
         _problem_finding(problem)
         for problem in readiness.not_ready

@@ -24,7 +24,7 @@ from gateway.operate.doctor.run import DaemonThreadExecutor
 from sessions.store.inspect import has_wal_bug
 from sessions.values.finding import Finding, fail, ok, warn
 
-PACKAGES = ("gateway", "platforms", "agent", "sessions")
+_PACKAGES = ("gateway", "platforms", "agent", "sessions")
 _DISTRIBUTION_NAME = "holdfast"
 _ENTRY_POINT_GROUPS = ("holdfast.platforms", "holdfast.providers", "holdfast.tools")
 
@@ -38,7 +38,7 @@ async def check_packages(_: DoctorContext) -> Sequence[Finding]:
     return await asyncio.to_thread(lambda: [*_package_findings()])
 
 
-def _package_findings(names: Sequence[str] = PACKAGES) -> Iterator[Finding]:
+def _package_findings(names: Sequence[str] = _PACKAGES) -> Iterator[Finding]:
     try:
         this_distribution = distribution(_DISTRIBUTION_NAME)
     except PackageNotFoundError:

@@ -2,7 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 
-from agent.probe import ANSWER_SECONDS, CALL_SECONDS, LIST_SECONDS, ProbedModel, probe_model
+from agent.probe import (
+    ANSWER_SECONDS,
+    CALL_SECONDS,
+    LIST_SECONDS,
+    ProbedModel,
+    ProbeSubject,
+    probe_model,
+)
 from agent.settings import TargetSettings
 from gateway.operate.doctor.check import Check
 from gateway.operate.doctor.context import DoctorContext
@@ -38,7 +45,7 @@ class _ModelCheck:
 def _summary_finding(probed: ProbedModel) -> Iterator[Finding]:
     """Yield the one-line summary of a working target."""
     timed = {finding.subject: finding for finding in probed.findings if finding.seconds is not None}
-    answer, call = timed.get("answer"), timed.get("tool call")
+    answer, call = timed.get(ProbeSubject.ANSWER), timed.get(ProbeSubject.TOOL_CALL)
     if probed.works and answer and call and call.level == "ok":
         yield ok(
             "in short",

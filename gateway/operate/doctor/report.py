@@ -8,6 +8,17 @@ from msgspec import Struct
 from gateway.errors import ConfigError
 from sessions.values.finding import Finding, FindingLevel
 
+CONFIGURATION_GROUP = "configuration"
+FIXED_GROUP = "mended"
+"""Group with the results of `--fix`; the report always shows all of them."""
+
+VERSION_SUBJECT = "version"
+"""Subject of the finding about a database written by a newer version."""
+
+SIGNS: dict[FindingLevel, str] = {"ok": "✓", "warn": "!", "fail": "✗"}
+ASCII_SIGNS: dict[FindingLevel, str] = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
+"""Signs for terminals that show only ASCII."""
+
 
 class FindingGroup(Struct, frozen=True):
     """The findings of one group of checks."""
@@ -26,18 +37,6 @@ class FindingGroup(Struct, frozen=True):
         """Findings that are not ok, failures first."""
         found = [finding for finding in self.findings if finding.level != "ok"]
         return tuple(sorted(found, key=lambda finding: finding.level != "fail"))
-
-
-CONFIGURATION_GROUP = "configuration"
-FIXED_GROUP = "mended"
-"""Group with the results of `--fix`; the report always shows all of them."""
-
-VERSION_SUBJECT = "version"
-"""Subject of the finding about a database written by a newer version."""
-
-SIGNS: dict[FindingLevel, str] = {"ok": "✓", "warn": "!", "fail": "✗"}
-ASCII_SIGNS: dict[FindingLevel, str] = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
-"""Signs for terminals that show only ASCII."""
 
 
 class ReportLine(Struct, frozen=True):

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from gateway.operate.doctor.check import Check
 from gateway.operate.doctor.context import DoctorContext
 from gateway.operate.doctor.report import FindingGroup
+from sessions.values.exceptions import error_line
 from sessions.values.finding import Finding, fail, ok
 
 log = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ async def _run_check(check: Check, context: DoctorContext) -> tuple[Finding, ...
     except Exception as error:
         # An unforeseen error in one check must not hide the findings of the others.
         log.debug("a check of group %s raised an error", check.group, exc_info=error)
-        what = f"{type(error).__name__}: {error}".partition("\n")[0]
+        what = error_line(error)
         return (
             fail(
                 "the check",

@@ -17,6 +17,7 @@ from sessions.values.finding import Finding, fail, ok, warn
 TIMEOUT_SECONDS = 20.0
 _RUNNING_STATES = {"active", "reloading", "activating", "refreshing"}
 _MANY_RESTARTS = 3
+_COMMENT_MARKS = ("#", ";")  # of systemd
 
 
 class ServiceCheck(Struct, frozen=True):
@@ -101,13 +102,22 @@ def _is_from_command_line(source: str) -> bool:
 
 
 def first_difference(installed: str, expected: str) -> str:
-    """Describe the first line that differs; empty if the texts are equal."""
-    for number, (old, new) in enumerate(
-        zip_longest(installed.splitlines(), expected.splitlines(), fillvalue=""), 1
+    """Describe the first line that differs; empty if systemd reads the same in both texts."""
+    end = len(installed.splitlines()) + 1
+    for (number, old), (_, new) in zip_longest(
+        _effective_lines(installed), _effective_lines(expected), fillvalue=(end, "")
     ):
         if old != new:
             return f"line {number} is “{old}”, not “{new}”"
     return ""
+
+
+def _effective_lines(unit: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines that systemd reads, with their numbers; it skips comments."""
+    for number, line in enumerate(unit.splitlines(), 1):
+        setting = line.strip()
+        if setting and not setting.startswith(_COMMENT_MARKS):
+            yield number, setting
 
 
 def _state_findings(shown: Mapping[str, str], scope: ServiceScope) -> Iterator[Finding]:

@@ -8,6 +8,8 @@ from msgspec import Struct
 from gateway.errors import HoldfastError
 from sessions.values.spelling import did_you_mean
 
+NO_CHECK_HINT = "To continue without the check, use --no-check."
+
 
 class AnswerError(HoldfastError):
     """An answer is missing or invalid; without a person to ask again, the set-up ends."""
@@ -19,7 +21,8 @@ class InputEnded(HoldfastError):
     """The input ended before all questions were answered. Nothing was changed."""
 
 
-NO_CHECK_HINT = "To continue without the check, use --no-check."
+class SetupStopped(HoldfastError):
+    """Setup was stopped. Nothing was changed."""
 
 
 def _always_complete(_: str) -> bool:
@@ -46,6 +49,10 @@ class Prompter(Protocol):
 
     def say(self, text: str = "") -> None:
         """Show a line."""
+        ...
+
+    def warn(self, text: str) -> None:
+        """Show a warning, and keep the text for `--json`."""
         ...
 
     def ask(self, question: SetupQuestion) -> str:

@@ -23,7 +23,7 @@ from platforms.core.errors import PlatformError, Unauthorized
 from platforms.core.guide import SetupGuide, TokenGuide
 from platforms.core.probed import ProbeResult
 from platforms.core.registry import PlatformNotInstalled, UnknownPlatform, find_platform
-from sessions.values.spelling import closest_match
+from sessions.values.spelling import did_you_mean
 
 _NONE = "none"
 _PREFERRED_ORDER = ("telegram", "discord", "slack")  # all others follow
@@ -86,16 +86,16 @@ class BotSetup:
 
     def _match_platform(self, word: str) -> str:
         matching = [name for name in self._specs if name.startswith(word)]
-        found = matching[0] if len(matching) == 1 else closest_match(word, self._specs)
-        if found:
-            return found
+        if word in self._specs or (word and len(matching) == 1):
+            return word if word in self._specs else matching[0]
         try:
             self._find(word)
         except PlatformNotInstalled as error:
             raise AnswerError(str(error)) from error
         except UnknownPlatform:
             pass
-        msg = f"There is no platform {word!r}. Choose from {', '.join(self._specs)}, or {_NONE}."
+        hint = did_you_mean(word, self._specs)
+        msg = f"There is no platform {word!r}{hint}. Choose from {', '.join(self._specs)}, or {_NONE}."
         raise AnswerError(msg)
 
     # --- one platform ---------------------------------------------------------------------------
@@ -182,9 +182,12 @@ class _PlatformSetup:
                     f"This is not a {self._title} {token.label}, which looks like {token.example}."
                 )
                 self._prompter.reject(question, AnswerError(msg))
-            elif question.default is not None:
+                continue
+            if question.default is not None:
                 return
-            elif self._guide.details:
+            msg = f"{self._title} needs a {token.label}. Ctrl-C stops setup and changes nothing."
+            self._prompter.reject(question, AnswerError(msg))
+            if self._guide.details:
                 self._prompter.say(self._guide.details())
             else:
                 self._print_lines(token.steps)
@@ -236,7 +239,7 @@ class _PlatformSetup:
         self._prompter.say(f"  ✓ This is {probed.handle}{name} on {self._title}.")
         for finding in probed.findings:
             if finding.level != "ok":
-                self._prompter.say(f"  ! {finding.text}. {finding.fix}")
+                self._prompter.warn(f"{finding.text}. {finding.fix}")
         if probed.link and self._guide.link:
             self._prompter.say(f"  {self._guide.link} {probed.link}")
 

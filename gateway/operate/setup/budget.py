@@ -2,8 +2,6 @@
 
 import re
 from collections.abc import Callable
-from importlib import import_module
-from importlib.util import find_spec
 
 from msgspec import Struct
 from msgspec.structs import fields
@@ -14,9 +12,9 @@ from gateway.config.unsupported import is_unsupported
 from gateway.operate.setup.asking import AnswerError, Prompter, SetupQuestion, parse_dollars
 from gateway.operate.setup.draft import ConfigDraft
 from gateway.settings import KeyPath, Settings
+from gateway.spending import prices
 
 DAILY_LIMIT_KEY: KeyPath = ("limits", "all", "usd_per_day")
-_PRICES = "gateway.spending.prices"
 
 
 def is_supported(path: KeyPath = DAILY_LIMIT_KEY) -> bool:
@@ -33,9 +31,9 @@ def is_supported(path: KeyPath = DAILY_LIMIT_KEY) -> bool:
 
 def has_price(settings: TargetSettings) -> bool:
     """Return True if the model's price is known, which a limit in dollars requires."""
-    if not settings.name or find_spec(_PRICES) is None:
-        return True  # without a name or price list there is nothing to check
-    return import_module(_PRICES).find_price(settings, settings.name) is not None
+    if not settings.name:
+        return True  # there is nothing to check
+    return prices.find_price(settings, settings.name) is not None
 
 
 def ask_budget(

@@ -9,6 +9,7 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable
 
 from gateway.config.layers import format_path
+from gateway.config.toml_lines import locate_keys
 from gateway.errors import ConfigError
 from gateway.settings import KeyPath
 
@@ -32,6 +33,7 @@ class ConfigDraft:
         self._values: dict[str, Any] = tomllib.loads(self._text)
         self._document = tomlkit.parse(self._text)
         self._changed = text is None
+        self._new_tables: list[KeyPath] = []
         self.secrets: dict[str, str] = {}  # content by file name
 
     def get(self, path: KeyPath) -> Any:  # noqa: ANN401 - any TOML value
@@ -52,6 +54,7 @@ class ConfigDraft:
         for depth, part in enumerate(path[:-1], start=1):
             if part not in table:
                 inline = isinstance(table, InlineTable)
+                self._new_tables.append(path[:depth])
                 table[part] = (
                     tomlkit.inline_table()
                     if inline
@@ -82,12 +85,23 @@ class ConfigDraft:
         del plain[path[-1]]
         self._changed = True
 
+    def _separate_tables(self, text: str) -> str:
+        """Insert a blank line before the headers of new tables."""
+        found = locate_keys(text)
+        lines = text.splitlines(keepends=True)
+        numbers = {found[path] - 1 for path in self._new_tables if path in found}
+        for number in sorted(numbers, reverse=True):
+            is_header = lines[number].lstrip().startswith("[")
+            if is_header and number and lines[number - 1].strip():
+                lines.insert(number, "\n")
+        return "".join(lines)
+
     def render(self) -> str:
         """Return the document; raise `ConfigError` if editing would lose something."""
         if not self._changed:
             return self._text
         try:
-            text = tomlkit.dumps(self._document)
+            text = self._separate_tables(tomlkit.dumps(self._document))
             if tomllib.loads(text) == self._values:
                 return text
         except (TOMLKitError, ValueError):

@@ -23,10 +23,16 @@ class FlagPrompter:
         self._answers = dict(answers)
         self._say = say
         self._fallback = fallback
+        self.warnings: list[str] = []
 
     def say(self, text: str = "") -> None:
         """See `Prompter`."""
         self._say(text)
+
+    def warn(self, text: str) -> None:
+        """See `Prompter`."""
+        self.warnings.append(text)
+        self._say(f"  ! {text}")
 
     def ask(self, question: SetupQuestion) -> str:
         """See `Prompter`."""

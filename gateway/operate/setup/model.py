@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert
 from msgspec.structs import replace
 
-from agent.probe import ProbedModel
+from agent.probe import ProbedModel, ProbeSubject
 from agent.settings import SERVICES, TargetSettings
+from gateway.config.own_address import is_own_address
 from gateway.errors import CannotStart, ConfigError
 from gateway.operate.setup.asking import (
     NO_CHECK_HINT,
@@ -23,6 +24,7 @@ from gateway.operate.setup.services import (
     ANTHROPIC,
     OPENAI,
     KnownService,
+    assume_scheme,
     complete_url,
     is_local_network,
     is_url,
@@ -30,6 +32,7 @@ from gateway.operate.setup.services import (
     preferred_model,
     service_of_key,
 )
+from gateway.settings import HttpSettings
 from sessions.values.finding import Finding
 from sessions.values.secret import Secret
 
@@ -74,6 +77,7 @@ class _Candidate(Struct, frozen=True):
     label: str
     settings: TargetSettings
     was_configured: bool = False
+    is_readable: bool = True  # False: the section of the file has a problem, so it is not checked
 
 
 class ModelSetup:
@@ -86,9 +90,12 @@ class ModelSetup:
         self._draft = draft
         self._checks = checks
         self._environ = target.environ
+        self._http = _http_settings(draft)
+        self._unasked_names: set[str | None] = set()  # names that stay out of a kept section
 
     def choose(self, requested: RequestedModel, present: TargetSettings | None) -> ChosenModel:
         """Ask until a model answers, or the person keeps one unchecked."""
+        self._unasked_names.add(present.name if present else None)
         candidate = self._first_candidate(requested, present)
         if requested.name:
             named = replace(candidate.settings, name=requested.name)
@@ -115,6 +122,8 @@ class ModelSetup:
         kept = (
             [_Candidate(f"as it is: {_model_label(present)}", present, was_configured=True)]
             if present
+            else [_unreadable_candidate()]
+            if has_model(self._draft)
             else []
         )
         if len(named) == 1 and not kept:
@@ -192,7 +201,7 @@ class ModelSetup:
             must_be_given=True,
         )
         while True:
-            answer = "".join(self._prompter.ask(question).split())
+            answer = self._complete_address("".join(self._prompter.ask(question).split()))
             if answer == "demo":
                 return _demo_candidate()
             if is_url(answer):
@@ -210,17 +219,32 @@ class ModelSetup:
             key="base_url", prompt="Address of the service that this key is for (https://…)"
         )
         while True:
-            answer = self._prompter.ask(question).strip()
+            answer = self._complete_address(self._prompter.ask(question).strip())
             if is_url(answer):
                 return KnownService("the service", "openai", complete_url(answer))
             words = "This is not an address such as https://openrouter.ai/api/v1."
             self._prompter.reject(question, AnswerError(words))
+
+    def _complete_address(self, answer: str) -> str:
+        """Return an answer; complete an address without `http://`, and say so."""
+        url = assume_scheme(answer)
+        if url is None:
+            return answer
+        self._prompter.say(f"  The address is taken as {complete_url(url)}.")
+        return url
 
     # --- checking the model ---------------------------------------------------------------------
 
     def _verify(self, candidate: _Candidate) -> ChosenModel | None:
         """Choose the model's name and check that the model answers; None if another is needed."""
         settings, present = candidate.settings, candidate.was_configured
+        if not candidate.is_readable:
+            self._prompter.say("  The section [model] is kept, and was not checked.")
+            return ChosenModel(settings, was_configured=True)
+        if settings.base_url and is_own_address(settings.base_url, self._http):
+            words = f"{settings.base_url} is the address of this gateway, which would ask itself."
+            self._prompter.reject(SetupQuestion(key="model", prompt=""), AnswerError(words))
+            return None
         if settings.provider == "demo":
             self._prompter.say("  The built-in demo answers until you configure a model.")
             return ChosenModel(settings)
@@ -237,7 +261,7 @@ class ModelSetup:
             if failed is None:
                 self._show_findings(probed)
                 return ChosenModel(settings, checked=probed is not None, was_configured=present)
-            if failed.subject != "key":
+            if failed.subject != ProbeSubject.KEY:
                 return self._confirm_unchecked(settings, failed, was_configured=present)
             key = self._ask_other_key(failed)
             if key is None:
@@ -251,13 +275,16 @@ class ModelSetup:
             return default_model
         offered = probed.offered if probed else ()
         if len(offered) == 1:
+            self._unasked_names.add(offered[0])
             return offered[0]
         if not offered:
             missing = "The server does not list its models: use --model NAME."
             question = SetupQuestion(
                 key="name", prompt="Name of the model", missing_message=missing
             )
-            return self._prompter.ask(question).strip() or None
+            while not (name := self._prompter.ask(question).strip()):
+                self._prompter.reject(question, AnswerError("The name of the model is needed."))
+            return name
         best = preferred_model(offered)
         shown = [best, *(name for name in offered if name != best)][:_MAX_SHOWN]
         self._prompter.say(f"  The server has {len(offered)} models:")
@@ -281,7 +308,8 @@ class ModelSetup:
         self._prompter.reject(question, ConfigError(f"{failed.text}."))
         while True:
             answer = "".join(self._prompter.ask(question).split())
-            if looks_like_key(answer) or not answer:
+            is_key = looks_like_key(answer) and assume_scheme(answer) is None
+            if is_key or not answer:
                 return answer or None
             self._prompter.reject(question, AnswerError("This is not a key."))
 
@@ -289,7 +317,7 @@ class ModelSetup:
         self, settings: TargetSettings, failed: Finding, *, was_configured: bool
     ) -> ChosenModel | None:
         """Ask whether to keep a model whose check failed for a reason other than the key."""
-        unreached = failed.subject == "service"
+        unreached = failed.subject == ProbeSubject.SERVICE
         who = "" if settings.base_url else f"{settings.provider}: "
         refused = SetupQuestion(key="unchecked", prompt="", hint=NO_CHECK_HINT)
         self._prompter.reject(refused, CannotStart(f"{who}{failed.text}. {failed.fix}"))
@@ -304,22 +332,24 @@ class ModelSetup:
         self._prompter.say(f"  ✓ {probed.label} answers.")
         for finding in probed.findings:
             if finding.level != "ok":
-                self._prompter.say(f"  ! {finding.text}. {finding.fix}")
+                self._prompter.warn(f"{finding.text}. {finding.fix}")
 
     # --- saving ---------------------------------------------------------------------------------
 
     def _save(self, chosen: ChosenModel) -> None:
         settings, draft = chosen.settings, self._draft
+        if chosen.was_configured and settings.name in self._unasked_names:
+            return
         if settings.provider == "demo" and draft.get(("model",)) is None:
             return  # leave the choice to the environment, as without a configuration
         if draft.get(("model", "name")) != settings.name:
             for key in ("price", "context_window"):  # values of another model
                 draft.remove(("model", key))
-        if not chosen.was_configured:
-            draft.put(("model", "provider"), settings.provider)
-        self._put("name", settings.name if settings.provider != "demo" else None)
         if chosen.was_configured:
+            self._put("name", settings.name)
             return
+        draft.put(("model", "provider"), settings.provider)
+        self._put("name", settings.name if settings.provider != "demo" else None)
         self._put("base_url", settings.base_url)
         if settings.api_key is None:
             draft.remove(("model", "api_key"))
@@ -343,6 +373,29 @@ def _build_candidate(service: KnownService, key: str) -> _Candidate:
     return _Candidate(service.name, settings)
 
 
+def _http_settings(draft: ConfigDraft) -> HttpSettings:
+    """Return host and port of the gateway as far as the file has valid ones, else the defaults."""
+    try:
+        found = {key: draft.get(("http", key)) for key in ("host", "port")}
+        given = {key: value for key, value in found.items() if value is not None}
+        return convert(given, HttpSettings)
+    except ValidationError:
+        return HttpSettings()
+
+
+def has_model(draft: ConfigDraft) -> bool:
+    """Return True if the file configures a model service."""
+    model = draft.get(("model",))
+    if not isinstance(model, dict) or model.get("provider") == "demo":
+        return False
+    return bool({"provider", "name", "base_url", "api_key"} & set(model))
+
+
+def _unreadable_candidate() -> _Candidate:
+    label = "as it is: the section [model] of the file, which has a problem"
+    return _Candidate(label, TargetSettings(), was_configured=True, is_readable=False)
+
+
 def _demo_candidate() -> _Candidate:
     return _Candidate("demo", TargetSettings(provider="demo"))
 
@@ -353,7 +406,8 @@ def _first_failure(probed: ProbedModel | None) -> Finding | None:
     unnamed = probed is not None and probed.name is None
     failed = (finding for finding in found if finding.level == "fail")
     return next(
-        (finding for finding in failed if not (unnamed and finding.subject == "model")), None
+        (finding for finding in failed if not (unnamed and finding.subject == ProbeSubject.MODEL)),
+        None,
     )
 
 
@@ -364,7 +418,7 @@ def _is_same_service(one: TargetSettings, other: TargetSettings | None) -> bool:
 
 
 def _model_label(settings: TargetSettings) -> str:
-    return f"{settings.provider}/{settings.name or 'its only model'}"
+    return f"{settings.provider}/{settings.name or 'its first model'}"
 
 
 def _abbreviate(names: Sequence[str]) -> str:

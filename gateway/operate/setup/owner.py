@@ -5,7 +5,7 @@ import contextlib
 import select
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from msgspec import Struct, convert
 
@@ -25,10 +25,13 @@ class Owner(Struct, frozen=True):
         return f"{self.name} ({self.principal})"
 
 
-def find_owner(people: Iterable[Mapping[str, str]]) -> Owner | None:
+def find_owner(people: Iterable[Mapping[str, Any]]) -> Owner | None:
     """Return the newest admin among the people with access."""
-    admins = [person for person in people if person["state"].startswith("admin")]
-    return Owner(admins[-1]["name"], admins[-1]["principal"]) if admins else None
+    admins = [person for person in people if person["role"] == "admin"]
+    if not admins:
+        return None
+    newest = admins[-1]
+    return Owner(newest["name"] or newest["principal"], newest["principal"])
 
 
 def owner_greeting(owner: Owner) -> str:
@@ -39,7 +42,7 @@ def owner_greeting(owner: Owner) -> str:
 async def watch_for_owner(list_people: Operation, stopping: asyncio.Event) -> Owner | None:
     """Wait for an owner inside the gateway's own process; None if the gateway stops first."""
     while not stopping.is_set():
-        found = find_owner(convert(await list_people(), list[dict[str, str]]))
+        found = find_owner(convert(await list_people(), list[dict[str, Any]]))
         if found:
             return found
         with contextlib.suppress(TimeoutError):

@@ -8,9 +8,10 @@ from msgspec import Struct
 
 from gateway.config import credentials
 from gateway.config.loader import ConfigOptions, config_file
+from gateway.errors import CannotStart
 
 SYSTEM_FOLDER = credentials.MACHINE_FOLDER.parent
-FILE_NAME = "holdfast.toml"
+_FILE_NAME = "holdfast.toml"
 _CREDENTIALS_FOLDER = credentials.MACHINE_FOLDER.name
 
 
@@ -56,11 +57,17 @@ class ConfigTarget(Struct, frozen=True):
 
 
 def choose_target(options: ConfigOptions, environ: Mapping[str, str], uid: int) -> ConfigTarget:
-    """Return the configuration in use, else the default path for this user."""
+    """Return the configuration in use, else the default path for this user.
+
+    Raises `CannotStart` for a path that cannot be a configuration file.
+    """
     found = config_file(options, environ)
     if found is None and uid == 0:
-        found = SYSTEM_FOLDER / FILE_NAME
+        found = SYSTEM_FOLDER / _FILE_NAME
     if found is None:
         home = environ.get("HOME") or pwd.getpwuid(uid).pw_dir
-        found = (Path(home) / credentials.USER_FOLDER).with_name(FILE_NAME)
+        found = (Path(home) / credentials.USER_FOLDER).with_name(_FILE_NAME)
+    if found.exists() and not found.is_file():  # writing would replace a device such as /dev/null
+        msg = f"{found} is not a regular file. Name another file with --config."
+        raise CannotStart(msg)
     return ConfigTarget(found, environ, uid)

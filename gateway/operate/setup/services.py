@@ -1,11 +1,31 @@
 """Sans-IO: recognizes model services by key and URL."""
 
 import ipaddress
+import re
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from sessions.values.loopback import is_loopback
+
+_MIN_KEY_LENGTH = 8
+_BARE_ADDRESS = re.compile(
+    r"""(?: localhost | \d+(?:\.\d+){3} | \[[0-9a-f:]+\] )(?: :\d{1,5} )?(?: /\S* )?  # local
+    | [a-z0-9-]+(?:\.[a-z0-9-]+)* :\d{1,5} (?: /\S* )?  # a name with its port
+    | (?: [a-z0-9-]+\.)+[a-z]{2,6} (?: /\S* )?  # a domain""",
+    re.VERBOSE,
+)
+_NON_CHAT_WORDS = (
+    "embed",
+    "whisper",
+    "tts",
+    "rerank",
+    "moderation",
+    "dall-e",
+    "image",
+    "bge-",
+    "guard",
+)
 
 
 class KnownService(Struct, frozen=True):
@@ -26,7 +46,6 @@ _SERVICE_BY_KEY_PREFIX = (
     ("xai-", KnownService("xAI", base_url="https://api.x.ai/v1")),
     ("sk-", OPENAI),  # other services use this prefix too; the check decides
 )
-_MIN_KEY_LENGTH = 8
 
 
 def service_of_key(key: str) -> KnownService | None:
@@ -43,6 +62,20 @@ def looks_like_key(text: str) -> bool:
 def is_url(text: str) -> bool:
     """Return True for an http or https URL."""
     return text.startswith(("http://", "https://")) and bool(urlsplit(text).hostname)
+
+
+def assume_scheme(text: str) -> str | None:
+    """Return the URL meant by an address without `http://`; None if the text is no address.
+
+    A local address gets `http://`, any other `https://`.
+    """
+    if not _BARE_ADDRESS.fullmatch(text):
+        return None
+    for scheme in ("http", "https"):
+        url = f"{scheme}://{text}"
+        if is_url(url) and (scheme == "https" or is_local_network(url)):
+            return url
+    return None
 
 
 def complete_url(text: str) -> str:
@@ -67,15 +100,4 @@ def preferred_model(models: tuple[str, ...]) -> str:
     return next((name for name in chatting if name in _PREFERRED), (*chatting, *models)[0])
 
 
-_NON_CHAT_WORDS = (
-    "embed",
-    "whisper",
-    "tts",
-    "rerank",
-    "moderation",
-    "dall-e",
-    "image",
-    "bge-",
-    "guard",
-)
 _PREFERRED = {"openrouter/auto"}

@@ -93,13 +93,13 @@ def start_gateway(
             actions.wait_for_owner()
         case StartMode.FOREGROUND:
             actions.run_gateway()
-        case _ if not actions.is_running():
+        case StartMode.LATER if not actions.is_running():
             prompter.say(f"Start Holdfast with: {actions.run_command()}")
-        case _ if changed and (
+        case StartMode.LATER if changed and (
             non_interactive or no_service or not _offer_restart(prompter, actions)
         ):
             prompter.say("Holdfast keeps using the previous configuration until it is restarted.")
-        case _:
+        case StartMode.LATER:
             actions.wait_for_owner()
 
 

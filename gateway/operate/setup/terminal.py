@@ -24,6 +24,10 @@ class TerminalPrompter:
         """See `Prompter`."""
         self._write(f"{text}\n")
 
+    def warn(self, text: str) -> None:
+        """See `Prompter`."""
+        self.say(f"  ! {text}")
+
     def ask(self, question: SetupQuestion) -> str:
         """See `Prompter`."""
         shown = question.shown_default or (question.default or "")

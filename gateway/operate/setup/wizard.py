@@ -1,24 +1,26 @@
 """The set-up from the first question to the written files."""
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
 from agent.settings import TargetSettings
-from gateway.config.loader import ConfigOptions, PlatformSpecs, check, load
+from gateway.config.loader import ConfigOptions, PlatformSpecs, check, load, read_model
 from gateway.config.values import read_text
 from gateway.errors import CannotStart, ConfigError
-from gateway.operate.setup.asking import AnswerError, Prompter
+from gateway.operate.setup.asking import AnswerError, Prompter, SetupStopped, confirm
 from gateway.operate.setup.bots import BotSetup, ConfiguredBot
 from gateway.operate.setup.budget import ask_budget, is_supported
 from gateway.operate.setup.checks import SetupChecks
 from gateway.operate.setup.draft import ConfigDraft
 from gateway.operate.setup.files import FileTransaction
-from gateway.operate.setup.model import ChosenModel, ModelSetup, RequestedModel
+from gateway.operate.setup.model import ChosenModel, ModelSetup, RequestedModel, has_model
 from gateway.operate.setup.places import ConfigTarget
 
 _BACKUP_SUFFIX = ".bak"
+_LINE_NUMBER = re.compile(r":\d+(?=: )")
 
 
 class SetupAnswers(Struct, frozen=True):
@@ -26,6 +28,7 @@ class SetupAnswers(Struct, frozen=True):
 
     bots: tuple[ConfiguredBot, ...]
     model: ChosenModel
+    known_problems: tuple[str, ...] = ()  # problems of the existing file that were accepted
 
 
 class WriteResult(Struct, frozen=True):
@@ -34,6 +37,14 @@ class WriteResult(Struct, frozen=True):
     changed: bool
     backup: str = ""
     warnings: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()  # accepted problems that the file still has
+
+
+class _ExistingConfig(Struct, frozen=True):
+    """The configuration before the questions."""
+
+    model: TargetSettings | None = None  # None: none is configured, or it cannot be read
+    problems: tuple[str, ...] = ()
 
 
 def read_draft(target: ConfigTarget, specs: PlatformSpecs) -> ConfigDraft:
@@ -56,7 +67,10 @@ def ask_all(
     specs: PlatformSpecs,
     requested: RequestedModel,
 ) -> SetupAnswers:
-    """Ask all questions; on a command line, raise one error that lists all missing answers."""
+    """Ask all questions; on a command line, raise one error that lists all missing answers.
+
+    Problems of the existing configuration come first; raises `SetupStopped` if the person stops.
+    """
     missing: list[str] = []
     bots: list[ConfiguredBot] = []
     chosen: list[ChosenModel] = []
@@ -75,37 +89,50 @@ def ask_all(
         attempt(lambda name=name: bots.append(asking.set_up(name)))  # type: ignore[misc]  # binds the loop variable
     attempt(
         lambda: chosen.append(
-            ModelSetup(prompter, draft, checks, target).choose(requested, present)
+            ModelSetup(prompter, draft, checks, target).choose(requested, present.model)
         )
     )
     if chosen and chosen[0].is_paid and is_supported():
         attempt(lambda: ask_budget(prompter, draft, chosen[0].settings))
     if missing:
         raise AnswerError(*missing)
-    return SetupAnswers(tuple(bots), chosen[0])
+    return SetupAnswers(tuple(bots), chosen[0], present.problems)
 
 
 def _show_existing(
     prompter: Prompter, target: ConfigTarget, draft: ConfigDraft, specs: PlatformSpecs
-) -> TargetSettings | None:
-    """Describe the current configuration; return the configured model, if any."""
+) -> _ExistingConfig:
+    """Describe the current configuration and its problems; offer to stop if there are any."""
     if not target.path.exists():
         prompter.say(f"The configuration will be written to {target.path}.")
         _show_environment(prompter, target.environ)
-        return None
+        return _ExistingConfig()
     platforms = draft.get(("platforms",))
     named = ", ".join(platforms) if isinstance(platforms, dict) and platforms else "no platform"
     prompter.say(f"{target.path} exists, with {named}. Settings that you do not change are kept.")
     _show_environment(prompter, target.environ)
+    options = ConfigOptions(target.path)
+    problems: tuple[str, ...] = ()
+    model: TargetSettings | None
     try:
-        loaded = load(ConfigOptions(target.path), target.environ, specs)
+        model = load(options, target.environ, specs).settings.model
     except ConfigError as error:
-        for line in error.lines:
-            prompter.say(f"  ! {line}")
-        return None
-    model = draft.get(("model",))
-    own = isinstance(model, dict) and {"provider", "name", "base_url", "api_key"} & set(model)
-    return loaded.settings.model if own and loaded.settings.model.provider != "demo" else None
+        problems = error.lines
+        _offer_stop(prompter, problems)
+        model = read_model(options, target.environ, specs)
+    is_kept = has_model(draft) and model is not None and model.provider != "demo"
+    return _ExistingConfig(model if is_kept else None, problems)
+
+
+def _offer_stop(prompter: Prompter, problems: Sequence[str]) -> None:
+    """Show the problems of the configuration, and ask whether to go on with them."""
+    for line in problems:
+        prompter.warn(line)
+    prompter.say(
+        "Holdfast does not start with this. The questions below change only what they ask."
+    )
+    if not confirm(prompter, "problems", "Go on (no: stop and correct the file)", default=True):
+        raise SetupStopped
 
 
 def _show_environment(prompter: Prompter, environ: Mapping[str, str]) -> None:
@@ -114,8 +141,16 @@ def _show_environment(prompter: Prompter, environ: Mapping[str, str]) -> None:
         prompter.say(f"Also in effect, from the environment: {', '.join(names)}.")
 
 
-def write_config(target: ConfigTarget, draft: ConfigDraft, specs: PlatformSpecs) -> WriteResult:
-    """Write secrets and configuration and check that they work; on failure restore everything."""
+def write_config(
+    target: ConfigTarget,
+    draft: ConfigDraft,
+    specs: PlatformSpecs,
+    known_problems: Sequence[str] = (),
+) -> WriteResult:
+    """Write secrets and configuration and check that they work; on failure restore everything.
+
+    `known_problems` of the previous file do not prevent the writing; new ones do.
+    """
     path = target.path.resolve()
     text = draft.render().encode()
     before = path.read_bytes() if path.exists() else None
@@ -138,7 +173,7 @@ def write_config(target: ConfigTarget, draft: ConfigDraft, specs: PlatformSpecs)
             ) as candidate:  # beside the target, so that relative paths resolve
                 report = check(ConfigOptions(candidate), target.environ, specs)
                 lines = [line.replace(str(candidate), str(target.path)) for line in report.problems]
-            if lines:
+            if set(map(_without_line, lines)) - set(map(_without_line, known_problems)):
                 raise ConfigError(
                     *lines, "The new configuration would not work; nothing was changed."
                 )
@@ -152,7 +187,12 @@ def write_config(target: ConfigTarget, draft: ConfigDraft, specs: PlatformSpecs)
         msg = f"{error.filename or path} cannot be written: {error.strerror}; nothing was changed."
         raise CannotStart(msg) from error
     warnings = tuple(line.replace(str(candidate), str(target.path)) for line in report.warnings)
-    return WriteResult(bool(fresh) or before != text, backup, warnings)
+    return WriteResult(bool(fresh) or before != text, backup, warnings, tuple(lines))
+
+
+def _without_line(problem: str) -> str:
+    """Return a problem without its line number, which changes when lines are added above."""
+    return _LINE_NUMBER.sub("", problem, count=1)
 
 
 def _contains(path: Path, secret: str) -> bool:

@@ -2,18 +2,19 @@
 
 from collections.abc import Iterator, Sequence
 
-from gateway.delivery.view import read_address
 from gateway.inbound.routing import connection_name
 from gateway.operate.why.facts import (
     MessageReport,
     RunningGateway,
     format_message_count,
-    format_time,
 )
 from gateway.operate.why.shown import error_suffix, platform_trouble
 from gateway.operate.why.standing import wait_status
 from sessions.key import parse_key
 from sessions.records import InboxEntry, InboxState, ItemState, OutboxItem
+from sessions.settings import IGNORED_RETENTION_DAYS
+from sessions.values.address import Address
+from sessions.values.text import format_time
 
 
 def chat_summary(reports: Sequence[MessageReport]) -> str:
@@ -66,7 +67,7 @@ def not_found_lines(
         f"{newest[0].key}."
     )
     if ignored:
-        yield "Recently ignored messages (kept for 7 days):"
+        yield f"Recently ignored messages (kept for {IGNORED_RETENTION_DAYS} days):"
     for entry in ignored:
         yield f"  {format_time(entry.received_at)}  {entry.key}: {entry.decision or 'ignored'}"
 
@@ -87,6 +88,5 @@ def unrequested_item_line(item: OutboxItem) -> str:
     return f"{state}{at}{error_suffix(item)}"
 
 
-def _chat_name(address: str) -> str:
-    parsed = read_address(address)
-    return f"{connection_name(parsed.platform, parsed.account)}:{parsed.chat}"
+def _chat_name(address: Address) -> str:
+    return f"{connection_name(address.platform, address.account)}:{address.chat}"

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 import msgspec
 
 from sessions.records import EntryContext, InboxEntry, MessageTrace
-from sessions.values.clock import rfc3339
 
 START_HINT = "the gateway is started (holdfast run, or its service)"
 NO_GATEWAY = "no gateway is running on this state folder"
@@ -48,14 +47,3 @@ class WaitStatus(msgspec.Struct, frozen=True):
 def format_message_count(count: int) -> str:
     """Return "1 message" or "N messages"."""
     return f"{count} message{'' if count == 1 else 's'}"
-
-
-def format_time(milliseconds: int) -> str:
-    """Format a timestamp in UTC, to the second."""
-    return rfc3339(milliseconds)[:19].replace("T", " ")
-
-
-def excerpt(text: str, max_length: int = 60) -> str:
-    """Return the beginning of a text on one line."""
-    line = " ".join(text.split())
-    return line if len(line) <= max_length else line[: max_length - 1].rstrip() + "…"

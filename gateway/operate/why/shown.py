@@ -1,8 +1,5 @@
 """Sans-IO: the state of an undelivered answer, and of the platforms."""
 
-from typing import assert_never
-
-from gateway.delivery.view import read_address
 from gateway.inbound.routing import connection_name
 from gateway.operate.why.facts import (
     NO_GATEWAY,
@@ -10,9 +7,10 @@ from gateway.operate.why.facts import (
     MessageReport,
     RunningGateway,
     WaitStatus,
-    format_time,
 )
 from sessions.records import ItemState, OutboxItem
+from sessions.values.address import Address
+from sessions.values.text import format_time
 
 _CONNECTED = "connected"
 
@@ -37,8 +35,6 @@ def delivery_status(report: MessageReport, item: OutboxItem) -> WaitStatus:
             )
         case ItemState.SENT:
             return WaitStatus(f"its {what} is sent")
-        case _:
-            assert_never(item.state)
 
 
 def _pending(report: MessageReport, item: OutboxItem, what: str) -> WaitStatus:
@@ -75,15 +71,13 @@ def error_suffix(item: OutboxItem) -> str:
     return f" ({item.error})" if item.error else ""
 
 
-def _paused_until(report: MessageReport, address: str) -> int:
-    parsed = read_address(address)
-    chat = f"{parsed.platform}@{parsed.account}:{parsed.chat}"
-    return max(report.pauses.get(chat, 0), report.pauses.get(f"{chat}:{parsed.thread}", 0))
+def _paused_until(report: MessageReport, address: Address) -> int:
+    chat = f"{address.platform}@{address.account}:{address.chat}"
+    return max(report.pauses.get(chat, 0), report.pauses.get(f"{chat}:{address.thread}", 0))
 
 
-def _platform_trouble(report: MessageReport, address: str) -> str:
-    parsed = read_address(address)
-    return platform_trouble(report.daemon, connection_name(parsed.platform, parsed.account))
+def _platform_trouble(report: MessageReport, address: Address) -> str:
+    return platform_trouble(report.daemon, connection_name(address.platform, address.account))
 
 
 def platform_trouble(daemon: RunningGateway | None, platform: str) -> str:

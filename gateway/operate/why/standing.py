@@ -1,7 +1,5 @@
 """Sans-IO: the current state of a message, and the event that will change the state."""
 
-from typing import assert_never
-
 from gateway.approvals.rules import approval_code
 from gateway.inbound import decisions
 from gateway.inbound.decisions import InboxDecision
@@ -10,15 +8,14 @@ from gateway.operate.why.facts import (
     START_HINT,
     MessageReport,
     WaitStatus,
-    excerpt,
     format_message_count,
-    format_time,
 )
 from gateway.operate.why.shown import delivery_status
 from gateway.operate.why.story import is_command
 from sessions.records import (
     InboxEntry,
     InboxState,
+    ItemKind,
     ItemState,
     Session,
     SessionReason,
@@ -26,6 +23,9 @@ from sessions.records import (
     Turn,
     TurnState,
 )
+from sessions.values.text import excerpt, format_time
+
+_EXCERPT_LENGTH = 60
 
 
 def wait_status(report: MessageReport) -> WaitStatus:
@@ -46,8 +46,6 @@ def wait_status(report: MessageReport) -> WaitStatus:
             return _running(report)
         case InboxState.DONE:
             return _done(report)
-        case _:
-            assert_never(entry.state)
 
 
 def _ignored(entry: InboxEntry) -> WaitStatus:
@@ -78,7 +76,7 @@ def _ignored(entry: InboxEntry) -> WaitStatus:
             )
         case _:
             return WaitStatus(
-                "it was ignored: its sender lost access before the message was processed after a restart"
+                "it was ignored: its sender lost access before the message was answered"
             )
 
 
@@ -121,7 +119,7 @@ def _waiting(report: MessageReport) -> WaitStatus:
     first = f", with {format_message_count(around.ahead)} before it" if around.ahead else ""
     if running:
         return WaitStatus(
-            f"it is waiting for turn {running.id} (“{excerpt(running.request)}”, started "
+            f"it is waiting for turn {running.id} (“{excerpt(running.request, _EXCERPT_LENGTH)}”, started "
             f"{format_time(running.started_at)}){first}: {_turn_status(report, running).current}",
             f"that turn ends, or is stopped by /stop in the chat or by holdfast sessions stop "
             f"{running.session_id}",
@@ -256,8 +254,6 @@ def _done(report: MessageReport) -> WaitStatus:
             return _ended_early(report, f"its turn was interrupted{_cause_suffix(turn.cause)}")
         case TurnState.QUEUED | TurnState.RUNNING:
             return _turn_status(report, turn)
-        case _:
-            assert_never(turn.state)
 
 
 _STOP_CAUSES = {
@@ -266,6 +262,7 @@ _STOP_CAUSES = {
     "switched": "another session was resumed",
     "deleted": "its session was deleted",
     "left": "the client had disconnected",
+    "access lost": "the person lost access",
     "crash": "the process crashed",
     "restart": "by a restart",
     "new message": "replaced by a newer message",
@@ -277,7 +274,9 @@ def _cause_suffix(cause: str | None) -> str:
 
 
 def _answered(report: MessageReport) -> str:
-    shown = [item for item in report.trace.items if item.kind == "answer" and item.settled_at]
+    shown = [
+        item for item in report.trace.items if item.kind is ItemKind.ANSWER and item.settled_at
+    ]
     if not shown:
         return "it was answered"
     return f"it was answered; the answer was delivered {format_time(max(i.settled_at or 0 for i in shown))}"

@@ -1,7 +1,6 @@
 """Sans-IO: the timeline of a message."""
 
 from collections.abc import Iterator
-from typing import assert_never
 
 from gateway.inbound import decisions
 from gateway.inbound.decisions import InboxDecision
@@ -34,8 +33,6 @@ def _kind(entry: InboxEntry) -> str:
             return "message"
         case None:
             return f"command /{entry.decision}" if is_command(entry) else "message"
-        case _:
-            assert_never(decision)
 
 
 def is_command(entry: InboxEntry) -> bool:

@@ -100,8 +100,9 @@ function tookRow(row, isNew) {
   outbox.drop(row.id);
   if (!isNew) return;
   scroll.follow();
-  if (row.author === "user" || conversation.find(row.id).author === "thoughts") return;
-  parts.announce.textContent = row.text.slice(0, 1_000);
+  const view = conversation.find(row.id);
+  if (row.author === "user" || view.author === "thoughts") return;
+  parts.announce.textContent = view.spoken;
   if (document.hidden) missed += 1;
 }
 
@@ -149,10 +150,13 @@ function toast(text) {
 
 // --- buttons ---------------------------------------------------------------------------
 
-async function command(text, button) {
+/** Send the action of a button; unlike a command, it is no message of the conversation. */
+const act = (action, message = "") => change("POST", `/web/chats/${conversation.chat}/actions`, { id: newId(), action, message });
+
+async function actOnce(action, button) {
   button.disabled = true;
   try {
-    await change("POST", `/web/chats/${conversation.chat}/messages`, { id: newId(), text });
+    await act(action);
   } catch (error) {
     toast(error.message);
   } finally {
@@ -168,13 +172,13 @@ const deeds = {
     button.remove();
   },
   resend: (_, row) => outbox.add(conversation.chat, conversation.find(row).text, conversation.find(row).attached),
-  retry: (button) => command("/retry", button),
+  show: (button) => conversation.find(button.dataset.row)?.node.focus(),
+  retry: (button) => actOnce("retry", button),
   press: async (button, row) => {
     const all = button.parentElement.querySelectorAll("button");
     all.forEach((other) => (other.disabled = true));
     try {
-      const body = { id: newId(), action: button.dataset.action, message: row };
-      await change("POST", `/web/chats/${conversation.chat}/actions`, body);
+      await act(button.dataset.action, row);
       button.classList.add("pressed");
     } catch (error) {
       toast(error.message);
@@ -220,7 +224,7 @@ function copyByHand(text) {
   box.remove();
 }
 
-parts.stop.addEventListener("click", () => command("/stop", parts.stop));
+parts.stop.addEventListener("click", () => actOnce("stop", parts.stop));
 parts.skip.addEventListener("click", (event) => {
   event.preventDefault();
   composer.focus();

@@ -2,7 +2,7 @@
 //
 // Block: {type, raw, end} and, by type: heading {level, text} · paragraph {text} · rule ·
 // code {language, text, open} · quote {blocks} · list {ordered, start, loose, items: [{blocks,
-// checked}]} · table {align, head, rows}. `raw` is the source text of the block and `end` the offset after it.
+// checked}]} · table {align, head, rows} · math {text}. `raw` is the source text of the block and `end` the offset after it.
 
 const DEEPEST = 24; // nesting depth of quotes and lists; deeper ones stay text
 
@@ -12,6 +12,8 @@ const RULE = /^ {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$/;
 const QUOTE = /^ {0,3}>[ \t]?/;
 const ITEM = /^( *)([-+*]|\d{1,9}[.)])(?:([ \t]+)(.*))?$/;
 const DELIMITERS = /^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
+const ENVIRONMENT = /^\\begin\{((?:align|alignat|eqnarray|equation|flalign|gather|multline)\*?)\}/;
+const TEX = /[\\^_={}]/;
 const TASK = /^\[([ xX])\][ \t]+/;
 
 /** Parse the blocks of a text, beginning at an offset that must be the end of a block. */
@@ -45,6 +47,8 @@ function blockAt(lines, at, depth) {
   const line = lines[at];
   const fence = FENCE.exec(line);
   if (fence) return fencedCode(lines, at, fence);
+  const formula = math(lines, at);
+  if (formula) return formula;
   const heading = HEADING.exec(line);
   if (heading) {
     const text = (heading[2] ?? "").trim().replace(/(^|[ \t])#+$/, "").trim();
@@ -70,6 +74,30 @@ function fencedCode(lines, at, [, indent, fence, info]) {
   return { type: "code", language, text, open, to: open ? end : end + 1 };
 }
 
+/** Return the formula that begins in this line, or null. Without its end it lasts until the text ends; a
+    blank line before that shows that there is no formula. */
+function math(lines, at) {
+  const line = lines[at].trim();
+  const environment = ENVIRONMENT.exec(line);
+  const opening = environment ? environment[0] : line.slice(0, 2);
+  if (!environment && opening !== "$$" && opening !== "\\[") return null;
+  const close = environment ? `\\end{${environment[1]}}` : opening === "$$" ? "$$" : "\\]";
+  const first = line.slice(opening.length);
+  const sameLine = first.indexOf(close);
+  if (sameLine >= 0) return /^[ .,]*$/.test(first.slice(sameLine + close.length)) && first.slice(0, sameLine).trim() ? formula(lines, at, at + 1) : null;
+  if (first.trim() && !TEX.test(first)) return null; // "$$ is money"
+  for (let end = at + 1; end < lines.length; end += 1) {
+    if (isBlank(lines[end])) return end === lines.length - 1 ? formula(lines, at, end) : null;
+    const closed = lines[end].indexOf(close);
+    if (closed >= 0) return /^[ .,]*$/.test(lines[end].slice(closed + close.length)) ? formula(lines, at, end + 1) : null;
+  }
+  return formula(lines, at, lines.length);
+}
+
+function formula(lines, at, to) {
+  return { type: "math", text: lines.slice(at, to).join("\n").trim(), to };
+}
+
 function indentedCode(lines, at) {
   let end = at + 1;
   while (end < lines.length && (isBlank(lines[end]) || /^(?: {4}|\t)/.test(lines[end]))) end += 1;
@@ -89,6 +117,7 @@ function paragraph(lines, at, depth) {
 function interrupts(lines, at, depth) {
   const line = lines[at];
   if (FENCE.test(line) || HEADING.test(line) || RULE.test(line) || startsTable(lines, at)) return true;
+  if (math(lines, at)) return true;
   if (depth >= DEEPEST) return false;
   if (QUOTE.test(line)) return true;
   const item = itemAt(line);

@@ -10,6 +10,9 @@ const PAUSE = 300; // milliseconds for which changes are collected before the li
 const UNITS = [["year", 31_536_000], ["month", 2_592_000], ["week", 604_800], ["day", 86_400], ["hour", 3_600], ["minute", 60]];
 const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "auto", style: "short" });
 
+/** Times of the newest message seen, by conversation. */
+const readSeen = () => new Map(Object.entries(store.get(SEEN, {})));
+
 export class Chats {
   list = [];
   #node;
@@ -62,14 +65,14 @@ export class Chats {
   #see() {
     const entry = this.list.find(({ id }) => id === this.#current);
     if (!entry || document.hidden) return;
-    const seen = store.get(SEEN, {});
-    if ((seen[entry.id] ?? 0) >= entry.at) return;
-    seen[entry.id] = entry.at;
-    store.put(SEEN, seen);
+    const seen = readSeen();
+    if ((seen.get(entry.id) ?? 0) >= entry.at) return;
+    seen.set(entry.id, entry.at);
+    store.put(SEEN, Object.fromEntries(seen));
   }
 
   #isNew({ id, at }) {
-    const seen = store.get(SEEN, {})[id];
+    const seen = readSeen().get(id);
     return id !== this.#current && seen !== undefined && at > seen;
   }
 

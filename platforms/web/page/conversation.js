@@ -107,8 +107,10 @@ export class Conversation {
     this.#on.changed();
   }
 
-  #ready({ drafts }) {
+  /** Remove what was withdrawn while the page was not connected. */
+  #ready({ drafts, rows }) {
     for (const id of this.#drafts.keys()) if (!drafts.includes(id)) this.#dropDraft(id);
+    for (const { id, seq } of this.rows) if (seq >= rows.first && !rows.ids.includes(id)) this.#remove(id);
     this.loaded = true;
   }
 
@@ -121,6 +123,7 @@ export class Conversation {
     if (!view.show(row)) return;
     if (known) return;
     this.#insert(view);
+    if (row.replyTo && this.#before(view)?.id !== row.replyTo) view.quote(this.#rows.get(row.replyTo));
     this.#on.row(row, this.loaded);
   }
 
@@ -133,6 +136,12 @@ export class Conversation {
     for (const [id] of later) this.#rows.delete(id);
     this.#rows.set(view.id, view);
     for (const [id, other] of later) this.#rows.set(id, other);
+  }
+
+  /** The message above a view, without thoughts. */
+  #before(view) {
+    const { rows } = this;
+    return rows.slice(0, rows.indexOf(view)).findLast(({ author }) => author !== "thoughts");
   }
 
   #edit({ id, text, buttons }) {

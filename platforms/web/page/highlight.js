@@ -7,7 +7,7 @@ const HASH = String.raw`(?<comment>#[^\n]*)`;
 const STRINGS = String.raw`(?<string>"(?:\\[\s\S]|[^"\\\n])*"?|'(?:\\[\s\S]|[^'\\\n])*'?)`;
 const BACKTICK = String.raw`(?<string>"(?:\\[\s\S]|[^"\\\n])*"?|'(?:\\[\s\S]|[^'\\\n])*'?|` + "`(?:\\\\[\\s\\S]|[^`\\\\])*`?)";
 const NUMBER = String.raw`(?<number>\b(?:0[xX][\da-fA-F_]+|0[bB][01_]+|\d[\d_]*(?:\.\d[\d_]*)?(?:[eE][+-]?\d+)?)[a-zA-Z%]{0,4}\b)`;
-const WORD = String.raw`(?<word>[A-Za-z_$][\w$]*)`;
+const WORD = String.raw`(?<word>[A-Za-z_$\u00c0-\u1fff\u3040-\ud7ff][\w$\u00c0-\u1fff\u3040-\ud7ff]*)`;
 
 const language = (parts, keywords = "", literals = "", flags = "") => ({
   pattern: new RegExp(parts.join("|"), "g" + flags),
@@ -69,7 +69,8 @@ const generic = language(
   LITERALS,
 );
 
-const NAMES = {
+// A Map: a name that a model wrote, such as "constructor", finds nothing that every object has.
+const NAMES = new Map(Object.entries({
   python, py: python, python3: python,
   javascript, js: javascript, jsx: javascript, mjs: javascript, ts: javascript, tsx: javascript, typescript: javascript,
   bash, sh: bash, shell: bash, zsh: bash, console: bash,
@@ -77,7 +78,7 @@ const NAMES = {
   sql, postgresql: sql, sqlite: sql, mysql: sql,
   go, golang: go, rust, rs: rust,
   yaml: config, yml: config, toml: config, ini: config, conf: config, properties: config, dockerfile: config, makefile: config,
-};
+}));
 const PLAIN = words("text txt plain plaintext output log markdown md");
 const TAG = /<!--[\s\S]{0,5000}?(?:-->|$)|<!?\/?[A-Za-z][\w:.-]*(?:[^<>"']|"[^"]{0,2000}"|'[^']{0,2000}'){0,2000}\/?>/g;
 const ATTRIBUTE = /(?<word>[\w:@.-]+)(?=\s*=)|(?<string>"[^"]*"|'[^']*')/g;
@@ -91,7 +92,7 @@ export function highlight(code, name) {
   if (code.length > LONGEST || PLAIN.has(lang)) return [document.createTextNode(code)];
   if (lang === "diff" || lang === "patch") return diff(code);
   if (lang === "html" || lang === "xml" || lang === "svg" || lang === "vue") return markup(code);
-  return tokens(code, NAMES[lang] ?? generic);
+  return tokens(code, NAMES.get(lang) ?? generic);
 }
 
 function tokens(code, lang) {

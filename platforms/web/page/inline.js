@@ -4,11 +4,13 @@
 // after a mark goes into the top frame. A closing mark folds the frames down to its partner into an
 // element; frames without a partner become text again.
 
-const PLAIN = /[^\\`*_~[\]!<&\nhH]+/y;
+const PLAIN = /[^\\`*_~[\]!<&\n$hH]+/y;
 const URL_TEXT = /https?:\/\/[^\s<>`|]+/iy;
 const ANGLE = /<(?:(https?:\/\/[^\s<>]+|mailto:[^\s<>]+)|([\w.+-]+@[\w-]+(?:\.[\w-]+)+)|(br ?\/?))>/iy;
 const ENTITY = /&(?:(amp|lt|gt|quot|apos|nbsp)|#(\d{1,7})|#x([\da-f]{1,6}));/iy;
 const NAMED = { amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: "\u00a0" };
+const DOLLARS = /\$(?=[^\s$])([^$`\n]{0,300}?[^\s$`\\])\$(?![\w$])|\$\$([^$`]{1,1000})\$\$(?![\w$])/y;
+const TEX = /[\\^_={}+*/<>]|^[A-Za-z]$/; // other text between dollars is an amount
 const PUNCTUATION = /[\p{P}\p{S}]/u;
 const UNSPACED = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]/u;
 const ESCAPABLE = /[!-/:-@[-`{-~]/;
@@ -37,7 +39,7 @@ class Line {
   #at = 0;
   #frames = [{ mark: "", count: 0, children: [] }];
   #brackets = []; // frames of "[" that may still become a link
-  #unclosed = new Set(); // lengths of backtick runs without a partner
+  #unclosed = new Set(); // lengths of backtick runs, and starts of formulas, without a partner
 
   constructor(text) {
     this.#text = text;
@@ -65,6 +67,7 @@ class Line {
     else if (letter === "<") this.#angle();
     else if (letter === "&") this.#entity();
     else if (letter === "\n") this.#newline();
+    else if (letter === "$") this.#dollars();
     else this.#address();
   }
 
@@ -92,12 +95,41 @@ class Line {
     if (next === "\n") {
       this.#at += 1;
       this.#newline();
+    } else if ((next === "(" || next === "[") && this.#bracketed(next)) {
+      // It is a formula.
     } else if (ESCAPABLE.test(next)) {
       this.#at += 1;
       this.#literal(1);
     } else {
       this.#literal(1);
     }
+  }
+
+  /** Add a formula as it was typed, because its backslashes and asterisks are no Markdown. */
+  #formula(end) {
+    const node = document.createElement("code");
+    node.className = "math";
+    node.dir = "ltr";
+    node.textContent = this.#text.slice(this.#at, end);
+    this.#add(node);
+    this.#at = end;
+  }
+
+  /** Add the formula between a backslash with a bracket and its partner; return false if there is none. */
+  #bracketed(opening) {
+    if (this.#unclosed.has(opening)) return false;
+    const end = this.#text.indexOf(opening === "(" ? "\\)" : "\\]", this.#at + 2);
+    if (end < 0) this.#unclosed.add(opening);
+    if (end < 0 || !this.#text.slice(this.#at + 2, end).trim()) return false;
+    this.#formula(end + 2);
+    return true;
+  }
+
+  #dollars() {
+    DOLLARS.lastIndex = this.#at;
+    const match = DOLLARS.exec(this.#text);
+    if (match && TEX.test((match[1] ?? match[2]).trim())) this.#formula(DOLLARS.lastIndex);
+    else this.#literal(match || this.#text[this.#at + 1] !== "$" ? 1 : 2);
   }
 
   #newline() {
@@ -206,7 +238,7 @@ class Line {
     // Pictures from other hosts are not loaded: that would tell those hosts who reads this.
     if (frame.mark === "[") this.#brackets.length = 0; // links do not nest
     const href = safeUrl(target.address);
-    if (href) this.#add(link(href, frame.children, target.title));
+    if (href) this.#add(link(href, namesAnotherHost(frame.children, href) ? [] : frame.children, target.title));
     else [...frame.children, ` (${target.address})`].forEach((piece) => this.#add(piece));
   }
 
@@ -254,6 +286,20 @@ class Line {
     const href = safeUrl(address);
     this.#add(href ? link(href, [text], "") : text);
   }
+}
+
+// A bare name such as `main.py` is a file, unless it ends as few files do.
+const HOST = /(?:\w[\w+.-]*:\/\/|\/\/|\bwww\.)(?:[^\s/@]*@)?([^\s/?#:@]+)|^\s*((?:[\w-]+\.)+(?:com|org|net|edu|gov|mil|info|biz|bank|shop|dev|app|io|example|uk|de|fr|it|es|nl|ch|at|eu|us|ca|ru|cn|jp|in|br|au))(?::\d+)?(?:[/?#]\S*)?\s*$/gi;
+
+/** Return whether the text of a link is an address at another host than the link's. */
+function namesAnotherHost(children, href) {
+  const text = children.map((child) => (typeof child === "string" ? child : child.textContent)).join("");
+  const real = plainHost(new URL(href).hostname);
+  return [...text.matchAll(HOST)].some((found) => plainHost(found[1] ?? found[2]) !== real);
+}
+
+function plainHost(host) {
+  return host.toLowerCase().replace(/^www\./, "").replace(/[.…,;!)\]]+$/, "");
 }
 
 function link(href, children, title) {

@@ -28,11 +28,19 @@ export function icon(name) {
   return svg;
 }
 
+/** Create an element that shows a text as it is. */
+export function plainWords(text) {
+  const words = element("div", { class: "words", dir: "auto" });
+  words.textContent = text;
+  return words;
+}
+
 /** A text that may grow: only changed blocks are rendered again. */
 export class MarkdownView {
   #node;
   #text = "";
   #blocks = []; // blocks from readBlocks, each with its node
+  #isPlain = false; // the text could not be rendered
 
   constructor(node) {
     this.#node = node;
@@ -42,8 +50,36 @@ export class MarkdownView {
     return this.#text;
   }
 
-  /** Show this text; `growing` means that more will follow. */
+  /** Show this text; `growing` means that more will follow. A text that cannot be rendered is
+      shown as it is. */
   update(text, growing = false) {
+    if (this.#isPlain && growing) {
+      this.#showPlain(text);
+      return;
+    }
+    try {
+      if (this.#isPlain) this.#reset();
+      this.#render(text, growing);
+    } catch (error) {
+      console.warn("A text is shown without its formatting:", error);
+      this.#showPlain(text);
+    }
+  }
+
+  #showPlain(text) {
+    this.#isPlain = true;
+    this.#blocks = [];
+    this.#text = text;
+    this.#node.replaceChildren(plainWords(text));
+  }
+
+  #reset() {
+    this.#isPlain = false;
+    this.#text = "";
+    this.#node.replaceChildren();
+  }
+
+  #render(text, growing) {
     const kept = this.#keep(text);
     const start = kept.length ? kept.at(-1).end : 0;
     const fresh = readBlocks(text, start);
@@ -85,14 +121,42 @@ function renderBlock(block) {
       return element("hr");
     case "code":
       return renderCode(block);
+    case "math":
+      return element("pre", { class: "math", dir: "ltr", tabindex: "0" }, block.text);
     case "quote":
-      return element("blockquote", { dir: "auto" }, ...block.blocks.map(renderBlock));
+      return element("blockquote", { dir: direction(block) }, ...block.blocks.map(renderBlock));
     case "list":
       return renderList(block);
     case "table":
       return renderTable(block);
     default:
       return element("p", { dir: "auto" }, ...renderInline(block.text));
+  }
+}
+
+const LETTER = /\p{L}/u;
+const RIGHT_TO_LEFT = /[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}\p{Script=Adlam}]/u;
+
+/** Return the direction of the first letter. The browser's own choice (`auto`) leaves out children that
+    choose for themselves, and the numbers of a list must be on the side of its margin. */
+function direction(block) {
+  const letter = LETTER.exec(wordsOf(block));
+  return letter && RIGHT_TO_LEFT.test(letter[0]) ? "rtl" : "ltr";
+}
+
+function wordsOf(block) {
+  switch (block.type) {
+    case "list":
+      return block.items.map((item) => item.blocks.map(wordsOf).join(" ")).join(" ");
+    case "quote":
+      return block.blocks.map(wordsOf).join(" ");
+    case "table":
+      return [...block.head, ...block.rows.flat()].join(" ");
+    case "heading":
+    case "paragraph":
+      return block.text.replace(/`[^`]*`/g, " ");
+    default:
+      return "";
   }
 }
 
@@ -109,12 +173,13 @@ function renderList(block) {
     const parts = item.blocks.flatMap((child) =>
       child.type === "paragraph" && !block.loose ? renderInline(child.text) : [renderBlock(child)],
     );
-    if (item.checked === undefined) return element("li", { dir: "auto" }, ...parts);
+    if (item.checked === undefined) return element("li", {}, ...parts);
     const box = element("input", { type: "checkbox", disabled: true, checked: item.checked, "aria-label": item.checked ? "done" : "to do" });
-    return element("li", { dir: "auto", class: "task" }, box, " ", ...parts);
+    return element("li", { class: "task" }, box, " ", ...parts);
   });
-  if (!block.ordered) return element("ul", {}, ...items);
-  return element("ol", { start: block.start === 1 ? undefined : String(block.start) }, ...items);
+  const dir = direction(block);
+  if (!block.ordered) return element("ul", { dir }, ...items);
+  return element("ol", { dir, start: block.start === 1 ? undefined : String(block.start) }, ...items);
 }
 
 function renderTable(block) {
@@ -126,5 +191,5 @@ function renderTable(block) {
     element("thead", {}, row(block.head, "th")),
     element("tbody", {}, ...block.rows.map((cells) => row(cells, "td"))),
   );
-  return element("div", { class: "table", tabindex: "0", role: "region", "aria-label": "Table" }, table);
+  return element("div", { class: "table", dir: direction(block), tabindex: "0", role: "region", "aria-label": "Table" }, table);
 }

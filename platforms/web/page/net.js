@@ -138,19 +138,29 @@ export class Stream {
   #take(text) {
     const events = text.split("\n\n");
     for (const event of events.slice(0, -1)) {
-      const fields = {};
+      const fields = new Map();
       for (const line of event.split("\n")) {
         const colon = line.indexOf(": ");
-        if (colon > 0) fields[line.slice(0, colon)] = line.slice(colon + 2);
+        if (colon > 0) fields.set(line.slice(0, colon), line.slice(colon + 2));
       }
-      if (fields.id) this.#last = Math.max(this.#last, Number(fields.id));
-      if (fields.event === "ready") {
+      if (fields.has("id")) this.#last = Math.max(this.#last, Number(fields.get("id")));
+      if (fields.get("event") === "ready") {
         this.#waited = 500;
         this.on.state("open");
       }
-      if (fields.event) this.on.event(fields.event, JSON.parse(fields.data));
+      if (fields.has("event")) this.#hand(fields.get("event"), fields.get("data"));
     }
     return events.at(-1);
+  }
+
+  /** Hand over an event. One that cannot be shown does not end the stream: after a reconnect it
+      would arrive again, and end the stream again. */
+  #hand(name, data) {
+    try {
+      this.on.event(name, JSON.parse(data));
+    } catch (error) {
+      console.warn(`An event "${name}" could not be shown:`, error);
+    }
   }
 }
 

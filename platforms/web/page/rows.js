@@ -1,16 +1,19 @@
 // The view of one message: a message of the user, an answer (complete or being written), thoughts of
 // the model before it, or a notice.
 
-import { MarkdownView, element, icon } from "./markdown.js";
+import { MarkdownView, element, icon, plainWords } from "./markdown.js";
 
 const LONG = 3_000; // characters from which a user's message is folded
 const TALL = 30; // lines from which a user's message is folded
-const NAMES = { user: "You", answer: "Answer", thoughts: "Thoughts", notice: "Notice" };
-const STATES = {
+const MOST_QUOTED = 100; // characters of the message that a row answers
+const MOST_SPOKEN = 1_000; // characters that a screen reader reads out by itself
+const BLOCKS = "p, li, h3, h4, h5, h6, pre, blockquote, tr, br, ul, ol, .words";
+const NAMES = new Map(Object.entries({ user: "You", answer: "Answer", thoughts: "Thoughts", notice: "Notice" }));
+const STATES = new Map(Object.entries({
   waiting: "Waiting for its turn",
   held: "Kept with the stopped conversation",
   refused: "Not accepted: too many messages were waiting",
-};
+}));
 
 const today = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
 const otherDay = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
@@ -37,7 +40,7 @@ export class RowView {
     this.#body = element("div", { class: "body" });
     this.#files = element("div", { class: "files", hidden: true });
     this.#foot = element("div", { class: "foot" });
-    this.node = element("article", { class: `row ${this.author}`, "data-id": id, "aria-label": NAMES[this.author] ?? NAMES.notice }, this.#body, this.#files, this.#foot);
+    this.node = element("article", { class: `row ${this.author}`, tabindex: "-1", "data-id": id, "aria-label": NAMES.get(this.author) ?? NAMES.get("notice") }, this.#body, this.#files, this.#foot);
     if (author !== "user") this.#markdown = new MarkdownView(this.#body);
     if (this.author === "notice") this.node.prepend(icon("info"));
     if (this.author === "thoughts") this.#foldUp();
@@ -70,6 +73,20 @@ export class RowView {
     return this.row?.text ?? this.#markdown?.text ?? "";
   }
 
+  /** The message as a screen reader reads it out: its words without Markdown and buttons, and not all
+      of a long one. */
+  get spoken() {
+    const body = this.#body.cloneNode(true);
+    for (const node of body.querySelectorAll(".code-head, button")) node.remove();
+    for (const node of body.querySelectorAll(BLOCKS)) node.after("\n");
+    for (const node of body.querySelectorAll("td, th")) node.after(" ");
+    const lines = body.textContent.split("\n").map((line) => line.trim());
+    const text = lines.filter(Boolean).join("\n");
+    if (text.length <= MOST_SPOKEN) return text;
+    const space = text.lastIndexOf(" ", MOST_SPOKEN);
+    return `${text.slice(0, space > 0 ? space : MOST_SPOKEN)} …`;
+  }
+
   /** Show a row of the transcript; return true if anything has changed. */
   show(row) {
     if (this.row && JSON.stringify(this.row) === JSON.stringify(row)) return false;
@@ -77,11 +94,26 @@ export class RowView {
     this.seq = row.seq;
     this.node.classList.remove("draft");
     this.unfold(false);
-    if (this.#markdown) this.#markdown.update(this.#fold ? bare(row.text) : row.text);
-    else this.#showWords(row.text);
-    this.#showFiles(row.files ?? []);
-    this.#foot.replaceChildren(...this.#footer(row));
+    try {
+      if (this.#markdown) this.#markdown.update(this.#fold ? bare(row.text) : row.text);
+      else this.#showWords(row.text);
+      this.#showFiles(row.files ?? []);
+      this.#foot.replaceChildren(...this.#footer(row));
+    } catch (error) {
+      console.warn("A message is shown as plain text:", error);
+      this.#body.replaceChildren(plainWords(row.text));
+    }
     return true;
+  }
+
+  /** Show which message this row answers; unknown if the message is not loaded. */
+  quote(message) {
+    if (!message) return;
+    const text = message.text.trim().replace(/\s+/g, " ");
+    const first = [...text.slice(0, 2 * MOST_QUOTED)].slice(0, MOST_QUOTED).join("");
+    const words = first.length < text.length ? `${first}…` : text || "a file";
+    const button = element("button", { type: "button", class: "quoted", dir: "auto", "data-do": "show", "data-row": message.id }, words);
+    this.node.prepend(button);
   }
 
   /** Show the answer as written so far. */
@@ -110,8 +142,7 @@ export class RowView {
   #showWords(text) {
     // A single line that begins with a slash is a command.
     this.node.classList.toggle("command", /^\/[a-z]+[^\n]{0,60}$/.test(text));
-    const words = element("div", { class: "words", dir: "auto" });
-    words.textContent = text;
+    const words = plainWords(text);
     this.#body.replaceChildren(words);
     if (text.length > LONG || text.split("\n").length > TALL) {
       words.classList.add("folded");
@@ -139,7 +170,7 @@ export class RowView {
       const buttons = row.buttons.map(({ label, action }) => element("button", { type: "button", "data-do": "press", "data-action": action }, label));
       parts.push(element("div", { class: "buttons" }, ...buttons));
     }
-    const state = this.author === "user" ? STATES[row.state] : undefined;
+    const state = this.author === "user" ? STATES.get(row.state) : undefined;
     if (state) parts.push(element("span", { class: row.state === "refused" ? "state bad" : "state" }, state));
     if (row.state === "refused") parts.push(element("button", { type: "button", "data-do": "resend" }, "Send again"));
     const tools = [time(row.at)];

@@ -10,6 +10,7 @@ from sessions.records import InboxEntry, InboxState
 from sessions.store import schema
 from sessions.store.queries.rows import ENTRY_COLUMNS, LIMIT, forward_and_newest, read_entry
 from sessions.store.statements import state_is
+from sessions.values.address import Address
 
 _ENTRIES = sa.select(*ENTRY_COLUMNS).order_by(schema.inbox.c.seq)
 _WAITING = _ENTRIES.where(
@@ -19,6 +20,17 @@ _WAITING_KEYS = (
     sa.select(schema.inbox.c.key)
     .where(state_is(schema.inbox.c.state, InboxState.WAITING))
     .distinct()
+)
+# In the order of the partial indexes, so that the size of the inbox does not matter.
+_ALL_WAITING = (
+    sa.select(*ENTRY_COLUMNS)
+    .where(state_is(schema.inbox.c.state, InboxState.WAITING))
+    .order_by(schema.inbox.c.key, schema.inbox.c.seq)
+)
+_ALL_HELD = (
+    sa.select(*ENTRY_COLUMNS)
+    .where(state_is(schema.inbox.c.state, InboxState.HELD))
+    .order_by(schema.inbox.c.session_id, schema.inbox.c.seq)
 )
 _COMMANDS = _ENTRIES.where(state_is(schema.inbox.c.state, InboxState.COMMAND))
 _held = (
@@ -99,14 +111,16 @@ def count_held(connection: Connection, session_id: str) -> int:
 
 
 def messages_of_chat(
-    connection: Connection, address: str, after: int, limit: int
+    connection: Connection, address: Address, after: int, limit: int
 ) -> tuple[InboxEntry, ...]:
     """Return the first messages of a chat after a number; after 0, the newest."""
     found = {"address": address, "after": after, "limit": limit}
     return tuple(map(read_entry, connection.execute(_MESSAGES_OF_CHAT[after == 0], found)))
 
 
-def message_seqs(connection: Connection, address: str, after: int, limit: int) -> tuple[int, ...]:
+def message_seqs(
+    connection: Connection, address: Address, after: int, limit: int
+) -> tuple[int, ...]:
     """Return the numbers that `messages_of_chat` would find, without reading the content."""
     found = {"address": address, "after": after, "limit": limit}
     return tuple(connection.scalars(_MESSAGE_SEQS[after == 0], found))
@@ -131,6 +145,12 @@ def entries_about(connection: Connection, text: str, limit: int) -> tuple[InboxE
 def waiting_keys(connection: Connection) -> tuple[str, ...]:
     """Return the keys of conversations with waiting messages."""
     return tuple(connection.scalars(_WAITING_KEYS))
+
+
+def unanswered_entries(connection: Connection) -> tuple[InboxEntry, ...]:
+    """Return the messages of all conversations that wait or are held, oldest first."""
+    rows = (*connection.execute(_ALL_WAITING), *connection.execute(_ALL_HELD))
+    return tuple(sorted(map(read_entry, rows), key=lambda entry: entry.seq))
 
 
 def pending_commands(connection: Connection) -> tuple[InboxEntry, ...]:

@@ -8,6 +8,8 @@ from sessions.records import ItemState, OutboxItem
 from sessions.store import schema
 from sessions.store.queries.rows import ITEM_COLUMNS, forward_and_newest, read_item
 from sessions.store.statements import state_is
+from sessions.values.address import Address
+from sessions.values.item_ids import answer_id, notice_id_range, side_answer_id
 
 _ITEMS = sa.select(*ITEM_COLUMNS).order_by(schema.outbox.c.seq)
 _OPEN_ITEMS = _ITEMS.where(
@@ -20,8 +22,10 @@ _ITEM_BY_ID = sa.select(*ITEM_COLUMNS).where(schema.outbox.c.id == given("item")
 # Ids that `gateway` derives from the answered message: answer and notices.
 _ITEMS_BY_ORIGIN = _ITEMS.where(
     sa.or_(
-        schema.outbox.c.id.in_([given("answer"), given("aside")]),
-        sa.and_(schema.outbox.c.id >= given("notices"), schema.outbox.c.id < given("behind")),
+        schema.outbox.c.id.in_([given("answer"), given("side_answer")]),
+        sa.and_(
+            schema.outbox.c.id >= given("first_notice"), schema.outbox.c.id < given("notices_end")
+        ),
     )
 )
 _visible_in_chat: tuple[sa.ColumnElement[bool], ...] = (
@@ -53,24 +57,25 @@ def find_item(connection: Connection, id_: str) -> OutboxItem | None:
 
 def items_answering(connection: Connection, origin: str) -> tuple[OutboxItem, ...]:
     """Return the items whose ids are derived from an inbox entry, see `stable_id`."""
+    first, end = notice_id_range(origin)
     found = {
-        "answer": f"a_{origin}",
-        "aside": f"b_{origin}",
-        "notices": f"n_{origin}.",
-        "behind": f"n_{origin}/",
+        "answer": answer_id(origin),
+        "side_answer": side_answer_id(origin),
+        "first_notice": first,
+        "notices_end": end,
     }
     return tuple(map(read_item, connection.execute(_ITEMS_BY_ORIGIN, found)))
 
 
 def items_of_chat(
-    connection: Connection, address: str, after: int, limit: int
+    connection: Connection, address: Address, after: int, limit: int
 ) -> tuple[OutboxItem, ...]:
     """Return the first items of a chat after a number; after 0, the newest."""
     found = {"address": address, "after": after, "limit": limit}
     return tuple(map(read_item, connection.execute(_ITEMS_OF_CHAT[after == 0], found)))
 
 
-def item_seqs(connection: Connection, address: str, after: int, limit: int) -> tuple[int, ...]:
+def item_seqs(connection: Connection, address: Address, after: int, limit: int) -> tuple[int, ...]:
     """Return the numbers that `items_of_chat` would find, without reading the content."""
     found = {"address": address, "after": after, "limit": limit}
     return tuple(connection.scalars(_ITEM_SEQS[after == 0], found))

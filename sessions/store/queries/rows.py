@@ -14,6 +14,7 @@ from sessions.records import (
     Attempt,
     InboxEntry,
     InboxState,
+    ItemKind,
     ItemState,
     OutboxItem,
     Session,
@@ -24,6 +25,7 @@ from sessions.records import (
     TurnState,
 )
 from sessions.store import schema
+from sessions.values.frames import strip_stored_frames
 
 _SESSION_STATES = {state.value: state for state in SessionState}
 _REASONS: dict[str | None, SessionReason | None] = {
@@ -34,6 +36,7 @@ _INBOX_STATES = {state.value: state for state in InboxState}
 _TURN_STATES = {state.value: state for state in TurnState}
 _APPROVAL_STATES = {state.value: state for state in ApprovalState}
 _ITEM_STATES = {state.value: state for state in ItemState}
+_ITEM_KINDS = {kind.value: kind for kind in ItemKind}
 
 R = TypeVar("R", bound=msgspec.Struct)
 
@@ -57,14 +60,15 @@ ITEM_COLUMNS = _columns(schema.outbox, OutboxItem)
 
 
 def _record_reader(
-    record: type[R], states: Mapping[str, enum.StrEnum]
+    record: type[R], **enums: Mapping[str, enum.StrEnum]
 ) -> Callable[[Sequence[Any]], R]:
-    """Return a function that makes a record from a row, converting `state`."""
+    """Return a function that makes a record from a row, converting the named columns."""
     names = record.__struct_fields__
 
     def read(row: Sequence[Any]) -> R:
         values = dict(zip(names, row, strict=True))
-        values["state"] = states[values["state"]]
+        for name, members in enums.items():
+            values[name] = members[values[name]]
         return record(**values)
 
     return read
@@ -79,17 +83,24 @@ def read_session(row: Sequence[Any]) -> Session:
         address=address,
         state=_SESSION_STATES[state],
         reason=_REASONS[reason],
-        title=title,
+        title=(strip_stored_frames(title) or None) if title else None,
         messages=count,
         created_at=created_at,
         updated_at=updated_at,
     )
 
 
-read_entry = _record_reader(InboxEntry, _INBOX_STATES)
-read_turn = _record_reader(Turn, _TURN_STATES)
-read_approval = _record_reader(Approval, _APPROVAL_STATES)
-read_item = _record_reader(OutboxItem, _ITEM_STATES)
+read_entry = _record_reader(InboxEntry, state=_INBOX_STATES)
+_read_turn_as_stored = _record_reader(Turn, state=_TURN_STATES)
+read_approval = _record_reader(Approval, state=_APPROVAL_STATES)
+read_item = _record_reader(OutboxItem, state=_ITEM_STATES, kind=_ITEM_KINDS)
+
+
+def read_turn(row: Sequence[Any]) -> Turn:
+    """Convert a row into a turn; older versions stored the request with the frames of its prompt."""
+    turn = _read_turn_as_stored(row)
+    request = strip_stored_frames(turn.request)
+    return turn if request == turn.request else msgspec.structs.replace(turn, request=request)
 
 
 def forward_and_newest(

@@ -12,6 +12,7 @@ from sessions.records import Message, Session, SessionReason, SessionState
 from sessions.store import schema
 from sessions.store.queries.rows import LIMIT, NO_LIMIT, SESSION_COLUMNS, read_session
 from sessions.store.statements import state_is
+from sessions.values.address import Address
 
 _SESSIONS = sa.select(*SESSION_COLUMNS).order_by(schema.sessions.c.id.desc()).limit(LIMIT)
 _SESSION_BY_ID = sa.select(*SESSION_COLUMNS).where(schema.sessions.c.id == given("session"))
@@ -110,7 +111,7 @@ def _platform_bounds(name: str) -> dict[str, str]:
 
 def list_chats(
     connection: Connection, platform: str, limit: int
-) -> tuple[tuple[str, str | None, int], ...]:
+) -> tuple[tuple[Address, str | None, int], ...]:
     """Return (address, title, last use) of a platform's chats, the last used first."""
     found = connection.execute(_CHATS, {"limit": limit, **_platform_bounds(platform)})
     return tuple((address, title, updated_at) for address, title, updated_at in found)

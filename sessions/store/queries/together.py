@@ -14,6 +14,7 @@ from sessions.records import (
     SessionState,
 )
 from sessions.store.queries import approvals, inbox, outbox, sessions, turns
+from sessions.values.address import Address
 from sessions.values.ids import stable_id
 
 _MAX_CORRECTIONS = 100
@@ -43,7 +44,7 @@ def read_conversation(connection: Connection, key: str) -> ConversationSnapshot:
 
 
 def read_timeline(
-    connection: Connection, address: str, after: int, limit: int
+    connection: Connection, address: Address, after: int, limit: int
 ) -> tuple[InboxEntry | OutboxItem, ...]:
     """Return the first rows of a chat after a number, or the newest, in order."""
     rows: list[InboxEntry | OutboxItem] = [
@@ -54,7 +55,9 @@ def read_timeline(
     return tuple(rows[:limit] if after else rows[-limit:])
 
 
-def timeline_seqs(connection: Connection, address: str, after: int, limit: int) -> tuple[int, ...]:
+def timeline_seqs(
+    connection: Connection, address: Address, after: int, limit: int
+) -> tuple[int, ...]:
     """Return the numbers of the rows that `read_timeline` would return, in order."""
     found = sorted(
         (
@@ -68,6 +71,23 @@ def timeline_seqs(connection: Connection, address: str, after: int, limit: int) 
 def rows_at(connection: Connection, seq: int) -> tuple[InboxEntry | OutboxItem, ...]:
     """Return the row with this number, if there is one."""
     return (*inbox.entry_at(connection, seq), *outbox.item_at(connection, seq))
+
+
+def request_entries(connection: Connection, turn_id: str) -> tuple[InboxEntry, ...]:
+    """Return the entries that a turn answers; for a resumed turn, those of an earlier turn.
+
+    The earlier turn is the newest one of the same person in the session that has entries.
+    """
+    own = inbox.entries_of_turn(connection, turn_id)
+    turn = None if own else turns.find_turn(connection, turn_id)
+    if turn is None:
+        return own
+    for earlier in reversed(turns.turns_of_session(connection, turn.session_id)):
+        if earlier.id < turn.id and earlier.person == turn.person:
+            found = inbox.entries_of_turn(connection, earlier.id)
+            if found:
+                return found
+    return ()
 
 
 def find_traces(connection: Connection, text: str, limit: int) -> tuple[MessageTrace, ...]:

@@ -33,7 +33,7 @@ class _Terminal:
     def take(self, frame: TerminalFrame) -> None:
         match frame:
             case AnswerFrame():
-                goes_on = frame.item in self.fresh and not frame.anew
+                goes_on = frame.item in self.fresh and not frame.replaces
                 before = self.lines[frame.item].text if goes_on else ""
                 self.fresh.add(frame.item)
                 seen = Seen(before + frame.text, frame.item, passing=not frame.done)

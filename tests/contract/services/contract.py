@@ -180,6 +180,10 @@ class Service(abc.ABC):
         """The texts of these."""
         return [each.text for each in self.seen(place)]
 
+    def private_texts(self, place: Place) -> list[str]:
+        """The texts that only the person who asked sees in a room; empty where all are public."""
+        return []
+
     def signs(self, place: Place, message: str) -> list[str] | None:
         """Our signs on a person's message, or None where there are none."""
         return None

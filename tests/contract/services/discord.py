@@ -109,6 +109,9 @@ class DiscordService(Service):
             for each in self.server.shown(self._channel(place))
         ]
 
+    def private_texts(self, place: Place) -> list[str]:
+        return self.server.private_texts()
+
     def signs(self, place: Place, message: str) -> list[str] | None:
         return self.server.reactions(self._channel(place), message)
 

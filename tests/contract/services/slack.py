@@ -135,6 +135,10 @@ class SlackService(Service):
             for each in self._ours(place)
         ]
 
+    def private_texts(self, place: Place) -> list[str]:
+        shown = self.server.workspace.ephemeral
+        return [text for channel, _thread, _person, text in shown if channel == place.chat]
+
     def signs(self, place: Place, message: str) -> list[str] | None:
         names = {"eyes": "👀", "white_check_mark": "✅", "x": "❌"}
         found = self.server.workspace.get(place.chat, message).reactions

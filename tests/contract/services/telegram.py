@@ -7,6 +7,7 @@ from typing import Any
 from platforms.core.contract import Adapter, Address, Capabilities, PlatformSpec, Surroundings
 from platforms.telegram.adapter import TelegramAdapter
 from platforms.telegram.config import TelegramConfig
+from platforms.telegram.polling import PollTiming
 from tests.contract.services.contract import (
     PATIENCE,
     Called,
@@ -19,8 +20,8 @@ from tests.contract.services.contract import (
 )
 from tests.fakes.quick_time import clock_here
 from tests.fakes.telegram.faults import Fault, cut_after, cut_before, failed, too_many
+from tests.fakes.telegram.kit import config
 from tests.fakes.telegram.server import BOT_NAME, TelegramServer, serving
-from tests.fakes.telegram.stage import config
 
 PERSON, GROUP = 1001, "-1001234"
 
@@ -182,7 +183,7 @@ class TelegramService(Service):
 
 
 def _build(given: TelegramConfig, surroundings: Surroundings) -> Adapter:
-    return _Quick(given, surroundings, poll_seconds=5.0, join_scale=0.05)
+    return _Quick(given, surroundings, poll_timing=PollTiming(poll=5.0), join_scale=0.05)
 
 
 def _fault(trouble: Trouble, retry_after: int) -> Fault:

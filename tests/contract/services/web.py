@@ -42,6 +42,12 @@ class _Page:
             case "ready":
                 kept = set(data["drafts"])
                 self.drafts = {key: text for key, text in self.drafts.items() if key in kept}
+                newest = data["rows"]
+                self.gone |= {
+                    row["id"]
+                    for row in self.rows.values()
+                    if row["seq"] >= newest["first"] and row["id"] not in newest["ids"]
+                }
             case _:
                 pass
 

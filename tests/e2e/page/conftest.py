@@ -8,7 +8,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
 from tests.e2e.page.actions import BrowserProblems, opened
-from tests.e2e.stage import Place, Stage, staged
+from tests.e2e.page_kit import Place, Stage, staged
 
 CHROMIUM = Path("/usr/bin/chromium")
 HAVE_CHROMIUM = CHROMIUM.exists()

@@ -13,7 +13,7 @@ from playwright.async_api import Browser, BrowserContext, Page, expect
 
 from tests.e2e.daemon import Daemon
 from tests.e2e.page.actions import opened, ready, rows, send
-from tests.e2e.stage import Place, staged
+from tests.e2e.page_kit import Place, staged
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -1,4 +1,4 @@
-"""Chatting on the page, with an agent scripted by the message (see stage.py)."""
+"""Chatting on the page, with an agent scripted by the message (see page_kit.py)."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from playwright.async_api import Page, Route, expect
 
 from platforms.core.contract import Address, Button, Draft
 from tests.e2e.page.actions import chat_of, rows, send, words
-from tests.e2e.stage import Stage
+from tests.e2e.page_kit import Stage
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -193,6 +193,19 @@ async def test_edits_and_deletions_are_shown(stage: Stage, page: Page) -> None:
     await expect(rows(page)).to_have_count(0)
 
 
+async def test_a_message_withdrawn_while_the_page_was_not_connected_disappears(
+    stage: Stage, page: Page
+) -> None:
+    await stage.post(chat_of(page), "stays")
+    item = await stage.post(chat_of(page), "1 message is queued", "notice")
+    await expect(rows(page, "notice")).to_have_count(1)
+    await stage.stop()
+    stage.archive.remove(chat_of(page), item)
+    await stage.start()
+    await expect(rows(page, "notice")).to_have_count(0)
+    await expect(words(page, "answer")).to_have_text(["stays"])
+
+
 async def test_states_of_messages_are_shown(stage: Stage, page: Page) -> None:
     await send(page, "hang")
     await send(page, "say waiting")
@@ -213,7 +226,7 @@ async def test_the_stop_button_ends_an_answer(page: Page) -> None:
     await expect(rows(page, "notice")).to_contain_text(["Stopped"])
     await expect(stop).to_be_hidden()
     await expect(page.locator("#thinking")).to_be_hidden()
-    await expect(words(page, "user")).to_have_text(["hang", "/stop"])
+    await expect(words(page, "user")).to_have_text(["hang"])
 
 
 async def test_a_side_answer_does_not_hide_the_pending_one(stage: Stage, page: Page) -> None:
@@ -241,7 +254,8 @@ async def test_only_the_last_answer_can_be_retried(page: Page) -> None:
     retry = page.get_by_role("button", name="Try again")
     await expect(retry).to_have_count(1)
     await retry.click()
-    await expect(words(page, "user")).to_have_text(["say one", "say two", "/retry"])
+    await expect(words(page, "answer")).to_have_text(["one", "two", "two"])
+    await expect(words(page, "user")).to_have_text(["say one", "say two"])
 
 
 async def test_notice_buttons_can_be_pressed_once(page: Page) -> None:

@@ -1,12 +1,50 @@
 """Content of answers: text is never more than text, and all of it is shown."""
 
+import re
+
 import pytest
 from playwright.async_api import BrowserContext, Page, expect
 
 from tests.e2e.page.actions import chat_of, overflow, rows, send, words
-from tests.e2e.stage import Stage
+from tests.e2e.page_kit import Stage
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SPOKEN = """# Result
+
+The **first** part has `code` and [a link](https://example.org/x).
+
+1. one
+2. two
+
+```python
+print("hi")
+```
+
+| a | b |
+|---|---|
+| c | d |"""
+WATCH = """() => {
+    const region = document.querySelector("#announce");
+    window.spoken = [];
+    const watcher = new MutationObserver(() => window.spoken.push(region.textContent));
+    watcher.observe(region, { childList: true, characterData: true, subtree: true });
+}"""
+
+
+async def test_the_live_region_speaks_the_text_of_a_finished_answer_once(
+    stage: Stage, page: Page
+) -> None:
+    await page.evaluate(WATCH)
+    await send(page, f"say {SPOKEN}")
+    await expect(rows(page, "answer")).to_have_count(1)
+    assert await page.evaluate("window.spoken") == [
+        'Result\nThe first part has code and a link.\none\ntwo\nprint("hi")\na b\nc d'
+    ]
+    await stage.post(chat_of(page), "word " * 400)
+    await expect(page.locator("#announce")).to_have_text(re.compile(r"^(word )+…$"))
+    assert len(await page.locator("#announce").inner_text()) <= 1_002
+
 
 ATTACKS = [
     '<img src=x onerror="window.hacked = 1">',
@@ -38,13 +76,14 @@ ALLOWED = {
     "button": {"type", "class", "data-copy", "data-do", "aria-label"},
     "div": {"class", "dir", "tabindex", "role", "aria-label"},
     "input": {"type", "disabled", "checked", "aria-label"},
-    "ol": {"start"},
-    "pre": {"tabindex", "dir"},
+    "ol": {"start", "dir"},
+    "pre": {"tabindex", "dir", "class"},
     "span": {"class"},
     "svg": {"aria-hidden"},
     "use": {"href"},
     **dict.fromkeys(("p", "h3", "h4", "h5", "h6", "blockquote", "li", "td", "th"), _TEXT),
     **{name: set[str]() for name in ("br", "code", "del", "em", "hr", "strong", "ul")},
+    "ul": {"dir"},
     **{name: set[str]() for name in ("table", "thead", "tbody", "tr")},
 }
 
@@ -132,3 +171,65 @@ async def test_right_to_left_text_is_shown_right_to_left(page: Page) -> None:
         "(nodes) => nodes.map((node) => getComputedStyle(node).direction)"
     )
     assert directions == ["rtl", "ltr"]
+
+
+OBJECT_WORDS = (
+    "constructor",
+    "__proto__",
+    "toString",
+    "hasOwnProperty",
+    "valueOf",
+    "__defineGetter__",
+)
+
+
+async def test_a_code_block_in_a_language_named_like_an_object_property_is_shown(
+    page: Page,
+) -> None:
+    for word in OBJECT_WORDS:
+        await send(page, f"say ```{word}\nif ({word}) return 1\n```")
+        await expect(words(page, "answer").last).to_contain_text(f"if ({word}) return 1")
+    await page.reload()
+    await expect(words(page, "answer")).to_have_count(len(OBJECT_WORDS))
+    await expect(page.locator("#link-state")).to_be_empty()
+
+
+async def test_a_row_that_cannot_be_drawn_is_plain_text_and_the_stream_continues(
+    stage: Stage, page: Page
+) -> None:
+    await page.evaluate(
+        """() => {
+            const create = document.createElement.bind(document);
+            document.createElement = (tag) => {
+                if (tag === "table") throw new Error("no tables here");
+                return create(tag);
+            };
+        }"""
+    )
+    await send(page, "say | a | b |\n|---|---|\n| c | d |")
+    await expect(words(page, "answer").last).to_contain_text("| c | d |")
+    await send(page, "say **next**")
+    await expect(words(page, "answer").last.locator("strong")).to_have_text("next")
+    await expect(page.locator("#link-state")).to_be_empty()
+    await stage.post(chat_of(page), "| e |\n|---|\n| f |")
+    await expect(words(page, "answer").last).to_contain_text("| f |")
+
+
+async def test_an_event_that_cannot_be_read_does_not_end_the_stream(
+    stage: Stage, page: Page
+) -> None:
+    await send(page, "say before")
+    await expect(words(page, "answer").last).to_have_text("before")
+    await page.evaluate(
+        """() => {
+            const parse = JSON.parse;
+            JSON.parse = (text) => {
+                if (String(text).includes("unreadable")) throw new SyntaxError("unreadable");
+                return parse(text);
+            };
+        }"""
+    )
+    await stage.post(chat_of(page), "unreadable")
+    await stage.post(chat_of(page), "after")
+    await expect(words(page, "answer").last).to_have_text("after")
+    await expect(page.locator("#link-state")).to_be_empty()

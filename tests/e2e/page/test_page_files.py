@@ -8,7 +8,7 @@ from playwright.async_api import FilePayload, Page, Route, expect
 
 from platforms.core.contract import File, InboundMessage
 from tests.e2e.page.actions import chat_of, rows, send
-from tests.e2e.stage import Stage
+from tests.e2e.page_kit import Stage
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

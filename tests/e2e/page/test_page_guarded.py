@@ -4,7 +4,7 @@ import pytest
 from playwright.async_api import Browser, BrowserContext, Page, Request, Route, expect
 
 from tests.e2e.page.actions import opened, ready
-from tests.e2e.stage import Stage
+from tests.e2e.page_kit import Stage
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
 

@@ -6,7 +6,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from tests.e2e.page.actions import chat_of, overflow, rows, send
-from tests.e2e.stage import Stage
+from tests.e2e.page_kit import Stage
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -199,3 +199,19 @@ async def test_a_question_is_completely_visible_on_a_phone(stage: Stage, page: P
     code = rows(page, "notice").locator("pre")
     await expect(code).to_contain_text("rm -rf /")
     assert await code.evaluate("(node) => node.scrollWidth - node.clientWidth") == 0
+
+
+@pytest.mark.parametrize("text", ["1. نص **أول**\n2. item", "- نص\n\n- نص"])
+async def test_the_marks_of_an_arabic_list_stand_inside_the_column(
+    stage: Stage, page: Page, text: str
+) -> None:
+    await stage.post(chat_of(page), text)
+    item = rows(page, "answer").locator("li").first
+    margins = await item.evaluate(
+        """(item) => {
+            const [own, list] = [item, item.parentElement].map((node) => node.getBoundingClientRect());
+            return [getComputedStyle(item).direction, own.left - list.left, list.right - own.right];
+        }"""
+    )
+    assert margins[:2] == ["rtl", 0]
+    assert margins[2] >= 20  # room for the mark, which is at the right of the item

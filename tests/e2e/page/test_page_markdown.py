@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page
 
-from tests.e2e.stage import staged
+from tests.e2e.page_kit import staged
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -40,6 +40,9 @@ SAMPLES = {
     "emoji": "\U0001f469\u200d\U0001f469\u200d\U0001f466 *\U0001f44d\U0001f3fd* **\u00e9** `\U0001f1e9\U0001f1ea` - \U0001f642\n- \U0001f643 a",
     "halves": "a\ud83db\ude00c",
     "right to left": "שלום **עולם** `קוד`\n- פריט\n",
+    "lists right to left": "1. **نص** أول\n2. second\n\n   فقرة\n3. - داخلي\n\n> - اقتباس\n\n- a\n- ب",
+    "math": "a $e^{i\\pi} + 1 = 0$, \\(a_1 * b_2 * c\\), $5 or $6, $$\\sum_i x_i$$\n$$\n\\frac{a}{b} \\\\\n- c * d * e\n# f\n1. g\n$$\nh\n\\[ x = \\{ y \\} \\]\n",
+    "broken math": "$$ is money\n\n$$\na\n- b\n\nc\n$$\n\\[ d\n\\(e $f$ \\[g$ $$h $i_j$k $$l_m\n\n\\begin{align}\nn &= o \\\\\n- p\n\\end{align}\n\\begin{cases} q",
     "deep quotes": ">" * 60 + " a\n" + "> " * 60 + "b",
     "deep lists": "".join("  " * depth + "- x\n" for depth in range(40)),
     "dashes": "- - - - a\n1. 1. 1. b\n> - > 1. c\n- > - d\n-\n  e\n-\n\n  f",
@@ -146,18 +149,31 @@ async def test_no_letter_is_lost_at_any_length(sheet: Page) -> None:
         ("snake_case_name", ["snake_case_name"]),
         ("这是**“重点”**吗", ["<strong>“重点”</strong>"]),
         ("a\nb", ["a<br>b"]),
-        ("- a\n- b", ['<ul><li dir="auto">a</li><li dir="auto">b</li></ul>']),
-        ("1. a\n   - b", ['<ol><li dir="auto">a<ul><li dir="auto">b</li></ul></li></ol>']),
-        ("3. a", ['<ol start="3">']),
-        ("- a\n\n- b", ['<li dir="auto"><p dir="auto">a</p></li>']),
+        ("- a\n- b", ['<ul dir="ltr"><li>a</li><li>b</li></ul>']),
+        ("1. a\n   - b", ['<ol dir="ltr"><li>a<ul dir="ltr"><li>b</li></ul></li></ol>']),
+        ("1. **1** نص\n2. b", ['<ol dir="rtl"><li><strong>1</strong> نص</li><li>b</li></ol>']),
+        ("- `a`\n\n- ب", ['<ul dir="rtl"><li><p dir="auto">']),
+        ("3. a", ['<ol dir="ltr" start="3">']),
+        ("- a\n\n- b", ['<li><p dir="auto">a</p></li>']),
+        ("> - نص", ['<blockquote dir="rtl"><ul dir="rtl">']),
+        ("|اسم|b|\n|-|-|", ['<div class="table" dir="rtl" tabindex="0"']),
+        ("$\\frac{a}{b}$", ['<code class="math" dir="ltr">$\\frac{a}{b}$</code>']),
+        ("\\(a_1*b*\\) c", ['<code class="math" dir="ltr">\\(a_1*b*\\)</code> c']),
+        ("\\[ \\{x\\} \\]", ['<pre class="math" dir="ltr" tabindex="0">\\[ \\{x\\} \\]</pre>']),
+        ("a\n$$\nb \\\\\n- c\n$$\nd", ["<p", '">$$\nb \\\\\n- c\n$$</pre><p']),
+        ("\\begin{align}\na\n\\end{align}", ['">\\begin{align}\na\n\\end{align}</pre>']),
+        ("$5 to $6, US$a", ['<p dir="auto">$5 to $6, US$a</p>']),
         ("- [x] a", ['type="checkbox" disabled="" checked="" aria-label="done"']),
         ("> a\n> > b", ["<blockquote", '<p dir="auto">b</p></blockquote></blockquote>']),
         ("---", ["<hr>"]),
         ("a\n---", ['<p dir="auto">a</p><hr>']),
         ("|a|b|\n|-|-:|\n|c|d|", ['<th dir="auto">a</th>', '<td dir="auto" class="right">d</td>']),
         ("```js\nlet a\n```", ["<span>js</span>", '<span class="t-keyword">let</span> a']),
+        ("```py\ndef grüße(): größe\n```", [' <span class="t-call">grüße</span>(): größe']),
         ("`a  b`", ["<code>a  b</code>"]),
         ("[a](https://b.example)", ['href="https://b.example/"', ">a</a>"]),
+        ("[www.a.example](https://b.example)", [">https://b.example/</a>"]),
+        ("[b.example/a](https://b.example)", [">b.example/a</a>"]),
         ("https://b.example/c).", ['href="https://b.example/c"', "</a>)."]),
         ("<a@b.example>", ['href="mailto:a@b.example"', ">a@b.example</a>"]),
         ("[a](src/b.py)", ["a (src/b.py)"]),
@@ -201,6 +217,12 @@ async def test_markdown_renders_as_expected(sheet: Page, text: str, parts: list[
         "```html\n" + "<a '" * 4_900,
         "```python\n" + "'" * 19_000,
         "~~a" * 15_000,
+        "$a" * 25_000,
+        "$$a" * 16_000,
+        "\\(a" * 16_000,
+        "\\[a_" * 12_000,
+        "$$\n" * 12_000,
+        "$$\na\n\n" * 7_000,
     ],
     ids=lambda text: json.dumps(text[:12]),
 )

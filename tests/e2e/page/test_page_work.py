@@ -14,15 +14,15 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Locator, Page, expect
 
-from agent.settings import AgentSettings, ModelSettings, Timeouts
+from agent.settings import AgentSettings, Timeouts
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from gateway.runner import GatewayRunner
 from gateway.settings import GatewaySettings, HttpSettings, Settings
 from platforms.core.registry import load_specs
-from sessions.values.secret import Secret
-from tests.e2e.page.actions import rows, send, words
+from tests.e2e.page.actions import overflow, rows, send, words
 from tests.fakes.dialects.requests import last_user_text
+from tests.fakes.gateway_settings import scripted_model
 from tests.fakes.model_script import Script
 from tests.fakes.model_server import ModelServer
 
@@ -98,11 +98,8 @@ async def working(home: Path, agent: AgentSettings) -> AsyncIterator[GatewayPlac
         settings = Settings(
             gateway=GatewaySettings(drain_seconds=0),
             http=HttpSettings(port=0),
-            model=ModelSettings(
-                provider="openai",
-                name="scripted",
-                base_url=model.url,
-                api_key=Secret("sk-none"),
+            model=scripted_model(
+                model,
                 timeouts=QUICK,
             ),
             agent=agent,
@@ -182,6 +179,38 @@ async def test_a_question_of_a_stopped_answer_is_closed(place: GatewayPlace, pag
     await expect(page.get_by_role("button", name="Allow")).to_have_count(0)
     await expect(page.locator("#thinking")).to_be_hidden()
     assert place.paid == []
+
+
+async def test_stop_and_try_again_are_no_messages_of_the_person(
+    place: GatewayPlace, page: Page
+) -> None:
+    await send(page, "look")
+    await expect(status(page)).to_contain_text("🐌 snails")
+    await page.get_by_role("button", name="Stop the answer").click()
+    await expect(rows(page, "notice")).to_contain_text(["⏹ Stopped."])
+    place.looked.set()
+    await page.get_by_role("button", name="Try again").click()
+    await expect(words(page, "answer").last).to_have_text("I look.It said: looked at snails")
+    await expect(words(page, "user")).to_have_text(["look"])
+
+
+async def test_the_answer_to_a_queued_message_quotes_it(place: GatewayPlace, page: Page) -> None:
+    await send(page, "look")
+    await expect(status(page)).to_contain_text("🐌 snails")
+    await send(page, "the *second* message, " + "which is long " * 20)
+    await expect(rows(page, "user").last).to_contain_text("Waiting for its turn")
+    place.looked.set()
+    await expect(words(page, "answer")).to_have_count(2)
+    quotes = rows(page, "answer").locator(".quoted")
+    await expect(quotes).to_have_count(1)
+    await expect(rows(page, "answer").last.locator(".quoted")).to_have_text(
+        re.compile(r"^the \*second\* message, (which is long )+.*…$")
+    )
+    await page.reload()
+    await expect(quotes).to_have_count(1)
+    await quotes.click()
+    await expect(rows(page, "user").last).to_be_focused()
+    assert await overflow(page) == 0
 
 
 async def test_the_silence_of_the_model_is_shown_until_it_answers(page: Page) -> None:

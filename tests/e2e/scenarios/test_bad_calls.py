@@ -11,7 +11,7 @@ from agent.settings import AgentSettings
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from sessions.records import TurnState
-from tests.e2e.scenarios.stage import CHAT, stage
+from tests.e2e.scenarios.scenario_kit import CHAT, stage
 from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
 from tests.fakes.model_script import Script, calls, steps
 
@@ -27,8 +27,19 @@ def results(rows: list[str]) -> list[str]:
 # --- names ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["raed", "reed", "reads", "Read"])
-async def test_a_misspelt_tool_name_runs_under_the_real_name(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["raed", "reed", "reads"])
+async def test_a_misspelt_tool_name_runs_nothing(tmp_path: Path, name: str) -> None:
+    async with stage(tmp_path, "chat", calls(("c1", name, '{"path":"a"}')), OK) as scene:
+        await scene.go()
+        assert scene.desk.ran == []
+        (result,) = results(await scene.history())
+        assert f"there is no tool {name!r}. The nearest names are: read" in result
+        assert scene.asked(2)[1]["tool_calls"][0]["name"] == name
+        await scene.check()
+
+
+@pytest.mark.parametrize("name", ["READ", "Read"])
+async def test_letter_case_of_a_tool_name_is_repaired(tmp_path: Path, name: str) -> None:
     async with stage(tmp_path, "chat", calls(("c1", name, '{"path":"a"}')), OK) as scene:
         await scene.go()
         assert scene.desk.ran == ["read a"]
@@ -423,7 +434,7 @@ async def test_a_late_result_is_reported_and_journalled_but_not_sent_to_the_mode
 
     async with stage(tmp_path, "chat", calls(("c1", "tardy", "{}")), OK, tools=(tardy,)) as scene:
         turn = await scene.go()
-        await scene.house.screen.shows(
+        await scene.kit.screen.shows(
             CHAT, "tardy finished after I had stopped waiting", "done after all"
         )
         (result,) = results(await scene.history())

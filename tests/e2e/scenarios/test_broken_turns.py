@@ -6,7 +6,7 @@ from pathlib import Path
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from sessions.records import TurnState
-from tests.e2e.scenarios.stage import stage
+from tests.e2e.scenarios.scenario_kit import stage
 from tests.fakes.model_script import calls
 
 _REFUSE = """CREATE TRIGGER refuse BEFORE UPDATE ON tool_runs

@@ -12,7 +12,7 @@ from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from sessions.records import TurnState
 from sessions.store.schema import attempts
-from tests.e2e.scenarios.stage import UNHURRIED, Stage, stage
+from tests.e2e.scenarios.scenario_kit import UNHURRIED, Stage, stage
 from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
 from tests.fakes.model_script import Event, Script, Step, call_delta, calls, steps
 
@@ -491,11 +491,7 @@ def _called(said: Script) -> Script:
 
 INDEX_ZERO: dict[str, Script] = {
     "two ids at one index": 'C(0,c1,read,{"path":"a"}) C(0,c2,read,{"path":"b"})',
-    "no ids at one index": 'C(0,-,read,{"path":"a"}) C(0,-,read,{"path":"b"})',
-    "two objects in one piece": """C(0,c1,read,'{"path":"a"}{"path":"b"}')""",
     "no index, two in one event": _at_once(_entry("a"), _entry("b")),
-    "one id for both": 'C(0,c1,read,{"path":"a"}) C(1,c1,read,{"path":"b"})',
-    "gaps between the indices": 'C(3,c1,read,{"path":"a"}) C(9,c2,read,{"path":"b"})',
 }
 
 
@@ -515,18 +511,7 @@ async def test_two_calls_are_separated_for_any_index_scheme(tmp_path: Path, said
 
 
 ONE_CALL: dict[str, Script] = {
-    "id and name first": "C(0,c1,read,-) C(0,-,-,'{\"path\"') C(0,-,-,': \"a\"}')",
     "a new id for each piece": "C(0,c1,read,'{\"pa') C(0,x2,-,'th\":') C(0,x3,-,'\"a\"}')",
-    "the name in every piece": "C(0,c1,read,'{\"path\":') C(0,c1,read,'\"a\"}')",
-    "the name in two halves": 'C(0,c1,re,-) C(0,-,ad,-) C(0,-,-,{"path":"a"})',
-    "the name grows": 'C(0,c1,re,-) C(0,-,read,-) C(0,-,-,{"path":"a"})',
-    "all arguments once more": (
-        'C(0,c1,read,\'{"path":\') C(0,-,-,\'"a"}\') C(0,-,-,{"path":"a"})'
-    ),
-    "arguments as an object": _at_once(
-        {"index": 0, "id": "c1", "function": {"name": "read", "arguments": {"path": "a"}}}
-    ),
-    "a number for an id": _at_once({"index": 0, "id": 77, **_entry("a")}),
     "the old kind of call": (
         _chunk({"function_call": {"name": "read", "arguments": '{"path":'}}),
         _chunk({"function_call": {"arguments": '"a"}'}}),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sessions.records import TurnState
-from tests.e2e.scenarios.stage import Stage, stage
+from tests.e2e.scenarios.scenario_kit import Stage, stage
 from tests.fakes.dialects.requests import last_user_text
 from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
 from tests.fakes.model_script import Script, call_delta, calls, ok, steps

@@ -10,7 +10,7 @@ import pytest
 
 from agent.settings import AgentSettings
 from sessions.records import TurnState
-from tests.e2e.scenarios.stage import UNHURRIED, stage
+from tests.e2e.scenarios.scenario_kit import UNHURRIED, stage
 from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
 from tests.fakes.model_script import Event, Raw, Script, Text, call_delta, calls, steps
 from tests.fakes.model_server import ModelServer

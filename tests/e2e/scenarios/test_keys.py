@@ -11,7 +11,7 @@ from gateway.config.values import ConfigValues
 from gateway.observe.redact import Redactor
 from sessions.records import TurnState
 from sessions.values.secret import Secret
-from tests.e2e.scenarios.stage import CHAT, UNHURRIED, Stage, stage
+from tests.e2e.scenarios.scenario_kit import CHAT, UNHURRIED, Stage, stage
 from tests.fakes.agent_kit import settings_for
 from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
 from tests.fakes.model_script import Script, calls
@@ -36,7 +36,7 @@ class KeyFile:
 
     def becomes(self, scene: Stage, key: str, *, known: bool = True) -> None:
         """Rotate the key at the service, and in the file if `known`."""
-        scene.house.model.key = key
+        scene.kit.model.key = key
         if known:
             self.path.write_text(f"{key}\n")
 
@@ -63,7 +63,7 @@ async def test_a_rotated_key_is_picked_up_silently(
     async with stage(
         tmp_path, protocol, ok, model={"api_key": key.secret}, timeouts=UNHURRIED
     ) as scene:
-        scene.house.model.refusal = status
+        scene.kit.model.refusal = status
         await scene.go("one")
         key.becomes(scene, "sk-second")
         turn = await scene.go("two")
@@ -101,7 +101,7 @@ async def test_a_rejected_new_key_is_not_retried(
     tmp_path: Path, key: KeyFile, protocol: ProtocolName
 ) -> None:
     async with stage(tmp_path, protocol, ok, model={"api_key": key.secret}) as scene:
-        scene.house.model.key = "sk-other"
+        scene.kit.model.key = "sk-other"
         key.path.write_text("sk-second\n")
         turn = await scene.go()
         assert turn.state is TurnState.FAILED
@@ -120,7 +120,7 @@ async def test_an_empty_key_file_keeps_the_old_key(
     tmp_path: Path, key: KeyFile, protocol: ProtocolName, left: str | None
 ) -> None:
     async with stage(tmp_path, protocol, ok, model={"api_key": key.secret}) as scene:
-        scene.house.model.key = "sk-second"
+        scene.kit.model.key = "sk-second"
         key.path.unlink()
         if left is not None:
             key.path.write_text(left)
@@ -185,7 +185,7 @@ async def test_models_are_listed_with_the_new_key(key: KeyFile, protocol: Protoc
 
 async def test_a_key_from_the_configuration_is_sent_once(tmp_path: Path) -> None:
     async with stage(tmp_path, "chat", ok, model={"api_key": Secret("sk-first")}) as scene:
-        scene.house.model.key = "sk-second"
+        scene.kit.model.key = "sk-second"
         assert (await scene.go()).state is TurnState.FAILED
         assert shown(scene) == ["sk-first"]
         await scene.check()

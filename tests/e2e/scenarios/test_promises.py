@@ -6,7 +6,7 @@ import pytest
 
 from agent.settings import AgentSettings
 from sessions.records import TurnState
-from tests.e2e.scenarios.stage import UNHURRIED, stage
+from tests.e2e.scenarios.scenario_kit import UNHURRIED, stage
 from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
 from tests.fakes.model_script import Script, calls
 
@@ -83,12 +83,11 @@ ANSWERS: dict[str, tuple[Script, dict[str, str]]] = {
 }
 
 
-@each_protocol
 @pytest.mark.parametrize(("script", "model"), ANSWERS.values(), ids=ANSWERS)
 async def test_an_ordinary_text_is_the_answer(
-    tmp_path: Path, protocol: ProtocolName, script: Script, model: dict[str, str]
+    tmp_path: Path, script: Script, model: dict[str, str]
 ) -> None:
-    async with stage(tmp_path, protocol, script, model=model) as scene:
+    async with stage(tmp_path, "chat", script, model=model) as scene:
         turn = await scene.go()
         assert turn.state is TurnState.DONE
         assert len(scene.requests) == 1

@@ -12,7 +12,7 @@ import pytest
 
 from gateway.turns.answer import join_step_texts
 from sessions.records import Message, TurnState
-from tests.e2e.scenarios.stage import SCALED, Stage, stage
+from tests.e2e.scenarios.scenario_kit import SCALED, Stage, stage
 from tests.fakes.cooperative import Answer, cooperative
 from tests.fakes.dialects.requests import read_request
 from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
@@ -89,7 +89,7 @@ async def test_sixty_cut_answers_are_all_completed_exactly_once(
         wanted = [each for number in range(CUTS) for each in effects_of(subject_of(number), number)]
         assert Counter(did) == Counter(wanted)
         assert set(scene.told.ids) <= NOTICES
-        assert scene.house.screen.violations() == []
+        assert scene.kit.screen.violations() == []
 
 
 async def check(scene: Stage, number: int) -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from sessions.records import TurnState
-from tests.e2e.scenarios.stage import AT_ONCE, CHAT, SCALED, Stage, stage
+from tests.e2e.scenarios.scenario_kit import AT_ONCE, CHAT, SCALED, Stage, stage
 from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
 from tests.fakes.model_script import calls
 
@@ -42,7 +42,7 @@ async def test_stop_during_a_stalled_text_keeps_the_text(
 ) -> None:
     async with stage(tmp_path, protocol, 'H T"abc" HANG', OK) as scene:
         await scene.say()
-        await scene.house.screen.shows(CHAT, "abc")
+        await scene.kit.screen.shows(CHAT, "abc")
         await stopped_then_fresh(scene, 1)
         assert await scene.history(back=1) == ["U:go", "A!:abc"]
         assert scene.shown()[0] == "abc"
@@ -83,7 +83,7 @@ async def test_stop_before_the_first_token_leaves_no_history(
 ) -> None:
     async with stage(tmp_path, protocol, silence, OK) as scene:
         await scene.say()
-        await scene.house.model.request(1)
+        await scene.kit.model.request(1)
         await stopped_then_fresh(scene, 1)
         assert await scene.history(back=1) == ["U:go"]
 
@@ -118,7 +118,7 @@ async def test_stop_during_compaction_takes_effect(
         await scene.go("one")
         await scene.go("two")
         await scene.say("three")
-        await scene.house.model.request(4)
+        await scene.kit.model.request(4)
         assert await scene.stop() <= AT_ONCE
         await scene.ends(3)
         assert len(scene.requests) == 4
@@ -128,11 +128,11 @@ async def test_stop_during_compaction_takes_effect(
 async def test_a_second_stop_finds_no_active_task(tmp_path: Path) -> None:
     async with stage(tmp_path, "chat", 'H T"abc" HANG', OK) as scene:
         await scene.say()
-        await scene.house.screen.shows(CHAT, "abc")
+        await scene.kit.screen.shows(CHAT, "abc")
         await scene.stop()
         await scene.ends()
         await scene.say("/stop")
-        await scene.house.screen.shows(CHAT, "No active task to stop.")
+        await scene.kit.screen.shows(CHAT, "No active task to stop.")
         assert len(await scene.sessions()) == 1
         await scene.check()
 
@@ -163,7 +163,7 @@ async def test_a_steer_is_kept_when_the_next_answer_is_cut(
 async def test_stop_does_not_wait_for_a_service_that_keeps_sending(tmp_path: Path) -> None:
     async with stage(tmp_path, "chat", 'H [T"x" W.005]*', OK) as scene:
         await scene.say()
-        await scene.house.screen.shows(CHAT, "xxx")
+        await scene.kit.screen.shows(CHAT, "xxx")
         assert await scene.stop() <= AT_ONCE
         await scene.requests[0].closed.wait()
         turn = await scene.ends()

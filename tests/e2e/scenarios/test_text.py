@@ -10,8 +10,8 @@ import pytest
 from agent.settings import AgentSettings
 from platforms.core.contract import Live, Repeat
 from sessions.records import TurnState
-from tests.e2e.house import Screen
-from tests.e2e.scenarios.stage import SCALED, UNHURRIED, Judged, Stage, now, stage
+from tests.e2e.gateway_kit import Screen
+from tests.e2e.scenarios.scenario_kit import SCALED, UNHURRIED, Judged, Stage, now, stage
 from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
 from tests.fakes.model_script import Script
 

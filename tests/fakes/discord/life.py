@@ -14,25 +14,27 @@ from platforms.core.contract import (
 from platforms.core.errors import PlatformError
 from platforms.discord import DiscordConfig
 from platforms.discord.adapter import DiscordAdapter
-from sessions.values.clock import SystemClock
 from sessions.values.ids import Ids
 from sessions.values.secret import Secret
+from tests.fakes.archive import MemoryShelf
 from tests.fakes.discord.server import TOKEN, DiscordServer
 from tests.fakes.discord.world import Channel
 from tests.fakes.inbox import Inbox
+from tests.fakes.quick_time import TimerClock
 
 PATIENCE = 5.0
 MENU = (
     MenuEntry("stop", "stop what is running", "[all]"),
     MenuEntry("btw", "ask something on the side", "TEXT"),
+    MenuEntry("status", "show what is running", private=True),
 )
 
 
-class Shelf:
-    """In-memory shelf."""
+class Shelf(MemoryShelf):
+    """In-memory shelf whose values a test can wait for."""
 
     def __init__(self) -> None:
-        self.values: dict[str, str] = {}
+        super().__init__()
         self._changed = asyncio.Condition()
 
     async def holds(self, name: str) -> None:
@@ -40,17 +42,14 @@ class Shelf:
         async with asyncio.timeout(PATIENCE), self._changed:
             await self._changed.wait_for(lambda: name in self.values)
 
-    async def get(self, name: str) -> str | None:
-        return self.values.get(name)
-
     async def put(self, name: str, value: str) -> None:
-        self.values[name] = value
+        await super().put(name, value)
         async with self._changed:
             self._changed.notify_all()
 
 
-class Clock(SystemClock):
-    """The machine's clock, shifted by `ahead`."""
+class Clock(TimerClock):
+    """A clock whose wall time is shifted by `ahead`."""
 
     def __init__(self) -> None:
         self.ahead = 0  # milliseconds

@@ -62,6 +62,7 @@ class Interaction:
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     seconds: float | None = None  # time until the first response
     shown: str | None = None  # text visible only to this person
+    more: list[str] = field(default_factory=list)  # further such texts
 
 
 @dataclass
@@ -154,6 +155,11 @@ class DiscordServer:
     def screen(self, channel: Channel) -> list[str]:
         """Return the texts of the bot's messages, oldest first."""
         return [message["content"] for message in self.shown(channel)]
+
+    def private_texts(self) -> list[str]:
+        """Return the answers to interactions, which only the person who asked sees."""
+        made = self._interactions.values()
+        return [text for each in made for text in (each.shown or "", *each.more)]
 
     def buttons(self, channel: Channel) -> list[str]:
         """Return the button labels of the bot's last message."""
@@ -509,7 +515,7 @@ class DiscordServer:
     def _count(self, name: str, channel: str) -> tuple[dict[str, str], web.Response | None]:
         """Count a call; return its rate limit headers, and a 429 if it is over the limit."""
         now = asyncio.get_running_loop().time()
-        if name in {"POST callback", "DELETE original", "PATCH original"}:
+        if name in {"POST callback", "DELETE original", "PATCH original", "POST follow-up"}:
             return {}, None
         for blocked in ("", f"{name} {channel}"):
             since, until = self._blocked.get(blocked, (0.0, 0.0))
@@ -709,6 +715,8 @@ class DiscordServer:
         found.seconds = asyncio.get_running_loop().time() - found.at
         if payload["type"] == 5:
             found.shown = "thinking"
+            if not (payload.get("data") or {}).get("flags", 0) & _EPHEMERAL:
+                self._found.append(f"interaction {found.id} is acknowledged for everyone to see")
         found.answered.set()
 
     async def _settle(self, request: web.Request, payload: Payload) -> Payload | None:
@@ -717,12 +725,22 @@ class DiscordServer:
             raise Refusal(404, 10015, "Unknown Webhook")
         found.shown = payload.get("content")
         found.settled.set()
-        return {} if payload else None
+        return {"id": self.world.new_id()} if payload else None
+
+    async def _follow_up(self, request: web.Request, payload: Payload) -> Payload:
+        found = self._interactions.get(request.match_info["token"])
+        if found is None:
+            raise Refusal(404, 10015, "Unknown Webhook")
+        if not payload.get("flags", 0) & _EPHEMERAL:
+            self._found.append(f"interaction {found.id} is answered for everyone to see")
+        found.more.append(payload["content"])
+        return {"id": self.world.new_id()}
 
 
 _API = "/api/v10"
 _MESSAGES = f"{_API}/channels/{{channel}}/messages"
 _REACTION = f"{_MESSAGES}/{{message}}/reactions/{{emoji}}/@me"
+_EPHEMERAL = 64
 _ORIGINAL = f"{_API}/webhooks/{{app}}/{{token}}/messages/@original"
 _ROUTES: tuple[tuple[str, str, str, str], ...] = (
     ("GET", f"{_API}/gateway/bot", "_where", "GET gateway"),
@@ -749,6 +767,7 @@ _ROUTES: tuple[tuple[str, str, str, str], ...] = (
     ),
     ("DELETE", _ORIGINAL, "_settle", "DELETE original"),
     ("PATCH", _ORIGINAL, "_settle", "PATCH original"),
+    ("POST", f"{_API}/webhooks/{{app}}/{{token}}", "_follow_up", "POST follow-up"),
 )
 
 

@@ -33,9 +33,10 @@ from platforms.core.contract import (
     Upload,
 )
 from platforms.core.errors import ChatGone, PlatformError, Rejected, Unavailable
-from sessions.values.clock import Clock, SystemClock
+from sessions.values.clock import Clock
 from tests.fakes.memory.faults import DeliveryFault
 from tests.fakes.memory.screen import VisibleMessage, find_violations, visible_message
+from tests.fakes.quick_time import TimerClock
 
 DEFAULT_SENDER = Sender(id="1001", name="Somebody")
 
@@ -96,7 +97,7 @@ class MemoryAdapter:
         self.capabilities = msgspec.structs.replace(usual, **limits)
         self.ops: list[Op] = []  # all ops, including failed ones
         self.files: dict[str, bytes] = {}  # content by `File.ref`
-        self._clock: Clock = clock or SystemClock()
+        self._clock: Clock = clock or TimerClock()
         self._chats: dict[str, _MemoryChat] = {}
         self._done: dict[str, tuple[Receipt, float]] = {}
         self._faults: list[tuple[type, str | None, DeliveryFault]] = []

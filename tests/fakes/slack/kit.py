@@ -2,53 +2,32 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from platforms.core.contract import ChatSummary, Surroundings, TranscriptRow
+from platforms.core.contract import Surroundings
 from platforms.slack import SlackConfig
 from platforms.slack.adapter import SlackAdapter
-from sessions.values.clock import Clock, SystemClock
+from sessions.values.clock import Clock
 from sessions.values.ids import Ids
 from sessions.values.secret import Secret
+from tests.fakes.archive import EmptyArchive, MemoryShelf
 from tests.fakes.inbox import Inbox
+from tests.fakes.quick_time import TimerClock
 from tests.fakes.slack.server import APP_TOKEN, BOT_TOKEN, SIGNING_SECRET, SlackServer
 
 
-class DictShelf:
-    """A shelf in memory."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, str] = {}
-
-    async def get(self, name: str) -> str | None:
-        return self.values.get(name)
-
-    async def put(self, name: str, value: str) -> None:
-        self.values[name] = value
-
-
-class NoArchive:
-    """An empty archive."""
-
-    async def transcript(self, *_: object) -> Sequence[TranscriptRow]:
-        return ()
-
-    async def chats(self, *_: object) -> Sequence[ChatSummary]:
-        return ()
-
-
 class ShiftedClock:
-    """The system clock plus an offset that a test sets."""
+    """A clock plus an offset that a test sets."""
 
     def __init__(self) -> None:
         self.offset = 0.0
 
     def now(self) -> int:
-        return SystemClock().now() + int(self.offset * 1000)
+        return TimerClock().now() + int(self.offset * 1000)
 
     def monotonic(self) -> float:
-        return SystemClock().monotonic() + self.offset
+        return TimerClock().monotonic() + self.offset
 
 
 def config_for(slack: SlackServer, **changes: Any) -> SlackConfig:
@@ -66,17 +45,17 @@ def adapter_for(
     slack: SlackServer,
     *,
     clock: Clock | None = None,
-    shelf: DictShelf | None = None,
+    shelf: MemoryShelf | None = None,
     account: str = "",
     trouble: Callable[[str], None] = lambda _: None,
     **changes: Any,
 ) -> SlackAdapter:
-    clock = clock or SystemClock()
+    clock = clock or TimerClock()
     surroundings = Surroundings(
         clock=clock,
         ids=Ids(clock),
-        shelf=shelf or DictShelf(),
-        archive=NoArchive(),
+        shelf=shelf or MemoryShelf(),
+        archive=EmptyArchive(),
         account=account,
         trouble=trouble,
     )

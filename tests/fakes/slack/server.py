@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import itertools
 import json
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Self
@@ -94,6 +95,7 @@ class SlackServer:
         self.downloads = Downloads()
         self.calls: list[tuple[str, str]] = []  # method and channel of all calls
         self._faults: dict[str, deque[tuple[str, Fault]]] = {}
+        self._outages: dict[str, tuple[int, float]] = {}  # status and end, by method
         self._waiting: list[Envelope] = []
         self._sent: dict[str, tuple[Envelope, float]] = {}
         self._outgoing: dict[web.WebSocketResponse, asyncio.Queue[str]] = {}
@@ -140,6 +142,18 @@ class SlackServer:
         The two transfers of a file, which are not methods of Slack, are `upload` and `download`.
         """
         self._faults.setdefault(method, deque()).extend((channel, fault) for fault in faults)
+
+    def refuse_for(self, seconds: float, status: int, *methods: str) -> None:
+        """Answer all calls of some methods with a status until the time is over."""
+        self._outages |= dict.fromkeys(methods, (status, _passed() + seconds))
+
+    def _outage(self, method: str) -> web.Response | None:
+        status, until = self._outages.get(method, (0, 0.0))
+        left = until - _passed()
+        if left <= 0:
+            return None
+        headers = {"Retry-After": str(math.ceil(left))} if status == 429 else {}
+        return web.json_response({"ok": False}, status=status, headers=headers)
 
     def _fault(self, method: str, channel: str = "") -> Fault:
         faults = self._faults.get(method, deque())
@@ -479,6 +493,8 @@ class SlackServer:
         expected = APP_TOKEN if method == "apps.connections.open" else BOT_TOKEN
         if request.headers.get("Authorization") != f"Bearer {expected}":
             return _refusal("invalid_auth")
+        if refusal := self._outage(method):
+            return refusal
         fault = self._fault(method, channel)
         if fault.drop == "before":
             return _cut(request)

@@ -25,6 +25,7 @@ METHOD_SCOPES: dict[str, frozenset[str]] = {
     "auth.test": frozenset(),
     "users.info": frozenset({"users:read"}),
     "chat.postMessage": frozenset({"chat:write"}),
+    "chat.postEphemeral": frozenset({"chat:write"}),
     "chat.update": frozenset({"chat:write"}),
     "chat.delete": frozenset({"chat:write"}),
     "chat.startStream": frozenset({"chat:write"}),
@@ -185,6 +186,8 @@ class Workspace:
         self.log: list[tuple[str, Json]] = []
         self.limited: list[str] = []
         self.found: list[str] = []
+        self.ephemeral: list[tuple[str, str, str, str]] = []
+        """Channel, thread, person and text of messages that only one person sees."""
         self.streams_allowed = True
         self.base = ""  # URL of the server
         self._numbers = itertools.count(1)
@@ -312,6 +315,7 @@ class Workspace:
             "auth.test": self._auth_test,
             "users.info": self._users_info,
             "chat.postMessage": self._post,
+            "chat.postEphemeral": self._post_ephemeral,
             "chat.update": self._update,
             "chat.delete": self._delete,
             "chat.startStream": self._start,
@@ -415,6 +419,18 @@ class Workspace:
         self._check_calls(message.shown)
         if "metadata" in arguments:
             message.metadata = arguments["metadata"]
+
+    def _post_ephemeral(self, arguments: Json) -> Json:
+        channel, user = self._channel(arguments), str(arguments["user"])
+        if user not in self.users:
+            refuse("user_not_in_channel")
+        if "metadata" in arguments or "unfurl_links" in arguments:
+            refuse("invalid_arguments")
+        message = Message(self.new_ts(), BOT_USER, "")
+        self._fill(message, arguments, 40_000)
+        thread = str(arguments.get("thread_ts") or "")
+        self.ephemeral.append((channel, thread, user, message.shown))
+        return {"message_ts": message.ts}
 
     def _post(self, arguments: Json) -> Json:
         channel = self._channel(arguments)

@@ -410,6 +410,21 @@ def test_a_bad_request_is_classified_by_its_message(said: str, ours: errors.Prov
         assert str(found) == said
 
 
+@pytest.mark.parametrize(
+    ("error", "ours"),
+    [
+        ({"type": "new_error", "message": "m"}, errors.BadRequest),
+        ({"type": "new_error", "message": "connection reset"}, errors.ConnectionLost),
+        ({"type": "new_error", "message": "content filtering policy"}, errors.BadRequest),
+        ("cut", errors.ConnectionLost),
+    ],
+)
+def test_an_event_of_an_unknown_type_is_classified_as_in_any_stream(
+    error: object, ours: type[errors.ProviderError]
+) -> None:
+    assert type(classify_error_event(error)) is ours
+
+
 def test_a_spend_limit_is_not_a_rate_limit() -> None:
     body = complaint("rate_limit_error", "no more", error_code="enforced_spend_limit_reached")
     assert type(classify_response(429, body, {"retry-after": "5"})) is errors.OutOfCredit

@@ -7,7 +7,13 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from agent.answer.accumulate import Accumulator, ProgressKind
+from agent.answer.accumulate import (
+    ANSWER_CUT_OFF,
+    DEFAULT_MAX_CHARACTERS,
+    Accumulator,
+    ProgressKind,
+)
+from agent.answer.call_slots import ArgumentsState
 from agent.answer.reasoning_blocks import ReasoningBlocks, decode_reasoning
 from agent.attempt import AttemptResult, _compute_limits, run_attempt
 from agent.errors import Looping, Stalled
@@ -17,6 +23,7 @@ from agent.model.learned import LearnedTarget
 from agent.model.usage import Usage
 from agent.providers.registry import Target
 from agent.settings import PriceSettings, TargetSettings, Timeouts
+from agent.verdict import verdict_name
 from sessions.records import Message
 from tests.fakes.agent_kit import SCALED, LoopClock, openai_target
 from tests.fakes.model_script import Script, steps, text
@@ -50,6 +57,7 @@ async def attempt(
     *,
     learned: LearnedTarget | None = None,
     price: PriceSettings | None = None,
+    max_characters: int = DEFAULT_MAX_CHARACTERS,
 ) -> Seen:
     """Send one request; for an endless script, wait until the server sees the connection close."""
     shown: list[TextDelta | ReasoningDelta] = []
@@ -64,7 +72,7 @@ async def attempt(
         result = await run_attempt(
             target,
             REQUEST,
-            Accumulator(TOOLS, "p"),
+            Accumulator(TOOLS, "p", max_characters=max_characters),
             clock=LoopClock(),
             learned=learned or LearnedTarget(),
             on_delta=shown.append,
@@ -327,6 +335,35 @@ async def test_a_failing_silence_callback_leaves_the_timeouts_running() -> None:
         await target.provider.aclose()
     assert isinstance(result.error, Stalled)
     assert set(reported) == {"no words for it"}
+
+
+# --- endless answers -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("script", "verdict", "shown"),
+    [
+        pytest.param(
+            'H T"12345678" T"90abc" T"never read" HANG',
+            "complete",
+            "1234567890" + ANSWER_CUT_OFF,
+            id="text",
+        ),
+        pytest.param('H T"1234567890" F stop U D', "complete", "1234567890", id="just fits"),
+        pytest.param('H R"12345678" R"90abc" HANG', "capped", "", id="reasoning"),
+        pytest.param(
+            "H C(0,c1,pay,'{\"amount\": 1234567890') HANG", "capped", "", id="arguments of a call"
+        ),
+    ],
+)
+async def test_an_answer_beyond_the_limit_is_ended_and_its_connection_closed(
+    script: str, verdict: str, shown: str
+) -> None:
+    seen = await attempt(script, max_characters=10)
+    assert verdict_name(seen.verdict) == verdict
+    assert seen.shown == shown
+    assert seen.step.text == shown
+    assert all(call.arguments_state is not ArgumentsState.COMPLETE for call in seen.step.calls)
 
 
 # --- repetition ------------------------------------------------------------------------------------

@@ -27,6 +27,8 @@ def on(path: str) -> BatchItem:
         pytest.param([on("a/b/c"), on("a")], [1, 1], id="in a folder"),
         pytest.param([on("a"), on("a/b/c")], [1, 1], id="a folder, then a file in it"),
         pytest.param([on("a"), on("ab")], [2], id="common prefix of names"),
+        pytest.param([on("X"), on("X/a")], [1, 1], id="a folder with the name X"),
+        pytest.param([on("X"), on("b")], [2], id="a folder with the name X, and a file beside"),
         pytest.param([on("."), on("a")], [1, 1], id="the workspace itself"),
         pytest.param([on("/"), on("/desk/a")], [1, 1], id="the root"),
         pytest.param([on("a"), on("b"), on("a"), on("b")], [2, 2], id="alternating"),

@@ -201,6 +201,12 @@ PING = [PingChunk()]
         pytest.param({}, PING, id="nothing"),
         pytest.param(None, PING, id="null"),
         pytest.param([1], PING, id="a list"),
+        pytest.param("a word", PING, id="a word"),
+        pytest.param(7, PING, id="a number"),
+        pytest.param({"choices": [None]}, PING, id="only null among choices"),
+        pytest.param({"choices": [{"index": 0}]}, PING, id="no delta"),
+        pytest.param(delta({"content": None, "tool_calls": None}), PING, id="fields null"),
+        pytest.param(delta({"tool_calls": []}), PING, id="no calls"),
         pytest.param({"choices": "x"}, PING, id="choices of another type"),
         pytest.param(
             delta({"content": [{"type": "text", "text": "a"}, {"text": "b"}]}),
@@ -208,6 +214,7 @@ PING = [PingChunk()]
             id="content as a list",
         ),
         pytest.param(delta({"content": {"text": "a"}}), [TextChunk("a")], id="content as a record"),
+        pytest.param(delta({"content": ["a"]}), [TextChunk("a")], id="content as a list of texts"),
         pytest.param(delta({"content": 7}), [TextChunk("")], id="content as a number"),
         pytest.param(
             delta({"reasoning_content": "a", "reasoning": "a", "content": "b"}),

@@ -39,6 +39,7 @@ from agent.verdict import (
     SoftComplete,
     Verdict,
 )
+from sessions.values.notices import NoticeId
 
 STALL = errors.Stalled("given up")
 DROP = errors.ConnectionLost("connection reset")
@@ -375,7 +376,7 @@ class TestOutputLimit:
             reason=ContinuationReason.CAP, raise_cap=True, lower_effort=True
         )
         assert isinstance(second, GiveUp)
-        assert second.notice == "N8"
+        assert second.notice is NoticeId.REASONING_USED_UP
 
     def test_a_capped_empty_answer_is_not_treated_as_exhausted_reasoning(self) -> None:
         actions = play(*[seen(Capped())] * 3)
@@ -446,7 +447,7 @@ class TestRefusals:
         first, second = play(refusal, refusal)
         assert isinstance(first, SwitchTarget)
         assert isinstance(second, GiveUp)
-        assert second.notice == "N9"
+        assert second.notice is NoticeId.DECLINED
 
 
 class TestEmptyAnswers:

@@ -16,6 +16,7 @@ from agent.tools import drafts as module
 from agent.tools.contract import Tool
 from agent.tools.drafts import LIFETIME_MS, MAX_DRAFTS, DraftStore, FileDraft
 from agent.tools.files.writing import edit_file, write_file, write_file_continue
+from sessions.values.masks import MaskedText, MaskSecrets
 
 
 class Hand:
@@ -36,6 +37,7 @@ class Context(msgspec.Struct, frozen=True):
     workspace: Path
     drafts: DraftStore
     idempotency_key: str = ""
+    mask: MaskSecrets = MaskedText
     send_file: None = None
 
 
@@ -514,3 +516,23 @@ def test_a_draft_contains_all_its_parts(
         assert bench.files() == {"a": text.encode()}
 
     asyncio.run(write())
+
+
+async def test_a_draft_is_visible_only_to_the_person_whose_turn_began_it(tmp_path: Path) -> None:
+    clock = Hand()
+    folder = tmp_path / "drafts"
+    chief, ann = (DraftStore(folder, clock, owner) for owner in ("t:9", "t:1001"))
+    old = await DraftStore(folder, clock).begin("old.txt", "of an older version")
+    draft = await chief.begin("private.txt", "secret")
+    assert {each.id for each in await chief.list_drafts()} == {old.id, draft.id}
+    assert [each.id for each in await ann.list_drafts()] == [old.id]
+    with pytest.raises(ToolError, match="There is no draft") as refused:
+        await ann.read_text(draft.id)
+    assert "private.txt" not in str(refused.value)
+    with pytest.raises(ToolError, match="There is no draft"):
+        await ann.extend(draft.id, " and more")
+    await ann.discard(draft.id)
+    grown = await chief.extend(draft.id, " text")
+    assert await chief.read_text(grown.id) == "secret text"
+    clock.time += LIFETIME_MS + 1
+    assert await DraftStore(folder, clock).remove_expired() == 2

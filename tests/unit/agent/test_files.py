@@ -26,6 +26,7 @@ from agent.tools.files.writing import edit_file, write_file, write_file_continue
 from agent.tools.registry import BUILT_IN, ToolRegistry, filter_enabled
 from agent.tools.text import count_lines, encode_utf8
 from sessions.values.clock import Clock, SystemClock
+from sessions.values.masks import MaskedText, MaskSecrets
 
 TOOLS = (read_file, write_file, write_file_continue, edit_file, list_dir, search_files)
 
@@ -35,6 +36,7 @@ class Context(msgspec.Struct, frozen=True):
     workspace: Path
     drafts: DraftStore
     idempotency_key: str
+    mask: MaskSecrets = MaskedText
     send_file: None = None
 
 

@@ -10,7 +10,7 @@ from agent.model.contract import ToolSchema
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from agent.tools.gate import AdmittedCall, RefusedCall, admit_call
-from agent.tools.names import edit_distance, match_misspelled_name, nearest_names
+from agent.tools.names import nearest_names, repair_name
 
 
 @tool(risk=Risk.WRITE)
@@ -114,6 +114,21 @@ def test_an_invalid_call_is_refused_with_a_reason_for_the_model(
     assert refused.text.endswith((".", "remote_pay."))
 
 
+@pytest.mark.parametrize(
+    ("arguments", "place"),
+    [
+        pytest.param('{"amount": @}', "(byte 11).", id="in the middle"),
+        pytest.param('{"amount": 1', "(byte 12).", id="at the end"),
+        pytest.param('{"note": "ä', "(byte 12).", id="at the end, in bytes"),
+    ],
+)
+def test_the_place_of_an_error_in_arguments_is_told_once(arguments: str, place: str) -> None:
+    refused = admit_call(call("pay", arguments), TOOLS)
+    assert isinstance(refused, RefusedCall)
+    assert refused.text.endswith(place)
+    assert refused.text.count("(byte ") == 1
+
+
 @pytest.mark.parametrize("name", ["", " ", "\n"])
 def test_a_call_without_a_name_is_refused_without_a_list_of_tools(name: str) -> None:
     refused = admit_call(call(name, "{}"), TOOLS)
@@ -125,87 +140,101 @@ def test_an_unknown_name_is_shortened_and_answered_with_a_few_names() -> None:
     many = {f"tool_{number}": read for number in range(50)}
     refused = admit_call(call("x" * 5000, "{}"), many)
     assert isinstance(refused, RefusedCall)
-    assert refused.text.count("tool_") == 20
-    assert len(refused.text) < 500
+    nearest = ", ".join(nearest_names("x" * 100, many))
+    assert refused.text == (
+        f"Nothing has run: there is no tool '{'x' * 100}'. The nearest names are: {nearest}."
+    )
+    assert nearest.count("tool_") == 20
     none: dict[str, Tool] = {}
     nothing = admit_call(call("read", "{}"), none)
     assert isinstance(nothing, RefusedCall)
     assert nothing.text == "Nothing has run: there is no tool 'read'. There are no tools at all."
 
 
-def test_a_misspelled_name_is_corrected_and_the_arguments_stay() -> None:
-    admitted = admit_call(call("raed", '{"path":  "a"}'), TOOLS)
+@pytest.mark.parametrize("name", ["Read", "READ"])
+def test_the_notation_of_a_name_is_repaired_and_the_arguments_stay(name: str) -> None:
+    admitted = admit_call(call(name, '{"path":  "a"}'), TOOLS)
     assert isinstance(admitted, AdmittedCall)
     assert admitted.tool is read
     assert admitted.call == call("read", '{"path":  "a"}')
 
 
-def test_a_refused_call_has_the_corrected_name_too() -> None:
-    refused = admit_call(call("remote_pya", "{}"), TOOLS)
+def test_a_refused_call_has_the_repaired_name_too() -> None:
+    refused = admit_call(call("Remote-Pay", "{}"), TOOLS)
     assert refused.call.name == "remote_pay"
 
 
-def test_the_name_of_an_unsealed_call_is_not_corrected() -> None:
-    assert isinstance(admit_call(call("rea", '{"path": "a"}', sealed=False), TOOLS), RefusedCall)
-    assert isinstance(admit_call(call("rea", '{"path": "a"}'), TOOLS), AdmittedCall)
+def test_the_name_of_an_unsealed_call_is_not_repaired() -> None:
+    assert isinstance(admit_call(call("Read", '{"path": "a"}', sealed=False), TOOLS), RefusedCall)
+    assert isinstance(admit_call(call("Read", '{"path": "a"}'), TOOLS), AdmittedCall)
 
 
 @pytest.mark.parametrize(
-    ("name", "names", "found"),
+    ("name", "existing"),
     [
-        pytest.param("read_fiel", ["read_file", "write_file"], "read_file", id="swapped"),
-        pytest.param("readfile", ["read_file"], "read_file", id="dropped"),
-        pytest.param("read_files_", ["read_file"], "read_file", id="two added"),
-        pytest.param("Read_File", ["read_file"], "read_file", id="two replaced"),
-        pytest.param("reed_fill_", ["read_file"], None, id="three wrong"),
-        pytest.param("read_filx", ["read_file", "read_fill"], None, id="two candidates"),
-        pytest.param(
-            "read_fil", ["read_file", "read_filled"], "read_file", id="another name is far away"
-        ),
-        pytest.param(
-            "read_fil",
-            ["read_file", "read_filed"],
-            None,
-            id="two candidates at different distances",
-        ),
-        pytest.param("py", ["pay"], None, id="tiny"),
-        pytest.param("pya", ["pay"], "pay", id="short, one wrong"),
-        pytest.param("ypa", ["pay"], None, id="short, two wrong"),
-        pytest.param("loop", ["noop"], "noop", id="four letters, one wrong"),
-        pytest.param("looq", ["noop"], None, id="four letters, two wrong"),
-        pytest.param("", ["a"], None, id="empty"),
-        pytest.param("anything", [], None, id="no tools"),
-        pytest.param("x" * 101, ["x" * 100], None, id="longer than any name"),
+        ("lock_door", "unlock_door"),
+        ("get_item", "set_item"),
+        ("evh_echo", "ev_echo"),
+        ("add_user1", "add_user2"),
+        ("raed", "read"),
     ],
 )
-def test_a_name_is_corrected_only_if_the_correction_is_unique(
-    name: str, names: list[str], found: str | None
+def test_a_similar_name_never_runs_another_tool(name: str, existing: str) -> None:
+    made = call(name, '{"path": "a"}')
+    refused = admit_call(made, {existing: read})
+    assert isinstance(refused, RefusedCall)
+    assert refused.call == made
+    assert refused.text == (
+        f"Nothing has run: there is no tool {name!r}. The nearest names are: {existing}."
+    )
+
+
+def test_a_call_of_a_tool_that_is_away_never_runs_one_with_the_same_letters() -> None:
+    made = call("mail_echo", '{"path": "a"}')
+    refused = admit_call(made, {"Mail_echo": read}, {"mail_echo"})
+    assert isinstance(refused, RefusedCall)
+    assert refused.call == made
+    assert isinstance(admit_call(made, {"Mail_echo": read}), AdmittedCall)
+
+
+@pytest.mark.parametrize(
+    ("name", "names", "reserved", "found"),
+    [
+        pytest.param("Read_File", ["read_file", "write_file"], [], "read_file", id="letter case"),
+        pytest.param("read-file", ["read_file"], [], "read_file", id="hyphen"),
+        pytest.param("READ_FILE", ["Read-File"], [], "Read-File", id="case and hyphen"),
+        pytest.param("readfile", ["read_file"], [], None, id="underscore missing"),
+        pytest.param("read_file_", ["read_file"], [], None, id="underscore too many"),
+        pytest.param("read_fiel", ["read_file"], [], None, id="two letters swapped"),
+        pytest.param("read_file ", ["read_file"], [], None, id="a space"),
+        pytest.param("Read_file", ["read_file", "read-file"], [], None, id="two candidates"),
+        pytest.param("read-File", ["read_file"], ["read-file"], None, id="a reserved candidate"),
+        pytest.param("READ_FILE", ["read_file"], ["read_file"], "read_file", id="the same name"),
+        pytest.param("Read_File", [], ["read_file"], None, id="only a reserved candidate"),
+        pytest.param("\u212aeep", ["keep"], [], None, id="a letter that only looks alike"),
+        pytest.param("", ["a"], [], None, id="empty"),
+        pytest.param("anything", [], [], None, id="no tools"),
+    ],
+)
+def test_only_letter_case_and_hyphens_of_a_name_are_repaired(
+    name: str, names: list[str], reserved: list[str], found: str | None
 ) -> None:
-    assert match_misspelled_name(name, names) == found
+    assert repair_name(name, names, reserved) == found
 
 
 def test_the_nearest_names_come_first() -> None:
     assert nearest_names("file_read", ["pay", "read_file", "file_reader"])[0] == "file_reader"
 
 
-WORDS = st.text(alphabet="ab_", max_size=6)
+NAMES = st.text(alphabet="abAB_-", max_size=5)
 
 
-@given(WORDS, WORDS)
-def test_the_distance_is_symmetric_and_zero_only_for_equal_words(one: str, other: str) -> None:
-    assert edit_distance(one, other) == edit_distance(other, one)
-    assert (edit_distance(one, other) == 0) == (one == other)
-    assert abs(len(one) - len(other)) <= edit_distance(one, other) <= max(len(one), len(other))
-
-
-@given(st.text(alphabet="abcd", min_size=2, max_size=8), st.data())
-def test_one_typo_is_a_distance_of_one(word: str, data: st.DataObject) -> None:
-    at = data.draw(st.integers(0, len(word) - 2))
-    assert edit_distance(word, word[:at] + word[at + 1 :]) == 1
-    assert edit_distance(word, word[:at] + "x" + word[at:]) == 1
-    assert edit_distance(word, word[:at] + "x" + word[at + 1 :]) == 1
-    swapped = word[:at] + word[at + 1] + word[at] + word[at + 2 :]
-    assert edit_distance(word, swapped) == (word != swapped)
+@given(name=NAMES, names=st.sets(NAMES, max_size=6))
+def test_a_repaired_name_has_the_same_letters(name: str, names: set[str]) -> None:
+    found = repair_name(name, names)
+    assert found is None or found in names
+    if found is not None:
+        assert found.lower().replace("-", "_") == name.lower().replace("-", "_")
 
 
 @pytest.mark.parametrize(
@@ -261,3 +290,15 @@ def test_the_identity_of_a_call_does_not_depend_on_its_notation(
     assert isinstance(first, AdmittedCall)
     assert isinstance(second, AdmittedCall)
     assert (first.identity == second.identity) is same
+
+
+def test_the_identity_of_a_call_of_a_foreign_tool_does_not_depend_on_the_order_of_its_arguments() -> (
+    None
+):
+    one, other = (
+        admit_call(call("remote_pay", arguments), TOOLS)
+        for arguments in ('{"to": "a", "amount": 1}', '{"amount": 1, "to": "a"}')
+    )
+    assert isinstance(one, AdmittedCall)
+    assert isinstance(other, AdmittedCall)
+    assert one.identity == other.identity

@@ -8,14 +8,7 @@ import msgspec
 import pytest
 
 from agent.answer.reasoning_blocks import ReasoningBlocks, decode_reasoning
-from agent.events import (
-    Notice,
-    StepDone,
-    TextDelta,
-    ToolStarted,
-    TurnDone,
-    TurnEnding,
-)
+from agent.events import Notice, StepDone, TextDelta, ToolStarted, TurnDone, TurnEnding, VerdictName
 from agent.model.usage import Usage
 from agent.settings import PriceSettings
 from agent.tools.contract import Risk, Tool, ToolContext
@@ -25,16 +18,7 @@ from sessions.records import Message, ToolCall
 from sessions.values.notices import NoticeId
 from tests.fakes.model_script import Script, calls, ok
 from tests.fakes.model_server import always
-from tests.unit.agent.turn_kit import (
-    CLOCKS,
-    GO,
-    OLD,
-    PAY,
-    READ_A,
-    TOO_LONG,
-    Play,
-    note,
-)
+from tests.unit.agent.turn_kit import CLOCKS, GO, OLD, PAY, READ_A, TOO_LONG, Play, note
 
 pytestmark = pytest.mark.quick
 
@@ -50,7 +34,7 @@ async def test_a_plain_answer_ends_the_turn(play: Play) -> None:
         message=Message("assistant", "Hello"),
         attempts=1,
         usage=Usage(10, 5),
-        last_verdict="complete",
+        last_verdict=VerdictName.COMPLETE,
     )
     assert stage.events == [TextDelta("Hel"), TextDelta("lo")]
     assert stage.journal.log == ["attempt 1 openai/scripted", "attempt 1 complete"]
@@ -242,7 +226,7 @@ async def test_a_short_recovery_emits_no_notice(play: Play, shown: str) -> None:
 @pytest.mark.parametrize(
     ("shown", "told"),
     [
-        ("", Notice(NoticeId.RECONNECTING, {"provider": "openai", "k": 1, "max": 2})),
+        ("", Notice(NoticeId.RECONNECTING, {"provider": "openai"})),
         ('T"abc "', Notice(NoticeId.ANSWER_CONTINUES, {})),
     ],
 )
@@ -370,7 +354,7 @@ async def test_cancelling_the_turn_cancels_the_running_tool(play: Play) -> None:
         ),
         (
             'S503:{"retry-after":"50"}',
-            Notice(NoticeId.RECONNECTING, {"provider": "openai", "k": 1, "max": 2}),
+            Notice(NoticeId.RECONNECTING, {"provider": "openai"}),
         ),
     ],
 )

@@ -77,6 +77,26 @@ def test_a_failed_side_effect_does_not_reset_the_repetitions(turn: Turn) -> None
     assert "5 times" in (said[-1] or "")
 
 
+def test_failed_side_effects_of_many_calls_do_not_reset_the_repetitions(turn: Turn) -> None:
+    warnings = []
+    for number in range(5):
+        turn.make(("edit", b"%d" % number), ok=False)
+        warnings.append(turn.make(READ))
+    assert "5 times" in (warnings[-1] or "")
+
+
+def test_other_reads_do_not_reset_the_repetitions(turn: Turn) -> None:
+    warnings = []
+    for number in range(5):
+        turn.make(("read", b"%d" % number))
+        warnings.append(turn.make(READ))
+    assert "5 times" in (warnings[-1] or "")
+
+
+def test_before_the_first_answer_no_call_is_refused() -> None:
+    assert LoopGuard().refusal_reason(READ) is None
+
+
 def test_a_failing_tool_is_warned_about_from_the_third_time_and_disabled_after_the_eighth(
     turn: Turn,
 ) -> None:

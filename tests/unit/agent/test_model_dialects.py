@@ -19,6 +19,7 @@ from pydantic import TypeAdapter
 from tests.fakes.dialects.choose import refusal_in
 from tests.fakes.dialects.requests import last_user_text, read_request
 from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
+from tests.fakes.http_client import local_client
 from tests.fakes.model_script import Script, Step, Usage, body_of, call_delta, cut, ok, steps
 from tests.fakes.model_script import reasoning as thought
 from tests.fakes.model_script import text as said
@@ -488,7 +489,9 @@ async def messages(*scripts: Script) -> AsyncIterator[anthropic.resources.AsyncM
     """Yield Anthropic's client, connected to a server with these scripts."""
     async with asyncio.timeout(5), ModelServer(*scripts) as server:
         root = server.url.removesuffix("/v1")
-        async with anthropic.AsyncAnthropic(base_url=root, api_key="k", max_retries=0) as client:
+        async with anthropic.AsyncAnthropic(
+            base_url=root, api_key="k", max_retries=0, http_client=local_client()
+        ) as client:
             yield client.messages
 
 
@@ -497,7 +500,9 @@ async def openai_client(*scripts: Script) -> AsyncIterator[openai.AsyncOpenAI]:
     async with (
         asyncio.timeout(5),
         ModelServer(*scripts) as server,
-        openai.AsyncOpenAI(base_url=server.url, api_key="k", max_retries=0) as client,
+        openai.AsyncOpenAI(
+            base_url=server.url, api_key="k", max_retries=0, http_client=local_client()
+        ) as client,
     ):
         yield client
 

@@ -94,11 +94,11 @@ async def test_without_a_name_the_only_listed_model_is_used() -> None:
     assert (found.name, found.works) == ("scripted", True)
 
 
-async def test_without_a_name_several_listed_models_require_a_choice() -> None:
-    async with ModelServer(models=("one", "two")) as server:
+async def test_without_a_name_the_first_of_several_listed_models_is_used() -> None:
+    async with ModelServer(ok("ready"), CALLED, models=("one", "two")) as server:
         found = await asked(settings(server, name=None))
-    assert (found.name, found.offered) == (None, ("one", "two"))
-    assert of(found, "model").level == "fail"
+    assert (found.name, found.offered) == ("one", ("one", "two"))
+    assert of(found, "model").level == "warn"
     assert "one, two" in of(found, "model").fix
 
 

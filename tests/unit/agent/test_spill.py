@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from agent.tools import spill as spilling
+from agent.tools.files import reading
 from agent.tools.spill import (
     ResultCaps,
     SpilledResult,
@@ -56,8 +57,19 @@ def test_a_preview_shows_both_ends_and_the_path_of_the_file() -> None:
     )
     assert "8,500 characters left out" in shown
     assert len(shown) < 1800
-    short = format_preview(text, SpilledResult("x/c1.txt", complete=False), reader_tool=None)
-    assert "The first 20 MB are in x/c1.txt. Beginning" in short
+
+
+def test_a_preview_says_how_much_of_a_truncated_result_was_saved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spilling, "MAX_BYTES", 3_000_000)
+    truncated = SpilledResult("x/c1.txt", complete=False)
+    shown = format_preview("x" * 10_000, truncated, reader_tool=None)
+    assert "The first 3 MB are in x/c1.txt. Beginning" in shown
+
+
+def test_the_largest_saved_result_can_be_read_with_the_file_tool() -> None:
+    assert spilling.MAX_BYTES <= reading.MAX_FILE_BYTES
 
 
 def test_a_result_that_cannot_be_saved_is_truncated() -> None:

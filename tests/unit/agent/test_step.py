@@ -29,7 +29,7 @@ from agent.request.prompt import (
     LostCallReport,
 )
 from agent.salvage import Salvage
-from agent.step import StepState
+from agent.step import CallLosses, StepState
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.drafts import FileDraft
 from agent.verdict import Complete, Cut, CutPhase
@@ -75,6 +75,7 @@ class Shown:
         self,
         *more: Message,
         text: str = "",
+        continues: str = "",
         report: LostCallReport | None = None,
         form: RequestSmallerCalls | None = None,
         may_replace: bool = True,
@@ -85,8 +86,8 @@ class Shown:
             tuple(each.schema for each in TOOLS.values()),
             more,
             text=text,
-            report=report,
-            smaller_calls=form,
+            continues=continues,
+            losses=CallLosses(report=report, smaller_calls=form),
             emit=self.events.append,
             clock=self.clock,
             may_replace=may_replace,
@@ -114,6 +115,46 @@ def seen(shown: Shown, result: AttemptResult) -> Any:
     return shown.step.build_outcome(
         result, Salvage(), drafted_characters=0, after_tools=False, has_other_target=True
     )
+
+
+# --- an answer that continues an earlier message ---------------------------------------------------------
+
+EARLIER = "Once upon a time there was a king who had three daughters, and the youngest"
+REST = " was so fair that the sun itself was astonished."
+
+
+@pytest.mark.parametrize("repeated", [0, 20, 40, len(EARLIER)])
+@pytest.mark.parametrize("append_only", [False, True])
+def test_an_answer_does_not_show_the_words_of_the_message_that_it_continues(
+    repeated: int, *, append_only: bool
+) -> None:
+    shown = Shown(continues=EARLIER, may_replace=not append_only)
+    assert shown.asks() == []
+    said = EARLIER[len(EARLIER) - repeated :] + REST
+    result = shown.answer(*(said[at : at + 5] for at in range(0, len(said), 5)))
+    assert shown.step.text == REST
+    assert not seen(shown, result).repeated_ending
+
+
+def test_a_cut_continuation_is_continued_without_a_repeat() -> None:
+    shown = Shown(continues=EARLIER)
+    shown.answer(EARLIER[-20:] + REST[:21], cut=True)
+    shown.step.prepare_retry(RetryRequest(), 0, 0)
+    assert shown.asks()[0] == Message("assistant", REST[:21])
+    shown.answer(EARLIER[-10:] + REST)
+    assert shown.step.text == REST
+
+
+def test_an_answer_that_only_repeats_the_earlier_message_is_shown() -> None:
+    shown = Shown(continues=EARLIER)
+    shown.answer(EARLIER[-30:])
+    assert shown.step.text == EARLIER[-30:]
+
+
+def test_a_different_answer_is_shown_in_full() -> None:
+    shown = Shown(continues=EARLIER)
+    shown.answer("There is nothing to continue.")
+    assert shown.step.text.strip() == "There is nothing to continue."
 
 
 # --- the request ----------------------------------------------------------------------------------------

@@ -1,18 +1,20 @@
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import pytest
 import time_machine
 
 from agent.errors import ToolError
+from agent.model.contract import ToolSchema
 from agent.tools.clock import current_time
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from agent.tools.drafts import DraftStore
-from agent.tools.registry import BUILT_IN, ToolRegistry, load_entry_points
+from agent.tools.registry import BUILT_IN, ToolRegistry, filter_enabled, load_entry_points
 from agent.tools.run import CallContext
 from sessions.values.clock import SystemClock
+from tests.fakes.distribution import write_distribution
 
 CONTEXT = CallContext(
     clock=SystemClock(),
@@ -41,6 +43,54 @@ async def pin(
         spot: Where.
     """
     return f"{name} {spot.x} {colour} {context.idempotency_key}"
+
+
+def a_tool(**given: Any) -> Tool:
+    """Return a tool as another distribution may build one."""
+    fields = {"name": "far", "risk": Risk.NET, "arguments": dict, "call": pin.call, **given}
+    return Tool(schema=ToolSchema("far", "Far away.", {"type": "object"}), **fields)
+
+
+def test_a_tool_that_says_nothing_about_itself_asks_and_runs_alone() -> None:
+    far = a_tool()
+    assert far.must_ask
+    assert not far.parallel
+    assert (far.label, far.touches, far.grows, far.family) == ("", "", "", "")
+    assert (far.timeout, far.check) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("risk", "sends", "asks"),
+    [
+        (Risk.READ, True, False),
+        (Risk.WRITE, True, False),
+        (Risk.EXEC, True, True),
+        (Risk.EXEC, False, True),
+        (Risk.NET, True, True),
+        (Risk.NET, False, False),
+    ],
+)
+def test_programs_and_calls_that_send_ask_first(risk: Risk, *, sends: bool, asks: bool) -> None:
+    assert a_tool(risk=risk, sends=sends).must_ask is asks
+
+
+def test_the_built_in_tools_are_complete() -> None:
+    assert [each.name for each in BUILT_IN] == [
+        "current_time",
+        "read_file",
+        "write_file",
+        "write_file_continue",
+        "edit_file",
+        "list_dir",
+        "search_files",
+        "send_file",
+    ]
+
+
+def test_only_tools_of_enabled_families_and_tools_without_a_family_are_offered() -> None:
+    free, web, shell = a_tool(), a_tool(family="web"), a_tool(family="shell")
+    assert filter_enabled((free, web, shell), {"web"}) == (free, web)
+    assert filter_enabled((free, web, shell), ()) == (free,)
 
 
 def test_signature_and_docstring_become_the_schema() -> None:
@@ -111,11 +161,8 @@ def test_a_registry_lists_its_tools() -> None:
 def test_tools_of_other_distributions_are_loaded_from_entry_points(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    info = tmp_path / "guest-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: guest\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(
-        "[holdfast.tools]\nclock = agent.tools.clock:current_time\n"
+    write_distribution(
+        tmp_path, "guest", "[holdfast.tools]\nclock = agent.tools.clock:current_time\n"
     )
     assert load_entry_points() == ()
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from agent.answer.call_slots import StepCall, classify_arguments
@@ -16,10 +17,12 @@ from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from agent.tools.drafts import DraftStore
 from agent.tools.registry import ToolRegistry
-from agent.tools.run import BATCH_TIMEOUT_SECONDS, ToolRunner
+from agent.tools.run import BATCH_TIMEOUT_SECONDS, ToolLimits, ToolRunner, ToolServices
 from agent.tools.spill import ResultCaps
 from agent.turn import TurnLimits
+from sessions.errors import ToolAlreadyStarted
 from sessions.records import ToolCall, ToolRun
+from sessions.values.masks import PLACEHOLDER_HEAD, MaskedText, MaskSecrets
 from tests.fakes.agent_kit import LoopClock, MemoryJournal, Workshop
 
 Made = tuple[str, str, str]
@@ -31,9 +34,12 @@ class Journal(MemoryJournal):
     def __init__(self) -> None:
         super().__init__()
         self.started: list[ToolCall] = []
+        self.known: set[str] = set()  # ids of calls that an earlier process started
         self.late: list[tuple[str, str]] = []
 
     async def tool_started(self, call: ToolCall, risk: Risk, attempt: int) -> None:
+        if call.id in self.known:
+            raise ToolAlreadyStarted
         await super().tool_started(call, risk, attempt)
         self.started.append(call)
 
@@ -156,18 +162,21 @@ class Bench:
         batch_timeout: float = 420.0,
         more: tuple[Tool, ...] = (),
         journal: MemoryJournal | None = None,
+        mask: MaskSecrets = MaskedText,
     ) -> ToolRunner:
         return ToolRunner(
             ToolRegistry((*self.shop.tools(), *self.annex.tools(), *more)),
             journal or self.journal,
             self.events.append,
-            clock=LoopClock(),
-            workspace=self.workspace,
-            drafts=DraftStore(self.workspace / "drafts", LoopClock()),
-            turn_key="s:t",
+            services=ToolServices(
+                clock=LoopClock(),
+                workspace=self.workspace,
+                drafts=DraftStore(self.workspace / "drafts", LoopClock()),
+                turn_key="s:t",
+                mask=mask,
+            ),
+            limits=ToolLimits(batch_timeout=batch_timeout, caps=caps or ResultCaps()),
             approve=None if self.verdict is None else self._approve,
-            batch_timeout=batch_timeout,
-            caps=caps,
         )
 
     def answering(self, verdict: Callable[[ToolCall], str | None]) -> "Bench":
@@ -231,6 +240,19 @@ async def test_a_call_is_journalled_before_and_after_its_effect(bench: Bench) ->
     assert bench.runner.started_tools == ["pay"]
 
 
+async def test_secrets_in_a_result_reach_neither_model_nor_journal(bench: Bench) -> None:
+    bench.runner = bench.new_runner(mask=lambda text: MaskedText(text.replace("paid", "***")))
+    assert await bench.run(PAY_5) == ["*** 5"]
+    assert "paid" not in str(bench.journal.rows)
+
+
+async def test_a_call_outside_of_the_files_with_a_hidden_secret_does_not_run(bench: Bench) -> None:
+    (result,) = await bench.run(("c1", "remote", '{"note":"***secret-abcdefghij"}'))
+    assert result.startswith("remote has NOT run: its arguments contain ***secret-")
+    assert bench.shop.effects == []
+    assert "started" not in str(bench.journal.log)
+
+
 async def test_a_tool_whose_start_cannot_be_journalled_does_not_run(bench: Bench) -> None:
     bench.journal.refuses_tools = True
     with pytest.raises(OSError, match="disk full"):
@@ -240,8 +262,8 @@ async def test_a_tool_whose_start_cannot_be_journalled_does_not_run(bench: Bench
 
 
 async def test_a_refused_call_never_starts_but_has_its_result(bench: Bench) -> None:
-    (said,) = await bench.run(("c1", "pay", '{"amount":'))
-    assert "NOT run" in said
+    (result,) = await bench.run(("c1", "pay", '{"amount":'))
+    assert "NOT run" in result
     assert bench.journal.log == ["finished c1 failed"]
     assert bench.events == []
 
@@ -249,8 +271,8 @@ async def test_a_refused_call_never_starts_but_has_its_result(bench: Bench) -> N
 async def test_arguments_without_a_type_are_passed_and_labelled_unchanged(
     bench: Bench,
 ) -> None:
-    said = await bench.run(("c1", "remote", '{"whom": "you\\n  two", "n": [1]}'))
-    assert said == ["sent"]
+    results = await bench.run(("c1", "remote", '{"whom": "you\\n  two", "n": [1]}'))
+    assert results == ["sent"]
     assert bench.shop.effects == ["remote {'whom': 'you\\n  two', 'n': [1]}"]
     assert bench.events[0] == ToolStarted("c1", "remote", "you two", "🔧")
 
@@ -268,6 +290,18 @@ async def test_a_result_that_is_not_text_is_converted(
     assert await bench.run(("c1", "odd", "{}")) == ["{'sent': 2}"]
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        pytest.param("remote", '{"n": [1]}', id="without the argument of the label"),
+        pytest.param("picky", '{"complaint": "", "": "no name"}', id="without a label"),
+    ],
+)
+async def test_a_call_may_have_no_label(bench: Bench, name: str, arguments: str) -> None:
+    await bench.run(("c1", name, arguments))
+    assert bench.events[0] == ToolStarted("c1", name, "", "🔧")
+
+
 async def test_a_long_label_is_truncated(bench: Bench) -> None:
     await bench.run(("c1", "read", f'{{"path":"{"x" * 200}"}}'))
     assert bench.events[0] == ToolStarted("c1", "read", "x" * 80, "🔧")
@@ -276,21 +310,125 @@ async def test_a_long_label_is_truncated(bench: Bench) -> None:
 async def test_a_failing_tool_reports_its_error_and_other_calls_continue(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    said = await bench.run(("c1", "broken", "{}"), ("c2", "pay", '{"amount":1}'))
-    assert said == ["broken failed: RuntimeError: no luck", "paid 1"]
+    results = await bench.run(("c1", "broken", "{}"), ("c2", "pay", '{"amount":1}'))
+    assert results == ["broken failed: RuntimeError: no luck", "paid 1"]
     assert bench.journal.log[1] == "finished c1 failed"
+    assert ToolFinished("c1", "broken", ok=False) in bench.events
     assert "tool broken failed" in caplog.text
+
+
+async def test_an_error_without_words_is_a_failure_too(bench: Bench) -> None:
+    class Silent(ToolError):
+        pass
+
+    @tool(risk=Risk.READ)
+    async def mute(_context: ToolContext) -> str:
+        """Fail without words."""
+        raise Silent
+
+    bench.runner = bench.new_runner(more=(mute,))
+    assert await bench.run(("c1", "mute", "{}")) == [""]
+    assert bench.events[1:] == [ToolFinished("c1", "mute", ok=False)]
+
+
+async def test_a_call_that_was_started_before_does_not_run_and_counts_as_refused(
+    bench: Bench,
+) -> None:
+    bench.journal.known.add("c1")
+    (result,) = await bench.run(PAY_5)
+    assert result.startswith("pay has NOT run: a call with the same id was started earlier")
+    assert bench.shop.effects == []
+    assert bench.journal.log == ["finished c1 failed"]
+    assert bench.runner.all_refused
+
+
+HIDDEN = f"{PLACEHOLDER_HEAD}abcdefghij"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "runs"),
+    [
+        pytest.param("read", f'{{"path":"{HIDDEN}"}}', True, id="a tool that only reads"),
+        pytest.param("keep", f'{{"text":"{HIDDEN}"}}', True, id="a tool that takes placeholders"),
+        pytest.param("put", f'{{"path":"{HIDDEN}"}}', False, id="another tool"),
+    ],
+)
+async def test_a_call_with_the_placeholder_of_a_secret_is_refused_where_it_would_be_used(
+    bench: Bench, name: str, arguments: str, runs: bool
+) -> None:
+    @tool(risk=Risk.WRITE)
+    async def keep(_context: ToolContext, text: str) -> str:
+        """Keep a text."""
+        return f"kept {text}"
+
+    taking = msgspec.structs.replace(keep, takes_placeholders=True)
+    bench.runner = bench.new_runner(more=(taking,))
+    (result,) = await bench.run(("c1", name, arguments))
+    assert ("NOT run: its arguments contain" in result) is not runs
+    assert bench.journal.log[-1] == f"finished c1 {'ok' if runs else 'failed'}"
+    assert bench.runner.all_refused is not runs
+
+
+async def test_a_call_that_was_not_allowed_is_not_taken_for_done_later(bench: Bench) -> None:
+    answers = iter(["denied.", None])
+    bench.answering(lambda _: next(answers))
+    first, second = ("c1", "shell", '{"command":"ls"}'), ("c2", "shell", '{"command":"ls"}')
+    assert await bench.run(first) == ["shell has NOT run: denied."]
+    assert bench.runner.completed_summary == []
+    (result,) = await bench.run(second, after_recovery=True)
+    assert "already done" not in result
+    assert [call.id for call in bench.asked] == ["c1", "c2"]
+
+
+async def test_a_call_is_journalled_with_the_number_of_its_request(bench: Bench) -> None:
+    await bench.runner.run(made(PAY_5))
+    await bench.runner.run(made(("c2", "pay", '{"amount":5}')), attempt=3)
+    assert bench.shop.effects == ["pay 5", "pay 5"], "no answer was interrupted before"
+    assert bench.journal.brought == {"c1": 0, "c2": 3}
+
+
+async def test_a_run_that_breaks_off_is_not_marked_as_refused(bench: Bench) -> None:
+    assert not bench.runner.all_refused
+    await bench.run(("c0", "zzz", "{}"))
+    bench.journal.refuses_tools = True
+    with pytest.raises(OSError, match="disk full"):
+        await bench.run(PAY_5)
+    assert not bench.runner.all_refused
+
+
+def _mask_all(_text: str) -> MaskedText:
+    return MaskedText("***")
+
+
+async def test_a_tool_gets_the_services_of_its_turn(tmp_path: Path) -> None:
+    async def send(path: str, _caption: str, _key: str) -> str:
+        return path
+
+    clock = LoopClock()
+    drafts = DraftStore(tmp_path, clock)
+    services = ToolServices(
+        clock=clock,
+        workspace=tmp_path,
+        drafts=drafts,
+        turn_key="s:t",
+        mask=_mask_all,
+        send_file=send,
+    )
+    context = services.context_of(made(PAY_5)[0])
+    assert (context.clock, context.workspace, context.drafts) == (clock, tmp_path, drafts)
+    assert context.mask is _mask_all
+    assert (context.idempotency_key, context.send_file) == ("s:t:c1", send)
 
 
 async def test_a_failing_argument_check_refuses_only_its_call(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    said = await bench.run(
+    results = await bench.run(
         ("c1", "picky", '{"complaint": "too many."}'),
         ("c2", "picky", '{"x": 1}'),
         ("c3", "picky", "{}"),
     )
-    assert said == [
+    assert results == [
         "picky has NOT run, its arguments do not fit: too many.",
         "picky has NOT run, its arguments could not be checked: KeyError: 'complaint'",
         "sent",
@@ -309,7 +447,7 @@ async def test_only_a_call_with_possible_effects_has_an_unknown_outcome(bench: B
 
 async def test_repaired_calls_are_the_ones_that_run_and_are_journalled(bench: Bench) -> None:
     calls = made(
-        ("c1", "raed", '{"path":"a"}'),
+        ("c1", "Read", '{"path":"a"}'),
         ("c2", "pay", '{"amount": 5,}'),
         ("c3", "zzz", "{,}"),
         ("c4", "pay", '{"amount":'),
@@ -332,7 +470,7 @@ async def test_repaired_calls_are_the_ones_that_run_and_are_journalled(bench: Be
 
 
 async def test_calls_are_corrected_without_preparation_too(bench: Bench) -> None:
-    assert await bench.run(("c1", "raed", '{"path":"a",}')) == ["content of a"]
+    assert await bench.run(("c1", "READ", '{"path":"a",}')) == ["content of a"]
     assert bench.events[0] == ToolStarted("c1", "read", "a", "🔧")
 
 
@@ -390,18 +528,18 @@ async def test_a_call_without_a_path_conflicts_with_no_other(bench: Bench) -> No
 
 
 async def test_refused_calls_do_not_split_a_batch(bench: Bench) -> None:
-    said = await bench.run(
+    results = await bench.run(
         ("c1", "read", '{"path":"a"}'), ("c2", "read", "{}"), ("c3", "read", '{"path":"b"}')
     )
     assert bench.shop.at_once == 2
-    assert "NOT run" in said[1]
+    assert "NOT run" in results[1]
 
 
 async def test_the_same_call_twice_in_one_answer_runs_once_and_both_get_the_result(
     bench: Bench,
 ) -> None:
-    said = await bench.run(PAY_5, ("c2", "pay", '{ "amount": 5 }'))
-    assert said == ["paid 5", "paid 5"]
+    results = await bench.run(PAY_5, ("c2", "pay", '{ "amount": 5 }'))
+    assert results == ["paid 5", "paid 5"]
     assert bench.shop.effects == ["pay 5"]
     assert bench.journal.log == ["started c1 write", "finished c1 ok", "finished c2 ok"]
     assert len(bench.events) == 2
@@ -414,8 +552,8 @@ async def test_the_same_call_twice_in_one_answer_runs_once_and_both_get_the_resu
 async def test_a_tool_past_its_deadline_is_cancelled_with_unknown_effect(
     bench: Bench,
 ) -> None:
-    (said,) = await bench.run(("c1", "slow", "{}"))
-    assert said == "UNKNOWN: slow timed out after 0.05 s; its effect is unknown."
+    (result,) = await bench.run(("c1", "slow", "{}"))
+    assert result == "UNKNOWN: slow timed out after 0.05 s; its effect is unknown."
     assert bench.shop.ended == ["cancelled"]
     assert bench.journal.log == ["started c1 write", "finished c1 failed"]
     assert bench.journal.late == []
@@ -423,12 +561,12 @@ async def test_a_tool_past_its_deadline_is_cancelled_with_unknown_effect(
 
 async def test_parallel_calls_share_a_deadline(bench: Bench) -> None:
     bench.runner = bench.new_runner(batch_timeout=0.05)
-    said = await bench.run(
+    results = await bench.run(
         ("c1", "linger", '{"number":1}'),
         ("c2", "linger", '{"number":2}'),
         ("c3", "read", '{"path":"a"}'),
     )
-    assert said == [
+    assert results == [
         "linger timed out after 0.05 s; its effect is unknown.",
         "linger timed out after 0.05 s; its effect is unknown.",
         "content of a",
@@ -438,8 +576,8 @@ async def test_parallel_calls_share_a_deadline(bench: Bench) -> None:
 async def test_a_call_that_runs_alone_has_only_its_own_deadline(bench: Bench) -> None:
     bench.runner = bench.new_runner(batch_timeout=0.01)
     asyncio.get_running_loop().call_later(0.05, bench.shop.release.set)
-    said = await bench.run(("c1", "linger", '{"number":1}'), ("c2", "linger", "{}"))
-    assert said[0] == "1 woke up"
+    results = await bench.run(("c1", "linger", '{"number":1}'), ("c2", "linger", "{}"))
+    assert results[0] == "1 woke up"
 
 
 def test_the_default_time_limits() -> None:
@@ -448,6 +586,7 @@ def test_the_default_time_limits() -> None:
         3,
         300,
     )
+    assert ToolLimits().timeout == 300
     assert deadline._STOP_GRACE_SECONDS <= 0.3  # time limit for `/stop`
 
 
@@ -456,14 +595,14 @@ async def test_a_tool_that_ignores_its_cancellation_is_abandoned_and_its_late_re
 ) -> None:
     monkeypatch.setattr(deadline, "_GRACE_SECONDS", 0.05)
     with caplog.at_level(logging.WARNING):
-        (said,) = await bench.run(("c1", "stubborn", "{}"))
-    assert "timed out" in said
+        (result,) = await bench.run(("c1", "stubborn", "{}"))
+    assert "timed out" in result
     assert "stubborn has not ended 0.1 s after its cancellation" in caplog.text
     assert len(deadline._abandoned_tasks) == 1
     assert bench.journal.late == []
     await _released(bench)
     assert bench.journal.late == [("c1", "late")]
-    assert [row.content for row in bench.journal.rows] == [said]
+    assert [row.content for row in bench.journal.rows] == [result]
 
 
 async def _released(bench: Bench) -> None:
@@ -491,8 +630,8 @@ async def test_a_result_during_the_cancellation_is_recorded_as_late(
     bench: Bench,
 ) -> None:
     bench.runner = bench.new_runner(more=(_after_all(bench),))
-    (said,) = await bench.run(("c1", "after_all", "{}"))
-    assert said.startswith("UNKNOWN: after_all timed out")
+    (result,) = await bench.run(("c1", "after_all", "{}"))
+    assert result.startswith("UNKNOWN: after_all timed out")
     assert bench.journal.late == [("c1", "finished after all")]
     assert bench.journal.log[-2:] == ["finished c1 failed", "late c1"]
 
@@ -520,8 +659,8 @@ async def test_a_failure_during_the_cancellation_is_logged(
             raise RuntimeError(msg) from None
 
     bench.runner = bench.new_runner(more=(clumsy,))
-    (said,) = await bench.run(("c1", "clumsy", "{}"))
-    assert "timed out" in said
+    (result,) = await bench.run(("c1", "clumsy", "{}"))
+    assert "timed out" in result
     await asyncio.sleep(0)
     assert "tool clumsy failed after its cancellation: fell over" in caplog.text
 
@@ -563,8 +702,8 @@ async def test_a_tool_that_cancels_itself_does_not_take_the_turn_with_it(bench: 
 
 
 async def test_a_call_that_needs_approval_does_not_run_without_an_approver(bench: Bench) -> None:
-    (said,) = await bench.run(("c1", "shell", '{"command":"ls"}'))
-    assert said.startswith("shell has NOT run: it needs approval")
+    (result,) = await bench.run(("c1", "shell", '{"command":"ls"}'))
+    assert result.startswith("shell has NOT run: it needs approval")
     assert bench.shop.effects == []
     assert bench.journal.log == ["finished c1 failed"]
     assert not bench.runner.all_refused
@@ -572,8 +711,10 @@ async def test_a_call_that_needs_approval_does_not_run_without_an_approver(bench
 
 async def test_an_approver_sees_the_exact_call(bench: Bench) -> None:
     bench.answering(lambda call: None if "ls" in call.arguments else "nobody allowed it.")
-    said = await bench.run(("c1", "shell", '{"command":"ls"}'), ("c2", "shell", '{"command":"rm"}'))
-    assert said == ["ran", "shell has NOT run: nobody allowed it."]
+    results = await bench.run(
+        ("c1", "shell", '{"command":"ls"}'), ("c2", "shell", '{"command":"rm"}')
+    )
+    assert results == ["ran", "shell has NOT run: nobody allowed it."]
     assert bench.shop.effects == ["shell ls"]
     assert [call.arguments for call in bench.asked] == ['{"command":"ls"}', '{"command":"rm"}']
 
@@ -592,13 +733,13 @@ async def test_no_other_call_runs_while_an_approval_is_pending(bench: Bench) -> 
 
     bench.verdict = lambda _call: None
     bench.runner = bench.new_runner(more=(ask_me,))
-    said = await bench.run(
+    results = await bench.run(
         ("c1", "read", '{"path":"a"}'),
         ("c2", "ask_me", '{"number":1}'),
         ("c3", "ask_me", '{"number":2}'),
         ("c4", "read", '{"path":"b"}'),
     )
-    assert said == ["content of a", "ran 1", "ran 2", "content of b"]
+    assert results == ["content of a", "ran 1", "ran 2", "content of b"]
     assert len(bench.asked) == 2
 
 
@@ -608,10 +749,10 @@ async def test_no_other_call_runs_while_an_approval_is_pending(bench: Bench) -> 
 async def test_after_a_recovery_a_completed_call_is_not_repeated(bench: Bench) -> None:
     await bench.run(("c2", "pay", '{"amount":5}'))
     known = list(bench.events)
-    said = await bench.run(
+    results = await bench.run(
         ("c3", "pay", '{ "amount": 5 }'), ("c4", "pay", '{"amount":6}'), after_recovery=True
     )
-    assert said == ["already done in this turn (call c2): paid 5", "paid 6"]
+    assert results == ["already done in this turn (call c2): paid 5", "paid 6"]
     assert bench.shop.effects == ["pay 5", "pay 6"]
     assert bench.journal.log[2] == "finished c3 ok"
     assert bench.events[len(known)] == ToolStarted("c4", "pay", "6", "💶")
@@ -619,8 +760,8 @@ async def test_after_a_recovery_a_completed_call_is_not_repeated(bench: Bench) -
 
 async def test_without_a_recovery_the_same_call_runs_again(bench: Bench) -> None:
     await bench.run(PAY_5)
-    (said,) = await bench.run(("c2", "pay", '{"amount":5}'))
-    assert said.startswith("paid 5")
+    (result,) = await bench.run(("c2", "pay", '{"amount":5}'))
+    assert result.startswith("paid 5")
     assert bench.shop.effects == ["pay 5", "pay 5"]
 
 
@@ -634,9 +775,9 @@ async def test_after_a_recovery_a_call_with_unknown_outcome_needs_approval(
     bench: Bench,
 ) -> None:
     await bench.run(("c1", "lose", "{}"))
-    (said,) = await bench.run(("c2", "lose", "{}"), after_recovery=True)
-    assert said.startswith("lose has NOT run: the same call (c1) was started earlier")
-    assert "nobody can approve it here" in said
+    (result,) = await bench.run(("c2", "lose", "{}"), after_recovery=True)
+    assert result.startswith("lose has NOT run: the same call (c1) was started earlier")
+    assert "needs approval, which cannot be given here" in result
     assert bench.shop.effects == ["lose"]
 
 
@@ -649,15 +790,15 @@ async def test_a_call_with_unknown_outcome_runs_again_once_approved(
 ) -> None:
     bench.answering(lambda _call: answer)
     await bench.run(("c1", "lose", "{}"))
-    (said,) = await bench.run(("c2", "lose", "{}"), after_recovery=True)
-    assert said.startswith("UNKNOWN" if answer is None else "lose has NOT run: better not.")
+    (result,) = await bench.run(("c2", "lose", "{}"), after_recovery=True)
+    assert result.startswith("UNKNOWN" if answer is None else "lose has NOT run: better not.")
     assert bench.asked == [ToolCall("c2", "lose", "{}")]
     assert len(bench.shop.effects) == effects
 
 
-def begun(call_id: str, tool: str, args: str, ok: bool | None = None, said: str = "") -> ToolRun:
+def begun(call_id: str, tool: str, args: str, ok: bool | None = None, text: str = "") -> ToolRun:
     """Build the journal's record of a call; without `ok` the call never finished."""
-    ended, result = (None, None) if ok is None else (2, said)
+    ended, result = (None, None) if ok is None else (2, text)
     return ToolRun(
         turn_id="t1",
         call_id=call_id,
@@ -674,15 +815,15 @@ def begun(call_id: str, tool: str, args: str, ok: bool | None = None, said: str 
 async def test_calls_before_a_crash_are_remembered(bench: Bench) -> None:
     bench.runner.restore_runs(
         [
-            begun("c1", "pay", '{"amount":1}', ok=True, said="Not run in vain: paid 1"),
+            begun("c1", "pay", '{"amount":1}', ok=True, text="Not run in vain: paid 1"),
             begun("c2", "pay", '{"amount":2}'),
-            begun("c4", "read", '{"path":"a"}', ok=True, said="content of a"),
-            begun("c5", "gone", "{}", ok=True, said="done"),
-            begun("c6", "pay", '{"amount":6}', ok=False, said="no money"),
-            begun("c7", "pay", '{"amount":7}', ok=False, said="UNKNOWN: timed out"),
+            begun("c4", "read", '{"path":"a"}', ok=True, text="content of a"),
+            begun("c5", "gone", "{}", ok=True, text="done"),
+            begun("c6", "pay", '{"amount":6}', ok=False, text="no money"),
+            begun("c7", "pay", '{"amount":7}', ok=False, text="UNKNOWN: timed out"),
         ]
     )
-    said = await bench.run(
+    results = await bench.run(
         ("d1", "pay", '{"amount": 1}'),
         ("d2", "pay", '{"amount":2}'),
         ("d3", "pay", '{"amount":3}'),
@@ -692,12 +833,12 @@ async def test_calls_before_a_crash_are_remembered(bench: Bench) -> None:
         ("d7", "pay", '{"amount":7}'),
         after_recovery=True,
     )
-    assert said[0] == "already done in this turn (call c1): Not run in vain: paid 1"
-    assert said[1].startswith("pay has NOT run: the same call (c2)")
-    assert said[2:4] == ["paid 3", "content of a"]
-    assert said[4].startswith("Nothing has run: there is no tool 'gone'.")
-    assert said[5] == "already done in this turn (call c6): no money"
-    assert said[6].startswith("pay has NOT run: the same call (c7)")
+    assert results[0] == "already done in this turn (call c1): Not run in vain: paid 1"
+    assert results[1].startswith("pay has NOT run: the same call (c2)")
+    assert results[2:4] == ["paid 3", "content of a"]
+    assert results[4].startswith("Nothing has run: there is no tool 'gone'.")
+    assert results[5] == "already done in this turn (call c6): no money"
+    assert results[6].startswith("pay has NOT run: the same call (c7)")
     assert bench.shop.effects == ["pay 3", "read a"]
 
 
@@ -710,26 +851,26 @@ async def test_the_text_of_a_result_does_not_make_its_outcome_unknown(bench: Ben
 
     bench.runner = bench.new_runner(more=(odd,))
     await bench.run(("c1", "odd", "{}"))
-    (said,) = await bench.run(("c2", "odd", "{}"), after_recovery=True)
-    assert said == "already done in this turn (call c1): UNKNOWN is what they call me"
+    (result,) = await bench.run(("c2", "odd", "{}"), after_recovery=True)
+    assert result == "already done in this turn (call c1): UNKNOWN is what they call me"
     assert bench.shop.effects == ["odd"]
 
 
 async def test_a_repeated_call_gets_the_late_result_of_the_first(bench: Bench) -> None:
     bench.runner = bench.new_runner(more=(_after_all(bench),))
     await bench.run(("c1", "after_all", "{}"))
-    (said,) = await bench.run(("c2", "after_all", "{}"), after_recovery=True)
-    assert said == "already done in this turn (call c1): finished after all"
+    (result,) = await bench.run(("c2", "after_all", "{}"), after_recovery=True)
+    assert result == "already done in this turn (call c1): finished after all"
 
 
 # --- loops ---------------------------------------------------------------------------------------
 
 
 async def test_the_sixth_identical_read_does_not_run(bench: Bench) -> None:
-    said = [(await bench.run((f"c{n}", "look", "{}")))[0] for n in range(6)]
-    assert said[0] == "a"
-    assert all(each.startswith("a\n\n[The same call returned the same") for each in said[1:5])
-    assert said[5].startswith("look has NOT run: the same call returned the same result 5 times")
+    results = [(await bench.run((f"c{n}", "look", "{}")))[0] for n in range(6)]
+    assert results[0] == "a"
+    assert all(each.startswith("a\n\n[The same call returned the same") for each in results[1:5])
+    assert results[5].startswith("look has NOT run: the same call returned the same result 5 times")
     assert bench.runner.started_tools == ["look"] * 5
     assert bench.journal.log[-1] == "finished c5 failed"
     assert bench.runner.all_refused
@@ -743,11 +884,11 @@ async def test_a_different_result_resets_the_count(bench: Bench) -> None:
 
 
 async def test_a_tool_that_keeps_failing_is_disabled_for_the_turn(bench: Bench) -> None:
-    said = [
+    results = [
         (await bench.run((f"c{n}", "moody", f'{{"ok":false,"number":{n}}}')))[0] for n in range(8)
     ]
-    assert [each == f"no {n}" for n, each in enumerate(said)] == [True] * 2 + [False] * 6
-    assert said[2].startswith("no 2\n\n[moody failed 3 times in a row.")
+    assert [each == f"no {n}" for n, each in enumerate(results)] == [True] * 2 + [False] * 6
+    assert results[2].startswith("no 2\n\n[moody failed 3 times in a row.")
     assert not bench.runner.all_refused
     fails, works = await bench.run(("c9", "moody", '{"ok":true}'), ("c10", "look", "{}"))
     assert fails.startswith("moody has NOT run: it failed 8 times in a row")
@@ -755,11 +896,12 @@ async def test_a_tool_that_keeps_failing_is_disabled_for_the_turn(bench: Bench) 
 
 
 async def test_invalid_arguments_count_as_failures_of_the_tool(bench: Bench) -> None:
-    said = [(await bench.run((f"c{n}", "pay", "{}")))[0] for n in range(3)]
-    assert "in a row" not in said[1]
-    assert "[pay failed 3 times in a row." in said[2]
+    results = [(await bench.run((f"c{n}", "pay", "{}")))[0] for n in range(3)]
+    assert "in a row" not in results[1]
+    assert "[pay failed 3 times in a row." in results[2]
     unknown = [(await bench.run((f"d{n}", "zzz", "{}")))[0] for n in range(3)]
-    assert len(set(unknown)) == 1
+    assert set(unknown) == {unknown[0]}
+    assert unknown[0].endswith("linger, broken.")
 
 
 @pytest.mark.parametrize(
@@ -785,10 +927,10 @@ async def test_an_answer_with_only_refused_calls_is_marked(
 
 
 async def test_a_long_result_is_saved_to_a_file_and_previewed(bench: Bench) -> None:
-    (said,) = await bench.run(("c1", "long", '{"size":150000}'))
-    assert len(said) < 1800
-    assert "150,000 characters" in said
-    assert ".holdfast/results/c1.txt. Beginning" in said
+    (result,) = await bench.run(("c1", "long", '{"size":150000}'))
+    assert len(result) < 1800
+    assert "150,000 characters" in result
+    assert ".holdfast/results/c1.txt. Beginning" in result
     kept = bench.workspace / ".holdfast" / "results" / "c1.txt"
     assert kept.read_text(encoding="utf-8") == "x" * 150_000
 
@@ -800,23 +942,26 @@ async def test_the_preview_names_the_tool_that_reads_the_file(bench: Bench) -> N
         return ""
 
     bench.runner = bench.new_runner(more=(read_file,))
-    (said,) = await bench.run(("c1", "long", '{"size":150000}'))
-    assert "use read_file to read it" in said
+    (result,) = await bench.run(("c1", "long", '{"size":150000}'))
+    assert "use read_file to read it" in result
 
 
 async def test_the_results_of_a_turn_share_a_limit_but_short_ones_always_fit(
     bench: Bench,
 ) -> None:
     bench.runner = bench.new_runner(caps=ResultCaps(per_result=5000, per_turn=9000))
-    said = await bench.run(
+    results = await bench.run(
         ("c1", "long", '{"size":5000}'),
         ("c2", "long", '{"size":4100}'),
         ("c3", "long", '{"size":3000}'),
         ("c4", "long", '{"size":2000}'),
         ("c5", "pay", '{"amount":5}'),
     )
-    assert [text.startswith("x") for text in said[:4]] == [True, False, False, False]
-    assert said[4] == "paid 5"
+    assert [text.startswith("x") for text in results[:4]] == [True, False, False, False]
+    assert results[4] == "paid 5"
+    bench.runner = bench.new_runner(caps=ResultCaps(per_result=5000, per_turn=9000))
+    both = await bench.run(("c6", "long", '{"size":4500}'), ("c7", "long", '{"size":4500}'))
+    assert both == ["x" * 4500] * 2
 
 
 async def test_a_result_that_cannot_be_saved_is_truncated(
@@ -825,17 +970,17 @@ async def test_a_result_that_cannot_be_saved_is_truncated(
     bench.workspace /= "file"
     bench.workspace.touch()
     bench.runner = bench.new_runner()
-    said = await bench.run(*((f"c{n}", "long", f'{{"size":{150_000 + n}}}') for n in range(3)))
-    assert [len(text) // 1000 for text in said] == [100, 100, 1]
-    assert said[0].endswith("[50000 more characters were left out]")
-    assert said[2].endswith("characters were left out]")
+    results = await bench.run(*((f"c{n}", "long", f'{{"size":{150_000 + n}}}') for n in range(3)))
+    assert [len(text) // 1000 for text in results] == [100, 100, 1]
+    assert results[0].endswith("[50000 more characters were left out]")
+    assert results[2].endswith("characters were left out]")
     assert "cannot save the result of long" in caplog.text
 
 
 async def test_warnings_follow_a_truncated_result(bench: Bench) -> None:
     await bench.run(("c1", "long", '{"size":150000}'))
-    (said,) = await bench.run(("c2", "long", '{"size":150000}'))
-    assert said.endswith("it is refused.]")
+    (result,) = await bench.run(("c2", "long", '{"size":150000}'))
+    assert result.endswith("it is refused.]")
 
 
 async def test_the_summary_contains_only_successful_calls(bench: Bench) -> None:

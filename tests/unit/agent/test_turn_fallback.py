@@ -1,6 +1,7 @@
 """Turns in which a fallback model takes over."""
 
 import asyncio
+import json
 from typing import Any
 
 import msgspec
@@ -29,8 +30,18 @@ async def test_a_fallback_takes_over_with_one_notice(play: Play) -> None:
     ("scripts", "requests"),
     [
         pytest.param(["S401"], 1, id="key rejected"),
+        pytest.param(["S403"], 1, id="access forbidden"),
         pytest.param(["S402"], 1, id="out of credit"),
+        pytest.param(
+            ['S429"You exceeded your current quota, please check your plan and billing details."'],
+            1,
+            id="quota used up",
+        ),
         pytest.param(["S400"], 1, id="request rejected"),
+        pytest.param(["S422"], 1, id="request unprocessable"),
+        pytest.param(["S404"], 1, id="model unknown"),
+        pytest.param(['H T"I cannot" F content_filter D'], 1, id="declined after a text"),
+        pytest.param(['S503:{"retry-after":"3600"}'], 1, id="unavailable for an hour"),
         pytest.param(["H F content_filter D"], 1, id="declined"),
         pytest.param(['S429:{"retry-after":"61"}'], 1, id="long retry-after"),
         pytest.param(["S500"] * 3, 3, id="server errors"),
@@ -45,7 +56,8 @@ async def test_a_failing_primary_switches_to_the_fallback(
     stage = await play(*scripts)
     await stage.fallback(ok("done"))
     done = await stage.run()
-    assert (done.text, done.attempts) == ("done", requests + 1)
+    assert done.text.endswith("done")
+    assert done.attempts == requests + 1
     assert stage.notices == ["N5"]
 
 
@@ -75,6 +87,32 @@ async def test_the_fallback_continues_the_visible_text(play: Play) -> None:
     (request,) = second.requests
     assert request.max_tokens is None  # the raised limit of the primary does not carry over
     assert request.messages[-2]["content"] == "The quick brown "
+
+
+@pytest.mark.parametrize(
+    ("declined", "answer", "text"),
+    [
+        pytest.param("I cannot", "done", "I cannot\n\ndone", id="a refusal"),
+        pytest.param("Sorry, no. ", "Sure.", "Sorry, no. \n\nSure.", id="a whole sentence"),
+        pytest.param(
+            "Take two eggs and some", "two eggs and some flour.", "Take two eggs and some flour.",
+            id="half an answer",
+        ),
+        pytest.param("```sh\nls", "pwd", "```sh\nls\npwd", id="a code block"),
+        pytest.param("你好", "世界", "你好\n\n世界", id="letters without case"),
+    ],
+)  # fmt: skip
+async def test_text_before_a_refusal_and_the_answer_of_the_fallback_do_not_run_together(
+    play: Play, declined: str, answer: str, text: str
+) -> None:
+    stage = await play(f"H T{json.dumps(declined)} F content_filter D")
+    stage.settings = {"reasoning_effort": "none"}  # otherwise the text would not be prefilled
+    second = await stage.fallback(ok(answer))
+    done = await stage.run()
+    assert done.text == stage.shown == text
+    (request,) = second.requests
+    assert [each["role"] for each in request.messages[-2:]] == ["assistant", "user"]
+    assert "declined" in request.messages[-1]["content"]
 
 
 async def test_adjusted_limits_do_not_carry_over_to_the_fallback(play: Play) -> None:

@@ -23,6 +23,7 @@ from agent.tools.registry import ToolRegistry
 from agent.tools.run import Approve
 from agent.turn import TurnLimits, TurnResources, TurnTask
 from sessions.records import Message
+from sessions.values.notices import NoticeFields
 from tests.fakes.agent_kit import (
     SCALED,
     LoopClock,
@@ -168,7 +169,7 @@ class Stage:
     def notices(self) -> list[str]:
         return [event.id for event in self.events if isinstance(event, Notice)]
 
-    def notice(self, notice: str) -> dict[str, str | int]:
+    def notice(self, notice: str) -> NoticeFields:
         """Return the fields of the only notice with this id."""
         (fields,) = [e.fields for e in self.events if isinstance(e, Notice) and e.id == notice]
         return fields

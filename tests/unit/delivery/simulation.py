@@ -9,25 +9,27 @@ import contextlib
 import selectors
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import Executor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 import msgspec
 import sqlalchemy as sa
 
 from gateway.delivery.outbox import Delivery
-from gateway.delivery.view import ItemBody, write_address, write_body
+from gateway.delivery.view import ItemBody, write_body
 from platforms.core.contract import Address, Button, Op, Receipt
 from sessions.changes import Change, PutItem
 from sessions.errors import StoreError
-from sessions.records import ItemState, OutboxItem
+from sessions.records import ItemKind, ItemState, OutboxItem
 from sessions.store.database import Database
 from sessions.store.readers import OutboxReader
 from sessions.store.schema import outbox
-from sessions.store.store import SessionStore
+from sessions.store.store import SessionStore, StoreObserver
 from tests.fakes.memory import MemoryAdapter
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 BEGINNING = 1_800_000_000_000
 CHAT = "1001"
@@ -57,7 +59,8 @@ class _Selector(selectors.DefaultSelector):
 class World(asyncio.SelectorEventLoop):
     """The event loop and its clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path = Path()) -> None:
+        self.folder = folder
         self.timers = _Selector()
         super().__init__(self.timers)
 
@@ -72,6 +75,15 @@ class World(asyncio.SelectorEventLoop):
             yield
         finally:
             self.timers.busy -= 1
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
+    ) -> asyncio.Future[T]:
+        working = contextlib.ExitStack()
+        working.enter_context(self.busy())
+        future = super().run_in_executor(executor, func, *args)
+        future.add_done_callback(lambda _: working.close())
+        return future
 
     def now(self) -> int:
         """See `Clock`."""
@@ -113,8 +125,10 @@ class BusyOutbox(OutboxReader):
 class Store(SessionStore):
     """The real store; dies before or after a commit."""
 
-    def __init__(self, database: Database, clock: World) -> None:
-        super().__init__(database, clock)
+    def __init__(
+        self, database: Database, clock: World, observer: StoreObserver | None = None
+    ) -> None:
+        super().__init__(database, clock, observer)
         self.world = clock
         self.outbox = BusyOutbox(database, clock)
         self.crash = Crash()
@@ -167,7 +181,7 @@ def simulate(scene: Callable[["World", Store], Coroutine[Any, Any, T]]) -> T:
     memory = Path("/dev/shm")  # noqa: S108 - only for speed
     parent = memory if memory.is_dir() else None
     with tempfile.TemporaryDirectory(dir=parent) as folder:
-        world = World()
+        world = World(Path(folder))
         with asyncio.Runner(loop_factory=lambda: world) as runner:
             return runner.run(_play(scene, world, f"sqlite:///{folder}/store.db"))
 
@@ -200,7 +214,7 @@ async def running(
     store: Store, *adapters: MemoryAdapter, **options: Any
 ) -> AsyncIterator[Delivery]:
     """Run delivery with all platforms connected."""
-    delivery = Delivery(store, store.world, **options)
+    delivery = Delivery(store, store.world, store.world.folder / "sent", **options)
     for adapter in adapters:
         delivery.attach(adapter)
         delivery.on_connected(adapter.name, adapter.account)
@@ -230,8 +244,8 @@ def item(
         body = msgspec.structs.replace(body, path="/x.png", name="x.png", media_type="image/png")
     return OutboxItem(
         id=item_id,
-        address=write_address(Address(platform, chat)),
-        kind=kind,
+        address=Address(platform, chat),
+        kind=ItemKind(kind),
         state=ItemState.PENDING,
         body=write_body(body),
         created_at=BEGINNING,

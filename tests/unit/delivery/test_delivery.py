@@ -8,12 +8,14 @@ import msgspec
 import pytest
 
 from gateway.delivery.outbox import Delivery
+from gateway.delivery.view import read_body, write_body
 from platforms.core.contract import (
     Button,
     Edit,
     Live,
     Post,
     Repeat,
+    Upload,
 )
 from sessions.records import ItemState
 from tests.fakes import memory
@@ -167,6 +169,32 @@ async def test_every_outgoing_text_is_redacted(world: World, store: Store) -> No
     assert kinds(platform) == ["Draft", "Post"]
     assert "sk-123" not in str(platform.ops)
     assert platform.screen(CHAT) == ["The key is ***."]
+
+
+@simulated
+async def test_no_outgoing_text_or_file_name_has_hidden_characters(
+    world: World, store: Store
+) -> None:
+    platform = Platform(clock=world, live=Live.DRAFT)
+    async with running(
+        store, platform, redact=lambda text: text.replace("sk-123", "***")
+    ) as delivery:
+        answer = delivery.start_live(item("a_1", final=False))
+        answer.update("Look\x1b[2J at sk-\u200b123", status="\u202ereading")
+        await until(lambda: bool(platform.screen(CHAT)))
+        answer.close()
+        await put(store, delivery, item("a_1", "Look\x1b[2J at sk-\u200b123 \u202eevil"))
+        upload = item("u_1", "a\x00", kind="upload")
+        body = msgspec.structs.replace(read_body(upload), name="\u202egpj.exe")
+        await put(store, delivery, msgspec.structs.replace(upload, body=write_body(body)))
+        await delivery.flush(10)
+    assert platform.screen(CHAT)[0] == "Look␛[2J at *** evil"
+    assert [(op.name, op.caption) for op in platform.ops if isinstance(op, Upload)] == [
+        ("gpj.exe", "a␀")
+    ]
+    assert not set("\x1b\x00\u200b\u202e") & set(
+        str(platform.ops).encode().decode("unicode_escape")
+    )
 
 
 @simulated

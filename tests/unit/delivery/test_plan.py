@@ -20,7 +20,6 @@ from gateway.delivery.view import (
     ShownMessage,
     ShownState,
     message_digest,
-    write_address,
     write_body,
 )
 from platforms.core.contract import (
@@ -37,7 +36,7 @@ from platforms.core.contract import (
     Unit,
     Upload,
 )
-from sessions.records import ItemState, OutboxItem
+from sessions.records import ItemKind, ItemState, OutboxItem
 
 HERE = Address("memory", "1")
 CAN = Capabilities(4000, Unit.CHARACTERS, live=Live.EDIT, repeat=Repeat.NONCE, buttons=3)
@@ -46,8 +45,8 @@ CAN = Capabilities(4000, Unit.CHARACTERS, live=Live.EDIT, repeat=Repeat.NONCE, b
 def _item(kind: str = "answer") -> OutboxItem:
     return OutboxItem(
         id="a",
-        address=write_address(HERE),
-        kind=kind,
+        address=HERE,
+        kind=ItemKind(kind),
         state=ItemState.PENDING,
         body=write_body(ItemBody()),
         created_at=0,

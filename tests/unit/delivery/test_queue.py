@@ -4,20 +4,20 @@ import msgspec
 
 from gateway.delivery.pacing import Pace
 from gateway.delivery.plan import ItemPhase
-from gateway.delivery.queue import CarryOut, ChatQueue, QueueEntry
-from gateway.delivery.view import ItemBody, write_address, write_body
+from gateway.delivery.queue import CarryOut, ChatQueue, QueueEntry, WaitUntil
+from gateway.delivery.view import ItemBody, ShownItem, ShownMessage, ShownState, write_body
 from platforms.core.contract import Address, Capabilities, Live, Repeat, Unit
-from sessions.records import ItemState, OutboxItem
+from sessions.records import ItemKind, ItemState, OutboxItem
 
-ADDRESS = write_address(Address("memory", "7"))
+ADDRESS = Address("memory", "7")
 
 
-def item(text: str, *, final: bool) -> OutboxItem:
-    body = write_body(ItemBody(text=text))
+def item(text: str, *, final: bool, deferred: bool = False) -> OutboxItem:
+    body = write_body(ItemBody(text=text, deferred=deferred))
     return OutboxItem(
         id="a_1",
-        address="{}",
-        kind="answer",
+        address=ADDRESS,
+        kind=ItemKind.ANSWER,
         state=ItemState.PENDING,
         body=body,
         created_at=0,
@@ -39,6 +39,47 @@ def test_a_pause_of_the_platform_survives_a_change_of_the_text() -> None:
     assert entry.not_before == 100.0
 
 
+def _queue_with(*kinds: str) -> tuple[ChatQueue, list[QueueEntry]]:
+    """Return a queue of finished items: an `answer`, or a deferred `notice`."""
+    queue = ChatQueue(
+        Capabilities(4096, Unit.CHARACTERS, live=Live.EDIT, repeat=Repeat.ALWAYS), str
+    )
+    entries = []
+    for number, kind in enumerate(kinds):
+        text = item("text", final=True, deferred=kind == "notice")
+        waiting = msgspec.structs.replace(text, id=f"a_{number}")
+        entries.append(QueueEntry(waiting, ItemPhase.FINAL, stored=True))
+        queue.add(entries[-1])
+    return queue, entries
+
+
+def _next_item(queue: ChatQueue) -> str:
+    move = queue.next_move(urgent=False, now=1.0, pace=Pace(burst=100, per_second=100.0, now=0.0))
+    assert isinstance(move, CarryOut)
+    return move.entry.item.id
+
+
+def test_an_answer_goes_before_the_deferred_notices_queued_before_it() -> None:
+    queue, entries = _queue_with(*["notice"] * 400, "answer", "notice")
+    assert _next_item(queue) == "a_400"
+    queue.remove(entries[400])
+    assert _next_item(queue) == "a_0"
+
+
+def test_a_deferred_notice_waits_while_an_answer_waits_for_its_repetition() -> None:
+    queue, entries = _queue_with("notice", "answer")
+    entries[1].not_before = 5.0
+    move = queue.next_move(urgent=False, now=1.0, pace=Pace(burst=9, per_second=9.0, now=0.0))
+    assert move == WaitUntil(5.0)
+
+
+def test_a_deferred_notice_shown_in_part_is_continued_first() -> None:
+    queue, entries = _queue_with("notice", "answer")
+    part = ShownMessage(op="a_0.0", fate=ShownState.SHOWN, message="1", looks="old")
+    entries[0].shown = ShownItem((part,))
+    assert _next_item(queue) == "a_0"
+
+
 def test_answers_in_one_chat_take_turns() -> None:
     can = Capabilities(
         4096, Unit.CHARACTERS, live=Live.EDIT, repeat=Repeat.ALWAYS, live_interval=0.0
@@ -46,9 +87,7 @@ def test_answers_in_one_chat_take_turns() -> None:
     queue = ChatQueue(can, str)
     for number in range(3):
         written = msgspec.structs.replace(item("", final=False), id=f"a_{number}")
-        entry = QueueEntry(
-            msgspec.structs.replace(written, address=ADDRESS), ItemPhase.LIVE, stored=False
-        )
+        entry = QueueEntry(written, ItemPhase.LIVE, stored=False)
         entry.read_text, entry.dirty = "an answer".strip, True
         queue.add(entry)
     pace = Pace(burst=100, per_second=100.0, now=0.0)

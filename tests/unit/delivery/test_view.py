@@ -2,6 +2,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.delivery.plan import ItemPhase
+from gateway.delivery.queue import QueueEntry
 from gateway.delivery.view import (
     DUPLICATE_MARK,
     ItemBody,
@@ -11,21 +13,21 @@ from gateway.delivery.view import (
     mark_duplicate,
     may_be_streaming,
     message_digest,
-    read_address,
     read_body,
     read_shown,
     render_final,
     render_live,
-    write_address,
     write_body,
     write_shown,
 )
 from platforms.core.contract import Address, Button, Capabilities, Live, Repeat, Unit
 from platforms.core.markdown import has_open_fence
 from platforms.core.split import text_length
-from sessions.records import ItemState, OutboxItem
+from sessions.records import ItemKind, ItemState, OutboxItem
 from tests.unit.platforms.core.samples import SAMPLES
 from tests.unit.platforms.core.test_split import markdown
+
+HERE = Address("slack", "T1/D1", "second", "7.5")
 
 
 def _can(
@@ -56,11 +58,10 @@ def test_stored_bodies_and_states_are_decoded_unchanged() -> None:
             ),
         )
     )
-    address = Address("slack", "T1/D1", "second", "7.5")
     item = OutboxItem(
         id="a",
-        address=write_address(address),
-        kind="answer",
+        address=HERE,
+        kind=ItemKind.ANSWER,
         state=ItemState.PENDING,
         body=write_body(body),
         created_at=0,
@@ -68,14 +69,13 @@ def test_stored_bodies_and_states_are_decoded_unchanged() -> None:
     )
     assert read_body(item) == body
     assert read_shown(item) == shown
-    assert read_address(item.address) == address
 
 
 def test_an_item_without_stored_state_has_shown_nothing() -> None:
     item = OutboxItem(
         id="a",
-        address="",
-        kind="answer",
+        address=HERE,
+        kind=ItemKind.ANSWER,
         state=ItemState.PENDING,
         body=write_body(ItemBody()),
         created_at=0,
@@ -161,3 +161,23 @@ def test_a_stream_only_grows_until_its_message_is_full(name: str) -> None:
             shrunk += not parts[-1].startswith(before[-1])
         before = parts
     assert shrunk == 0
+
+
+_QUESTION = "🔐 May I use **pay**?\n```json\n{}\n```\n✅ Allowed by telegram:1."
+
+
+@pytest.mark.parametrize("kind", ["notice", "ask"])
+def test_questions_and_notices_of_the_gateway_have_no_mark(kind: str) -> None:
+    can = _can(limit=4000)
+    for item_kind, marked in ((kind, False), ("answer", True), ("upload", True)):
+        item = OutboxItem(
+            id="a_1",
+            address=HERE,
+            kind=ItemKind(item_kind),
+            state=ItemState.PENDING,
+            body=write_body(ItemBody(text=_QUESTION)),
+            created_at=1,
+        )
+        entry = QueueEntry(item, ItemPhase.FINAL, stored=True)
+        (shown, *_) = entry.final_messages(can, str)
+        assert shown.text.startswith("(from the model) 🔐" if marked else "🔐")

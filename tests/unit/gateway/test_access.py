@@ -1,5 +1,6 @@
 """The attack table: only listed people have access, regardless of their display names."""
 
+import re
 from typing import Any
 
 import pytest
@@ -19,10 +20,12 @@ from gateway.access.policy import (
     Policy,
     Role,
     Stranger,
+    Undecided,
     UnlistedBot,
     build_policy,
     decide_access,
 )
+from gateway.access.settings import AccessSettings
 from platforms.core.contract import (
     Address,
     Inbound,
@@ -203,6 +206,11 @@ def test_a_listed_person_is_a_member(entry: str, event: InboundMessage, principa
             message("discord", id="G1/role:R7"),
             id="calls itself like the role",
         ),
+        pytest.param(
+            "discord:G1/*",
+            message("discord", chat="G1", memberships=("G1/role:R7",)),
+            id="holder of a role, in a channel that has the id of the server",
+        ),
         pytest.param("telegram:web:owner", message("telegram", id="owner"), id="owner elsewhere"),
     ],
 )
@@ -210,6 +218,50 @@ def test_an_unlisted_person_is_a_stranger(entry: str, event: InboundMessage) -> 
     decision = decide_access(let_in(*([entry] if entry else [])), event)
     assert isinstance(decision, Stranger)
     assert decision.direct == event.direct
+
+
+UNKNOWN = Sender("1001", memberships_unknown=True)
+
+
+@pytest.mark.parametrize(
+    ("rules", "event", "decision"),
+    [
+        (let_in("telegram:1001"), message(sender=UNKNOWN), MEMBER),
+        (let_in("telegram:*"), message(sender=UNKNOWN), MEMBER),
+        (let_in("telegram:1001", "telegram:G1/*"), message(sender=UNKNOWN), MEMBER),
+        (let_in("telegram:G1/*"), message(sender=UNKNOWN), Undecided("telegram:1001")),
+        (
+            let_in(admins=("telegram:G1/role:7",)),
+            message(sender=UNKNOWN),
+            Undecided("telegram:1001"),
+        ),
+        (
+            let_in("telegram:2002", "telegram:G1/*", "slack:T1/*"),
+            message(sender=UNKNOWN),
+            Undecided("telegram:1001"),
+        ),
+        (
+            let_in("slack:T1/*"),
+            message(sender=UNKNOWN),
+            Stranger("telegram:1001", direct=True),
+        ),
+        (let_in("telegram:2002"), message(sender=UNKNOWN), Stranger("telegram:1001", direct=True)),
+        (
+            let_in("telegram:G1/*"),
+            message(sender=UNKNOWN, chat=GROUP, addressed=False),
+            NotAddressed(),
+        ),
+        (
+            let_in("telegram:G1/*"),
+            message(sender=Sender("7", is_bot=True, memberships_unknown=True)),
+            UnlistedBot("telegram:7"),
+        ),
+    ],
+)
+def test_unknown_memberships_leave_a_decision_open_only_if_a_rule_needs_them(
+    rules: Policy, event: InboundMessage, decision: object
+) -> None:
+    assert decide_access(rules, event) == decision
 
 
 @pytest.mark.parametrize("allow", ["telegram:*", f"telegram:{GROUP}/*", "telegram:1001"])
@@ -291,10 +343,20 @@ def test_revoking_a_pairing_affects_the_next_message() -> None:
     assert isinstance(decide_access(let_in(), message()), Stranger)
 
 
-@pytest.mark.parametrize("platform", ["console", "web"])
-def test_the_person_at_the_terminal_and_at_the_page_is_an_admin(platform: str) -> None:
-    event = message(platform, id="owner", chat="main", direct=True)
-    assert decide_access(let_in(), event) == Allowed(f"{platform}:owner", Role.ADMIN)
+@pytest.mark.parametrize("principal", ["console:owner", "web:owner", "api:key"])
+def test_the_person_at_the_terminal_and_at_the_page_and_a_client_with_the_key_are_admins(
+    principal: str,
+) -> None:
+    platform, _, identity = principal.partition(":")
+    event = message(platform, id=identity, chat="main", direct=True)
+    assert decide_access(let_in(), event) == Allowed(principal, Role.ADMIN)
+
+
+@pytest.mark.parametrize("claim_open", [True, False])
+def test_a_policy_tells_if_a_claim_code_is_valid(*, claim_open: bool) -> None:
+    assert let_in(claim_open=claim_open).claim_open is claim_open
+    assert not let_in().claim_open
+    assert not Policy().claim_open
 
 
 @pytest.mark.parametrize(
@@ -371,6 +433,21 @@ def test_an_ambiguous_entry_is_refused(text: str) -> None:
         parse_entry(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("1001", "is not platform:id"),
+        ("telegram:10*", "may have a * only"),
+        ("telegram:", "has no id"),
+        ("telegram:10 01", "has no id, or an id with spaces"),
+        ("telegram:@ann", "contains a name"),
+    ],
+)
+def test_a_refused_entry_is_told_its_problem(text: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        parse_entry(text)
+
+
 @pytest.mark.parametrize("text", ["telegram:*", "slack:T1/*", "telegram:-1001234/*"])
 def test_groups_and_platforms_cannot_be_admins(text: str) -> None:
     with pytest.raises(ValueError, match="everyone there an admin"):
@@ -396,3 +473,17 @@ def test_memberships_matter_only_if_an_entry_uses_them(
     entries: tuple[str, ...], asked: bool
 ) -> None:
     assert has_membership_entries(entries, "discord") is asked
+
+
+def test_each_invalid_entry_of_the_settings_is_reported_with_its_place() -> None:
+    settings = AccessSettings(
+        allow=("telegram:1001", "telegram:@ann"), admins=("telegram:*", "telegram:1")
+    )
+    (allow, why), (admins, why_not) = settings.conflicts()
+    assert (allow, admins) == (("allow", 1), ("admins", 0))
+    assert why.startswith('"telegram:@ann" contains a name')
+    assert why_not.startswith('"telegram:*" would make everyone there an admin')
+
+
+def test_without_settings_nobody_is_listed_and_people_may_ask_for_access() -> None:
+    assert AccessSettings() == AccessSettings(allow=(), admins=(), pairing=True)

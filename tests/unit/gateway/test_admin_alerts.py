@@ -8,9 +8,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from agent.events import TurnDone, TurnEnding
-from gateway.alerts.admins import AdminAlerts, AlertState, PlatformStatus
-from gateway.delivery.view import read_address, read_body
+from agent.events import TurnDone, TurnEnding, VerdictName
+from agent.tools.mcp.memory import ToolChange
+from gateway.alerts.admins import AdminAlerts, AlertState, PlatformStatus, ToolAlerts
+from gateway.delivery.view import read_body
 from gateway.notices.compose import NoticeComposer
 from gateway.observe.disk import DiskSpace
 from gateway.spending.budgets import BudgetScope, BudgetStatus
@@ -69,7 +70,10 @@ class AlertKit:
     ) -> list[tuple[str, str]]:
         """Return the alerts about a failed turn, by chat."""
         done = TurnDone(
-            ending=TurnEnding.FAILED, text="", cause=cause, **{"last_verdict": "cut", **more}
+            ending=TurnEnding.FAILED,
+            text="",
+            cause=cause,
+            **{"last_verdict": VerdictName.CUT, **more},
         )
         return shown(self.alerts.on_turn_failed(done, "pigeon:9", targets))
 
@@ -88,7 +92,7 @@ def shown(changes: Sequence[Change]) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for change in changes:
         assert isinstance(change, PutItem)
-        where = read_address(change.item.address)
+        where = change.item.address
         found.append((f"{where.platform}:{where.chat}", read_body(change.item).text))
     return found
 
@@ -97,6 +101,48 @@ def stands(used: int, *, held: int = 0, refused: bool = False, name: str = "all"
     """A budget of 1,000 tokens."""
     scope = BudgetScope(name, f"those of {name}", BudgetLimit(name, 1000))
     return BudgetStatus(scope, "", BudgetUsage(used + held, 0.0, held, 0.0), refused)
+
+
+CHANGED_MANY = ToolChange("shop", tuple(f"t{number}" for number in range(12)))
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (
+            ToolChange("shop", ("pay",)),
+            (
+                "🛠 The MCP server shop has changed a tool: pay. I'll ask an admin before the next call "
+                "of it. If you allow a call, you accept the change."
+            ),
+        ),
+        (
+            CHANGED_MANY,
+            (
+                "🛠 The MCP server shop has changed tools: t0, t1, t2, t3, t4, t5, t6, t7, t8, t9 and 2 "
+                "more. I'll ask an admin before the next call of each of them. If you allow a call, you "
+                "accept the change."
+            ),
+        ),
+    ],
+    ids=["one", "many"],
+)
+def test_admins_are_told_of_changed_tools(change: ToolChange, text: str) -> None:
+    kit = AlertKit("pigeon:1", "raven:2")
+    told = kit.alerts.report_tool_changes([change])
+    assert shown(told.changes) == [("pigeon:1", text), ("raven:2", text)]
+    assert told.reported == (change,)
+    nothing = ToolAlerts((), ())
+    assert kit.alerts.report_tool_changes([]) == nothing
+    assert kit.alerts.report_tool_changes([change]) == nothing  # left for later
+    assert len(kit.alerts.report_tool_changes([ToolChange("bank", ("pay",))]).changes) == 2
+    kit.clock.at += 3600
+    assert kit.alerts.report_tool_changes([change]).reported == (change,)
+
+
+def test_a_change_that_no_admin_can_read_is_left_for_later() -> None:
+    change = ToolChange("shop", ("pay",))
+    assert AlertKit().alerts.report_tool_changes([change]) == ToolAlerts((), ())
 
 
 WORDS = "🛠 The model can't be used: no credit. Conversations fail until this is fixed."
@@ -282,8 +328,8 @@ def test_a_failing_service_is_reported_after_five_minutes() -> None:
 @pytest.mark.parametrize(
     "ending",
     [
-        pytest.param({"last_verdict": "complete"}, id="all steps used"),
-        pytest.param({"last_verdict": "refused", "notice": "N9"}, id="declined"),
+        pytest.param({"last_verdict": VerdictName.COMPLETE}, id="all steps used"),
+        pytest.param({"last_verdict": VerdictName.REFUSED, "notice": "N9"}, id="declined"),
         pytest.param({"over_budget": True}, id="over budget"),
     ],
 )

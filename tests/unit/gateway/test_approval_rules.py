@@ -1,6 +1,7 @@
-"""Who may answer an approval request, its text, and the reason for the model."""
+"""Rules for answers to approval requests, their texts, and the reason for the model."""
 
 import json
+import re
 from typing import Any
 
 import msgspec
@@ -16,11 +17,11 @@ from gateway.approvals.rules import (
     approval_code,
     can_answer,
     can_requester_answer,
+    correct_code,
     find_question,
     has_admin_roles,
     is_admin,
     is_unattended,
-    normalize_code,
     parse_answer_args,
 )
 from gateway.approvals.wording import (
@@ -28,21 +29,23 @@ from gateway.approvals.wording import (
     TURN_ENDED,
     choose_notice,
     format_arguments,
+    is_shortened,
     notice_fields,
     refusal_text,
+    whole_arguments,
 )
-from gateway.delivery.view import write_address
+from gateway.notices.catalogue import check_fields
 from platforms.core.contract import Address
 from sessions.records import Approval, ApprovalState
 from sessions.values.notices import NoticeId
 
-HERE, THERE = write_address(Address("memory", "1")), write_address(Address("memory", "2"))
+HERE, THERE = Address("memory", "1"), Address("memory", "2")
 
 
 def question(
     id_: str = "p_00000000000000ab12",
     *,
-    address: str = HERE,
+    address: Address = HERE,
     person: str = "memory:1",
     own: bool = True,
     arguments: str = '{"a": 1}',
@@ -65,7 +68,11 @@ def question(
 
 
 def somebody(
-    principal: str = "memory:1", *, admin: bool = False, address: str = HERE, direct: bool = True
+    principal: str = "memory:1",
+    *,
+    admin: bool = False,
+    address: Address = HERE,
+    direct: bool = True,
 ) -> Answerer:
     return Answerer(principal, admin, address, direct)
 
@@ -216,6 +223,8 @@ def test_an_answer_finds_its_request(
         ("that costs", ("", "that costs")),
         ("gate", ("gate", "")),
         ("2much4 me", ("", "2much4 me")),
+        ("12345 is too much", ("", "12345 is too much")),
+        ("no1! please", ("", "no1! please")),
     ],
 )
 def test_a_code_is_distinguished_from_a_reason(args: str, read: tuple[str, str]) -> None:
@@ -224,8 +233,8 @@ def test_a_code_is_distinguished_from_a_reason(args: str, read: tuple[str, str])
 
 
 def test_look_alike_characters_in_codes_are_equal() -> None:
-    assert normalize_code("o1lI") == "0111"
-    assert approval_code("p_00000000000000z011") == normalize_code("zoil")
+    assert correct_code("o1lI") == "0111"
+    assert approval_code("p_00000000000000z011") == correct_code("zoil")
 
 
 # --- texts -------------------------------------------------------------------------------------
@@ -247,18 +256,27 @@ def test_look_alike_characters_in_codes_are_equal() -> None:
 def test_each_state_of_a_request_has_its_notice(
     state: ApprovalState, reason: str, more: dict[str, bool], notice: str
 ) -> None:
-    assert choose_notice(msgspec.structs.replace(A, state=state, reason=reason), **more) == notice
+    approval = msgspec.structs.replace(A, state=state, reason=reason)
+    chosen = choose_notice(approval, **more)
+    assert chosen == notice
+    check_fields(chosen, notice_fields(approval, chosen))
 
 
 def test_a_request_shows_the_call_itself() -> None:
-    assert notice_fields(A) == {
-        "tool": "pay",
-        "arguments": '{\n  "a": 1\n}',
-        "code": "AB12",
-        "min": 30,
-        "by": "",
-        "reason": "",
+    call = {"tool": "pay", "arguments": '{\n  "a": 1\n}'}
+    asked = {**call, "code": "AB12", "min": 30}
+    assert notice_fields(A, NoticeId.ASK, person="web:a") == {**asked, "person": "web:a"}
+    assert notice_fields(A, NoticeId.ASK) == {**asked, "person": ""}
+    assert notice_fields(A, NoticeId.ASK, attached=True) == {
+        **asked,
+        "person": "",
+        "attached": "yes",
     }
+    later = msgspec.structs.replace(A, asked_at=60_000, expires_at=1_860_000)
+    assert notice_fields(later, NoticeId.ASK)["min"] == 30
+    assert notice_fields(A, NoticeId.ASK_ADMIN) == asked
+    assert notice_fields(A, NoticeId.ASK_DENIED) == {**call, "by": "", "reason": ""}
+    assert notice_fields(A, NoticeId.ASK_OVER) == call
 
 
 @pytest.mark.parametrize(
@@ -281,7 +299,65 @@ def test_long_arguments_show_their_beginning_and_end_and_the_omitted_length() ->
     text = format_arguments(json.dumps({"command": "begin " + "x" * 5000 + " end"}))
     assert text.startswith('{\n  "command": "begin xx')
     assert text.endswith('xx end"\n}')
-    assert "… 3529 characters are not shown …" in text
+    assert "… 3710 characters are not shown …" in text
+
+
+def test_the_beginning_of_a_shortened_value_is_longer_than_its_end() -> None:
+    text = format_arguments(json.dumps({"command": "x" * 1000 + "y" * 1000}))
+    shown = f"{'x' * 975} … 700 characters are not shown … {'y' * 325}"
+    assert text == f'{{\n  "command": "{shown}"\n}}'
+
+
+def test_a_value_that_fits_beside_a_shortened_one_stays_whole() -> None:
+    fitting = "x" * 599 + "\n"  # an escape counts as one character
+    text = format_arguments(json.dumps({"long": "y" * 2000, "fitting": fitting}))
+    assert f'"fitting": {json.dumps(fitting)}' in text
+    assert "… 1400 characters are not shown …" in text
+
+
+@pytest.mark.parametrize(("size", "shortened"), [(MAX_SHOWN_CHARS, False), (1501, True)])
+def test_arguments_are_shortened_beyond_1500_characters(size: int, *, shortened: bool) -> None:
+    frame = len('{\n  "a": ""\n}')
+    arguments = json.dumps({"a": "x" * (size - frame)})
+    assert len(whole_arguments(arguments)) == size
+    assert is_shortened(arguments) is shortened
+    assert (format_arguments(arguments) != whole_arguments(arguments)) is shortened
+
+
+def test_many_numbers_are_cut_between_lines() -> None:
+    text = format_arguments(json.dumps([7] * 1000))
+    assert re.search(r"\n… \d+ characters are not shown …\n", text)
+
+
+@pytest.mark.parametrize("where", [0, 1, 2])
+def test_long_values_hide_no_key_and_no_short_value(where: int) -> None:
+    call = [("amount", 4200), ("to", "DE00 1234"), ("extra", {"id": [1, 2], "é": "x" * 4000})]
+    call.insert(where, ("note", "begin " + "n" * 9000 + " end"))
+    text = format_arguments(json.dumps(dict(call), ensure_ascii=False))
+    for part in ('"amount": 4200', '"to": "DE00 1234"', '"id": [', '"é": "xxx', '"note": "begin n'):
+        assert part in text
+    assert 'n end"' in text
+    assert len(text) <= MAX_SHOWN_CHARS
+
+
+def test_arguments_with_many_keys_keep_all_of_them() -> None:
+    text = format_arguments(json.dumps({f"key{n}": "v" * 500 for n in range(40)}))
+    assert all(f'"key{n}": "vvv' in text for n in range(40))
+
+
+def test_a_repeated_key_is_shown_twice() -> None:
+    text = format_arguments('{"to":"Ann","note":"%s","to":"Eve"}' % ("n" * 5000))
+    assert text.index('"to": "Ann"') < text.index('"to": "Eve"')
+
+
+def test_a_shortened_value_ends_between_escapes() -> None:
+    text = format_arguments(json.dumps({"a": "\u202e\\" * 3000}))
+    json.loads(text)
+
+
+def test_arguments_beyond_all_limits_are_cut() -> None:
+    assert len(format_arguments(json.dumps(["v"] * 100_000))) < 8_100
+    assert len(format_arguments("x" * 100_000)) < 1_600
 
 
 @given(st.text())
@@ -290,7 +366,7 @@ def test_formatted_arguments_keep_their_meaning_and_stay_in_the_code_block(value
     assert "```" not in text
     assert all(sign.isprintable() or sign == "\n" for sign in text)
     assert len(text) <= MAX_SHOWN_CHARS + 60
-    if len(text) <= MAX_SHOWN_CHARS:
+    if "characters are not shown" not in text:
         assert json.loads(text) == {"a": value}
 
 
@@ -309,12 +385,32 @@ def test_formatted_arguments_keep_their_meaning_and_stay_in_the_code_block(value
         ),
         pytest.param(
             {"state": ApprovalState.EXPIRED},
-            "it needs somebody's approval, and nobody answered within 30 minutes.",
+            "it needs a person's approval, and the question was not answered within 30 minutes.",
             id="expired",
         ),
         pytest.param(
+            {"state": ApprovalState.EXPIRED, "asked_at": 60_000, "expires_at": 1_860_000},
+            "it needs a person's approval, and the question was not answered within 30 minutes.",
+            id="expired, asked later",
+        ),
+        pytest.param(
+            {"state": ApprovalState.USED, "answered_by": "memory:9"},
+            "the permission for it was used already.",
+            id="used",
+        ),
+        pytest.param(
+            {"state": ApprovalState.EXPIRED, "expires_at": 90_000},
+            "it needs a person's approval, and the question was not answered within the time there was.",
+            id="expired after one and a half minutes",
+        ),
+        pytest.param(
+            {"state": ApprovalState.EXPIRED, "expires_at": 0},
+            "it needs a person's approval, and the question was not answered within the time there was.",
+            id="expired at once",
+        ),
+        pytest.param(
             {"state": ApprovalState.EXPIRED, "expires_at": 50},
-            "it needs somebody's approval, and nobody answered within the time there was.",
+            "it needs a person's approval, and the question was not answered within the time there was.",
             id="expired after less than a minute",
         ),
     ],

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -14,21 +15,21 @@ from agent.tools.define import tool
 from gateway.access.people import People
 from gateway.access.policy import Role
 from gateway.access.settings import AccessSettings
-from gateway.approvals.broker import ApprovalBroker, RequestingTurn
+from gateway.approvals.broker import ApprovalBroker, ApprovalSettings, RequestingTurn
 from gateway.approvals.rules import approval_code
 from gateway.approvals.wording import NO_ADMIN, PERMISSION_USED, UNATTENDED, refusal_text
 from gateway.commands.contract import CommandCall, CommandOutcome, NoticeReply
 from gateway.delivery.outbox import Delivery
-from gateway.delivery.view import write_address
+from gateway.media.outgoing import OutgoingFiles
 from gateway.notices.catalogue import render_notice
-from gateway.notices.compose import NoticeComposer
-from platforms.core.contract import Address, Capabilities, Op, Receipt
+from platforms.core.contract import Address, Capabilities, Op, Receipt, Upload
 from sessions.changes import AnswerApproval, EndTurn, OpenSession, PutItem, StartTurn
 from sessions.conversation.events import CommandContext
 from sessions.errors import StoreUnavailable
 from sessions.records import (
     Approval,
     ApprovalState,
+    ItemKind,
     ItemState,
     Message,
     OutboxItem,
@@ -37,8 +38,10 @@ from sessions.records import (
 )
 from sessions.store.store import SessionStore
 from sessions.values.ids import Ids
+from sessions.values.item_ids import question_id
 from sessions.values.notices import NoticeId
 from tests.fakes.memory import MemoryAdapter, VisibleMessage
+from tests.fakes.set_clock import SetClock
 
 PATIENCE = 5.0
 HALF_AN_HOUR = 1_800_000
@@ -75,17 +78,6 @@ EXEC, NET, WRITE = a_tool(Risk.EXEC), a_tool(Risk.NET), a_tool(Risk.WRITE)
 
 def call_of(command: str = "ls", id_: str = "c1") -> ToolCall:
     return ToolCall(id_, "run", f'{{"command": "{command}"}}')
-
-
-class SetClock:
-    def __init__(self) -> None:
-        self.time = 1_000_000_000
-
-    def now(self) -> int:
-        return self.time
-
-    def monotonic(self) -> float:
-        return self.time / 1000
 
 
 class Screen(MemoryAdapter):
@@ -160,7 +152,7 @@ class ApprovalKit:
         key: str = "",
     ) -> asyncio.Task[str | None]:
         """Start a task in which a tool asks; the task returns the outcome."""
-        where = write_address(Address("memory", chat))
+        where = Address("memory", chat)
         asking = RequestingTurn(
             key=key or f"memory:{chat}",
             session_id=session,
@@ -203,7 +195,7 @@ class ApprovalKit:
         self, word: str, args: str = "", *, person: str = ANN, admin: bool = False, chat: str = ""
     ) -> CommandOutcome:
         """Answer by a command, in the private chat unless another is given."""
-        where = write_address(Address("memory", chat or person.partition(":")[2]))
+        where = Address("memory", chat or person.partition(":")[2])
         call = CommandCall(
             key=f"memory:{chat or person.partition(':')[2]}",
             args=args,
@@ -223,7 +215,7 @@ class ApprovalKit:
         place = Address("memory", person.partition(":")[2])
         return await self.approvals.on_button(
             id_,
-            CommandContext(address=write_address(place), person=person, admin=admin),
+            CommandContext(address=place, person=person, admin=admin),
             role=Role.ADMIN if admin else Role.MEMBER,
             allow=word == YES,
         )
@@ -253,7 +245,7 @@ async def approval_kit(
     store = await SessionStore.open(f"sqlite:///{home / 'holdfast.db'}", clock=clock)
     made = ApprovalKit(store, screen, clock)
     if await store.sessions.get("s1") is None:
-        address = write_address(Address("memory", "1"))
+        address = Address("memory", "1")
         await store.apply(
             OpenSession("s1", "memory:1", address, 1),
             StartTurn(
@@ -274,20 +266,18 @@ async def approval_kit(
 
     ids, people = Ids(clock), People(store, clock, AccessSettings(admins=admins))
     await people.load()
-    made.delivery = Delivery(store, clock)
+    made.delivery = Delivery(store, clock, home / "outgoing" / "sent")
     made.delivery.attach(screen)
     await made.delivery.recover()
     made.approvals = ApprovalBroker(
         store,
         clock,
         ids,
-        NoticeComposer(ids, clock, capabilities),
         made.delivery,
         people,
-        mode=lambda: mode,
+        settings=ApprovalSettings(mode=lambda: mode, timeout_seconds=wait),
         capabilities=capabilities,
         create_task=tasks or made.own,
-        timeout_seconds=wait,
     )
     made.approvals._waiters = made.waiting
     made.delivery.on_connected("memory")
@@ -319,6 +309,14 @@ async def test_in_never_mode_tools_run_without_a_request(
         assert await said(kit.asks(key="api:x")) is None
         assert await kit.store.approvals.open() == ()
         assert kit.screen.messages("1") == []
+
+
+async def test_in_never_mode_a_call_that_may_have_taken_effect_still_asks(tmp_path: Path) -> None:
+    async with approval_kit(tmp_path, mode="never") as kit:
+        again = kit.asks(WRITE)
+        await kit.asked()
+        assert await kit.says(NO) == MAY_NOT
+        assert await said(again) == "denied by memory:1."
 
 
 @pytest.mark.parametrize(
@@ -388,6 +386,93 @@ async def test_a_request_shows_the_call_and_how_to_answer(tmp_path: Path) -> Non
     assert kit.screen.violations() == []
 
 
+async def test_every_chat_that_is_asked_gets_long_arguments_as_a_file(tmp_path: Path) -> None:
+    screen = Screen(files=10**6)
+    async with approval_kit(tmp_path, screen) as kit:
+        files = OutgoingFiles(
+            kit.store,
+            kit.delivery,
+            kit.clock,
+            tmp_path / "outgoing",
+            lambda _: screen.capabilities,
+            keep_seconds=0,
+            redact=str,
+        )
+        kit.approvals._attach_text = files.attach_text
+        command = "begin " + "x" * 5000 + " end"
+        kit.begins(EXEC, call_of(command))
+        await kit.asked()
+        for chat in ("1", CHIEF.partition(":")[2]):
+            shown = await screen.one(chat, "May I use", "the attached file has the whole call")
+            assert "characters are not shown" in shown.text
+        await kit.delivery.flush(PATIENCE)
+    uploads = _uploads(screen)
+    assert [op.name for op in uploads] == ["run.json", "run.json"]
+    texts = await asyncio.to_thread(lambda: [Path(op.path).read_text("utf-8") for op in uploads])
+    assert texts == [f'{{\n  "command": "{command}"\n}}'] * 2
+
+
+async def _attach(item: OutboxItem, name: str, _text: str) -> OutboxItem:
+    return msgspec.structs.replace(item, id=f"{item.id}.{name}")
+
+
+async def test_a_request_in_a_disconnected_chat_has_no_file_and_no_buttons(tmp_path: Path) -> None:
+    far = Address("other", "5")
+    async with approval_kit(tmp_path, wait=0.2) as kit:
+        kit.approvals._attach_text = _attach
+        turn = RequestingTurn(key="other:5", session_id="s1", turn_id="t1", address=far, person=ANN)
+        task = kit.tasks.create_task(kit.approvals.request_approval(turn, NET, call_of("x" * 5000)))
+        assert "was not answered" in (await said(task) or "")
+        (item,) = await kit.store.timeline(far, 0, 100)
+        assert isinstance(item, OutboxItem)
+        assert b"buttons" not in item.body
+        assert (item.turn_id, item.kind) == ("t1", ItemKind.ASK)
+
+
+async def test_every_chat_that_is_asked_shows_how_the_tool_has_changed(tmp_path: Path) -> None:
+    async with approval_kit(tmp_path) as kit:
+        kit.begins(msgspec.structs.replace(EXEC, change="now it deletes"))
+        await kit.asked()
+        for chat in ("1", "9"):
+            await kit.screen.one(chat, "now it deletes")
+
+
+@pytest.mark.parametrize(
+    ("files", "command"),
+    [pytest.param(None, "x" * 5000, id="no files"), pytest.param(10**6, "x", id="short")],
+)
+async def test_short_arguments_and_chats_without_files_have_no_file(
+    tmp_path: Path, files: int | None, command: str
+) -> None:
+    async with approval_kit(tmp_path, Screen(files=files)) as kit:
+        kit.approvals._attach_text = _attach
+        kit.begins(NET, call_of(command))
+        shown = await kit.screen.one("1", "May I use")
+        assert "attached" not in shown.text
+        assert [row.id for row in await kit.store.timeline(Address("memory", "1"), 0, 9)] == [
+            question_id(await kit.waited(), 0)
+        ]
+        assert not _uploads(kit.screen)
+
+
+async def test_without_disk_space_a_request_is_shown_without_its_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def full(_item: OutboxItem, _name: str, _text: str) -> OutboxItem:
+        raise OSError(errno.ENOSPC, "disk full")
+
+    async with approval_kit(tmp_path) as kit:
+        kit.approvals._attach_text = full
+        kit.begins(NET, call_of("x" * 5000))
+        asked = await kit.asked()
+        assert asked.state is ApprovalState.OPEN
+        assert "has no file" in caplog.text
+
+
+def _uploads(screen: Screen) -> list[Upload]:
+    return [op for op in screen.ops if isinstance(op, Upload)]
+
+
 async def test_a_request_for_admins_is_also_sent_to_their_private_chats(tmp_path: Path) -> None:
     async with approval_kit(tmp_path, admins=(CHIEF, "memory:8", "other:7")) as kit:
         kit.begins(EXEC)
@@ -408,11 +493,14 @@ async def test_a_repeated_call_warns_that_the_previous_one_may_have_taken_effect
         assert await said(again) is None
 
 
-async def test_no_buttons_are_shown_on_a_platform_with_too_few(tmp_path: Path) -> None:
-    async with approval_kit(tmp_path, Screen(buttons=1)) as kit:
+@pytest.mark.parametrize(("possible", "shown"), [(1, 0), (2, 2)])
+async def test_no_buttons_are_shown_on_a_platform_with_too_few(
+    tmp_path: Path, possible: int, shown: int
+) -> None:
+    async with approval_kit(tmp_path, Screen(buttons=possible)) as kit:
         kit.begins(NET)
         await kit.asked()
-        assert (await kit.screen.one("1", "/approve")).buttons == ()
+        assert len((await kit.screen.one("1", "/approve")).buttons) == shown
 
 
 # --- answers -------------------------------------------------------------------------------------
@@ -468,7 +556,7 @@ async def test_a_request_without_an_answer_expires_and_the_call_does_not_run(
         task = kit.asks()
         asked = await kit.asked()
         assert await said(task) == (
-            "it needs somebody's approval, and nobody answered within the time there was."
+            "it needs a person's approval, and the question was not answered within the time there was."
         )
         assert await kit.state(asked.id) is ApprovalState.EXPIRED
         for chat in ("1", "9"):
@@ -518,10 +606,24 @@ async def test_an_answer_without_a_code_means_the_only_request_or_lists_several(
         )
         assert await kit.says(YES, f"{approval_code(second.id)} please") == MAY
         assert await said(two) is None
+        allowed = await kit.store.approvals.get(second.id)
+        assert allowed
+        assert allowed.reason == ""
         assert await kit.says(YES) == MAY
         assert await kit.says(YES, approval_code(first.id)) == NoticeReply(
             NoticeId.ASK_UNKNOWN, {"code": approval_code(first.id)}
         )
+
+
+async def test_two_equal_calls_at_once_have_requests_of_their_own(tmp_path: Path) -> None:
+    async with approval_kit(tmp_path) as kit:
+        one = kit.asks(NET, call_of(id_="c1"))
+        first = await kit.asked()
+        two = kit.asks(NET, call_of(id_="c2"))
+        second = await kit.asked(2)
+        assert await kit.says(YES, approval_code(second.id)) == MAY
+        assert await kit.says(NO, approval_code(first.id)) == MAY_NOT
+        assert (await said(one), await said(two)) == ("denied by memory:1.", None)
 
 
 async def test_open_requests_have_different_codes(tmp_path: Path) -> None:
@@ -534,6 +636,21 @@ async def test_open_requests_have_different_codes(tmp_path: Path) -> None:
         second = await kit.asked(2)
         assert approval_code(first.id) != approval_code(second.id)
         assert next(numbers, None) is None
+
+
+async def test_a_new_request_has_another_code_than_one_that_no_turn_waits_for(
+    tmp_path: Path,
+) -> None:
+    screen, clock = Screen(), SetClock()
+    async with approval_kit(tmp_path, screen, clock=clock) as kit:
+        kit.approvals._ids = Ids(SteppingClock(), lambda _: 7)
+        kit.begins(NET, call_of("one"))
+        first = await kit.asked()
+    async with approval_kit(tmp_path, screen, clock=clock) as kit:
+        numbers = iter([7 + 32**4, 8])
+        kit.approvals._ids = Ids(SteppingClock(), lambda _: next(numbers))
+        kit.begins(NET, call_of("two"))
+        assert approval_code(await kit.waited()) != approval_code(first.id)
 
 
 class SteppingClock(SetClock):
@@ -585,12 +702,16 @@ async def test_a_button_of_an_unknown_request_is_answered(tmp_path: Path) -> Non
 
 async def test_an_answer_at_the_moment_of_expiry_counts(tmp_path: Path) -> None:
     async with approval_kit(tmp_path, wait=0.3) as kit:
+        kit.approvals._store = held = Held(kit.store, "approvals.get")  # type: ignore[assignment]  # the same
         task = kit.asks(NET)
         asked = await kit.asked()
+        async with asyncio.timeout(PATIENCE):
+            await held.reached.wait()  # the request is known to be open
         now = kit.clock.now()  # as another writer would, without waking the waiter
         await kit.store.apply(
             AnswerApproval(id=asked.id, state=ApprovalState.ALLOWED, by=ANN, at=now)
         )
+        held.go.set()
         assert await said(task) is None
         assert await kit.state(asked.id) is ApprovalState.USED
 
@@ -730,6 +851,15 @@ async def test_a_resumed_turn_waits_for_its_open_request_again(tmp_path: Path) -
         assert len(screen.messages("1")) == 1
 
 
+async def test_an_open_request_stays_when_the_last_admin_has_gone(tmp_path: Path) -> None:
+    screen, clock = Screen(), SetClock()
+    id_ = await asked_and_crashed(tmp_path, screen, clock, EXEC)
+    async with approval_kit(tmp_path, screen, clock=clock, admins=()) as kit:
+        task = kit.asks(EXEC)
+        assert await kit.waited() == id_
+        assert not task.done()
+
+
 @pytest.mark.parametrize(
     ("changed", "value"),
     [
@@ -775,6 +905,14 @@ async def test_an_answer_between_two_turns_counts_once_for_the_same_call(
         assert await kit.state(id_) is (ApprovalState.USED if word == YES else ApprovalState.DENIED)
         kit.begins(NET)
         assert (await kit.asked()).id != id_
+
+
+async def test_the_reason_of_a_denial_reaches_a_later_turn(tmp_path: Path) -> None:
+    screen, clock = Screen(), SetClock()
+    id_ = await asked_and_crashed(tmp_path, screen, clock)
+    async with approval_kit(tmp_path, screen, clock=clock) as kit:
+        assert await kit.says(NO, f"{approval_code(id_)} too dear") == NOTED
+        assert await said(kit.asks(NET)) == "denied by memory:1: too dear"
 
 
 @pytest.mark.parametrize("word", ["approve", "deny"])
@@ -846,7 +984,8 @@ async def test_a_stored_denial_of_an_open_request_is_ignored(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("word", ["approve", "deny"])
 @pytest.mark.parametrize(
-    "look", ["open_approvals", "allowed_approval", "get_value", "approval", "put_value"]
+    "look",
+    ["approvals.open", "approvals.find_allowed", "get_value", "approvals.get", "put_value"],
 )
 async def test_an_answer_during_the_search_for_an_earlier_request_is_found(
     tmp_path: Path, word: str, look: str
@@ -871,16 +1010,18 @@ async def test_an_answer_during_the_search_for_an_earlier_request_is_found(
 
 
 class Held:
-    """A store that delays the result of the first read of a kind."""
+    """A store, or a part of one, that delays the result of the first read of a kind."""
 
-    def __init__(self, store: SessionStore, look: str) -> None:
+    def __init__(self, store: object, look: str, whole: "Held | None" = None) -> None:
         self._store = store
         self._look = look
-        self.reached = asyncio.Event()
-        self.go = asyncio.Event()
+        self.reached: asyncio.Event = whole.reached if whole else asyncio.Event()
+        self.go: asyncio.Event = whole.go if whole else asyncio.Event()
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
+        if self._look.startswith(f"{name}."):
+            return Held(found, self._look.partition(".")[2], self)
         if name != self._look or self.reached.is_set():
             return found
 
@@ -939,7 +1080,7 @@ async def test_the_hourly_cleanup_closes_a_request_after_a_clock_jump(tmp_path: 
         kit.clock.time += HALF_AN_HOUR  # as after a machine's sleep
         await kit.approvals.close_expired()
         assert await said(task) == (
-            "it needs somebody's approval, and nobody answered within 30 minutes."
+            "it needs a person's approval, and the question was not answered within 30 minutes."
         )
 
 
@@ -950,6 +1091,32 @@ async def test_a_new_request_is_sent_after_the_old_one_expired(tmp_path: Path) -
     async with approval_kit(tmp_path, screen, clock=clock) as kit:
         kit.begins(NET)
         assert (await kit.asked()).id != id_
+
+
+async def test_an_answer_changes_only_the_message_of_its_request(tmp_path: Path) -> None:
+    async with approval_kit(tmp_path) as kit:
+        await tell(kit, "n_1")
+        kit.begins(NET, call_of("one"))
+        first = await kit.asked()
+        kit.begins(NET, call_of("two"))
+        await kit.asked(2)
+        assert await kit.says(YES, approval_code(first.id)) == MAY
+        await kit.screen.one("1", '"one"', "✅ Allowed by")
+        await kit.delivery.flush(PATIENCE)
+        note, answered, still_open = kit.screen.messages("1")
+        assert (note.text, answered.buttons) == ("a note", ())
+        assert "May I use" in still_open.text
+        assert len(still_open.buttons) == 2
+
+
+async def test_the_request_of_a_person_without_access_is_closed(tmp_path: Path) -> None:
+    async with approval_kit(tmp_path) as kit:
+        task = kit.asks(NET)
+        asked = await kit.asked()
+        await kit.approvals.close_question(asked)
+        assert await kit.state(asked.id) is ApprovalState.EXPIRED
+        await kit.screen.one("1", "⏹ The task has ended")
+        assert "was not answered" in (await said(task) or "")
 
 
 async def test_each_of_many_requests_in_a_chat_shows_its_own_answer(tmp_path: Path) -> None:
@@ -968,11 +1135,11 @@ async def test_each_of_many_requests_in_a_chat_shows_its_own_answer(tmp_path: Pa
 
 
 async def tell(kit: ApprovalKit, note: str) -> None:
-    address = write_address(Address("memory", "1"))
+    address = Address("memory", "1")
     item = OutboxItem(
         id=note,
         address=address,
-        kind="notice",
+        kind=ItemKind.NOTICE,
         state=ItemState.PENDING,
         body=b'{"text":"a note"}',
         created_at=1,

@@ -18,6 +18,7 @@ from gateway.operate.cli.restarting import (
     wait_until_idle,
 )
 from gateway.process.control_socket import NotRunning, Operation, serve_control_socket
+from gateway.process.lock import hold_state_folder
 from gateway.process.restart import RestartRefused
 
 TASK = {"line": "pigeon:1001: “write a report” (3 min)"}
@@ -207,6 +208,31 @@ async def test_a_daemon_that_ends_while_waiting_is_not_awaited(
             waits = group.create_task(at_terminal(lambda: restart_daemon(30)))
             await asked.wait()
         assert isinstance(await waits, CannotStart | RestartNotFinished)
+
+
+async def test_a_restart_that_begins_between_two_looks_is_followed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = asyncio.Event()
+
+    async def wait(when_idle: float | None = None) -> Row:
+        assert when_idle == 30
+        gone.set()
+        return waiting()
+
+    with hold_state_folder(
+        tmp_path
+    ):  # the process keeps the lock while it executes the new program
+        async with asyncio.TaskGroup() as group:
+            async with serve_control_socket(
+                tmp_path / "control.sock", {**Played(waiting()).table(), "restart": wait}
+            ):
+                waits = group.create_task(at_terminal(lambda: restart_daemon(30)))
+                await gone.wait()
+            await asyncio.sleep(0.05)  # no daemon answers for a while
+            async with daemon(tmp_path, Played(BACK)):
+                assert await waits is None
+    assert capsys.readouterr().out.splitlines()[-1] == "Back after 4 s."
 
 
 async def test_without_a_daemon_there_is_nothing_to_restart() -> None:

@@ -5,10 +5,15 @@ import pytest
 from gateway.access.claim import OwnerClaim
 from gateway.access.pairing import find_claim_code
 from gateway.config.loader import ConfigOptions, load
-from gateway.operate.cli.run import command_name, greeting_lines, missing_platform_lines
+from gateway.operate.cli.run import (
+    command_name,
+    greeting_lines,
+    missing_platform_lines,
+    owner_command_lines,
+)
 from platforms.core.registry import load_specs
+from tests.fakes.telegram.kit import telegram
 from tests.fakes.telegram.server import BOT_NAME, serving
-from tests.fakes.telegram.stage import telegram
 
 TOKENS = {
     "telegram": {"TELEGRAM_BOT_TOKEN": "1:abc"},
@@ -52,6 +57,24 @@ def test_a_first_start_prints_the_page_and_the_missing_settings(tmp_path: Path) 
     assert ".venv/bin/holdfast chat" in text
     assert "For a real one set OPENAI_API_KEY" in text
     assert "admin" not in text
+
+
+@pytest.mark.parametrize(
+    ("page", "needs_owner", "lines"),
+    [
+        (None, False, []),
+        (
+            "http://127.0.0.1:8420/",
+            False,
+            ["  Chat in the browser:   http://127.0.0.1:8420/ (`h link` prints a link)"],
+        ),
+        (None, True, ["  There is no admin yet. `h pair claim` prints how to become the owner."]),
+    ],
+)
+def test_a_journal_gets_the_commands_instead_of_link_and_code(
+    page: str | None, needs_owner: bool, lines: list[str]
+) -> None:
+    assert owner_command_lines("h", page, needs_owner=needs_owner) == lines
 
 
 def owner(tmp_path: Path, *platforms: str, bot: str = "") -> list[str]:

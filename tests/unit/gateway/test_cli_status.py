@@ -29,6 +29,13 @@ def test_the_status_is_readable_at_a_glance() -> None:
     ]
 
 
+def test_models_and_servers_that_do_not_work_are_problems() -> None:
+    degraded = {"model openai": "no key", "MCP server shop": "not connected: 401"}
+    lines = format_status({**FOUND, "degraded": degraded}, NOW)
+    assert "  model openai     PROBLEM: no key" in lines
+    assert "  MCP server shop  PROBLEM: not connected: 401" in lines
+
+
 def test_fields_missing_from_an_older_daemon_are_left_out() -> None:
     old = {"state": "stopping", "started_at": NOW, "url": None, "running": 0}
     assert format_status(old, NOW) == [

@@ -63,15 +63,15 @@ def _printed(*frames: AnswerFrame | NoteFrame | UserFrame, dim: bool = False) ->
         pytest.param(
             [
                 AnswerFrame(item="a", text="Hallo", done=False),
-                AnswerFrame(item="a", text="Hello", anew=True),
+                AnswerFrame(item="a", text="Hello", replaces=True),
             ],
             "Hallo\nHello\n",
-            id="a changed answer begins anew",
+            id="a changed answer starts again",
         ),
         pytest.param(
             [
                 AnswerFrame(item="a", text="Hello", done=False),
-                AnswerFrame(item="a", text="Hello there", anew=True),
+                AnswerFrame(item="a", text="Hello there", replaces=True),
             ],
             "Hello there\n",
             id="what stands there is not said again",
@@ -83,7 +83,7 @@ def _printed(*frames: AnswerFrame | NoteFrame | UserFrame, dim: bool = False) ->
                     AnswerFrame(item="b", text="On", done=False),
                 ),
                 *(
-                    AnswerFrame(item="a", text="Hello there", anew=True),
+                    AnswerFrame(item="a", text="Hello there", replaces=True),
                     AnswerFrame(item="b", text="e"),
                 ),
             ],
@@ -98,7 +98,7 @@ def _printed(*frames: AnswerFrame | NoteFrame | UserFrame, dim: bool = False) ->
                     AnswerFrame(item="b", text="On", done=False),
                 ),
                 *(
-                    AnswerFrame(item="a", text="Hello there", anew=True),
+                    AnswerFrame(item="a", text="Hello there", replaces=True),
                     AnswerFrame(item="b", text="e"),
                 ),
             ],
@@ -106,14 +106,14 @@ def _printed(*frames: AnswerFrame | NoteFrame | UserFrame, dim: bool = False) ->
             id="what it lacks follows on a line of its own",
         ),
         pytest.param(
-            [AnswerFrame(item="a", text="Yes.", anew=True, asked="Really?"), NoteFrame("Bye.")],
+            [AnswerFrame(item="a", text="Yes.", replaces=True, asked="Really?"), NoteFrame("Bye.")],
             "> Really?\nYes.\nBye.\n",
             id="an answer that nobody has seen stands below what it answers",
         ),
         pytest.param(
             [
                 AnswerFrame(item="a", text="Ye", done=False),
-                AnswerFrame(item="a", text="Yes.", anew=True, asked="Really?"),
+                AnswerFrame(item="a", text="Yes.", replaces=True, asked="Really?"),
             ],
             "Yes.\n",
             id="one of which some stands there does not say it again",
@@ -121,7 +121,7 @@ def _printed(*frames: AnswerFrame | NoteFrame | UserFrame, dim: bool = False) ->
         pytest.param([AnswerFrame(item="a", text="")], "", id="nothing is nothing"),
         pytest.param(
             [AnswerFrame(item="a", text="\x1b]0;title\x07\x1b[2Jred\r\ttab\x9b1m")],
-            "]0;title[2Jred\ttab1m\n",
+            "␛]0;title␇␛[2Jred\n\ttab\ufffd1m\n",
             id="an answer cannot control the terminal",
         ),
     ],
@@ -354,7 +354,7 @@ async def test_the_status_is_shown_below_the_last_line(
 async def test_a_status_is_one_line_without_control_characters() -> None:
     shown = await _on_a_terminal(StatusFrame("\x1b[2J" + "too\nlong " * 20), NoteFrame("Next."))
     assert shown[:2] == ["Next.", ">"]
-    assert shown[2].startswith("[2Jtoo long too long")
+    assert shown[2].startswith("␛[2Jtoo long too long")
     assert len(shown[2]) < 40
     assert len(shown) == 3
 

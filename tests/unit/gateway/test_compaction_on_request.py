@@ -6,11 +6,11 @@ import pytest
 
 from agent.compaction import Compacted
 from agent.request.tokens import estimate_message
-from agent.settings import ModelSettings, Timeouts
+from agent.tools.registry import BUILT_IN
 from gateway.settings import Settings
 from gateway.side_requests.summary import SummaryFailed, compaction_change, summarize
 from gateway.spending.budgets import TurnBudget
-from gateway.turns.models import Models, open_models
+from gateway.turns.models import Models, open_targets
 from gateway.turns.setting import TurnSetting
 from gateway.turns.side_turn import SideQuestion, SideTurn
 from sessions.changes import AppendMessages, PutSummary, TakeBackTurn
@@ -18,8 +18,8 @@ from sessions.errors import Conflict
 from sessions.records import Message
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
-from sessions.values.secret import Secret
-from tests.contract.store_kit import KEY, ended, opened, started
+from tests.contract.store_kit import ADDRESS, KEY, ended, opened, started
+from tests.fakes.gateway_settings import scripted_model
 from tests.fakes.model_script import Script, ok
 from tests.fakes.model_server import ModelServer
 
@@ -54,15 +54,12 @@ async def store(tmp_path: Path) -> AsyncIterator[SessionStore]:
 
 
 async def setting(server: ModelServer, home: Path, **model: Any) -> tuple[Models, TurnSetting]:
-    settings = ModelSettings(
-        provider="openai",
-        name="scripted",
-        base_url=server.url,
-        api_key=Secret("sk-none"),
-        timeouts=Timeouts(backoff=0.01),
+    settings = scripted_model(
+        server,
         **model,
     )
-    models = await open_models(Settings(model=settings), home, clock=SystemClock())
+    used = Settings(model=settings)
+    models = Models(used, home, await open_targets(used), clock=SystemClock(), tools=BUILT_IN)
     return models, models.turn_setting(KEY, "p")
 
 
@@ -98,7 +95,7 @@ async def test_a_single_exchange_is_not_compacted_and_no_request_is_sent(tmp_pat
     assert server.requests == []
     assert (
         side.usage_changes(
-            SideQuestion(key="k", session_id="s1", address="a", person="p", request="/compact")
+            SideQuestion(key="k", session_id="s1", address=ADDRESS, person="p", request="/compact")
         )
         == ()
     )
@@ -196,14 +193,14 @@ async def test_side_requests_record_their_cost_in_a_turn_that_undo_cannot_find(
     assert done.text == "The end."
     assert (
         side.usage_changes(
-            SideQuestion(key=KEY, session_id="", address="a", person="p", request="x")
+            SideQuestion(key=KEY, session_id="", address=ADDRESS, person="p", request="x")
         )
         == ()
     )  # without a session
     await store.apply(
         *side.usage_changes(
             SideQuestion(
-                key=KEY, session_id="s1", address="a", person="p", request="(on the side) go"
+                key=KEY, session_id="s1", address=ADDRESS, person="p", request="(on the side) go"
             )
         )
     )

@@ -311,3 +311,32 @@ def test_state_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None
 def test_state_folder_is_private(tmp_path: Path) -> None:
     with hold_state_folder(tmp_path / "state"):
         assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
+
+
+def test_a_socket_name_that_another_user_took_is_avoided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, shared = tmp_path / ("x" * 120), {"XDG_RUNTIME_DIR": str(tmp_path)}
+    first = socket_path(home, shared)
+    first.touch()
+    assert socket_path(home, shared) == first, "our own file is used again"
+    monkeypatch.setattr("os.geteuid", lambda: first.stat().st_uid + 12_345)
+    monkeypatch.setattr(
+        "gateway.process.control_socket._owner",
+        lambda path: 12_344 if path == first else None,
+    )
+    assert socket_path(home, shared) == first.with_name(f"{first.stem}a.sock")
+
+
+def test_files_created_while_the_state_folder_is_held_belong_to_its_user_alone(
+    tmp_path: Path,
+) -> None:
+    usual = os.umask(0o022)
+    try:
+        with hold_state_folder(tmp_path / "home"):
+            (tmp_path / "inside").touch()
+        (tmp_path / "after").touch()
+    finally:
+        os.umask(usual)
+    modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("inside", "after")]
+    assert modes == [0o600, 0o644]

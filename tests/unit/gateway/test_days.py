@@ -2,7 +2,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from gateway.spending.days import day_of, format_span, seconds_until_midnight
+from gateway.spending.days import day_of, seconds_until_midnight
 from tests.unit.gateway.test_usage_table import moment
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -27,18 +27,3 @@ def test_a_day_ends_at_midnight_in_the_local_time_zone(now: str, day: str, left:
 def test_days_before_and_after_are_named() -> None:
     assert day_of(moment("2026-03-01T10:00:00Z"), BERLIN, days=-1) == "2026-02-28"
     assert day_of(moment("2026-12-31T10:00:00Z"), BERLIN, days=1) == "2027-01-01"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (0, "less than a minute"),
-        (59, "less than a minute"),
-        (60, "1 min"),
-        (3600, "1 h"),
-        (12_000, "3 h 20 min"),
-        (86_399, "23 h 59 min"),
-    ],
-)
-def test_a_span_is_formatted_in_hours_and_minutes(seconds: int, words: str) -> None:
-    assert format_span(seconds) == words

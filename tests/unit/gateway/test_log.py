@@ -276,6 +276,26 @@ def test_very_short_secret_is_not_masked() -> None:
     assert redactor.redact("a banana, 12345") == "a banana, 12345"
 
 
+@pytest.mark.parametrize(
+    ("secret", "text"),
+    [
+        pytest.param("123456", "123456", id="six characters"),
+        pytest.param("abcd\nefgh", "abcd\nefgh", id="several lines that are short"),
+        pytest.param("pass/word", "pass%2Fword", id="a slash in an address"),
+    ],
+)
+def test_a_secret_is_masked_in_each_of_its_forms(secret: str, text: str) -> None:
+    assert Redactor([Secret(secret)]).redact(f"It is {text}.") == "It is ***."
+
+
+def test_a_rotated_secret_is_masked_beside_the_former_one() -> None:
+    values = iter(["second-key"])
+    first = Secret("first-key", lambda: next(values, ""))
+    redactor = Redactor([first])
+    first.reread().notify_listeners()
+    assert redactor.redact("first-key, second-key") == "***, ***"
+
+
 def test_secret_added_later_is_masked_from_then_on() -> None:
     redactor = Redactor()
     assert redactor.redact("one-time-link") == "one-time-link"
@@ -292,7 +312,21 @@ def test_all_secrets_inside_settings_are_found() -> None:
     class Outer(Struct, frozen=True):
         inner: Inner
         table: dict[str, Secret]
+        many: list[Secret]
         name: str = "none"
 
-    one, two, three = Secret("one"), Secret("two"), Secret("three")
-    assert list(find_secrets(Outer(Inner(one, (two,)), {"x": three}))) == [one, two, three]
+    one, two, three, four = (Secret(each) for each in ("one", "two", "three", "four"))
+    settings = Outer(Inner(one, (two,)), {"x": three}, [four])
+    assert list(find_secrets(settings)) == [one, two, three, four]
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r", "\u2028", "\x85"])
+def test_a_text_line_has_no_control_characters(stream: io.StringIO, ending: str) -> None:
+    try:
+        raise ValueError("\x1b[31mred")  # noqa: EM101, TRY301 - raised to be logged
+    except ValueError:
+        configure(stream).exception("said %s", f"\x1b]52;c;YQ==\x07 \u202ex{ending}y")
+    text = stream.getvalue()
+    assert not set("\x1b\x07\u202e\u2028\x85\r") & set(text)
+    assert "said ␛]52;c;YQ==␇ x\\" in text.splitlines()[0]
+    assert "␛[31mred" in text

@@ -3,7 +3,10 @@
 import pytest
 
 from gateway.config.loader import ConfigOptions, check, load
+from gateway.config.render import render_documentation
 from gateway.settings import Settings
+from platforms.telegram.capabilities import MAX_DOWNLOAD_BYTES
+from sessions.values.size import format_size
 
 
 def settings(*sets: str) -> Settings:
@@ -18,6 +21,12 @@ def test_files_and_voice_have_defaults() -> None:
     found = settings()
     assert (found.media.largest, float(found.media.keep)) == (20_000_000, 30 * 86400)
     assert found.voice.transcription_url is None
+
+
+def test_the_largest_file_is_described_with_the_limit_of_telegram() -> None:
+    described = render_documentation({})  # the settings cannot import an adapter
+    limit = format_size(MAX_DOWNLOAD_BYTES)
+    assert f"Telegram bots can download at most {limit}." in described
 
 
 def test_sizes_and_times_can_be_written_with_units() -> None:

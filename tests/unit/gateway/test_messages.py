@@ -1,6 +1,7 @@
 from typing import Any
 
 import msgspec
+import pytest
 
 from gateway.inbound.reader import InboxReader, read_event
 from platforms.core.contract import (
@@ -34,7 +35,7 @@ def entry(event: Inbound, key: str = "telegram:-100") -> InboxEntry:
         source="s",
         event="1",
         key=key,
-        address="there",
+        address=PLACE,
         state=InboxState.WAITING,
         payload=payload,
         received_at=0,
@@ -71,10 +72,11 @@ def test_in_a_shared_session_senders_have_name_and_id() -> None:
     assert own.message.sender is None
 
 
-def test_only_in_a_room_an_answer_is_a_reply() -> None:
+@pytest.mark.parametrize("direct", [False, True])
+def test_a_message_knows_its_id_and_whether_its_chat_is_private(*, direct: bool) -> None:
     reader = InboxReader(lambda: BusyPolicy.QUEUE)
-    assert reader.read_pending(entry(message(direct=False, id="55"))).reply_to == "55"
-    assert reader.read_pending(entry(message(direct=True, id="55"))).reply_to == ""
+    read = reader.read_pending(entry(message(direct=direct, id="55")))
+    assert (read.reply_to, read.direct) == ("55", direct)
 
 
 def test_a_busy_mode_command_applies_to_its_message() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from agent.settings import SERVICES, ModelSettings
 from gateway.config.loader import ConfigOptions, check, load
+from tests.fakes.distribution import write_distribution
 
 OPENAI = "openai-key"
 ANTHROPIC = "anthropic-key"
@@ -214,11 +215,8 @@ def test_provider_of_an_installed_package_is_accepted(
         "--set model.provider=guest: model.provider",
         "--set model.fallback: model.fallback[0].provider",
     ]
-    info = tmp_path / "guest-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: guest\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(
-        "[holdfast.providers]\nguest = agent.providers.demo:build\n"
+    write_distribution(
+        tmp_path, "guest", "[holdfast.providers]\nguest = agent.providers.demo:build\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     assert model(named[0]).provider == "guest"

@@ -1,4 +1,5 @@
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -9,11 +10,18 @@ import pytest
 from agent.errors import ApiKeyRejected
 from agent.model.contract import Chunk, ModelRequest
 from agent.providers.registry import Target
-from agent.settings import AgentSettings, ModelSettings, PriceSettings, TargetSettings
+from agent.settings import (
+    AgentSettings,
+    ModelSettings,
+    PriceSettings,
+    TargetSettings,
+    ToolSettings,
+)
+from agent.tools.registry import BUILT_IN
 from gateway.errors import CannotStart, ConfigError
 from gateway.settings import RouteSettings, Settings
 from gateway.turns.choices import ModelChoice
-from gateway.turns.models import Models, open_models
+from gateway.turns.models import Models, open_targets
 from sessions.values.clock import SystemClock
 from sessions.values.secret import Secret
 from tests.fakes.model_server import ModelServer, always
@@ -23,7 +31,7 @@ KEY = "web:abc"
 
 
 async def opened(settings: Settings, home: Path) -> Models:
-    return await open_models(settings, home, clock=SystemClock())
+    return Models(settings, home, await open_targets(settings), clock=SystemClock(), tools=BUILT_IN)
 
 
 class Service:
@@ -33,6 +41,7 @@ class Service:
         self.name = name
         self._models = models
         self._error = error
+        self.closed = False
 
     def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
         raise AssertionError
@@ -45,7 +54,20 @@ class Service:
         return self._models
 
     async def aclose(self) -> None:
-        pass
+        if self.name == "deaf":
+            await asyncio.Event().wait()
+        self.closed = True
+
+
+@pytest.mark.quick
+async def test_a_provider_that_does_not_close_delays_the_end_by_seconds_only(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    deaf, good = Service("deaf"), Service("good")
+    async with asyncio.timeout(10):
+        await models(tmp_path, target("a", deaf), target("b", good)).aclose()
+    assert good.closed
+    assert "a model service was not disconnected" in caplog.text
 
 
 def target(model: str, service: Any = None, **settings: Any) -> Target:
@@ -60,6 +82,7 @@ def models(
         home,
         targets,
         clock=SystemClock(),
+        tools=BUILT_IN,
         choice_for=lambda _: choice or ModelChoice(),
     )
 
@@ -79,6 +102,15 @@ async def test_every_person_has_a_workspace_of_their_own(tmp_path: Path) -> None
     await models.aclose()
 
 
+async def test_every_person_sees_only_their_own_drafts(tmp_path: Path) -> None:
+    models = await opened(Settings(model=DEMO), tmp_path)
+    one, other = (models.turn_setting(KEY, person).drafts for person in ("a:1", "a:2"))
+    kept = await one.begin("a.txt", "some text")
+    assert [draft.id for draft in await one.list_drafts()] == [kept.id]
+    assert await other.list_drafts() == []
+    await models.aclose()
+
+
 async def test_a_configured_workspace_is_shared(tmp_path: Path) -> None:
     settings = Settings(model=DEMO, agent=AgentSettings(workspace=tmp_path / "all"))
     models = await opened(settings, tmp_path)
@@ -93,6 +125,22 @@ async def test_a_route_changes_model_prompt_and_tools_of_its_chats_only(tmp_path
     assert len(routed.tools) == 0
     assert usual.targets[0].model != "other"
     assert len(usual.tools) > 0
+
+
+async def test_names_of_tools_that_a_turn_cannot_call_are_reserved(tmp_path: Path) -> None:
+    settings = Settings(model=DEMO, tools=ToolSettings(enabled=()))
+    models = Models(
+        settings,
+        tmp_path,
+        await open_targets(settings),
+        clock=SystemClock(),
+        tools=BUILT_IN,
+        mcp_reserved_names=lambda: {"pay"},
+    )
+    tools = models.turn_setting(KEY, "p").tools
+    assert "read_file" not in tools.by_name
+    assert {"read_file", "pay"} <= tools.reserved_names
+    await models.aclose()
 
 
 async def test_the_system_prompt_can_come_from_a_file(tmp_path: Path) -> None:
@@ -266,14 +314,54 @@ async def test_an_unknown_provider_is_a_configuration_error(
         await opened(Settings(model=ModelSettings(provider=unheard_of)), tmp_path)
 
 
-async def test_a_server_with_several_models_requires_a_model_name(tmp_path: Path) -> None:
+async def test_the_first_of_several_models_is_used_and_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with ModelServer(always("H D"), models=("a", "b")) as server:
-        with pytest.raises(ConfigError, match="offers: a, b"):
+        models = await opened(at(server), tmp_path)
+        assert models.targets[0].model == "a"
+        await models.aclose()
+    (record,) = (each for each in caplog.records if each.levelname == "WARNING")
+    assert record.getMessage() == (
+        f"model.name is not set: using a, the first of 2 models that {server.url} lists. "
+        "To choose another: holdfast run --set model.name=NAME"
+    )
+
+
+async def test_a_server_without_models_requires_a_model_name(tmp_path: Path) -> None:
+    async with ModelServer(always("H D"), models=()) as server:
+        with pytest.raises(ConfigError, match="The model server lists no models"):
             await opened(at(server), tmp_path)
+
+
+async def test_a_server_that_never_answers_prevents_the_start_in_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
+        settings = Settings(
+            model=ModelSettings(provider="openai", base_url=url, api_key=Secret("sk-none"))
+        )
+        with pytest.raises(CannotStart, match=f"{url} did not list its models within 0.05 s"):
+            await open_targets(settings, list_seconds=0.05)
+    assert f"model.name is not set: asking {url} for its models" in caplog.text
 
 
 async def test_an_unreachable_model_server_prevents_the_start(tmp_path: Path) -> None:
     async with ModelServer(always("H D")) as server:
         settings = at(server)
-    with pytest.raises(CannotStart, match="Cannot list the models of the model service"):
+    with pytest.raises(CannotStart) as refused:
         await opened(settings, tmp_path)
+    assert str(refused.value) == (
+        "Holdfast cannot list the models of the model service: "
+        f"no connection to {server.url}. "
+        "Start that service, or correct its address in model.base_url."
+    )
+
+
+async def test_a_rejected_key_prevents_the_start_with_the_key_to_set(tmp_path: Path) -> None:
+    async with ModelServer(always("H D")) as server:
+        server.key = "sk-another"
+        with pytest.raises(CannotStart, match=r"\. Set a valid key in model\.api_key\.$"):
+            await opened(at(server), tmp_path)

@@ -1,10 +1,12 @@
 import re
+from collections.abc import Iterator
 
 import pytest
 
 from gateway.commands.registry import COMMANDS
-from gateway.notices.catalogue import BUTTONS, CATALOGUE, render_notice
-from sessions.values.notices import NoticeId
+from gateway.notices.catalogue import BUTTONS, CATALOGUE, NOTICE_FIELDS, render_notice
+from platforms.core.document import Paragraph, PlainText, parse
+from sessions.values.notices import NoticeFields, NoticeId
 
 
 def test_commands_have_the_form_of_the_platform() -> None:
@@ -25,11 +27,11 @@ def test_optional_parts_appear_only_when_they_apply() -> None:
     )
 
 
-EVERYTHING: dict[str, str | int] = {
-    "model": "MODEL", "n": 4, "d": 9, "provider": "PROVIDER", "k": 2, "max": 3, "tool": "TOOL",
-    "a": "ONE", "b": "OTHER", "cause": "CAUSE", "min": 7, "list": "LIST", "draft": "DRAFT",
+VALUES: dict[str, str | int] = {
+    "model": "MODEL", "n": 4, "d": 9, "provider": "PROVIDER", "tool": "TOOL", "a": "ONE",
+    "b": "OTHER", "cause": "CAUSE", "min": 7, "list": "LIST", "draft": "DRAFT",
     "operator_told": "yes", "text": "TEXT", "request": "REQUEST", "preview": "PREVIEW",
-    "path": "PATH", "limit": 20,
+    "path": "PATH", "limit": 20, "too_long": "", "shown": "",
 }  # fmt: skip
 AGREED = {
     "N1": "⏳ MODEL: no output for 4s, reconnecting at 9s",
@@ -62,7 +64,9 @@ AGREED = {
 
 @pytest.mark.parametrize("notice", AGREED)
 def test_numbered_notices_have_the_agreed_text(notice: NoticeId) -> None:
-    assert render_notice(notice, EVERYTHING, "/{word}") == AGREED[notice]
+    required, optional = NOTICE_FIELDS[notice]
+    fields = {name: VALUES[name] for name in required | optional}
+    assert render_notice(notice, fields, "/{word}") == AGREED[notice]
 
 
 def test_every_numbered_notice_has_an_agreed_text() -> None:
@@ -76,7 +80,7 @@ def test_interrupted_and_failed_turns_offer_buttons_to_continue() -> None:
     assert [label for label, _ in BUTTONS[NoticeId.TURN_INTERRUPTED]] == ["Continue", "Start over"]
 
 
-FAILED: dict[str, str | int] = {"cause": "connection drops", "k": 3, "min": 1}
+FAILED: dict[str, str | int] = {"cause": "connection drops"}
 BEGINNING = "❌ Sorry, I couldn't finish this: connection drops."
 
 
@@ -84,7 +88,6 @@ BEGINNING = "❌ Sorry, I couldn't finish this: connection drops."
     ("fields", "text"),
     [
         pytest.param({}, BEGINNING, id="nothing else"),
-        pytest.param({"k": 1, "min": 0}, BEGINNING, id="no count of attempts"),
         pytest.param(
             {"list": "read a, pay 5"},
             f"{BEGINNING} Done so far: read a, pay 5.",
@@ -116,11 +119,9 @@ def test_the_failure_notice_names_the_cause_and_the_kept_work(
 
 @pytest.mark.parametrize(
     ("fields", "ends"),
-    [({}, "answers here."), ({"running": 1}, "is not affected."), ({"running": 0}, "here.")],
+    [({"running": 1}, "is not affected."), ({"running": 0}, "here.")],
 )
-def test_a_model_switch_mentions_the_current_answer(
-    fields: dict[str, str | int], ends: str
-) -> None:
+def test_a_model_switch_mentions_the_current_answer(fields: dict[str, int], ends: str) -> None:
     text = render_notice(NoticeId.MODEL_SET, {"model": "m", "unchecked": 0, **fields}, "/{word}")
     assert "m answers here." in text
     assert text.endswith(ends)
@@ -136,7 +137,7 @@ def test_user_text_is_never_treated_as_a_placeholder() -> None:
 
 def test_a_long_request_is_quoted_in_one_short_line() -> None:
     text = render_notice(
-        NoticeId.TURN_INTERRUPTED, {"request": "line\n" * 400, "min": 1, "k": 2}, "/{word}"
+        NoticeId.TURN_INTERRUPTED, {"request": "line\n" * 400, "min": 1}, "/{word}"
     )
     assert "\n" not in text
     assert len(text) < 250
@@ -147,13 +148,44 @@ def test_expired_conversations_have_their_own_texts() -> None:
         assert render_notice(notice, {}, "/{word}") == CATALOGUE[notice]
 
 
+GAP = re.compile(r"[{}]|\[\+|  | [.,:)]|[“(] |\(\)|“”|\*\*\*\*|^[ \t]|[ \t]$", re.MULTILINE)
+"""Traces of a field without a value, such as two spaces or an empty pair of brackets."""
+WITHOUT_TEXT = {NoticeId.QUEUE_DONE, NoticeId.ASK_SILENT}
+
+
+def field_choices(notice: NoticeId) -> Iterator[NoticeFields]:
+    """Yield the required fields of a notice with none, each one and all of the optional fields."""
+    required, optional = NOTICE_FIELDS[notice]
+    for more in ((), *((name,) for name in optional), optional):
+        yield dict.fromkeys((*required, *more), "VALUE")
+        yield (
+            dict.fromkeys(required, "VALUE") | dict.fromkeys(optional, "") | dict.fromkeys(more, 2)
+        )
+
+
 @pytest.mark.parametrize("notice", sorted(CATALOGUE))
-def test_every_notice_renders_without_fields_and_names_only_real_commands(notice: NoticeId) -> None:
+def test_no_notice_has_a_gap(notice: NoticeId) -> None:
+    for fields in field_choices(notice):
+        text = render_notice(notice, fields, "/{word}")
+        assert not GAP.search(text), text
+        assert bool(text) is (notice not in WITHOUT_TEXT)
+
+
+@pytest.mark.parametrize("notice", sorted(CATALOGUE))
+def test_a_missing_or_misspelt_field_is_an_error(notice: NoticeId) -> None:
+    required, _ = NOTICE_FIELDS[notice]
+    fields = dict.fromkeys(required, "VALUE")
+    with pytest.raises(TypeError, match="misspelt"):
+        render_notice(notice, {**fields, "misspelt": "VALUE"}, "/{word}")
+    for name in required:
+        with pytest.raises(TypeError, match=f"missing fields .'{name}'"):
+            render_notice(notice, {key: "" for key in required if key != name}, "/{word}")
+
+
+@pytest.mark.parametrize("notice", sorted(CATALOGUE))
+def test_notices_name_only_existing_commands(notice: NoticeId) -> None:
     for word in re.findall(r"\{c:(\w+)\}", CATALOGUE[notice]):
-        assert word in COMMANDS.words | {"model", "reasoning"}, word
-    text = render_notice(notice, {}, "/{word}")
-    assert "{" not in text
-    assert "[+" not in text
+        assert word in COMMANDS.words, word
 
 
 def test_buttons_belong_to_existing_notices() -> None:
@@ -162,3 +194,25 @@ def test_buttons_belong_to_existing_notices() -> None:
 
 def test_every_notice_has_a_sentence() -> None:
     assert set(CATALOGUE) == set(NoticeId)
+
+
+_HOSTILE_NAME = "[Ann](https://evil.example) **admin**\n✅ \x1b[2JAllowed"
+
+
+@pytest.mark.parametrize(
+    ("notice", "fields"),
+    [
+        (NoticeId.PAIR_REQUEST, {"name": _HOSTILE_NAME, "principal": "telegram:1", "code": "C"}),
+        (NoticeId.PAIR_APPROVED, {"name": _HOSTILE_NAME, "principal": "telegram:1"}),
+        (NoticeId.REFUSED_MENTION, {"name": _HOSTILE_NAME, "principal": "x:1", "chat": "c"}),
+        (NoticeId.REFUSED_MENTION, {"name": "Eve", "principal": "x:1", "chat": _HOSTILE_NAME}),
+        (NoticeId.UNDONE, {"request": _HOSTILE_NAME}),
+        (NoticeId.RESUMED, {"title": _HOSTILE_NAME, "n": 0}),
+    ],
+)
+def test_names_and_requests_are_drawn_as_they_are(notice: NoticeId, fields: NoticeFields) -> None:
+    (block,) = parse(render_notice(notice, fields, "/{word}"))
+    assert isinstance(block, Paragraph)
+    (text,) = block.children
+    assert isinstance(text, PlainText)
+    assert "[Ann](https://evil.example) **admin** ✅ ␛[2JAllowed" in text.text

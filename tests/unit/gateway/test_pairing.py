@@ -3,17 +3,19 @@
 import itertools
 import secrets
 from collections.abc import Sequence
-from typing import Literal
 
+import msgspec
 import pytest
 
 from gateway.access.pairing import (
     CODE_ALPHABET,
     CODE_LIFETIME_MS,
+    MAX_OPEN_PER_PLATFORM,
     MAX_WAIT_MS,
     CodeAlreadyOffered,
     CodeExpired,
     CodeInvalid,
+    CodeKind,
     CodeRedeemed,
     OfferCode,
     PairingCode,
@@ -32,7 +34,7 @@ KEY = b"of this installation"
 
 def code(text: str = "ABCDEFGH", person: int = 1, **given: object) -> PairingCode:
     fields = {
-        "kind": "pair",
+        "kind": CodeKind.PAIR,
         "digest": hash_code(text, KEY),
         "platform": "telegram",
         "principal": f"telegram:{person}",
@@ -42,12 +44,25 @@ def code(text: str = "ABCDEFGH", person: int = 1, **given: object) -> PairingCod
     return PairingCode(**fields)  # type: ignore[arg-type]  # a dict has one type for all its values
 
 
+def test_the_limits_are_those_of_the_documentation() -> None:
+    assert (CODE_LIFETIME_MS, MAX_OPEN_PER_PLATFORM, MAX_WAIT_MS) == (3_600_000, 20, 3_600_000)
+
+
+@pytest.mark.parametrize("kind", CodeKind)
+def test_codes_that_an_older_version_stored_can_be_read(kind: CodeKind) -> None:
+    stored = f'{{"kind":"{kind.name.lower()}","digest":"d","platform":"p","principal":"p:1","created_at":5}}'
+    assert msgspec.json.decode(stored, type=PairingCode) == PairingCode(
+        kind=kind, digest="d", platform="p", principal="p:1", created_at=5, name=""
+    )
+
+
 def test_a_code_has_eight_unambiguous_characters() -> None:
     made = {new_code(secrets.choice) for _ in range(200)}
     assert len(made) == 200
     assert {len(each) for each in made} == {8}
     assert set("".join(made)) <= set(CODE_ALPHABET)
     assert not set("01IO") & set(CODE_ALPHABET)
+    assert len(CODE_ALPHABET) == len(set(CODE_ALPHABET)) == 32, "each is as likely as the others"
 
 
 def test_every_character_of_a_code_is_chosen_separately() -> None:
@@ -62,13 +77,13 @@ def test_every_character_of_a_code_is_chosen_separately() -> None:
 @pytest.mark.parametrize("typed", ["ABCDEFGH", "abcdefgh", "abcd-efgh", "ABCD EFGH", " abcdefgh\n"])
 def test_a_code_is_recognized_however_it_is_typed(typed: str) -> None:
     assert normalize_code(typed) == "ABCDEFGH"
-    assert redeem_code([code()], typed, KEY, "pair", now=1) == CodeRedeemed(code())
+    assert redeem_code([code()], typed, KEY, CodeKind.PAIR, now=1) == CodeRedeemed(code())
 
 
 def test_the_stored_hash_does_not_reveal_the_code_and_needs_the_key() -> None:
     assert "ABCDEFGH" not in repr(code())
     assert hash_code("ABCDEFGH", KEY) != hash_code("ABCDEFGH", b"of another")
-    assert redeem_code([code()], "ABCDEFGH", b"of another", "pair", now=1) == CodeInvalid()
+    assert redeem_code([code()], "ABCDEFGH", b"of another", CodeKind.PAIR, now=1) == CodeInvalid()
 
 
 @pytest.mark.parametrize(
@@ -81,22 +96,22 @@ def test_the_stored_hash_does_not_reveal_the_code_and_needs_the_key() -> None:
     ],
 )
 def test_a_code_is_valid_for_an_hour(now: int, outcome: object) -> None:
-    assert redeem_code([code()], "ABCDEFGH", KEY, "pair", now) == outcome
+    assert redeem_code([code()], "ABCDEFGH", KEY, CodeKind.PAIR, now) == outcome
 
 
 def test_a_used_code_is_invalid() -> None:
-    assert redeem_code([], "ABCDEFGH", KEY, "pair", now=1) == CodeInvalid()
+    assert redeem_code([], "ABCDEFGH", KEY, CodeKind.PAIR, now=1) == CodeInvalid()
 
 
 def test_the_matching_one_of_several_codes_is_found() -> None:
     codes = [code("AAAAAAAA", 1), code("BBBBBBBB", 2), code("CCCCCCCC", 3)]
-    assert redeem_code(codes, "BBBBBBBB", KEY, "pair", now=1) == CodeRedeemed(codes[1])
+    assert redeem_code(codes, "BBBBBBBB", KEY, CodeKind.PAIR, now=1) == CodeRedeemed(codes[1])
 
 
-@pytest.mark.parametrize(("has", "wants"), [("pair", "claim"), ("claim", "pair")])
-def test_pairing_and_claim_codes_are_not_interchangeable(
-    has: str, wants: Literal["pair", "claim"]
-) -> None:
+@pytest.mark.parametrize(
+    ("has", "wants"), [(CodeKind.PAIR, CodeKind.CLAIM), (CodeKind.CLAIM, CodeKind.PAIR)]
+)
+def test_pairing_and_claim_codes_are_not_interchangeable(has: CodeKind, wants: CodeKind) -> None:
     assert redeem_code([code(kind=has)], "ABCDEFGH", KEY, wants, now=1) == CodeInvalid()
 
 
@@ -121,7 +136,7 @@ def test_twenty_people_may_wait_on_a_platform() -> None:
 
 
 def test_a_claim_code_does_not_count_as_waiting() -> None:
-    claims = [code(person=number, kind="claim") for number in range(20)]
+    claims = [code(person=number, kind=CodeKind.CLAIM) for number in range(20)]
     assert decide_offer(claims, "telegram", "telegram:3", now=5) == OfferCode()
 
 

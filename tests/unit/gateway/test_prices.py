@@ -20,7 +20,7 @@ from gateway.errors import ConfigError
 from gateway.settings import LimitSettings, RouteSettings, Settings
 from gateway.spending import prices
 from gateway.spending.prices import find_price
-from gateway.turns.models import open_models
+from gateway.turns.models import Models, open_targets
 from platforms.core.registry import load_specs
 from sessions.values.clock import SystemClock
 from sessions.values.secret import Secret
@@ -159,9 +159,8 @@ def settings(server: ModelServer, limit: float | None, **model: Any) -> Settings
 async def test_with_a_limit_in_dollars_every_requested_model_has_a_price(tmp_path: Path) -> None:
     async with ModelServer(models=("scripted",)) as server:
         for limit, own, other in ((None, OWN, None), (1.0, OWN, FREE)):
-            models = await open_models(
-                settings(server, limit, price=OWN), tmp_path, clock=SystemClock()
-            )
+            used = settings(server, limit, price=OWN)
+            models = Models(used, tmp_path, await open_targets(used), clock=SystemClock())
             try:
                 for key, expected in (("console:a", own), ("telegram:1", other)):
                     (first, *_) = models.turn_setting(key, "p").targets
@@ -171,11 +170,11 @@ async def test_with_a_limit_in_dollars_every_requested_model_has_a_price(tmp_pat
 
 
 async def test_a_servers_only_model_is_checked_once_it_has_a_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(prices, "_is_local_service", lambda _: False)
     async with ModelServer(models=("own-7b",)) as server:
         with pytest.raises(ConfigError, match=r"he price of own-7b is unknown, so limits\.usd"):
-            await open_models(settings(server, 1.0), tmp_path, clock=SystemClock())
-        models = await open_models(settings(server, None), tmp_path, clock=SystemClock())
-        await models.aclose()
+            await open_targets(settings(server, 1.0))
+        (target,) = await open_targets(settings(server, None))
+        await target.provider.aclose()

@@ -11,6 +11,7 @@ from gateway.observe.metrics import Metrics
 from gateway.observe.prometheus import PrometheusPage
 from sessions.changes import EndTurn, StartAttempt, StartTurn
 from sessions.records import TurnState
+from sessions.values.address import Address
 
 
 def read(page: bytes) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -46,7 +47,7 @@ def test_counters_and_gauges_have_labels() -> None:
                 id="t",
                 session_id="s",
                 key="discord:1",
-                address="",
+                address=Address("discord", "1"),
                 inbox=(),
                 messages=(),
                 request="",

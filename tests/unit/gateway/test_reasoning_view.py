@@ -1,6 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.observe.redact import Redactor
 from gateway.turns.thinking import ReasoningView
 
 HEAD = "💭 **Thinking**\n"
@@ -58,3 +59,11 @@ def test_the_split_of_deltas_does_not_change_the_text(pieces: list[str]) -> None
     shown = view(*pieces).text()
     assert shown == view("".join(pieces)).text()
     assert all(line.startswith(">") for line in shown.splitlines()[1:])
+
+
+def test_a_secret_at_the_cut_of_long_reasoning_is_masked() -> None:
+    key = "sk-" + "a1b2c3d4" * 4
+    for text in (f"{'x ' * 1495}{key} {'y' * 3000}", f"{'x' * 3000} {key}{' y' * 1495}"):
+        shown = ReasoningView(Redactor().redact)
+        shown.append(text)
+        assert "a1b2" not in shown.text() + shown.latest_text()

@@ -4,11 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.delivery.view import write_address
 from gateway.inbound.reactions import ACCEPTED_EMOJI, DONE_EMOJI, NOT_DONE_EMOJI, MessageReactions
 from platforms.core.contract import Address
 from sessions.changes import Change, EndTurn, PutItem, SetInbox, StartTurn
-from sessions.records import InboxEntry, InboxState, ItemState, OutboxItem, TurnState
+from sessions.records import InboxEntry, InboxState, ItemKind, ItemState, OutboxItem, TurnState
 
 HERE = Address("memory", "7", thread="3")
 
@@ -26,13 +25,12 @@ class Board:
 
 def entry(name: str, state: InboxState = InboxState.WAITING, turn: str | None = None) -> InboxEntry:
     """Return a stored message; the platform's id differs from the row's."""
-    where = write_address(HERE)
     return InboxEntry(
         id=f"i_{name}",
         source="memory@:7",
         event=name,
         key="k",
-        address=where,
+        address=HERE,
         state=state,
         payload=b"{}",
         received_at=0,
@@ -46,7 +44,7 @@ def start(turn: str, *names: str) -> StartTurn:
         id=turn,
         session_id="s",
         key="k",
-        address="there",
+        address=HERE,
         inbox=inbox,
         messages=(),
         request="",
@@ -129,7 +127,12 @@ def test_all_messages_of_a_turn_get_reactions() -> None:
 
 def test_other_changes_and_unknown_messages_are_ignored() -> None:
     item = OutboxItem(
-        id="a_1", address="there", kind="answer", state=ItemState.PENDING, body=b"", created_at=0
+        id="a_1",
+        address=HERE,
+        kind=ItemKind.ANSWER,
+        state=ItemState.PENDING,
+        body=b"",
+        created_at=0,
     )
     assert played(PutItem(item), start("t", "x"), end("t"), names="") == []
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.observe.redact import Redactor
-from gateway.observe.redact_stream import RedactingStream
+from gateway.observe.redact_stream import RedactingStream, hold_back, mask_unfinished
 from sessions.values.secret import Secret
 
 KEY = "abcdefghij0123456789ABCDEFGHIJ"
@@ -39,8 +39,9 @@ def shown(pieces: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("secret", SECRETS, ids=range(len(SECRETS)))
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 1000])
-def test_secret_split_over_chunks_is_masked(secret: str, size: int) -> None:
-    text = f"It is {secret} and that was it."
+@pytest.mark.parametrize("before", ["It is ", "", "ppp\n"])
+def test_secret_split_over_chunks_is_masked(secret: str, size: int, before: str) -> None:
+    text = f"{before}{secret} and that was it."
     pieces = [text[at : at + size] for at in range(0, len(text), size)]
     assert "".join(shown(pieces)) == Redactor([Secret(OWN)]).redact(text)
     assert "***" in "".join(shown(pieces))
@@ -52,6 +53,30 @@ def test_secret_split_over_chunks_is_masked(secret: str, size: int) -> None:
 )
 def test_ordinary_words_pass_at_once(text: str) -> None:
     assert shown([text, text]) == [text, text, ""]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "seen"),
+    [
+        pytest.param(["bus", "k-lane"], ["bus", "k-lane", ""], id="no prefix inside a word"),
+        pytest.param(["ta", f"sk-{KEY} "], ["ta", f"sk-{KEY} ", ""], id="no token inside a word"),
+        pytest.param(
+            ["C", f"{'C' * 23}.GaBcDe.{'x' * 38}"], ["C", "***", ""], id="a token shown in part"
+        ),
+        pytest.param(
+            [f"ppp{OWN[:4]}", f"{OWN[4:]}!"], ["ppp", "***!", ""], id="its first letter before"
+        ),
+    ],
+)
+def test_the_text_before_a_piece_counts(pieces: list[str], seen: list[str]) -> None:
+    assert shown(pieces) == seen
+
+
+def test_no_more_than_20000_characters_are_held() -> None:
+    head = "-----BEGIN PRIVATE KEY-----\n"
+    stream = RedactingStream(Redactor())
+    assert stream.add(head + "x" * (20_000 - len(head))) == ""
+    assert stream.add("x") == "***"
 
 
 _words = st.sampled_from([*SECRETS, "ask-me", "a", "sk-learn", "12:30", "x", "---", "://", "Magic"])
@@ -67,3 +92,44 @@ def test_chunking_does_not_change_the_masked_text(words: list[str], data: st.Dat
         pieces.append(text[:size])
         text = text[size:]
     assert "".join(shown(pieces)) == Redactor([Secret(OWN)]).redact("".join(pieces))
+
+
+@pytest.mark.parametrize("secret", [secret for secret in SECRETS if "://" not in secret])
+def test_no_beginning_of_a_secret_is_shown_of_a_growing_text(secret: str) -> None:
+    redactor = Redactor([Secret(OWN)])
+    whole = f"It is {secret} and so on."
+    for end in range(len(whole)):
+        text = redactor.redact(hold_back(whole[:end], redactor))
+        assert redactor.redact(whole).startswith(text), text
+
+
+@pytest.mark.parametrize("text", ["", "word", "Hello, world!", "line\n", "日本語", "a_b(c)"])
+def test_a_growing_text_of_ordinary_words_is_shown_whole(text: str) -> None:
+    assert hold_back(text, Redactor([Secret(OWN)])) == text
+
+
+@pytest.mark.parametrize("part", ["a", "://", "sk-", "-", "1", "M"])
+def test_only_the_end_of_a_long_text_is_searched(part: str) -> None:
+    text = part * 2_000_000
+    assert hold_back("-----BEGIN " + text, Redactor([Secret(OWN)])).startswith("-----BEGIN ")
+    assert hold_back(f"{text} -----BEGIN PRIV", Redactor()) == f"{text} "
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("It is sk-a1b2c3d4e5f6", "It is ***"),
+        ("It is ghp_a1b2c3d4e5f6", "It is ***"),
+        (f"It is {OWN[:12]}", "It is ***"),
+        (f"It is {OWN[:7]}", f"It is {OWN[:7]}"),
+        ("It is sk-a1b2c3d4e5f6, or so", "It is sk-a1b2c3d4e5f6, or so"),
+        ("the branch sk-12-fix", "the branch sk-12-fix"),
+        ("use sk-learn-and-nothing-else", "use sk-learn-and-nothing-else"),
+        ("see http://localhost:8420", "see http://localhost:8420"),
+        ("call 1234567890", "call 1234567890"),
+        ("a ---", "a ---"),
+        ("", ""),
+    ],
+)
+def test_the_end_of_a_cut_text_is_masked_only_if_it_begins_a_secret(text: str, masked: str) -> None:
+    assert mask_unfinished(text, Redactor([Secret(OWN)])) == masked

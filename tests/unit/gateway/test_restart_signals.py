@@ -39,6 +39,12 @@ class Patient:
         self.ready.set()
         await self.skip_drain.wait()
 
+    def running_turns(self) -> int:
+        return 0
+
+    async def release_memory(self) -> None:
+        pass
+
     def describe_status(self) -> str:
         return "Restarting." if self.restarting.is_set() else "Stopping."
 
@@ -95,7 +101,8 @@ async def test_restart_is_a_reload_to_systemd_unless_a_signal_stops_it(
     environ = {"NOTIFY_SOCKET": str(tmp_path / "notify")}
     async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
         tasks.create_task(hear())
-        await serve(runner, tmp_path, environ, handover=handover)
+        with hold_state_folder(tmp_path) as folder:
+            await serve(runner, folder, environ, handover=handover)
     manager.close()
     assert runner.restarting.is_set() is not stopped
     if stopped:

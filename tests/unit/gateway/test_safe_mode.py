@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import CannotStart
+from gateway.notices.catalogue import CATALOGUE
 from gateway.process.safe_mode import (
     UPTIME_THRESHOLDS_SECONDS,
     StartPhase,
@@ -17,6 +18,7 @@ from gateway.process.safe_mode import (
     seconds_until_next_phase,
 )
 from gateway.process.start_log import FILE_NAME, StartLog
+from sessions.values.notices import NoticeId
 
 S, R, T, W, E, X = (
     StartPhase.STARTING,
@@ -26,6 +28,12 @@ S, R, T, W, E, X = (
     StartPhase.ENDED,
     StartPhase.REFUSED,
 )
+
+
+def test_the_notice_names_the_uptime_after_which_safe_mode_ends() -> None:
+    # The catalogue is below the process in the order of imports, so it cannot read the threshold.
+    minutes = UPTIME_THRESHOLDS_SECONDS[1] / 60
+    assert f"once I have run well for {minutes:g} minutes" in CATALOGUE[NoticeId.SAFE_MODE]
 
 
 # --- the decision -----------------------------------------------------------------------------
@@ -63,6 +71,12 @@ def test_safe_mode_begins_after_three_early_crashes(lives: list[StartPhase], car
     assert (begun.phase, begun.careful) == (StartPhase.STARTING, careful)
 
 
+def test_late_crash_in_safe_mode_keeps_the_crash_count() -> None:
+    begun = next_start(StartRecord(T, crashes=3, careful=True))
+    assert (begun.crashes, begun.careful) == (3, True)
+    assert next_start(StartRecord(T, crashes=2)).crashes == 0
+
+
 def test_phase_advances_with_uptime() -> None:
     assert list(UPTIME_THRESHOLDS_SECONDS) == [60, 600]
     assert [phase_reached(at) for at in (0, 59.9, 60, 599, 600, 9e9)] == [R, R, T, T, W, W]
@@ -79,65 +93,47 @@ def test_phase_advances_with_uptime() -> None:
 # --- the start log ----------------------------------------------------------------------------
 
 
-class Careful:
-    def __init__(self) -> None:
-        self.told: list[int] = []
-
-    def __call__(self, crashes: int) -> None:
-        self.told.append(crashes)
-
-
 class Killed(BaseException):
     """Simulate `kill -9`, as far as the next start can tell."""
 
 
-async def a_start(
-    home: Path, careful: Careful, error: BaseException | None = None, *, ready: bool = True
-) -> None:
-    starts = StartLog(home, careful)
+async def a_start(home: Path, error: BaseException | None = None, *, ready: bool = True) -> int:
+    """Start and end once; return the number of crashes that cause safe mode."""
+    starts = StartLog(home)
     with starts:
         if ready:
             starts.mark_ready()
         if error:
             raise error
+    return starts.crash_count
 
 
 async def test_crashes_and_clean_exits_are_recorded(tmp_path: Path) -> None:
-    careful = Careful()
     groups = BaseExceptionGroup("", [Killed(), ZeroDivisionError()])
     for error, ready in ((Killed(), True), (groups, False), (Killed(), True)):
-        try:
-            await a_start(tmp_path, careful, error, ready=ready)
-        except (Killed, BaseExceptionGroup):
-            assert careful.told == []
-    await a_start(tmp_path, careful)
-    assert careful.told == [3]
-    await a_start(tmp_path, careful)
-    assert careful.told == [3]
+        assert StartLog(tmp_path).crash_count == 0
+        with pytest.raises((Killed, BaseExceptionGroup)):
+            await a_start(tmp_path, error, ready=ready)
+    assert await a_start(tmp_path) == 3
+    assert await a_start(tmp_path) == 0
 
 
 async def test_refused_start_is_not_a_crash(tmp_path: Path) -> None:
-    careful = Careful()
     for _ in range(5):
         with pytest.raises(ExceptionGroup):
-            await a_start(
-                tmp_path, careful, ExceptionGroup("", [CannotStart("taken")]), ready=False
-            )
-    await a_start(tmp_path, careful)
-    assert careful.told == []
+            await a_start(tmp_path, ExceptionGroup("", [CannotStart("taken")]), ready=False)
+    assert await a_start(tmp_path) == 0
 
 
 async def test_error_after_ready_is_a_crash(tmp_path: Path) -> None:
-    careful = Careful()
     for _ in range(3):
         with pytest.raises(CannotStart):
-            await a_start(tmp_path, careful, CannotStart("the disk is gone"))
-    await a_start(tmp_path, careful)
-    assert careful.told == [3]
+            await a_start(tmp_path, CannotStart("the disk is gone"))
+    assert await a_start(tmp_path) == 3
 
 
 async def test_long_uptime_ends_the_crash_count(tmp_path: Path) -> None:
-    starts = StartLog(tmp_path, Careful(), (0.01, 0.02))
+    starts = StartLog(tmp_path, (0.01, 0.02))
     phases: list[bytes] = []
     with starts:
         starts.mark_ready()
@@ -154,9 +150,7 @@ async def test_unreadable_record_counts_as_a_first_start(
     tmp_path: Path, left: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / FILE_NAME).write_bytes(left)
-    careful = Careful()
-    await a_start(tmp_path, careful)
-    assert careful.told == []
+    assert await a_start(tmp_path) == 0
     assert "cannot be read" in caplog.text
 
 
@@ -165,6 +159,6 @@ async def test_unwritable_folder_does_not_prevent_the_start(
 ) -> None:
     (tmp_path / FILE_NAME).mkdir()  # a folder cannot be replaced by a file
     with caplog.at_level(logging.WARNING):
-        await a_start(tmp_path, Careful())
+        await a_start(tmp_path)
     assert "cannot be written" in caplog.text
     assert os.listdir(tmp_path) == [FILE_NAME]  # noqa: PTH208 - does not block

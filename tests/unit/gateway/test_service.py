@@ -5,7 +5,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Self
@@ -24,49 +24,31 @@ from gateway.process.control_socket import (
     socket_path,
 )
 from gateway.process.exit import INTERRUPTED_EXIT_CODE, report_crash, run_to_exit_code
-from gateway.process.service import serve
+from gateway.process.lock import hold_state_folder
+from gateway.process.service import OnReady, serve
 from gateway.process.systemd_notify import SystemdNotifier
 from platforms.console import CHAT, AnswerFrame, ConsoleAdapter, NoteFrame, UserFrame
 from platforms.core.contract import (
     Accepted,
     Adapter,
-    Address,
-    ChatSummary,
     Inbound,
     InboundMessage,
     Post,
     Surroundings,
-    TranscriptRow,
 )
 from sessions.values.clock import SystemClock
 from sessions.values.ids import Ids
-
-
-class Memory:
-    """An empty adapter store."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, str] = {}
-
-    async def get(self, name: str) -> str | None:
-        return self.values.get(name)
-
-    async def put(self, name: str, value: str) -> None:
-        self.values[name] = value
-
-    async def transcript(self, address: Address, after: int, limit: int) -> Sequence[TranscriptRow]:
-        return ()
-
-    async def chats(self, platform: str, limit: int) -> Sequence[ChatSummary]:
-        return ()
+from tests.fakes.archive import EmptyArchive, MemoryShelf
 
 
 class SmallRunner:
     """A gateway with only a console that answers every message."""
 
     def __init__(self, error: Exception | None = None) -> None:
-        clock, memory = SystemClock(), Memory()
-        self.console = ConsoleAdapter(Surroundings(clock, Ids(clock), shelf=memory, archive=memory))
+        clock = SystemClock()
+        self.console = ConsoleAdapter(
+            Surroundings(clock, Ids(clock), shelf=MemoryShelf(), archive=EmptyArchive())
+        )
         self.stopping = asyncio.Event()
         self.restarting = asyncio.Event()
         self.skip_drain = asyncio.Event()
@@ -90,6 +72,12 @@ class SmallRunner:
         self.reloaded.set()
 
     drain_seconds = 60.0
+
+    def running_turns(self) -> int:
+        return 0
+
+    async def release_memory(self) -> None:
+        pass
 
     def describe_status(self) -> str:
         return "Stopping." if self.stopping.is_set() else "Answering."
@@ -126,6 +114,13 @@ class SlowToStop(SmallRunner):
         await self.skip_drain.wait()
 
 
+async def _serve(
+    runner: SmallRunner, home: Path, environ: Mapping[str, str], on_ready: OnReady | None = None
+) -> None:
+    with hold_state_folder(home) as folder:
+        await serve(runner, folder, environ, on_ready=on_ready)
+
+
 @asynccontextmanager
 async def _serving(runner: SmallRunner, home: Path, **environ: str) -> AsyncIterator[Path]:
     """Run a service from start to stop; yields the control socket."""
@@ -135,7 +130,7 @@ async def _serving(runner: SmallRunner, home: Path, **environ: str) -> AsyncIter
         attended.set()
 
     async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
-        tasks.create_task(serve(runner, home, environ, on_ready=then))
+        tasks.create_task(_serve(runner, home, environ, then))
         await attended.wait()
         yield socket_path(home, environ)
         runner.stopping.set()
@@ -164,10 +159,26 @@ async def test_first_signal_stops_and_second_skips_the_drain(tmp_path: Path) -> 
         await runner.skip_drain.wait()
 
     async with asyncio.timeout(5):
-        await serve(runner, tmp_path, {}, on_ready=then)
+        await _serve(runner, tmp_path, {}, then)
     assert hurried == [False]
     given_back = not asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
     assert given_back
+
+
+async def test_ctrl_c_is_answered_with_the_way_to_skip_the_wait(tmp_path: Path) -> None:
+    runner = SlowToStop()
+    said: list[str] = []
+
+    async def then() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        await runner.stopping.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+        await runner.skip_drain.wait()
+
+    async with asyncio.timeout(5):
+        with hold_state_folder(tmp_path) as folder:
+            await serve(runner, folder, {}, on_ready=then, say=said.append)
+    assert said == ["Stopping … press Ctrl-C again to skip the wait for running answers."]
 
 
 async def test_sighup_reloads_the_configuration(tmp_path: Path) -> None:
@@ -189,14 +200,14 @@ async def test_operations_are_available_from_ready_to_stop(tmp_path: Path) -> No
 async def test_second_service_on_the_same_folder_is_refused(tmp_path: Path) -> None:
     async with _serving(SmallRunner(), tmp_path) as path:
         with pytest.raises(CannotStart, match=f"pid {os.getpid()}"):
-            await serve(SmallRunner(), tmp_path, {})
+            await _serve(SmallRunner(), tmp_path, {})
         assert await asyncio.to_thread(send_request, path, "status") == {"state": "running"}
 
 
 async def test_error_of_the_runner_is_raised(tmp_path: Path) -> None:
     error = CannotStart("The port is taken.")
     with pytest.raises(ExceptionGroup) as raised:
-        await serve(SmallRunner(error), tmp_path, {})
+        await _serve(SmallRunner(error), tmp_path, {})
     assert raised.value.exceptions == (error,)
 
 
@@ -249,12 +260,12 @@ async def test_attached_terminal_sends_messages_and_shows_answers(tmp_path: Path
         await one.write({"say": "hello", "id": "c_1"})
         first = {await _frame(one), await _frame(one)}
         assert first == {
-            AnswerFrame(item="c_1", text="You said hello.", anew=True),
+            AnswerFrame(item="c_1", text="You said hello.", replaces=True),
             InputStored("c_1"),
         }
         await two.write({"say": "hi", "id": "c_2"})
         assert await _frame(one) == UserFrame("hi")
-        assert await _frame(one) == AnswerFrame(item="c_2", text="You said hi.", anew=True)
+        assert await _frame(one) == AnswerFrame(item="c_2", text="You said hi.", replaces=True)
         assert runner.heard == ["hello", "hi"]
         await one.close()
         await two.close()
@@ -269,7 +280,7 @@ async def test_terminal_at_end_of_input_gets_all_answers_before_the_end(
         await wire.write({"end": True})
         first = {await _frame(wire), await _frame(wire)}
         assert first == {
-            AnswerFrame(item="c_1", text="You said hello.", anew=True),
+            AnswerFrame(item="c_1", text="You said hello.", replaces=True),
             InputStored("c_1"),
         }
         assert await _frame(wire) == ChatFinished()

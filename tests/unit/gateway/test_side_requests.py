@@ -4,14 +4,14 @@ import asyncio
 import contextlib
 import datetime as dt
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 import pytest
 
-from agent.settings import ModelSettings, TargetSettings, Timeouts
+from agent.settings import TargetSettings
 from agent.tools.contract import Tool
 from gateway.access.policy import Role
 from gateway.commands.contract import CommandCall, CommandOutcome, NoticeReply, ReplyLater
@@ -19,34 +19,37 @@ from gateway.delivery.outbox import Delivery
 from gateway.delivery.view import read_body
 from gateway.notices.compose import NoticeComposer
 from gateway.settings import LimitSettings, Settings
+from gateway.side_requests.jobs import CommandJobs
 from gateway.side_requests.service import REASONING_LEVELS, SideRequests
 from gateway.spending.budgets import Budgets
 from gateway.turns.choices import ModelChoices
-from gateway.turns.models import Models, open_models
+from gateway.turns.models import Models, open_targets
 from sessions.changes import AppendMessages, EndAttempt, PutSummary, StartAttempt
 from sessions.conversation.events import CommandContext, ConversationState, RunningTurn
 from sessions.records import InboxEntry, InboxState, Message, OutboxItem
 from sessions.store.database import Database
 from sessions.store.readers import SessionReader
-from sessions.store.store import SessionStore
-from sessions.values.clock import Clock, SystemClock
+from sessions.store.store import SessionStore, StoreObserver
+from sessions.values.address import Address
+from sessions.values.clock import Clock
 from sessions.values.ids import Ids
 from sessions.values.notices import NoticeId
-from sessions.values.secret import Secret
 from tests.contract.store_kit import ended, opened, started
+from tests.fakes.gateway_settings import scripted_model
 from tests.fakes.model_script import Script, ok
 from tests.fakes.model_server import Handler, ModelServer, always
+from tests.fakes.quick_time import TimerClock
 
 pytestmark = pytest.mark.quick
 
 KEY = "memory:7"
-ADDRESS = '{"platform":"memory","chat":"7"}'
+ADDRESS = Address("memory", "7")
 PERSON = "memory:1001"
 LONG = "A long story about ships and harbours. " * 40
 HOUR = 3_600_000
 
 
-class SetClock(SystemClock):
+class SetClock(TimerClock):
     time: int | None = None
 
     def now(self) -> int:
@@ -60,12 +63,12 @@ class SideRequestKit:
         self,
         store: SessionStore,
         side_requests: SideRequests,
-        models: Models,
+        jobs: CommandJobs,
         server: ModelServer,
         clock: SetClock,
     ) -> None:
         self.store = store
-        self.models = models
+        self.jobs = jobs
         self.server = server
         self.side_requests = side_requests
         self.clock = clock
@@ -109,7 +112,7 @@ class SideRequestKit:
 
     async def shown(self) -> list[str]:
         """Wait until all jobs have ended, and return the texts to be shown."""
-        while tasks := set(self.side_requests._running):
+        while tasks := set(self.jobs._running):
             async with asyncio.timeout(5):
                 await asyncio.wait(tasks)
         return [read_body(item).text for item in await self.items()]
@@ -124,37 +127,49 @@ async def side_request_kit(
     *scripts: Script | Handler,
     deadline: float = 5.0,
     kind: type[SessionStore] = SessionStore,
+    mcp_tools: Callable[[], Sequence[Tool]] = lambda: (),
     **model: Any,
 ) -> AsyncIterator[SideRequestKit]:
     clock = SetClock()
     async with ModelServer(*scripts) as server, asyncio.TaskGroup() as tasks:
-        settings = ModelSettings(
-            provider="openai",
-            name="scripted",
-            base_url=server.url,
-            api_key=Secret("sk-none"),
-            timeouts=Timeouts(backoff=0.01),
+        settings = scripted_model(
+            server,
             **model,
         )
         store = await kind.open(f"sqlite:///{home / 'holdfast.db'}", clock=clock)
-        models = await open_models(Settings(model=settings), home, clock=clock)
+        used = Settings(model=settings)
         choices = ModelChoices(store)
-        models.choice_for = choices.get
+        models = Models(
+            used,
+            home,
+            await open_targets(used),
+            clock=clock,
+            mcp_tools=mcp_tools,
+            choice_for=choices.get,
+        )
+
+        async def has_access(_: CommandCall) -> bool:
+            return True
+
+        jobs = CommandJobs(
+            clock,
+            NoticeComposer(Ids(clock), clock, lambda _: None),
+            Delivery(store, clock, home / "sent"),
+            tasks,
+            has_access=has_access,
+        )
         side_requests = SideRequests(
             store=store,
             clock=clock,
             models=models,
-            budgets=Budgets(store, clock, LimitSettings()),
+            budgets=Budgets(store, clock, LimitSettings(), zone=dt.UTC),
             choices=choices,
-            announcer=NoticeComposer(Ids(clock), clock, lambda _: None),
-            delivery=Delivery(store, clock),
-            tasks=tasks,
+            jobs=jobs,
             deadline_seconds=deadline,
-            zone=dt.UTC,
         )
         try:
-            with side_requests.closing():
-                yield SideRequestKit(store, side_requests, models, server, clock)
+            with jobs.closing():
+                yield SideRequestKit(store, side_requests, jobs, server, clock)
         finally:
             await models.aclose()
             await store.close()
@@ -249,8 +264,7 @@ async def test_an_unexpected_error_in_a_side_request_is_reported_and_contained(
         msg = "nobody expected this"
         raise RuntimeError(msg)
 
-    async with side_request_kit(tmp_path) as kit:
-        kit.models.extra_tools = broken
+    async with side_request_kit(tmp_path, mcp_tools=broken) as kit:
         with caplog.at_level(logging.ERROR):
             await kit.call("btw", "and?")
             assert await kit.shown() == [
@@ -269,9 +283,9 @@ async def test_a_side_request_whose_answer_cannot_be_stored_runs_again_at_the_ne
             await kit.server.request(1)
             kit.store.database.stop()
             with caplog.at_level(logging.WARNING):
-                await asyncio.wait(set(kit.side_requests._running))
+                await asyncio.wait(set(kit.jobs._running))
         assert "will run again at the next start" in caplog.text
-    again = await SessionStore.open(f"sqlite:///{tmp_path / 'holdfast.db'}", clock=SystemClock())
+    again = await SessionStore.open(f"sqlite:///{tmp_path / 'holdfast.db'}", clock=TimerClock())
     (left,) = await again.inbox.pending_commands()
     assert left.state is InboxState.COMMAND
     assert await again.outbox.undelivered() == ()
@@ -281,7 +295,7 @@ async def test_a_side_request_whose_answer_cannot_be_stored_runs_again_at_the_ne
 async def test_side_requests_during_shutdown_run_at_the_next_start(tmp_path: Path) -> None:
     async with side_request_kit(tmp_path, always("H HANG")) as kit:
         await kit.call("btw", "one")
-        with kit.side_requests.closing():
+        with kit.jobs.closing():
             pass
         assert await kit.shown() == []
         assert await kit.call("btw", "two") == ReplyLater()
@@ -389,8 +403,10 @@ class Moving(SessionStore):
     more = 0  # rows that will still be added
     added_by = ""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
-        super().__init__(database, clock)
+    def __init__(
+        self, database: Database, clock: Clock, observer: StoreObserver | None = None
+    ) -> None:
+        super().__init__(database, clock, observer)
         self.sessions = MovingSessions(database, self)
 
 

@@ -123,8 +123,8 @@ from gateway.process.lock import hold_state_folder
 home = Path(sys.argv[1])
 if len(sys.argv) == 2:
     handover = Handover()
-    with hold_state_folder(home) as lock:
-        handover.pass_on(LOCK, lock)
+    with hold_state_folder(home) as folder:
+        handover.pass_on(LOCK, folder.lock)
     os.execve(sys.executable, [*sys.orig_argv, "again"], {**os.environ, **handover.environment()})
 from gateway.config.loader import read_environment, take_handover
 left = take_handover()
@@ -134,8 +134,8 @@ handover = Handover(left)
 file = handover.take(LOCK)
 assert not os.get_inheritable(file)
 assert handover.take(LOCK) is None
-with hold_state_folder(home, file) as lock:
-    assert lock == file
+with hold_state_folder(home, file) as folder:
+    assert folder.lock == file
     print("locked", flush=True)
     sys.stdin.read()
 """
@@ -158,8 +158,8 @@ with hold_state_folder(home, file) as lock:
 
 def test_inherited_lock_of_another_folder_is_closed(tmp_path: Path) -> None:
     other = os.open(tmp_path / "other", os.O_RDWR | os.O_CREAT)
-    with hold_state_folder(tmp_path / "home", other) as lock:
-        assert lock != other
+    with hold_state_folder(tmp_path / "home", other) as folder:
+        assert folder.lock != other
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(other)
         own = os.open(tmp_path / "home" / "lock", os.O_RDWR)

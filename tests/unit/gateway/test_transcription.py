@@ -1,6 +1,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+import httpx2
 import pytest
 
 from agent.settings import VoiceSettings
@@ -56,6 +57,34 @@ async def test_speech_is_transcribed(server: TranscriptionServer) -> None:
     assert (asked.key, asked.content) == ("Bearer sk-voice", b"Ogg")
     assert (asked.name, asked.media_type) == ("speech.ogg", "audio/ogg")
     assert asked.form == {"model": "whisper-1", "response_format": "json"}
+
+
+class DeafTransport(httpx2.AsyncHTTPTransport):
+    """A transport whose connections cannot be closed at first."""
+
+    is_deaf = True
+
+    async def aclose(self) -> None:
+        while self.is_deaf:
+            await asyncio.Event().wait()
+        await super().aclose()
+
+
+@pytest.mark.quick
+async def test_a_connection_that_does_not_close_delays_the_end_by_seconds_only(
+    server: TranscriptionServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def speech() -> bytes:
+        return b"Ogg"
+
+    transport = DeafTransport()
+    transcriber = Transcriber(VoiceSettings(transcription_url=server.url), transport=transport)
+    assert await transcriber.transcribe(speech, "audio/ogg", 3) == "Buy milk and bread."
+    async with asyncio.timeout(10):
+        await transcriber.aclose()
+    assert "was not disconnected within 5 s" in caplog.text
+    transport.is_deaf = False
+    await transport.aclose()
 
 
 async def test_the_configured_model_is_requested_and_the_extension_kept(

@@ -9,7 +9,6 @@ import pytest
 from gateway.access.policy import Role
 from gateway.approvals.rules import approval_code
 from gateway.commands.registry import COMMANDS
-from gateway.delivery.view import write_address
 from gateway.inbound.decisions import InboxDecision
 from gateway.operate.why.chats import (
     chat_summary,
@@ -27,6 +26,7 @@ from sessions.records import (
     EntryContext,
     InboxEntry,
     InboxState,
+    ItemKind,
     ItemState,
     MessageTrace,
     OutboxItem,
@@ -40,7 +40,6 @@ from sessions.records import (
 from tests.contract.store_kit import question
 
 PLACE = Address("raven", "1001")
-ADDRESS = write_address(PLACE)
 KEY = "raven:1001"
 SOURCE = "raven@:1001"
 UP = RunningGateway(platforms={"raven": "connected"})
@@ -56,7 +55,7 @@ def entry(
         source=SOURCE,
         event="m1",
         key=KEY,
-        address=ADDRESS,
+        address=PLACE,
         state=state,
         payload=b"{}",
         received_at=NOW,
@@ -72,7 +71,7 @@ def turn(state: TurnState = TurnState.RUNNING, cause: str | None = None, **more:
         id="t1",
         session_id="s1",
         key=KEY,
-        address=ADDRESS,
+        address=PLACE,
         state=state,
         request="do it",
         started_at=NOW + 1,
@@ -87,8 +86,8 @@ def item(state: ItemState, *, kind: str = "answer", **more: Any) -> OutboxItem:
     settled = NOW + MINUTE if state in {ItemState.SENT, ItemState.DEAD} else None
     return OutboxItem(
         id=f"{kind[0]}_1",
-        address=ADDRESS,
-        kind=kind,
+        address=PLACE,
+        kind=ItemKind(kind),
         state=state,
         body=b"{}",
         created_at=NOW + MINUTE,
@@ -103,7 +102,7 @@ def session(
     return Session(
         id="s1",
         key=KEY,
-        address=ADDRESS,
+        address=PLACE,
         state=state,
         reason=reason,
         title=None,
@@ -417,7 +416,7 @@ def correction(event: Inbound, at: int) -> InboxEntry:
         source=SOURCE,
         event="e1",
         key=KEY,
-        address=ADDRESS,
+        address=PLACE,
         state=InboxState.DONE,
         payload=msgspec.json.encode(event),
         received_at=at,

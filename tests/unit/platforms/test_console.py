@@ -31,6 +31,7 @@ from platforms.core.contract import (
     Inbound,
     InboundMessage,
     Post,
+    RowAuthor,
     Surroundings,
     TranscriptRow,
     Typing,
@@ -38,19 +39,9 @@ from platforms.core.contract import (
 from platforms.core.errors import Rejected, Unavailable
 from sessions.values.clock import SystemClock
 from sessions.values.ids import Ids
+from tests.fakes.archive import MemoryShelf
 
 HERE = Address("console", CHAT)
-
-
-class Shelf:
-    def __init__(self) -> None:
-        self.values: dict[str, str] = {}
-
-    async def get(self, name: str) -> str | None:
-        return self.values.get(name)
-
-    async def put(self, name: str, value: str) -> None:
-        self.values[name] = value
 
 
 class Archive:
@@ -61,7 +52,9 @@ class Archive:
 
     def add(self, id_: str, author: str, text: str, state: str = "") -> None:
         self.rows.append(
-            TranscriptRow(len(self.rows) + 1, id_, at=0, author=author, text=text, state=state)
+            TranscriptRow(
+                len(self.rows) + 1, id_, at=0, author=RowAuthor(author), text=text, state=state
+            )
         )
 
     def settle(self, id_: str, state: str = "done") -> None:
@@ -82,9 +75,9 @@ class Archive:
 class ConsoleStage:
     """A console adapter with fake surroundings and an inbox."""
 
-    def __init__(self, shelf: Shelf | None = None, archive: Archive | None = None) -> None:
+    def __init__(self, shelf: MemoryShelf | None = None, archive: Archive | None = None) -> None:
         clock = SystemClock()
-        self.shelf = shelf or Shelf()
+        self.shelf = shelf or MemoryShelf()
         self.archive = archive or Archive()
         around = Surroundings(clock, Ids(clock), shelf=self.shelf, archive=self.archive)
         built = SPEC.build(ConsoleConfig(), around)
@@ -160,7 +153,7 @@ async def test_a_growing_answer_is_printed_incrementally() -> None:
         await desk.console.deliver(_edit(receipt.message, "Hello", streaming=True))
         await desk.console.deliver(_edit(receipt.message, "Hello.", streaming=False))
         assert await _frames(screen) == [
-            AnswerFrame(item="a", text="Hel", done=False, anew=True),
+            AnswerFrame(item="a", text="Hel", done=False, replaces=True),
             AnswerFrame(item="a", text="lo", done=False),
             AnswerFrame(item="a", text=".", done=True),
         ]
@@ -172,7 +165,7 @@ async def test_a_rewritten_answer_is_printed_again_as_a_whole() -> None:
         await desk.console.deliver(_post("a.0", "Hallo", streaming=True))
         await desk.console.deliver(_edit("a.0", "Hello"))
         assert (await _frames(screen))[1] == AnswerFrame(
-            item="a", text="Hello", done=True, anew=True
+            item="a", text="Hello", done=True, replaces=True
         )
 
 
@@ -199,7 +192,7 @@ async def test_a_repeated_post_is_not_printed_twice() -> None:
             await desk.console.deliver(_post("a.0", "Hello"))
             await desk.console.deliver(_post("n.0", "Stopped.", notice=True))
         assert await _frames(screen) == [
-            AnswerFrame(item="a", text="Hello", anew=True),
+            AnswerFrame(item="a", text="Hello", replaces=True),
             NoteFrame("Stopped."),
         ]
 
@@ -257,10 +250,10 @@ async def test_all_terminals_of_a_chat_show_the_same() -> None:
             await one.send("hello")
             await console.deliver(_post("a.0", "Hi."))
             assert await _frames(other) == []
-        assert await _frames(one) == [AnswerFrame(item="a", text="Hi.", anew=True)]
+        assert await _frames(one) == [AnswerFrame(item="a", text="Hi.", replaces=True)]
         assert await _frames(two) == [
             UserFrame("hello"),
-            AnswerFrame(item="a", text="Hi.", anew=True),
+            AnswerFrame(item="a", text="Hi.", replaces=True),
         ]
 
 
@@ -270,7 +263,7 @@ async def test_a_new_terminal_sees_a_growing_answer_from_its_start() -> None:
     async with desk.console.attach() as screen:
         await desk.console.deliver(_edit("a.0", "Hello there"))
         assert await _frames(screen) == [
-            AnswerFrame(item="a", text="Hello", done=False, anew=True),
+            AnswerFrame(item="a", text="Hello", done=False, replaces=True),
             AnswerFrame(item="a", text=" there", done=True),
         ]
 
@@ -282,7 +275,7 @@ async def test_unseen_rows_are_shown_once_to_the_next_terminal() -> None:
     desk.archive.add("n", "notice", "By the way.", "sent")
     await desk.console.deliver(_post("a.0", "Answer."))
     shown = [
-        AnswerFrame(item="a", text="Answer.", anew=True, asked="question"),
+        AnswerFrame(item="a", text="Answer.", replaces=True, asked="question"),
         NoteFrame("By the way."),
     ]
     async with desk.console.attach() as screen:

@@ -1,17 +1,24 @@
 """The actor: recovery of interrupted turns, and damaged conversations."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+import gc
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
 import pytest
 
 from sessions.changes import Change, EndTurn, OpenSession, SetSession, StartTurn
-from sessions.conversation.actor import Actor, ActorServices, EventNotHandled, TurnHandle
+from sessions.conversation.actor import (
+    Actor,
+    ActorServices,
+    EventNotHandled,
+    PreparedTurn,
+)
 from sessions.conversation.events import (
     CommandContext,
     ConversationState,
     Event,
+    Interruption,
     PendingMessage,
     RunningTurn,
     SendNotice,
@@ -31,11 +38,13 @@ from sessions.records import (
     TurnState,
 )
 from sessions.store.store import SessionStore
+from sessions.values.address import Address
 from sessions.values.clock import SystemClock
 from sessions.values.ids import Ids
-from tests.contract.store_kit import damage
+from tests.contract.store_kit import damage, damage_tables
 
 KEY = "web:a"
+THERE = Address("web", "a")
 
 
 class RecordingHost:
@@ -51,16 +60,20 @@ class RecordingHost:
             id=entry.id, address=entry.address, person=person, message=Message("user", "hello")
         )
 
-    def start_changes(self, key: str, start: StartTask) -> tuple[Change, ...]:
-        return ()
-
-    def create_turn(self, key: str, start: StartTask, post: Callable[[Event], None]) -> TurnHandle:
+    def prepare_turn(self, key: str, start: StartTask) -> PreparedTurn:
         msg = "no turn starts in these tests"
         raise NotImplementedError(msg)
 
-    async def recover_turn(self, turn: Turn, running: RunningTurn) -> TurnCrashed:
+    async def recover_turn(
+        self, turn: Turn, running: RunningTurn, *, repeatable: bool
+    ) -> TurnCrashed:
         self.found.append(running)
-        return TurnCrashed(turn=running, changes=(), fields={}, resume=False)
+        return TurnCrashed(
+            turn=running,
+            changes=(),
+            interruption=Interruption(request="go", minutes=0),
+            resume=False,
+        )
 
     def notice_changes(self, says: Iterable[SendNotice]) -> tuple[Change, ...]:
         self.said += says
@@ -127,7 +140,7 @@ async def test_an_interrupted_turn_keeps_its_requester(
             source="web",
             event="1",
             key=KEY,
-            address="there",
+            address=THERE,
             state=InboxState.WAITING,
             payload=sent_by.encode(),
             received_at=1,
@@ -135,12 +148,12 @@ async def test_an_interrupted_turn_keeps_its_requester(
         await store.accept(waiting)
     rows = ("i1",) if sent_by else ()
     await store.apply(
-        OpenSession("s1", KEY, "there", 1),
+        OpenSession("s1", KEY, THERE, 1),
         StartTurn(
             id="t1",
             session_id="s1",
             key=KEY,
-            address="there",
+            address=THERE,
             inbox=rows,
             messages=(),
             request="hello",
@@ -155,12 +168,12 @@ async def test_an_interrupted_turn_keeps_its_requester(
 
 async def test_two_interrupted_turns_keep_their_own_requesters(store: SessionStore) -> None:
     await store.apply(
-        OpenSession("s1", KEY, "there", 1),
+        OpenSession("s1", KEY, THERE, 1),
         StartTurn(
             id="t1",
             session_id="s1",
             key=KEY,
-            address="there",
+            address=THERE,
             inbox=(),
             messages=(),
             request="hello",
@@ -168,12 +181,12 @@ async def test_two_interrupted_turns_keep_their_own_requesters(store: SessionSto
             person="web:ann",
         ),
         SetSession("s1", SessionState.CLOSED, SessionReason.NEW, 2),
-        OpenSession("s2", KEY, "there", 3),
+        OpenSession("s2", KEY, THERE, 3),
         StartTurn(
             id="t2",
             session_id="s2",
             key=KEY,
-            address="there",
+            address=THERE,
             inbox=(),
             messages=(),
             request="hello",
@@ -193,12 +206,12 @@ async def test_damage_is_reported_to_the_requester_and_not_retried(
     store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock())
     await store.accept(_received("i1", InboxState.WAITING, b"x" * 5_000 + b"mark" + b"x" * 13_000))
     await store.apply(
-        OpenSession("s1", KEY, "there", 1),
+        OpenSession("s1", KEY, THERE, 1),
         StartTurn(
             id="t1",
             session_id="s1",
             key=KEY,
-            address="there",
+            address=THERE,
             inbox=("i1",),
             messages=(),
             request="hello",
@@ -218,13 +231,33 @@ async def test_damage_is_reported_to_the_requester_and_not_retried(
             with pytest.raises(EventNotHandled):
                 await handled_state(
                     actor,
-                    UndoTurn(CommandContext(address="there", person="web:ann", inbox="i2"), None),
+                    UndoTurn(CommandContext(address=THERE, person="web:ann", inbox="i2"), None),
                 )
-            assert [(say.notice, say.address) for say in host.said] == [("damaged.here", "there")]
+            assert [(say.notice, say.address) for say in host.said] == [("damaged.here", THERE)]
             done = await store.inbox.find("web", "event of i2")
             assert done
             assert done.state is InboxState.DONE
             await handled_state(actor, StartWaiting())  # other events are still handled
+    finally:
+        await store.close()
+
+
+async def test_a_message_that_waits_in_a_damaged_conversation_gets_a_notice_at_the_start(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "holdfast.db"
+    store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock())
+    await store.accept(_received("i1", InboxState.WAITING, b"web:ann"))
+    await store.apply(OpenSession("s1", KEY, THERE, 1))
+    await store.close()
+    damage_tables(file, "sessions", "ux_sessions_active", "ix_sessions_key")
+    store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock())
+    try:
+        host = RecordingHost()
+        async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+            with pytest.raises(EventNotHandled):
+                await handled_state(make_actor(store, host, tasks), StartWaiting())
+        assert [(say.notice, say.address) for say in host.said] == [("damaged.here", THERE)]
     finally:
         await store.close()
 
@@ -235,8 +268,16 @@ def _received(id_: str, state: InboxState, payload: bytes) -> InboxEntry:
         source="web",
         event=f"event of {id_}",
         key=KEY,
-        address="there",
+        address=THERE,
         state=state,
         payload=payload,
         received_at=1,
     )
+
+
+async def test_an_event_after_the_end_of_the_task_group_is_refused(store: SessionStore) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        actor = make_actor(store, RecordingHost(), tasks)
+    with pytest.raises(EventNotHandled):
+        await handled_state(actor, StartWaiting())
+    gc.collect()  # a coroutine that is never awaited would be reported here

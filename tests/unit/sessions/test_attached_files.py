@@ -21,20 +21,24 @@ from sessions.conversation.events import (
     RequestTranscribed,
     RunningTurn,
     SendNotice,
+    StartWaiting,
     TurnEnded,
     UndoTurn,
 )
-from sessions.conversation.machine import StepContext, Transition, step
+from sessions.conversation.machine import step
+from sessions.conversation.transition import StepContext, Transition
 from sessions.records import Attachment, Message, TurnState
+from sessions.values.address import Address
 
 PHOTO = Attachment(name="photo.jpg", media_type="image/jpeg", path="received/a/photo.jpg")
 VOICE = Attachment(name="v.ogg", media_type="audio/ogg", path="received/b/v.ogg", voice=True)
 HEARD = msgspec.structs.replace(VOICE, fetched=True, heard="Buy milk")
-BY = CommandContext(address="there", person="web:owner", admin=True)
+THERE = Address("web", "a")
+BY = CommandContext(address=THERE, person="web:owner", admin=True)
 TURN = RunningTurn(
     id="t_now",
     session="s_now",
-    address="there",
+    address=THERE,
     person="web:owner",
     request="voice message",
     started_at=0,
@@ -51,7 +55,7 @@ def run(state: ConversationState, *events: object) -> Transition:
 
 
 def pending(name: str, message: Message, mode: BusyPolicy = BusyPolicy.QUEUE) -> PendingMessage:
-    return PendingMessage(id=name, address="there", person="web:owner", message=message, mode=mode)
+    return PendingMessage(id=name, address=THERE, person="web:owner", message=message, mode=mode)
 
 
 def of(kind: type, result: Transition) -> list[object]:
@@ -76,6 +80,41 @@ def test_a_request_text_is_text_transcript_or_file_names(
     assert request_text(Message("user", content, files=files)) == request_
 
 
+FRAME = "[In reply to Eve: hi]\n"
+OLD_ROOM = "[Earlier in this room, from people who may not be known:\n  Eve: hi\n]\n"
+
+
+@pytest.mark.parametrize(
+    ("message", "request_"),
+    [
+        (Message("user", f"{FRAME}look", words="look"), "look"),
+        (Message("user", FRAME, files=(HEARD,), words=""), "Buy milk"),
+        (Message("user", FRAME, files=(PHOTO,), words=""), "photo.jpg"),
+        (Message("user", FRAME, words=""), "a quoted message"),
+        (Message("user", f"{OLD_ROOM}{FRAME}look"), "look"),
+        (Message("user", f"{OLD_ROOM}look\n]\nlook"), "look\n]\nlook"),
+        (Message("user", "[In reply to Eve: hi\nthere]\nlook"), "look"),
+        (Message("user", OLD_ROOM[:70]), "a quoted message"),
+        (Message("user", "[1, 2] is a list"), "[1, 2] is a list"),
+    ],
+)
+def test_a_request_text_has_no_words_of_others(message: Message, request_: str) -> None:
+    assert request_text(message) == request_
+
+
+def test_collected_messages_keep_the_words_of_their_authors() -> None:
+    framed = Message("user", f"{FRAME}one", words="one")
+    batch = [
+        pending("a", framed, BusyPolicy.COLLECT),
+        pending("b", Message("user", "two"), BusyPolicy.COLLECT),
+    ]
+    state = ConversationState(key="k", session="s", waiting=tuple(batch))
+    (start,) = of(StartTurn, run(state, StartWaiting()))
+    assert isinstance(start, StartTurn)
+    assert start.messages == (Message("user", f"{FRAME}one\n\ntwo", words="one\n\ntwo"),)
+    assert start.request == "one\n\ntwo"
+
+
 def test_only_files_without_a_result_are_unfetched() -> None:
     tried = msgspec.structs.replace(PHOTO, path="received/c/x", trouble="gone")
     rows = (
@@ -83,8 +122,25 @@ def test_only_files_without_a_result_are_unfetched() -> None:
         Message("assistant", "b"),
         Message("user", "c", files=(tried, PHOTO)),
     )
-    assert unfetched_files(rows) == (PHOTO,)
-    assert unfetched_files(rows[1:2]) == ()
+    assert unfetched_files(rows, "telegram:1") == (PHOTO,)
+    assert unfetched_files(rows[1:2], "telegram:1") == ()
+
+
+@pytest.mark.parametrize(
+    ("sender", "person", "own"),
+    [
+        (None, "telegram:1", True),
+        ("Ann (1)", "telegram:1", True),
+        ("(1)", "telegram:1", True),
+        ("Bob (21)", "telegram:1", False),
+        ("Ann 1 (2)", "telegram:1", False),
+        ("Ann (T1/U3)", "slack:T1/U3", True),
+        ("Ann (T1/U3)", "slack:T2/U3", False),
+    ],
+)
+def test_only_files_of_the_person_are_fetched(sender: str | None, person: str, own: bool) -> None:
+    row = Message("user", "a", files=(PHOTO,), sender=sender)
+    assert unfetched_files((row,), person) == ((PHOTO,) if own else ())
 
 
 def test_download_results_are_put_into_their_row() -> None:
@@ -98,7 +154,7 @@ def test_known_transcripts_are_kept_for_a_repeated_request() -> None:
         (Message("user", "", files=(VOICE, PHOTO)),), [Message("user", "", files=(HEARD,))]
     )
     assert again.files == (msgspec.structs.replace(VOICE, heard="Buy milk"), PHOTO)
-    assert unfetched_files((again,)) == again.files
+    assert unfetched_files((again,), "telegram:1") == again.files
 
 
 def test_file_names_are_shortened_to_a_few() -> None:
@@ -133,7 +189,7 @@ def test_an_undone_message_without_text_is_named_by_its_files() -> None:
     last = LastTurn(
         id="t_1",
         session="s_now",
-        address="there",
+        address=THERE,
         inbox=("a",),
         messages=(Message("user", "", files=(PHOTO,)),),
     )

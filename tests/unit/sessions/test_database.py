@@ -17,6 +17,8 @@ from sessions.store import engine, prepare
 from sessions.store.database import MAX_BATCH_JOBS, READER_THREADS, Database
 from sessions.store.engine import parse_url
 from sessions.store.schema import shelves
+from sessions.store.store import SessionStore
+from sessions.values.clock import SystemClock
 
 FILE = "holdfast.db"
 
@@ -343,3 +345,20 @@ async def test_only_the_owner_can_read_the_files(tmp_path: Path) -> None:
     assert [file.name for file in files] == [FILE, f"{FILE}-shm", f"{FILE}-wal"]
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
     database.close()
+
+
+async def test_a_database_that_does_not_finish_delays_the_end_by_the_timeout_only(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = await SessionStore.open(f"sqlite:///{tmp_path / FILE}", clock=SystemClock())
+    gate = Gate()
+    async with asyncio.TaskGroup() as tasks:
+        stuck = tasks.create_task(store.database.read(gate))
+        try:
+            await asyncio.to_thread(gate.reached.wait, 5)
+            await store.close(timeout_seconds=0.05)
+            assert not stuck.done()
+            assert "did not finish within 0.05 s" in caplog.text
+        finally:
+            gate.open()
+    await store.close()

@@ -25,6 +25,12 @@ def at(text: str) -> int:
             "2026-01-02T04:00",
             SessionReason.DAILY,
         ),
+        (
+            ExpiryPolicy(daily_at=dt.time(4), zone=UTC),
+            "2026-01-01T03:59",
+            "2026-01-02T03:59",
+            SessionReason.DAILY,
+        ),
         (ExpiryPolicy(daily_at=dt.time(4), zone=UTC), "2026-01-01T04:00", "2026-01-01T23:00", None),
         (
             ExpiryPolicy(idle_minutes=60, daily_at=dt.time(4), zone=UTC),

@@ -28,6 +28,7 @@ from sessions.conversation.events import (
     DeliverSteers,
     Drain,
     Event,
+    Interruption,
     InterruptTurn,
     LastTurn,
     MessageArrived,
@@ -48,17 +49,18 @@ from sessions.conversation.events import (
     TurnEnded,
     UndoTurn,
 )
-from sessions.conversation.machine import (
-    StepContext,
-    Transition,
-    step,
-)
+from sessions.conversation.machine import step
+from sessions.conversation.transition import StepContext, Transition
 from sessions.records import InboxState, Message, SessionReason, SessionState, TurnState
+from sessions.values.address import Address
 from sessions.values.notices import NoticeId
 
 T = TypeVar("T")
 KEY = "web:abc"
-BY = CommandContext(address="there", person="web:owner", admin=True)
+THERE = Address("web", "abc")
+BY = CommandContext(address=THERE, person="web:owner", admin=True)
+SETTLING = CommandContext(address=THERE, person="web:owner", admin=True, inbox="i_1")
+STRANGER = CommandContext(address=THERE, person="web:other")
 counter = itertools.count()
 
 
@@ -71,7 +73,7 @@ def pending(
 ) -> PendingMessage:
     message = Message("user", content=f"say {name}")
     return PendingMessage(
-        id=name, address="there", person=person, message=message, mode=mode, origin=f"o.{name}"
+        id=name, address=THERE, person=person, message=message, mode=mode, origin=f"o.{name}"
     )
 
 
@@ -79,6 +81,11 @@ def by() -> CommandContext:
     """A command context with its own inbox row."""
     name = f"i_{next(counter)}"
     return msgspec.structs.replace(BY, inbox=name, origin=f"o.{name}")
+
+
+def named(origin: str) -> CommandContext:
+    """A command context with an origin."""
+    return msgspec.structs.replace(BY, origin=origin)
 
 
 def after(state: ConversationState, *events: Event, limit: int = 20) -> Transition:
@@ -89,21 +96,51 @@ def after(state: ConversationState, *events: Event, limit: int = 20) -> Transiti
     return result
 
 
+WORK = Interruption(request="build it", minutes=2, tool="shell", preview="make")
+
+
 def idle(**fields: Any) -> ConversationState:
     return ConversationState(key=KEY, **fields)
 
 
-def busy(*waiting: PendingMessage, **fields: Any) -> ConversationState:
-    turn = RunningTurn(
-        id="t_now",
-        session="s_now",
-        address="there",
-        person="web:owner",
-        request="what runs",
-        started_at=0,
+def running(**fields: Any) -> RunningTurn:
+    return RunningTurn(
+        **{
+            "id": "t_1",
+            "session": "s_1",
+            "address": THERE,
+            "person": "web:owner",
+            "request": "go",
+            "started_at": 0,
+            **fields,
+        }
     )
+
+
+def busy(*waiting: PendingMessage, **fields: Any) -> ConversationState:
+    turn = running(id="t_now", session="s_now", request="what runs")
     return ConversationState(
         key=KEY, session="s_now", turn=turn, waiting=waiting, person="web:owner", **fields
+    )
+
+
+def suspended(reason: SessionReason, request: str = "") -> ConversationState:
+    """A conversation whose only session `s_1` is suspended."""
+    earlier = ResumableSession("s_1", reason, request, person="web:owner")
+    return idle(resumable=earlier, replaced_reason=reason)
+
+
+def last_turn(**fields: Any) -> LastTurn:
+    return LastTurn(
+        **{
+            "id": "t_1",
+            "session": "s_1",
+            "address": THERE,
+            "inbox": ("a",),
+            "messages": (Message("user", content="go"),),
+            "person": "web:owner",
+            **fields,
+        }
     )
 
 
@@ -125,31 +162,49 @@ def origins(result: Transition) -> dict[str, str]:
     return named | ({"turn": turns[0]} if turns else {})
 
 
-def test_a_turn_and_its_notices_have_the_origin_of_the_message() -> None:
-    stopped = idle(
-        replaced_reason=SessionReason.STOP, resumable=ResumableSession("s_1", SessionReason.STOP)
-    )
-    assert origins(after(stopped, MessageArrived(pending("a")))) == {"turn": "o.a", "N14": "o.a"}
-    assert origins(after(busy(), MessageArrived(pending("b")))) == {"N15": "n_o.b.N15"}
-    full = busy(pending("b"))
-    assert origins(after(full, MessageArrived(pending("c")), limit=1)) == {"N16": "o.c"}
-    assert origins(after(full, TurnEnded("t_now", TurnState.DONE))) == {"turn": "o.b"}
-
-
-def test_a_repeated_turn_has_the_origin_of_the_command() -> None:
-    last = LastTurn(
-        id="t_1",
-        session="s_1",
-        address="there",
-        inbox=("a",),
-        messages=(Message("user", content="go"),),
-    )
-    one, two = by(), by()
-    assert origins(after(idle(session="s_1"), RetryTurn(one, last))) == {"turn": one.origin}
-    assert origins(after(idle(session="s_1"), RetryTurn(two, last))) == {"turn": two.origin}
-    go_on = ResumeSession(context=one, session="s_1", resume_turn=True, last=last)
-    assert origins(after(idle(), go_on)) == {"turn": one.origin, "resumed": one.origin}
-    assert origins(after(busy(), StopTurn(two))) == {"N10": two.origin}
+@pytest.mark.parametrize(
+    ("state", "event", "expected"),
+    [
+        pytest.param(
+            suspended(SessionReason.STOP),
+            MessageArrived(pending("a")),
+            {"turn": "o.a", "N14": "o.a"},
+            id="a message after a stop",
+        ),
+        pytest.param(
+            busy(), MessageArrived(pending("b")), {"N15": "n_o.b.N15"}, id="a queued message"
+        ),
+        pytest.param(
+            busy(pending("b")), MessageArrived(pending("c")), {"N16": "o.c"}, id="a full queue"
+        ),
+        pytest.param(
+            busy(pending("b")),
+            TurnEnded("t_now", TurnState.DONE),
+            {"turn": "o.b"},
+            id="the next message",
+        ),
+        pytest.param(
+            idle(session="s_1"), RetryTurn(named("one"), last_turn()), {"turn": "one"}, id="retry"
+        ),
+        pytest.param(
+            idle(session="s_1"),
+            RetryTurn(named("two"), last_turn()),
+            {"turn": "two"},
+            id="another retry",
+        ),
+        pytest.param(
+            idle(),
+            ResumeSession(context=named("one"), session="s_1", resume_turn=True, last=last_turn()),
+            {"turn": "one", "resumed": "one"},
+            id="resume",
+        ),
+        pytest.param(busy(), StopTurn(named("two")), {"N10": "two"}, id="stop"),
+    ],
+)
+def test_a_turn_and_its_notices_have_the_origin_of_the_message_or_command(
+    state: ConversationState, event: Event, expected: dict[str, str]
+) -> None:
+    assert origins(after(state, event, limit=1)) == expected
 
 
 # --- messages ----------------------------------------------------------------------------------
@@ -166,16 +221,9 @@ def test_the_first_message_opens_a_session_and_starts_its_turn_in_one_transactio
 def test_a_turn_belongs_to_its_requester() -> None:
     result = after(idle(), MessageArrived(pending("a", person="web:ann")))
     assert of_kind(StartTurn, result)[0].person == "web:ann"
-    last = LastTurn(
-        id="t_1",
-        session="s_1",
-        address="there",
-        inbox=(),
-        messages=(Message("user", content="go"),),
-        person="web:ann",
-    )
+    last = last_turn(inbox=(), person="web:ann")
     result = after(idle(session="s_1"), RetryTurn(BY, last))
-    assert of_kind(StartTurn, result)[0].person == BY.person
+    assert of_kind(StartTurn, result)[0].person == "web:ann"
 
 
 def test_the_next_message_continues_the_same_session() -> None:
@@ -223,6 +271,18 @@ def test_the_end_of_a_turn_and_the_next_start_share_a_transaction() -> None:
     assert [p.id for p in result.state.waiting] == ["b"]
 
 
+def test_messages_loaded_with_the_conversation_count_against_the_limit() -> None:
+    loaded = tuple(pending(name) for name in "abcd")
+    result = after(idle(waiting=loaded), *map(MessageArrived, loaded[:3]), limit=2)
+    assert [p.id for p in result.state.waiting] == ["b", "c", "d"]
+    result = after(result.state, MessageArrived(loaded[3]), limit=2)
+    assert [p.id for p in result.state.waiting] == ["b", "c"]
+    assert SetInbox(ids=("d",), state=InboxState.REFUSED, at=1_000_000) in result.changes
+    assert NoticeId.QUEUE_FULL in [
+        act.notice for act in result.effects if isinstance(act, SendNotice)
+    ]
+
+
 def test_a_full_queue_refuses_with_a_notice_and_marks_the_row() -> None:
     result = after(busy(pending("a")), MessageArrived(pending("b")), limit=1)
     assert notices(result) == ["N16"]
@@ -265,39 +325,99 @@ def replying(name: str, mode: BusyPolicy = BusyPolicy.QUEUE) -> PendingMessage:
     return msgspec.structs.replace(pending(name, mode), reply_to=f"m_{name}")
 
 
-def test_a_turn_replies_to_the_last_of_its_messages() -> None:
-    result = after(idle(), MessageArrived(replying("a")))
-    assert of_kind(StartTask, result)[0].turn.reply_to == "m_a"
-    waiting = (replying("b", BusyPolicy.COLLECT), replying("c", BusyPolicy.COLLECT), replying("d"))
-    result = after(busy(*waiting), TurnEnded("t_now", TurnState.DONE))
-    assert of_kind(StartTask, result)[0].turn.reply_to == "m_c"
+REPLIED = last_turn(reply_to="m_a")
+
+
+@pytest.mark.parametrize(
+    ("state", "event", "reply_to"),
+    [
+        pytest.param(idle(), MessageArrived(replying("a")), "m_a", id="a message"),
+        pytest.param(
+            busy(
+                replying("b", BusyPolicy.COLLECT),
+                replying("c", BusyPolicy.COLLECT),
+                replying("d"),
+            ),
+            TurnEnded("t_now", TurnState.DONE),
+            "m_c",
+            id="collected messages",
+        ),
+        pytest.param(
+            suspended(SessionReason.CRASH), RetryTurn(BY, REPLIED), "m_a", id="a repeated turn"
+        ),
+        pytest.param(
+            suspended(SessionReason.CRASH),
+            RetryTurn(msgspec.structs.replace(BY, address=Address("web", "elsewhere")), REPLIED),
+            "",
+            id="a turn repeated in another chat",
+        ),
+        pytest.param(
+            suspended(SessionReason.CRASH),
+            ResumeSession(context=BY, session="s_1", resume_turn=True, last=REPLIED),
+            "m_a",
+            id="a resumed turn",
+        ),
+        pytest.param(
+            idle(session="s_1"),
+            TurnCrashed(turn=running(reply_to="m_a"), changes=(), interruption=WORK, resume=True),
+            "m_a",
+            id="a turn resumed after a crash",
+        ),
+    ],
+)
+def test_a_turn_replies_to_the_last_of_its_messages_in_the_same_chat(
+    state: ConversationState, event: Event, reply_to: str
+) -> None:
+    (start,) = of_kind(StartTask, after(state, event))
+    assert start.turn.reply_to == reply_to
+
+
+def in_private(name: str, mode: BusyPolicy = BusyPolicy.QUEUE) -> PendingMessage:
+    """A message of a private chat."""
+    return msgspec.structs.replace(replying(name, mode), direct=True)
+
+
+@pytest.mark.parametrize(
+    ("state", "event", "reply_to"),
+    [
+        pytest.param(idle(), MessageArrived(in_private("a")), "", id="answered at once"),
+        pytest.param(
+            idle(waiting=(in_private("a"),)),
+            MessageArrived(in_private("a")),
+            "",
+            id="answered at once, loaded before",
+        ),
+        pytest.param(busy(in_private("b")), TurnEnded("t_now", TurnState.DONE), "m_b", id="queued"),
+        pytest.param(idle(waiting=(in_private("a"),)), StartWaiting(), "m_a", id="after a restart"),
+        pytest.param(
+            idle(waiting=(in_private("a"),)),
+            MessageArrived(in_private("b")),
+            "m_a",
+            id="behind another one",
+        ),
+        pytest.param(
+            suspended(SessionReason.STOP),
+            ResumeSession(context=BY, session="s_1", held=(in_private("c"),)),
+            "m_c",
+            id="held by a stopped conversation",
+        ),
+    ],
+)
+def test_in_a_private_chat_only_the_answer_to_a_message_that_waited_is_a_reply(
+    state: ConversationState, event: Event, reply_to: str
+) -> None:
+    (start,) = of_kind(StartTask, after(state, event))
+    assert start.turn.reply_to == reply_to
+
+
+def test_steering_in_a_private_chat_replies_to_nothing() -> None:
+    steering = busy(in_private("e", BusyPolicy.STEER))
+    assert of_kind(DeliverSteers, after(steering, SteersRequested("t_now")))[0].reply_to == ""
+
+
+def test_steering_replies_to_the_last_of_its_messages() -> None:
     steering = busy(replying("e", BusyPolicy.STEER), replying("f", BusyPolicy.STEER))
     assert of_kind(DeliverSteers, after(steering, SteersRequested("t_now")))[0].reply_to == "m_f"
-
-
-def test_a_repeated_turn_replies_to_the_same_message_in_the_same_chat_only() -> None:
-    go = (Message("user", content="go"),)
-    last = LastTurn(
-        id="t_1", session="s_1", address="there", inbox=("a",), messages=go, reply_to="m_a"
-    )
-    earlier = idle(resumable=ResumableSession("s_1", SessionReason.CRASH))
-    for event, reply_to in (
-        (RetryTurn(BY, last), "m_a"),
-        (RetryTurn(msgspec.structs.replace(BY, address="elsewhere"), last), ""),
-        (ResumeSession(context=BY, session="s_1", resume_turn=True, last=last), "m_a"),
-    ):
-        assert of_kind(StartTask, after(earlier, event))[0].turn.reply_to == reply_to
-    turn = RunningTurn(
-        id="t_1",
-        session="s_1",
-        address="there",
-        person="web:owner",
-        request="go",
-        started_at=0,
-        reply_to="m_a",
-    )
-    result = after(idle(session="s_1"), TurnCrashed(turn=turn, changes=(), fields={}, resume=True))
-    assert of_kind(StartTask, result)[0].turn.reply_to == "m_a"
 
 
 def test_an_ended_turn_gets_no_steering_messages() -> None:
@@ -349,17 +469,6 @@ def test_stop_suspends_the_session_and_holds_the_queue() -> None:
     assert result.state.session is None
 
 
-def test_stop_with_nothing_running_suspends_nothing() -> None:
-    for state in (idle(), idle(session="s_old")):
-        result = after(state, StopTurn(BY))
-        assert notices(result) == ["N10.idle"]
-        assert result.changes == []
-
-
-def test_a_second_stop_answers_that_nothing_is_running() -> None:
-    assert notices(after(busy(), StopTurn(BY), StopTurn(BY))) == ["N10.idle"]
-
-
 def test_stop_also_stops_a_message_that_is_about_to_replace_a_turn() -> None:
     result = after(busy(), MessageArrived(pending("now", BusyPolicy.INTERRUPT)), StopTurn(BY))
     assert notices(result) == ["N10"]
@@ -367,17 +476,19 @@ def test_stop_also_stops_a_message_that_is_about_to_replace_a_turn() -> None:
     assert of_kind(EndTurn, result) == []
 
 
-def test_a_command_row_is_settled_in_the_same_transaction() -> None:
-    by = msgspec.structs.replace(BY, inbox="i_1")
-    for event in (
-        StopTurn(by),
-        NewSession(by),
-        ResumeSession(context=by, session=None),
-        RetryTurn(by, None),
-        UndoTurn(by, None),
-    ):
-        result = after(idle(), event)
-        assert SetInbox(ids=("i_1",), state=InboxState.DONE, at=1_000_000) in result.changes
+@pytest.mark.parametrize(
+    "event",
+    [
+        pytest.param(StopTurn(SETTLING), id="stop"),
+        pytest.param(NewSession(SETTLING), id="new"),
+        pytest.param(ResumeSession(context=SETTLING, session=None), id="resume"),
+        pytest.param(RetryTurn(SETTLING, None), id="retry"),
+        pytest.param(UndoTurn(SETTLING, None), id="undo"),
+    ],
+)
+def test_a_command_row_is_settled_in_the_same_transaction(event: Event) -> None:
+    settled = SetInbox(ids=("i_1",), state=InboxState.DONE, at=1_000_000)
+    assert settled in after(idle(), event).changes
 
 
 def test_the_message_after_a_stop_opens_a_fresh_session_with_one_notice() -> None:
@@ -394,10 +505,7 @@ def test_the_message_after_a_stop_opens_a_fresh_session_with_one_notice() -> Non
 
 
 def test_the_model_is_told_the_interrupted_request_after_a_crash() -> None:
-    state = idle(
-        resumable=ResumableSession("s_1", SessionReason.CRASH, "build it"),
-        replaced_reason=SessionReason.CRASH,
-    )
+    state = suspended(SessionReason.CRASH, "build it")
     (start,) = of_kind(StartTask, after(state, MessageArrived(pending("a"))))
     assert start.interrupted_request == "build it"
 
@@ -411,9 +519,7 @@ def test_a_message_during_cancellation_waits_for_its_end() -> None:
 
 
 def test_resume_reactivates_the_session_with_its_held_messages() -> None:
-    state = idle(
-        resumable=ResumableSession("s_1", SessionReason.STOP), replaced_reason=SessionReason.STOP
-    )
+    state = suspended(SessionReason.STOP)
     result = after(
         state, ResumeSession(context=BY, session="s_1", held=(pending("a"), pending("b")))
     )
@@ -441,21 +547,9 @@ def test_resume_during_a_turn_cancels_it_first() -> None:
     assert of_kind(StartTurn, result)[0].session_id == "s_1"
 
 
-def test_resume_without_an_earlier_session_sends_a_notice() -> None:
-    assert notices(after(idle(), ResumeSession(context=BY, session=None))) == ["nothing_to_resume"]
-
-
 def test_continue_resumes_the_interrupted_turn_without_a_new_user_row() -> None:
-    last = LastTurn(
-        id="t_1",
-        session="s_1",
-        address="there",
-        inbox=("a",),
-        messages=(Message("user", content="go"),),
-    )
-    state = idle(
-        resumable=ResumableSession("s_1", SessionReason.CRASH), replaced_reason=SessionReason.CRASH
-    )
+    last = last_turn()
+    state = suspended(SessionReason.CRASH)
     result = after(state, ResumeSession(context=BY, session="s_1", resume_turn=True, last=last))
     (start,) = of_kind(StartTurn, result)
     assert (start.inbox, start.messages) == ((), ())
@@ -463,16 +557,8 @@ def test_continue_resumes_the_interrupted_turn_without_a_new_user_row() -> None:
 
 
 def test_retry_repeats_the_interrupted_message_in_its_session() -> None:
-    last = LastTurn(
-        id="t_1",
-        session="s_1",
-        address="there",
-        inbox=("a",),
-        messages=(Message("user", content="go"),),
-    )
-    state = idle(
-        resumable=ResumableSession("s_1", SessionReason.CRASH), replaced_reason=SessionReason.CRASH
-    )
+    last = last_turn()
+    state = suspended(SessionReason.CRASH)
     result = after(state, RetryTurn(BY, last))
     assert of_kind(SetSession, result)[0].state is SessionState.ACTIVE
     assert of_kind(TakeBackTurn, result)[0].turn_id == "t_1"
@@ -482,39 +568,57 @@ def test_retry_repeats_the_interrupted_message_in_its_session() -> None:
 
 
 @pytest.mark.parametrize(
-    ("event", "notice"),
+    ("state", "event", "notice"),
     [
-        pytest.param(RetryTurn(BY, None), "nothing_to_retry", id="nothing to retry"),
-        pytest.param(UndoTurn(BY, None), "nothing_to_undo", id="nothing to undo"),
+        pytest.param(idle(), StopTurn(BY), "N10.idle", id="stop without a session"),
+        pytest.param(idle(session="s_old"), StopTurn(BY), "N10.idle", id="stop without a turn"),
+        pytest.param(
+            after(busy(), StopTurn(BY)).state, StopTurn(BY), "N10.idle", id="a second stop"
+        ),
+        pytest.param(
+            idle(),
+            ResumeSession(context=BY, session=None),
+            "nothing_to_resume",
+            id="nothing to resume",
+        ),
+        pytest.param(
+            idle(session="s_1"), RetryTurn(BY, None), "nothing_to_retry", id="nothing to retry"
+        ),
+        pytest.param(
+            idle(session="s_1"), UndoTurn(BY, None), "nothing_to_undo", id="nothing to undo"
+        ),
+        pytest.param(
+            busy(), RetryTurn(BY, last_turn(session="s_now")), "busy", id="retry during a turn"
+        ),
+        pytest.param(
+            busy(), UndoTurn(BY, last_turn(session="s_now")), "busy", id="undo during a turn"
+        ),
+        pytest.param(busy(), NewSession(STRANGER), "not_yours", id="another person's new"),
+        pytest.param(busy(), RetryTurn(STRANGER, None), "not_yours", id="another person's retry"),
+        pytest.param(busy(), UndoTurn(STRANGER, None), "not_yours", id="another person's undo"),
+        pytest.param(
+            busy(),
+            ResumeSession(context=STRANGER, session="s_1"),
+            "not_yours",
+            id="another person's resume",
+        ),
     ],
 )
-def test_commands_without_a_target_send_a_notice(event: Event, notice: str) -> None:
-    result = after(idle(session="s_1"), event)
+def test_a_command_that_cannot_be_carried_out_only_sends_a_notice(
+    state: ConversationState, event: Event, notice: str
+) -> None:
+    result = after(state, event)
     assert notices(result) == [notice]
     assert result.changes == []
+    assert result.state == state
 
 
-def test_retry_and_undo_are_refused_during_a_turn() -> None:
-    last = LastTurn(
-        id="t_1",
-        session="s_now",
-        address="there",
-        inbox=("a",),
-        messages=(Message("user", content="go"),),
-    )
-    for event in (RetryTurn(BY, last), UndoTurn(BY, last)):
-        assert notices(after(busy(), event)) == ["busy"]
+def test_everyone_may_stop_a_turn() -> None:
+    assert notices(after(busy(), StopTurn(STRANGER))) == ["N10"]
 
 
 def test_undo_retracts_the_last_turn() -> None:
-    last = LastTurn(
-        id="t_1",
-        session="s_1",
-        address="there",
-        inbox=("a",),
-        messages=(Message("user", content="go"),),
-    )
-    result = after(idle(session="s_1"), UndoTurn(BY, last))
+    result = after(idle(session="s_1"), UndoTurn(BY, last_turn()))
     assert of_kind(TakeBackTurn, result) == [TakeBackTurn("s_1", "t_1", 1_000_000)]
     assert notices(result) == ["undone"]
 
@@ -529,40 +633,33 @@ def test_new_closes_the_session_and_the_queue_moves_to_the_next_one() -> None:
     assert notices(result) == []
 
 
-def test_only_the_last_requester_or_an_admin_may_reset_but_all_may_stop() -> None:
-    other = CommandContext(address="there", person="web:other")
-    for event in (
-        NewSession(other),
-        RetryTurn(other, None),
-        UndoTurn(other, None),
-        ResumeSession(context=other, session="s_1"),
-    ):
-        assert notices(after(busy(), event)) == ["not_yours"]
-    assert notices(after(busy(), StopTurn(other))) == ["N10"]
-
-
 def test_deleting_the_active_session_cancels_its_turn() -> None:
     result = after(busy(), DeleteSession(BY, "s_now"))
     assert of_kind(CancelTask, result)
     assert of_kind(SetSession, result)[0].reason is SessionReason.DELETED
-    state = idle(
-        resumable=ResumableSession("s_1", SessionReason.STOP), replaced_reason=SessionReason.STOP
-    )
-    assert after(state, DeleteSession(BY, "s_1")).state.resumable is None
 
 
-def test_retention_deletes_only_sessions_that_are_not_in_use() -> None:
-    assert after(busy(), DeleteSession(BY, "s_now", if_idle=True)).changes == []
-    assert after(idle(session="s_1"), DeleteSession(BY, "s_1", if_idle=True)).changes == []
-    wanted = msgspec.structs.replace(pending("a"), continued_session="s_9")
-    waits = msgspec.structs.replace(busy(), waiting=(wanted,))
-    assert after(waits, DeleteSession(BY, "s_9", if_idle=True)).changes == []
-    state = idle(
-        resumable=ResumableSession("s_1", SessionReason.STOP), replaced_reason=SessionReason.STOP
-    )
-    result = after(state, DeleteSession(BY, "s_1", if_idle=True))
+@pytest.mark.parametrize("if_idle", [False, True], ids=["by a command", "by retention"])
+def test_a_suspended_session_can_be_deleted(if_idle: bool) -> None:
+    result = after(suspended(SessionReason.STOP), DeleteSession(BY, "s_1", if_idle=if_idle))
     assert of_kind(SetSession, result)[0].reason is SessionReason.DELETED
     assert result.state.resumable is None
+
+
+@pytest.mark.parametrize(
+    ("state", "session"),
+    [
+        pytest.param(busy(), "s_now", id="a turn runs in it"),
+        pytest.param(idle(session="s_1"), "s_1", id="it is active"),
+        pytest.param(
+            busy(msgspec.structs.replace(pending("a"), continued_session="s_9")),
+            "s_9",
+            id="a message will continue it",
+        ),
+    ],
+)
+def test_retention_does_not_delete_a_session_in_use(state: ConversationState, session: str) -> None:
+    assert after(state, DeleteSession(BY, session, if_idle=True)).changes == []
 
 
 # --- shutdown and crash ------------------------------------------------------------------------
@@ -584,44 +681,45 @@ def test_a_turn_ending_while_draining_starts_no_other() -> None:
 
 
 def test_a_turn_outlasting_the_grace_period_is_suspended_with_a_notice() -> None:
-    result = after(busy(pending("a")), Drain(), InterruptTurn(SessionReason.RESTART, {"k": 1}))
+    result = after(busy(pending("a")), Drain(), InterruptTurn(SessionReason.RESTART, WORK))
     assert of_kind(EndTurn, result)[0].state is TurnState.INTERRUPTED
     assert of_kind(SetSession, result)[0].reason is SessionReason.RESTART
     assert notices(result) == ["N11"]
+    (say,) = [act for act in result.effects if isinstance(act, SendNotice)]
+    assert say.fields == {"request": "build it", "min": 2, "tool": "shell", "preview": "make"}
     assert [p.id for p in result.state.waiting] == ["a"]  # answered after the restart
 
 
 def test_a_turn_to_be_resumed_stays_running_in_the_journal() -> None:
-    result = after(busy(), Drain(), InterruptTurn(SessionReason.RESTART, resume_after_restart=True))
+    result = after(
+        busy(), Drain(), InterruptTurn(SessionReason.RESTART, WORK, resume_after_restart=True)
+    )
     assert of_kind(CancelTask, result)[0].resume_after_restart
     assert result.changes == []
     assert notices(result) == []
 
 
 def crashed(*, resume: bool = False, stuck: bool = False) -> TurnCrashed:
-    turn = RunningTurn(
-        id="t_dead",
-        session="s_1",
-        address="there",
-        person="web:owner",
-        request="build it",
-        started_at=0,
-    )
+    turn = running(id="t_dead", request="build it")
     row = AppendMessages("s_1", "t_dead", (Message("assistant", content="par"),), 1)
-    return TurnCrashed(turn=turn, changes=(row,), fields={"k": 2}, resume=resume, stuck=stuck)
+    return TurnCrashed(turn=turn, changes=(row,), interruption=WORK, resume=resume, stuck=stuck)
 
 
-def test_a_crashed_turn_suspends_its_session_with_a_notice() -> None:
-    result = after(idle(session="s_1"), crashed())
+@pytest.mark.parametrize(
+    ("stuck", "reason"),
+    [
+        pytest.param(False, SessionReason.CRASH, id="crashed"),
+        pytest.param(True, SessionReason.STUCK, id="resumed too often"),
+    ],
+)
+def test_a_crashed_turn_suspends_its_session_with_a_notice(
+    stuck: bool, reason: SessionReason
+) -> None:
+    result = after(idle(session="s_1"), crashed(stuck=stuck))
     assert [type(change) for change in result.changes] == [AppendMessages, EndTurn, SetSession]
-    assert of_kind(SetSession, result)[0].reason is SessionReason.CRASH
+    assert of_kind(SetSession, result)[0].reason is reason
     assert notices(result) == ["N11"]
-    assert result.state.replaced_reason is SessionReason.CRASH
-
-
-def test_a_turn_resumed_too_often_is_stuck() -> None:
-    result = after(idle(session="s_1"), crashed(stuck=True))
-    assert of_kind(SetSession, result)[0].reason is SessionReason.STUCK
+    assert result.state.replaced_reason is reason
 
 
 def test_a_resumed_turn_keeps_its_id() -> None:
@@ -751,19 +849,18 @@ class Conversation(RuleBasedStateMachine):
             if state is InboxState.HELD and self.model.holder[row] == session
         )
 
+    def known(self, last: StartTurn) -> LastTurn:
+        return last_turn(
+            id=last.id, session=last.session_id, inbox=last.inbox, messages=last.messages
+        )
+
     @rule(go_on=st.booleans())
     def resume(self, go_on: bool) -> None:
         earlier = self.state.resumable
         session = earlier.session if earlier else None
         held = self.held(session) if session else ()
         last = self.model.last.get(session or "")
-        known = last and LastTurn(
-            id=last.id,
-            session=last.session_id,
-            address="there",
-            inbox=last.inbox,
-            messages=last.messages,
-        )
+        known = last and self.known(last)
         self.play(
             ResumeSession(
                 context=by(), session=session, held=held, resume_turn=go_on, last=known or None
@@ -776,13 +873,7 @@ class Conversation(RuleBasedStateMachine):
         last = self.model.last.get(session or "")
         if last is None or last.id in self.model.taken_back:
             return
-        known = LastTurn(
-            id=last.id,
-            session=last.session_id,
-            address="there",
-            inbox=last.inbox,
-            messages=last.messages,
-        )
+        known = self.known(last)
         held = self.held(last.session_id) if last.session_id != self.state.session else ()
         self.play(RetryTurn(by(), known, held))
 
@@ -798,8 +889,8 @@ class Conversation(RuleBasedStateMachine):
             if state is SessionState.SUSPENDED and reason
         ]
         waiting = [row for row, state in model.inbox.items() if state is InboxState.WAITING]
-        running = [turn for turn, state in model.turns.items() if state is TurnState.RUNNING]
-        assert len(running) <= 1
+        open_turns = [turn for turn, state in model.turns.items() if state is TurnState.RUNNING]
+        assert len(open_turns) <= 1
         earlier = ResumableSession(asleep[-1][0], asleep[-1][1]) if asleep else None
         newest = list(model.sessions)[-1:]
         fresh = asleep[-1][1] if asleep and newest == [asleep[-1][0]] and not active else None
@@ -810,17 +901,10 @@ class Conversation(RuleBasedStateMachine):
             replaced_reason=None if fresh is SessionReason.SWITCHED else fresh,
             waiting=tuple(self.rows[row] for row in waiting),
         )
-        for turn in running:
+        for turn in open_turns:
             session = next(s for s, each in model.last.items() if each.id == turn)
-            left = RunningTurn(
-                id=turn,
-                session=session,
-                address="there",
-                person="web:owner",
-                request="",
-                started_at=0,
-            )
-            result = self.play(TurnCrashed(turn=left, changes=(), fields={}, resume=False))
+            left = running(id=turn, session=session, request="")
+            result = self.play(TurnCrashed(turn=left, changes=(), interruption=WORK, resume=False))
             assert notices(result) == ["N11"]
         self.play(StartWaiting())
 

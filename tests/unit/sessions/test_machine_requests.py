@@ -10,6 +10,7 @@ from sessions.conversation.events import (
     BusyPolicy,
     CancelTask,
     ConversationState,
+    Interruption,
     InterruptTurn,
     MessageArrived,
     PendingMessage,
@@ -19,10 +20,13 @@ from sessions.conversation.events import (
     StartTask,
     TurnEnded,
 )
-from sessions.conversation.machine import StepContext, Transition, step
+from sessions.conversation.machine import step
+from sessions.conversation.transition import StepContext, Transition
 from sessions.records import InboxState, Message, SessionReason, SessionState, TurnState
+from sessions.values.address import Address
 
 KEY = "api:mine"
+THERE = Address("api", "mine")
 
 
 def env(now: int = 5) -> StepContext:
@@ -32,7 +36,7 @@ def env(now: int = 5) -> StepContext:
 def pending(name: str = "i1", **more: Any) -> PendingMessage:
     return PendingMessage(
         id=name,
-        address="there",
+        address=THERE,
         person="api:key",
         message=Message("user", name),
         origin=f"o_{name}",
@@ -151,7 +155,11 @@ def test_other_interrupted_sessions_are_replaced_by_a_fresh_one(
 
 
 def test_a_single_turn_session_interrupted_by_a_restart_is_suspended() -> None:
-    result = step(begun(single_turn=True).state, InterruptTurn(SessionReason.RESTART), env())
+    result = step(
+        begun(single_turn=True).state,
+        InterruptTurn(SessionReason.RESTART, Interruption(request="go", minutes=0)),
+        env(),
+    )
     (kept,) = changes(result, SetSession)
     assert (kept.state, kept.reason) == (SessionState.SUSPENDED, SessionReason.RESTART)
 

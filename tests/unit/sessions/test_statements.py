@@ -14,6 +14,7 @@ from sessions.store.queries import approvals, budgets, costs, inbox, outbox, ses
 PARTIAL = {
     "ix_inbox_waiting",
     "ix_inbox_command",
+    "ix_inbox_held",
     "ix_turns_running",
     "ix_outbox_open",
     "ix_approvals_open",

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from sessions.changes import AppendMessages, Change, OpenSession, SetSession, SetTitle
-from sessions.conversation.actor import Actor, ActorServices, TurnHandle
+from sessions.conversation.actor import Actor, ActorServices, PreparedTurn, TurnHandle
 from sessions.conversation.events import (
     BusyPolicy,
     CommandContext,
     ConversationState,
     Event,
+    Interruption,
     MessageArrived,
     PendingMessage,
     ResumableSession,
@@ -38,10 +39,12 @@ from sessions.records import (
     TurnState,
 )
 from sessions.store.store import SessionStore
+from sessions.values.address import Address
 from sessions.values.clock import SystemClock
 from sessions.values.ids import Ids
 
-KEY, ME = "web:a", CommandContext(address="there", person="web:ann")
+THERE = Address("web", "a")
+KEY, ME = "web:a", CommandContext(address=THERE, person="web:ann")
 CALL = Message("assistant", "", (ToolCall("c1", "pay", "{}"),))
 CUT = Message("tool", "UNKNOWN: stopped", tool_call_id="c1")
 SALVAGED = Message("tool", "UNKNOWN: restarted", tool_call_id="c1")
@@ -114,17 +117,24 @@ class StubHost:
             id=entry.id, address=entry.address, person="web:ann", message=Message("user", "go")
         )
 
-    def start_changes(self, key: str, start: StartTask) -> tuple[Change, ...]:
-        return ()
+    def prepare_turn(self, key: str, start: StartTask) -> PreparedTurn:
+        def create(_post: Callable[[Event], None]) -> TurnHandle:
+            self.works.append(StubTurn(self._store, start.turn, slow_cancel=self._lingers))
+            return self.works[-1]
 
-    def create_turn(self, key: str, start: StartTask, post: Callable[[Event], None]) -> TurnHandle:
-        self.works.append(StubTurn(self._store, start.turn, slow_cancel=self._lingers))
-        return self.works[-1]
+        return PreparedTurn((), create)
 
-    async def recover_turn(self, turn: Turn, running: RunningTurn) -> TurnCrashed:
+    async def recover_turn(
+        self, turn: Turn, running: RunningTurn, *, repeatable: bool
+    ) -> TurnCrashed:
         self.recoveries += 1
         rows = AppendMessages(turn.session_id, turn.id, (SALVAGED,), 5)
-        return TurnCrashed(turn=running, changes=(rows,), fields={}, resume=False)
+        return TurnCrashed(
+            turn=running,
+            changes=(rows,),
+            interruption=Interruption(request="go", minutes=0),
+            resume=False,
+        )
 
     def notice_changes(self, says: Iterable[SendNotice]) -> tuple[Change, ...]:
         return tuple(SetTitle("s1", say.notice) for say in says)
@@ -133,11 +143,27 @@ class StubHost:
         pass
 
 
+def received(id_: str) -> InboxEntry:
+    return InboxEntry(
+        id=id_,
+        source="web",
+        event=id_,
+        key=KEY,
+        address=THERE,
+        state=InboxState.WAITING,
+        payload=b"",
+        received_at=1,
+    )
+
+
 class Conversation:
-    def __init__(self, store: RefusingStore, host: StubHost, actor: Actor) -> None:
+    def __init__(
+        self, store: RefusingStore, host: StubHost, actor: Actor, idle: asyncio.Event
+    ) -> None:
         self.store = store
         self.host = host
         self.actor = actor
+        self.idle = idle
 
     def post(self, event: Event) -> asyncio.Future[ConversationState]:
         handled: asyncio.Future[ConversationState] = asyncio.get_running_loop().create_future()
@@ -151,7 +177,7 @@ class Conversation:
             source="web",
             event="1",
             key=KEY,
-            address="there",
+            address=THERE,
             state=InboxState.WAITING,
             payload=b"",
             received_at=1,
@@ -161,6 +187,12 @@ class Conversation:
         (work,) = self.host.works
         await work.called.wait()
         return work
+
+    async def rested(self) -> None:
+        """Wait until no turn runs and no event is left."""
+        while self.actor.is_busy:
+            self.idle.clear()
+            await self.idle.wait()
 
     async def history(self) -> list[Message]:
         return list(await self.store.sessions.history("s1"))
@@ -188,8 +220,8 @@ async def talking(folder: Path, *, slow_cancel: bool = False) -> AsyncIterator[C
             )
             rested = asyncio.Event()
             actor = Actor(KEY, shared, draining=lambda: False, on_idle=rested.set)
-            await store.apply(OpenSession("s1", KEY, "there", 1))
-            yield Conversation(store, host, actor)
+            await store.apply(OpenSession("s1", KEY, THERE, 1))
+            yield Conversation(store, host, actor, rested)
             while actor.is_busy:
                 for work in host.works:
                     work.go.set()
@@ -231,7 +263,7 @@ async def test_an_answer_survives_a_conflict_of_an_earlier_event(
         talk.store.refusals = [Conflict()]
         pending = PendingMessage(
             id="i2",
-            address="there",
+            address=THERE,
             person="web:ann",
             message=Message("user", "and"),
             mode=BusyPolicy.QUEUE,
@@ -242,7 +274,7 @@ async def test_an_answer_survives_a_conflict_of_an_earlier_event(
                 source="web",
                 event="2",
                 key=KEY,
-                address="there",
+                address=THERE,
                 state=InboxState.WAITING,
                 payload=b"",
                 received_at=1,
@@ -272,6 +304,37 @@ async def test_an_end_that_cannot_be_stored_is_recovered_later(
         assert talk.host.recoveries == 1
         assert await talk.history() == [Message("user", "go"), CALL, SALVAGED]
         assert await talk.states() == [TurnState.INTERRUPTED]
+
+
+async def test_an_end_that_cannot_be_stored_is_recovered_without_another_event(
+    tmp_path: Path,
+) -> None:
+    async with talking(tmp_path) as talk:
+        work = await talk.begin()
+        talk.store.refusals = [Conflict(), Conflict(), Conflict()]
+        work.go.set()
+        await talk.rested()
+        assert talk.host.recoveries == 1
+        assert await talk.states() == [TurnState.INTERRUPTED]
+
+
+async def test_messages_that_arrive_before_the_conversation_is_loaded_count_against_the_limit(
+    tmp_path: Path,
+) -> None:
+    async with talking(tmp_path) as talk:
+        for number in range(30):
+            await talk.store.accept(received(f"i{number:02d}"))
+        for entry in await talk.store.inbox.unanswered():
+            talk.actor.post(MessageArrived(talk.host.read_pending(entry)))
+        state = await talk.post(StartWaiting())
+        assert [p.id for p in state.waiting] == [f"i{number:02d}" for number in range(1, 21)]
+        stored = [await talk.store.inbox.get(f"i{number:02d}") for number in range(30)]
+        states = [entry.state for entry in stored if entry]
+        assert states == [
+            InboxState.RUNNING,
+            *[InboxState.WAITING] * 20,
+            *[InboxState.REFUSED] * 9,
+        ]
 
 
 async def test_a_stop_that_is_never_stored_leaves_one_result(tmp_path: Path) -> None:
@@ -316,7 +379,7 @@ async def test_a_closed_newer_session_is_no_reason_for_a_fresh_start_notice(
     async with talking(tmp_path) as talk:
         await talk.store.apply(
             SetSession("s1", SessionState.SUSPENDED, SessionReason.STOP, 2),
-            OpenSession("s2", KEY, "there", 3),
+            OpenSession("s2", KEY, THERE, 3),
             SetSession("s2", SessionState.CLOSED, SessionReason.NEW, 4),
         )
         state = await talk.post(StartWaiting())

@@ -1,6 +1,8 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sessions.values.address import Address, read_address, write_address
 from sessions.values.clock import SystemClock, rfc3339
 from sessions.values.ids import Ids, stable_id
 from sessions.values.secret import Secret
@@ -15,6 +17,24 @@ class SetClock:
 
     def monotonic(self) -> float:
         return 0.0
+
+
+@pytest.mark.parametrize(
+    ("address", "stored"),
+    [
+        (Address("telegram", "1001"), '{"platform":"telegram","chat":"1001"}'),
+        (
+            Address("slack", "T1/D1", "second", "7.5"),
+            '{"platform":"slack","chat":"T1/D1","account":"second","thread":"7.5"}',
+        ),
+        (Address("web", 'ö "\0'), '{"platform":"web","chat":"ö \\"\\u0000"}'),
+    ],
+)
+def test_an_address_is_stored_in_the_form_of_earlier_versions(
+    address: Address, stored: str
+) -> None:
+    assert write_address(address) == stored
+    assert read_address(stored) == address
 
 
 @given(st.lists(st.integers(0, 2**45), min_size=2, max_size=50))

@@ -14,17 +14,17 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
-TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
-NUMBER = sa.BigInteger()
+_TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+_NUMBER = sa.BigInteger()
 _SERIAL = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def _text(name: str, *, null: bool = False, default: str | None = None) -> sa.Column[Any]:
-    return sa.Column(name, TEXT, nullable=null, server_default=default)
+    return sa.Column(name, _TEXT, nullable=null, server_default=default)
 
 
 def _number(name: str, *, null: bool = False, default: str | None = None) -> sa.Column[Any]:
-    return sa.Column(name, NUMBER, nullable=null, server_default=default)
+    return sa.Column(name, _NUMBER, nullable=null, server_default=default)
 
 
 def _bytes(name: str, *, null: bool = False) -> sa.Column[Any]:

@@ -14,16 +14,16 @@ down_revision = "0001"
 branch_labels = None
 depends_on = None
 
-TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
-NUMBER = sa.BigInteger()
+_TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+_NUMBER = sa.BigInteger()
 
 
 def _text(name: str, *, default: str | None = None) -> sa.Column[Any]:
-    return sa.Column(name, TEXT, nullable=False, server_default=default)
+    return sa.Column(name, _TEXT, nullable=False, server_default=default)
 
 
 def _number(name: str, *, null: bool = False, default: str | None = None) -> sa.Column[Any]:
-    return sa.Column(name, NUMBER, nullable=null, server_default=default)
+    return sa.Column(name, _NUMBER, nullable=null, server_default=default)
 
 
 def upgrade() -> None:

@@ -12,15 +12,15 @@ down_revision = "0003"
 branch_labels = None
 depends_on = None
 
-NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+_NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
     """Create an empty table: a limit counts from the day of its configuration."""
     op.create_table(
         "budgets",
-        sa.Column("day", NAME, nullable=False),
-        sa.Column("scope", NAME, nullable=False),
+        sa.Column("day", _NAME, nullable=False),
+        sa.Column("scope", _NAME, nullable=False),
         *(
             sa.Column(name, sa.BigInteger, nullable=False, server_default="0")
             for name in ("tokens", "cost", "held_tokens", "held_cost")

@@ -19,6 +19,7 @@ from gateway.observe.redact import Redactor
 from gateway.turns.feed_events import FeedEvent, FeedOutcome
 from gateway.turns.feeds import Feed
 from sessions.records import InboxEntry, InboxState
+from sessions.values.address import Address
 from tests.unit.delivery.simulation import World
 
 INTERVAL = 10.0
@@ -31,7 +32,7 @@ ASKED = InboxEntry(
     source="api",
     event="e1",
     key="api:1",
-    address="api:1",
+    address=Address("api", "1"),
     state=InboxState.RUNNING,
     payload=b"",
     received_at=0,

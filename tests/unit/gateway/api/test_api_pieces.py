@@ -16,6 +16,7 @@ from agent.events import (
     ToolStarted,
     TurnDone,
     TurnEnding,
+    VerdictName,
 )
 from gateway.http.api.chat_form import ChatEncoder
 from gateway.http.api.endings import AnswerOutcome, outcome_of, redact_outcome
@@ -29,7 +30,7 @@ from gateway.http.api.pieces import (
 from gateway.observe.redact import Redactor
 from gateway.turns.answer import join_step_texts
 from gateway.turns.feed_events import FeedEnd, FeedEvent, FeedNotice, FeedOutcome
-from sessions.values.notices import NoticeId
+from sessions.values.notices import FailureNotice, NoticeId
 
 STARTED = ToolStarted("c1", "read", "a", "📖")
 FINISHED = ToolFinished("c1", "read", ok=True)
@@ -186,8 +187,8 @@ def test_tool_pieces_are_paired_for_any_events(news: list[Any]) -> None:
 
 
 def failed(
-    notice: NoticeId = NoticeId.TURN_FAILED,
-    last: str = "",
+    notice: FailureNotice = NoticeId.TURN_FAILED,
+    last: VerdictName | None = None,
     *,
     operator: bool = False,
     over_budget: bool = False,
@@ -212,16 +213,23 @@ ANSWERED = TurnDone(ending=TurnEnding.ANSWERED, text="x")
         (FeedEnd(FeedOutcome.ANSWERED, ANSWERED), "stop", None),
         (FeedEnd(FeedOutcome.ANSWERED), "stop", None),
         (
-            FeedEnd(FeedOutcome.ANSWERED, msgspec.structs.replace(ANSWERED, last_verdict="capped")),
+            FeedEnd(
+                FeedOutcome.ANSWERED,
+                msgspec.structs.replace(ANSWERED, last_verdict=VerdictName.CAPPED),
+            ),
             "length",
             None,
         ),
         (FeedEnd(FeedOutcome.FAILED, failed(), "why"), "error", 502),
         (FeedEnd(FeedOutcome.FAILED, failed(operator=True), "why"), "error", 503),
         (FeedEnd(FeedOutcome.FAILED, failed(NoticeId.REASONING_USED_UP), "why"), "length", None),
-        (FeedEnd(FeedOutcome.FAILED, failed(last="capped"), "why"), "length", None),
+        (FeedEnd(FeedOutcome.FAILED, failed(last=VerdictName.CAPPED), "why"), "length", None),
         (FeedEnd(FeedOutcome.FAILED, failed(NoticeId.DECLINED), "why"), "content_filter", None),
-        (FeedEnd(FeedOutcome.FAILED, failed(last="refused"), "why"), "content_filter", None),
+        (
+            FeedEnd(FeedOutcome.FAILED, failed(last=VerdictName.REFUSED), "why"),
+            "content_filter",
+            None,
+        ),
         (FeedEnd(FeedOutcome.FAILED, None, "why"), "error", 500),
         (FeedEnd(FeedOutcome.FAILED, failed(over_budget=True), "why"), "error", 429),
         (

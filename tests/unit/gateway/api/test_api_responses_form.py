@@ -20,7 +20,7 @@ from gateway.http.api.responses_form import ResponsesEncoder
 from gateway.inbound.request_options import EarlierMessage, RequestOptions
 from gateway.turns.feed_events import FeedNotice
 from platforms.core.contract import Address, File, InboundMessage, Sender, Text
-from sessions.records import ToolCall
+from sessions.records import MessageRole, ToolCall
 from tests.fakes.responses_order import from_wire
 
 PICTURE = "data:image/png;base64,QUJD"
@@ -322,9 +322,11 @@ SENT = InboundMessage(
 )
 BEFORE = RequestOptions(
     before=(
-        EarlierMessage(role="user", text="one"),
-        EarlierMessage(role="assistant", text="two", tool_calls=(ToolCall("c1", "read", "{}"),)),
-        EarlierMessage(role="tool", text="result", tool_call_id="c1"),
+        EarlierMessage(role=MessageRole.USER, text="one"),
+        EarlierMessage(
+            role=MessageRole.ASSISTANT, text="two", tool_calls=(ToolCall("c1", "read", "{}"),)
+        ),
+        EarlierMessage(role=MessageRole.TOOL, text="result", tool_call_id="c1"),
     )
 )
 

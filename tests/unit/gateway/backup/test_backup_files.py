@@ -18,6 +18,7 @@ import msgspec
 import pytest
 
 from gateway.errors import CannotStart, ConfigError
+from gateway.operate.backup import writing
 from gateway.operate.backup.manifest import InvalidBackup, decode_manifest
 from gateway.operate.backup.reading import unpack, verify
 from gateway.operate.backup.restoring import apply_restore, discard_prepared, prepare_restore
@@ -160,6 +161,14 @@ def test_a_file_that_changes_while_it_is_read_does_not_break_the_backup(
     assert sizes["shrinks"] == 3_000_000
     assert sizes["grows"] >= 3_000_000
     assert "zgoes" not in sizes
+
+
+def test_a_device_is_not_replaced_even_with_force(home: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(CannotStart, match="is not a regular file"):
+        write_backup_file(source(home), pipe, force=True)
+    assert pipe.is_fifo()
 
 
 def test_an_existing_file_is_overwritten_only_with_force(home: Path, tmp_path: Path) -> None:
@@ -434,6 +443,7 @@ import os, shutil, signal, sys
 from pathlib import Path
 import sqlalchemy.dialects.sqlite
 from gateway.operate.backup.restoring import prepare_restore, apply_restore
+from gateway.operate.backup import writing
 from gateway.operate.backup.writing import BackupSource, write_backup_file
 from gateway.process.lock import hold_state_folder
 import alembic.command, zlib
@@ -534,10 +544,29 @@ def test_a_restore_that_cannot_finish_is_reported(home: Path) -> None:
         json.dumps([{"source": str(home / "drafts"), "target": "/proc/nowhere/drafts"}])
     )
     with pytest.raises(CannotStart, match="An interrupted restore cannot be finished: "):
-        finish_moves(home)
+        finish_moves(home, lambda _: True)
     assert (home / ".restore" / "plan.json").exists()
 
 
 def test_unpacking_writes_nowhere_else(file: Path, tmp_path: Path) -> None:
     unpack(file, tmp_path / "out")
     assert {each.name for each in (tmp_path / "out").iterdir()} == {"database.db", "state"}
+
+
+def test_the_record_of_starts_belongs_to_the_installation(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "starts.json").write_text("of the gateway that was running")
+    manifest = write_backup_file(source(home), tmp_path / "new.tar")
+    assert not [each for each in manifest.members if "starts" in each.name]
+    monkeypatch.setattr(writing, "is_process_record", lambda _: False)  # as older versions wrote it
+    write_backup_file(source(home), tmp_path / "old.tar")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "starts.json").write_text("stopped in order")
+    restored(tmp_path / "old.tar", other)
+    assert (other / "starts.json").read_text() == "stopped in order"
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    restored(tmp_path / "old.tar", empty)
+    assert not (empty / "starts.json").exists()

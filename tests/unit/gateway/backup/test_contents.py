@@ -3,6 +3,7 @@
 import pytest
 
 from gateway.operate.backup.contents import (
+    MemberKind,
     is_escaping_link,
     is_excluded,
     is_secret,
@@ -54,7 +55,7 @@ OUT = "is a link that points outside its folder"
 def test_only_members_a_backup_can_contain_are_unpacked(
     name: str, kind: str, target: str, expected: str
 ) -> None:
-    assert rejection_reason(name, kind, target, {"workspace/link"}) == expected
+    assert rejection_reason(name, MemberKind(kind), target, {"workspace/link"}) == expected
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ async def test_access_open_to_everyone_is_reported(tmp_path: Path) -> None:
 
 async def test_access_closed_to_everyone_is_reported(tmp_path: Path) -> None:
     found = await looked(tmp_path, AccessSettings(pairing=False))
-    assert ("warn", "nobody") in told(found)
+    assert ("warn", "no access") in told(found)
 
 
 @pytest.mark.parametrize(

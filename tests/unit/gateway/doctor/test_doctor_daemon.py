@@ -90,6 +90,13 @@ async def test_a_running_version_other_than_the_installed_one_is_reported(tmp_pa
     assert only(found, "safe mode").level == "warn"
 
 
+async def test_models_and_servers_that_do_not_work_are_reported(tmp_path: Path) -> None:
+    degraded = {"model openai": "no key", "MCP server shop": "not connected: 401"}
+    async with running(tmp_path, degraded=degraded):
+        found = await check_daemon(await taken(tmp_path))
+    assert told(found) == [("ok", "gateway"), ("warn", "model openai"), ("warn", "MCP server shop")]
+
+
 async def test_an_http_port_that_does_not_answer_is_reported(tmp_path: Path) -> None:
     async with running(tmp_path, url="http://127.0.0.1:1"):
         found = await check_daemon(await taken(tmp_path))

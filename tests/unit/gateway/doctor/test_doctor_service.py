@@ -100,10 +100,21 @@ async def test_a_changed_or_older_unit_is_reported_with_the_line(machine: Machin
     assert "holdfast service install --user" in found.fix
 
 
+async def test_other_comments_in_a_unit_change_nothing_for_systemd(machine: Machine) -> None:
+    machine.install()
+    unit = machine.scope.unit_path
+    header, _, rest = unit.read_text().partition("[Unit]")
+    assert header.startswith("#")
+    unit.write_text(f"# Written by an older version.\n; kept\n\n[Unit]{rest}  # the end\n\n")
+    assert only(await machine.looked(), "unit").level == "ok"
+
+
 def test_the_first_different_line_is_named() -> None:
     assert first_difference("a\nb\n", "a\nb\n") == ""
     assert first_difference("a\nb\n", "a\nc\n") == "line 2 is “b”, not “c”"
     assert first_difference("a\n", "a\nc\n") == "line 2 is “”, not “c”"
+    assert first_difference("# 1\n\na\nb\n", "a\nc\n") == "line 4 is “b”, not “c”"
+    assert first_difference("a\nb\n# end\n", "a\n") == "line 2 is “b”, not “”"
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,10 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from gateway.http import HttpServer, build_app
 from gateway.http import app as app_module
+from gateway.http import build_app
+from tests.fakes.hosted import hosted
+from tests.fakes.http_client import local_client
 
 
 class Health:
@@ -24,6 +26,9 @@ class Health:
         if self.hangs:
             await asyncio.Event().wait()
         return self.found
+
+    def mode(self) -> str:
+        return "running"
 
 
 async def echo(request: Request) -> Response:
@@ -68,13 +73,8 @@ async def client(health: Health) -> AsyncIterator[httpx2.AsyncClient]:
         hosts_by_path={"/failing": ["Hook.example"], "/refusing": ["*"]},
         max_body_bytes=1_000,
     )
-    server = HttpServer("127.0.0.1", 0)
-    server.bind()
-    async with asyncio.TaskGroup() as group:
-        serving = group.create_task(server.serve(app))
-        async with httpx2.AsyncClient(base_url=server.url, trust_env=False, timeout=5) as client:
-            yield client
-        serving.cancel()
+    async with hosted(app) as server, local_client(server.url) as client:
+        yield client
 
 
 @pytest.mark.parametrize(
@@ -270,11 +270,14 @@ async def test_errors_of_starlette_have_the_common_shape(
 
 async def test_readyz_lists_the_problems(client: httpx2.AsyncClient, health: Health) -> None:
     answer = await client.get("/readyz")
-    assert (answer.status_code, answer.json()) == (200, {"ready": True, "not_ready": []})
+    assert (answer.status_code, answer.json()) == (
+        200,
+        {"ready": True, "not_ready": [], "status": "running"},
+    )
     health.found = ["web: connecting"]
     answer = await client.get("/readyz")
     assert answer.status_code == 503
-    assert answer.json() == {"ready": False, "not_ready": ["web: connecting"]}
+    assert answer.json() == {"ready": False, "not_ready": ["web: connecting"], "status": "running"}
     assert (await client.get("/livez")).status_code == 200
 
 

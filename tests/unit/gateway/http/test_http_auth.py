@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from gateway.http import build_app
+from gateway.http import build_app, metrics_route
 from gateway.http.auth import INVALID_API_KEY, _constant_time_equal, has_valid_key, is_local
 from gateway.http.responses import failure_response
 from sessions.values.secret import Secret
@@ -24,10 +24,8 @@ class Healthy:
     async def problems(self) -> tuple[str, ...]:
         return ()
 
-
-async def who(request: Request) -> Response:
-    right = has_valid_key(request, request.app.state.key)
-    return PlainTextResponse("welcome") if right else failure_response(INVALID_API_KEY)
+    def mode(self) -> str:
+        return "running"
 
 
 async def figures() -> tuple[bytes, str]:
@@ -36,14 +34,22 @@ async def figures() -> tuple[bytes, str]:
 
 @asynccontextmanager
 async def asked(
-    key: str | None = KEY, *, peer: str = "127.0.0.1", name: str = "127.0.0.1:8420"
+    key: str | None = KEY,
+    *,
+    peer: str = "127.0.0.1",
+    name: str = "127.0.0.1:8420",
+    open_metrics: bool = False,
 ) -> AsyncIterator[httpx2.AsyncClient]:
+    secret = Secret(key) if key else None
+
+    async def who(request: Request) -> Response:
+        right = has_valid_key(request, secret)
+        return PlainTextResponse("welcome") if right else failure_response(INVALID_API_KEY)
+
     app = build_app(
-        [Route("/who", who)],
+        [Route("/who", who), metrics_route(figures, secret, open_to_local=open_metrics)],
         health=Healthy(),
         allowed_hosts=["chat.example"],
-        key=Secret(key) if key else None,
-        render_metrics=figures,
     )
     transport = httpx2.ASGITransport(app, client=(peer, 5))
     async with httpx2.AsyncClient(transport=transport, base_url=f"http://{name}") as client:
@@ -147,16 +153,29 @@ def test_key_comparison_is_exact(shown: str, expected: str) -> None:
         ("somewhere", "localhost", {}, False),
     ],
 )
-async def test_metrics_need_a_key_except_for_local_clients(
+async def test_open_metrics_need_a_key_except_for_local_clients(
     peer: str, name: str, headers: dict[str, str], *, local: bool
 ) -> None:
-    async with asked(peer=peer, name=name) as client:
+    async with asked(peer=peer, name=name, open_metrics=True) as client:
         answer = await client.get("/metrics", headers=headers)
         assert answer.status_code == (200 if local else 401)
         headers = {**headers, "authorization": f"Bearer {KEY}"}
         answer = await client.get("/metrics", headers=headers)
     assert answer.text == "holdfast_x 1\n"
     assert answer.headers["content-type"] == "text/plain; version=1.0.0"
+
+
+@pytest.mark.parametrize("peer", ["127.0.0.1", "::1", "10.0.0.7"])
+async def test_metrics_need_a_key_on_this_machine_too(peer: str) -> None:
+    async with asked(peer=peer) as client:
+        assert (await client.get("/metrics")).status_code == 401
+        headers = {"authorization": f"Bearer {KEY}"}
+        assert (await client.get("/metrics", headers=headers)).status_code == 200
+
+
+async def test_metrics_without_a_configured_key_are_closed() -> None:
+    async with asked(None) as client:
+        assert (await client.get("/metrics")).status_code == 401
 
 
 def test_client_without_an_address_is_not_local() -> None:

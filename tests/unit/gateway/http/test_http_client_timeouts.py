@@ -139,6 +139,24 @@ async def test_connection_without_a_request_is_closed() -> None:
         assert await server.cut.get() == "slow_headers"
 
 
+async def test_one_waiting_connection_too_many_closes_the_oldest() -> None:
+    async with (
+        served(ClientTimeouts(max_waiting=2)) as server,
+        client(server) as busy,
+        client(server) as oldest,
+    ):
+        busy.ask("/stream")
+        await busy.reader.read(1)
+        async with client(server) as second, client(server) as newest:
+            assert await oldest.closed_within(5)
+            assert server.cut.get_nowait() == "too_many_waiting"
+            for other in (second, newest):
+                assert not await other.closed_within(0.05)
+                other.ask("/all")
+                assert await other.reader.read(4096)
+        assert await busy.reader.read(1)
+
+
 async def test_slow_headers_do_not_extend_the_timeout() -> None:
     async with served(SHORT) as server, client(server) as dripping:
         dripping.writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n")

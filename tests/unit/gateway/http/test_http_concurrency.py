@@ -10,8 +10,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from gateway.http import HttpServer, build_app
+from gateway.http import build_app
 from gateway.http.concurrency import ConcurrencyLimit
+from tests.fakes.hosted import hosted
+from tests.fakes.http_client import local_client
 
 EVENTS = "text/event-stream; charset=utf-8"
 
@@ -19,6 +21,9 @@ EVENTS = "text/event-stream; charset=utf-8"
 class Healthy:
     async def problems(self) -> tuple[str, ...]:
         return ()
+
+    def mode(self) -> str:
+        return "running"
 
 
 class Server:
@@ -59,14 +64,13 @@ async def served(max_requests: int) -> AsyncIterator[tuple[Server, httpx2.AsyncC
         Route("/failing", place.failing),
         Route("/stream", place.stream, methods=["GET", "POST"]),
     ]
-    server = HttpServer("127.0.0.1", 0)
-    server.bind()
     app = build_app(routes, health=Healthy(), concurrency_limit=place.limit)
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
-        serving = group.create_task(server.serve(app))
-        async with httpx2.AsyncClient(base_url=server.url, trust_env=False, timeout=5) as client:
-            yield place, client
-        serving.cancel()
+    async with (
+        asyncio.timeout(10),
+        hosted(app) as server,
+        local_client(server.url) as client,
+    ):
+        yield place, client
 
 
 async def test_requests_above_the_limit_get_429_and_retry_after() -> None:

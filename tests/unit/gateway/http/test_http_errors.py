@@ -19,13 +19,18 @@ from gateway.http.client_timeouts import ClientTimeouts
 from gateway.http.concurrency import ConcurrencyLimit
 from gateway.http.responses import failure_response
 from sessions.values.secret import Secret
+from tests.fakes.http_client import local_client
 
+KEY = Secret("right")
 UNFIT, FORBIDDEN = "invalid_request_error", "permission_error"
 
 
 class Healthy:
     async def problems(self) -> tuple[str, ...]:
         return ()
+
+    def mode(self) -> str:
+        return "running"
 
 
 class Server:
@@ -44,7 +49,7 @@ class Server:
         ]
 
     async def _models(self, request: Request) -> Response:
-        right = has_valid_key(request, request.app.state.key)
+        right = has_valid_key(request, KEY)
         return PlainTextResponse("[]") if right else failure_response(INVALID_API_KEY)
 
     async def _failing(self, _: Request) -> Response:
@@ -80,7 +85,6 @@ async def served(
         server.routes,
         health=Healthy(),
         max_body_bytes=1_000,
-        key=Secret("right"),
         concurrency_limit=server.limit,
     )
     async with asyncio.timeout(10), asyncio.TaskGroup() as group:
@@ -90,7 +94,9 @@ async def served(
 
 
 def library(server: Server, key: str = "right") -> AsyncOpenAI:
-    return AsyncOpenAI(base_url=f"{server.server.url}v1", api_key=key, max_retries=0)
+    return AsyncOpenAI(
+        base_url=f"{server.server.url}v1", api_key=key, max_retries=0, http_client=local_client()
+    )
 
 
 Case = tuple[str, str, dict[str, Any], type[openai.APIStatusError], int, str, str]
@@ -169,6 +175,18 @@ WIRE: dict[str, tuple[bytes, int, str | None]] = {
     "after HEAD": (b"HEAD /v1/models HTTP/1.1\r\nHost: x\r\n\r\nhello\r\n\r\n", 400, None),
     "too long": (
         b"GET /v1/models HTTP/1.1\r\nX: " + b"x" * 70_000, 431, "headers_too_large",
+    ),
+    "more than 16 KiB": (
+        b"GET /v1/models HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 17_000 + b"\r\n\r\n",
+        431, "headers_too_large",
+    ),
+    "many headers": (
+        b"GET /v1/models HTTP/1.1\r\nHost: x\r\n" + b"X: yyyyyyyyyyyy\r\n" * 1_200 + b"\r\n",
+        431, "headers_too_large",
+    ),
+    "two lengths": (
+        b"POST /v1/taking HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0",
+        400, None,
     ),
 }  # fmt: skip
 

@@ -33,6 +33,9 @@ class Person:
     def say(self, text: str = "") -> None:
         self.said.append(text)
 
+    def warn(self, text: str) -> None:
+        self.said.append(f"  ! {text}")
+
     def ask(self, question: SetupQuestion) -> str:
         self.asked.append(question)
         assert self.answers, f"nobody thought of: {question.prompt}"

@@ -167,6 +167,17 @@ def test_a_configuration_that_is_not_toml_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "holdfast.toml").read_text() == "[http\n"
 
 
+def test_a_problem_that_stays_is_named_after_the_answers_are_saved(tmp_path: Path) -> None:
+    before = "[http]\nprot = 1\n"
+    (tmp_path / "holdfast.toml").write_text(before)
+    words = ("--no-check", "--no-service", "--platform", "none", "--model-key", "env:KEY")
+    found = give(tmp_path, *words, said="yes\n\nno\n", KEY="sk-0123456789")
+    assert "still has these problems; the answers are saved" in told(found, ConfigError)
+    text = (tmp_path / "holdfast.toml").read_text()
+    assert text.startswith(before)
+    assert 'provider = "openai"' in text
+
+
 def test_the_help_lists_all_flags(tmp_path: Path) -> None:
     found = give(tmp_path, "--help")
     for flag in ("--telegram-token", "--model-key", "--base-url", "--daily-usd", "--no-check"):

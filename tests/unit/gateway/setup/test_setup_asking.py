@@ -20,9 +20,9 @@ def test_yes_and_no_can_be_abbreviated(typed: str, default: bool, meant: bool) -
 
 
 def test_an_answer_other_than_yes_or_no_is_asked_again() -> None:
-    person = Person("perhaps", "y")
+    person = Person("perhaps", "http://10.0.0.5:8000/v1", "127.0.0.1:11434", "y")
     assert confirm(person, "x", "Really", default=False)
-    assert person.refused == ["Please answer yes or no."]
+    assert person.refused == ["Please answer yes or no."] * 3
 
 
 @pytest.mark.parametrize(

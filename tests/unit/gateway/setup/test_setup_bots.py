@@ -51,10 +51,10 @@ def bots(
         ("none", ()),
         ("t", ("telegram",)),
         ("Slack, discord", ("slack", "discord")),
-        ("telegrm slack telegram", ("telegram", "slack")),
+        ("tele slack telegram", ("telegram", "slack")),
     ],
 )
-def test_platform_names_can_be_abbreviated_or_misspelt(
+def test_platform_names_can_be_abbreviated(
     tmp_path: Path, typed: str, chosen: tuple[str, ...]
 ) -> None:
     assert bots(Person(typed), tmp_path).choose_platforms() == chosen
@@ -75,6 +75,20 @@ def test_an_unknown_platform_is_asked_again(tmp_path: Path) -> None:
     assert person.refused == [
         "There is no platform 'irc'. Choose from telegram, discord, slack, or none."
     ]
+
+
+def test_a_misspelt_platform_is_not_corrected_silently(tmp_path: Path) -> None:
+    person = Person("telegrm", "telegram")
+    assert bots(person, tmp_path).choose_platforms() == ("telegram",)
+    assert person.refused[0].startswith(
+        "There is no platform 'telegrm' (did you mean telegram?). Choose from"
+    )
+
+
+def test_an_empty_answer_instead_of_a_token_is_answered_with_a_sentence(tmp_path: Path) -> None:
+    person = Person("", TELEGRAM)
+    bots(person, tmp_path, Answers({TELEGRAM: ADA})).set_up("telegram")
+    assert person.refused == ["Telegram needs a bot token. Ctrl-C stops setup and changes nothing."]
 
 
 def test_a_platform_without_its_library_shows_what_to_install(tmp_path: Path) -> None:

@@ -53,6 +53,35 @@ def test_a_new_file_has_a_header() -> None:
     assert "[model]\n" in draft.render()
 
 
+def test_new_sections_begin_after_a_blank_line() -> None:
+    draft = draft_of()
+    draft.put_secret(("platforms", "telegram", "token"), "T", "1:a")
+    draft.put_secret(("platforms", "slack", "bot_token"), "S", "xoxb-1")
+    draft.put(("model", "name"), "x")
+    draft.put(("model", "price", "input"), 2)
+    draft.put(("limits", "all", "usd_per_day"), 5)
+    _, body = draft.render().split("check`.\n\n")
+    assert (
+        body
+        == """\
+[platforms.telegram]
+token = "credential:T"
+
+[platforms.slack]
+bot_token = "credential:S"
+
+[model]
+name = "x"
+
+[model.price]
+input = 2
+
+[limits.all]
+usd_per_day = 5
+"""
+    )
+
+
 def test_removing_a_value_removes_its_line() -> None:
     draft = draft_of(WRITTEN)
     draft.remove(("platforms", "discord", "token"))

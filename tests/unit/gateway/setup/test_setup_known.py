@@ -1,6 +1,7 @@
 import pytest
 
 from gateway.operate.setup.services import (
+    assume_scheme,
     complete_url,
     is_local_network,
     is_url,
@@ -46,6 +47,26 @@ def test_an_unknown_key_prefix_identifies_no_service() -> None:
 def test_keys_and_urls_are_distinguished(text: str, key: bool, address: bool) -> None:
     assert looks_like_key(text) is key
     assert is_url(text) is address
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("127.0.0.1", "http://127.0.0.1"),
+        ("10.0.0.5:8000/v1", "http://10.0.0.5:8000/v1"),
+        ("[::1]:8000", "http://[::1]:8000"),
+        ("8.8.8.8:8000", "https://8.8.8.8:8000"),
+        ("models:8000", "https://models:8000"),
+        ("openrouter.ai/api/v1", "https://openrouter.ai/api/v1"),
+        ("sk-0123456789", None),
+        ("0123456789abcdef.ABCDEFGH01234567", None),
+        ("http://127.0.0.1:1234", None),
+        ("demo", None),
+        ("", None),
+    ],
+)
+def test_an_address_without_a_scheme_is_recognized(typed: str, meant: str | None) -> None:
+    assert assume_scheme(typed) == meant
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ def test_a_key_is_enough(
 
 
 def test_an_unknown_key_needs_the_url_of_its_service(tmp_path: Path) -> None:
-    person = Person("0123456789abcdef", "example.org", "https://api.example.org")
+    person = Person("0123456789abcdef", "example", "https://api.example.org")
     _, draft = choose(person, tmp_path)
     assert written(draft)["base_url"] == "https://api.example.org/v1"
     assert draft.secrets == {"OPENAI_API_KEY": "0123456789abcdef"}
@@ -191,6 +191,52 @@ def test_an_answer_that_is_neither_key_nor_url_is_asked_again(tmp_path: Path) ->
     choose(person, tmp_path)
     assert person.refused[0].startswith("This is neither a key nor an address")
     assert "hm" not in person.refused[0]
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("127.0.0.1:11434", "http://127.0.0.1:11434/v1"),
+        ("localhost:1234/v1/", "http://localhost:1234/v1"),
+        ("api.example.com/v1", "https://api.example.com/v1"),
+    ],
+)
+def test_an_address_without_http_is_completed_with_a_sentence(
+    tmp_path: Path, typed: str, meant: str
+) -> None:
+    person = Person(typed)
+    chosen, draft = choose(person, tmp_path)
+    assert chosen.settings.base_url == meant
+    assert draft.secrets == {}
+    assert person.said[0] == f"  The address is taken as {meant}."
+
+
+def test_the_address_of_the_gateway_itself_is_no_model(tmp_path: Path) -> None:
+    draft = draft_of("[http]\nport = 9000\n")
+    person = Person("localhost:9000", "http://10.0.0.5:8000")
+    choose(person, tmp_path, draft=draft)
+    assert person.refused == [
+        "http://localhost:9000/v1 is the address of this gateway, which would ask itself."
+    ]
+    assert written(draft)["base_url"] == "http://10.0.0.5:8000/v1"
+
+
+def test_an_address_is_no_key(tmp_path: Path) -> None:
+    person = Person("http://10.0.0.5:8000", "10.0.0.6:8000", "another-key")
+    _, draft = choose(person, tmp_path, wants_key("another-key"))
+    assert person.refused[-1] == "This is not a key."
+    assert draft.secrets == {"OPENAI_API_KEY": "another-key"}
+
+
+def test_a_service_needs_an_address_and_a_model_needs_a_name(tmp_path: Path) -> None:
+    person = Person("0123456789abcdef", "", "10.0.0.5:8000", "", "alpha")
+    _, draft = choose(person, tmp_path, lists())
+    assert written(draft)["base_url"] == "http://10.0.0.5:8000/v1"
+    assert written(draft)["name"] == "alpha"
+    assert person.refused == [
+        "This is not an address such as https://openrouter.ai/api/v1.",
+        "The name of the model is needed.",
+    ]
 
 
 def test_with_the_demo_nothing_is_written(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ import pytest
 from gateway.operate.setup.owner import Owner, find_owner, wait_for_owner, watch_for_owner
 from gateway.process.control_socket import serve_control_socket
 
-ADA = {"principal": "telegram:1001", "name": "Ada", "state": "admin since 2026-11-19"}
-BOB = {"principal": "telegram:1002", "name": "Bob", "state": "member since 2026-11-19"}
+ADA = {"principal": "telegram:1001", "name": "Ada", "role": "admin"}
+BOB = {"principal": "telegram:1002", "name": "Bob", "role": "member"}
 
 
 def test_the_owner_is_the_newest_admin() -> None:

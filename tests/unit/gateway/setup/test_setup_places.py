@@ -1,9 +1,11 @@
+import os
 from pathlib import Path
 
 import pytest
 
 from gateway.config import credentials
 from gateway.config.loader import ConfigOptions
+from gateway.errors import CannotStart
 from gateway.operate.setup.places import SYSTEM_FOLDER, ConfigTarget, choose_target
 
 
@@ -33,6 +35,14 @@ def test_the_configuration_in_use_is_the_one_written(tmp_path: Path) -> None:
     assert (
         choose_target(ConfigOptions(), {**environ, "HOLDFAST_CONFIG": str(named)}, 0).path == named
     )
+
+
+def test_a_device_or_a_folder_is_not_replaced_by_the_configuration(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, tmp_path):
+        with pytest.raises(CannotStart, match="is not a regular file"):
+            choose_target(ConfigOptions(path), {}, 0)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 
 from gateway.config.loader import ConfigOptions, load
 from gateway.errors import CannotStart, ConfigError
-from gateway.operate.setup.asking import AnswerError
+from gateway.operate.setup.asking import AnswerError, SetupStopped
 from gateway.operate.setup.flags import FlagPrompter
 from gateway.operate.setup.model import RequestedModel
 from gateway.operate.setup.places import ConfigTarget
@@ -17,6 +17,7 @@ from tests.unit.gateway.setup.setup_kit import TELEGRAM, Answers, Person, place_
 KNOWN = load_specs()
 BOTS = {TELEGRAM: ProbeResult("Ada", "@ada_bot")}
 OPENAI = "sk-0123456789"
+BROKEN = "# mine\n[http]\nprot = 1\n"
 
 
 def existing(folder: Path, text: str, mode: int = 0o600) -> ConfigTarget:
@@ -51,10 +52,51 @@ def test_platforms_tokens_and_model_are_asked_in_this_order(tmp_path: Path) -> N
 
 def test_the_existing_configuration_is_shown_with_its_problems(tmp_path: Path) -> None:
     place = existing(tmp_path, "[platforms.discord]\n[http]\nprot = 1\n")
-    person = Person("none", "")
-    ask_all(person, place, read_draft(place, KNOWN), Answers(), KNOWN, RequestedModel())
+    person = Person("yes", "none", "")
+    found = ask_all(person, place, read_draft(place, KNOWN), Answers(), KNOWN, RequestedModel())
     assert "exists, with discord. Settings that you do not change are kept." in person.said[0]
     assert "unknown key http.prot" in person.screen
+    assert person.words[0] == "Go on (no: stop and correct the file)"
+    assert len(found.known_problems) == 2  # the token is missing, too
+
+
+def test_a_person_can_stop_because_of_the_problems(tmp_path: Path) -> None:
+    place, person = existing(tmp_path, BROKEN), Person("no")
+    with pytest.raises(SetupStopped, match="Nothing was changed"):
+        ask_all(person, place, read_draft(place, KNOWN), Answers(), KNOWN, RequestedModel())
+    assert files(place) == {"holdfast.toml": BROKEN}
+
+
+@pytest.mark.parametrize(
+    ("model", "label"),
+    [
+        (
+            'provider = "openai"\nbase_url = "http://10.0.0.5:8000/v1"\nname = "qwen"',
+            "openai/qwen",
+        ),
+        (f'provider = "openai"\napi_key = "{OPENAI}"', "openai/gpt"),
+        ('base_url = "http://10.0.0.5:8000/v1"', "openai/its first model"),
+        ('provider = "openai"\nname = 7\ntemprature = 0.5', "the section [model] of the file"),
+    ],
+)
+def test_a_problem_elsewhere_does_not_wipe_the_model(
+    tmp_path: Path, model: str, label: str
+) -> None:
+    before = f"{BROKEN}\n[model]  # mine\n{model}\n"
+    place, person = existing(tmp_path, before), Person("yes", "none", "", "")
+    draft = read_draft(place, KNOWN)
+    found = ask_all(person, place, draft, Answers(), KNOWN, RequestedModel())
+    assert f"   1  as it is: {label}" in person.screen
+    assert draft.render() == before
+    assert not write_config(place, draft, KNOWN, found.known_problems).changed
+
+
+def test_a_kept_model_changes_no_byte(tmp_path: Path) -> None:
+    before = f'[model]\nprovider = "openai"\napi_key = "{OPENAI}"\ncontext_window = 5000\n'
+    place, person = existing(tmp_path, before), Person("none", "", "")
+    draft = read_draft(place, KNOWN)
+    ask_all(person, place, draft, Answers(), KNOWN, RequestedModel())
+    assert draft.render() == before
 
 
 def test_variables_in_effect_are_named(tmp_path: Path) -> None:
@@ -138,6 +180,28 @@ def test_a_configuration_that_would_not_work_is_not_written(tmp_path: Path) -> N
     assert first.startswith(f"{place.path}:2: unknown key http.prot")
     assert last == "The new configuration would not work; nothing was changed."
     assert files(place) == {"holdfast.toml": before}
+
+
+def test_answers_are_written_beside_problems_that_were_accepted(tmp_path: Path) -> None:
+    place = existing(tmp_path, BROKEN)
+    problem = f"{place.path}:3: unknown key http.prot (did you mean port?)"
+    draft = read_draft(place, KNOWN)
+    draft.put_secret(("platforms", "telegram", "token"), "TELEGRAM_BOT_TOKEN", TELEGRAM)
+    found = write_config(place, draft, KNOWN, (problem,))
+    assert found.problems == (problem,)
+    assert place.path.read_text().startswith(BROKEN)
+    assert "[platforms.telegram]" in place.path.read_text()
+
+
+def test_a_new_problem_is_refused_beside_accepted_ones(tmp_path: Path) -> None:
+    place = existing(tmp_path, BROKEN)
+    draft = read_draft(place, KNOWN)
+    draft.put(("http", "port"), 99999)
+    with pytest.raises(ConfigError, match="nothing was changed"):
+        write_config(
+            place, draft, KNOWN, (f"{place.path}:3: unknown key http.prot (did you mean port?)",)
+        )
+    assert files(place) == {"holdfast.toml": BROKEN}
     assert not place.credentials_folder.exists()
 
 

@@ -129,6 +129,15 @@ def test_the_container_uses_the_same_timeout_and_health_check() -> None:
     assert f"--start-period={check['start_period']}" in image
 
 
+def test_the_base_of_the_image_can_be_pinned_by_one_argument() -> None:
+    image = (ROOT / "deploy/Containerfile").read_text(encoding="utf-8").splitlines()
+    bases = [line.split()[1] for line in image if line.startswith("FROM ")]
+    assert set(bases) == {"${BASE}"}
+    assert image.index("ARG BASE=python:3.13-slim") < image.index("FROM ${BASE} AS build")
+    page = (ROOT / "docs/service.md").read_text(encoding="utf-8")
+    assert "--build-arg BASE=" in page
+
+
 def test_the_image_build_finds_every_file_it_copies() -> None:
     image = (ROOT / "deploy/Containerfile").read_text(encoding="utf-8")
     allowed = (ROOT / ".dockerignore").read_text(encoding="utf-8")

@@ -18,6 +18,7 @@ from platforms.core.document import (
     PlainText,
     Styled,
     parse,
+    to_plain_text,
 )
 
 DOCS = Link("https://e.org/docs", (PlainText("docs"),))
@@ -340,3 +341,31 @@ def test_an_environment_of_latex_is_a_formula(environment: str) -> None:
 )
 def test_dollars_outside_formulas_stay_as_written(md: str) -> None:
     assert plain(md) == md
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[https://bank.example](https://evil.example/x)", "https://evil.example/x"),
+        ("[see https://bank.example/login now](https://evil.example)", "https://evil.example"),
+        ("[**https://**bank.example](https://evil.example)", "https://evil.example"),
+        ("[www.bank.example](https://evil.example)", "https://evil.example"),
+        ("[bank.com](https://evil.example)", "https://evil.example"),
+        ("[https://bank.example@evil.example](https://bank.example)", "https://bank.example"),
+        ("[https://bank.example](https://bank.example.evil.example)", None),
+        ("[https://bank.example][1]\n\n[1]: https://evil.example", "https://evil.example"),
+        ("[https://bank.example/a](https://www.bank.example/b)", "https://bank.example/a"),
+        ("[Bank.Com](https://bank.com/login)", "Bank.Com"),
+        ("[main.py](https://git.example/main.py)", "main.py"),
+        ("![https://bank.example](https://evil.example)", "https://evil.example"),
+        ("[the bank](https://bank.example)", "the bank"),
+    ],
+)
+def test_a_link_whose_text_is_another_address_shows_the_real_one(
+    text: str, words: str | None
+) -> None:
+    block = parse(text)[0]
+    assert isinstance(block, Paragraph)
+    (link,) = block.children
+    assert isinstance(link, Link)
+    assert to_plain_text(link.children) == (words or link.url)

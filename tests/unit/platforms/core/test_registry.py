@@ -12,6 +12,7 @@ from platforms.core.registry import (
     known_names,
     load_specs,
 )
+from tests.fakes.distribution import write_distribution
 
 OURS = """\
 import msgspec
@@ -36,11 +37,8 @@ def other_distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     }
     for module, source in modules.items():
         (tmp_path / f"{module}.py").write_text(source)
-    info = tmp_path / "holdfast_more-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: holdfast-more\nVersion: 1.0\n")
     lines = [f"{module.partition('_')[2]} = {module}:SPEC" for module in modules]
-    (info / "entry_points.txt").write_text("\n".join(["[holdfast.platforms]", *lines, ""]))
+    write_distribution(tmp_path, "holdfast-more", "\n".join(["[holdfast.platforms]", *lines, ""]))
     monkeypatch.syspath_prepend(str(tmp_path))
     return tmp_path
 
@@ -87,10 +85,7 @@ def test_an_import_error_inside_a_platform_is_not_a_missing_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "holdfast_bad.py").write_text("import platforms.core.no_such_module\n")
-    info = tmp_path / "bad-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: bad\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[holdfast.platforms]\nbad = holdfast_bad:SPEC\n")
+    write_distribution(tmp_path, "bad", "[holdfast.platforms]\nbad = holdfast_bad:SPEC\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(ModuleNotFoundError, match="no_such_module"):
         find_platform("bad")

@@ -17,7 +17,6 @@ from platforms.discord.decode import (
     read_message,
     read_press,
 )
-from platforms.discord.errors import error_for_response
 from platforms.discord.rate_limit import PER_SECOND, RestRateLimit, RouteBucket
 from platforms.discord.read_marks import MAX_CHANNELS, ReadMarks, id_at, load_marks, sent_at
 from platforms.discord.receive import group_parts
@@ -358,23 +357,6 @@ def test_a_global_429_blocks_until_its_end() -> None:
     gate.block(1.0, 10.0)
     assert gate.blocked_seconds(12.0) == 3.0
     assert gate.blocked_seconds(15.0) == 0.0
-
-
-@pytest.mark.parametrize(
-    ("status", "code", "kind"),
-    [
-        (401, 0, "Unauthorized"),
-        (403, 50001, "ChatGoneWithCode"),
-        (403, 50007, "ChatGoneWithCode"),
-        (404, 10003, "ChatGoneWithCode"),
-        (404, 10008, "RejectedWithCode"),
-        (400, 50035, "RejectedWithCode"),
-        (500, 0, "Unconfirmed"),
-        (503, 0, "Unavailable"),
-    ],
-)
-def test_each_error_response_becomes_its_contract_error(status: int, code: int, kind: str) -> None:
-    assert type(error_for_response(status, code, "words")).__name__ == kind
 
 
 def test_messages_keep_the_raw_payload() -> None:

@@ -61,7 +61,7 @@ def shows(shown: str, md: str) -> bool:
         ("![cat](https://e.org/c.png)", "[🖼 cat](https://e.org/c.png)"),
         ("![](https://e.org/c.png)", "🖼 https://e.org/c.png"),
         ("[file](docs/a.md)", "file (docs/a.md)"),
-        ("[https://a.org](https://b.org)", "https://a.org (https://b.org)"),
+        ("[https://a.org](https://b.org)", "<https://b.org>"),
         ("https://x.org/__y__/z", "https://x.org/__y__/z"),
         ("~~~py\nx = 1\n~~~", "```py\nx = 1\n```"),
         ("````md\n```\ninner\n```\n````", "```md\n`\u200b``\ninner\n`\u200b``\n```"),

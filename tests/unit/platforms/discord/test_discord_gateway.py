@@ -15,11 +15,12 @@ from platforms.core.contract import PlatformSpec, Surroundings
 from platforms.discord import DiscordConfig
 from platforms.discord.adapter import DiscordAdapter
 from sessions.values.secret import Secret
-from tests.e2e.house import PATIENCE, talkative
+from tests.e2e.gateway_kit import PATIENCE, talkative
 from tests.fakes.discord.server import TOKEN, DiscordServer, Fault, discord_server
 from tests.fakes.discord.world import Channel, Payload
 from tests.fakes.gateway_settings import scripted
 from tests.fakes.model_server import ModelServer
+from tests.fakes.quick_time import clock_here
 
 
 class RunningGateway:
@@ -61,7 +62,9 @@ async def running_gateway(
     access = AccessSettings(allow=(f"discord:{person['id']}",))
     settings = scripted(model, {"discord": config}, access)
     spec = PlatformSpec("discord", DiscordConfig, build)
-    runner = GatewayRunner(settings, home, specs={"discord": spec}, serve_http=False)
+    runner = GatewayRunner(
+        settings, home, specs={"discord": spec}, serve_http=False, clock=clock_here()
+    )
     async with asyncio.TaskGroup() as group:
         task = group.create_task(runner.run())
         async with asyncio.timeout(PATIENCE):

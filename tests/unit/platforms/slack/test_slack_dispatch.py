@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from starlette.applications import Starlette
 
-from gateway.http.server import HttpServer
 from platforms.core.contract import (
     Accepted,
     Address,
@@ -28,6 +27,7 @@ from platforms.slack.calls import Json
 from platforms.slack.decode import SlackIdentity
 from platforms.slack.dispatch import SlackDispatcher
 from platforms.slack.webhook import EVENTS_PATH
+from tests.fakes.hosted import hosted
 from tests.fakes.inbox import Inbox
 from tests.fakes.slack.kit import adapter_for, running, slack_server
 from tests.fakes.slack.server import SlackServer
@@ -71,13 +71,9 @@ async def adapter(slack: SlackServer) -> AsyncIterator[SlackAdapter]:
     if not slack.over_http:
         yield adapter
         return
-    server = HttpServer("127.0.0.1", 0)
-    server.bind()
-    slack.listen_at(f"{server.url.rstrip('/')}{EVENTS_PATH}")
-    async with asyncio.TaskGroup() as group:
-        serving = group.create_task(server.serve(Starlette(routes=adapter.routes())))
+    async with hosted(Starlette(routes=adapter.routes())) as server:
+        slack.listen_at(f"{server.url.rstrip('/')}{EVENTS_PATH}")
         yield adapter
-        serving.cancel()
 
 
 async def test_bolt_dispatches_messages_mentions_commands_and_buttons(

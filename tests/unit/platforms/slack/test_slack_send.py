@@ -34,7 +34,8 @@ from platforms.core.errors import (
     Unconfirmed,
 )
 from platforms.slack.adapter import SlackAdapter
-from tests.fakes.slack.kit import DictShelf, ShiftedClock, adapter_for, slack_server
+from tests.fakes.archive import MemoryShelf
+from tests.fakes.slack.kit import ShiftedClock, adapter_for, slack_server
 from tests.fakes.slack.server import Fault, SlackServer, rate_limited
 from tests.fakes.slack.workspace import BOT_USER, STREAM_LIFE, Message
 
@@ -568,7 +569,7 @@ async def test_a_stop_button_that_could_not_be_cleared_is_cleared_later(
 async def test_a_stop_button_of_an_earlier_process_is_cleared_unless_a_turn_runs(
     slack: SlackServer, clock: ShiftedClock
 ) -> None:
-    shelf = DictShelf()
+    shelf = MemoryShelf()
     other = Address("slack", "T1/C1", thread="1700000000.000200")
     slack.workspace.put("C1", Message(other.thread, "U1", "hello", other.thread))
     first = adapter_for(slack, clock=clock, shelf=shelf)

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from platforms.telegram.adapter import TelegramAdapter
+from tests.fakes.telegram.kit import telegram
 from tests.fakes.telegram.server import TelegramServer, serving
-from tests.fakes.telegram.stage import telegram
 
 
 @pytest.fixture

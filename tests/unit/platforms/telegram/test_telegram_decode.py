@@ -7,6 +7,7 @@ import pytest
 
 from platforms.core.contract import (
     File,
+    Forward,
     InboundAction,
     InboundEdit,
     InboundMessage,
@@ -121,7 +122,8 @@ def test_a_reply_quotes_the_whole_message_or_the_selected_part() -> None:
 def test_a_forward_is_labelled_and_never_a_command() -> None:
     origin = {"type": "hidden_user", "date": 1, "sender_user_name": "Eve"}
     event = read(message=message("/stop", GROUP, forward_origin=origin))
-    assert event.text == "[Forwarded from Eve]\n/stop"
+    assert event.text == "[Forwarded from Eve]\n> /stop"
+    assert event.parts == (Forward("Eve", "/stop"),)
     assert not event.addressed
 
 

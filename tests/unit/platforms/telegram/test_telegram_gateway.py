@@ -16,15 +16,15 @@ from gateway.runner import GatewayRunner
 from platforms.core.contract import Adapter, PlatformSpec, Surroundings
 from platforms.telegram.adapter import TelegramAdapter
 from platforms.telegram.config import TelegramConfig
-from tests.e2e.crowd import nothing_left
-from tests.e2e.house import talkative
+from tests.e2e.chat_users import nothing_left
+from tests.e2e.gateway_kit import talkative
 from tests.fakes.gateway_settings import scripted
 from tests.fakes.model_script import Script, words
 from tests.fakes.model_server import ModelServer
 from tests.fakes.quick_time import clock_here
 from tests.fakes.telegram.faults import Fault
+from tests.fakes.telegram.kit import config
 from tests.fakes.telegram.server import BOT_NAME, TelegramServer, serving
-from tests.fakes.telegram.stage import config
 
 pytestmark = pytest.mark.quick
 
@@ -142,6 +142,7 @@ async def test_a_command_naming_the_bot_works_in_a_group(
     assert not model.requests
 
 
+@pytest.mark.process  # half a second of CPU
 async def test_many_chats_stream_within_telegrams_rate_limits(tmp_path: Path) -> None:
     whole = " ".join((*(f"word{each}" for each in range(19)), "end."))
 

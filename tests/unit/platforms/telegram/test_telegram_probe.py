@@ -15,8 +15,8 @@ from sessions.values.secret import Secret
 from tests.fakes.certificates import certified
 from tests.fakes.inbox import Inbox
 from tests.fakes.telegram.faults import failed, hanging, too_many
+from tests.fakes.telegram.kit import config, telegram
 from tests.fakes.telegram.server import TOKEN, TelegramServer, serving
-from tests.fakes.telegram.stage import config, telegram
 
 WEBHOOK = "https://elsewhere.example/very-secret-path"
 OURS = "https://bot.example.org/telegram"

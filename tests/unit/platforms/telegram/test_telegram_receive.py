@@ -33,8 +33,8 @@ from tests.fakes.telegram.faults import (
     hanging,
     too_many,
 )
+from tests.fakes.telegram.kit import telegram
 from tests.fakes.telegram.server import BOT_NAME, Shown, TelegramServer
-from tests.fakes.telegram.stage import telegram
 
 pytestmark = pytest.mark.quick
 
@@ -124,14 +124,19 @@ async def test_an_update_that_could_not_be_stored_is_not_acknowledged(
 
 
 async def test_a_malformed_update_does_not_block_the_others(
-    server: TelegramServer, adapter: TelegramAdapter, inbox: Inbox
+    server: TelegramServer,
+    adapter: TelegramAdapter,
+    inbox: Inbox,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     server.say(1001, "before")
-    server.put(message={"message_id": "no number", "chat": 7})
+    number = server.put(message={"message_id": "no number", "chat": 7, "text": "private words"})
     last = server.say(1001, "after")
     async with running(adapter, inbox):
         await server.acknowledged(last)
     assert inbox.said == ["before", "after"]
+    assert f"skipped malformed update {number} of" in caplog.text
+    assert "private words" not in caplog.text
 
 
 async def test_the_stored_offset_is_used_only_for_the_same_bot_and_within_a_day(
@@ -419,6 +424,114 @@ async def test_group_membership_is_looked_up_once_and_only_for_addressed_message
         events = await inbox.wait(4)
     assert [each.sender.memberships for each in events] == [(), (f"{GROUP}",), (f"{GROUP}",), ()]
     assert len(server.called("getChatMember")) == 2
+
+
+async def test_the_last_known_membership_counts_while_a_lookup_fails(
+    server: TelegramServer,
+    adapter: TelegramAdapter,
+    inbox: Inbox,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("platforms.telegram.adapter._MEMBER_CACHE_SECONDS", 0.0)
+    server.room(GROUP).members[1001] = "member"
+    mention = [{"type": "mention", "offset": 0, "length": len(BOT_NAME) + 1}]
+    async with running(adapter, inbox):
+        server.say(GROUP, f"@{BOT_NAME} one", entities=mention)
+        await inbox.wait(1)
+        server.fail("getChatMember", Fault(500))
+        server.say(GROUP, f"@{BOT_NAME} two", entities=mention)
+        events = await inbox.wait(2)
+    assert [each.sender.memberships for each in events] == [(f"{GROUP}",)] * 2
+
+
+class MembersOnly(Inbox):
+    """An inbox whose access depends on memberships alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.undecided: list[Inbound] = []
+
+    async def __call__(self, event: Inbound) -> Accepted:
+        if event.sender.memberships_unknown:
+            self.undecided.append(event)
+            async with self._changed:
+                self._changed.notify_all()
+            return Accepted.UNDECIDED
+        return await super().__call__(event)
+
+
+MENTION = [{"type": "mention", "offset": 0, "length": len(BOT_NAME) + 1}]
+
+
+@pytest.mark.parametrize("fault", [Fault(500), too_many(1), hanging(asyncio.Event())])
+async def test_a_message_waits_while_the_membership_of_its_sender_is_unknown(
+    server: TelegramServer, fault: Fault
+) -> None:
+    inbox, shelf = MembersOnly(), MemoryShelf()
+    server.room(GROUP).members[1001] = "member"
+    async with telegram(server, shelf=shelf) as adapter, running(adapter, inbox):
+        server.fail("getChatMember", fault)
+        server.say(GROUP, f"@{BOT_NAME} one", entities=MENTION)
+        await inbox.until(lambda: bool(inbox.undecided))
+        server.say(GROUP, f"@{BOT_NAME} two", entities=MENTION)
+        last = server.say(GROUP, "aside", user=2002)
+        await server.acknowledged(last)  # nothing else waits
+        events = await inbox.wait(3)
+    said = [each for each in events if each.sender.id == "1001"]
+    assert [each.text for each in said if isinstance(each, InboundMessage)] == ["one", "two"]
+    assert [each.sender.memberships for each in said] == [(f"{GROUP}",)] * 2
+    assert shelf.values["undecided"] == "[]"
+
+
+async def test_an_undecided_message_survives_a_restart(server: TelegramServer) -> None:
+    inbox, shelf = MembersOnly(), MemoryShelf()
+    server.room(GROUP).members[1001] = "member"
+    async with telegram(server, shelf=shelf) as adapter, running(adapter, inbox):
+        server.fail("getChatMember", Fault(500), times=1000)
+        last = server.say(GROUP, f"@{BOT_NAME} one", entities=MENTION)
+        await server.acknowledged(last)
+        assert inbox.events == []
+    server._faults.clear()
+    async with telegram(server, shelf=shelf) as adapter, running(adapter, inbox):
+        (event,) = await inbox.wait(1)
+    assert event.sender.memberships == (f"{GROUP}",)
+
+
+async def test_a_listed_person_does_not_wait_for_a_lookup(
+    server: TelegramServer, inbox: Inbox
+) -> None:
+    shelf = MemoryShelf()
+    async with telegram(server, shelf=shelf) as adapter, running(adapter, inbox):
+        server.fail("getChatMember", Fault(500))
+        server.say(GROUP, f"@{BOT_NAME} one", entities=MENTION)
+        (event,) = await inbox.wait(1)
+    assert event.sender.memberships_unknown
+    assert "undecided" not in shelf.values
+
+
+async def test_a_person_whom_telegram_does_not_know_is_no_member(
+    server: TelegramServer,
+) -> None:
+    inbox = MembersOnly()
+    async with telegram(server) as adapter, running(adapter, inbox):
+        server.fail("getChatMember", Fault(400, "Bad Request: PARTICIPANT_ID_INVALID"))
+        server.say(GROUP, f"@{BOT_NAME} one", entities=MENTION)
+        (event,) = await inbox.wait(1)
+    assert event.sender.memberships == ()
+    assert inbox.undecided == []
+
+
+@pytest.mark.parametrize("call", ["setMyCommands", "getChatMember"])
+async def test_a_token_refused_by_any_call_stops_the_adapter_with_one_report(
+    server: TelegramServer, inbox: Inbox, call: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.fail(call, Fault(401, "Unauthorized"))
+    mention = [{"type": "mention", "offset": 0, "length": len(BOT_NAME) + 1}]
+    async with telegram(server, commands=(MenuEntry("start", "begins"),)) as adapter:
+        if call == "getChatMember":
+            server.say(GROUP, f"@{BOT_NAME} hello", entities=mention)
+        assert isinstance(await ends(adapter, inbox), Unauthorized)
+    assert [line for line in caplog.messages if "token" in line] == []  # the caller reports it
 
 
 async def test_group_membership_is_not_looked_up_when_no_rule_needs_it(

@@ -36,8 +36,8 @@ from tests.fakes.telegram.faults import (
     refused,
     too_many,
 )
+from tests.fakes.telegram.kit import telegram
 from tests.fakes.telegram.server import TelegramServer, serving
-from tests.fakes.telegram.stage import telegram
 
 ME, GROUP = Address("telegram", "1001"), Address("telegram", "-1001234")
 TABLE = "# Costs\n\n| a | b |\n|---|---|\n| 1 | **2** |"

@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 import httpx2
 import pytest
 
-from tests.e2e.stage import Stage, staged
+from tests.e2e.page_kit import Stage, staged
+from tests.fakes.http_client import local_client
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ async def client(stage: Stage) -> AsyncIterator[httpx2.AsyncClient]:
 
 @asynccontextmanager
 async def signed_in(stage: Stage) -> AsyncIterator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(base_url=stage.url, trust_env=False, timeout=5) as client:
+    async with local_client(stage.url) as client:
         answer = await client.get(await stage.link())
         assert answer.status_code == 303
         session = await client.get("/web/session")

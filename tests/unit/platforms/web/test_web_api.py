@@ -22,7 +22,8 @@ from platforms.core.contract import (
 )
 from platforms.core.errors import ChatGone, Rejected
 from platforms.web import SPEC, WebAdapter, WebConfig
-from tests.e2e.stage import Stage
+from tests.e2e.page_kit import Stage
+from tests.fakes.http_client import local_client
 
 MESSAGES = "/web/chats/chat1/messages"
 MESSAGE = {"id": "message-1", "text": "say hello"}
@@ -40,7 +41,7 @@ def error_of(answer: httpx2.Response) -> str:
 
 
 async def test_without_a_cookie_the_front_page_explains_the_sign_in(stage: Stage) -> None:
-    async with httpx2.AsyncClient(base_url=stage.url, trust_env=False) as stranger:
+    async with local_client(stage.url) as stranger:
         answer = await stranger.get("/")
     assert answer.status_code == 200
     assert "holdfast link" in answer.text
@@ -50,7 +51,7 @@ async def test_without_a_cookie_the_front_page_explains_the_sign_in(stage: Stage
 async def test_a_link_becomes_a_cookie_that_scripts_and_other_sites_cannot_use(
     stage: Stage,
 ) -> None:
-    async with httpx2.AsyncClient(base_url=stage.url, trust_env=False) as visitor:
+    async with local_client(stage.url) as visitor:
         answer = await visitor.get(await stage.link())
         assert answer.status_code == 303
         assert answer.headers["location"] == "/"
@@ -64,10 +65,10 @@ async def test_a_link_becomes_a_cookie_that_scripts_and_other_sites_cannot_use(
 
 async def test_a_link_signs_in_only_its_first_visitor(stage: Stage) -> None:
     link = await stage.link()
-    async with httpx2.AsyncClient(base_url=stage.url, trust_env=False) as first:
+    async with local_client(stage.url) as first:
         await first.get(link)
         assert (await first.get(link)).status_code == 303  # the owner may open the link again
-    async with httpx2.AsyncClient(base_url=stage.url, trust_env=False) as second:
+    async with local_client(stage.url) as second:
         answer = await second.get(link)
         assert answer.status_code == 403
         assert "set-cookie" not in answer.headers
@@ -77,13 +78,13 @@ async def test_a_link_signs_in_only_its_first_visitor(stage: Stage) -> None:
 
 async def test_a_link_preview_does_not_use_up_the_link(stage: Stage) -> None:
     link = await stage.link()
-    async with httpx2.AsyncClient(base_url=stage.url, trust_env=False) as visitor:
+    async with local_client(stage.url) as visitor:
         assert "set-cookie" not in (await visitor.head(link)).headers
         assert (await visitor.get(link)).status_code == 303
 
 
 async def test_behind_tls_the_cookie_is_secure(stage: Stage) -> None:
-    async with httpx2.AsyncClient(base_url=stage.url, trust_env=False) as visitor:
+    async with local_client(stage.url) as visitor:
         answer = await visitor.get(await stage.link(), headers={"X-Forwarded-Proto": "https"})
         assert "secure" in answer.headers["set-cookie"].lower()
 
@@ -94,7 +95,7 @@ async def test_a_link_that_still_works_is_not_logged(
     """The link can still be used."""
     link = await stage.link()
     token = link.rpartition("/")[2]
-    async with httpx2.AsyncClient(base_url=stage.url, trust_env=False) as visitor:
+    async with local_client(stage.url) as visitor:
         stage.shelf.broken = True
         assert (await visitor.get(link)).status_code == 500
         assert "GET /enter/*** failed" in caplog.text
@@ -105,7 +106,7 @@ async def test_a_link_that_still_works_is_not_logged(
 
 async def test_a_link_is_neither_cached_nor_sent_as_referrer(stage: Stage) -> None:
     link = await stage.link()
-    async with httpx2.AsyncClient(base_url=stage.url, trust_env=False) as visitor:
+    async with local_client(stage.url) as visitor:
         for status in (303, 303):
             answer = await visitor.get(link)
             assert answer.status_code == status
@@ -134,7 +135,7 @@ async def test_a_link_is_neither_cached_nor_sent_as_referrer(stage: Stage) -> No
 async def test_every_endpoint_requires_the_cookie(
     stage: Stage, method: str, path: str, cookie: str
 ) -> None:
-    async with httpx2.AsyncClient(base_url=stage.url, trust_env=False) as stranger:
+    async with local_client(stage.url) as stranger:
         name = next(iter((await stranger.get(await stage.link())).cookies))
         value = stranger.cookies[name]
         stranger.cookies.clear()
@@ -168,7 +169,7 @@ async def test_nothing_changes_without_the_csrf_token(
 async def test_the_csrf_token_of_one_visitor_is_worthless_to_another(
     stage: Stage, client: httpx2.AsyncClient
 ) -> None:
-    async with httpx2.AsyncClient(base_url=stage.url, trust_env=False) as other:
+    async with local_client(stage.url) as other:
         await other.get(await stage.link())
         stolen = {"X-Holdfast-CSRF": client.headers["X-Holdfast-CSRF"]}
         assert (await other.post(MESSAGES, json=MESSAGE, headers=stolen)).status_code == 403
@@ -231,6 +232,29 @@ async def test_an_invalid_message_is_refused_with_a_sentence(
     answer = await client.post(MESSAGES, content=body)
     assert answer.status_code == status
     error_of(answer)
+    assert not stage.received
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("type", "image/png\n"),
+        ("type", "imäge/png"),
+        ("ref", ""),
+        ("id", "message-1\n"),
+    ],
+)
+async def test_ids_and_media_types_of_another_form_are_refused(
+    stage: Stage, client: httpx2.AsyncClient, field: str, value: str
+) -> None:
+    uploaded = await client.post("/web/chats/chat1/files", content=b"a picture")
+    file = {"ref": uploaded.json()["ref"], "name": "a.png", "type": "image/png"}
+    body: dict[str, Any] = {"id": "message-1", "text": "hi", "files": [file]}
+    if field == "ref":
+        value = f"{file['ref']}\n"
+    (body if field == "id" else file)[field] = value
+    answer = await client.post(MESSAGES, json=body)
+    assert answer.status_code == 400
     assert not stage.received
 
 

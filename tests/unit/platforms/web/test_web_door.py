@@ -13,22 +13,12 @@ from platforms.web.door import (
     is_same_secret,
 )
 from tests.fakes.archive import MemoryShelf
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.time = 1_000_000
-
-    def now(self) -> int:
-        return self.time
-
-    def monotonic(self) -> float:
-        return self.time / 1000
+from tests.fakes.set_clock import SetClock
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> SetClock:
+    return SetClock(1_000_000)
 
 
 @pytest.fixture
@@ -37,7 +27,7 @@ def shelf() -> MemoryShelf:
 
 
 @pytest.fixture
-def door(clock: Clock, shelf: MemoryShelf) -> WebLogin:
+def door(clock: SetClock, shelf: MemoryShelf) -> WebLogin:
     numbers = count(1)
     return WebLogin(clock, shelf, make_token=lambda: f"token-{next(numbers)}")
 
@@ -57,7 +47,7 @@ async def test_only_one_of_two_concurrent_visitors_gets_in(door: WebLogin) -> No
     assert sum(task.result() is not None for task in tries) == 1
 
 
-async def test_a_link_is_valid_for_an_hour(door: WebLogin, clock: Clock) -> None:
+async def test_a_link_is_valid_for_an_hour(door: WebLogin, clock: SetClock) -> None:
     early, late = await door.new_link(), await door.new_link()
     clock.time += LINK_LIFETIME_MS - 1
     assert await door.redeem_link(early) is not None
@@ -65,7 +55,7 @@ async def test_a_link_is_valid_for_an_hour(door: WebLogin, clock: Clock) -> None
     assert await door.redeem_link(late) is None
 
 
-async def test_a_visit_lasts_ninety_days(door: WebLogin, clock: Clock) -> None:
+async def test_a_visit_lasts_ninety_days(door: WebLogin, clock: SetClock) -> None:
     cookie = await door.redeem_link(await door.new_link()) or ""
     clock.time += VISIT_LIFETIME_MS - 1
     assert await door.is_signed_in(cookie)
@@ -80,7 +70,7 @@ async def test_an_unknown_cookie_is_not_signed_in(door: WebLogin, cookie: str) -
 
 
 async def test_links_and_visits_survive_a_restart(
-    door: WebLogin, clock: Clock, shelf: MemoryShelf
+    door: WebLogin, clock: SetClock, shelf: MemoryShelf
 ) -> None:
     cookie = await door.redeem_link(await door.new_link()) or ""
     link, name = await door.new_link(), await door.cookie_name()
@@ -125,18 +115,18 @@ async def test_only_the_newest_links_are_kept(door: WebLogin) -> None:
     assert await door.redeem_link(links[1]) is not None
 
 
-async def test_two_installations_use_different_cookies(clock: Clock) -> None:
+async def test_two_installations_use_different_cookies(clock: SetClock) -> None:
     names = {await WebLogin(clock, MemoryShelf()).cookie_name() for _ in range(5)}
     assert len(names) == 5
 
 
-async def test_the_cookie_name_is_stored_on_first_use(clock: Clock, shelf: MemoryShelf) -> None:
+async def test_the_cookie_name_is_stored_on_first_use(clock: SetClock, shelf: MemoryShelf) -> None:
     name = await WebLogin(clock, shelf).cookie_name()
     assert await WebLogin(clock, shelf).cookie_name() == name
 
 
 async def test_a_visitor_of_another_process_is_recognised(
-    door: WebLogin, clock: Clock, shelf: MemoryShelf
+    door: WebLogin, clock: SetClock, shelf: MemoryShelf
 ) -> None:
     await door.cookie_name()
     other = WebLogin(clock, shelf)
@@ -144,7 +134,9 @@ async def test_a_visitor_of_another_process_is_recognised(
     assert await door.is_signed_in(cookie)
 
 
-async def test_a_damaged_record_only_requires_a_new_link(clock: Clock, shelf: MemoryShelf) -> None:
+async def test_a_damaged_record_only_requires_a_new_link(
+    clock: SetClock, shelf: MemoryShelf
+) -> None:
     shelf.values["door"] = "{not json"
     door = WebLogin(clock, shelf)
     assert not await door.is_signed_in("anything")

@@ -13,7 +13,8 @@ from platforms.core.contract import File, InboundMessage, Text
 from platforms.core.errors import Rejected
 from platforms.web.attachments import MAX_FILE_BYTES, RETENTION_SECONDS, UploadFolder
 from sessions.values.clock import SystemClock
-from tests.e2e.stage import Stage
+from tests.e2e.page_kit import Stage
+from tests.fakes.http_client import local_client
 
 FILES = "/web/chats/chat1/files"
 MESSAGES = "/web/chats/chat1/messages"
@@ -88,7 +89,7 @@ async def test_an_attachment_is_served_only_to_its_owner(
     assert given.headers["content-disposition"] == 'attachment; filename="notes.txt"'
     assert given.headers["x-content-type-options"] == "nosniff"
     assert "sandbox" in given.headers["content-security-policy"]
-    async with httpx2.AsyncClient(base_url=stage.url, trust_env=False) as stranger:
+    async with local_client(stage.url) as stranger:
         assert (await stranger.get(f"{FILES}/{file['at']}")).status_code == 401
         assert (await stranger.post(FILES, content=b"x")).status_code == 401
 

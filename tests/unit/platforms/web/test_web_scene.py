@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from platforms.core.contract import Button, TranscriptRow
+from platforms.core.contract import Button, RowAuthor, TranscriptRow
 from platforms.web.scene import LiveChatState, PageView
 from platforms.web.wire import encode_event, is_chat, normalize_text
 
@@ -20,7 +20,7 @@ def parse_events(chunks: Any) -> list[tuple[str, dict[str, Any]]]:
 
 
 def row(seq: int, name: str = "", **fields: Any) -> TranscriptRow:
-    author = "user" if "state" in fields else "answer"
+    author = RowAuthor.USER if "state" in fields else RowAuthor.ANSWER
     return TranscriptRow(seq=seq, id=name or f"r{seq}", at=0, author=author, text="t", **fields)
 
 
@@ -127,7 +127,7 @@ def test_a_row_is_sent_again_only_after_a_change(viewer: PageView) -> None:
 
 
 def test_the_delivery_state_of_an_answer_is_not_sent(viewer: PageView) -> None:
-    answer = TranscriptRow(seq=1, id="a", at=0, author="answer", text="t", state="pending")
+    answer = TranscriptRow(seq=1, id="a", at=0, author=RowAuthor.ANSWER, text="t", state="pending")
     [(_, data)] = parse_events(viewer.row_events([answer]))
     assert data["state"] == ""
     assert parse_events(viewer.row_events([msgspec.structs.replace(answer, state="sent")])) == []

@@ -13,7 +13,7 @@ from platforms.core.contract import Address, Draft, TranscriptRow
 from platforms.web import stream as stream_module
 from platforms.web.door import VISIT_LIFETIME_MS
 from sessions.values.clock import SystemClock
-from tests.e2e.stage import Stage, staged
+from tests.e2e.page_kit import Stage, staged
 from tests.unit.platforms.web.conftest import signed_in
 
 EVENTS = "/web/chats/chat1/events"
@@ -130,6 +130,19 @@ async def test_a_reconnecting_page_gets_all_missed_rows_in_order(
     assert set(got) >= set(range(11, missed + 11))
 
 
+async def test_a_reconnecting_page_learns_which_newest_rows_exist(
+    stage: Stage, client: httpx2.AsyncClient
+) -> None:
+    items = [await stage.post("chat1", str(number)) for number in range(100)]
+    stage.archive.remove("chat1", items[-2])
+    async with reading(client, f"{EVENTS}?after=100") as reader:
+        events = await reader.until("ready")
+    name, data = events[-1]
+    assert name == "ready"
+    assert data["rows"]["ids"] == [*items[-65:-2], items[-1]]
+    assert data["rows"]["first"] == 100 - 64  # of 99 rows, one of 64 is the removed one
+
+
 async def test_a_page_opened_during_an_answer_gets_the_draft_so_far(
     stage: Stage, client: httpx2.AsyncClient
 ) -> None:
@@ -139,7 +152,7 @@ async def test_a_page_opened_during_an_answer_gets_the_draft_so_far(
         events = await reader.until("ready")
         assert events == [
             ("draft", {"id": "x", "status": "busy", "text": "half an ans"}),
-            ("ready", {"drafts": ["x"]}),
+            ("ready", {"drafts": ["x"], "rows": {"first": 0, "ids": []}}),
         ]
 
 

@@ -1,0 +1,84 @@
+"""Sans-IO: marks lines of a model's text that look like a question or a notice of Holdfast.
+
+Signs that answers rarely use are marked wherever they begin a line. Others, such as a tick, are common
+in answers: such a line is marked only if the words of a notice follow. The mark of a line that begins
+with a rare sign stands before the sign, the other mark after the words, because text that a stream
+has shown cannot be changed.
+"""
+
+import re
+
+from sessions.values.text import blocks_of_lines
+
+MODEL_MARK = "(from the model)"
+
+_RARE_SIGNS = "🔐⏹♻🛟👤⏳⌛⛔↻⇄↩🗜"
+_ENTITIES = r"&#(?:128272|[xX]0*1[fF]510);|:closed_lock_with_key:"
+
+_WORDS = {
+    "✅": "You now have access|The model answers again|The disk has free space|Safe mode is over"
+    "|Back after|Allowed by|Allowed:",
+    "❌": "Sorry, I couldn't finish this",
+    "⚠": "The model spent its whole output|The model declined|This may be a duplicate",
+    "🚫": "The person who asked no longer|Denied by|Denied:",
+    "👋": "Hello! I don't know you yet|Hello! Just write to me",
+    "🔑": "You are now the owner",
+    "🆕": "New conversation",
+    "📝": "Saved[.] Your answer counts",
+    "📎": "Not received:",
+    "🤖": "From your next message on",
+    "🧠": "Reasoning here",
+    "💬": "Sorry, I couldn't answer your side question",
+    "🛠": "The model can't be used|The disk is nearly full|Sorry, I can't do that|The MCP server"
+    "|Sorry, I couldn't save my last answer",
+    "💾": "Kept [0-9]",
+    "🔄": "I'm restarting|Restarting[.]|I'm already restarting",
+}
+"""First words of notices, by their sign."""
+
+_LATER_WORDS = {
+    "✅": "now has access|works again[.] The problem",
+    "⚠": "was cut off and has NOT run",
+    "🚫": "no longer has access",
+    "🛠": "of the daily limit of|has had a problem for|Some conversations fail",
+    "⏱": "rate limit, retrying in|finished after I had stopped waiting",
+}
+"""Words of notices that begin with a name, by their sign."""
+
+_SIGNS = (*_RARE_SIGNS, *_WORDS, *_LATER_WORDS, "&#", ":closed_lock_with_key:")
+
+_BETWEEN = r"[\ufe0f \t*_~`]*"
+
+
+def _loose(words: str) -> str:
+    """Return a pattern that also finds the words with other spaces, marks and apostrophes."""
+    return words.replace("'", "['’]").replace(" ", "[ \u00a0*_]+")  # noqa: RUF001 - both are used
+
+
+def _words_pattern() -> str:
+    forms = []
+    for sign in dict.fromkeys((*_WORDS, *_LATER_WORDS)):
+        first, later = _WORDS.get(sign, ""), _LATER_WORDS.get(sign, "")
+        words = [f"(?:{_loose(first)})"] if first else []
+        words += [f"[^\\n]{{1,200}}?(?:{_loose(later)})"] if later else []
+        forms.append(f"{sign}{_BETWEEN}(?:{'|'.join(words)})")
+    return "|".join(forms)
+
+
+_IMITATION = re.compile(
+    rf"^(?P<before>[^\w\n{_RARE_SIGNS}&:]*)(?=[{_RARE_SIGNS}]|{_ENTITIES})"
+    rf"|^[^\w\n]{{0,40}}?(?:{_words_pattern()})",
+    re.MULTILINE | re.IGNORECASE,
+)
+
+
+def mark_imitations(text: str) -> str:
+    """Return the text of a model with a mark in each line that imitates Holdfast."""
+    if not any(sign in text for sign in _SIGNS):
+        return text  # the usual case, many times faster
+    return "".join(_IMITATION.sub(_marked, block) for block in blocks_of_lines(text))
+
+
+def _marked(found: re.Match[str]) -> str:
+    before = found["before"]
+    return f"{found[0]} {MODEL_MARK}" if before is None else f"{before}{MODEL_MARK} "

@@ -1,0 +1,130 @@
+"""Routes of the OpenAI-compatible API: authentication, and errors in OpenAI's shape."""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from gateway.http.api.chat_form import ChatEncoder, read_request
+from gateway.http.api.failures import NOT_STORED, RequestRefused, model_not_found
+from gateway.http.api.models import Model, ModelList
+from gateway.http.api.requests import ApiRequests, subscribe_to_answer
+from gateway.http.api.responses_routes import ResponsesRoutes
+from gateway.http.api.stream import AnswerResponse
+from gateway.http.auth import INVALID_API_KEY, has_valid_key
+from gateway.http.responses import failure_response
+from gateway.observe.redact import Redactor
+from sessions.conversation.actor import EventNotHandled
+from sessions.errors import StoreError
+from sessions.values.clock import Clock
+from sessions.values.secret import Secret
+
+log = logging.getLogger(__name__)
+
+_Handler = Callable[[Request], Awaitable[ASGIApp]]
+
+
+class ApiRoutes:
+    """Routes of the API; every one needs the API key."""
+
+    def __init__(
+        self,
+        requests: ApiRequests,
+        clock: Clock,
+        *,
+        api_key: Secret | None,
+        keepalive_seconds: float,
+        redactor: Redactor,
+    ) -> None:
+        self._requests = requests
+        self._clock = clock
+        self._api_key = api_key
+        self._keepalive_seconds = keepalive_seconds
+        self._redactor = redactor
+        self._responses = ResponsesRoutes(requests, clock, keepalive_seconds, redactor)
+        self._started_at = clock.now() // 1000
+
+    def routes(self) -> Sequence[Route]:
+        """Return the routes for the application."""
+        responses = self._responses
+        return [
+            Route("/v1/chat/completions", self._require_key(self._chat), methods=["POST"]),
+            Route("/v1/responses", self._require_key(responses.create), methods=["POST"]),
+            Route(
+                "/v1/responses/{id}",
+                self._require_key(responses.dispatch),
+                methods=["GET", "DELETE"],
+            ),
+            Route(
+                "/v1/responses/{id}/cancel", self._require_key(responses.cancel), methods=["POST"]
+            ),
+            Route("/v1/responses/{id}/input_items", self._require_key(responses.input_items)),
+            Route("/v1/models", self._require_key(self._models)),
+            Route("/v1/models/{name:path}", self._require_key(self._model)),
+        ]
+
+    # --- handlers -------------------------------------------------------------------------------
+
+    async def _chat(self, request: Request) -> ASGIApp:
+        asked, following = await subscribe_to_answer(request, self._requests, read_request)
+        form = ChatEncoder(
+            following.id,
+            following.model,
+            following.created,
+            include_usage=asked.include_usage,
+            chunk_like="x-stainless-lang" in request.headers,
+        )
+        return AnswerResponse(
+            subscription=following,
+            encoder=form,
+            clock=self._clock,
+            keepalive_seconds=self._keepalive_seconds,
+            stream=asked.stream,
+            redactor=self._redactor,
+        )
+
+    async def _models(self, _: Request) -> ASGIApp:
+        listed = [
+            self._describe_model(*each) for each in self._requests.model_resolver.list_models()
+        ]
+        return _json_response(ModelList(data=listed))
+
+    async def _model(self, request: Request) -> ASGIApp:
+        name = request.path_params["name"]
+        for known, provider in self._requests.model_resolver.list_models():
+            if known == name:
+                return _json_response(self._describe_model(known, provider))
+        raise RequestRefused(model_not_found(name))
+
+    def _describe_model(self, name: str, provider: str) -> Model:
+        return Model(id=name, created=self._started_at, owned_by=provider)
+
+    # --- authentication and errors --------------------------------------------------------------
+
+    def _require_key(self, handler: _Handler) -> Callable[[Request], Awaitable[ASGIApp]]:
+        """Wrap a handler: check the API key, and turn errors into responses in OpenAI's shape."""
+
+        async def answer(request: Request) -> ASGIApp:
+            if not has_valid_key(request, self._api_key):
+                return failure_response(INVALID_API_KEY)
+            try:
+                return await handler(request)
+            except ClientDisconnect:
+                return Response(status_code=400)  # the client is gone
+            except RequestRefused as refused:
+                return failure_response(refused.failure)
+            except (StoreError, EventNotHandled, OSError) as error:
+                log.warning(
+                    "api: %s %s was not stored: %s", request.method, request.url.path, error
+                )
+                return failure_response(NOT_STORED)
+
+        return answer
+
+
+def _json_response(body: msgspec.Struct) -> Response:
+    return Response(msgspec.json.encode(body), media_type="application/json")

@@ -1,0 +1,58 @@
+"""Markdown text as a small tree that each platform renders.
+
+tree        the nodes, blocks and inlines
+blocks      `parse`: lines to blocks
+inlines     the text of a paragraph to inlines
+references  link definitions and footnotes of one text
+
+The dialect is the one models write: CommonMark with tables, `~~`, `||spoilers||`, task lists,
+footnotes, formulas, and emphasis next to Chinese, Japanese and Korean text. HTML is plain text.
+Line breaks are kept. Every text can be parsed. Unused definitions stay visible, because their
+references may be in another message of the same answer.
+"""
+
+from platforms.core.document.blocks import parse
+from platforms.core.document.tree import (
+    Block,
+    BlockQuote,
+    CodeBlock,
+    Heading,
+    HorizontalRule,
+    Inline,
+    InlineCode,
+    InlineMath,
+    Inlines,
+    Link,
+    ListBlock,
+    ListItem,
+    MathBlock,
+    Paragraph,
+    PlainText,
+    Styled,
+    Table,
+    plain_rows,
+    to_plain_text,
+)
+
+__all__ = [
+    "Block",
+    "BlockQuote",
+    "CodeBlock",
+    "Heading",
+    "HorizontalRule",
+    "Inline",
+    "InlineCode",
+    "InlineMath",
+    "Inlines",
+    "Link",
+    "ListBlock",
+    "ListItem",
+    "MathBlock",
+    "Paragraph",
+    "PlainText",
+    "Styled",
+    "Table",
+    "parse",
+    "plain_rows",
+    "to_plain_text",
+]

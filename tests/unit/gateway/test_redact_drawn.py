@@ -1,0 +1,119 @@
+"""Secrets that appear only when Markdown is drawn."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.observe.redact import Redactor
+from gateway.observe.redact_drawn import redact_markdown
+from platforms.core.document import Paragraph, parse, to_plain_text
+from sessions.values.secret import Secret
+
+_KEY = "sk-a1b2c3d4-e5f6a7b8c9d0_x1"
+_CLEAN = Redactor([Secret("opensesame"), Secret("open-sesame")])
+
+
+def _drawn(text: str) -> str:
+    return "\n".join(
+        to_plain_text(block.children, urls=False)
+        for block in parse(text)
+        if isinstance(block, Paragraph)
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It is opensesame.",
+        "It is open**sesame**.",
+        "It is **open**sesame.",
+        "It is *open*sesame.",
+        "It is open\\-sesame.",
+        "It is open&#45;sesame.",
+        "It is open&#x2d;sesame.",
+        "It is &#111;pensesame.",
+        "It is open~~sesame~~.",
+        "It is `open`sesame.",
+        "It is o||pensesame||.",
+        f"It is {_KEY[:9]}**{_KEY[9:]}**.",
+        "Fine *text*.\n\nIt is open**sesame**.\n\n- fine",
+        "It is [open](https://example.org)sesame.",
+        "It is o[pen](https://example.org 'or so')sesame.",
+        "It is [open][1]sesame.\n\n[1]: https://example.org",
+        "It is open[sesame].\n\n[sesame]: https://example.org",
+        "> It is open**sesame**.",
+        "- It is open**sesame**.",
+    ],
+)
+def test_a_secret_split_by_markup_is_masked(text: str) -> None:
+    shown = _drawn(redact_markdown(text, _CLEAN))
+    for secret in ("opensesame", "open-sesame", _KEY):
+        assert secret not in shown
+    assert "***" in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "cleaned"),
+    [
+        pytest.param(
+            "It is open**sesame**.\n```\nsome code\n```",
+            "It is \\*\\*\\*.\n\nsome code",
+            id="a code block",
+        ),
+        pytest.param(
+            "|a|b|\n|-|-|\n|open**sesame**|second|",
+            "a  b\n\n\\*\\*\\*  second",
+            id="a table",
+        ),
+    ],
+)
+def test_the_other_words_of_a_paragraph_with_a_secret_stay(text: str, cleaned: str) -> None:
+    assert redact_markdown(text, _CLEAN) == cleaned
+
+
+def test_a_secret_of_two_paragraphs_is_masked() -> None:
+    secret = Redactor([Secret("open\n\nsesa")])
+    assert redact_markdown("Say &#111;pen\n\nsesa.", secret) == "Say \\*\\*\\*."
+
+
+def test_other_paragraphs_keep_their_style() -> None:
+    text = "Fine **text**.\n\nIt is open**sesame** [x](y).\n\n- *fine*"
+    assert redact_markdown(text, _CLEAN).startswith("Fine **text**.\n\n")
+    assert redact_markdown(text, _CLEAN).endswith("\n\n- *fine*")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["**bold**ness and `co_de` *2*", "open **sesame**", "foo_bar_baz [a](https://b.example/_c_)"],
+)
+def test_text_without_secrets_is_unchanged(text: str) -> None:
+    assert redact_markdown(text, _CLEAN) == text
+
+
+_PIECES = (
+    "open",
+    "sesame",
+    "-",
+    "**",
+    "*",
+    "_",
+    "`",
+    "~~",
+    "||",
+    "\\",
+    "&#45;",
+    " ",
+    "\n",
+    "[",
+    "](x)",
+    "](https://x.example)",
+    "](https://x.example 'so')",
+    "\n\n[open]: https://x.example\n\n",
+)
+
+
+@given(st.lists(st.sampled_from(_PIECES), max_size=12).map("".join))
+def test_no_drawn_text_has_the_secret(text: str) -> None:
+    shown = _drawn(redact_markdown(text, _CLEAN))
+    assert "opensesame" not in shown
+    assert "open-sesame" not in shown
