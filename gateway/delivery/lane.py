@@ -99,6 +99,10 @@ class LaneHost(Protocol):
         """Receive an item's final state after the commit."""
         ...
 
+    def on_pump_ended(self) -> None:
+        """Check whether a shutdown still waits for a lane."""
+        ...
+
     def on_lane_idle(self, lane: "Lane") -> None:
         """Receive a lane that has nothing to do."""
         ...
@@ -116,6 +120,7 @@ class Lane:
         "_commit_due",
         "_commits_running",
         "_host",
+        "_ops_running",
         "_unsaved",
         "_wakeups",
         "key",
@@ -152,6 +157,7 @@ class Lane:
         self._unsaved: dict[str, SetItem] = {}
         self._commit_due = False  # an unsaved result must be committed soon
         self._commits_running = 0
+        self._ops_running = 0
 
     def wake(self) -> None:
         """Check for new work; start the pumps if needed."""
@@ -164,6 +170,10 @@ class Lane:
     def has_pending(self) -> bool:
         """Return True while an item must still be shown or a result stored."""
         return self._commit_due or self._commits_running > 0 or self.queue.has_pending()
+
+    def is_ready_to_stop(self) -> bool:
+        """Return True if a shutdown now interrupts no op and no delivery that could finish."""
+        return not (self._ops_running or (self.link.is_connected and self.has_pending()))
 
     def on_pump_started(self, *, urgent: bool) -> None:
         """Record that a pump has a task, so that `wake` does not start a second one."""
@@ -192,6 +202,7 @@ class Lane:
                         await self._carry_out(move)
         finally:
             del self._wakeups[urgent]
+        self._host.on_pump_ended()
         self._report_idle()
 
     def _start_reaction(self, reaction: React, wait: float) -> None:
@@ -231,16 +242,17 @@ class Lane:
             entry.typing_shown = not step.op.over
         elif isinstance(step.op, Post) and step.op.streaming:
             entry.typing_shown = True
-        await self._wait_for_budget(move.priority)
-        now = self._host.clock.monotonic()
-        if (at := self.pace.take(now, move.priority)) > now:
-            await asyncio.sleep(at - now)
+        await self._wait_for_turn(move.priority)
         host = self._host
         upload = isinstance(step.op, Upload)
         deadline = _UPLOAD_DEADLINE_SECONDS if upload else host.deadline_seconds
-        outcome = await self._deliver(
-            entry, plan.fix_future_start(step.op, self._host.clock.now()), deadline
-        )
+        self._ops_running += 1
+        try:
+            outcome = await self._deliver(
+                entry, plan.fix_future_start(step.op, self._host.clock.now()), deadline
+            )
+        finally:
+            self._ops_running -= 1
         if entry.removed:
             return
         if move.priority in OPTIONAL_PRIORITIES:
@@ -268,14 +280,19 @@ class Lane:
                 return Unavailable(f"the file with the whole text was not written: {error}")
         return await self.link.deliver(op, deadline)
 
-    async def _wait_for_budget(self, priority: OpPriority) -> None:
-        """Wait again if the other pump has taken the budget meanwhile."""
-        while True:
-            now = self._host.clock.monotonic()
-            at = self.pace.ready_at(priority, now)
-            if at <= now:
-                return
-            await asyncio.sleep(at - now)
+    async def _wait_for_turn(self, priority: OpPriority) -> None:
+        """Take budget and wait for it; the other pump may use it, or get a 429, meanwhile."""
+        now = self._host.clock.monotonic()
+        while (at := self.pace.ready_at(priority, now)) > now:
+            now = await self._sleep_until(at)
+        at = self.pace.take(now, priority)
+        while (at := max(at, self.pace.blocked_until)) > now:
+            now = await self._sleep_until(at)
+
+    async def _sleep_until(self, moment: float) -> float:
+        """Sleep until a moment; return the time then."""
+        await asyncio.sleep(moment - self._host.clock.monotonic())
+        return self._host.clock.monotonic()
 
     async def _wait(self, moment: float, wakeup: asyncio.Event) -> None:
         try:

@@ -199,12 +199,13 @@ class Delivery:
                 self._group = None
 
     async def flush(self, timeout: float) -> None:  # noqa: ASYNC109 - a timeout is not an error
-        """Wait up to `timeout` seconds until connected platforms have received all final items."""
+        """Wait up to `timeout` seconds for final items of connected platforms, and running ops.
+
+        Ops may still run on a platform that is reconnecting.
+        """
         try:
             async with asyncio.timeout(timeout):
-                while any(
-                    lane.link.is_connected and lane.has_pending() for lane in self._lanes.values()
-                ):
+                while not all(lane.is_ready_to_stop() for lane in self._lanes.values()):
                     self._progress.clear()
                     await self._progress.wait()
         except TimeoutError:
@@ -323,9 +324,12 @@ class Delivery:
                 future.set_result(state)
         self._progress.set()
 
+    def on_pump_ended(self) -> None:
+        """See `gateway.delivery.lane.LaneHost`."""
+        self._progress.set()
+
     def on_lane_idle(self, lane: Lane) -> None:
         """See `gateway.delivery.lane.LaneHost`; forgets the lanes that were idle longest."""
-        self._progress.set()
         self._reacting_lanes.pop(lane.key, None)
         self._idle_lanes[lane.key] = lane
         self._idle_lanes.move_to_end(lane.key)

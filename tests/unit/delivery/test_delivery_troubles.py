@@ -36,6 +36,17 @@ from tests.unit.delivery.simulation import (
 )
 
 
+class SlowPlatform(Platform):
+    """Answers every op after a second."""
+
+    started = 0
+
+    async def deliver(self, op: Op) -> Receipt:
+        self.started += 1
+        await asyncio.sleep(1)
+        return await super().deliver(op)
+
+
 @simulated
 async def test_a_retry_after_is_waited_out_also_after_a_restart(world: World, store: Store) -> None:
     platform = Platform(clock=world)
@@ -65,6 +76,55 @@ async def test_a_restart_does_not_shorten_a_fractional_retry_after(
     async with running(store, platform) as delivery:
         await delivery.flush(10)
     assert platform.screen(CHAT) == ["Answer"]
+    assert platform.violations() == []
+
+
+@simulated
+async def test_a_shutdown_waits_for_the_outcome_of_an_op_although_polling_is_interrupted(
+    world: World, store: Store
+) -> None:
+    platform = SlowPlatform(clock=world, repeat=Repeat.MARK)
+    platform.fail(memory.rate_limited(60.0), Post)
+    async with running(store, platform) as delivery:
+        await put(store, delivery, item("a_1", "Answer"))
+        await until(lambda: platform.started == 1)
+        delivery.on_disconnected(platform.name)
+        await delivery.flush(5)
+        assert world.monotonic() < 1.1
+    async with running(store, platform) as delivery:
+        await delivery.flush(1000)
+    assert platform.screen(CHAT) == ["Answer"]
+    assert platform.violations() == []
+
+
+@simulated
+async def test_a_shutdown_waits_only_so_long_for_a_hanging_op(world: World, store: Store) -> None:
+    platform = Platform(clock=world)
+    platform.fail(memory.hanging(), Post)
+    async with running(store, platform) as delivery:
+        await put(store, delivery, item("a_1", "Answer"))
+        await asyncio.sleep(0.1)
+        delivery.on_disconnected(platform.name)
+        began = world.monotonic()
+        await delivery.flush(5)
+        assert world.monotonic() - began == 5
+
+
+@simulated
+async def test_an_op_that_waits_for_the_account_honours_a_429_of_its_chat(
+    world: World, store: Store
+) -> None:
+    platform = Platform(clock=world, burst=5, account_burst=1, account_per_second=0.5)
+    platform.fail(memory.rate_limited(1.0), chat="other")
+    platform.fail(memory.rate_limited(100.0), chat=CHAT)
+    async with running(store, platform) as delivery:
+        await put(store, delivery, item("a_0", "First", chat="other"))
+        await asyncio.sleep(0.1)  # now the account's rate is kept strictly
+        await put(store, delivery, *(item(f"a_{n}", "Answer", chat=str(n)) for n in range(1, 5)))
+        await put(store, delivery, item("n_1", "Stopped.", kind="notice", urgent=True))
+        await put(store, delivery, item("a_9", "Answer"))
+        await delivery.flush(1000)
+    assert sorted(platform.screen(CHAT)) == ["Answer", "Stopped."]
     assert platform.violations() == []
 
 
