@@ -14,6 +14,7 @@ from sessions.conversation.pool import SessionPool
 from sessions.errors import StoreError
 from sessions.records import Approval, InboxEntry
 from sessions.store.store import SessionStore
+from sessions.values.tasks import start_task
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ class AccessEnforcement:
         Whatever fails or takes too long is retried in the background until it is done.
         """
         if not await self._enforce() and (self._retry is None or self._retry.done()):
-            self._retry = self._tasks.create_task(self._retry_until_done(), name="enforcement")
+            self._retry = start_task(self._tasks, self._retry_until_done(), name="enforcement")
 
     @contextlib.contextmanager
     def closing(self) -> Iterator[None]:
@@ -82,7 +83,8 @@ class AccessEnforcement:
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 lost = await self._find_lost()
-                stopped = [self._stop_work(key, frozenset(who)) for key, who in lost.items()]
+                started = [self._stop_work(key, frozenset(who)) for key, who in lost.items()]
+                stopped = [task for task in started if task]
                 if stopped:  # one slow conversation must not delay the questions of the others
                     await asyncio.wait(stopped, timeout=_CONVERSATION_SECONDS)
                 await self._close_questions()
@@ -93,7 +95,7 @@ class AccessEnforcement:
         except StoreError as error:
             log.warning("cannot stop the work of people without access, retrying: %s", error)
             return False
-        return all(task.done() and task.result() for task in stopped)
+        return all(task and task.done() and task.result() for task in started)
 
     async def _find_lost(self) -> dict[str, set[str]]:
         """Return the people with work but without access, by conversation."""
@@ -111,11 +113,16 @@ class AccessEnforcement:
                 lost.setdefault(key, set()).add(person)
         return lost
 
-    def _stop_work(self, key: str, people: frozenset[str]) -> asyncio.Task[bool]:
-        """Start stopping the work in a conversation, unless that is under way."""
+    def _stop_work(self, key: str, people: frozenset[str]) -> asyncio.Task[bool] | None:
+        """Start stopping the work in a conversation, unless that is under way.
+
+        Returns None if the process is ending; the next start repeats the check.
+        """
         task = self._stopping.get((key, people))
         if task is None:
-            task = self._tasks.create_task(self._tell_conversation(key, people))
+            task = start_task(self._tasks, self._tell_conversation(key, people))
+            if task is None:
+                return None
             self._stopping[key, people] = task
             task.add_done_callback(lambda _: self._stopping.pop((key, people), None))
         return task

@@ -29,6 +29,7 @@ from sessions.store.store import SessionStore
 from sessions.values.address import write_address
 from sessions.values.clock import Clock
 from sessions.values.item_ids import reaction_op
+from sessions.values.tasks import start_task
 from sessions.values.visible_text import visible_text
 
 log = logging.getLogger(__name__)
@@ -308,14 +309,16 @@ class Delivery:
     def start_pump(self, lane: Lane, *, urgent: bool) -> None:
         """See `gateway.delivery.lane.LaneHost`."""
         self._idle_lanes.pop(lane.key, None)
-        if self._group:  # else `run` starts it
+        if self._group is None:  # `run` starts it
+            return
+        if start_task(self._group, lane.pump(urgent=urgent), name=f"lane {lane.key}"):
             lane.on_pump_started(urgent=urgent)
-            self._group.create_task(lane.pump(urgent=urgent), name=f"lane {lane.key}")
 
     def start_reaction(self, lane: Lane, reaction: React, wait: float) -> None:
         """See `gateway.delivery.lane.LaneHost`."""
         if self._group:  # else the reaction is lost, which is acceptable
-            self._group.create_task(lane.show_reaction(reaction, wait), name=f"reaction {lane.key}")
+            work = lane.show_reaction(reaction, wait)
+            start_task(self._group, work, name=f"reaction {lane.key}")
 
     def on_item_settled(self, item_id: str, state: ItemState) -> None:
         """See `gateway.delivery.lane.LaneHost`."""

@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import errno
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,6 +41,7 @@ from sessions.store.store import SessionStore
 from sessions.values.ids import Ids
 from sessions.values.item_ids import question_id
 from sessions.values.notices import NoticeId
+from sessions.values.tasks import start_task
 from tests.fakes.memory import MemoryAdapter, VisibleMessage
 from tests.fakes.set_clock import SetClock
 
@@ -238,7 +240,7 @@ async def approval_kit(
     mode: Literal["ask", "never"] = "ask",
     wait: float = HALF_AN_HOUR / 1000,
     clock: SetClock | None = None,
-    tasks: Callable[[object], object] | None = None,
+    tasks: Callable[[Coroutine[Any, Any, None]], object] | None = None,
 ) -> AsyncIterator[ApprovalKit]:
     """Open an `ApprovalKit`; pending requests are cancelled at the end, as by a crash."""
     clock, screen = clock or SetClock(), screen or Screen()
@@ -277,7 +279,7 @@ async def approval_kit(
         people,
         settings=ApprovalSettings(mode=lambda: mode, timeout_seconds=wait),
         capabilities=capabilities,
-        create_task=tasks or made.own,
+        start_task=tasks or made.own,
     )
     made.approvals._waiters = made.waiting
     made.delivery.on_connected("memory")
@@ -817,10 +819,9 @@ class Broken:
 
 
 async def test_background_work_is_dropped_while_the_process_stops(tmp_path: Path) -> None:
-    def none_left(_: object) -> object:
-        raise RuntimeError
-
-    async with approval_kit(tmp_path, tasks=none_left) as kit:
+    async with asyncio.TaskGroup() as ended:
+        pass
+    async with approval_kit(tmp_path, tasks=partial(start_task, ended)) as kit:
         task = kit.asks()
         asked = await kit.asked()
         task.cancel()
