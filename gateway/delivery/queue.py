@@ -138,7 +138,8 @@ class QueueEntry:
     def render_job(self, capabilities: Capabilities, hold_back: Callable[[str], str]) -> RenderJob:
         """Return the work of rendering the present text."""
         live = self.phase is ItemPhase.LIVE
-        messages = max_messages(self.item, capabilities)
+        # A file would be visible to the whole room.
+        messages = None if self.body.only_for else max_messages(self.item, capabilities)
         if messages is not None and len(self.shown.parts) > messages + 2:
             messages = None  # an earlier version has shown more, and there is no place for a file
         return RenderJob(

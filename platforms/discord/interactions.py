@@ -11,7 +11,7 @@ from platforms.core.errors import PlatformError
 from platforms.core.retry import retry_call
 from platforms.discord import payloads
 from platforms.discord.connection import DiscordClient, without_rate_limit
-from platforms.discord.decode import COMMAND, COMPONENT
+from platforms.discord.decode import COMMAND, COMPONENT, command_id
 from platforms.discord.errors import translate_errors
 from platforms.discord.private_answers import PrivateCommands
 from platforms.discord.rooms import Payload
@@ -92,7 +92,7 @@ class Interactions:
         wait: bool,
     ) -> None:
         await acknowledgement
-        command = self._private_commands.find(str(interaction["id"])) if wait else None
+        command = self._private_commands.find(command_id(interaction)) if wait else None
         if command and await command.wait_answered():
             return
         route = Route(
