@@ -35,7 +35,9 @@ _REMOVE_KILLED = sa.text(
 _REMOVE_WRITER = sa.delete(shelves).where(*_of_writer)
 _COMMIT = (
     "UPDATE shelves SET value = CASE value WHEN '{before}' THEN '{number}' END "  # noqa: S608 - only our own names and numbers
-    f"WHERE shelf = '{_SHELF}' AND name = '{{writer}}'; COMMIT"
+    f"WHERE shelf = '{_SHELF}' AND name = '{{writer}}'; "
+    # Fails if the row is gone, because then nothing would tell the outcome.
+    f"SELECT 1 / count(*) FROM shelves WHERE shelf = '{_SHELF}' AND name = '{{writer}}'; COMMIT"
 )
 
 

@@ -372,5 +372,27 @@ async def test_the_rows_of_killed_writers_are_bounded(postgres_server: postgres.
     assert f"killed {killed - 1}" in left
 
 
+async def test_a_writer_whose_row_is_gone_stores_nothing_and_then_gets_another(
+    postgres_server: postgres.Server,
+) -> None:
+    url = postgres_server.database()
+    store = await SessionStore.open(url, clock=SystemClock())
+    other = await SessionStore.open(url, clock=SystemClock())
+    try:
+        await store.check_writable()
+        (row,) = await store.database.read(writer_rows)
+        gone = sa.delete(schema.shelves).where(schema.shelves.c.name == row)
+        await other.database.write(lambda connection: void(connection.execute(gone)))
+        with pytest.raises(StoreError):
+            await store.accept(entry("i1"))
+        assert await store.inbox.get("i1") is None
+        await store.accept(entry("i1"))
+        assert await store.inbox.get("i1")
+        assert row not in await store.database.read(writer_rows)
+    finally:
+        await store.close()
+        await other.close()
+
+
 def void(_: object) -> None:
     """Discard a result."""
