@@ -314,11 +314,12 @@ class ChatQueue:
                 later.append(move.moment)
         return WaitUntil(min(later)) if later else None
 
-    def _in_turn(self, *, urgent: bool) -> Iterator[QueueEntry]:
+    def _in_turn(self, *, urgent: bool) -> list[QueueEntry]:
         """Return the entries of this urgency in order, the deferred ones last."""
         chosen = [entry for entry in self._entries.values() if entry.body.urgent is urgent]
-        yield from (entry for entry in chosen if not entry.is_deferred)
-        yield from (entry for entry in chosen if entry.is_deferred)
+        if len(chosen) > 1:
+            chosen.sort(key=lambda entry: entry.is_deferred)
+        return chosen
 
     def _after_rest(self, move: CarryOut | SettleItem | RenderText, now: float) -> QueueMove:
         """Delay the final edit until the minimum time after the last live update has passed."""

@@ -53,7 +53,7 @@ class RenderJob(msgspec.Struct, frozen=True, kw_only=True):
         if self.is_of_model:  # a model cannot imitate the gateway
             shown = mark_imitations(shown)
         if self.growing:
-            status = redact(self.status)
+            status = redact(self.status) if self.status else ""
             texts = render_live(shown, self.capabilities, status, self.growing)
         else:
             texts = render_final(shown, self.capabilities)

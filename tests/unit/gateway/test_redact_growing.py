@@ -12,11 +12,13 @@ from sessions.values.secret import Secret
 from sessions.values.visible_text import visible_text
 
 _ONE_LINE = Redactor([Secret("opensesame"), Secret("open-sesame")])
+_TWO_WORDS = Redactor([Secret("open sesame"), Secret("open-sesame")])
 _TWO_LINES = Redactor([Secret("open\n\nsesame")])
 _KEY = "sk-a1b2c3d4-e5f6a7b8c9d0_x1"
 
 _PIECES = (
     *("open", "sesame", "open**sesame**", "open`sesame", "[open][a]sesame", _KEY[:9], _KEY[9:]),
+    *(" word ", " é", "Bearer a1b2c3d4e5f6", "g7h8i9j0 ", "\u05d0 ", "$", "&", "earer"),
     *("**", "*", "_", "`", "~~", "||", "\\", "-", "&#45;", "***", "[", "]", "[a]", "](x)", "$$"),
     *(" ", "\n", "\n\n", "\n\n\n", "\n \n", "\r\n\r\n", "\r", "\u2028", "\u200d", "\u200e", "\x1b"),
     *(
@@ -61,7 +63,9 @@ def _assert_same_at_each_prefix(pieces: list[str], redactor: Redactor) -> None:
         assert redaction.redact(text) == _whole(text, redactor)
 
 
-@pytest.mark.parametrize("redactor", [_ONE_LINE, _TWO_LINES], ids=["one line", "two lines"])
+@pytest.mark.parametrize(
+    "redactor", [_ONE_LINE, _TWO_WORDS, _TWO_LINES], ids=["one word", "two words", "two lines"]
+)
 @given(pieces=st.lists(st.sampled_from(_PIECES), max_size=14))
 def test_each_state_is_masked_like_the_whole_text(redactor: Redactor, pieces: list[str]) -> None:
     _assert_same_at_each_prefix(pieces, redactor)
@@ -122,6 +126,18 @@ def test_a_secret_of_several_paragraphs_is_masked() -> None:
     assert redaction.redact("Say open\n\nsesame.") == "Say ***."
 
 
+def test_a_secret_of_two_words_is_masked() -> None:
+    redaction = GrowingRedaction(_TWO_WORDS)
+    redaction.redact("Say open ")
+    assert redaction.redact("Say open sesame.") == "Say ***."
+
+
+def test_a_token_after_bearer_is_masked() -> None:
+    redaction = GrowingRedaction(_ONE_LINE)
+    redaction.redact("Send Bearer ")
+    assert redaction.redact("Send Bearer a1b2c3d4e5f6g7h8i9") == "Send Bearer ***"
+
+
 def test_a_secret_added_later_is_masked_in_the_settled_text() -> None:
     redactor = Redactor()
     redaction = GrowingRedaction(redactor)
@@ -153,6 +169,15 @@ def test_finished_paragraphs_are_read_once(ending: str) -> None:
     redaction, text = GrowingRedaction(redactor), ""
     for number in range(100):
         text += f"Paragraph {number}{ending}"
+        assert redaction.redact(text) == text
+    assert redactor.count < 2 * len(text)
+
+
+def test_plain_words_are_read_once() -> None:
+    redactor = _CountingRedactor([Secret("opensesame")])
+    redaction, text = GrowingRedaction(redactor), ""
+    for number in range(1000):
+        text += f"word {number} "
         assert redaction.redact(text) == text
     assert redactor.count < 2 * len(text)
 
