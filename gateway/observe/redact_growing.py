@@ -13,7 +13,7 @@ from sessions.values.visible_text import visible_text
 
 _PARAGRAPH_END = "\n\n"
 _BEARER = "earer "
-_NOT_PLAIN = re.compile(r"[^ -~\n]|[*`~|\\<\[\]_&$]")
+_NOT_PLAIN = re.compile(r"[^ !\"#%'()+,./0-9:;=>?@A-Z^a-z{}\n-]")
 """A character that may be Markdown inside a line, or whose drawing depends on the text around."""
 
 
