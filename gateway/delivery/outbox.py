@@ -13,6 +13,7 @@ from gateway.delivery.lane import Lane
 from gateway.delivery.link import AdapterLink, OnDelivered
 from gateway.delivery.plan import ItemPhase
 from gateway.delivery.queue import FIRST_LIVE_DELAY_SECONDS, QueueEntry
+from gateway.delivery.rendering import LiveRedaction
 from gateway.delivery.text_files import TextFiles
 from platforms.core.contract import (
     Adapter,
@@ -113,7 +114,7 @@ class Delivery:
         files_folder: Path,
         *,
         redact: Callable[[str], str] = _unchanged,
-        hold_back: Callable[[str], str] = _unchanged,
+        start_redaction: Callable[[], LiveRedaction | None] = lambda: None,
         deadline_seconds: float = 30.0,
         on_refused: Callable[[Adapter], None] = lambda _: None,
         on_delivered: OnDelivered = lambda *_: None,
@@ -121,7 +122,7 @@ class Delivery:
         self.store = store
         self.clock = clock
         self._redact = redact
-        self.hold_back = hold_back  # removes an end of a growing text that may become a secret
+        self._start_redaction = start_redaction  # for each answer being written
         self.text_files = TextFiles(files_folder, self.redact)
         self.deadline_seconds = deadline_seconds  # for one op
         self._on_refused = on_refused
@@ -283,8 +284,7 @@ class Delivery:
             entry = QueueEntry(item, ItemPhase.LIVE, stored=False)
             if lane:
                 lane.queue.add(entry)
-        entry.resume()
-        entry.phase = ItemPhase.LIVE
+        entry.start_live(self._start_redaction())
         entry.next_live_at = entry.next_typing_at = (
             self.clock.monotonic() + FIRST_LIVE_DELAY_SECONDS
         )

@@ -35,7 +35,11 @@ _MARKUP_IN_WORD = re.compile(
 _LINK_IN_WORD = re.compile(rf"[\[\])](?:(?<=[{_MARK}{_WORD}]\[)|(?<=[\])])[{_MARK}.:/=+-]*\w)")
 """A bracket that may be part of a link that is drawn as a part of a word."""
 
-_LINK_DEFINITION = re.compile(r"^ {0,3}\[[^\]\n]+\]:", re.MULTILINE)
+_LINK_DEFINITION = re.compile(
+    r"^[ \t>*+.)0-9-]*+(?:\[[ xX]\][ \t]+)?\[(?:[^\[\]\\]|\\.)++\]:", re.MULTILINE | re.DOTALL
+)
+"""A definition, also inside quotes and lists; a label may have several lines."""
+
 _DELETE_MARKS = str.maketrans("", "", "*`\\<>[]")
 _OUTER_UNDERSCORES = re.compile(r"_(?:(?<!\w_)_*|_*(?!\w))")
 _PARAGRAPH_END = re.compile(r"(\n[ \t]*\n)")
@@ -48,26 +52,34 @@ def redact_markdown(text: str, redactor: Redactor) -> str:
     secret.
     """
     text = redactor.redact(text)
-    if not _draws_secret(text, redactor):
+    if not draws_secret(text, redactor):
         return text
     parts = _PARAGRAPH_END.split(text)
     text = "".join(
-        _redact_drawn(part, redactor) if _draws_secret(part, redactor) else part for part in parts
+        _redact_drawn(part, redactor) if draws_secret(part, redactor) else part for part in parts
     )
-    return _redact_drawn(text, redactor) if _draws_secret(text, redactor) else text
+    return _redact_drawn(text, redactor) if draws_secret(text, redactor) else text
 
 
-def _draws_secret(text: str, redactor: Redactor) -> bool:
+def draws_secret(text: str, redactor: Redactor, above: str = "") -> bool:
+    """Return True if a masked text shows a secret once it is drawn.
+
+    `above` is text before it that draws no secret by itself, up to a blank line.
+    """
     if not _may_draw_secret(text, redactor):
         return False
-    drawn = _drawn_text(text)
+    drawn = _drawn_text(above + text)
     return redactor.redact(drawn) != drawn
+
+
+def may_define_links(text: str) -> bool:
+    """Return True if the text may have link definitions, which change the text above them."""
+    return "]:" in text and bool(_LINK_DEFINITION.search(text))
 
 
 def _may_draw_secret(text: str, redactor: Redactor) -> bool:
     """Return False if the drawn text has no secret; costs much less than drawing the text."""
-    has_links = "](" in text or ("]:" in text and _LINK_DEFINITION.search(text))
-    if has_links and _LINK_IN_WORD.search(text):
+    if ("](" in text or may_define_links(text)) and _LINK_IN_WORD.search(text):
         return True
     if not _MARKUP_IN_WORD.search(text):
         return False

@@ -13,6 +13,7 @@ _GATE = (f"{UNIT}/agent/test_gate.py", f"{UNIT}/agent/test_nested_arguments.py")
 _REDACTION = (
     f"{UNIT}/gateway/test_redact_stream.py",
     f"{UNIT}/gateway/test_redact_drawn.py",
+    f"{UNIT}/gateway/test_redact_growing.py",
     f"{UNIT}/gateway/test_log.py",
     f"{UNIT}/agent/test_masks.py",
 )
@@ -50,6 +51,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "agent/tools/run.py": (f"{UNIT}/agent/test_tool_definition.py", *_CALLS),
     "gateway/observe/redact.py": _REDACTION,
     "gateway/observe/redact_drawn.py": _REDACTION,
+    "gateway/observe/redact_growing.py": _REDACTION,
     "gateway/observe/redact_stream.py": _REDACTION,
     "sessions/conversation/machine.py": _MACHINE,
     "sessions/conversation/transition.py": _MACHINE,
