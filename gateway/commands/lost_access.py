@@ -11,7 +11,7 @@ import msgspec
 from gateway.inbound.reader import read_event
 from sessions.records import InboxEntry, Turn
 
-FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 60.0
+_FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS = 1.0, 60.0
 
 HasAccess = Callable[[InboxEntry], bool]
 """Returns True if the sender of a stored message has access now."""
@@ -60,7 +60,7 @@ def sender_of(entry: InboxEntry) -> str:
 
 def retry_pauses() -> Iterator[float]:
     """Yield the seconds to wait before each retry."""
-    pause = FIRST_RETRY_SECONDS
+    pause = _FIRST_RETRY_SECONDS
     while True:
         yield pause
-        pause = min(pause * 2, MAX_RETRY_SECONDS)
+        pause = min(pause * 2, _MAX_RETRY_SECONDS)
