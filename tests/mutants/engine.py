@@ -178,6 +178,7 @@ class CollectedTests:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run the tests for the unchanged modules, then for each mutant."""
+        self._report({"libraries": _imported_libraries()})
         baseline = _measure(session, {case.mutant.module for case in self._cases})
         if baseline.failed:
             self._report({"failed": baseline.failed})
@@ -367,6 +368,10 @@ def judge_import(mutant: Mutant, tree: ast.Module, tests: Iterable[str]) -> Outc
 
         def work() -> int:
             sys.meta_path.insert(0, _MutantFinder(mutant.module, code))
+            try:
+                importlib.import_module(_dotted(mutant.module))
+            except Exception:  # noqa: BLE001 - a mutant may raise anything, and no test would run
+                return 1
             return _run_pytest(tests, _ImportedTests(), folder)
 
         return judge(work, _IMPORT_SECONDS)
@@ -430,9 +435,25 @@ def judge_cases(
     for message in _reports_of(cases, tests):
         if "failed" in message:
             raise BrokenTests(message["failed"])
+        if "libraries" in message:
+            _import_libraries(message["libraries"])
+            continue
         name = message["outcome"]
         outcome = None if name is None else Outcome[name]
         yield cases[message["number"]], outcome, message.get("tests", 0)
+
+
+def _imported_libraries() -> list[str]:
+    """Return the imported modules that are not part of this project."""
+    own = {folder.name for folder in ROOT.iterdir()} | {"conftest"}
+    return [name for name in sys.modules if name.partition(".")[0] not in own]
+
+
+def _import_libraries(names: Iterable[str]) -> None:
+    """Import the libraries of the tests, so that the forks which import a mutant need not."""
+    for name in names:
+        with contextlib.suppress(Exception):  # some cannot be imported by this name
+            importlib.import_module(name)
 
 
 def _reports_of(cases: Sequence[Case], tests: Iterable[str]) -> Iterator[dict[str, Any]]:
