@@ -6,9 +6,9 @@ the whole text again.
 
 import re
 
-from gateway.observe.redact import Redactor
+from gateway.observe.redact import PRIVATE_KEY_HEAD, Redactor
 from gateway.observe.redact_drawn import draws_secret, may_define_links, redact_markdown
-from gateway.observe.redact_stream import PRIVATE_KEY_HEAD, hold_back, mask_unfinished
+from gateway.observe.redact_stream import hold_back, mask_unfinished
 from sessions.values.visible_text import visible_text
 
 _PARAGRAPH_END = "\n\n"

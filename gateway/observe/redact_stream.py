@@ -7,15 +7,14 @@ beginning of a secret. Ordinary words pass at once.
 import re
 from collections.abc import Iterable, Iterator
 
-from gateway.observe.redact import Redactor
+from gateway.observe.redact import PRIVATE_KEY_HEAD, Redactor
 from sessions.values.masks import MASK, PLACEHOLDER_HEAD
 
 _MAX_HELD = 20_000
 _MIN_BEGINNING = 8  # characters of a configured secret that are not shown at the end of a text
 _MAX_TOKEN = 500
 
-# The only two patterns with blanks inside.
-PRIVATE_KEY_HEAD = "-----BEGIN"
+# Together with private keys the only patterns with blanks inside.
 _BEARER = ("Bearer ", "bearer ")
 
 _TOKEN_PREFIXES = (
