@@ -5,7 +5,7 @@ import enum
 import msgspec
 
 from agent.model.usage import Usage
-from sessions.records import Message
+from sessions.records import Message, ToolCall
 from sessions.values.notices import FailureNotice, NoticeFields, NoticeId
 
 
@@ -87,6 +87,7 @@ class TurnDone(msgspec.Struct, frozen=True, kw_only=True):
     text: str  # final answer, or the visible text at the time of failure
     cause: str = ""  # reason of the failure, as a sentence for the user
     message: Message | None = None  # history row; None if the model produced no text
+    client_calls: tuple[ToolCall, ...] = ()  # calls that the client has to run; they end its answer
     attempts: int = 0  # requests sent to the model
     tools_run: tuple[str, ...] = ()  # completed calls in order, as readable labels
     usage: Usage = Usage()

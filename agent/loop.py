@@ -8,7 +8,9 @@ import msgspec
 from msgspec.structs import replace
 
 from agent.answer.accumulate import Accumulator
+from agent.answer.call_slots import StepCall
 from agent.attempt import AttemptResult, price_of, run_attempt
+from agent.client_tools import ToolOffer, new_call_id
 from agent.continuation import (
     CompactHistory,
     FinishTurn,
@@ -100,7 +102,8 @@ class _TurnLoop:
         self._transcript = Transcript(task.history, task.summary)
         self._picture_loader = PictureLoader(task.workspace)
         self._route = Route(resources.targets, resources.learned_targets)
-        self._tools = resources.tools
+        self._offer = ToolOffer(resources.tools, task.options)
+        self._tools = self._offer.registry
         self._journal = resources.journal
         self._clock = resources.clock
         self._emit = resources.emit
@@ -108,6 +111,8 @@ class _TurnLoop:
         self._randomness = resources.randomness
         self._stop_at_output_limit = resources.limits.stop_at_output_limit
         self._max_answer_characters = resources.limits.max_answer_characters
+        self._options = task.options
+        self._step_number = 0
         self._budget = RecoveryBudget(resources.clock.monotonic())
         self._attempt_count = 0
         self._estimated_tokens = 0  # input tokens of the next request; 0: not estimated yet
@@ -117,7 +122,7 @@ class _TurnLoop:
         self._after_recovery = task.resumed  # True if the next answer is the first after a recovery
         self._refused_steps = 0
         self._runner = ToolRunner(
-            resources.tools,
+            self._tools,
             resources.journal,
             resources.emit,
             services=ToolServices(
@@ -147,6 +152,7 @@ class _TurnLoop:
 
     async def run_step(self, number: int) -> _StepAnswer | TurnDone:
         """Get one model answer; return the answer if there are calls, else the end of the turn."""
+        self._step_number = number
         return await self._run_new_step(number, self._tools.schemas, ())
 
     async def run_last_step(self, number: int) -> TurnDone:
@@ -161,11 +167,16 @@ class _TurnLoop:
         )
 
     async def run_tools(self, answer: _StepAnswer) -> TurnDone | None:
-        """Run the calls of an answer; return the end of the turn if too many steps were refused.
+        """Run the calls of an answer; return the end of the turn if there is no next step.
 
-        The assistant row is durable before any tool runs.
+        The assistant row is durable before any tool runs. Calls of the client's tools end the turn
+        after the agent's own calls of the same answer have run. The turn also ends if too many steps
+        were refused.
         """
         calls = self._runner.repair_calls(answer.salvage.ready)
+        client_calls: list[StepCall] = []
+        if self._offer.client_names:
+            calls, client_calls = self._split_client_calls(calls)
         message = Message(
             MessageRole.ASSISTANT,
             answer.text,
@@ -176,19 +187,39 @@ class _TurnLoop:
         self._emit(StepDone())
         before, started_at = len(self._runner.started_tools), self._clock.monotonic()
         results = await self._runner.run(
-            calls, attempt=self._attempt_count, after_recovery=self._after_recovery
+            [call for call in calls if call not in client_calls],
+            attempt=self._attempt_count,
+            after_recovery=self._after_recovery,
         )
         self._budget.exclude_wait(self._clock.monotonic() - started_at)
         self._transcript.add((message, *results))
         await self._refresh_drafts()
         if ran := self._runner.started_tools[before:]:
             self._budget.reset_on_progress(self._clock.monotonic(), ran)
+        if client_calls:
+            done = self._turn_done(TurnEnding.ANSWERED, answer.text, None)
+            return replace(done, client_calls=tuple(map(to_tool_call, client_calls)))
         self._report_losses(answer)
         self._refused_steps = self._refused_steps + 1 if self._runner.all_refused else 0
         if self._refused_steps < _MAX_REFUSED_STEPS:
             return None
         cause = "the model kept making tool calls that cannot be run"
         return self._finish_failed("", GiveUp(cause))
+
+    def _split_client_calls(
+        self, calls: Sequence[StepCall]
+    ) -> tuple[tuple[StepCall, ...], list[StepCall]]:
+        """Return all calls, and those that the client has to run, which get ids of their own.
+
+        Invalid calls of a client's tool are refused here like those of the agent's tools.
+        """
+        identified, handed = [], []
+        for call in calls:
+            if call.name in self._offer.client_names and self._runner.is_admitted(call):
+                call = replace(call, id=new_call_id(self._task.turn_id))  # noqa: PLW2901 - the same call
+                handed.append(call)
+            identified.append(call)
+        return tuple(identified), handed
 
     def _report_losses(self, answer: _StepAnswer) -> None:
         salvage = answer.salvage
@@ -373,6 +404,7 @@ class _TurnLoop:
         target = self._route.target
         effort = step.reasoning_effort(target.settings.reasoning_effort)
         prefill = self._route.facts.supports_prefill and effort in (None, "none", "minimal")
+        tools = step.offered_tools(self._tools.by_name)
         return ModelRequest(
             model=target.model,
             system="\n\n".join(
@@ -381,12 +413,16 @@ class _TurnLoop:
             messages=normalize_history(
                 [*self._transcript.messages, *step.request_messages(prefill=prefill)]
             ),
-            tools=step.offered_tools(self._tools.by_name),
+            tools=tools,
             max_output_tokens=step.cap or self._route.max_output,
             temperature=target.settings.temperature,
             reasoning_effort=effort,
             stream=self._route.should_stream(self._clock.monotonic())
             and not step.without_streaming,
+            tool_choice=self._offer.choice(self._step_number) if tools else None,
+            parallel_tool_calls=self._options.parallel_tool_calls if tools else None,
+            sampling=self._options.sampling,
+            answer_format=self._options.format,
         )
 
     async def _send_request(self, step_number: int, step: StepState) -> AttemptResult:
@@ -508,7 +544,7 @@ class _TurnLoop:
             return (None,) * len(salvage.lost)  # endless repetition is not worth keeping
         kept: list[FileDraft | None] = []
         for call in salvage.lost:
-            known = call.name in self._tools.by_name
+            known = call.name in self._tools.by_name and call.name not in self._offer.client_names
             draft = await self._drafts.keep_cut_call(call.name, call.arguments) if known else None
             kept.append(draft)
             if draft:

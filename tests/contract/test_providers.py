@@ -10,6 +10,7 @@ from functools import partial
 import httpx2
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from agent import errors
 from agent.answer.accumulate import FinishReason
@@ -20,6 +21,7 @@ from agent.model.contract import (
     OpenedChunk,
     Provider,
     TextChunk,
+    ToolChoice,
 )
 from agent.providers.anthropic.messages import AnthropicProvider
 from agent.providers.demo import DemoProvider
@@ -60,6 +62,44 @@ async def demo() -> AsyncIterator[Provider]:
 async def answering(protocol: ProtocolName) -> AsyncIterator[Provider]:
     async with serving(protocol, always(ok("You wrote: hello"))) as (provider, _):
         yield provider
+
+
+_FORCED: dict[ProtocolName, tuple[object, object]] = {
+    "chat": ("required", {"type": "function", "function": {"name": "read"}}),
+    "responses": ("required", {"type": "function", "name": "read"}),
+    "anthropic": ({"type": "any"}, {"type": "tool", "name": "read"}),
+}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_a_demanded_call_is_sent_in_the_form_of_the_protocol(protocol: ProtocolName) -> None:
+    async with serving(protocol, ok("a"), ok("b"), ok("c")) as (provider, server):
+        for choice in (ToolChoice(), ToolChoice("read"), None):
+            await collect(provider, replace(REQUEST, tool_choice=choice))
+        *forced, free = (each.body.get("tool_choice") for each in server.requests)
+        assert (tuple(forced), free) == (_FORCED[protocol], None)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_parallel_calls_can_be_switched_off(protocol: ProtocolName) -> None:
+    async with serving(protocol, ok("a")) as (provider, server):
+        await collect(provider, replace(REQUEST, parallel_tool_calls=False))
+        (request,) = server.requests
+        if protocol == "anthropic":
+            sent = {"type": "auto", "disable_parallel_tool_use": True}
+            assert request.body["tool_choice"] == sent
+        else:
+            assert request.body["parallel_tool_calls"] is False
+
+
+@pytest.mark.parametrize("protocol", ["chat", "responses"])
+async def test_a_service_without_tool_choice_is_asked_without_it(protocol: ProtocolName) -> None:
+    refusal = 'S400"tool_choice is not supported"'
+    async with serving(protocol, refusal, ok("a"), ok("b")) as (provider, server):
+        for _ in range(2):
+            await collect(provider, replace(REQUEST, tool_choice=ToolChoice()))
+        sent = ["tool_choice" in each.body for each in server.requests]
+        assert sent == [True, False, False]
 
 
 @pytest.mark.parametrize(

@@ -214,7 +214,7 @@ TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
-    "tools": ({"tools": [TOOL]}, "tools", "uses its own tools"),
+    "functions": ({"functions": [{"name": "a"}]}, "functions", "use `tools`"),
     "several answers": ({"n": 2}, "n", "one answer"),
     "no messages": ({"messages": []}, "messages", "length >= 1"),
     "no user message": (
@@ -328,6 +328,8 @@ async def test_tool_runs_while_the_stream_stays_open(tmp_path: Path) -> None:
         assert shop.effects == ["read a"]
         running, completed = named(found, PROGRESS)
         emoji = {"emoji": "🔧"}
+        whole = {key: running[key] for key in ("id", "object", "created", "model", "choices")}
+        assert (whole["object"], whole["choices"]) == ("chat.completion.chunk", [])
         assert (
             running
             == {
@@ -337,8 +339,9 @@ async def test_tool_runs_while_the_stream_stays_open(tmp_path: Path) -> None:
                 "status": "running",
             }
             | emoji
+            | whole
         )
-        assert completed == {"tool": "read", "toolCallId": "c1", "status": "completed"}
+        assert completed == {"tool": "read", "toolCallId": "c1", "status": "completed"} | whole
         assert text_of(found) == "Let me look.\n\nIt says so."
         assert finish_of(found) == ["stop"]
         names = [event.name for event in found]

@@ -46,6 +46,8 @@ OPTIONAL_FEATURES = {
     "stream_options": re.compile(r"stream_options"),
     "max_tokens": re.compile(r"max_completion_tokens\W+instead"),
     "thoughts": re.compile(r"reasoning_details|reasoning_content"),
+    "tool_choice": re.compile(r"tool_choice|tool choice"),
+    "parallel": re.compile(r"parallel_tool_calls"),
     "grammar": SCHEMA_REFUSED,
     "pictures": PICTURES_UNSUPPORTED,
     "these_pictures": PICTURE_REFUSED,
@@ -77,6 +79,7 @@ def encode_request(request: ModelRequest, dialect: ChatDialect) -> bytes:
     if request.tools:
         plain = "grammar" in dialect.omitted_features
         body["tools"] = [_encode_tool(tool, plain=plain) for tool in request.tools]
+        body |= _tool_options(request, dialect.omitted_features)
     if request.max_output_tokens is not None:
         renamed = "max_tokens" in dialect.omitted_features
         limit = "max_completion_tokens" if renamed else dialect.output_limit_field
@@ -86,6 +89,17 @@ def encode_request(request: ModelRequest, dialect: ChatDialect) -> bytes:
     if request.reasoning_effort is not None:
         body["reasoning_effort"] = request.reasoning_effort
     return msgspec.json.encode(body)
+
+
+def _tool_options(request: ModelRequest, omitted_features: frozenset[str]) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    choice = request.tool_choice
+    if choice and "tool_choice" not in omitted_features:
+        named = {"type": "function", "function": {"name": choice.name}}
+        options["tool_choice"] = named if choice.name else "required"
+    if request.parallel_tool_calls is not None and "parallel" not in omitted_features:
+        options["parallel_tool_calls"] = request.parallel_tool_calls
+    return options
 
 
 def _encode_messages(request: ModelRequest, dialect: ChatDialect) -> list[dict[str, Any]]:

@@ -49,6 +49,8 @@ OPTIONAL_FEATURES = {
     "summary": re.compile(r"summary|summaries"),
     "include": re.compile(r"\binclude\b|encrypted.content"),
     "store": re.compile(r"\bstore\b"),
+    "tool_choice": re.compile(r"tool_choice|tool choice"),
+    "parallel": re.compile(r"parallel_tool_calls"),
     "grammar": SCHEMA_REFUSED,
     "pictures": PICTURES_UNSUPPORTED,
     "these_pictures": PICTURE_REFUSED,
@@ -72,6 +74,7 @@ def encode_request(request: ModelRequest, omitted_features: frozenset[str]) -> b
     if request.tools:
         plain = "grammar" in omitted_features
         body["tools"] = [_encode_tool(tool, plain=plain) for tool in request.tools]
+        body |= _tool_options(request, omitted_features)
     if request.max_output_tokens is not None:
         body["max_output_tokens"] = request.max_output_tokens
     if request.temperature is not None:
@@ -84,6 +87,17 @@ def encode_request(request: ModelRequest, omitted_features: frozenset[str]) -> b
         body["include"] = ["reasoning.encrypted_content"]
     body["stream"] = request.stream
     return msgspec.json.encode(body)
+
+
+def _tool_options(request: ModelRequest, omitted_features: frozenset[str]) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    choice = request.tool_choice
+    if choice and "tool_choice" not in omitted_features:
+        named = {"type": "function", "name": choice.name}
+        options["tool_choice"] = named if choice.name else "required"
+    if request.parallel_tool_calls is not None and "parallel" not in omitted_features:
+        options["parallel_tool_calls"] = request.parallel_tool_calls
+    return options
 
 
 def _reasoning_options(effort: str, omitted_features: frozenset[str]) -> dict[str, str]:
@@ -144,7 +158,7 @@ def _encode_tool(tool: ToolSchema, *, plain: bool) -> dict[str, Any]:
         "name": tool.name,
         "description": tool.description,
         "parameters": simplify_schema(tool.parameters) if plain else tool.parameters,
-        "strict": False,
+        "strict": tool.strict,
     }
 
 

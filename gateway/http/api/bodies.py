@@ -8,10 +8,6 @@ import msgspec
 
 from gateway.http.api.failures import RequestRefused, invalid_request
 
-TOOLS_NOT_SUPPORTED = (
-    "The agent behind this API uses its own tools and cannot call tools of a request; "
-    "leave `tools` out."
-)
 _ERROR_WITH_PATH = re.compile(r"(?P<what>.*) - at `\$\.?(?P<param>[^`]*)`", re.DOTALL)
 _MISSING_FIELD = re.compile(r"Object missing required field `(?P<name>.*)`")
 _INVALID_VALUE = re.compile(r"Invalid value '(?P<kind>.*)'", re.DOTALL)
@@ -40,5 +36,10 @@ def _validation_error(what: str, param: str) -> RequestRefused:
         return invalid_request(msg, part["part"])
     if missing := _MISSING_FIELD.fullmatch(what):
         where = f"{param}.{missing['name']}" if param else missing["name"]
-        return invalid_request(f"`{where}` is missing.", where, "missing_required_parameter")
+        return missing_field(where)
     return invalid_request(f"{what}.", param or None)
+
+
+def missing_field(where: str) -> RequestRefused:
+    """Return the refusal of a request without a required field."""
+    return invalid_request(f"`{where}` is missing.", where, "missing_required_parameter")

@@ -1,6 +1,6 @@
 """Sans-IO: codec of `/v1/chat/completions`: decodes requests, encodes answers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -13,19 +13,23 @@ from gateway.http.api.asked import (
     body_digest,
     replace_nul,
 )
-from gateway.http.api.bodies import TOOLS_NOT_SUPPORTED, decode_body
+from gateway.http.api.bodies import decode_body, missing_field
 from gateway.http.api.chat_shapes import (
     AnswerChoice,
     AnswerMessage,
+    AnswerToolCall,
     AssistantMessage,
     CachedTokens,
+    CalledFunction,
     ChatAnswer,
     ChatChunk,
     ChatMessage,
     ChatRequest,
+    ChatTool,
     ChatUsage,
     ChunkChoice,
     Delta,
+    DeltaToolCall,
     DeveloperMessage,
     PicturePart,
     RefusalPart,
@@ -34,16 +38,21 @@ from gateway.http.api.chat_shapes import (
     ToolMessage,
     UserMessage,
 )
+from gateway.http.api.client_tools import FunctionDefinition, read_tools
 from gateway.http.api.endings import AnswerOutcome, FinishReason
 from gateway.http.api.failures import invalid_request
 from gateway.http.api.pictures import read_picture
 from gateway.http.api.pieces import AnswerPiece, AnswerTextPiece, ToolEndPiece, ToolStartPiece
-from gateway.http.api.tool_events import stream_event
+from gateway.http.api.tool_events import as_chunk, stream_event
 from gateway.http.errors import ErrorBody
 from gateway.turns.feed_events import FeedNotice
 from sessions.records import MessageRole, ToolCall
 
 # --- requests ----------------------------------------------------------------------------------
+
+_FUNCTIONS_NOT_SUPPORTED = (
+    "`functions` is the older form of `tools` and is not supported; use `tools`."
+)
 
 _decode = msgspec.json.Decoder(ChatRequest).decode
 
@@ -51,19 +60,18 @@ _decode = msgspec.json.Decoder(ChatRequest).decode
 def read_request(content: bytes) -> ApiRequest:
     """Decode a request; raises `RequestRefused`. Unknown fields are ignored."""
     body = decode_body(_decode, content)
-    if (body.tools and body.tool_choice != "none") or body.functions:
-        raise invalid_request(
-            TOOLS_NOT_SUPPORTED, "tools" if body.tools else "functions", "unsupported_parameter"
-        )
+    if body.functions:
+        raise invalid_request(_FUNCTIONS_NOT_SUPPORTED, "functions", "unsupported_parameter")
     if body.n not in {None, 1}:
         msg = "A request gets one answer; `n` can only be 1."
         raise invalid_request(msg, "n", "unsupported_parameter")
-    *before, message = _read_messages(body.messages)
+    tools = read_tools(
+        _functions(body.tools or ()), body.tool_choice, parallel=body.parallel_tool_calls
+    )
     options = body.stream_options
     limit = body.max_completion_tokens or body.max_tokens
     return ApiRequest(
-        message=message,
-        history=tuple(before),
+        messages=tuple(_read_messages(body.messages)),
         system_prompt="\n\n".join(_system_prompts(body.messages)),
         model=(body.model or "").strip(),
         max_output_tokens=int(limit) if limit else None,
@@ -71,8 +79,21 @@ def read_request(content: bytes) -> ApiRequest:
         reasoning_effort=body.reasoning_effort,
         stream=bool(body.stream),
         include_usage=bool(options and options.include_usage),
+        options=tools.options,
+        warnings=tools.warnings,
         digest=body_digest("chat", content),
     )
+
+
+def _functions(tools: Iterable[ChatTool]) -> Iterator[FunctionDefinition | str]:
+    for number, tool in enumerate(tools):
+        if tool.type != "function":
+            yield tool.type
+        elif tool.function is None:
+            where = f"tools[{number}].function"
+            raise missing_field(where)
+        else:
+            yield tool.function
 
 
 def _system_prompts(messages: list[ChatMessage]) -> Iterator[str]:
@@ -112,10 +133,11 @@ def _read_messages(messages: list[ChatMessage]) -> list[RequestMessage]:
                 )
             case UserMessage():
                 said.append(RequestMessage(role=MessageRole.USER, text=text, pictures=own))
-    if not said or said[-1].role != MessageRole.USER:
-        msg = "The last message must have the role `user`: it is the message to answer."
+    if not said or said[-1].role is MessageRole.ASSISTANT:
+        msg = "The last message must have the role `user` or `tool`: it is the message to answer."
         raise invalid_request(msg, "messages")
-    if not said[-1].text.strip() and not said[-1].pictures:
+    is_result = said[-1].role is MessageRole.TOOL
+    if not is_result and not said[-1].text.strip() and not said[-1].pictures:
         msg = "The last message is empty."
         raise invalid_request(msg, f"messages[{len(messages) - 1}].content")
     return said
@@ -160,14 +182,11 @@ class ChatEncoder:
         created: int,
         *,
         include_usage: bool = False,
-        chunk_like: bool = False,
     ) -> None:
         self._id = f"chatcmpl-{answer_id}"
         self._created = created
         self._model = model
         self._include_usage = include_usage
-        # OpenAI's own libraries parse every event as a chunk, whatever its name.
-        self._chunk_like = chunk_like
         self._text_sent = False
 
     def encode_start(self) -> bytes:
@@ -181,14 +200,20 @@ class ChatEncoder:
                 self._text_sent = True
                 return self._encode_chunk(Delta(content=piece.text))
             case ToolStartPiece() | ToolEndPiece() | FeedNotice():
-                name, payload = stream_event(piece, chunk_like=self._chunk_like)
-                return b"event: " + name.encode() + b"\n" + _encode_data(payload)
+                name, payload = stream_event(piece)
+                # Many clients parse every event as a chunk, whatever its name.
+                chunk = as_chunk(payload, id_=self._id, created=self._created, model=self._model)
+                return b"event: " + name.encode() + b"\n" + _encode_data(chunk)
 
     def encode_end(self, outcome: AnswerOutcome) -> bytes:
         """Encode the last events: finish reason, usage, error, `[DONE]`."""
         events = [
-            self._encode_chunk(Delta(refusal=outcome.refusal or UNSET), outcome.finish_reason)
+            self._encode_chunk(Delta(tool_calls=[_delta_call(index, call)]))
+            for index, call in enumerate(outcome.client_calls)
         ]
+        events.append(
+            self._encode_chunk(Delta(refusal=outcome.refusal or UNSET), outcome.finish_reason)
+        )
         if self._include_usage:
             events.append(_encode_data(self._build_chunk([], _usage(outcome.usage))))
         if outcome.failure:
@@ -200,8 +225,12 @@ class ChatEncoder:
 
     def encode_answer(self, text: str, outcome: AnswerOutcome) -> bytes:
         """Encode the whole answer."""
-        content = text if text or not outcome.refusal else None
-        message = AnswerMessage(content, outcome.refusal or None)
+        content = text if text or not (outcome.refusal or outcome.client_calls) else None
+        message = AnswerMessage(
+            content,
+            outcome.refusal or None,
+            tool_calls=[_answer_call(call) for call in outcome.client_calls] or UNSET,
+        )
         answer = ChatAnswer(
             id=self._id,
             created=self._created,
@@ -222,6 +251,15 @@ class ChatEncoder:
         return ChatChunk(
             id=self._id, created=self._created, model=self._model, choices=choices, usage=usage
         )
+
+
+def _answer_call(call: ToolCall) -> AnswerToolCall:
+    return AnswerToolCall(id=call.id, function=CalledFunction(call.name, call.arguments))
+
+
+def _delta_call(index: int, call: ToolCall) -> DeltaToolCall:
+    function = CalledFunction(call.name, call.arguments)
+    return DeltaToolCall(index=index, id=call.id, function=function)
 
 
 def _encode_data(data: msgspec.Struct) -> bytes:

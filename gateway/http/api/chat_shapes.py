@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from agent.settings import ReasoningEffort
+from gateway.http.api.client_tools import FunctionDefinition
 from gateway.http.api.endings import FinishReason
 from gateway.http.api.pictures import PICTURE_URL_SCHEMA
 from gateway.http.errors import Error
@@ -83,7 +84,7 @@ class AssistantMessage(msgspec.Struct, frozen=True, tag_field="role", tag="assis
 
 
 class ToolMessage(msgspec.Struct, frozen=True, tag_field="role", tag="tool"):
-    """An earlier result of a tool."""
+    """The result of a tool call. The last messages may be results of the calls before them."""
 
     content: TextContent = None
     tool_call_id: str | None = None
@@ -108,19 +109,31 @@ Temperature = Annotated[float, Meta(ge=0, le=2)]
 _SINGLE_CHOICE = Meta(
     description="A request gets one answer.", extra_json_schema={"enum": [1, None]}
 )
-_NO_TOOLS = Meta(
-    description="The agent uses its own tools. Tools of a request are refused unless "
-    "`tool_choice` is `none`.",
-)
 _NO_FUNCTIONS = Meta(
     description="The older form of `tools`: refused.", extra_json_schema={"maxItems": 0}
 )
 
 
+class ChatTool(msgspec.Struct, frozen=True):
+    """A tool that the client runs. Types other than `function` are left out."""
+
+    type: str
+    function: FunctionDefinition | None = None
+
+
+ToolChoiceForm = Annotated[
+    str | dict[str, Any] | None,
+    Meta(
+        description="`none` (no tools at all, also none of the agent), `auto`, `required`, a function, "
+        "or `allowed_tools`."
+    ),
+]
+
+
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request for an answer. Fields not listed here are accepted and ignored.
 
-    The last message must have the role `user` and must not be empty.
+    The last message must have the role `user`, and must not be empty, or the role `tool`.
     """
 
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
@@ -141,18 +154,30 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     temperature: Temperature | None = None
     reasoning_effort: ReasoningEffort | None = None
     n: Annotated[float | None, _SINGLE_CHOICE] = None
-    tools: Annotated[list[Any] | None, _NO_TOOLS] = None
-    tool_choice: Any = None
+    tools: Annotated[
+        list[ChatTool] | None,
+        Meta(description="Tools of the client, offered beside the agent's own."),
+    ] = None
+    tool_choice: ToolChoiceForm = None
+    parallel_tool_calls: bool | None = None
     functions: Annotated[list[Any] | None, _NO_FUNCTIONS] = None
 
 
-TOOLS_SCHEMA: dict[str, object] = {
-    "anyOf": [
-        {"properties": {"tools": {"maxItems": 0}}},
-        {"properties": {"tool_choice": {"const": "none"}}, "required": ["tool_choice"]},
-    ]
+_MODES_SCHEMA = {"enum": ["none", "auto", "required", None]}
+CHOICE_SCHEMA: dict[str, Any] = {"anyOf": [_MODES_SCHEMA, {"type": "object"}]}
+CHAT_SCHEMAS: dict[str, dict[str, Any]] = {
+    ChatTool.__name__: {
+        "anyOf": [
+            {
+                "properties": {"type": {"const": "function"}, "function": {"type": "object"}},
+                "required": ["type", "function"],
+            },
+            {"properties": {"type": {"not": {"const": "function"}}}},
+        ]
+    },
+    ChatRequest.__name__: {"anyOf": [{"properties": {"tool_choice": CHOICE_SCHEMA}}]},
 }
-"""Rules of a `ChatRequest` that its type cannot express, in JSON Schema."""
+"""Rules that the types cannot express, in JSON Schema."""
 
 # --- responses ---------------------------------------------------------------------------------
 
@@ -172,12 +197,21 @@ class ChatUsage(msgspec.Struct, frozen=True):
     prompt_tokens_details: CachedTokens
 
 
+class AnswerToolCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call of a client's tool."""
+
+    id: str
+    type: Literal["function"] = "function"
+    function: CalledFunction
+
+
 class AnswerMessage(msgspec.Struct, frozen=True):
     """The message of an answer."""
 
     content: str | None
     refusal: str | None
     role: Literal["assistant"] = "assistant"
+    tool_calls: list[AnswerToolCall] | UnsetType = UNSET
 
 
 class AnswerChoice(msgspec.Struct, frozen=True):
@@ -200,12 +234,19 @@ class ChatAnswer(msgspec.Struct, frozen=True, kw_only=True):
     error: Error | UnsetType = UNSET
 
 
+class DeltaToolCall(AnswerToolCall, frozen=True, kw_only=True):
+    """A whole call of a client's tool."""
+
+    index: int
+
+
 class Delta(msgspec.Struct, frozen=True):
     """The addition of a chunk."""
 
     role: Literal["assistant"] | UnsetType = UNSET
     content: str | UnsetType = UNSET
     refusal: str | UnsetType = UNSET
+    tool_calls: list[DeltaToolCall] | UnsetType = UNSET
 
 
 class ChunkChoice(msgspec.Struct, frozen=True):

@@ -10,9 +10,10 @@ from agent.events import TurnDone, VerdictName
 from agent.model.usage import Usage
 from gateway.http.api.failures import RATE_LIMIT_ERROR, SERVER_ERROR, HttpFailure, over_budget
 from gateway.turns.feed_events import FeedEnd, FeedOutcome
+from sessions.records import ToolCall
 from sessions.values.notices import NoticeId
 
-FinishReason = Literal["stop", "length", "content_filter", "error"]
+FinishReason = Literal["stop", "length", "tool_calls", "content_filter", "error"]
 
 _DECLINED_NOTICE, _THOUGHT_TOO_LONG_NOTICE = NoticeId.DECLINED, NoticeId.REASONING_USED_UP
 QUEUE_FULL = HttpFailure(
@@ -54,6 +55,7 @@ class AnswerOutcome(msgspec.Struct, frozen=True):
     failure: HttpFailure | None = None  # only with finish reason "error"
     refusal: str = ""  # text with which the model declined
     usage: Usage = Usage()
+    client_calls: tuple[ToolCall, ...] = ()  # calls that the client has to run
 
 
 def outcome_of(end: FeedEnd) -> AnswerOutcome:
@@ -61,6 +63,9 @@ def outcome_of(end: FeedEnd) -> AnswerOutcome:
     usage = end.done.usage if end.done else Usage()
     match end.outcome:
         case FeedOutcome.ANSWERED:
+            if end.done and end.done.client_calls:
+                calls = end.done.client_calls
+                return AnswerOutcome("tool_calls", usage=usage, client_calls=calls)
             capped = end.done is not None and end.done.last_verdict is VerdictName.CAPPED
             return AnswerOutcome("length" if capped else "stop", usage=usage)
         case FeedOutcome.FAILED:
@@ -80,7 +85,8 @@ def redact_outcome(outcome: AnswerOutcome, redact: Callable[[str], str]) -> Answ
     failure = outcome.failure
     if failure:
         failure = replace(failure, message=redact(failure.message))
-    return replace(outcome, failure=failure, refusal=redact(outcome.refusal))
+    calls = tuple(replace(call, arguments=redact(call.arguments)) for call in outcome.client_calls)
+    return replace(outcome, failure=failure, refusal=redact(outcome.refusal), client_calls=calls)
 
 
 def _failed_outcome(done: TurnDone | None, cause: str, usage: Usage) -> AnswerOutcome:

@@ -1,5 +1,7 @@
 """Sans-IO: decoder of `/v1/responses` requests."""
 
+from collections.abc import Iterable, Iterator
+
 import msgspec
 
 from gateway.http.api.asked import (
@@ -9,7 +11,8 @@ from gateway.http.api.asked import (
     body_digest,
     replace_nul,
 )
-from gateway.http.api.bodies import TOOLS_NOT_SUPPORTED, decode_body
+from gateway.http.api.bodies import decode_body, missing_field
+from gateway.http.api.client_tools import FunctionDefinition, read_tools
 from gateway.http.api.failures import invalid_request
 from gateway.http.api.pictures import read_picture
 from gateway.http.api.responses_shapes import (
@@ -20,6 +23,7 @@ from gateway.http.api.responses_shapes import (
     Reasoning,
     RequestEcho,
     ResponseRequest,
+    ResponseTool,
 )
 from sessions.records import MessageRole, ToolCall
 
@@ -37,7 +41,8 @@ _REFERENCES_NOT_SUPPORTED = (
     "References to items are not supported; send whole items, or use `previous_response_id`."
 )
 _LAST_ITEM_NOT_FROM_USER = (
-    "The last item must be a message of role `user`: it is the message to answer."
+    "The last item must be a message of role `user`, or the output of a function call: it is the "
+    "message to answer."
 )
 
 _PROMPT_ROLES = {"system", "developer"}
@@ -51,11 +56,13 @@ def read_request(content: bytes) -> ApiRequest:
     body = decode_body(_decode, content)
     _check_supported(body)
     prompts = [body.instructions or ""]
-    *before, message = _read_messages(body.input, prompts)
+    messages = _read_messages(body.input, prompts)
+    tools = read_tools(
+        _functions(body.tools or ()), body.tool_choice, parallel=body.parallel_tool_calls
+    )
     store = body.store is not False
     return ApiRequest(
-        message=message,
-        history=tuple(before),
+        messages=tuple(messages),
         system_prompt="\n\n".join(prompt for prompt in prompts if prompt.strip()),
         model=(body.model or "").strip(),
         max_output_tokens=_to_int(body.max_output_tokens),
@@ -64,9 +71,22 @@ def read_request(content: bytes) -> ApiRequest:
         stream=bool(body.stream),
         previous_id=body.previous_response_id or "",
         retrievable=store,
+        options=tools.options,
+        warnings=tools.warnings,
         echo=_encode_echo(body, store=store),
         digest=body_digest("responses", content),
     )
+
+
+def _functions(tools: Iterable[ResponseTool]) -> Iterator[FunctionDefinition | str]:
+    for number, tool in enumerate(tools):
+        if tool.type != "function":
+            yield tool.type
+        elif tool.name is None:
+            where = f"tools[{number}].name"
+            raise missing_field(where)
+        else:
+            yield FunctionDefinition(tool.name, tool.description, tool.parameters, tool.strict)
 
 
 def _check_supported(body: ResponseRequest) -> None:
@@ -74,7 +94,6 @@ def _check_supported(body: ResponseRequest) -> None:
         "conversation": (body.conversation is not None, _CONVERSATION_NOT_SUPPORTED),
         "background": (bool(body.background), _BACKGROUND_NOT_SUPPORTED),
         "prompt": (body.prompt is not None, _PROMPT_NOT_SUPPORTED),
-        "tools": (bool(body.tools) and body.tool_choice != "none", TOOLS_NOT_SUPPORTED),
         "text.format": (
             bool(body.text and body.text.format and body.text.format.type != "text"),
             _FORMAT_NOT_SUPPORTED,
@@ -97,6 +116,9 @@ def _encode_echo(body: ResponseRequest, *, store: bool) -> bytes:
         store=store,
         temperature=body.temperature,
         top_p=body.top_p,
+        tools=list(body.tools or ()),
+        tool_choice=body.tool_choice or "auto",
+        parallel_tool_calls=body.parallel_tool_calls is not False,
     )
     return msgspec.json.encode(echo)
 
@@ -119,9 +141,10 @@ def _read_messages(items: str | list[InputItem], prompts: list[str]) -> list[Req
     pictures: list[RequestPicture] = []
     for number, item in enumerate(items):
         _add_item(said, item, f"input[{number}]", prompts, pictures)
-    if not said or said[-1].role != MessageRole.USER:
+    if not said or said[-1].role is MessageRole.ASSISTANT:
         raise invalid_request(_LAST_ITEM_NOT_FROM_USER, "input")
-    if not said[-1].text.strip() and not said[-1].pictures:
+    is_result = said[-1].role is MessageRole.TOOL
+    if not is_result and not said[-1].text.strip() and not said[-1].pictures:
         msg = "The last message is empty."
         raise invalid_request(msg, "input")
     return said

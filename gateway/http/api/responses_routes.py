@@ -56,6 +56,7 @@ class ResponsesRoutes:
             keepalive_seconds=self._keepalive_seconds,
             stream=asked.stream,
             redactor=self._redactor,
+            warnings=asked.warnings,
         )
 
     async def dispatch(self, request: Request) -> ASGIApp:

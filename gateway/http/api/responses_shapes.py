@@ -9,7 +9,13 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from agent.settings import ReasoningEffort
-from gateway.http.api.chat_shapes import TOOLS_SCHEMA, Temperature, TokenLimit
+from gateway.http.api.chat_shapes import (
+    CHOICE_SCHEMA,
+    Temperature,
+    TokenLimit,
+    ToolChoiceForm,
+)
+from gateway.http.api.client_tools import ToolName
 from gateway.http.api.pictures import PICTURE_URL_SCHEMA
 
 # --- requests ----------------------------------------------------------------------------------
@@ -68,10 +74,21 @@ TopP = Annotated[float, Meta(ge=0, le=1)]
 _NOT_SUPPORTED = Meta(description="Not supported: refused.", extra_json_schema={"type": "null"})
 
 
+class ResponseTool(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool that the client runs. Types other than `function` are left out."""
+
+    type: str
+    name: ToolName | None = None
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
 class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request for an answer. Fields not listed here are accepted and ignored.
 
-    The last item must be a message of role `user` and must not be empty.
+    The last item must be a message of role `user`, and must not be empty, or the result of a call
+    (`function_call_output`).
     """
 
     input: (
@@ -102,10 +119,11 @@ class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True):
     reasoning: Reasoning | None = None
     text: TextOptions | None = None
     tools: Annotated[
-        list[Any] | None,
-        Meta(description="Tools of a request are refused unless `tool_choice` is `none`."),
+        list[ResponseTool] | None,
+        Meta(description="Tools of the client, offered beside the agent's own."),
     ] = None
-    tool_choice: Any = None
+    tool_choice: ToolChoiceForm = None
+    parallel_tool_calls: bool | None = None
     background: Annotated[
         bool | None,
         Meta(
@@ -127,7 +145,16 @@ _PICTURE_PART_SCHEMA = {
 }
 _MESSAGE_TYPE_SCHEMA = {"enum": ["message", None]}
 EXTRA_SCHEMAS: dict[str, dict[str, Any]] = {
-    ResponseRequest.__name__: TOOLS_SCHEMA,
+    ResponseRequest.__name__: {"anyOf": [{"properties": {"tool_choice": CHOICE_SCHEMA}}]},
+    ResponseTool.__name__: {
+        "anyOf": [
+            {
+                "properties": {"type": {"const": "function"}, "name": {"type": "string"}},
+                "required": ["type", "name"],
+            },
+            {"properties": {"type": {"not": {"const": "function"}}}},
+        ]
+    },
     InputItem.__name__: {
         "anyOf": [
             {
@@ -189,6 +216,24 @@ class OutputMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="type",
     role: Literal["assistant"] = "assistant"
     status: Literal["in_progress", "completed", "incomplete"]
     content: list[OutputPart]
+
+
+ItemStatus = Literal["in_progress", "completed", "incomplete"]
+
+
+class FunctionCallItem(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="function_call"
+):
+    """A call of a client's tool."""
+
+    id: str
+    call_id: str
+    name: str
+    arguments: str
+    status: ItemStatus = "completed"
+
+
+OutputItem = OutputMessage | FunctionCallItem
 
 
 class ResponseError(msgspec.Struct, frozen=True):
@@ -257,6 +302,9 @@ class RequestEcho(msgspec.Struct, frozen=True, kw_only=True):
     store: bool = False
     temperature: float | None = None
     top_p: float | None = None
+    tools: list[Any] = []
+    tool_choice: Any = "auto"
+    parallel_tool_calls: bool = True
 
 
 ResponseStatus = Literal["in_progress", "completed", "incomplete", "failed", "cancelled"]
@@ -271,13 +319,10 @@ class Response(RequestEcho, frozen=True, kw_only=True, tag_field="object", tag="
     status: ResponseStatus
     error: ResponseError | None = None
     incomplete_details: IncompleteDetails | None = None
-    output: list[OutputMessage]
+    output: list[OutputItem]
     usage: ResponseUsage | None = None
     background: bool = False
-    parallel_tool_calls: bool = True
     text: EchoedText = EchoedText()
-    tool_choice: str = "auto"
-    tools: list[Any] = []
     truncation: str = "disabled"
 
 
@@ -290,11 +335,13 @@ class ResponseEvent(msgspec.Struct, frozen=True, kw_only=True):
     item_id: str | UnsetType = UNSET
     output_index: int | UnsetType = UNSET
     content_index: int | UnsetType = UNSET
-    item: OutputMessage | UnsetType = UNSET
+    item: OutputItem | UnsetType = UNSET
     part: OutputPart | UnsetType = UNSET
     delta: str | UnsetType = UNSET
     text: str | UnsetType = UNSET
     refusal: str | UnsetType = UNSET
+    name: str | UnsetType = UNSET
+    arguments: str | UnsetType = UNSET
     logprobs: list[Any] | UnsetType = UNSET
 
 

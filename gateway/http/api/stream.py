@@ -12,11 +12,12 @@ from gateway.http.api.failures import HttpFailure
 from gateway.http.api.pieces import AnswerPiece, PieceBuilder
 from gateway.http.api.requests import TurnSubscription
 from gateway.observe.redact import Redactor
-from gateway.turns.feed_events import FeedEnd, FeedEvent, join_text
+from gateway.turns.feed_events import FeedEnd, FeedEvent, FeedNotice, join_text
 from gateway.turns.feeds import FeedReader
 from sessions.values.clock import Clock
 
 KEEPALIVE_COMMENT = b": keepalive\n\n"
+_WARNING = "request.warning"  # id of notices about the request itself
 _SESSION_STATE_HEADER = "x-session-state"
 _EVENT_STREAM_HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
@@ -55,6 +56,7 @@ class AnswerResponse(msgspec.Struct, frozen=True, kw_only=True):
     keepalive_seconds: float
     stream: bool
     redactor: Redactor
+    warnings: tuple[str, ...] = ()  # about parts of the request that have no effect
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
         """Send the response; `gateway.http.client_timeouts` disconnects a client that stops reading."""
@@ -84,6 +86,7 @@ class _ResponseWriter:
         self._extra_headers = {_SESSION_STATE_HEADER: state} if state else {}
         self._send = send
         self._redactor = answer.redactor
+        self._warnings = answer.warnings
         self._piece_builder = PieceBuilder(answer.redactor)
         self._headers_sent = self._start_encoded = False
         self._last_write_at = answer.clock.monotonic()
@@ -153,7 +156,8 @@ class _ResponseWriter:
         if self._start_encoded:
             return b""
         self._start_encoded = True
-        return self._encoder.encode_start()
+        notices = (FeedNotice(_WARNING, text) for text in self._warnings)
+        return self._encoder.encode_start() + b"".join(map(self._encoder.encode_piece, notices))
 
     def _read_pieces(self, news: Iterable[FeedEvent | FeedEnd]) -> list[AnswerPiece]:
         found: list[AnswerPiece] = []
