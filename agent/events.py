@@ -80,6 +80,17 @@ class VerdictName(enum.StrEnum):
     EMPTY = "empty"
 
 
+class FailureKind(enum.StrEnum):
+    """Class of the error of the model service that ended a turn."""
+
+    RATE_LIMITED = "rate limited"
+    CONTEXT_TOO_LONG = "context too long"
+    OUT_OF_CREDIT = "out of credit"
+    REQUEST_REFUSED = "request refused"  # the same request would fail again
+    UNREACHABLE = "unreachable"
+    OTHER = "other"
+
+
 class TurnDone(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a turn that was not cancelled; returned by `run_turn`, not emitted."""
 
@@ -97,6 +108,9 @@ class TurnDone(msgspec.Struct, frozen=True, kw_only=True):
     too_long: bool = False  # the conversation no longer fits; only a fresh one helps
     over_budget: bool = False  # a spending limit ended the turn
     budget_free_in_seconds: int | None = None  # seconds until the limit leaves room again
+    failure: FailureKind | None = None  # of a failed turn; None: not the model service's failure
+    retry_after_seconds: float | None = None  # wait that the model service asked for
+    started_tools: bool = False  # a tool was started, so a repeat might run it again
     last_verdict: VerdictName | None = None  # of the last request; None: not known
 
 

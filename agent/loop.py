@@ -33,6 +33,7 @@ from agent.errors import (
     RateLimited,
     Stalled,
     ToolError,
+    failure_kind,
 )
 from agent.events import Notice, StepDone, TurnDone, TurnEnding
 from agent.model.contract import ModelRequest, ToolSchema
@@ -55,7 +56,7 @@ from agent.tools.run import ToolLimits, ToolRunner, ToolServices, to_tool_call
 from agent.tools.spill import caps_for
 from agent.transcript import Transcript
 from agent.turn import TurnResources, TurnTask
-from agent.verdict import Capped, ModelRefused, verdict_name
+from agent.verdict import Capped, Cut, ModelRefused, verdict_name
 from sessions.records import Message, MessageRole
 from sessions.values.notices import NoticeFields, NoticeId
 
@@ -619,8 +620,13 @@ class _TurnLoop:
             else None
         )
         done = self._turn_done(TurnEnding.FAILED, text, kept)
+        error = result.error if result else None
+        is_service_failure = result is not None and isinstance(result.verdict, Cut)
         return replace(
             done,
+            failure=failure_kind(error) if is_service_failure else None,
+            retry_after_seconds=getattr(error, "retry_after", None),
+            started_tools=bool(self._runner.started_tools),
             cause=cause,
             notice=give_up.notice,
             tell_operator=give_up.tell_operator,

@@ -54,12 +54,12 @@ _FUNCTIONS_NOT_SUPPORTED = (
     "`functions` is the older form of `tools` and is not supported; use `tools`."
 )
 
-_decode = msgspec.json.Decoder(ChatRequest).decode
+_decoder = msgspec.json.Decoder(ChatRequest)
 
 
 def read_request(content: bytes) -> ApiRequest:
     """Decode a request; raises `RequestRefused`. Unknown fields are ignored."""
-    body = decode_body(_decode, content)
+    body = decode_body(_decoder, content)
     if body.functions:
         raise invalid_request(_FUNCTIONS_NOT_SUPPORTED, "functions", "unsupported_parameter")
     if body.n not in {None, 1}:
@@ -175,6 +175,8 @@ def _read_content(
 class ChatEncoder:
     """Encoder of one answer, as events or whole."""
 
+    failures_are_errors = True
+
     def __init__(
         self,
         answer_id: str,
@@ -237,7 +239,6 @@ class ChatEncoder:
             model=self._model,
             choices=[AnswerChoice(message, outcome.finish_reason)],
             usage=_usage(outcome.usage),
-            error=outcome.failure.to_error(partial=bool(text)) if outcome.failure else UNSET,
         )
         return msgspec.json.encode(answer)
 

@@ -12,7 +12,6 @@ from agent.settings import ReasoningEffort
 from gateway.http.api.client_tools import FunctionDefinition
 from gateway.http.api.endings import FinishReason
 from gateway.http.api.pictures import PICTURE_URL_SCHEMA
-from gateway.http.errors import Error
 
 # --- requests ----------------------------------------------------------------------------------
 
@@ -223,7 +222,7 @@ class AnswerChoice(msgspec.Struct, frozen=True):
 
 
 class ChatAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole answer. With `finish_reason` `error` it is incomplete, and `error` says why."""
+    """A whole answer."""
 
     id: str
     object: Literal["chat.completion"] = "chat.completion"
@@ -231,7 +230,6 @@ class ChatAnswer(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     choices: list[AnswerChoice]
     usage: ChatUsage
-    error: Error | UnsetType = UNSET
 
 
 class DeltaToolCall(AnswerToolCall, frozen=True, kw_only=True):

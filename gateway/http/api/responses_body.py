@@ -48,12 +48,12 @@ _LAST_ITEM_NOT_FROM_USER = (
 _PROMPT_ROLES = {"system", "developer"}
 
 
-_decode = msgspec.json.Decoder(ResponseRequest).decode
+_decoder = msgspec.json.Decoder(ResponseRequest)
 
 
 def read_request(content: bytes) -> ApiRequest:
     """Decode a request; raises `RequestRefused`. Unknown fields are ignored."""
-    body = decode_body(_decode, content)
+    body = decode_body(_decoder, content)
     _check_supported(body)
     prompts = [body.instructions or ""]
     messages = _read_messages(body.input, prompts)

@@ -47,6 +47,8 @@ _decode_echo = msgspec.json.Decoder(RequestEcho).decode
 class ResponsesEncoder:
     """Encoder of one answer."""
 
+    failures_are_errors = False  # a failed response is an object with its output
+
     def __init__(
         self, answer_id: str, model: str, created: int, echo: bytes, *, javascript: bool = False
     ) -> None:

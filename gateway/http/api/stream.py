@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 from starlette.types import Message, Receive, Scope, Send
 
 from gateway.http.api.endings import INTERRUPTED, AnswerOutcome, outcome_of, redact_outcome
@@ -29,6 +30,9 @@ _JSON_HEADERS = {"content-type": "application/json", "cache-control": "no-store"
 
 class AnswerEncoder(Protocol):
     """Encoder of one answer in the format of an endpoint."""
+
+    failures_are_errors: bool
+    """True if an answer that broke off after some text has an error status, unless streamed."""
 
     def encode_start(self) -> bytes:
         """Encode the first event of an answer."""
@@ -127,10 +131,11 @@ class _ResponseWriter:
             self._read_pieces(news)
             if news and isinstance(news[-1], FeedEnd):
                 outcome = self._outcome(news[-1])
-                if outcome.failure and not self._piece_builder.text:
-                    await self._send_failure(outcome.failure)
+                text = self._piece_builder.text
+                if outcome.failure and (not text or self._encoder.failures_are_errors):
+                    await self._send_failure(_with_partial(outcome.failure, text))
                 else:
-                    body = self._encoder.encode_answer(self._piece_builder.text, outcome)
+                    body = self._encoder.encode_answer(text, outcome)
                     await self._send_response(200, _JSON_HEADERS | self._extra_headers, body)
                 return
         await self._abort()
@@ -191,6 +196,13 @@ class _ResponseWriter:
     async def _send_response(self, status: int, headers: dict[str, str], body: bytes) -> None:
         await self._send(_start_message(status, headers | {"content-length": str(len(body))}))
         await self._send({"type": "http.response.body", "body": body})
+
+
+def _with_partial(failure: HttpFailure, text: str) -> HttpFailure:
+    """Return the failure of an answer that broke off after this text."""
+    if not text:
+        return failure
+    return replace(failure, status=502, partial=text, retryable=False, retry_advised=False)
 
 
 def _start_message(status: int, headers: dict[str, str]) -> Message:

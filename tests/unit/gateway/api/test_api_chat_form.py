@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import re
 from typing import Any
 
 import msgspec
@@ -105,6 +106,26 @@ def test_a_choice_can_name_tools(choice: Any) -> None:
 def test_wrong_tools_are_refused(tools: Any, param: str) -> None:
     with pytest.raises(RequestRefused) as refused:
         asked(by("user", "x"), tools=tools)
+    assert refused.value.failure.param == param
+
+
+@pytest.mark.parametrize(
+    ("body", "message", "param"),
+    [
+        (
+            {"reasoning_effort": "most"},
+            "“most” is not allowed here; use one of",
+            "reasoning_effort",
+        ),
+        ({"reasoning_effort": "most"}, "`high`", "reasoning_effort"),
+        ({"messages": [by("king", "x")]}, "`assistant`", "messages[0].role"),
+        ({"max_tokens": 0}, "Expected a number >= 1", "max_tokens"),
+        ({"temperature": "warm"}, "Expected a number or null, got `str`.", "temperature"),
+    ],
+)
+def test_a_wrong_value_is_refused_in_words(body: Any, message: str, param: str) -> None:
+    with pytest.raises(RequestRefused, match=re.escape(message)) as refused:
+        read_request(msgspec.json.encode({"messages": [by("user", "x")]} | body))
     assert refused.value.failure.param == param
 
 
