@@ -4,8 +4,11 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
+from agent.model.contract import AnswerFormat, SamplingOptions
 from agent.model.usage import Usage
+from gateway.http.api.answer_options import read_effort, read_format, read_stop, refuse_unsupported
 from gateway.http.api.asked import (
     ApiRequest,
     RequestMessage,
@@ -62,9 +65,11 @@ def read_request(content: bytes) -> ApiRequest:
     body = decode_body(_decoder, content)
     if body.functions:
         raise invalid_request(_FUNCTIONS_NOT_SUPPORTED, "functions", "unsupported_parameter")
-    if body.n not in {None, 1}:
-        msg = "A request gets one answer; `n` can only be 1."
-        raise invalid_request(msg, "n", "unsupported_parameter")
+    refuse_unsupported(
+        n=body.n not in {None, 1},
+        logprobs=bool(body.logprobs),
+        modalities=bool(set(body.modalities or ()) - {"text"}),
+    )
     tools = read_tools(
         _functions(body.tools or ()), body.tool_choice, parallel=body.parallel_tool_calls
     )
@@ -76,13 +81,34 @@ def read_request(content: bytes) -> ApiRequest:
         model=(body.model or "").strip(),
         max_output_tokens=int(limit) if limit else None,
         temperature=body.temperature,
-        reasoning_effort=body.reasoning_effort,
+        reasoning_effort=read_effort(body.reasoning_effort),
         stream=bool(body.stream),
         include_usage=bool(options and options.include_usage),
-        options=tools.options,
+        options=replace(tools.options, sampling=_sampling(body), format=_format(body)),
         warnings=tools.warnings,
         digest=body_digest("chat", content),
     )
+
+
+def _sampling(body: ChatRequest) -> SamplingOptions:
+    return SamplingOptions(
+        top_p=body.top_p,
+        stop=read_stop(body.stop),
+        seed=None if body.seed is None else int(body.seed),
+        presence_penalty=body.presence_penalty,
+        frequency_penalty=body.frequency_penalty,
+        logit_bias=body.logit_bias or {},
+        verbosity=body.verbosity,
+        service_tier=body.service_tier,
+        user=body.user,
+    )
+
+
+def _format(body: ChatRequest) -> AnswerFormat | None:
+    wanted = body.response_format
+    if wanted is None:
+        return None
+    return read_format(wanted.type, wanted.json_schema, "response_format.json_schema")
 
 
 def _functions(tools: Iterable[ChatTool]) -> Iterator[FunctionDefinition | str]:
