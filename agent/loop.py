@@ -70,6 +70,7 @@ from agent.verdict import Capped, Cut, ModelRefused, verdict_name
 from sessions.records import Message, MessageRole
 from sessions.values.notices import NoticeFields, NoticeId
 
+_CHARACTERS_PER_TOKEN = 4
 _NO_TEXT = "(no text)"  # stands for an empty answer in the request for a better one
 _MAX_REFUSED_STEPS = 3  # steps in a row in which no call could run
 
@@ -137,6 +138,7 @@ class _TurnLoop:
         self._attempt_count = 0
         self._estimated_tokens = 0  # input tokens of the next request; 0: not estimated yet
         self._usage = Usage()
+        self._estimated_usage = Usage()  # of answers without reported usage
         self._unfinished_drafts: dict[str, FileDraft] = {}  # drafts of this turn, by path
         self._losses = CallLosses()  # of the last step
         self._after_recovery = task.resumed  # True if the next answer is the first after a recovery
@@ -515,6 +517,9 @@ class _TurnLoop:
             step.cancel_notice()
         step.on_result(result)
         self._route.learned.record_token_count(self._estimated_tokens, result.usage.input_tokens)
+        if result.step.usage is None and result.step.ended:
+            output = result.received_characters // _CHARACTERS_PER_TOKEN
+            self._estimated_usage += Usage(size(), output)
         self._estimated_tokens = 0
         self._usage += result.usage
         await self._journal.attempt_ended(number, result)
@@ -704,6 +709,7 @@ class _TurnLoop:
             attempts=self._attempt_count,
             tools_run=tuple(self._runner.completed_summary),
             usage=self._usage,
+            estimated_usage=self._estimated_usage,
             unfinished_drafts=tuple(
                 f"{draft.path} ({draft.size:,} characters, {draft.id})"
                 for draft in self._unfinished_drafts.values()

@@ -215,7 +215,7 @@ class ChatEncoder:
         self._created = created
         self._model = model
         self._include_usage = include_usage
-        self._text_sent = False
+        self._sent_texts: list[str] = []
 
     def encode_start(self) -> bytes:
         """Encode the first event of an answer."""
@@ -225,7 +225,7 @@ class ChatEncoder:
         """Encode a piece of the answer."""
         match piece:
             case AnswerTextPiece():
-                self._text_sent = True
+                self._sent_texts.append(piece.text)
                 return self._encode_chunk(Delta(content=piece.text))
             case ToolStartPiece() | ToolEndPiece() | FeedNotice():
                 name, payload = stream_event(piece)
@@ -239,14 +239,13 @@ class ChatEncoder:
             self._encode_chunk(Delta(tool_calls=[_delta_call(index, call)]))
             for index, call in enumerate(outcome.client_calls)
         ]
-        events.append(
-            self._encode_chunk(Delta(refusal=outcome.refusal or UNSET), outcome.finish_reason)
-        )
+        refusal = outcome.refusal_beside("".join(self._sent_texts))
+        events.append(self._encode_chunk(Delta(refusal=refusal or UNSET), outcome.finish_reason))
         if self._include_usage:
             events.append(_encode_data(self._build_chunk([], _usage(outcome.usage))))
         if outcome.failure:
             events.append(
-                _encode_data(ErrorBody(outcome.failure.to_error(partial=self._text_sent)))
+                _encode_data(ErrorBody(outcome.failure.to_error(partial=bool(self._sent_texts))))
             )
         events.append(b"data: [DONE]\n\n")
         return b"".join(events)
@@ -256,7 +255,7 @@ class ChatEncoder:
         content = text if text or not (outcome.refusal or outcome.client_calls) else None
         message = AnswerMessage(
             content,
-            outcome.refusal or None,
+            outcome.refusal_beside(text) or None,
             tool_calls=[_answer_call(call) for call in outcome.client_calls] or UNSET,
         )
         answer = ChatAnswer(

@@ -103,7 +103,7 @@ class ResponsesEncoder:
         events = []
         if parts and not self._sent_texts:
             events.append(self._item_added_event())
-            if not outcome.refusal:
+            if not outcome.refusal:  # a refusal announces its own part
                 events.append(self._part_added_event(0, OutputText("")))
         if parts:
             events.extend(self._close_parts(parts))
@@ -226,8 +226,8 @@ def _status(outcome: AnswerOutcome) -> ResponseStatus:
 def _output_parts(text: str, outcome: AnswerOutcome) -> list[OutputPart]:
     """Return the parts of the message; a complete answer has a text part even if it is empty."""
     parts: list[OutputPart] = [OutputText(text)] if text or outcome.finish_reason == "stop" else []
-    if outcome.refusal:
-        parts.append(OutputRefusal(outcome.refusal))
+    if refusal := outcome.refusal_beside(text):
+        parts.append(OutputRefusal(refusal))
     return parts
 
 
